@@ -110,6 +110,7 @@ constexpr Row kRows[] = {
 
     // dim_order_ops
     {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_clone_dim_order.out"},
+    {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_to_dim_order_copy.out"},
 
     // Written in place; the result is `self`.
     {"T! self, T src, b non_blocking >> self", "aten::copy_"},

@@ -23,7 +23,8 @@ constexpr Kernel each(std::string_view name, KernelFn run) { return each(name, r
 
 using enum BinaryOp;
 
-// Sorted by name. For same_copy and to_copy the variant is the position of the out.
+// Sorted by name. For same_copy, to_copy and to_dim_order_copy the variant is the position of the
+// out.
 constexpr Kernel kKernels[] = {
     row("aten::_local_scalar_dense", local_scalar),
     row("aten::_log_softmax.out", softmax, 1),
@@ -172,6 +173,7 @@ constexpr Kernel kKernels[] = {
     each("aten::where.self_out", where),
     row("aten::zeros.out", fill_constant, 0),
     each("dim_order_ops::_clone_dim_order.out", dim_order_copy),
+    row("dim_order_ops::_to_dim_order_copy.out", to_dim_order_copy, 3),
     row("executorch_prim::add.Scalar", scalar_binary, kernels::ScalarOp::kAdd),
     row("executorch_prim::ceil.Scalar", scalar_unary, kernels::ScalarOp::kCeil),
     row("executorch_prim::eq.Scalar", scalar_binary, kernels::ScalarOp::kEq),

@@ -85,6 +85,7 @@ Status masked_fill(const Call& call);   // self, mask, Scalar value -> out
 Status copy(const Call& call);          // self, src, non_blocking -> out: src broadcast to self
 Status copy_inplace(const Call& call);  // self, src, non_blocking, self
 Status to_copy(const Call& call);       // self, ... -> out at args[variant], in its dtype
+Status to_dim_order_copy(const Call& call);  // as dim_order_copy, -> out, in its dtype
 
 // -- fill.cc
 Status full(const Call& call);           // size, Scalar -> out
@@ -102,6 +103,9 @@ Status view_copy(const Call& call);  // self, size -> out
 Status same_copy(const Call& call);  // self, ... -> out at args[variant], same shape and dtype
 // self, non_blocking, dim_order? -> out, row-major and of the same dtype
 Status dim_order_copy(const Call& call);
+// Refuses a list of dimensions at this place among the arguments that is not 0, 1, 2, ...; none is
+// row-major.
+Status require_row_major(const Call& call, size_t argument);
 Status unsqueeze(const Call& call);     // self, dim -> out
 Status squeeze_dim(const Call& call);   // self, dim -> out
 Status squeeze_dims(const Call& call);  // self, dims -> out

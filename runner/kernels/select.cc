@@ -143,4 +143,9 @@ Status to_copy(const Call& call) {
   return convert(call, self, self.sizes, tensor(call, static_cast<size_t>(call.variant)));
 }
 
+Status to_dim_order_copy(const Call& call) {
+  FERRY_RETURN_IF_ERROR(require_row_major(call, 2));
+  return to_copy(call);
+}
+
 }  // namespace ferry::kernels

@@ -57,16 +57,18 @@ Status same_copy(const Call& call) {
   return copy_as(self, self.sizes, tensor(call, static_cast<size_t>(call.variant)));
 }
 
+Status require_row_major(const Call& call, size_t argument) {
+  if (call.args[argument]->kind == Value::Kind::kNone) return {};
+  const Dims order = FERRY_TRY(int_list(call, argument));
+  bool row_major = order.rank() == tensor(call, 0).rank();
+  for (int dim = 0; dim < order.rank(); ++dim) row_major = row_major && order[dim] == dim;
+  if (!row_major) return fail(ErrorCode::kUnsupported, "a dimension order other than row-major");
+  return {};
+}
+
 Status dim_order_copy(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  if (call.args[2]->kind != Value::Kind::kNone) {
-    const Dims order = FERRY_TRY(int_list(call, 2));
-    bool row_major = order.rank() == self.rank();
-    for (int dim = 0; dim < order.rank(); ++dim) row_major = row_major && order[dim] == dim;
-    if (!row_major) {
-      return fail(ErrorCode::kUnsupported, "a dimension order other than row-major");
-    }
-  }
+  FERRY_RETURN_IF_ERROR(require_row_major(call, 2));
   return copy_as(self, self.sizes, tensor(call, 3));
 }
 

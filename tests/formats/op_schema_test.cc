@@ -54,6 +54,7 @@ TEST(OpSchema, CountsArgumentsAsTheExporterDoes) {
       {"llama::gated_delta_rule.out", 9},
       {"llama::fallback.out", 3},
       {"dim_order_ops::_clone_dim_order.out", 5},
+      {"dim_order_ops::_to_dim_order_copy.out", 5},
       {"quantized_decomposed::quantize_per_tensor.out", 8},
       {"quantized_decomposed::dequantize_per_tensor.out", 9},
   };

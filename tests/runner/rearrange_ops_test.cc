@@ -36,6 +36,10 @@ TEST(Shapes, ViewsAndCopiesKeepTheOrder) {
       {"dim_order_ops::_clone_dim_order.out",
        {counting({2, 1, 3}, DType::kU8), false, ints({0, 1, 2})},
        {counting({2, 1, 3}, DType::kU8)}},
+      {"dim_order_ops::_to_dim_order_copy.out", {matrix(), false, NoValue{}}, {matrix()}},
+      {"dim_order_ops::_to_dim_order_copy.out",
+       {i64({2, 3}, {0, 1, 2, 3, 4, 5}), false, ints({0, 1})},
+       {matrix()}},
       {"aten::unsqueeze_copy.out", {matrix(), integer(-1)}, {counting({2, 3, 1})}},
       {"aten::unsqueeze_copy.out", {matrix(), integer(0)}, {counting({1, 2, 3})}},
       {"aten::squeeze_copy.dims_out", {counting({2, 1, 3, 1}), ints({1, -1, 0})}, {matrix()}},
@@ -63,6 +67,10 @@ TEST(Shapes, ViewsAndCopiesKeepTheOrder) {
        {matrix(), false, NoValue{}},
        {i64({2, 3}, {})},
        "differ in dtype"},
+      {"dim_order_ops::_to_dim_order_copy.out",
+       {matrix(), false, ints({1, 0})},
+       {i64({2, 3}, {})},
+       "a dimension order other than row-major"},
   });
 }
 

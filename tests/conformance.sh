@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Holds ferry to the original implementations (tests/conformance/README.md):
+#   tests/conformance.sh [--sample] [--seed N] [PROMISE...]     all promises by default; --list prints their names
+# Makes the environment with the originals first (tests/conformance/environment.sh), and builds ferry; FERRY=BIN tests that
+# program instead. Prints a table at the end. --sample takes about 8 minutes on two cores.
+# Exit codes: 0 all promises hold, 1 one does not, 77 the environment cannot be made here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+promises=(real_model mutations official_runtime official_export gguf_peers signatures adapters quantized_checkpoints families)
+sample=() seed=1 chosen=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --sample) sample=(--sample) ;;
+    --seed) seed=$2; shift ;;
+    --list) printf '%s\n' "${promises[@]}"; exit ;;
+    -*) sed -n '2,7p' "$0" >&2; exit 2 ;;
+    *) chosen+=("$1") ;;
+  esac
+  shift
+done
+[ ${#chosen[@]} -gt 0 ] || chosen=("${promises[@]}")
+for promise in "${chosen[@]}"; do
+  [[ " ${promises[*]} " == *" $promise "* ]] || { echo "conformance.sh: no promise '$promise'; --list prints them" >&2; exit 2; }
+done
+
+environment=$(tests/conformance/environment.sh "${sample[@]}") || exit $?
+export HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
+if [ -z "${FERRY:-}" ]; then
+  ./build.sh release ferry
+  FERRY=build/release/bin/ferry
+fi
+
+# Bundles of a real model are written and removed again: where there is room in memory, no disk is needed.
+room=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1 || true)
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "${room:-0}" -ge 6 ]; then export TMPDIR=/dev/shm; fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# A promise that does not end is one that does not hold.
+limit=7200
+[ ${#sample[@]} -eq 0 ] || limit=600
+table=() status=0
+for promise in "${chosen[@]}"; do
+  script=tests/conformance/$promise.py options=("${sample[@]}" --seed "$seed")
+  echo "== $promise"
+  start=$SECONDS last=
+  # families.py counts its cases instead of having a sample.
+  [ "$promise" != families ] || options=(--seed "$seed" --count "$([ ${#sample[@]} -gt 0 ] && echo 40 || echo 600)" --keep "$scratch/families")
+  if [ ! -e "$script" ]; then
+    last="not there"
+  elif [ "$promise" = gguf_peers ] && ! "$environment/bin/python3" -c 'import llama_cpp' 2>/dev/null; then
+    last="left out: llama.cpp is not in the environment"
+  else
+    code=0
+    timeout --kill-after=10 "$limit" "$environment/bin/python3" "$script" --ferry "$FERRY" "${options[@]}" 2>"$scratch/err" </dev/null |
+      tee "$scratch/out" || code=$?
+    last=$(tail -n 1 "$scratch/out")
+    case $code in
+      0 | 1) ;;
+      124 | 137) last="more than $limit s, after $(grep -c '^ok' "$scratch/out" || true) right cases" ;;
+      *) last="exit code $code" ;;
+    esac
+    # What packages print on stderr is noise, unless the script itself failed.
+    [[ $last =~ [0-9]+/[0-9]+ ]] || tail -n 5 "$scratch/err" >&2
+    [ "$code" -eq 0 ] || status=1
+  fi
+  table+=("$(printf '%-22s %7s s   %s' "$promise" $((SECONDS - start)) "$last")")
+done
+printf '%s\n' "" "promise                seconds   N/M" "${table[@]}"
+exit "$status"

@@ -1,0 +1,182 @@
+"""GGUF files of ferry in llama.cpp, and those of llama.cpp in ferry.
+
+- llama.cpp computes with our f32 file of a real model what transformers computes, and reads our tokenizer as Hugging Face does.
+- Our files in q4_0 and q4_k_m are byte for byte those that llama.cpp's quantiser makes of our f32 file; of the other types, which its
+  converter writes, all tensors are.
+- Values of every type that llama.cpp quantises to are read as its own Python package reads them.
+- Quantised files compute in ferry what transformers computes with the same file.
+- Files of random models of several families compute in llama.cpp what transformers computes with the checkpoint.
+"""
+import contextlib
+import ctypes
+import os
+
+import numpy
+
+import common
+from common import Wrong, convert, verify
+
+WRITTEN = {"f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2, "q4_k_m": 15}
+READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_s": 14, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18}
+# Families whose tiny models llama.cpp loads without a vocabulary, and that it computes as transformers does.
+FAMILIES = ("llama", "llama_bias_mqa", "qwen2", "qwen3", "gemma", "gemma2", "olmo2", "granite", "smollm3", "ernie4_5", "seed_oss")
+
+
+@contextlib.contextmanager
+def silent():
+    """llama.cpp writes to the streams of the process."""
+    kept = os.dup(1), os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        for number, stream in enumerate(kept, 1):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.close(nothing)
+
+
+def llama(path, length=256):
+    """A file in llama.cpp, with caches and logits in f32."""
+    import llama_cpp
+    with silent():
+        return llama_cpp.Llama(str(path), n_ctx=length, n_batch=length, logits_all=True, type_k=0, type_v=0, n_threads=2, verbose=False)
+
+
+def llama_logits(path, ids):
+    model = llama(path)
+    with silent():
+        model.eval(ids)
+    return numpy.array(model.scores[:len(ids)], dtype="f8")
+
+
+def quantise(source, target, file_type):
+    """What llama-quantize does."""
+    import llama_cpp
+    options = llama_cpp.llama_model_quantize_default_params()
+    options.ftype, options.nthread = file_type, 2
+    with silent():
+        code = llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(options))
+    if code:
+        raise Wrong(f"llama.cpp does not quantise: {code}")
+    return target
+
+
+def original_logits(model, ids):
+    import torch
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].double().numpy()
+
+
+def real_logits(source, f32, ids):
+    """The bound is the noise of f32: 4 times what transformers itself is from f64."""
+    model = common.load(source)
+    ours, theirs, exact = llama_logits(f32, ids), original_logits(model, ids), original_logits(model.double(), ids)
+    noise, worst = abs(theirs - exact).max(), abs(ours - exact).max()
+    if not worst <= 4 * noise:
+        raise Wrong(f"{worst:.2e} from f64, transformers is {noise:.2e} from it")
+    return f"{worst:.2e} from f64, transformers {noise:.2e}"
+
+
+def tokens(f32, tokenizer, texts):
+    model = llama(f32)
+    wrong = [t for t in texts if model.tokenize(t.encode(), add_bos=False, special=True) != tokenizer(t).input_ids]
+    if wrong:
+        raise Wrong(f"{len(wrong)} of {len(texts)} texts, such as {wrong[0]!r}")
+    return f"{len(texts)} texts"
+
+
+def same_file(promise, source, f32, name):
+    ours = convert(source, promise.folder / "ours.gguf", "--to", "gguf", "--outtype", name, "--name", "real", "--overwrite")
+    theirs = quantise(f32, promise.folder / "theirs.gguf", WRITTEN[name])
+    a, b = ours.read_bytes(), theirs.read_bytes()
+    if a != b and name in ("q8_0", "f16", "bf16"):  # the quantiser adds keys that the converter does not write
+        return same_tensors(ours, theirs)
+    if a != b:
+        at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+        raise Wrong(f"{len(a)} and {len(b)} bytes, different from byte {at} on")
+    return f"{len(a)} bytes"
+
+
+def same_tensors(ours, theirs):
+    import gguf
+    ours, theirs = ({t.name: (t.tensor_type, t.data.tobytes()) for t in gguf.GGUFReader(path).tensors} for path in (ours, theirs))
+    wrong = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
+    if wrong:
+        raise Wrong(f"{len(wrong)} of {len(theirs)} tensors differ, such as {wrong[0]}")
+    return f"{len(ours)} tensors"
+
+
+def same_values(promise, f32, name):
+    """What `--to hf` makes of each tensor beside gguf.dequantize of llama.cpp; q and k are in another order there."""
+    import gguf
+    from safetensors.numpy import load_file
+    quantised = quantise(f32, promise.folder / "theirs.gguf", READ[name])
+    ours = load_file(next(convert(quantised, promise.folder / "hf", "--to", "hf", "--dtype", "f32", "--overwrite").glob("*.safetensors")))
+    theirs = {t.name: gguf.dequantize(t.data, t.tensor_type) for t in gguf.GGUFReader(quantised).tensors}
+    names = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    inner = {"self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+             "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+             "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k"}
+    for key, value in ours.items():
+        if key.startswith("model.layers."):
+            number, rest = key.removeprefix("model.layers.").split(".", 1)
+            names[key] = f"blk.{number}.{inner[rest.removesuffix('.weight')]}.weight"
+        want = theirs[names[key]].reshape(value.shape)
+        if "q_proj" in key or "k_proj" in key:  # rotation pairs back into halves
+            heads = want.shape[0] // 64
+            want = want.reshape(heads, 32, 2, -1).swapaxes(1, 2).reshape(want.shape)
+        if not numpy.array_equal(value, want):
+            raise Wrong(f"{key} differs by {abs(value - want).max():.2e}")
+    return f"{len(ours)} tensors bit-equal"
+
+
+def same_outputs(promise, source, name, ids):
+    """`verify FILE.gguf` against transformers with the weights of the same file."""
+    import transformers
+    file = convert(source, promise.folder / "quantised.gguf", "--to", "gguf", "--outtype", name, "--overwrite")
+    model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32", attn_implementation="eager").eval()
+    golden = common.reference(model, {"plain": ids}, promise.folder / "golden.safetensors", greedy=8, inner=False)
+    ran = verify(file, "--reference", golden)
+    if ran.code:
+        raise Wrong(f"verify exits {ran.code}: {ran.why}")
+    return f"max_abs {ran.result['metrics']['max_abs']:.2e}"
+
+
+def family(promise, name):
+    """A tiny golden checkpoint in llama.cpp; its exponentials and tables are less exact than those of torch."""
+    from safetensors.numpy import load_file
+    source = common.TESTDATA / "golden" / name
+    golden = load_file(source / "golden.safetensors")
+    ids, expected = golden["short.input_ids"][0].tolist(), golden["short.logits"][0]
+    file = convert(source, promise.folder / f"{name}.gguf", "--to", "gguf", "--outtype", "f32")
+    worst = abs(llama_logits(file, ids) - expected).max()
+    if not worst <= 1e-3 * max(1, abs(expected).max()):
+        raise Wrong(f"logits differ by {worst:.2e}")
+    return f"max_abs {worst:.2e}"
+
+
+def main():
+    promise = common.Promise(__doc__)
+    import smollm2
+    from real_model import strings
+    source, tokenizer = smollm2.folder(), smollm2.tokenizer()
+    ids = smollm2.prompts(tokenizer)["plain"]
+    f32 = convert(source, promise.folder / "real.gguf", "--to", "gguf", "--outtype", "f32", "--name", "real")
+    promise.case("real model, f32: logits", real_logits, source, f32, ids)
+    promise.case("real model: tokens", tokens, f32, tokenizer, strings(promise)[:300])
+    for name in ("q8_0", "q4_k_m") if promise.sample else WRITTEN:
+        promise.case(f"written as {name}: the bytes of llama.cpp", same_file, promise, source, f32, name)
+    for name in ("q6_k",) if promise.sample else READ:
+        promise.case(f"read from {name}: the values of llama.cpp", same_values, promise, f32, name)
+    for name in ("q4_0",) if promise.sample else ("q8_0", "q4_0", "q4_k_m"):
+        promise.case(f"outputs of {name}: those of transformers", same_outputs, promise, source, name, ids)
+    for name in FAMILIES[:3] if promise.sample else FAMILIES:
+        promise.case(f"family {name} in llama.cpp", family, promise, name)
+    promise.finish()
+
+
+if __name__ == "__main__":
+    main()

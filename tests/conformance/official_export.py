@@ -1,0 +1,144 @@
+"""Programs of the official ExecuTorch exporter, portable and with XNNPACK, in ferry.
+
+Each module of export_modules.py is exported, executed by `ferry execute` and by the official runtime on three random inputs, and by
+eager torch. In f32 ferry is within 1e-5 of the largest value of torch, or 4 times the distance of the official runtime from it. Linear layers
+quantised by torchao (8-bit activations) are compared with the official runtime: within 3 times what its outputs move when the
+inputs are moved by one unit in the last place. A small llama of the exporter runs as a text decoder (`ferry run --text-decoder`).
+
+A program with an operator that ferry does not have counts as held where ferry exits with 4 and names operators or nodes.
+"""
+import re
+import warnings
+
+import numpy
+
+import common
+import official
+from common import Ferry, Wrong
+
+NUMPY = {"f32": "<f4", "f16": "<f2", "i64": "<i8", "i32": "<i4", "u8": "u1", "i8": "i1", "bool": "?", "f64": "<f8", "float": "<f4", "long": "<i8"}
+SAMPLE = ("gelu", "softmax", "amax", "bmm", "linear", "layer_norm", "rms_norm", "embedding", "gated_mlp", "attention", "attention_fused",
+          "block", "state", "conv2d", "group_norm", "topk")
+
+
+def lowered(module, inputs, xnnpack, path):
+    """Exports a module and writes the program."""
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = torch.export.export(module, inputs, strict=False)
+        edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()] if xnnpack else None)
+        path.write_bytes(edge.to_executorch().buffer)
+    return path
+
+
+def ferry_outputs(path, calls, folder):
+    """Outputs of each call by `ferry execute`; None where it refuses an operator by name."""
+    lines = []
+    for i, call in enumerate(calls):
+        words = []
+        for j, value in enumerate(call):
+            raw = folder / f"in{i}_{j}.bin"
+            raw.write_bytes(value.tobytes())
+            words.append(f"{raw}@{','.join(map(str, value.shape))}")
+        lines.append(" ".join(words))
+    (folder / "script").write_text("\n".join(lines) + "\n")
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    ran = Ferry("execute", path, "--script", folder / "script", "--outdir", out, "--quiet").ends_with(0, 4)
+    if ran.code == 4:
+        if not re.search(r"operator|node|delegate|[a-z_]+::[a-z_]+|aten", ran.err):
+            raise Wrong(f"exits 4 and names no operator: {ran.why}")
+        return None, ran.why
+    outputs = [[] for _ in calls]
+    for line in (out / "manifest.txt").read_text().splitlines():
+        stem, dtype = line.split()[:2]
+        run = int(stem[3:].split("_")[0])
+        outputs[run].append(numpy.fromfile(out / f"{stem}.bin", dtype=NUMPY[dtype.lower()]))
+    return outputs, ""
+
+
+def moved(values, choose):
+    """Inputs of floats, each moved by one unit in the last place."""
+    return [numpy.nextafter(v, numpy.where(choose.random(v.shape) < 0.5, -numpy.inf, numpy.inf).astype(v.dtype)) if v.dtype.kind == "f" else v
+            for v in values]
+
+
+def largest(ours, theirs):
+    return max((abs(a.reshape(-1).astype("f8") - b.reshape(-1)).max() if a.size else 0.0) for run, other in zip(ours, theirs)
+               for a, b in zip(run, other))
+
+
+def module_case(promise, runtime, name, module, inputs, xnnpack):
+    """One module through exporter, ferry, official runtime and torch."""
+    import torch
+    choose = numpy.random.default_rng(promise.seed)
+    folder = promise.folder / f"{name}-{xnnpack}"
+    folder.mkdir()
+    calls = [[i.numpy() for i in inputs]]
+    calls += [[choose.standard_normal(v.shape).astype(v.dtype) if v.dtype.kind == "f" else v for v in calls[0]] for _ in range(2)]
+    path = lowered(module, inputs, xnnpack, folder / "program.pte")
+    expected = []
+    with torch.no_grad():
+        for call in calls:
+            out = module(*[torch.from_numpy(v.copy()) for v in call])
+            expected.append([o.detach().numpy().copy() for o in (out if isinstance(out, (tuple, list)) else [out])])
+    ours, refusal = ferry_outputs(path, calls, folder)
+    if ours is None:
+        promise.note("refused by name")
+        return f"refused: {refusal.split(':', 1)[-1].strip()[:120]}"
+    theirs = runtime(official.outputs_of, path, calls)
+    if [[o.size for o in run] for run in ours] != [[o.size for o in run] for run in expected]:
+        raise Wrong(f"sizes of outputs {[[o.size for o in run] for run in ours]}")
+    size = max(1.0, max(abs(o.astype("f8")).max() for run in expected for o in run))
+    error, noise = largest(ours, expected), largest(theirs, expected)
+    if not error <= max(1e-5 * size, 4 * noise):
+        raise Wrong(f"{error:.2e} from torch, the official runtime {noise:.2e}, values up to {size:.2g}")
+    return f"{error:.1e} from torch, official {noise:.1e}"
+
+
+def quantised_case(promise, runtime, bits, group):
+    """Linear layers with 8-bit activations and 4 or 8-bit weights, by torchao."""
+    import torch
+    import torchao.quantization as ao
+    from export_modules import GatedMLP
+    choose = numpy.random.default_rng(promise.seed)
+    folder = promise.folder / f"quantised-{bits}-{group}"
+    folder.mkdir()
+    torch.manual_seed(promise.seed)
+    module = GatedMLP(64, 128, torch.nn.functional.silu).eval()
+    granularity = ao.PerGroup(group) if group else ao.PerAxis(0)
+    ao.quantize_(module, ao.Int8DynamicActivationIntxWeightConfig(weight_dtype=getattr(torch, f"int{bits}"), weight_granularity=granularity))
+    inputs = (torch.randn(1, 6, 64),)
+    path = lowered(module, inputs, True, folder / "program.pte")
+    call = [inputs[0].numpy()]
+    ours, refusal = ferry_outputs(path, [call], folder)
+    if ours is None:
+        raise Wrong(f"refused: {refusal}")
+    theirs = runtime(official.outputs_of, path, [call])
+    noise = max(largest(runtime(official.outputs_of, path, [moved(call, choose)]), theirs) for _ in range(16))
+    error, size = largest(ours, theirs), abs(theirs[0][0]).max()
+    if not error <= 3 * noise + 2e-5 * size:
+        raise Wrong(f"{error:.2e} from the official runtime, noise {noise:.2e}, values up to {size:.2g}")
+    return f"{error:.1e} from the official runtime, noise {noise:.1e}"
+
+
+def main():
+    promise = common.Promise(__doc__)
+    import export_modules
+    runtime = official.Runtime()
+    for name, (module, inputs) in export_modules.modules().items():
+        if promise.sample and name not in SAMPLE:
+            continue
+        for xnnpack in (False, True):
+            promise.case(f"{name}, {'XNNPACK' if xnnpack else 'portable'}", module_case, promise, runtime, name, module, inputs, xnnpack)
+    for bits, group in ((4, 32), (8, 0)) if promise.sample else ((4, 32), (4, 64), (8, 0), (4, 0)):
+        promise.case(f"quantised by torchao: {bits} bits, {f'group {group}' if group else 'row'}", quantised_case, promise, runtime, bits, group)
+    runtime.close()
+    promise.finish()
+
+
+if __name__ == "__main__":
+    main()

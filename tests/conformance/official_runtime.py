@@ -1,0 +1,155 @@
+"""Bundles of ferry compute in the official ExecuTorch runtime what the original computes.
+
+- Programs in f32 of every family, stateful, in shards and static, and of vision-language models: logits are those of
+  transformers (the goldens of testdata) within 1e-4, or 1e-3 for models with the delta rule.
+- A real model in f32: within 4 times the distance of transformers in f32 from transformers in f64.
+- Programs that quantise activations or caches: the official runtime and ferry differ by no more than 3 times what either of them
+  moves when every norm weight of the model is moved by one unit in the last place of f32. Rounding makes such programs chaotic, so
+  no fixed bound says what two right runtimes may differ by.
+- Programs in half precision: by no more than half of what they move when that unit is one of their precision.
+"""
+import pathlib
+import random
+import shutil
+
+import numpy
+
+import common
+import official
+from common import Ferry, Wrong, convert, copy_folder, edit_tensor, safetensors_header
+
+STYLES = {
+    "stateful": [],
+    "two shards": ["--shards", "2"],
+    "static": ["--program", "static", "--context-length", "64", "--prefill-length", "8"],
+    "static, heads apart": ["--program", "static", "--context-length", "64", "--prefill-length", "8", "--attention", "sha"],
+}
+ROUNDING = {
+    "bf16": ["--dtype", "bf16"],
+    "f16": ["--dtype", "f16"],
+    "8da4w": ["--quantize", "8da4w", "--quantize-embedding", "8"],
+    "8da8w": ["--quantize", "8da8w", "--quantize-embedding", "8"],
+    "int8, embedding 4": ["--quantize", "int8", "--quantize-embedding", "4"],
+    "i8 caches": ["--dtype", "f32", "--kv-dtype", "i8"],
+}
+UNITS = {"bf16": 2.0**-8, "f16": 2.0**-11}  # of programs that compute in half precision, relative
+
+
+def tensor(path, name):
+    """A tensor of a safetensors file, or None."""
+    from safetensors.numpy import load_file
+    return load_file(path).get(name)
+
+
+def in_f32(promise, runtime, source, style):
+    """A golden checkpoint of testdata in one style."""
+    golden = source / "golden.safetensors"
+    prompt = "short" if "short.logits" in safetensors_header(golden)[0] else "a"
+    ids, expected = tensor(golden, f"{prompt}.input_ids")[0].tolist(), tensor(golden, f"{prompt}.logits")[0]
+    options = list(STYLES[style])
+    if source.name == "phi4_mini" and "static" in style:  # a static program has one set of RoPE factors
+        options[options.index("64")] = "24"
+    bundle = convert(source, promise.folder / f"{source.name}-{style.replace(' ', '-')}", "--dtype", "f32", *options)
+    bound = 1e-3 if source.name.startswith(("qwen3_5", "qwen3_next")) else 1e-4
+    worst = 0.0
+    if style.startswith("static"):
+        for in_chunks in (False, True):
+            worst = max(worst, abs(runtime(official.static_logits, bundle, ids, in_chunks) - expected).max())
+    else:
+        for again in (False, True):
+            each, whole = runtime(official.stateful_logits, bundle, ids, tensor(golden, f"{prompt}.pixel_values"), again)
+            worst = max(worst, abs(each - expected).max(), abs(whole - expected[-1:]).max())
+    if not worst <= bound:
+        raise Wrong(f"logits differ by {worst:.2e}, at most {bound:.0e} expected")
+    return f"max_abs {worst:.2e}"
+
+
+def real_in_f32(promise, runtime, source, ids):
+    """SmolLM2-135M: the bound is the noise of the original."""
+    import torch
+    with torch.no_grad():
+        expected = common.load(source)(torch.tensor([ids])).logits[0].double().numpy()
+        exact = common.load(source).double()(torch.tensor([ids])).logits[0].numpy()
+    bundle = convert(source, promise.folder / "real-f32", "--dtype", "f32", "--context-length", "128")
+    each, whole = runtime(official.stateful_logits, bundle, ids)
+    noise = abs(expected - exact).max()
+    worst = max(abs(each - exact).max(), abs(whole - exact[-1:]).max())
+    if not worst <= 4 * noise:
+        raise Wrong(f"{worst:.2e} from f64, transformers in f32 is {noise:.2e} from it")
+    return f"{worst:.2e} from f64, transformers in f32 {noise:.2e}"
+
+
+def ferry_logits(bundle, ids, folder):
+    """Logits of every position by `ferry execute`, token by token."""
+    script, out = folder / "script", folder / "outputs"
+    script.write_text("".join(f"i:{token}@1,1 i:{at}@1\n" for at, token in enumerate(ids)))
+    out.mkdir(exist_ok=True)
+    program = next(bundle.glob("decoder-*.pte"))
+    data = [word for path in sorted(bundle.glob("*.ptd")) for word in ("--data", path)]
+    Ferry("execute", program, *data, "--script", script, "--outdir", out, "--quiet").ends_with(0)
+    return numpy.stack([numpy.fromfile(out / f"run{i}_out0.bin", dtype="<f4").reshape(-1) for i in range(len(ids))])
+
+
+def moved(source, target, choose, unit):
+    """A copy of a checkpoint in f32 whose norm weights are each moved by one unit in the last place, up or down."""
+    def move(values):
+        if unit:
+            return values * numpy.float32(1 + choose.choice((-unit, unit)))
+        return numpy.nextafter(values, numpy.float32(choose.choice((-numpy.inf, numpy.inf))))
+
+    folder = copy_folder(source, target)
+    for path in folder.glob("*.safetensors"):
+        for name, entry in safetensors_header(path)[0].items():
+            if "norm" in name and name.endswith("weight") and entry["dtype"] == "F32":
+                edit_tensor(path, name, move)
+    return folder
+
+
+def rounding(promise, runtime, source, ids, name, times):
+    """Both runtimes on the same program, beside what one unit in the last place does to each."""
+    options, unit = ROUNDING[name], UNITS.get(name)
+    choose = random.Random(promise.seed)
+    official_ones, ours = [], []
+    for i in range(times + 1):
+        folder = moved(source, promise.folder / "moved", choose, unit) if i else source
+        bundle = convert(folder, promise.folder / "rounding", *options, "--context-length", "128", "--overwrite")
+        official_ones.append(runtime(official.stateful_logits, bundle, ids)[0])
+        ours.append(ferry_logits(bundle, ids, promise.folder))
+        if i:
+            shutil.rmtree(folder)
+    rms = lambda a, b: float(numpy.sqrt(numpy.mean((a.astype("f8") - b) ** 2)))  # noqa: E731
+    noise = max(rms(run[i], run[0]) for run in (official_ones, ours) for i in range(1, times + 1))
+    between, size = rms(ours[0], official_ones[0]), rms(official_ones[0], 0 * official_ones[0])
+    if not between <= (0.5 if unit else 3) * noise + 1e-6 * size:
+        raise Wrong(f"the runtimes differ by {between:.2e} (rms), one unit in the last place moves them by {noise:.2e}")
+    return f"differ by {between:.2e} (rms), noise {noise:.2e}, logits {size:.2f}"
+
+
+def main():
+    promise = common.Promise(__doc__)
+    runtime = official.Runtime()
+    goldens = sorted(path.parent for path in (common.TESTDATA / "golden").glob("*/golden.safetensors"))
+    for source in goldens:
+        for style in STYLES:
+            promise.case(f"{source.name}, {style}", in_f32, promise, runtime, source, style)
+    for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
+        promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
+
+    tiny = promise.folder / "tiny"
+    common.tiny_llama(tiny, promise.seed, hidden_size=64, intermediate_size=128, num_hidden_layers=4, head_dim=16)
+    ids = [(17 * i + 5) % 96 for i in range(24)]
+    for name in ROUNDING:
+        promise.case(f"random llama, {name}", rounding, promise, runtime, tiny, ids, name, 4 if promise.sample else 8)
+
+    import smollm2
+    source = smollm2.folder()
+    ids = smollm2.prompts(smollm2.tokenizer())["plain"]
+    promise.case("real model, f32", real_in_f32, promise, runtime, pathlib.Path(source), ids)
+    for name in ("8da4w",) if promise.sample else ("8da4w", "8da8w", "bf16"):
+        promise.case(f"real model, {name}", rounding, promise, runtime, source, ids, name, 1 if promise.sample else 4)
+    runtime.close()
+    promise.finish()
+
+
+if __name__ == "__main__":
+    main()
