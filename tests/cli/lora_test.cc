@@ -240,6 +240,21 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
   }
 }
 
+// As peft saves the weights below an adapter of an embedding or a head.
+TEST_F(Lora, ABaseLayerOfTheAdapterTakesThePlaceOfTheCheckpoints) {
+  const std::string adapter = copy(), path = adapter + "/adapter_model.safetensors";
+  TensorFile file(path);
+  file.rename("base_model.model.lm_head.weight", "base_model.model.lm_head.base_layer.weight");
+  file.write(path);
+  for (const std::string& from : {adapter, adapter_}) {
+    const Outcome made = run_ferry({"convert", base_, "--lora", from, "--to", "hf", "-o",
+                                    dir_ / (from == adapter ? "renamed" : "saved")});
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+  EXPECT_TRUE(read_bytes(dir_ / "renamed/model.safetensors") ==
+              read_bytes(dir_ / "saved/model.safetensors"));
+}
+
 // An adapter on quantised weights: both are undone in one pass.
 TEST_F(Lora, GoesOnTopOfAQuantisedCheckpoint) {
   const std::string base = fixture("quantized/awq"), adapter = dir_ / "adapter";

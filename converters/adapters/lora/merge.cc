@@ -61,8 +61,11 @@ class Merger {
 
   Result<std::string> run(bool tied) {
     for (size_t i = first_; i < end_; ++i) FERRY_RETURN_IF_ERROR(sort(i));
-    for (const auto& [module, halves] : halves_) FERRY_RETURN_IF_ERROR(merge(module, halves));
     for (const auto& [key, entry] : saved_) FERRY_RETURN_IF_ERROR(replace(key, entry, tied));
+    for (const auto& [module, halves] : halves_) {
+      if (tied && is_head(module)) return unties(halves.a.value_or(halves.b.value_or(first_)));
+      FERRY_RETURN_IF_ERROR(merge(module, halves));
+    }
     FERRY_RETURN_IF_ERROR(check_saved());
     return fmt::format("{} weights have an adapter merged into them, {} are replaced by its own",
                        halves_.size(), saved_.size());
@@ -101,8 +104,28 @@ class Merger {
     }
     if (name.find("lora_") != std::string_view::npos)
       return bad(index, "a tensor of no known kind");
-    saved_.emplace(name, index);
+    const auto [place, is_new] = saved_.emplace(without_base_layer(name), index);
+    if (!is_new) return bad(index, "the same as " + quoted(entry(place->second).name));
     return {};
+  }
+
+  static bool is_head(std::string_view name) {
+    return name == "lm_head" || name.starts_with("lm_head.");
+  }
+
+  // peft saves the weights below an adapter of an embedding or a head as `M.base_layer.weight`.
+  // They are what it merges into, whatever the checkpoint has.
+  static std::string without_base_layer(std::string_view name) {
+    constexpr std::string_view kBaseLayer = ".base_layer.";
+    const size_t at = name.rfind(kBaseLayer);
+    if (at == std::string_view::npos) return std::string(name);
+    return fmt::format("{}.{}", name.substr(0, at), name.substr(at + kBaseLayer.size()));
+  }
+
+  Failure unties(size_t index) const {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} would no longer be tied, as the config says it is",
+                            config_.tensors, quoted(entry(index).name)));
   }
 
   // The adapter has the modules that it says it has. Others that its base lacks are those of other
@@ -174,13 +197,8 @@ class Merger {
   // A tensor of the adapter takes the place of one of the checkpoint.
   Status replace(const std::string& key, size_t index, bool tied) {
     FERRY_RETURN_IF_ERROR(expect_floats(index));
+    if (tied && (key.ends_with("embed_tokens.weight") || is_head(key))) return unties(index);
     const size_t at = FERRY_TRY(find(key, index));
-    const bool embedding = key.ends_with("embed_tokens.weight") || key.starts_with("lm_head.");
-    if (tied && embedding) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: {} would no longer be tied, as the config says it is",
-                              config_.tensors, quoted(entry(index).name)));
-    }
     KeyedTensor& tensor = tensors_.tensors[at];
     if (tensor.recipe.output().shape != entry(index).shape) {
       return bad(index, fmt::format("the checkpoint has {} {}", quoted(tensor.key),
