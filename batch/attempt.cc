@@ -24,6 +24,9 @@
 namespace ferry::batch {
 namespace {
 
+// `ferry verify` ends with it where nothing differs, but nothing was proved either.
+constexpr int kNotProvedExit = 7;
+
 using Clock = std::chrono::steady_clock;
 constexpr auto kTouchInterval = std::chrono::seconds(30);
 
@@ -177,6 +180,12 @@ Judgement Attempt::verify() {
   Judgement judgement = run("verify", std::move(words));
   result_.parity = parity_in(file("verify.json"));
   if (judgement.reason == Class::kParity) judgement.message = "verify finds no parity";
+  if (judgement.exit == kNotProvedExit) {
+    judgement.exit = 1;
+    judgement.reason = Class::kParity;
+    judgement.message =
+        "verify cannot tell: the codes lose too much for a reference alone; add \"checkpoint\"";
+  }
   return judgement;
 }
 

@@ -247,10 +247,10 @@ struct Method::Impl : MethodState {
   TensorView shown(const kernels::Value& value, std::vector<std::byte>& narrow) const {
     TensorView view = view_of(value);
     if (!is_f64(value)) return view;
-    const std::vector<float> values = probe_floats(view);
+    const std::vector<float> numbers = probe_floats(view);
     const DType dtype = declared[static_cast<size_t>(value.id)];
-    narrow.resize(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
-    kernels::store(dtype, values.data(), narrow.data(), std::ssize(values));
+    narrow.resize(numbers.size() * static_cast<size_t>(dtype_bytes(dtype)));
+    kernels::store(dtype, numbers.data(), narrow.data(), std::ssize(numbers));
     return {dtype, std::move(view.shape), narrow};
   }
 
@@ -337,9 +337,9 @@ Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t 
   tensor.sizes = kernels::Dims(given.shape);
   tensor.numel = numel;
   std::vector<std::byte>& wide = input_copies[index];
-  std::vector<float> values(static_cast<size_t>(numel));
-  to_f32(given.dtype, given.bytes.data(), values.data(), values.size());
-  const std::vector<double> numbers(values.begin(), values.end());
+  std::vector<float> narrow(static_cast<size_t>(numel));
+  to_f32(given.dtype, given.bytes.data(), narrow.data(), narrow.size());
+  const std::vector<double> numbers(narrow.begin(), narrow.end());
   const auto bytes = std::as_bytes(std::span(numbers));
   wide.assign(bytes.begin(), bytes.end());
   if (planned[static_cast<size_t>(inputs[index])]) {

@@ -158,9 +158,9 @@ void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet
   constexpr size_t kShown = 20;
   nlohmann::json& details = error["details"];
   const size_t shown = details.size();
-  if (count > kShown) {
+  if (shown > kShown) {
     details.erase(details.begin() + kShown, details.end());
-    details.push_back(std::to_string(count - kShown) + " more, which --json lists");
+    details.push_back(std::to_string(shown - kShown) + " more, which --json lists");
     const std::string last = told["details"].back();
     ASSERT_TRUE(last.starts_with("and ")) << last;
     told["details"].back() = last.substr(4);

@@ -19,7 +19,8 @@ from common import Wrong, convert, verify
 WRITTEN = {"f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2, "q4_k_m": 15}
 READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_s": 14, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18}
 # Families whose tiny models llama.cpp loads without a vocabulary, and that it computes as transformers does.
-FAMILIES = ("llama", "llama_bias_mqa", "qwen2", "qwen3", "gemma", "gemma2", "olmo2", "granite", "smollm3", "ernie4_5", "seed_oss")
+# Fixtures without a tokenizer. Not qwen2: of it llama.cpp takes the size of the vocabulary from the tokens alone.
+FAMILIES = ("llama", "llama_bias_mqa", "qwen3", "gemma", "gemma2", "olmo2", "granite", "smollm3", "ernie4_5", "seed_oss")
 
 
 @contextlib.contextmanager
