@@ -112,6 +112,13 @@ std::string bound_words(const AttestedComparison& c) {
     text = fmt::format("{} within {:g}: at most {:.2e} apart", printable(c.output),
                        *c.max_abs_bound, c.max_abs);
   }
+  if (c.source == "noise") {
+    text = fmt::format("{} within the noise of f32: at most {:.2e} apart", printable(c.output),
+                       c.max_abs);
+  }
+  if (c.source == "none") {
+    text = fmt::format("after {}: SQNR {:.1f} dB, measured", printable(c.precision), c.sqnr_db);
+  }
   if (c.floor) {
     text += fmt::format("{}within the error of {}: SQNR {:.1f} dB, {:.1f} dB and more is parity",
                         text.empty() ? "" : "; ", printable(c.precision), c.sqnr_db, *c.floor);

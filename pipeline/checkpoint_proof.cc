@@ -187,13 +187,13 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof::ParityBounds in_f32 = proof::f32_bounds(bundle, given.tolerance);
   if (!in_f32.given || reference != nullptr) {
-    const F32Outputs exact =
-        FERRY_TRY(run_f64_path(layers, prompts, recorded, {}, pool, progress("computing in f64")));
-    in_f32 = in_f32.with(FERRY_TRY(noise_between(exact, path)));
+    const PathNoise exact =
+        FERRY_TRY(measure_noise(layers, prompts, recorded, {}, pool, progress("computing in f64")));
+    in_f32 = in_f32.with(exact.noise);
     if (reference != nullptr) {
-      const proof::Reference in_f64 = FERRY_TRY(proof::Reference::open(*exact.one_call));
-      proof.f64_path =
-          FERRY_TRY(proof::compare_references(in_f64, *reference, in_f32.as_measurement()));
+      const proof::Reference in_f64 = FERRY_TRY(proof::Reference::open(*exact.in_f64));
+      proof.f64_path = FERRY_TRY(proof::compare_references(
+          in_f64, *reference, in_f32.as_measurement(), {.details = given.details}));
     }
   }
   if (reference != nullptr) {

@@ -84,15 +84,14 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   }
   const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const ReadWeight weights = weights_stored_in(stored);
-  const F32Outputs path =
-      FERRY_TRY(run_f32_path(layers, own, bundle.path() + ", its weights in f32", pool,
-                             {.weights = weights, .progress = options.progress}));
+  const F32Outputs path = FERRY_TRY(
+      run_f32_path(layers, own, bundle.path() + ", its weights in f32", pool,
+                   {.in_several_calls = false, .weights = weights, .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof::ParityBounds exact = proof::widened_bounds_of(bundle, options.tolerance);
   if (!exact.given && !exact.has_floors()) {
-    const F32Outputs in_f64 =
-        FERRY_TRY(run_f64_path(layers, own, recorded, weights, pool, options.progress));
-    exact = exact.with(FERRY_TRY(noise_between(in_f64, path)));
+    exact = exact.with(
+        FERRY_TRY(measure_noise(layers, own, recorded, weights, pool, options.progress)).noise);
   }
   proof.exact = FERRY_TRY(compare(bundle, recorded, exact, {.widen = true}, options, pool));
   const proof::ParityBounds bounds = proof::activation_bounds_of(bundle, options.tolerance);

@@ -108,7 +108,7 @@ class F32Path {
         name_(name),
         pool_(pool),
         in_several_calls_(options.in_several_calls && !conversion.config.is_encoder),
-        f64_(options.f64),
+        method_{.f64 = options.f64, .disturb = options.disturb},
         weights_(options.weights ? options.weights : weights_from(*conversion.source)),
         progress_(options.progress, f32_weight_bytes(conversion)),
         prompts_(prompts) {
@@ -127,7 +127,7 @@ class F32Path {
   Result<F32Outputs> run() {
     for (const ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
-        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, f64_));
+        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, method_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
         progress_.advance(f32_weight_bytes(model));
@@ -290,7 +290,7 @@ class F32Path {
   const std::string& name_;
   ThreadPool& pool_;
   const bool in_several_calls_;
-  const bool f64_;
+  const runner::MethodOptions method_;
   const ReadWeight weights_;
   SharedProgress progress_;
   std::vector<proof::RecordedPrompt> prompts_;  // with the features that are computed here
@@ -310,31 +310,26 @@ Result<F32Outputs> run_f32_path(const Conversion& conversion,
   return F32Path(conversion, prompts, name, pool, options).run();
 }
 
-Result<F32Outputs> run_f64_path(const Conversion& conversion,
+Result<PathNoise> measure_noise(const Conversion& conversion,
                                 std::vector<proof::RecordedPrompt> prompts,
                                 const proof::Reference& in_f32, const ReadWeight& weights,
                                 ThreadPool& pool, const Progress& progress) {
   FERRY_RETURN_IF_ERROR(proof::follow_routes(in_f32, conversion.config.num_layers, prompts));
-  return run_f32_path(conversion, prompts, in_f32.path() + ", again in f64", pool,
-                      {.in_several_calls = false,
-                       .f64 = true,
-                       .follow_routes = true,
-                       .weights = weights,
-                       .progress = progress});
-}
-
-Result<std::shared_ptr<const proof::NoiseModel>> noise_between(const F32Outputs& in_f64,
-                                                               const F32Outputs& in_f32) {
-  const proof::Reference exact = FERRY_TRY(proof::Reference::open(*in_f64.one_call));
-  std::vector<proof::Reference> draws;
-  for (const TensorSource* source : {in_f32.one_call.get(), in_f32.several_calls.get()}) {
-    if (source != nullptr) draws.push_back(FERRY_TRY(proof::Reference::open(*source)));
-  }
-  std::vector<const proof::Reference*> pointers;
-  for (const proof::Reference& draw : draws) pointers.push_back(&draw);
+  F32PathOptions options = {.in_several_calls = false, .follow_routes = true, .weights = weights};
+  options.disturb = 1;
+  const F32Outputs disturbed =
+      FERRY_TRY(run_f32_path(conversion, prompts, in_f32.path(), pool, options));
+  options.disturb.reset();
+  options.f64 = true;
+  options.progress = progress;
+  F32Outputs exact =
+      FERRY_TRY(run_f32_path(conversion, prompts, in_f32.path() + ", again in f64", pool, options));
+  const proof::Reference base = FERRY_TRY(proof::Reference::open(*exact.one_call));
+  const proof::Reference draw = FERRY_TRY(proof::Reference::open(*disturbed.one_call));
+  const proof::Reference* const draws[] = {&in_f32, &draw};
   auto noise = std::make_shared<proof::NoiseModel>();
-  FERRY_RETURN_IF_ERROR(noise->add(exact, pointers));
-  return std::shared_ptr<const proof::NoiseModel>(std::move(noise));
+  FERRY_RETURN_IF_ERROR(noise->add(base, draws));
+  return PathNoise{std::move(exact.one_call), std::move(noise)};
 }
 
 }  // namespace ferry::pipeline

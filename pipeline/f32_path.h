@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,8 @@ struct F32Outputs {
 };
 struct F32PathOptions {
   bool in_several_calls = true;
-  bool f64 = false;  // compute in f64; results are rounded to f32 at the end
+  bool f64 = false;                      // compute in f64; results are rounded to f32 at the end
+  std::optional<uint64_t> disturb = {};  // as MethodOptions::disturb
   // Send tokens through RecordedPrompt::routes; else the routers choose.
   bool follow_routes = false;
   ReadWeight weights = {};  // f32 values; empty: what the recipes make of the source
@@ -43,14 +45,18 @@ Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::string& name, ThreadPool& pool,
                                 const F32PathOptions& options = {});
 
-// The same in f64, in one call, with `weights` as in F32PathOptions. Tokens pass through the
-// experts that they passed through in `in_f32`, what run_f32_path() gave for the same prompts.
-Result<F32Outputs> run_f64_path(const Conversion& conversion,
+// The same model in f64, and how far executions in f32 are from it.
+struct PathNoise {
+  std::unique_ptr<TensorSource> in_f64;
+  std::shared_ptr<const proof::NoiseModel> noise;
+};
+// `in_f32` is what run_f32_path() gave for the same prompts in one call, with the same `weights`.
+// The model is executed in f64, and once more in f32 with its norms disturbed by a unit in the last
+// place; tokens pass through the experts that they passed through in `in_f32`. Several calls are no
+// measure of noise: where they are wrong, they would hide it.
+Result<PathNoise> measure_noise(const Conversion& conversion,
                                 std::vector<proof::RecordedPrompt> prompts,
                                 const proof::Reference& in_f32, const ReadWeight& weights,
                                 ThreadPool& pool, const Progress& progress);
-// How far executions in f32 of this model are from one in f64.
-Result<std::shared_ptr<const proof::NoiseModel>> noise_between(const F32Outputs& in_f64,
-                                                               const F32Outputs& in_f32);
 
 }  // namespace ferry::pipeline

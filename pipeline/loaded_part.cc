@@ -46,9 +46,10 @@ Status LoadedPart::fill_weights(const graph::Model& model, const ReadWeight& wei
 
 Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
                                                      const ReadWeight& weights, ThreadPool& pool,
-                                                     const std::string& name, bool f64) {
+                                                     const std::string& name,
+                                                     const runner::MethodOptions& options) {
   auto part = std::make_unique<LoadedPart>();
-  part->f64_ = f64;
+  part->f64_ = options.f64;
   part->name_ = name;
   const auto method = std::ranges::find(model.methods, kForwardMethod, &graph::MethodGraph::name);
   if (method == model.methods.end()) {
@@ -68,8 +69,8 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
   fill(part->lowered_.constants, part->program_.data.constants);
   fill(part->lowered_.initial, part->program_.data.initial);
   FERRY_RETURN_IF_ERROR(part->fill_weights(model, weights, pool));
-  part->method_.emplace(FERRY_TRY(runner::Method::load(part->program_, kForwardMethod,
-                                                       part->external_, pool, {.f64 = f64}, name)));
+  part->method_.emplace(FERRY_TRY(
+      runner::Method::load(part->program_, kForwardMethod, part->external_, pool, options, name)));
   return part;
 }
 

@@ -35,10 +35,11 @@ ReadWeight weights_from(const TensorSource& source);
 
 class LoadedPart {
  public:
-  // `name` begins messages. `f64`: as MethodOptions::f64; tensors that are handed on are f64 too.
+  // `name` begins messages. With MethodOptions::f64 tensors that are handed on are f64 too.
   static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
                                                   const ReadWeight& weights, ThreadPool& pool,
-                                                  const std::string& name, bool f64 = false);
+                                                  const std::string& name,
+                                                  const runner::MethodOptions& options = {});
   const graph::LoweredMethod& lowered() const { return lowered_.methods.front(); }
   runner::Method& method() { return *method_; }
 

@@ -107,10 +107,16 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
   std::shared_ptr<const proof::NoiseModel> noise;
   if (!bounds.given && !bounds.has_floors()) {
-    RecordedPrompts prompts =
-        FERRY_TRY(proof::prompts_of(reference, bundle.manifest(), vision != nullptr));
-    noise = FERRY_TRY(proof::f32_noise(bundle, std::move(prompts),
-                                       {.memory = options.memory, .decode = decode}, pool));
+    Result<RecordedPrompts> prompts =
+        proof::prompts_of(reference, bundle.manifest(), vision != nullptr);
+    // Where no prompt can be run the comparison says why.
+    if (!prompts && prompts.error().code != ErrorCode::kUnsupported) {
+      return Failure(std::move(prompts).error());
+    }
+    if (prompts) {
+      noise = FERRY_TRY(proof::f32_noise(bundle, *std::move(prompts),
+                                         {.memory = options.memory, .decode = decode}, pool));
+    }
   }
   out.direct = FERRY_TRY(model.verify(
       reference, bounds.with(noise),

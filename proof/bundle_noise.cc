@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "proof/bounds.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
@@ -50,15 +51,21 @@ Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle
                                                     std::vector<RecordedPrompt> prompts,
                                                     const BundleNoiseOptions& options,
                                                     ThreadPool& pool) {
-  const Execution in_f32 = FERRY_TRY(
-      execute(bundle, prompts, {.widen = true, .memory = options.memory}, options.decode, pool));
+  // Ports in half precision, as masks may be, stay what they are.
+  const runner::MethodOptions method = {.widen = has_half_matrices(bundle),
+                                        .memory = options.memory};
+  const Execution in_f32 = FERRY_TRY(execute(bundle, prompts, method, options.decode, pool));
   const Reference draw = FERRY_TRY(Reference::open(*in_f32.text));
   FERRY_RETURN_IF_ERROR(follow_routes(draw, bundle.manifest().num_layers, prompts));
   const Execution in_f64 = FERRY_TRY(
       execute(bundle, prompts, {.f64 = true, .memory = options.memory}, options.decode, pool));
+  runner::MethodOptions other = method;
+  other.disturb = kDraws[0];
+  const Execution disturbed = FERRY_TRY(execute(bundle, prompts, other, options.decode, pool));
+  const Reference second = FERRY_TRY(Reference::open(*disturbed.text));
   const Reference exact = FERRY_TRY(Reference::open(*in_f64.text));
   auto noise = std::make_shared<NoiseModel>();
-  const Reference* const draws[] = {&draw};
+  const Reference* const draws[] = {&draw, &second};
   FERRY_RETURN_IF_ERROR(noise->add(exact, draws));
   if (in_f64.tower) {
     const Reference exact_tower = FERRY_TRY(Reference::open(*in_f64.tower));

@@ -20,9 +20,10 @@ struct BundleNoiseOptions {
   runner::DecodeOptions decode = {};
 };
 
-// For executions with activations in f32 (MethodOptions::widen where they are not), against f64.
-// The tokens pass through the experts that the execution in f32 chooses, or those of the prompts.
-// kUnsupported for programs with delegates.
+// For executions with activations in f32 (MethodOptions::widen where they are not), against f64:
+// one as it is, and one with its norms disturbed by a unit in the last place. The tokens pass
+// through the experts that the execution in f32 chooses, or those of the prompts. kUnsupported for
+// programs with delegates.
 Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle,
                                                     std::vector<RecordedPrompt> prompts,
                                                     const BundleNoiseOptions& options,

@@ -79,7 +79,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   paired_rope = codegen || model_type == "glm" || model_type.starts_with("cohere");
   output_gate = qwen_hybrid;
   tied = !checkpoint.has(head);
-  expert_count = number(config, {"num_local_experts", "num_experts"}, 0);
+  expert_count = number(config, {"num_local_experts", "num_experts", "n_routed_experts"}, 0);
   expert_size = number(config, {"moe_intermediate_size"}, 0);
   key_heads = number(config, {"linear_num_key_heads"}, 0);
   value_heads = number(config, {"linear_num_value_heads"}, 0);
