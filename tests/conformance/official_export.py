@@ -3,7 +3,7 @@
 Each module of export_modules.py is exported, executed by `ferry execute` and by the official runtime on three random inputs, and by
 eager torch. In f32 ferry is within 1e-5 of the largest value of torch, or 4 times the distance of the official runtime from it. Linear layers
 quantised by torchao (8-bit activations) are compared with the official runtime: within 3 times what its outputs move when the
-inputs are moved by one unit in the last place. A small llama of the exporter runs as a text decoder (`ferry run --text-decoder`).
+inputs are moved by one unit in the last place.
 
 A program with an operator that ferry does not have counts as held where ferry exits with 4 and names operators or nodes.
 """

@@ -2,7 +2,7 @@
 
 - compressed-tensors: a tiny llama is quantised and compressed by the package, for every scheme; the weights of `--to hf` are bit-equal
   to what the package decompresses. Schemes that docs/quantized_checkpoints.md does not list end with 4 and a name.
-- fp8 in blocks: codes and scales as transformers' own dequantisation reads them.
+- fp8 in blocks: codes and scales packed by this script as the format is published; the weights are codes times scales.
 - GPTQ and AWQ: random codes packed as their formats are published (no package that writes them runs here without a GPU); the
   weights are (code - zero point) * scale in f32.
 - torchao and bitsandbytes are refused by name.
