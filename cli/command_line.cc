@@ -122,7 +122,7 @@ const std::string* same_beginning(const std::string& word, const std::vector<std
   return longer != nullptr ? longer : shorter;
 }
 
-// What other programs call it, and what it is called here.
+// A word of another program, and the word for it here.
 struct OtherName {
   std::string_view other, ours;
 };

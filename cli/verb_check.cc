@@ -56,7 +56,7 @@ void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
   json.end_object();
 }
 
-// Of a checkpoint, a program or a data file.
+// Prints the result for a checkpoint, a program or a data file.
 void write_checked_file(JsonWriter& json, const pipeline::FileCheck& check) {
   json.begin_object().member("kind", check.kind).member("path", check.report.directory);
   json.key("bundle").null();

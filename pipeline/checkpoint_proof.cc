@@ -12,7 +12,6 @@
 #include "pipeline/calibration.h"
 #include "pipeline/f32_path.h"
 #include "pipeline/source_digests.h"
-#include "proof/bundle_noise.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
@@ -186,7 +185,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   }
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof::ParityBounds in_f32 = proof::f32_bounds(bundle, given.tolerance);
-  if (!in_f32.given || reference != nullptr) {
+  if (!in_f32.given) {
     const PathNoise exact =
         FERRY_TRY(measure_noise(layers, prompts, recorded, {}, pool, progress("computing in f64")));
     in_f32 = in_f32.with(exact.noise);
@@ -208,7 +207,9 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                         pool));
   }
   const proof::ParityBounds bounds = proof::bounds_of(bundle, given.tolerance);
-  const proof::ParityBounds judged = stored                ? bounds.as_measurement()
+  // A bundle that was held to its own weights is measured here.
+  const bool held = proof.codes && proof.codes->absent.empty();
+  const proof::ParityBounds judged = held                  ? bounds.as_measurement()
                                      : bounds.has_floors() ? bounds
                                                            : bounds.with(in_f32.noise);
   proof.outputs =

@@ -27,10 +27,11 @@ struct CheckpointProof {
   // and logits.
   std::optional<std::vector<std::string>> encodings;
   std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
-  // The same model in f64 against the reference: how far that is from the model. Measured.
+  // The checkpoint's model in f64 against the reference says how far the reference is from the
+  // model. It is a measurement, and none is made with a given tolerance.
   std::optional<proof::ParityReport> f64_path;
-  std::optional<CodedProof> codes;  // of a quantised bundle
-  // The bundle against the f32 path; measured where the bundle rounds. None where that computes
+  std::optional<CodedProof> codes;  // of a bundle with rounded or quantised weights
+  // The bundle against the f32 path: a measurement where `codes` compares. None where that computes
   // values that are not finite: there is nothing to compare with, and `problem` says so.
   std::optional<proof::ParityReport> outputs;
   std::string problem;

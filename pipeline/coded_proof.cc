@@ -99,7 +99,7 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   proof.activations = FERRY_TRY(
       compare(bundle, recorded, as_exact ? exact : bounds.as_measurement(), {}, options, pool));
   if (!bounds.coded_db || bounds.given) return proof;
-  // What 8-bit activations lose is measured by plain code.
+  // Plain code measures how much 8-bit activations lose.
   const proof::ParityReport noise =
       FERRY_TRY(compare(bundle, recorded, bounds.as_measurement(),
                         {.widen = true, .round_rows = true}, options, pool));

@@ -79,7 +79,7 @@ struct MappedCheckpoint {
   std::string family;  // family_name() of the config
   converters::MappingReport mapping;
   std::vector<std::string> unused_config_keys;  // see ConfigReport
-  // Of a config that Hugging Face's library reads too, see ConfigReport.
+  // Keys whose reading differs between versions of transformers, see ConfigReport.
   std::vector<converters::VersionReading> version_readings;
   std::vector<std::string> notes;  // lines for the user: what the output will not have or do
   std::vector<converters::KeyProblem> problems;  // if there are any, nothing is planned

@@ -1,6 +1,6 @@
 // The f32 path: what a checkpoint's model computes in f32, executed layer by layer. One layer's
 // weights are in memory at a time and nothing is written to disk, whatever the size of the model.
-// The same in f64 says how far from the model an execution in f32 is.
+// An execution in f64 says how far from the model one in f32 is.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ std::string layer_name(int64_t layer, const char* part);
 // x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add the 1
 // when the weight is packed.
 ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps);
-// The same without w.
+// x * rsqrt(mean(x^2) + eps) over the last dimension.
 ValueId bare_rms_norm(GraphBuilder& b, ValueId x, double eps);
 
 // Over the last dimension, with NAME.weight and NAME.bias.

@@ -13,9 +13,9 @@ namespace ferry::converters {
 inline constexpr const char* kReferenceVersion = "5.23.0";
 inline constexpr const char* kEarlierVersion = "5.12.1";
 
-// What `config` depends on: a row for each key whose reading is not the same in both versions.
-// `outer` is the whole config from which `config` was read, `fields` the part of it that describes
-// the text decoder, which may be all of it.
+// Readings that `config` depends on: a row for each key whose reading is not the same in both
+// versions. `outer` is the whole config from which `config` was read, `fields` the part of it that
+// describes the text decoder, which may be all of it.
 std::vector<VersionReading> version_readings(const JsonFields& outer, const JsonFields& fields,
                                              const ModelConfig& config);
 
