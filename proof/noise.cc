@@ -15,8 +15,10 @@ constexpr double kLeastShare = 0.7;
 // A channel was seen in as many rows as there are. Those that are not enough count as this many
 // rows of a usual channel.
 constexpr double kUsualRows = 8;
-// What few values vary more than many.
+// Few values vary more than many; see NoiseComparison::ratio().
 constexpr double kSpread = 3;
+// The ratio of what cannot be judged; its square is finite.
+constexpr double kBeyondNoise = 1e100;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -178,6 +180,7 @@ void NoiseComparison::add(int64_t row, int64_t channel, std::span<const float> g
                           std::span<const float> want) {
   if (row < 0 || row >= noise_->layout.rows ||
       channel + std::ssize(want) > noise_->layout.channels) {
+    largest_ = kBeyondNoise;
     return;
   }
   Sum& sums = rows_[static_cast<size_t>(row)];
@@ -190,7 +193,7 @@ void NoiseComparison::add(int64_t row, int64_t channel, std::span<const float> g
     }
     const double sigma = noise_->sigma(row, channel + static_cast<int64_t>(i), want[i]);
     // A difference where nothing can differ, as of zeros, or one that is not finite.
-    const double z = sigma > 0 && std::isfinite(difference) ? difference / sigma : 1e100;
+    const double z = sigma > 0 && std::isfinite(difference) ? difference / sigma : kBeyondNoise;
     largest_ = std::max(largest_, std::fabs(z));
     Sum& channel_sums = channels_[static_cast<size_t>(channel) + i];
     for (Sum* sum : {&sums, &channel_sums}) {
@@ -201,6 +204,10 @@ void NoiseComparison::add(int64_t row, int64_t channel, std::span<const float> g
 }
 
 void NoiseComparison::add(std::span<const float> got, std::span<const float> want) {
+  if (std::ssize(want) != noise_->layout.rows * noise_->layout.channels) {
+    largest_ = kBeyondNoise;
+    return;
+  }
   for_runs(noise_->layout, [&](int64_t row, int64_t channel, size_t at, size_t n) {
     add(row, channel, got.subspan(at, n), want.subspan(at, n));
   });

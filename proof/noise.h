@@ -49,9 +49,10 @@ class NoiseComparison {
  public:
   explicit NoiseComparison(const TensorNoise& noise);
 
-  // A run of a row that begins at `channel`. Rows that the noise does not have are left out.
+  // A run of a row that begins at `channel`. Values that the noise has no place for are beyond any
+  // multiple of it.
   void add(int64_t row, int64_t channel, std::span<const float> got, std::span<const float> want);
-  // The whole tensor.
+  // The whole tensor; another number of values is beyond any multiple.
   void add(std::span<const float> got, std::span<const float> want);
   // The largest ratio of a difference to its noise: of single values, of rows, of channels and of
   // the whole tensor, each as the rms of its values. Few values vary more than many: the ratio of n

@@ -97,6 +97,15 @@ TEST_F(Noise, AChannelThatDiffersALittleEverywhereIsSeen) {
 
 TEST_F(Noise, EqualValuesHaveNone) { EXPECT_EQ(ratio_of(exact_), 0); }
 
+TEST_F(Noise, ValuesWithoutAPlaceAreBeyondAnyMultiple) {
+  const TensorNoise& noise = *model_.find("", "hidden_states.1");
+  NoiseComparison row(noise), whole(noise);
+  row.add(kRows, 0, std::vector<float>(kChannels), std::vector<float>(kChannels));
+  whole.add(std::vector<float>(kChannels), std::vector<float>(kChannels));
+  EXPECT_GT(row.ratio(), 1e9);
+  EXPECT_GT(whole.ratio(), 1e9);
+}
+
 TEST_F(Noise, NaNIsBeyondAnyMultiple) {
   std::vector<float> got = exact_;
   got[100] = std::nanf("");
