@@ -24,9 +24,6 @@
 namespace ferry::batch {
 namespace {
 
-// `ferry verify` ends with it where nothing differs, but nothing was proved either.
-constexpr int kNotProvedExit = 7;
-
 using Clock = std::chrono::steady_clock;
 constexpr auto kTouchInterval = std::chrono::seconds(30);
 

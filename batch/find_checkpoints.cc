@@ -59,7 +59,7 @@ bool is_single_checkpoint(const Names& names, const std::string& file) {
   return file.ends_with(".gguf") || (names.has("config.json") && is_tensor_file(file));
 }
 
-// `inside`: of a checkpoint, whose folders have a config.json each.
+// `inside` says that `path` is in a checkpoint, whose folders have a config.json each.
 Status find_below(const std::string& path, int depth, bool inside, FoundCheckpoints& found) {
   if (depth > kMaxDepth) {
     return bad_input(fmt::format("{}: more than {} folders deep", printable(path), kMaxDepth));

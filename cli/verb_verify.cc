@@ -198,9 +198,8 @@ Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, 
 }
 
 int exit_code(pipeline::Verdict verdict) {
-  constexpr int kNotProved = 7;
   if (verdict == pipeline::Verdict::kProved) return 0;
-  return verdict == pipeline::Verdict::kNotProved ? kNotProved : 1;
+  return verdict == pipeline::Verdict::kNotProved ? kNotProvedExit : 1;
 }
 
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
@@ -337,10 +336,10 @@ void add_verify(CommandLine& line) {
                "Whether every tensor and key of a GGUF file is what the checkpoint gives.")
       .exit_codes({{"0", "parity"},
                    {"1", "no parity; stderr says why"},
+                   {"6", "a file of the name of the report or the attestation, which is none"},
                    {"7",
                     "not proved: nothing disagrees, but codes hide what a wrong bundle would "
-                    "do; --checkpoint decides"},
-                   {"6", "a file of the name of the report or the attestation, which is none"}})
+                    "do; --checkpoint decides"}})
       .action([options](Context& context) {
         return pipeline::is_gguf_file(options->bundle) ? verify_file(context, *options)
                                                        : verify_bundle(context, *options);

@@ -21,6 +21,9 @@ enum class ErrorCode : int {
   kInterrupted = 128,  // a signal asked to stop (core/interrupt.h); its number is added
 };
 
+// The exit code of `ferry verify` where nothing that was compared differs, but nothing was proved.
+inline constexpr int kNotProvedExit = 7;
+
 // `message` is one line: "FILE: what is wrong (tensor 'x', offset N)". `details` are further lines,
 // one per offender, for checks that report all mismatches at once.
 struct Error {

@@ -17,12 +17,12 @@ struct FileCheck {
   uint64_t tensors = 0;        // of a checkpoint or a data file
 };
 
-// What is wrong inside of `path`, one problem per tensor or file: structure, and whatever reading
-// finds, such as a wrong CRC of an entry of a zip archive, a broken chunk of HDF5, and scales of
-// delegates that are not positive. A bundle is checked by packer::check_bundle(). Formats without
-// checksums (safetensors, GGUF, programs, data files) keep a changed value to themselves. An error
-// where there is nothing to check: kIo for what cannot be opened, kBadInput for what is no such
-// thing, kUnsupported for formats and operators that are not read.
+// Returns what is wrong inside of `path`, one problem per tensor or file: structure, and whatever
+// reading finds, such as a wrong CRC of an entry of a zip archive, a broken chunk of HDF5, and
+// scales of delegates that are not positive. A bundle is checked by packer::check_bundle(). Formats
+// without checksums (safetensors, GGUF, programs, data files) keep a changed value to themselves.
+// An error where there is nothing to check: kIo for what cannot be opened, kBadInput for what is no
+// such thing, kUnsupported for formats and operators that are not read.
 Result<FileCheck> check_path(const std::string& path, ThreadPool& pool,
                              const ShowProgress& progress = {});
 

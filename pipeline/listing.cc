@@ -278,7 +278,7 @@ Result<std::string> file_identifier(const InputFile& file) {
   return std::string(bytes + 4, 4);
 }
 
-// Of a bundle without its manifest.
+// Whether the folder is a bundle that lost its manifest.
 bool has_programs(const std::string& directory) {
   std::error_code error;
   for (auto entry = std::filesystem::directory_iterator(directory, error);

@@ -1,5 +1,5 @@
-// What a conversion asks of the tokenizer of its checkpoint: what it will not do in the bundle, and
-// the ids of tokens.
+// A conversion reads two things from the tokenizer of its checkpoint: notes on what it will not do
+// in the bundle, and the ids of tokens.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace {
 // Disturbed executions. The more there are, the less the noise depends on chance.
 constexpr std::array<uint64_t, 3> kDraws = {1, 2, 3};
 
-// What one execution computes: the decoder or text encoder, and the vision tower if there is one.
+// One execution computes these: the decoder or text encoder, and the vision tower if there is one.
 struct Execution {
   std::unique_ptr<TensorSource> text, tower;
 };

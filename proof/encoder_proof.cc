@@ -10,6 +10,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/reference_check.h"
 
 namespace ferry::proof {
 namespace {

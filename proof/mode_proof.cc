@@ -77,7 +77,7 @@ Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
   const std::unique_ptr<TensorSource> source = FERRY_TRY(record_kv(bundle, prompts, memory, pool));
   const Reference recorded = FERRY_TRY(Reference::open(*source));
   ParityBounds judged = bounds;
-  // What quantised ports lose is not what a disturbance shows: methods may have other encodings.
+  // A disturbance does not show what quantised ports lose: methods may have other encodings.
   if (!bounds.given && !bounds.rounded_ports) {
     const BundleNoiseOptions options = {memory, {.mode = runner::DecodeMode::kKv}};
     judged = bounds.with(FERRY_TRY(bounds.has_floors()

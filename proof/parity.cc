@@ -14,6 +14,11 @@ double sqnr_db(double signal, double noise) {
   return std::clamp(10 * std::log10(signal / noise), -kExactSqnrDb, kExactSqnrDb);
 }
 
+std::optional<double> worse_ratio(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::max(*a, *b);
+}
+
 }  // namespace
 
 double log_sum_exp(std::span<const float> row) {
@@ -118,15 +123,6 @@ LogitMetrics LogitComparison::metrics() const {
   m.kl_max = m.values.finite ? kl_max_ : kBeyondAnyBound;
   return m;
 }
-
-namespace {
-
-std::optional<double> worse_ratio(std::optional<double> a, std::optional<double> b) {
-  if (!a || !b) return a ? a : b;
-  return std::max(*a, *b);
-}
-
-}  // namespace
 
 ValueMetrics worse(const ValueMetrics& a, const ValueMetrics& b) {
   return {.max_abs = std::max(a.max_abs, b.max_abs),

@@ -50,8 +50,7 @@ class ValueComparison {
   // `noise` may be nullptr; it must outlive the comparison.
   explicit ValueComparison(const TensorNoise* noise = nullptr);
 
-  // `got` and `want` have equal lengths; `want` is finite.
-  // Noise has rows of the whole tensor: then they are a whole tensor.
+  // `got` and `want` have equal lengths; `want` is finite. With noise they are the whole tensor.
   void add(std::span<const float> got, std::span<const float> want);
   // A run of a row that begins at `channel`.
   void add_run(int64_t row, int64_t channel, std::span<const float> got,

@@ -1,10 +1,11 @@
-// check_reference() checks whether a reference fits a model, before a bundle is made with it. It
-// refuses what `verify` would refuse.
+// Checks whether a reference fits a model: check_reference() before a bundle is made with it,
+// check_prompt() and check_continuation() before a bundle runs a prompt. They refuse the same.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "core/shape.h"
@@ -12,6 +13,14 @@
 #include "proof/reference.h"
 
 namespace ferry::proof {
+
+// kBadInput unless the bundle can run the prompt and the prompt has an output to compare with:
+// logits, or the last hidden state or vector of an encoder.
+Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
+                    const packer::Manifest& manifest);
+// kBadInput unless the bundle can run the prompt with `ids` as its continuation.
+Status check_continuation(const Reference& reference, const ReferencePrompt& prompt,
+                          const std::vector<int64_t>& ids, const packer::Manifest& manifest);
 
 // Shapes and counts that the manifest does not state.
 struct ReferenceShapes {

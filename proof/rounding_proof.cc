@@ -11,6 +11,7 @@
 #include "proof/bundle_noise.h"
 #include "proof/expert_search.h"
 #include "proof/measured_floors.h"
+#include "proof/reference_check.h"
 #include "proof/text_model.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"

@@ -15,7 +15,7 @@
 
 namespace ferry::proof {
 
-// Of a quantised bundle: a reference can tell a right one from a wrong one where the logits of the
+// A reference can tell a right quantised bundle from a wrong one where the logits of the
 // bundle with activations in f32 have at least this signal-to-noise ratio. Below, what the codes
 // lose hides most mistakes.
 inline constexpr double kTellingDb = 10;

@@ -14,10 +14,9 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/prompt_images.h"
-#include "proof/sequence_length.h"
+#include "proof/reference_check.h"
 #include "proof/tower_comparison.h"
 #include "runner/sampler.h"
-#include "runner/text_encoder.h"
 
 namespace ferry::proof {
 namespace {
@@ -107,7 +106,7 @@ class CaseRunner {
   const TensorNoise* noise_of(const std::string& tensor) const {
     return bounds_.noise_of(prompt_.name, tensor);
   }
-  // Of the current execution.
+  // Belongs to the current execution.
   ValueComparison& comparison_of(const std::string& tensor) {
     return running_.try_emplace(tensor, noise_of(tensor)).first->second;
   }
@@ -438,48 +437,7 @@ Result<CaseReport> CaseRunner::run() {
   return report_;
 }
 
-Status check_tokens(const std::vector<int64_t>& ids, const std::string& who,
-                    const packer::Manifest& manifest) {
-  for (int64_t id : ids) {
-    if (id >= 0 && id < manifest.vocab_size) continue;
-    return bad_input(fmt::format("{}: token {} is outside of the bundle's vocabulary of {}", who,
-                                 id, manifest.vocab_size));
-  }
-  return {};
-}
-
 }  // namespace
-
-Status check_continuation(const Reference& reference, const ReferencePrompt& prompt,
-                          const std::vector<int64_t>& ids, const packer::Manifest& manifest) {
-  const std::string who = name_of(reference, prompt);
-  const size_t total = prompt.input_ids.size() + ids.size() - std::min<size_t>(1, ids.size());
-  if (const int64_t most = longest_sequence(manifest); total > static_cast<size_t>(most)) {
-    return bad_input(fmt::format(
-        "{} and its continuation have {} tokens, the bundle's context is {}", who, total, most));
-  }
-  return check_tokens(ids, who, manifest);
-}
-
-Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
-                    const packer::Manifest& manifest) {
-  const std::string who = name_of(reference, prompt);
-  const auto tokens = static_cast<int64_t>(prompt.input_ids.size());
-  if (const int64_t most = longest_sequence(manifest); tokens > most) {
-    return bad_input(
-        fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens, most));
-  }
-  FERRY_RETURN_IF_ERROR(check_tokens(prompt.input_ids, who, manifest));
-  if (manifest.program_style != kEncoderStyle) {
-    return prompt.has("logits") ? Status() : bad_input(fmt::format("{} has no logits", who));
-  }
-  const auto sizes = FERRY_TRY(runner::TextEncoder::sizes_in(manifest, reference.path()));
-  const bool has_output =
-      prompt.has(std::string(kLastHiddenStatePort)) ||
-      (sizes.embedding_width > 0 && prompt.has(std::string(kSentenceEmbeddingPort)));
-  if (has_output) return {};
-  return bad_input(fmt::format("{} has no {}", who, kLastHiddenStatePort));
-}
 
 Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,

@@ -35,14 +35,6 @@ Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& ma
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options = {});
 
-// kBadInput unless the bundle can run the prompt, and it has logits to compare with; of an encoder,
-// the last hidden state or the vector.
-Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
-                    const packer::Manifest& manifest);
-// The same for the tokens of its continuation.
-Status check_continuation(const Reference& reference, const ReferencePrompt& prompt,
-                          const std::vector<int64_t>& ids, const packer::Manifest& manifest);
-
 // The same comparison between two references: `got` holds what was computed for prompts of the same
 // names and tokens. Prompts that only one of them has are left out.
 Result<ParityReport> compare_references(const Reference& got, const Reference& want,

@@ -47,10 +47,6 @@ Status check_route(int64_t layer, std::span<const int64_t> ids, int64_t chosen, 
   return {};
 }
 
-}  // namespace
-
-namespace {
-
 std::vector<MethodProbe> probes_of(const MethodChain& chain) {
   std::vector<MethodProbe> probes;
   for (const MethodChain::Link& link : chain.links()) {

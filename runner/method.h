@@ -110,7 +110,7 @@ class Method {
   // Valid until the next execute(). A number (Int, Bool, Double) appears as rank 0, a String of n
   // bytes as u8 [n].
   const TensorView& output(size_t index) const;
-  // With MethodOptions::f64: the same without rounding to f32.
+  // With MethodOptions::f64, output() without rounding to f32.
   TensorView output_f64(size_t index) const;
   // Whether the output is a String.
   bool output_is_text(size_t index) const;

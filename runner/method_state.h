@@ -1,4 +1,5 @@
-// What a loaded method consists of. method_load.cc makes it, method.cc executes it.
+// A loaded method: its values, memory and instructions. method_load.cc makes it, method_run.cc
+// executes it.
 #pragma once
 
 #include <deque>
@@ -140,6 +141,16 @@ inline bool is_aligned(const void* data, int64_t element_bytes) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(element_bytes) == 0;
 }
 
+// `sizes` are those that the view shows; its bytes are those of the tensor, none where it has no
+// memory.
+void set_view(const kernels::Tensor& tensor, const kernels::Dims& sizes, TensorView& view);
+// A number is a view of rank 0 of its own storage, and a String one of rank 1 of its bytes.
+void set_view(const kernels::Value& value, TensorView& view);
+TensorView view_of(const kernels::Value& value);
+
+// Copies a number, or where a tensor is and its sizes. Lists are never moved, and kinds are equal.
+void move_value(const kernels::Value& from, kernels::Value& to);
+
 // Memory for tensors without elements, which must not be null.
 std::byte* no_bytes();
 
@@ -154,6 +165,10 @@ uint64_t f64_scale(std::span<const pte::Method* const> methods);
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
                                                        MemoryBudget& budget, bool poison,
                                                        uint64_t scale);
+
+// Executes the instructions once, from start(). kBadInput for what a program may not do: read a
+// value before it is set, write memory that another value of the instruction is in, or never end.
+Status run_steps(MethodState& state, ThreadPool& pool);
 
 // Fills `state`, whose file, poison, widen and memory are set. Errors as for Method::load.
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,

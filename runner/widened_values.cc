@@ -33,7 +33,7 @@ std::vector<bool> matrices(const pte::Method& method) {
       for (size_t a = 0; a < call->args.size(); ++a) visit(op, *call, a);
     }
   };
-  // What is selected from a matrix may be one.
+  // A selection from a stack of matrices may be a matrix; the loop below decides.
   calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
     if (op != kSelect || a != 0 || !matrix[static_cast<size_t>(call.args[0])]) return;
     matrix[static_cast<size_t>(call.args.back())] = true;

@@ -14,7 +14,7 @@ namespace ferry::runner {
 // tensors in f16 or bf16 that are neither constants, nor selected from constants, nor mutable
 // buffers.
 std::vector<std::optional<DType>> widened_values(const pte::Method& method);
-// The same for MethodOptions::f64: f64 for all floating-point tensors but matrices, which linear
+// For MethodOptions::f64: f64 for all floating-point tensors but matrices, which linear
 // layers and embeddings read as they are stored.
 std::vector<std::optional<DType>> f64_values(const pte::Method& method);
 

@@ -5,25 +5,8 @@
 #define HWY_TARGET_INCLUDE "runner/kernels/compute_f64.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
-#include <cstddef>
-
 #include "hwy/highway.h"
-
-#ifndef FERRY_COMPUTE_F64_TYPES_
-#define FERRY_COMPUTE_F64_TYPES_
-namespace ferry::kernels {
-
-// Columns [0, columns) of out[m, stride]: the rows of `x` [m,k] times a panel [k, kPanel].
-struct PanelProduct {
-  const double *x, *panel;
-  double* out;
-  size_t m, k, columns, stride;
-};
-inline constexpr size_t kPanel = 16;
-inline constexpr size_t kPanelDepth = 512;  // a panel of that depth stays in the second cache
-
-}  // namespace ferry::kernels
-#endif
+#include "runner/kernels/compute_types.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
@@ -175,7 +158,7 @@ void linear_panels(const double* x, DType dtype, const std::byte* w, double* out
   }
 }
 
-// The same for a few rows of `x`, row by row of `w`.
+// As linear_panels, for a few rows of `x`, row by row of `w`.
 void linear_rows(const double* x, DType dtype, const std::byte* w, double* out, size_t m, size_t n,
                  size_t k, size_t begin, size_t count) {
   std::vector<float> row(dtype == DType::kF32 ? 0 : k);
@@ -268,7 +251,7 @@ void sdpa_f64(const SdpaShape& shape, const double* query, const double* key, co
     const int64_t cache =
         batch * shape.context * shape.kv_heads * shape.dim + head / group * shape.dim;
     const int64_t at = (row * shape.heads + head) * shape.dim;
-    thread_local std::vector<double> scores;
+    std::vector<double> scores;
     attend({shape, query + at, key + cache, value + cache,
             mask == nullptr ? nullptr : mask + t * shape.context,
             mask != nullptr || !causal ? shape.context : std::min(start_pos + t + 1, shape.context),

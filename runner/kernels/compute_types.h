@@ -7,15 +7,9 @@
 
 #include "core/dtype.h"
 #include "runner/kernels/compute.h"
+#include "runner/kernels/dtypes.h"
 
 namespace ferry::kernels {
-
-struct BF16 {
-  uint16_t bits;
-};
-struct F16 {
-  uint16_t bits;
-};
 
 // No target has more f32 lanes. Rows that are copied are padded with zeros to a multiple.
 constexpr size_t kMaxLanes = 16;
@@ -143,5 +137,16 @@ struct DeltaRuleArgs {
   const float *query, *key, *value, *decay, *beta, *initial_state;
   float *out, *final_state;
 };
+
+// ---- in double precision
+
+// Columns [0, columns) of out[m, stride]: the rows of `x` [m,k] times a panel [k, kPanel].
+struct PanelProduct {
+  const double *x, *panel;
+  double* out;
+  size_t m, k, columns, stride;
+};
+constexpr size_t kPanel = 16;
+constexpr size_t kPanelDepth = 512;  // a panel of that depth stays in the second cache
 
 }  // namespace ferry::kernels

@@ -27,7 +27,7 @@ TEST(Judge, WantOfMemoryIsNotAFailedFile) {
   EXPECT_EQ(judged("convert", exit, "out: No space left on device").reason, Class::kIo);
 }
 
-// What another process is writing now may be free later; what exists stays.
+// A path that another process is writing now may be free later; one that exists stays.
 TEST(Judge, AnotherWriterPasses) {
   const int exit = static_cast<int>(ErrorCode::kExists);
   const Judgement busy = judged("convert", exit, "out: another process is writing it (in '.x')");

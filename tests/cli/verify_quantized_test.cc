@@ -94,7 +94,7 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
 
 // The outputs of this tiny model lose more by 4 bits than fixed floors allow. They are held to what
 // its codes and 8-bit activations lose in it.
-// What the codes lose in its outputs is measured, and is no gate.
+// The loss of the codes in its outputs is measured, and is no gate.
 TEST(VerifyQuantized, ASensitiveModelIsProvedByItsOwnWeights) {
   const TempDir dir;
   const std::string checkpoint = fixture("golden/qwen2");

@@ -20,6 +20,27 @@ struct Given {
   std::vector<std::byte> bytes;
 };
 
+// A method that adds its input to a buffer and returns the sum.
+struct Accumulator {
+  explicit Accumulator(bool initial) {
+    total = initial ? program.initialised(f32({2}, {10, 20})) : program.planned(DType::kF32, {2});
+    const int32_t x = program.unplanned(DType::kF32, {2});
+    const int32_t sum = program.planned(DType::kF32, {2});
+    program.method().inputs = {x};
+    program.method().outputs = {sum};
+    program.call("aten::add.out", {total, x, program.add(int64_t{1}), sum});
+    program.call("aten::copy_", {total, sum, program.add(false)});
+  }
+  std::vector<double> step(Method& method, double a, double b) {
+    const Given x(f32({2}, {a, b}));
+    EXPECT_TRUE(method.set_input(0, x.view()));
+    EXPECT_TRUE(method.execute());
+    return decode(method.output(0)).values;
+  }
+  ProgramBuilder program;
+  int32_t total;
+};
+
 inline void expect_error(const Status& status, ErrorCode code, const std::string& message) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, code);

@@ -1,0 +1,129 @@
+// Executes the instructions of a loaded method.
+#include <fmt/format.h>
+
+#include "core/interrupt.h"
+#include "core/text.h"
+#include "runner/kernels/kernel.h"
+#include "runner/method_state.h"
+
+namespace ferry::runner {
+namespace {
+
+// As the official runtime: a loop that never ends is an error.
+constexpr int64_t kMaxSteps = 10'000'000;
+
+bool overlap(const std::byte* a, uint64_t a_size, const std::byte* b, uint64_t b_size) {
+  return a < b + b_size && b < a + a_size;
+}
+
+// An input that is exactly the memory of an out, which elementwise operators may have.
+bool shared(const kernels::Tensor& out, const kernels::Tensor& input) {
+  return out.data == input.data && out.element_bytes() == input.element_bytes();
+}
+
+// Bytes that a tensor may take; of what the caller lends only those that are there.
+uint64_t extent(const kernels::Tensor& tensor) {
+  return tensor.writable ? tensor.capacity : static_cast<uint64_t>(tensor.bytes());
+}
+
+Status check_input(const kernels::Tensor& input) {
+  if (input.data != nullptr) return {};
+  return bad_input(fmt::format("{} is used before it is set", kernels::describe(input)));
+}
+
+Status check_out(const Step& step, size_t i) {
+  const kernels::Tensor& out = *step.outs[i];
+  FERRY_RETURN_IF_ERROR(check_input(out));
+  if (!out.writable) return bad_input(fmt::format("{} cannot be written", kernels::describe(out)));
+  for (const kernels::Tensor* input : step.inputs) {
+    if (!overlap(out.data, out.capacity, input->data, extent(*input))) continue;
+    if (step.in_place() && shared(out, *input)) continue;
+    return bad_input(
+        fmt::format("{} lies over input {}", kernels::describe(out), kernels::describe(*input)));
+  }
+  for (const kernels::Tensor* other : step.outs.first(i)) {
+    if (other != &out && overlap(out.data, out.capacity, other->data, other->capacity)) {
+      return bad_input(
+          fmt::format("{} lies over {}", kernels::describe(out), kernels::describe(*other)));
+    }
+  }
+  return {};
+}
+
+// An input whose memory the result took must have been as large, or it was overwritten while it was
+// still being broadcast.
+Status check_shared(const Step& step) {
+  for (const kernels::Tensor* out : step.outs) {
+    for (const kernels::Tensor* input : step.inputs) {
+      if (out->data == input->data && out->numel != input->numel && out->capacity > 0) {
+        return bad_input(fmt::format("{} lies over input {}", kernels::describe(*out),
+                                     kernels::describe(*input)));
+      }
+    }
+  }
+  return {};
+}
+
+Status run_step(const Step& step, ThreadPool& pool) {
+  for (const kernels::Tensor* input : step.inputs) FERRY_RETURN_IF_ERROR(check_input(*input));
+  if (step.writes()) {
+    for (size_t i = 0; i < step.outs.size(); ++i) FERRY_RETURN_IF_ERROR(check_out(step, i));
+  }
+  if (step.in_rows != nullptr) return step.delegate->run_rows(*step.in_rows, *step.out_rows, pool);
+  if (step.kind == Step::Kind::kDelegate) return step.delegate->run(pool);
+  const kernels::Kernel& kernel = *step.kernel;
+  FERRY_RETURN_IF_ERROR(kernel.run({step.args, kernel.variant, pool}));
+  return step.in_place() ? check_shared(step) : Status();
+}
+
+void notify(const MethodState& state, size_t step) {
+  for (const Observer& observer : state.observers) {
+    if (observer.step == step) {
+      observer.call(view_of(state.values[static_cast<size_t>(observer.value)]));
+    }
+  }
+}
+
+// Asks for what a step looks at first. The weights of a step before it may have driven all of it
+// out of the caches.
+void prefetch(const Step& step) {
+  for (const kernels::Value* value : step.args) __builtin_prefetch(value);
+  for (const kernels::Tensor* input : step.inputs) __builtin_prefetch(input);
+  for (const kernels::Tensor* out : step.outs) __builtin_prefetch(out);
+}
+
+}  // namespace
+
+Status run_steps(MethodState& state, ThreadPool& pool) {
+  constexpr size_t kAhead = 2;
+  int64_t executed = 0;
+  for (size_t i = 0; i < state.steps.size();) {
+    FERRY_RETURN_IF_ERROR(check_interrupt());
+    const Step& step = state.steps[i];
+    if (i + kAhead < state.steps.size()) prefetch(state.steps[i + kAhead]);
+    if (++executed > kMaxSteps) {
+      return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,
+                                   quoted(state.method), kMaxSteps));
+    }
+    if (step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kDelegate) {
+      Status status = run_step(step, pool);
+      if (!status) {
+        return Failure(state.at_step(i, std::move(status).error()));
+      }
+    } else if (step.kind == Step::Kind::kMove) {
+      move_value(*step.from, *step.to);
+    }
+    if (step.observed) notify(state, i);
+    i = step.kind == Step::Kind::kJumpIfFalse && !step.from->boolean ? step.destination : i + 1;
+  }
+  for (size_t i = 0; i < state.outputs.size(); ++i) {
+    const kernels::Value& value = state.values[static_cast<size_t>(state.outputs[i])];
+    if (value.tensor != nullptr && value.tensor->data == nullptr) {
+      return bad_input(fmt::format("{}: method {}: output {} is never set", state.file,
+                                   quoted(state.method), i));
+    }
+  }
+  return {};
+}
+
+}  // namespace ferry::runner
