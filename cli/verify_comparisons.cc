@@ -52,6 +52,10 @@ std::vector<NamedComparison> comparisons_of(const pipeline::Verification& v) {
     const std::string name(name_of(mode.mode));
     list.push_back({"mode." + name, "mode " + name, "mode kv",
                     mode.report ? &*mode.report : nullptr, mode.absent});
+    if (mode.in_f32) {
+      list.push_back({"mode." + name + ".in_f32", "mode " + name + " with activations in f32",
+                      "mode kv with activations in f32", &*mode.in_f32});
+    }
   }
   return list;
 }

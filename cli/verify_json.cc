@@ -162,6 +162,11 @@ void write_modes(JsonWriter& json, const pipeline::Verification& v) {
       json.member("against", name_of(runner::DecodeMode::kKv)).member("parity", mode.parity());
       if (mode.mode == runner::DecodeMode::kLookahead) write_lookahead(json, mode.lookahead);
       write_summary(json, *mode.report);
+      if (mode.in_f32) {
+        json.key("in_f32").begin_object().member("parity", mode.in_f32->parity);
+        write_summary(json, *mode.in_f32);
+        json.end_object();
+      }
     } else {
       json.member("absent", mode.absent);
     }

@@ -12,8 +12,8 @@ std::string loss_name(const proof::ParityBounds& bounds) {
   return rounding_name(bounds) + (bounds.coded_db ? " quantisation" : " rounding");
 }
 
-std::string within(const pipeline::Verification& v, const proof::ParityBounds& bounds) {
-  if (v.tolerance_given) return " within --tolerance";
+std::string within(const proof::ParityBounds& bounds) {
+  if (bounds.given) return " within --tolerance";
   if (!bounds.has_floors()) return " within the noise of f32";
   if (bounds.noise) return " within the noise of its own rounding";
   return fmt::format(" within the error of {}", loss_name(bounds));
@@ -54,7 +54,7 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
   }
   if (!v.against.empty()) {
     m.proves.push_back(fmt::format("the bundle computes what {} computes{}, for these prompts",
-                                   quoted(v.against), within(v, v.direct->bounds)));
+                                   quoted(v.against), within(v.direct->bounds)));
     m.leaves_open.push_back(fmt::format(
         "that {} is right: verify it with --reference or --checkpoint", quoted(v.against)));
     m.leaves_open.push_back("weights that these prompts do not use: use --checkpoint");
@@ -62,7 +62,7 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
   }
   m.leaves_open.push_back("weights that the prompts of the reference do not use: add --checkpoint");
   if (v.direct) {
-    m.proves.push_back(v.tolerance_given
+    m.proves.push_back(v.direct->bounds.given
                            ? "the bundle is within --tolerance of the reference, for its prompts"
                            : "the bundle computes what the reference says, for its prompts");
     return m;
@@ -93,8 +93,12 @@ Meaning meaning_of(const pipeline::Verification& v) {
   Meaning m = outputs_meaning(v);
   for (const proof::ModeProof& mode : v.modes) {
     if (!mode.report) continue;
+    const std::string how =
+        mode.in_f32 ? " within what 8-bit activations lose, and with activations in f32" +
+                          within(mode.in_f32->bounds)
+                    : within(mode.report->bounds);
     m.proves.push_back(fmt::format("mode {} computes what mode kv computes{}, for these prompts",
-                                   name_of(mode.mode), within(v, mode.report->bounds)));
+                                   name_of(mode.mode), how));
   }
   return m;
 }

@@ -87,23 +87,33 @@ std::string report_lines(const proof::ParityReport& report) {
   return text;
 }
 
-std::string mode_lines(const proof::ModeProof& mode) {
-  if (!mode.report) return fmt::format("mode {}: not there: {}\n", name_of(mode.mode), mode.absent);
-  const proof::ParityReport& report = *mode.report;
+// `more` ends the line.
+std::string mode_comparison(const std::string& title, const proof::ParityReport& report,
+                            const std::string& more) {
   const proof::ValueMetrics& logits = report.metrics.values;
   std::string text = fmt::format(
-      "mode {} against kv: {}: logits max_abs {} ({}), SQNR {:.1f} dB, KL mean {}, top-1 {:.2f} %, "
-      "greedy {}/{}",
-      name_of(mode.mode), mode.parity() ? "parity" : "NO PARITY", number(logits.max_abs),
-      bound_text(report), logits.sqnr_db, number(report.metrics.kl_mean),
-      100 * report.metrics.top1_agreement, report.greedy_match, report.greedy_total);
-  if (mode.mode == runner::DecodeMode::kLookahead) {
-    text += fmt::format(", {} of {} tokens from accepted guesses", mode.lookahead.accepted,
-                        mode.lookahead.generated);
-  }
-  text += "\n";
+      "{}: {}: logits max_abs {} ({}), SQNR {:.1f} dB, KL mean {}, top-1 {:.2f} %, greedy "
+      "{}/{}{}\n",
+      title, report.parity ? "parity" : "NO PARITY", number(logits.max_abs), bound_text(report),
+      logits.sqnr_db, number(report.metrics.kl_mean), 100 * report.metrics.top1_agreement,
+      report.greedy_match, report.greedy_total, more);
   for (const proof::LayerResult& layer : report.layers) {
     if (!layer.within) text += layer_line(layer);
+  }
+  return text;
+}
+
+std::string mode_lines(const proof::ModeProof& mode) {
+  if (!mode.report) return fmt::format("mode {}: not there: {}\n", name_of(mode.mode), mode.absent);
+  std::string guesses;
+  if (mode.mode == runner::DecodeMode::kLookahead) {
+    guesses = fmt::format(", {} of {} tokens from accepted guesses", mode.lookahead.accepted,
+                          mode.lookahead.generated);
+  }
+  const std::string title = fmt::format("mode {} against kv", name_of(mode.mode));
+  std::string text = mode_comparison(title, *mode.report, guesses);
+  if (mode.in_f32) {
+    text += mode_comparison(title + ", both with activations in f32", *mode.in_f32, {});
   }
   return text;
 }
@@ -244,9 +254,15 @@ std::vector<std::string> reasons(const pipeline::Verification& v) {
     lines.push_back(divergence_line(*v.outputs()));
   }
   for (const proof::ModeProof& mode : v.modes) {
-    if (mode.parity()) continue;
-    lines.push_back(fmt::format("mode {} is not what mode kv is: {}", name_of(mode.mode),
-                                divergence_line(*mode.report)));
+    if (mode.report && !mode.report->parity) {
+      lines.push_back(fmt::format("mode {} is not what mode kv is: {}", name_of(mode.mode),
+                                  divergence_line(*mode.report)));
+    }
+    if (mode.in_f32 && !mode.in_f32->parity) {
+      lines.push_back(
+          fmt::format("mode {} is not what mode kv is, both with activations in f32: {}",
+                      name_of(mode.mode), divergence_line(*mode.in_f32)));
+    }
   }
   return lines;
 }

@@ -32,7 +32,7 @@ std::string missing_weight(const StoredWeights& stored, const Conversion& layers
   return {};
 }
 
-// The same as f32 bytes.
+// What is stored, as f32 bytes.
 ReadWeight weights_stored_in(const StoredWeights& stored) {
   return
       [&stored](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "graph/passes/passes.h"
 
 namespace ferry::pipeline {
 
@@ -63,23 +63,50 @@ std::span<const std::byte> StoredWeights::bytes_of(const packer::ManifestTensor&
   return bundle_.data().at(tensor.file).file.bytes().subspan(tensor.offset, tensor.bytes);
 }
 
+std::vector<const StoredWeights::Stored*> StoredWeights::parts_of(const std::string& name) const {
+  if (const auto whole = weights_.find(name); whole != weights_.end()) return {&whole->second};
+  std::vector<const Stored*> heads;
+  for (int64_t head = 0;; ++head) {
+    const auto found = weights_.find(graph::head_weight_name(name, head));
+    if (found == weights_.end()) return heads;
+    heads.push_back(&found->second);
+  }
+}
+
+int64_t StoredWeights::elements_of(const std::vector<const Stored*>& parts) {
+  int64_t elements = 0;
+  for (const Stored* part : parts) elements += part->elements;
+  return elements;
+}
+
 bool StoredWeights::has(const std::string& name, int64_t elements) const {
-  const auto found = weights_.find(name);
-  return found != weights_.end() && found->second.elements == elements;
+  const std::vector<const Stored*> parts = parts_of(name);
+  return !parts.empty() && elements_of(parts) == elements;
 }
 
 Status StoredWeights::read(const std::string& name, int64_t first, std::span<float> out) const {
-  const auto found = weights_.find(name);
-  if (found == weights_.end() || first < 0 ||
-      first > found->second.elements - static_cast<int64_t>(out.size())) {
+  const std::vector<const Stored*> parts = parts_of(name);
+  if (first < 0 || first > elements_of(parts) - std::ssize(out)) {
     return fail(ErrorCode::kInternal, fmt::format("{}: no such part of weight {}",
                                                   printable(bundle_.path()), quoted(name)));
   }
-  const Stored& stored = found->second;
+  for (const Stored* part : parts) {
+    if (first < part->elements && !out.empty()) {
+      const int64_t count = std::min(part->elements - first, std::ssize(out));
+      read_part(*part, first, out.first(static_cast<size_t>(count)));
+      out = out.subspan(static_cast<size_t>(count));
+      first += count;
+    }
+    first -= part->elements;
+  }
+  return {};
+}
+
+void StoredWeights::read_part(const Stored& stored, int64_t first, std::span<float> out) {
   if (is_castable(stored.dtype)) {
     const auto offset = static_cast<size_t>(first * dtype_bytes(stored.dtype));
     to_f32(stored.dtype, stored.values.data() + offset, out.data(), out.size());
-    return {};
+    return;
   }
   // Whole rows, one after the other.
   std::vector<float> row(static_cast<size_t>(stored.columns));
@@ -96,7 +123,6 @@ Status StoredWeights::read(const std::string& name, int64_t first, std::span<flo
                 out.begin() + static_cast<std::ptrdiff_t>(done));
     done += count;
   }
-  return {};
 }
 
 }  // namespace ferry::pipeline

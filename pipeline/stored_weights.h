@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "graph/recipe.h"
@@ -26,7 +27,8 @@ class StoredWeights {
   // plan_again(). Both must outlive this.
   StoredWeights(const packer::Bundle& bundle, const Conversion& planned);
 
-  // Whether there is a weight of this name and number of elements.
+  // Whether there is a weight of this name and number of elements. What single-head attention cuts
+  // into the rows of its heads is a whole weight here.
   bool has(const std::string& name, int64_t elements) const;
   // The elements from `first` on. kInternal unless the weight has them.
   Status read(const std::string& name, int64_t first, std::span<float> out) const;
@@ -39,6 +41,10 @@ class StoredWeights {
     graph::QuantizationScheme scheme = {};
   };
   std::span<const std::byte> bytes_of(const packer::ManifestTensor& tensor) const;
+  // The weight, or the heads that it is cut into, in their order; empty if there is neither.
+  std::vector<const Stored*> parts_of(const std::string& name) const;
+  static int64_t elements_of(const std::vector<const Stored*>& parts);
+  static void read_part(const Stored& stored, int64_t first, std::span<float> out);
 
   const packer::Bundle& bundle_;
   std::map<std::string, Stored> weights_;

@@ -136,10 +136,10 @@ Status prove_modes(const packer::Bundle& bundle, const proof::Reference* referen
   const bool has_modes = bundle.manifest().program_style == kStaticStyle;
   if (!has_modes || options.mode || !is_finite(out.outputs())) return {};
   const int64_t capacity = proof::longest_sequence(bundle.manifest());
-  RecordedPrompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
-  out.modes = FERRY_TRY(proof::prove_modes(bundle, std::move(prompts),
-                                           proof::bounds_of(bundle, options.tolerance),
-                                           options.memory, pool, options.details));
+  const RecordedPrompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  out.modes =
+      FERRY_TRY(proof::prove_modes(bundle, prompts, proof::bounds_of(bundle, options.tolerance),
+                                   options.memory, pool, options.details));
   return {};
 }
 
@@ -163,7 +163,6 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
   const proof::Reference* reference = opened ? &*opened : nullptr;
   Verification out;
   out.has_reference = reference != nullptr;
-  out.tolerance_given = options.tolerance.has_value();
   out.against = options.against;
   if (!options.images.empty()) {
     if (reference == nullptr) {

@@ -46,7 +46,6 @@ struct Verification {
   // With VerifyOptions::details: what the reference and the other bundle were.
   std::optional<ReferenceFile> reference_file;
   std::optional<packer::Bundle> other;
-  bool tolerance_given = false;  // by --tolerance
 
   bool parity() const { return verdict() == Verdict::kProved; }
   Verdict verdict() const {

@@ -76,15 +76,18 @@ Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle
   return std::shared_ptr<const NoiseModel>(std::move(noise));
 }
 
-Result<std::shared_ptr<const NoiseModel>> disturbed_noise(
-    const packer::Bundle& bundle, const Reference& exact,
-    const std::vector<RecordedPrompt>& prompts, const BundleNoiseOptions& options,
-    ThreadPool& pool) {
+Result<std::shared_ptr<const NoiseModel>> disturbed_noise(const packer::Bundle& bundle,
+                                                          const Reference& exact,
+                                                          std::vector<RecordedPrompt> prompts,
+                                                          const BundleNoiseOptions& options,
+                                                          ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(follow_routes(exact, bundle.manifest().num_layers, prompts));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<Reference> draws;
   for (const uint64_t seed : kDraws) {
-    TextModel model = FERRY_TRY(
-        TextModel::load(bundle, pool, {.disturb = seed, .memory = options.memory}, options.decode));
+    const runner::MethodOptions method = {
+        .widen = options.widen, .disturb = seed, .memory = options.memory};
+    TextModel model = FERRY_TRY(TextModel::load(bundle, pool, method, options.decode));
     sources.push_back(FERRY_TRY(model.record(prompts, bundle.path())));
     draws.push_back(FERRY_TRY(Reference::open(*sources.back())));
   }

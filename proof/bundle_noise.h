@@ -18,6 +18,7 @@ namespace ferry::proof {
 struct BundleNoiseOptions {
   std::optional<uint64_t> memory = {};  // bytes that planned memory may have
   runner::DecodeOptions decode = {};
+  bool widen = false;  // of disturbed_noise(): activations in f32
 };
 
 // For executions with activations in f32 (MethodOptions::widen where they are not), against f64:
@@ -29,12 +30,15 @@ Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle
                                                     const BundleNoiseOptions& options,
                                                     ThreadPool& pool);
 
-// For executions of the program as it is, whatever it rounds: `exact` is one of them, and the
-// others are disturbed. Where 8-bit activations amplify rounding, all of them differ by much.
-Result<std::shared_ptr<const NoiseModel>> disturbed_noise(
-    const packer::Bundle& bundle, const Reference& exact,
-    const std::vector<RecordedPrompt>& prompts, const BundleNoiseOptions& options,
-    ThreadPool& pool);
+// For executions of the program as it is, whatever it rounds, or with activations in f32: `exact`
+// is one of them, and the others are disturbed. Their tokens pass through the experts of `exact`.
+// No measure of programs with 8-bit activations as they are: whether a disturbance changes a code
+// of the first layers at all is chance.
+Result<std::shared_ptr<const NoiseModel>> disturbed_noise(const packer::Bundle& bundle,
+                                                          const Reference& exact,
+                                                          std::vector<RecordedPrompt> prompts,
+                                                          const BundleNoiseOptions& options,
+                                                          ThreadPool& pool);
 
 // Gives the prompts the experts that `recorded` says their tokens passed through.
 Status follow_routes(const Reference& recorded, int64_t layers,

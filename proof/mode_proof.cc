@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proof/bundle_noise.h"
+#include "proof/measured_floors.h"
 #include "proof/probing.h"
 #include "proof/sequence_length.h"
 #include "proof/verify.h"
@@ -15,17 +16,60 @@ namespace {
 // Guesses of lookahead need some tokens before they are right.
 constexpr int64_t kLeastTokens = 24;
 
-// Sets the continuations of `prompts`.
-Result<std::unique_ptr<TensorSource>> record_kv(const packer::Bundle& bundle,
-                                                std::vector<RecordedPrompt>& prompts,
-                                                std::optional<uint64_t> memory, ThreadPool& pool) {
+constexpr runner::DecodeOptions kKv = {.mode = runner::DecodeMode::kKv};
+
+// What mode kv computes, in the form of a reference.
+struct KvRecord {
+  runner::MethodOptions method;         // how it was executed
+  std::vector<RecordedPrompt> prompts;  // with the continuations that it chose
+  std::unique_ptr<TensorSource> source;
+  Reference reference;
+};
+
+Result<KvRecord> record_kv(const packer::Bundle& bundle, std::vector<RecordedPrompt> prompts,
+                           const runner::MethodOptions& method, ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
-  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(
-      runner::load_decoder(bundle, pool, {.memory = memory}, {.mode = runner::DecodeMode::kKv}));
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, method, kKv));
   for (RecordedPrompt& prompt : prompts) prompt.routes.clear();
   FERRY_RETURN_IF_ERROR(
       continue_prompts(*decoder, manifest, decoder->capacity(), prompts, kLeastTokens));
-  return record_reference(*decoder, manifest, prompts, bundle.path() + " in mode kv");
+  std::unique_ptr<TensorSource> source =
+      FERRY_TRY(record_reference(*decoder, manifest, prompts, bundle.path() + " in mode kv"));
+  Reference reference = FERRY_TRY(Reference::open(*source));
+  return KvRecord{method, std::move(prompts), std::move(source), std::move(reference)};
+}
+
+// Bounds for executions that differ from `kv` in the mode alone.
+Result<ParityBounds> noise_bounds(const packer::Bundle& bundle, const KvRecord& kv,
+                                  const ParityBounds& bounds, ThreadPool& pool) {
+  // A disturbance does not show what quantised ports lose: methods may have other encodings.
+  if (bounds.given || bounds.rounded_ports) return bounds;
+  const BundleNoiseOptions options = {kv.method.memory, kKv, kv.method.widen};
+  const bool is_f32 = !bounds.has_floors() && !kv.method.widen;
+  return bounds.with(
+      FERRY_TRY(is_f32 ? f32_noise(bundle, kv.prompts, options, pool)
+                       : disturbed_noise(bundle, kv.reference, kv.prompts, options, pool)));
+}
+
+// What the modes of a bundle with 8-bit activations are held to.
+struct CodedBounds {
+  KvRecord in_f32;
+  ParityBounds exact;     // for modes with activations in f32
+  MeasuredFloors floors;  // for modes as they are: what the codes of activations lose in mode kv
+};
+
+Result<CodedBounds> coded_bounds(const packer::Bundle& bundle,
+                                 const std::vector<RecordedPrompt>& prompts,
+                                 std::optional<uint64_t> memory, ThreadPool& pool) {
+  KvRecord in_f32 = FERRY_TRY(record_kv(bundle, prompts, {.widen = true, .memory = memory}, pool));
+  ParityBounds exact = FERRY_TRY(noise_bounds(bundle, in_f32, widened_bounds_of(bundle), pool));
+  const runner::MethodOptions rounded = {.widen = true, .round_rows = true, .memory = memory};
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, rounded, kKv));
+  const ParityReport loss =
+      FERRY_TRY(verify(*decoder, bundle.manifest(), in_f32.reference, exact.as_measurement()));
+  return CodedBounds{std::move(in_f32), std::move(exact), floors_of_noise(loss)};
 }
 
 runner::LookaheadCounts lookahead_of(const ParityReport& report) {
@@ -35,24 +79,6 @@ runner::LookaheadCounts lookahead_of(const ParityReport& report) {
     sum.accepted += one.lookahead ? one.lookahead->accepted : 0;
   }
   return sum;
-}
-
-Result<ModeProof> prove_mode(const packer::Bundle& bundle, runner::DecodeMode mode,
-                             const Reference& recorded, const ParityBounds& bounds,
-                             std::optional<uint64_t> memory, ThreadPool& pool, bool details) {
-  ModeProof proof;
-  proof.mode = mode;
-  auto decoder = runner::load_decoder(bundle, pool, {.memory = memory},
-                                      decode_options_of(bundle.manifest(), mode));
-  if (!decoder && decoder.error().code == ErrorCode::kUsage) {
-    proof.absent = decoder.error().message;
-    return proof;
-  }
-  const std::unique_ptr<runner::Decoder> loaded = FERRY_TRY(std::move(decoder));
-  proof.report =
-      FERRY_TRY(verify(*loaded, bundle.manifest(), recorded, bounds, {.details = details}));
-  proof.lookahead = lookahead_of(*proof.report);
-  return proof;
 }
 
 }  // namespace
@@ -70,24 +96,39 @@ runner::DecodeOptions decode_options_of(const packer::Manifest& manifest, runner
 }
 
 Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
-                                           std::vector<RecordedPrompt> prompts,
+                                           const std::vector<RecordedPrompt>& prompts,
                                            const ParityBounds& bounds,
                                            std::optional<uint64_t> memory, ThreadPool& pool,
                                            bool details) {
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(record_kv(bundle, prompts, memory, pool));
-  const Reference recorded = FERRY_TRY(Reference::open(*source));
-  ParityBounds judged = bounds;
-  // A disturbance does not show what quantised ports lose: methods may have other encodings.
-  if (!bounds.given && !bounds.rounded_ports) {
-    const BundleNoiseOptions options = {memory, {.mode = runner::DecodeMode::kKv}};
-    judged = bounds.with(FERRY_TRY(bounds.has_floors()
-                                       ? disturbed_noise(bundle, recorded, prompts, options, pool)
-                                       : f32_noise(bundle, prompts, options, pool)));
+  const packer::Manifest& manifest = bundle.manifest();
+  const KvRecord kv = FERRY_TRY(record_kv(bundle, prompts, {.memory = memory}, pool));
+  std::optional<CodedBounds> coded;
+  if (!bounds.given && !bounds.rounded_ports && activation_bounds_of(bundle, {}).coded_db) {
+    coded = FERRY_TRY(coded_bounds(bundle, prompts, memory, pool));
   }
+  const ParityBounds judged =
+      coded ? bounds.as_measurement() : FERRY_TRY(noise_bounds(bundle, kv, bounds, pool));
+  const VerifyOptions options = {.details = details};
   std::vector<ModeProof> proofs;
   for (const runner::DecodeMode mode :
        {runner::DecodeMode::kHybrid, runner::DecodeMode::kLookahead}) {
-    proofs.push_back(FERRY_TRY(prove_mode(bundle, mode, recorded, judged, memory, pool, details)));
+    ModeProof& proof = proofs.emplace_back();
+    proof.mode = mode;
+    const runner::DecodeOptions decode = decode_options_of(manifest, mode);
+    auto loaded = runner::load_decoder(bundle, pool, kv.method, decode);
+    if (!loaded && loaded.error().code == ErrorCode::kUsage) {
+      proof.absent = loaded.error().message;
+      continue;
+    }
+    const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(std::move(loaded));
+    proof.report = FERRY_TRY(verify(*decoder, manifest, kv.reference, judged, options));
+    proof.lookahead = lookahead_of(*proof.report);
+    if (!coded) continue;
+    coded->floors.judge(*proof.report);
+    const KvRecord& in_f32 = coded->in_f32;
+    const std::unique_ptr<runner::Decoder> widened =
+        FERRY_TRY(runner::load_decoder(bundle, pool, in_f32.method, decode));
+    proof.in_f32 = FERRY_TRY(verify(*widened, manifest, in_f32.reference, coded->exact, options));
   }
   return proofs;
 }

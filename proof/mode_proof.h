@@ -19,17 +19,22 @@ namespace ferry::proof {
 struct ModeProof {
   runner::DecodeMode mode = runner::DecodeMode::kHybrid;
   std::string absent;  // why the bundle does not have the mode; otherwise empty
-  // Compared with mode kv, which records logits, probes, caches and the continuation.
+  // Compared with mode kv, which records logits, probes, caches and the continuation. The last bit
+  // of a sum decides codes of 8-bit activations, and codes decide later ones: with such the modes
+  // are held to what codes lose in this model.
   std::optional<ParityReport> report;
+  // Where `report` is: both modes with activations in f32, held to the noise of f32. Only of
+  // bundles with 8-bit activations.
+  std::optional<ParityReport> in_f32;
   runner::LookaheadCounts lookahead;  // of all prompts
 
-  bool parity() const { return !report || report->parity; }
+  bool parity() const { return (!report || report->parity) && (!in_f32 || in_f32->parity); }
 };
 
 // Hybrid and lookahead, each against kv. Continuations of `prompts` say how long those should be
 // that mode kv chooses, and are not compared.
 Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
-                                           std::vector<RecordedPrompt> prompts,
+                                           const std::vector<RecordedPrompt>& prompts,
                                            const ParityBounds& bounds,
                                            std::optional<uint64_t> memory, ThreadPool& pool,
                                            bool details = false);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -297,18 +298,30 @@ void replace_file(const std::string& bundle, const std::string& name, const std:
   write_bytes(manifest_path, manifest);
 }
 
+// The program of a bundle, relative to it.
+std::string program_of(const std::string& bundle) {
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  return manifest["components"][0]["programs"][0]["file"];
+}
+
+// The program with the first `value` replaced.
+template <class T>
+std::string with_number(std::string program, T value, T other) {
+  const auto bytes = [](const T& number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  const size_t at = program.find(bytes(value));
+  EXPECT_NE(at, std::string::npos);
+  return at == std::string::npos ? program : program.replace(at, sizeof other, bytes(other));
+}
+
 TEST(StaticVerify, AChangedByteOfAProgramIsFound) {
   const TempDir dir;
   convert("llama3_tied", dir / "b", kStatic);
-  const Json manifest = Json::parse(read_bytes(dir / "b/manifest.json"));
-  const std::string file = manifest["components"][0]["programs"][0]["file"];
+  const std::string file = program_of(dir / "b");
   const std::string bytes = read_bytes((dir / "b/") + file);
-  // The f32 of rms_norm_eps, 1e-5, one bit off.
-  const std::string eps = {'\xac', '\xc5', '\x27', '\x37'};
-  const size_t at = bytes.find(eps);
-  ASSERT_NE(at, std::string::npos);
-  std::string changed = bytes;
-  changed[at] = static_cast<char>(changed[at] ^ 1);
+  const float eps = 1e-5F;
+  const std::string changed = with_number(bytes, eps, std::nextafter(eps, 1.0F));
   const Line line = {"verify", dir / "b", "--checkpoint", fixture("llama3_tied")};
   write_bytes((dir / "b/") + file, changed);
   EXPECT_EQ(run_ferry(line).code, 3);  // by its digest
@@ -317,6 +330,29 @@ TEST(StaticVerify, AChangedByteOfAProgramIsFound) {
   const Outcome outcome = run_ferry(line);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
   EXPECT_NE(outcome.err.find("makes another program"), std::string::npos) << outcome.err;
+}
+
+// A method that is slightly wrong: 8-bit activations hide it, activations in f32 do not.
+TEST(StaticVerify, AMethodThatDiffersIsFoundBehindItsCodes) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", with(kStatic, {"--quantize", "8da8w"}));
+  const Line line = {"verify", dir / "b", "--reference", reference("llama3_tied"), "--json"};
+  const Outcome right = run_ferry(line);
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_EQ(right.json()["modes"][0]["in_f32"]["tolerance"]["source"], "noise");
+  EXPECT_EQ(right.json()["modes"][0]["tolerance"]["source"], "measured");
+  const std::string file = program_of(dir / "b");
+  const std::string bytes = read_bytes((dir / "b/") + file);
+  const double scale = 1 / std::sqrt(32.0);  // of the scores; each method has its own
+  replace_file(dir / "b", file, with_number(bytes, scale, 1.0001 * scale));
+  const Outcome wrong = run_ferry(line);
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.err.find("mode hybrid is not what mode kv is, both with activations in f32: "),
+            std::string::npos)
+      << wrong.err;
+  const Json mode = wrong.json()["modes"][0];
+  EXPECT_EQ(mode["parity"], false);
+  EXPECT_EQ(mode["in_f32"]["parity"], false);
 }
 
 // Program and manifest agree with each other: only calibration tells.
