@@ -94,7 +94,7 @@ Meaning meaning_of(const pipeline::Verification& v) {
   for (const proof::ModeProof& mode : v.modes) {
     if (!mode.report) continue;
     const std::string how =
-        mode.in_f32 ? " within what 8-bit activations lose, and with activations in f32" +
+        mode.in_f32 ? " within what rounding activations loses, and with activations in f32" +
                           within(mode.in_f32->bounds)
                     : within(mode.report->bounds);
     m.proves.push_back(fmt::format("mode {} computes what mode kv computes{}, for these prompts",

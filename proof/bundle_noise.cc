@@ -85,8 +85,7 @@ Result<std::shared_ptr<const NoiseModel>> disturbed_noise(const packer::Bundle& 
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<Reference> draws;
   for (const uint64_t seed : kDraws) {
-    const runner::MethodOptions method = {
-        .widen = options.widen, .disturb = seed, .memory = options.memory};
+    const runner::MethodOptions method = {.widen = true, .disturb = seed, .memory = options.memory};
     TextModel model = FERRY_TRY(TextModel::load(bundle, pool, method, options.decode));
     sources.push_back(FERRY_TRY(model.record(prompts, bundle.path())));
     draws.push_back(FERRY_TRY(Reference::open(*sources.back())));

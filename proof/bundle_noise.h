@@ -18,7 +18,6 @@ namespace ferry::proof {
 struct BundleNoiseOptions {
   std::optional<uint64_t> memory = {};  // bytes that planned memory may have
   runner::DecodeOptions decode = {};
-  bool widen = false;  // of disturbed_noise(): activations in f32
 };
 
 // For executions with activations in f32 (MethodOptions::widen where they are not), against f64:
@@ -30,10 +29,10 @@ Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle
                                                     const BundleNoiseOptions& options,
                                                     ThreadPool& pool);
 
-// For executions of the program as it is, whatever it rounds, or with activations in f32: `exact`
-// is one of them, and the others are disturbed. Their tokens pass through the experts of `exact`.
-// No measure of programs with 8-bit activations as they are: whether a disturbance changes a code
-// of the first layers at all is chance.
+// The same for programs with delegates, which f64 does not execute: `exact` is such an execution,
+// and the others are disturbed. Their tokens pass through the experts of `exact`. Programs that
+// round activations have no such noise as they are: whether a disturbance changes any rounded value
+// of the first layers is chance.
 Result<std::shared_ptr<const NoiseModel>> disturbed_noise(const packer::Bundle& bundle,
                                                           const Reference& exact,
                                                           std::vector<RecordedPrompt> prompts,

@@ -6,6 +6,12 @@
 namespace ferry::proof {
 namespace {
 
+bool is_within(const ValueMetrics& metrics, double floor) {
+  if (!metrics.finite) return false;
+  return metrics.sqnr_db >= floor ||
+         (metrics.noise_ratio && *metrics.noise_ratio <= kNoiseMultiple);
+}
+
 bool all_within(const std::vector<LayerResult>& layers) {
   return std::ranges::all_of(layers, &LayerResult::within);
 }
@@ -17,20 +23,18 @@ void MeasuredFloors::judge(ParityReport& report) const {
     for (LayerResult& layer : layers) {
       const auto found = tensors.find(layer.tensor.name);
       layer.floor_db = found == tensors.end() ? logits : found->second;
-      layer.within = layer.metrics.finite && layer.metrics.sqnr_db >= *layer.floor_db;
+      layer.within = is_within(layer.metrics, *layer.floor_db);
     }
     return all_within(layers);
   };
-  const auto logits_within = [&](const LogitMetrics& metrics) {
-    return metrics.values.finite && metrics.values.sqnr_db >= logits;
-  };
   for (CaseReport& one : report.cases) {
-    if (one.skipped.empty()) one.parity = judge_layers(one.layers) && logits_within(one.worst());
+    if (one.skipped.empty())
+      one.parity = judge_layers(one.layers) && is_within(one.worst().values, logits);
   }
   report.logits_floor_db = logits;
   report.measured_floors = true;
   report.bounds.measured = false;
-  report.parity = judge_layers(report.layers) && logits_within(report.metrics);
+  report.parity = judge_layers(report.layers) && is_within(report.metrics.values, logits);
   report.first_divergence = first_divergence(report);
 }
 

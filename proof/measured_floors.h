@@ -13,8 +13,8 @@ struct MeasuredFloors {
   double logits = 0;                      // dB; of an encoder: of its last output
   std::map<std::string, double> tensors;  // by name; others have that of the logits
 
-  // Judges all cases of `report` by these floors instead of its bounds. Tokens are not judged: they
-  // follow from the logits.
+  // Judges all cases of `report` by these floors instead of its bounds; what is within its noise is
+  // right too. Tokens are not judged: they follow from the logits.
   void judge(ParityReport& report) const;
 };
 

@@ -40,36 +40,37 @@ Result<KvRecord> record_kv(const packer::Bundle& bundle, std::vector<RecordedPro
   return KvRecord{method, std::move(prompts), std::move(source), std::move(reference)};
 }
 
-// Bounds for executions that differ from `kv` in the mode alone.
+// Bounds for executions with activations in f32 that differ from `kv` in the mode alone.
 Result<ParityBounds> noise_bounds(const packer::Bundle& bundle, const KvRecord& kv,
                                   const ParityBounds& bounds, ThreadPool& pool) {
   // A disturbance does not show what quantised ports lose: methods may have other encodings.
   if (bounds.given || bounds.rounded_ports) return bounds;
-  const BundleNoiseOptions options = {kv.method.memory, kKv, kv.method.widen};
-  const bool is_f32 = !bounds.has_floors() && !kv.method.widen;
+  const BundleNoiseOptions options = {kv.method.memory, kKv};
+  const bool has_delegates = bounds_of(bundle, {}).coded_db.has_value();
   return bounds.with(
-      FERRY_TRY(is_f32 ? f32_noise(bundle, kv.prompts, options, pool)
-                       : disturbed_noise(bundle, kv.reference, kv.prompts, options, pool)));
+      FERRY_TRY(has_delegates ? disturbed_noise(bundle, kv.reference, kv.prompts, options, pool)
+                              : f32_noise(bundle, kv.prompts, options, pool)));
 }
 
-// What the modes of a bundle with 8-bit activations are held to.
-struct CodedBounds {
+// What the modes of a bundle that rounds activations are held to.
+struct RoundedBounds {
   KvRecord in_f32;
   ParityBounds exact;     // for modes with activations in f32
-  MeasuredFloors floors;  // for modes as they are: what the codes of activations lose in mode kv
+  MeasuredFloors floors;  // for modes as they are: what rounding loses in mode kv
 };
 
-Result<CodedBounds> coded_bounds(const packer::Bundle& bundle,
-                                 const std::vector<RecordedPrompt>& prompts,
-                                 std::optional<uint64_t> memory, ThreadPool& pool) {
+Result<RoundedBounds> rounded_bounds(const packer::Bundle& bundle,
+                                     const std::vector<RecordedPrompt>& prompts,
+                                     std::optional<uint64_t> memory, ThreadPool& pool) {
   KvRecord in_f32 = FERRY_TRY(record_kv(bundle, prompts, {.widen = true, .memory = memory}, pool));
   ParityBounds exact = FERRY_TRY(noise_bounds(bundle, in_f32, widened_bounds_of(bundle), pool));
-  const runner::MethodOptions rounded = {.widen = true, .round_rows = true, .memory = memory};
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, rounded, kKv));
+  // Plain code rounds 8-bit activations.
+  const bool coded = activation_bounds_of(bundle, {}).coded_db.has_value();
+  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(runner::load_decoder(
+      bundle, pool, {.widen = coded, .round_rows = coded, .memory = memory}, kKv));
   const ParityReport loss =
       FERRY_TRY(verify(*decoder, bundle.manifest(), in_f32.reference, exact.as_measurement()));
-  return CodedBounds{std::move(in_f32), std::move(exact), floors_of_noise(loss)};
+  return RoundedBounds{std::move(in_f32), std::move(exact), floors_of_noise(loss)};
 }
 
 runner::LookaheadCounts lookahead_of(const ParityReport& report) {
@@ -102,12 +103,12 @@ Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
                                            bool details) {
   const packer::Manifest& manifest = bundle.manifest();
   const KvRecord kv = FERRY_TRY(record_kv(bundle, prompts, {.memory = memory}, pool));
-  std::optional<CodedBounds> coded;
-  if (!bounds.given && !bounds.rounded_ports && activation_bounds_of(bundle, {}).coded_db) {
-    coded = FERRY_TRY(coded_bounds(bundle, prompts, memory, pool));
+  std::optional<RoundedBounds> rounded;
+  if (!bounds.given && !bounds.rounded_ports && activation_bounds_of(bundle, {}).has_floors()) {
+    rounded = FERRY_TRY(rounded_bounds(bundle, prompts, memory, pool));
   }
-  const ParityBounds judged =
-      coded ? bounds.as_measurement() : FERRY_TRY(noise_bounds(bundle, kv, bounds, pool));
+  const ParityBounds judged = rounded ? bounds.with(rounded->exact.noise).as_measurement()
+                                      : FERRY_TRY(noise_bounds(bundle, kv, bounds, pool));
   const VerifyOptions options = {.details = details};
   std::vector<ModeProof> proofs;
   for (const runner::DecodeMode mode :
@@ -123,12 +124,12 @@ Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
     const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(std::move(loaded));
     proof.report = FERRY_TRY(verify(*decoder, manifest, kv.reference, judged, options));
     proof.lookahead = lookahead_of(*proof.report);
-    if (!coded) continue;
-    coded->floors.judge(*proof.report);
-    const KvRecord& in_f32 = coded->in_f32;
+    if (!rounded) continue;
+    rounded->floors.judge(*proof.report);
+    const KvRecord& in_f32 = rounded->in_f32;
     const std::unique_ptr<runner::Decoder> widened =
         FERRY_TRY(runner::load_decoder(bundle, pool, in_f32.method, decode));
-    proof.in_f32 = FERRY_TRY(verify(*widened, manifest, in_f32.reference, coded->exact, options));
+    proof.in_f32 = FERRY_TRY(verify(*widened, manifest, in_f32.reference, rounded->exact, options));
   }
   return proofs;
 }

@@ -19,12 +19,12 @@ namespace ferry::proof {
 struct ModeProof {
   runner::DecodeMode mode = runner::DecodeMode::kHybrid;
   std::string absent;  // why the bundle does not have the mode; otherwise empty
-  // Compared with mode kv, which records logits, probes, caches and the continuation. The last bit
-  // of a sum decides codes of 8-bit activations, and codes decide later ones: with such the modes
-  // are held to what codes lose in this model.
+  // Compared with mode kv, which records logits, probes, caches and the continuation. Held to the
+  // noise of f32. Where activations are rounded, the last bit of a sum decides how: then modes are
+  // held to what rounding loses in this model.
   std::optional<ParityReport> report;
-  // Where `report` is: both modes with activations in f32, held to the noise of f32. Only of
-  // bundles with 8-bit activations.
+  // Of a bundle that rounds activations: both modes with activations in f32, held to the noise of
+  // f32.
   std::optional<ParityReport> in_f32;
   runner::LookaheadCounts lookahead;  // of all prompts
 
