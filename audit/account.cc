@@ -10,7 +10,7 @@
 #include "core/block_encoding.h"
 #include "core/checked.h"
 #include "core/dtype.h"
-#include "formats/gguf/dequant.h"
+#include "dialects/gguf/file/dequant.h"
 
 namespace ferry::audit {
 namespace {

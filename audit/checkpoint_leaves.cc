@@ -147,7 +147,7 @@ Result<std::vector<Claim>> claim_datasets(std::span<const std::byte> description
 
 class CheckpointReader {
  public:
-  CheckpointReader(const formats::Checkpoint& checkpoint, const std::string& path)
+  CheckpointReader(const checkpoint::Checkpoint& checkpoint, const std::string& path)
       : checkpoint_(checkpoint), source_(*checkpoint.source), path_(path) {
     tensors_.resize(source_.files().size());
     for (const TensorEntry& entry : source_.entries()) tensors_[entry.file].push_back(&entry);
@@ -190,8 +190,8 @@ class CheckpointReader {
   }
 
   Result<InputFile> open(const std::string& name) const {
-    return formats::open_in_checkpoint(checkpoint_.directory, name,
-                                       {.follow_symlinks = name == base_name(path_)});
+    return checkpoint::open_in_checkpoint(checkpoint_.directory, name,
+                                          {.follow_symlinks = name == base_name(path_)});
   }
 
   void add_tensors(uint32_t i, std::vector<Claim>& claims) const {
@@ -204,7 +204,7 @@ class CheckpointReader {
                 [&](uint64_t, uint64_t) { return header_leaf(rest); });
   }
 
-  const formats::Checkpoint& checkpoint_;
+  const checkpoint::Checkpoint& checkpoint_;
   const TensorSource& source_;
   const std::string& path_;
   std::vector<std::vector<const TensorEntry*>> tensors_;  // by file
@@ -213,7 +213,7 @@ class CheckpointReader {
 
 }  // namespace
 
-Result<CheckpointLeaves> leaves_of_checkpoint(const formats::Checkpoint& checkpoint,
+Result<CheckpointLeaves> leaves_of_checkpoint(const checkpoint::Checkpoint& checkpoint,
                                               const std::string& path) {
   return CheckpointReader(checkpoint, path).run();
 }

@@ -5,8 +5,8 @@
 
 #include "audit/audit.h"
 #include "audit/leaf.h"
+#include "checkpoint/checkpoint.h"
 #include "core/result.h"
-#include "formats/checkpoint.h"
 
 namespace ferry::audit {
 
@@ -17,7 +17,7 @@ struct CheckpointLeaves {
 };
 // Reads directories of zip files and nothing else that the checkpoint has not read when it was
 // opened.
-Result<CheckpointLeaves> leaves_of_checkpoint(const formats::Checkpoint& checkpoint,
+Result<CheckpointLeaves> leaves_of_checkpoint(const checkpoint::Checkpoint& checkpoint,
                                               const std::string& path);
 
 }  // namespace ferry::audit

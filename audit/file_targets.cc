@@ -10,8 +10,8 @@
 #include "audit/folder_files.h"
 #include "audit/program_leaves.h"
 #include "audit/targets.h"
+#include "checkpoint/checkpoint.h"
 #include "core/text.h"
-#include "formats/checkpoint.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
@@ -123,7 +123,7 @@ Result<Audit> audit_folder(const std::string& path) {
 }
 
 Result<Audit> audit_checkpoint(const std::string& path) {
-  const formats::Checkpoint checkpoint = FERRY_TRY(formats::open_checkpoint(path));
+  const checkpoint::Checkpoint checkpoint = FERRY_TRY(checkpoint::open_checkpoint(path));
   Audit audit = new_audit(path, "checkpoint");
   CheckpointLeaves tensors = FERRY_TRY(leaves_of_checkpoint(checkpoint, path));
   std::vector<AuditedFile> others;

@@ -4,8 +4,8 @@
 #include <span>
 #include <string_view>
 
-#include "formats/gguf/header.h"
-#include "formats/gguf/metadata.h"
+#include "dialects/gguf/file/header.h"
+#include "dialects/gguf/file/metadata.h"
 
 namespace ferry::audit {
 namespace {

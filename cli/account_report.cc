@@ -137,7 +137,7 @@ const char* kind_name(converters::KeyProblem::Kind kind) {
   return "other";  // no enumerator: -Wswitch sees to it
 }
 
-void write_entries(JsonWriter& json, const pipeline::MappedCheckpoint& c,
+void write_entries(JsonWriter& json, const plan::MappedCheckpoint& c,
                    const Transforms& transforms) {
   json.key("entries").begin_array();
   for (const converters::MappedEntry& entry : c.mapping.entries) {
@@ -276,7 +276,7 @@ TableLine table_line(const converters::MappedEntry& entry, size_t count,
   return line;
 }
 
-std::string key_table(const pipeline::MappedCheckpoint& c, const Transforms& transforms) {
+std::string key_table(const plan::MappedCheckpoint& c, const Transforms& transforms) {
   std::vector<TableLine> lines;
   size_t source_width = 0, rule_width = 0;
   for_each_line(c.mapping, [&](const converters::MappedEntry& entry, size_t count) {
@@ -369,8 +369,8 @@ std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWei
   return notes;
 }
 
-void write_account(JsonWriter& json, const pipeline::MappedCheckpoint& c,
-                   const Transforms& transforms, const ConversionOutcome& outcome) {
+void write_account(JsonWriter& json, const plan::MappedCheckpoint& c, const Transforms& transforms,
+                   const ConversionOutcome& outcome) {
   write_outcome(json, outcome);
   json.member("model_type", c.config.model_type);
   write_texts(json, "unused_config_keys", c.unused_config_keys);
@@ -396,7 +396,7 @@ void write_files(JsonWriter& json, const std::vector<packer::PlannedFile>& files
   json.end_array().member("bytes", bytes).member("total_bytes", bytes);
 }
 
-std::string model_lines(const pipeline::MappedCheckpoint& c) {
+std::string model_lines(const plan::MappedCheckpoint& c) {
   std::string text;
   const auto out = std::back_inserter(text);
   const std::string type = c.config.model_type;
@@ -413,8 +413,7 @@ std::string model_lines(const pipeline::MappedCheckpoint& c) {
   return text;
 }
 
-std::string key_lines(const pipeline::MappedCheckpoint& c, const Transforms& transforms,
-                      bool table) {
+std::string key_lines(const plan::MappedCheckpoint& c, const Transforms& transforms, bool table) {
   if (!table) return drop_lines(c.mapping);
   return key_table(c, transforms) + unused_keys_line(c.unused_config_keys);
 }

@@ -9,7 +9,7 @@
 #include "core/json_writer.h"
 #include "core/tensor_source.h"
 #include "graph/recipe.h"
-#include "pipeline/convert.h"
+#include "plan/conversion.h"
 
 namespace ferry::cli {
 
@@ -20,14 +20,14 @@ using Transforms = std::unordered_map<std::string, std::string>;
 std::string transform_text(const graph::Recipe& recipe, const TensorSource& source);
 
 // The members from `path` to `non_finite`.
-void write_account(JsonWriter& json, const pipeline::MappedCheckpoint& checkpoint,
+void write_account(JsonWriter& json, const plan::MappedCheckpoint& checkpoint,
                    const Transforms& transforms, const ConversionOutcome& outcome);
 void write_files(JsonWriter& json, const std::vector<packer::PlannedFile>& files);
 
 // For people: the model and the numbers of its tensors.
-std::string model_lines(const pipeline::MappedCheckpoint& checkpoint);
+std::string model_lines(const plan::MappedCheckpoint& checkpoint);
 // With `table` a line for each key, without it one for those that are dropped.
-std::string key_lines(const pipeline::MappedCheckpoint& checkpoint, const Transforms& transforms,
+std::string key_lines(const plan::MappedCheckpoint& checkpoint, const Transforms& transforms,
                       bool table);
 std::string file_lines(const std::vector<packer::PlannedFile>& files);
 

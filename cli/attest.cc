@@ -17,11 +17,11 @@
 namespace ferry::cli {
 namespace {
 
-using pipeline::ParityAttestation;
+using proof::ParityAttestation;
 
 // Options that decide what was compared, and by which bounds.
 std::vector<std::pair<std::string, std::string>> options_of(
-    const pipeline::VerifyOptions& options) {
+    const proof::BundleProofOptions& options) {
   std::vector<std::pair<std::string, std::string>> list;
   if (options.tolerance) list.emplace_back("tolerance", fmt::format("{}", *options.tolerance));
   if (options.mode) list.emplace_back("mode", name_of(*options.mode));
@@ -36,10 +36,10 @@ std::vector<std::pair<std::string, std::string>> options_of(
   return list;
 }
 
-pipeline::AttestedComparison summary_of(const NamedComparison& comparison) {
+proof::AttestedComparison summary_of(const NamedComparison& comparison) {
   const proof::ParityReport& report = *comparison.report;
   const StatedBounds bounds = bounds_of(comparison);
-  pipeline::AttestedComparison out;
+  proof::AttestedComparison out;
   out.id = comparison.id;
   out.ours = comparison.ours;
   out.expected = comparison.expected;
@@ -64,9 +64,9 @@ pipeline::AttestedComparison summary_of(const NamedComparison& comparison) {
   return out;
 }
 
-pipeline::AttestedCheckpoint checkpoint_of(const pipeline::VerifyOptions& options,
-                                           const pipeline::CheckpointProof& proof) {
-  pipeline::AttestedCheckpoint out;
+proof::AttestedCheckpoint checkpoint_of(const proof::BundleProofOptions& options,
+                                        const proof::CheckpointProof& proof) {
+  proof::AttestedCheckpoint out;
   out.name = base_name(options.checkpoint);
   out.files = proof.source_files;
   out.weights = proof.tensors.tensors;
@@ -76,9 +76,9 @@ pipeline::AttestedCheckpoint checkpoint_of(const pipeline::VerifyOptions& option
 }
 
 ParityAttestation attestation_of(const packer::Bundle& bundle,
-                                 const pipeline::VerifyOptions& options,
-                                 const pipeline::Verification& v, ThreadPool& pool) {
-  pipeline::BundleDigest digest = pipeline::digest_open_bundle(bundle, pool);
+                                 const proof::BundleProofOptions& options,
+                                 const proof::Verification& v, ThreadPool& pool) {
+  proof::BundleDigest digest = proof::digest_open_bundle(bundle, pool);
   ParityAttestation out;
   out.bundle = bundle_name(bundle);
   out.root = std::move(digest.root);
@@ -129,24 +129,24 @@ Status check_attest_options(const AttestOptions& options, const std::string& bun
   }
   if (key.private_key.empty()) return fail(ErrorCode::kUsage, "--attest needs --key");
   FERRY_RETURN_IF_ERROR(check_directory_of("--attest", options.file, bundle));
-  FERRY_RETURN_IF_ERROR(pipeline::check_replaceable_attestation(options.file));
+  FERRY_RETURN_IF_ERROR(proof::check_replaceable_attestation(options.file));
   // Before the work, and not behind it.
   const auto signer = signing::signer_of(key);
   return signer ? Status() : Failure(signer.error());
 }
 
 Status write_attestation_file(const AttestOptions& options, const packer::Bundle& bundle,
-                              const pipeline::VerifyOptions& verify,
-                              const pipeline::Verification& verification, ThreadPool& pool) {
+                              const proof::BundleProofOptions& verify,
+                              const proof::Verification& verification, ThreadPool& pool) {
   if (!verification.parity()) return fail(ErrorCode::kInternal, "an attestation without parity");
   const std::string statement =
-      pipeline::write_attestation(attestation_of(bundle, verify, verification, pool));
+      proof::write_attestation(attestation_of(bundle, verify, verification, pool));
   const std::string signed_text = FERRY_TRY(signing::sign_statement(statement, options.key));
   return write_atomically(options.file, signed_text + "\n", IfExists::kReplace);
 }
 
 void write_attestation_check(JsonWriter& json, const std::string& file,
-                             const pipeline::AttestationCheck& check) {
+                             const proof::AttestationCheck& check) {
   json.key("attestation").begin_object().member("path", file).member("ok", check.holds());
   json.key("signer");
   if (check.signer) {
@@ -162,7 +162,7 @@ void write_attestation_check(JsonWriter& json, const std::string& file,
   }
   json.key("claim");
   if (check.statement) {
-    json.value(pipeline::claim_of(*check.statement));
+    json.value(proof::claim_of(*check.statement));
     json.member("ferry", check.statement->ferry).member("sha256", check.statement->root);
     json.member("proves", check.statement->proves);
     json.member("does_not_prove", check.statement->does_not_prove);
@@ -173,12 +173,11 @@ void write_attestation_check(JsonWriter& json, const std::string& file,
   json.end_object();
 }
 
-std::string describe_attestation(const std::string& bundle,
-                                 const pipeline::AttestationCheck& check) {
+std::string describe_attestation(const std::string& bundle, const proof::AttestationCheck& check) {
   const ParityAttestation& a = *check.statement;
   const signing::Signer& signer = *check.signer;
   std::string text = fmt::format("{}: {}\n  key        {} ({})\n", printable(bundle),
-                                 pipeline::claim_of(a), signer.key, signer.curve);
+                                 proof::claim_of(a), signer.key, signer.curve);
   if (!signer.subject.empty()) text += fmt::format("  subject    {}\n", printable(signer.subject));
   if (a.checkpoint) {
     for (const packer::ManifestSourceFile& file : a.checkpoint->files) {
@@ -200,7 +199,7 @@ std::string describe_attestation(const std::string& bundle,
 }
 
 Error attestation_error(const std::string& bundle, const std::string& file,
-                        const pipeline::AttestationCheck& check) {
+                        const proof::AttestationCheck& check) {
   if (check.rejection) return {ErrorCode::kBadInput, check.rejection->message};
   return {ErrorCode::kBadInput,
           fmt::format("{}: is not the bundle that {} is about: {} files differ", printable(bundle),

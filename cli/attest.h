@@ -7,8 +7,8 @@
 #include "core/json_writer.h"
 #include "core/result.h"
 #include "packer/bundle_reader.h"
-#include "pipeline/attestation.h"
-#include "pipeline/verify.h"
+#include "proof/attestation.h"
+#include "proof/bundle_proof.h"
 #include "signing/sign_statement.h"
 
 namespace ferry::cli {
@@ -24,17 +24,16 @@ Status check_attest_options(const AttestOptions& options, const std::string& bun
 
 // `verification` is at parity and was made with VerifyOptions::details.
 Status write_attestation_file(const AttestOptions& options, const packer::Bundle& bundle,
-                              const pipeline::VerifyOptions& verify,
-                              const pipeline::Verification& verification, ThreadPool& pool);
+                              const proof::BundleProofOptions& verify,
+                              const proof::Verification& verification, ThreadPool& pool);
 
 // What `ferry check BUNDLE --attestation FILE` says of it: members of an object that is open, and
 // lines for people. `file` is the attestation.
 void write_attestation_check(JsonWriter& json, const std::string& file,
-                             const pipeline::AttestationCheck& check);
-std::string describe_attestation(const std::string& bundle,
-                                 const pipeline::AttestationCheck& check);
+                             const proof::AttestationCheck& check);
+std::string describe_attestation(const std::string& bundle, const proof::AttestationCheck& check);
 // Why it does not hold: one error, whose details are the files that differ.
 Error attestation_error(const std::string& bundle, const std::string& file,
-                        const pipeline::AttestationCheck& check);
+                        const proof::AttestationCheck& check);
 
 }  // namespace ferry::cli

@@ -12,7 +12,7 @@
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "pipeline/calibration.h"
+#include "proof/calibration.h"
 
 namespace ferry::cli {
 namespace {
@@ -67,7 +67,7 @@ Status check_style(const ConvertLine& options) {
 
 // How static programs attend, and the dtypes of their inputs and outputs.
 Status settle_static(ConvertLine& options) {
-  pipeline::ConvertOptions& c = options.convert;
+  plan::ConvertOptions& c = options.convert;
   if (options.program == kStatefulStyle) c.style = converters::ProgramStyle::kStateful;
   if (options.program == kStaticStyle) c.style = converters::ProgramStyle::kStatic;
   if (options.program == kEncoderStyle) c.style = converters::ProgramStyle::kEncoder;
@@ -83,7 +83,7 @@ Status settle_static(ConvertLine& options) {
   if (!options.calibrate_prefill.empty() && !is_encoded(c.ports.cache)) {
     return fail(ErrorCode::kUsage, "--calibrate-prefill: --kv-dtype is not u8 or u16");
   }
-  if (options.calibrate.empty() || pipeline::needs_calibration(c)) return {};
+  if (options.calibrate.empty() || proof::needs_calibration(c)) return {};
   return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
 }
 
@@ -205,7 +205,7 @@ Status check_gguf(const ConvertLine& o) {
 Status check_export(const ConvertLine& o) {
   FERRY_RETURN_IF_ERROR(check_gguf(o));
   if (o.to == "bundle") return {};
-  const pipeline::ConvertOptions& c = o.convert;
+  const plan::ConvertOptions& c = o.convert;
   const bool program = o.to == "bpte";
   const std::pair<const char*, bool> refused[] = {
       {"--component-dtype", !o.component_dtype.empty()},
@@ -229,16 +229,16 @@ Status check_export(const ConvertLine& o) {
 
 }  // namespace
 
-std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line) {
-  const auto format = pipeline::export_format_of(line.to);
+std::optional<convert::ExportOptions> export_options(const ConvertLine& line) {
+  const auto format = convert::export_format_of(line.to);
   if (!format) return std::nullopt;
-  return pipeline::ExportOptions{.convert = line.convert,
-                                 .format = *format,
-                                 .out = line.out,
-                                 .type = line.outtype,
-                                 .model_name = line.name,
-                                 .pre_tokenizer = line.tokenizer_pre,
-                                 .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
+  return convert::ExportOptions{.convert = line.convert,
+                                .format = *format,
+                                .out = line.out,
+                                .type = line.outtype,
+                                .model_name = line.name,
+                                .pre_tokenizer = line.tokenizer_pre,
+                                .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
 }
 
 namespace {
@@ -295,7 +295,7 @@ Status check_no_sync(const ConvertLine& o) {
 }  // namespace
 
 Status settle(ConvertLine& options) {
-  pipeline::ConvertOptions& c = options.convert;
+  plan::ConvertOptions& c = options.convert;
   if (options.out.empty() && !options.dry_run) {
     return fail(ErrorCode::kUsage, "-o OUT is required, unless with --dry-run");
   }

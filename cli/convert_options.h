@@ -7,15 +7,15 @@
 
 #include "cli/command_line.h"
 #include "cli/quantize_options.h"
+#include "convert/export.h"
 #include "core/result.h"
-#include "pipeline/convert.h"
-#include "pipeline/export.h"
+#include "plan/conversion.h"
 
 namespace ferry::cli {
 
 // As they stand on the line; settle() makes `convert` of them.
 struct ConvertLine {
-  pipeline::ConvertOptions convert;
+  plan::ConvertOptions convert;
   std::string out;
   std::string to = "bundle";
   std::string component_dtype;
@@ -40,6 +40,6 @@ void add_convert_options(Verb& verb, ConvertLine& line);
 Status settle(ConvertLine& line);
 
 // Of a settled line, what is made where that is no bundle; nullopt where it is one.
-std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line);
+std::optional<convert::ExportOptions> export_options(const ConvertLine& line);
 
 }  // namespace ferry::cli

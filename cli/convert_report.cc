@@ -13,9 +13,9 @@
 namespace ferry::cli {
 namespace {
 
-Transforms transforms_of(const pipeline::Conversion& c) {
+Transforms transforms_of(const plan::Conversion& c) {
   Transforms transforms;
-  for (const pipeline::ConvertedComponent& component : c.components) {
+  for (const plan::ConvertedComponent& component : c.components) {
     for (const graph::Model& part : component.parts) {
       for (const graph::Weight& weight : part.weights.weights()) {
         transforms.emplace(weight.name, transform_text(weight.recipe, *c.source));
@@ -62,10 +62,10 @@ void write_components(JsonWriter& json, const packer::Manifest& manifest) {
 }
 
 // What was planned; nothing where keys did not fit.
-std::vector<packer::PlannedFile> files_of(const pipeline::Conversion& c) {
+std::vector<packer::PlannedFile> files_of(const plan::Conversion& c) {
   return c.plan ? c.plan->files() : std::vector<packer::PlannedFile>();
 }
-Transforms transforms_of(const pipeline::Export& c) {
+Transforms transforms_of(const convert::Export& c) {
   Transforms transforms;
   if (!c.plan) return transforms;
   for (const packer::WeightFile& file : c.plan->input().files) {
@@ -77,7 +77,7 @@ Transforms transforms_of(const pipeline::Export& c) {
 }
 
 // Files, with digests where they have been written.
-void write_exported(JsonWriter& json, const pipeline::Export& c, const ExportOutcome& outcome) {
+void write_exported(JsonWriter& json, const convert::Export& c, const ExportOutcome& outcome) {
   if (outcome.files.empty()) {
     return write_files(json, c.plan ? c.plan->files() : std::vector<packer::PlannedFile>());
   }
@@ -92,7 +92,7 @@ void write_exported(JsonWriter& json, const pipeline::Export& c, const ExportOut
 
 }  // namespace
 
-std::string conversion_json(const pipeline::Conversion& c, const ConversionOutcome& outcome) {
+std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
   write_account(json, c, transforms_of(c), outcome);
@@ -102,7 +102,7 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
   json.member("activation_lower_bound_bytes", c.activation_lower_bound);
   json.member("state_bytes", c.state_bytes).end_object();
   json.key("buffers").begin_array();
-  for (const pipeline::PlannedBuffer& buffer : c.buffers) {
+  for (const plan::PlannedBuffer& buffer : c.buffers) {
     json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));
     json.member("shape", buffer.shape).member("bytes", buffer.bytes);
     json.member("init", buffer.stored ? "stored" : "none").end_object();
@@ -111,7 +111,7 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
   return json.take();
 }
 
-std::string conversion_text(const pipeline::Conversion& c, bool table) {
+std::string conversion_text(const plan::Conversion& c, bool table) {
   std::string text = model_lines(c);
   text += attention_line(c.plan->manifest());
   text += manifest_quantization_lines(c.plan->manifest());
@@ -122,7 +122,7 @@ std::string conversion_text(const pipeline::Conversion& c, bool table) {
                             human_bytes(c.state_bytes));
 }
 
-std::string export_json(const pipeline::Export& c, const ExportOutcome& outcome) {
+std::string export_json(const convert::Export& c, const ExportOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
   write_account(json, c, transforms_of(c), outcome);
@@ -132,7 +132,7 @@ std::string export_json(const pipeline::Export& c, const ExportOutcome& outcome)
   return json.take();
 }
 
-std::string export_text(const pipeline::Export& c, bool table) {
+std::string export_text(const convert::Export& c, bool table) {
   return model_lines(c) + key_lines(c, transforms_of(c), table) + file_lines(c.plan->files());
 }
 

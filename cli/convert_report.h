@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "convert/export.h"
 #include "packer/weight_files.h"
-#include "pipeline/convert.h"
-#include "pipeline/export.h"
+#include "plan/conversion.h"
 
 namespace ferry::cli {
 
@@ -30,8 +30,7 @@ struct ExportOutcome : ConversionOutcome {
 };
 
 // The result of `convert --json`, with or without --dry-run, also where keys do not fit.
-std::string conversion_json(const pipeline::Conversion& conversion,
-                            const ConversionOutcome& outcome);
+std::string conversion_json(const plan::Conversion& conversion, const ConversionOutcome& outcome);
 
 // A line for each weight that is not finite, at most a few.
 std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWeight>& weights,
@@ -42,10 +41,10 @@ std::string unused_keys_note(const std::vector<std::string>& keys);
 
 // For people. With `table` every source key has a line: rule, targets, and what is done to it on
 // the way; without it only those that are dropped.
-std::string conversion_text(const pipeline::Conversion& conversion, bool table);
+std::string conversion_text(const plan::Conversion& conversion, bool table);
 
 // The same of files of another format.
-std::string export_json(const pipeline::Export& exported, const ExportOutcome& outcome);
-std::string export_text(const pipeline::Export& exported, bool table);
+std::string export_json(const convert::Export& exported, const ExportOutcome& outcome);
+std::string export_text(const convert::Export& exported, bool table);
 
 }  // namespace ferry::cli

@@ -9,7 +9,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "core/utf8.h"
-#include "pipeline/image_input.h"
+#include "prompt/image_input.h"
 #include "text/chat_template/text_methods.h"
 #include "text/tokenizer/tokenizer_files.h"
 
@@ -72,7 +72,7 @@ Result<EmbedInput> EmbedInput::open(const packer::Bundle& bundle, const EmbedTex
                                     int64_t most, bool is_stripped) {
   std::string prompt = FERRY_TRY(prompt_of(bundle, options));
   EmbedInput input(
-      FERRY_TRY(text::load_tokenizer(bundle.text_directory(), pipeline::reader_of(bundle))),
+      FERRY_TRY(text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle))),
       std::move(prompt), static_cast<size_t>(most), is_stripped);
   if (options.truncate) input.cut_ = FERRY_TRY(cut_of(bundle));
   return input;

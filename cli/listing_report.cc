@@ -16,9 +16,9 @@ namespace {
 // -- JSON
 
 void write_tensors(JsonWriter& json, const char* key,
-                   const std::vector<pipeline::ListedTensor>& tensors) {
+                   const std::vector<listing::ListedTensor>& tensors) {
   json.key(key).begin_array();
-  for (const pipeline::ListedTensor& t : tensors) {
+  for (const listing::ListedTensor& t : tensors) {
     json.begin_object().member("name", t.name);
     if (t.is_tensor) json.member("dtype", dtype_name(t.dtype)).member("shape", t.shape);
     json.member("bytes", t.bytes);
@@ -31,9 +31,9 @@ void write_tensors(JsonWriter& json, const char* key,
 }
 
 void write_values(JsonWriter& json, const char* key,
-                  const std::vector<pipeline::ListedValue>& values, bool buffers) {
+                  const std::vector<listing::ListedValue>& values, bool buffers) {
   json.key(key).begin_array();
-  for (const pipeline::ListedValue& v : values) {
+  for (const listing::ListedValue& v : values) {
     json.begin_object();
     if (!v.name.empty()) json.member("name", v.name);
     json.member(buffers ? "dtype" : "type", v.kind).member("shape", v.shape);
@@ -45,7 +45,7 @@ void write_values(JsonWriter& json, const char* key,
 }
 
 // How a bundle was made.
-void write_making(JsonWriter& json, const pipeline::Listing& listing) {
+void write_making(JsonWriter& json, const listing::Listing& listing) {
   json.key("tool").begin_object().member("name", listing.tool);
   json.member("version", listing.tool_version).end_object();
   json.key("options").begin_array();
@@ -56,7 +56,7 @@ void write_making(JsonWriter& json, const pipeline::Listing& listing) {
 }
 
 // "made by ferry 0.2.0: dtype keep, shards 1"
-std::string making_line(const pipeline::Listing& listing) {
+std::string making_line(const listing::Listing& listing) {
   if (listing.tool.empty()) return {};
   std::vector<std::string> options;
   for (const auto& [name, value] : listing.options) {
@@ -73,12 +73,12 @@ void write_tensor_counts(JsonWriter& json, const char* key,
   json.end_object();
 }
 
-void write_delegate(JsonWriter& json, const pipeline::ListedDelegate& d) {
+void write_delegate(JsonWriter& json, const listing::ListedDelegate& d) {
   json.begin_object().member("backend", d.backend).member("bytes", d.bytes);
   if (!d.not_read.empty()) json.member("not_read", d.not_read);
   write_tensor_counts(json, "nodes", d.nodes);
   json.key("constants").begin_array();
-  for (const pipeline::ListedConstant& c : d.constants) {
+  for (const listing::ListedConstant& c : d.constants) {
     json.begin_object();
     if (!c.key.empty()) json.member("key", c.key);
     json.member("bytes", c.bytes);
@@ -89,14 +89,14 @@ void write_delegate(JsonWriter& json, const pipeline::ListedDelegate& d) {
   json.end_array().end_object();
 }
 
-void write_method(JsonWriter& json, const pipeline::ListedMethod& m) {
+void write_method(JsonWriter& json, const listing::ListedMethod& m) {
   json.begin_object().member("name", m.name);
   write_values(json, "inputs", m.inputs, false);
   write_values(json, "outputs", m.outputs, false);
   write_values(json, "buffers", m.buffers, true);
   write_tensor_counts(json, "operators", m.operators);
   json.key("delegates").begin_array();
-  for (const pipeline::ListedDelegate& delegate : m.delegates) write_delegate(json, delegate);
+  for (const listing::ListedDelegate& delegate : m.delegates) write_delegate(json, delegate);
   json.end_array();
   json.member("instructions", m.instructions);
   json.key("planned_bytes").begin_array();
@@ -106,13 +106,13 @@ void write_method(JsonWriter& json, const pipeline::ListedMethod& m) {
   json.end_object();
 }
 
-void write_program(JsonWriter& json, const pipeline::ListedProgram& p) {
+void write_program(JsonWriter& json, const listing::ListedProgram& p) {
   json.begin_object().member("file", p.file);
   json.member("program_bytes", p.program_bytes).member("constant_bytes", p.constant_bytes);
   json.member("initial_bytes", p.initial_bytes);
   json.member("delegate_bytes", p.delegate_bytes).member("named_bytes", p.named_bytes);
   json.key("methods").begin_array();
-  for (const pipeline::ListedMethod& method : p.methods) write_method(json, method);
+  for (const listing::ListedMethod& method : p.methods) write_method(json, method);
   json.end_array();
   write_tensors(json, "external", p.external);
   write_tensors(json, "named_data", p.named);
@@ -125,20 +125,20 @@ void write_program(JsonWriter& json, const pipeline::ListedProgram& p) {
 using Out = std::back_insert_iterator<std::string>;
 
 // Of the file; what several tensors share counts once.
-uint64_t total_bytes(const std::vector<pipeline::ListedTensor>& tensors) {
+uint64_t total_bytes(const std::vector<listing::ListedTensor>& tensors) {
   uint64_t total = 0;
-  for (const pipeline::ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes : 0;
+  for (const listing::ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes : 0;
   return total;
 }
 
-void print_tensors(Out out, const std::vector<pipeline::ListedTensor>& tensors) {
+void print_tensors(Out out, const std::vector<listing::ListedTensor>& tensors) {
   constexpr size_t kWidest = 60;
   size_t width = 0, form_width = 8;
-  for (const pipeline::ListedTensor& t : tensors) {
+  for (const listing::ListedTensor& t : tensors) {
     width = std::max(width, std::min(t.name.size(), kWidest));
     form_width = std::max(form_width, t.stored.size());
   }
-  for (const pipeline::ListedTensor& t : tensors) {
+  for (const listing::ListedTensor& t : tensors) {
     std::string name = quoted(t.name);
     name = name.substr(1, name.size() - 2);
     fmt::format_to(out, "  {:{}}  {:{}}  {:20}  {:>14} B{}{}", name, width, t.stored, form_width,
@@ -149,7 +149,7 @@ void print_tensors(Out out, const std::vector<pipeline::ListedTensor>& tensors) 
   }
 }
 
-std::string value_text(const pipeline::ListedValue& v) {
+std::string value_text(const listing::ListedValue& v) {
   std::string text;
   if (!v.name.empty()) text += printable(v.name) + " ";
   text += v.kind;
@@ -158,15 +158,13 @@ std::string value_text(const pipeline::ListedValue& v) {
   return text;
 }
 
-void print_values(Out out, const char* what, const std::vector<pipeline::ListedValue>& values) {
-  for (const pipeline::ListedValue& v : values)
+void print_values(Out out, const char* what, const std::vector<listing::ListedValue>& values) {
+  for (const listing::ListedValue& v : values)
     fmt::format_to(out, "    {} {}\n", what, value_text(v));
 }
 
 // A method without inputs and instructions only states a value.
-bool is_metadata(const pipeline::ListedMethod& m) {
-  return m.inputs.empty() && m.instructions == 0;
-}
+bool is_metadata(const listing::ListedMethod& m) { return m.inputs.empty() && m.instructions == 0; }
 
 std::string counts_text(const std::vector<std::pair<std::string, size_t>>& counts) {
   std::string text;
@@ -176,30 +174,30 @@ std::string counts_text(const std::vector<std::pair<std::string, size_t>>& count
   return text;
 }
 
-void print_constant(Out out, const pipeline::ListedConstant& c) {
+void print_constant(Out out, const listing::ListedConstant& c) {
   fmt::format_to(out, "      {}: {} B", c.key.empty() ? "in the blob" : quoted(c.key), c.bytes);
   if (!c.kind.empty()) fmt::format_to(out, ", {} {}", c.kind, to_string(c.shape));
   if (c.group > 0) fmt::format_to(out, " in groups of {}", c.group);
   fmt::format_to(out, "\n");
 }
 
-void print_delegate(Out out, const pipeline::ListedDelegate& d) {
+void print_delegate(Out out, const listing::ListedDelegate& d) {
   fmt::format_to(out, "    delegate {}, {} B", quoted(d.backend), d.bytes);
   if (!d.nodes.empty()) fmt::format_to(out, ": {}", counts_text(d.nodes));
   if (!d.not_read.empty()) fmt::format_to(out, ", not read ({})", d.not_read);
   fmt::format_to(out, "\n");
-  for (const pipeline::ListedConstant& constant : d.constants) print_constant(out, constant);
+  for (const listing::ListedConstant& constant : d.constants) print_constant(out, constant);
 }
 
 // All delegates of a backend in one line.
-void print_delegates_in_short(Out out, const pipeline::ListedMethod& m) {
+void print_delegates_in_short(Out out, const listing::ListedMethod& m) {
   struct Sum {
     size_t count = 0;
     uint64_t bytes = 0;
     std::map<std::string, size_t> nodes;
   };
   std::map<std::string, Sum> sums;
-  for (const pipeline::ListedDelegate& d : m.delegates) {
+  for (const listing::ListedDelegate& d : m.delegates) {
     Sum& sum = sums[d.backend];
     ++sum.count;
     sum.bytes += d.bytes;
@@ -212,11 +210,11 @@ void print_delegates_in_short(Out out, const pipeline::ListedMethod& m) {
   }
 }
 
-void print_method(Out out, const pipeline::ListedMethod& m, bool in_full) {
+void print_method(Out out, const listing::ListedMethod& m, bool in_full) {
   fmt::format_to(out, "  method {}: {} instructions\n", quoted(m.name), m.instructions);
   print_values(out, "input ", m.inputs);
   print_values(out, "output", m.outputs);
-  for (const pipeline::ListedValue& v : m.buffers) {
+  for (const listing::ListedValue& v : m.buffers) {
     fmt::format_to(out, "    buffer {}, {}{}\n", value_text(v), human_bytes(v.bytes),
                    v.stored ? ", contents stored" : "");
   }
@@ -224,7 +222,7 @@ void print_method(Out out, const pipeline::ListedMethod& m, bool in_full) {
     fmt::format_to(out, "    {:6} x {}\n", count, printable(name));
   }
   if (in_full) {
-    for (const pipeline::ListedDelegate& delegate : m.delegates) print_delegate(out, delegate);
+    for (const listing::ListedDelegate& delegate : m.delegates) print_delegate(out, delegate);
   } else {
     print_delegates_in_short(out, m);
   }
@@ -236,21 +234,21 @@ void print_method(Out out, const pipeline::ListedMethod& m, bool in_full) {
   }
 }
 
-void print_data(Out out, const char* what, const std::vector<pipeline::ListedTensor>& data,
+void print_data(Out out, const char* what, const std::vector<listing::ListedTensor>& data,
                 bool in_full) {
   if (data.empty()) return;
   fmt::format_to(out, "  {} {}, {}\n", data.size(), what, human_bytes(total_bytes(data)));
   if (in_full) print_tensors(out, data);
 }
 
-void print_program(Out out, const pipeline::ListedProgram& p, bool in_full) {
+void print_program(Out out, const listing::ListedProgram& p, bool in_full) {
   fmt::format_to(out, "program {}: {} B program, {} B constants, {} B initial contents",
                  printable(p.file), p.program_bytes, p.constant_bytes, p.initial_bytes);
   if (p.delegate_bytes > 0) fmt::format_to(out, ", {} B of delegates", p.delegate_bytes);
   if (p.named_bytes > 0) fmt::format_to(out, ", {} B named data", p.named_bytes);
   fmt::format_to(out, "\n");
   std::string metadata;
-  for (const pipeline::ListedMethod& method : p.methods) {
+  for (const listing::ListedMethod& method : p.methods) {
     if (is_metadata(method)) {
       metadata += (metadata.empty() ? "" : ", ") + printable(method.name);
     } else {
@@ -270,14 +268,14 @@ void print_program(Out out, const pipeline::ListedProgram& p, bool in_full) {
 
 }  // namespace
 
-std::string to_json(const pipeline::Listing& listing) {
+std::string to_json(const listing::Listing& listing) {
   JsonWriter json;
   json.begin_object().member("kind", listing.kind).member("path", listing.path);
   json.member("values_read", false);
   if (!listing.model_type.empty()) json.member("model_type", listing.model_type);
   if (!listing.tool.empty()) write_making(json, listing);
   json.key("files").begin_array();
-  for (const pipeline::ListedFile& file : listing.files) {
+  for (const listing::ListedFile& file : listing.files) {
     json.begin_object().member("path", file.name).member("name", file.name);
     json.member("bytes", file.bytes).end_object();
   }
@@ -286,21 +284,21 @@ std::string to_json(const pipeline::Listing& listing) {
   json.member("tensor_bytes", total_bytes(listing.tensors));
   write_tensors(json, "tensors", listing.tensors);
   json.key("programs").begin_array();
-  for (const pipeline::ListedProgram& program : listing.programs) write_program(json, program);
+  for (const listing::ListedProgram& program : listing.programs) write_program(json, program);
   json.end_array().end_object();
   return json.take();
 }
 
-std::string to_text(const pipeline::Listing& listing) {
+std::string to_text(const listing::Listing& listing) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "{}: {}", printable(listing.path), listing.kind);
   if (!listing.model_type.empty()) fmt::format_to(out, " of {}", quoted(listing.model_type));
   text += "\n" + making_line(listing);
-  for (const pipeline::ListedFile& file : listing.files) {
+  for (const listing::ListedFile& file : listing.files) {
     fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, printable(file.name));
   }
-  for (const pipeline::ListedProgram& program : listing.programs) {
+  for (const listing::ListedProgram& program : listing.programs) {
     print_program(out, program, listing.kind == "program");
   }
   if (!listing.tensors.empty() || listing.programs.empty()) {

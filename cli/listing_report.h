@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "pipeline/listing.h"
+#include "listing/listing.h"
 
 namespace ferry::cli {
 
-std::string to_text(const pipeline::Listing& listing);
-std::string to_json(const pipeline::Listing& listing);
+std::string to_text(const listing::Listing& listing);
+std::string to_json(const listing::Listing& listing);
 
 }  // namespace ferry::cli

@@ -15,7 +15,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "pipeline/source_digests.h"
+#include "proof/source_digests.h"
 
 namespace ferry::cli {
 namespace {
@@ -135,13 +135,13 @@ void write_bundle(JsonWriter& json, const packer::Bundle& bundle) {
   json.member("program_style", manifest.program_style).end_object();
 }
 
-void write_reference(JsonWriter& json, const pipeline::Verification* v) {
+void write_reference(JsonWriter& json, const proof::Verification* v) {
   json.key("reference");
   if (v == nullptr || !v->reference_file) {
     json.null();
     return;
   }
-  const pipeline::ReferenceFile& file = *v->reference_file;
+  const proof::ReferenceFile& file = *v->reference_file;
   json.begin_object().member("name", file.name).member("embedded", file.embedded);
   json.member("bytes", file.bytes).member("sha256", file.sha256);
   json.member("prompts", file.prompts).end_object();
@@ -156,9 +156,8 @@ void write_checkpoint(JsonWriter& json, const ReportInput& input) {
   json.begin_object().member("name", base_name(input.options.checkpoint));
   if (input.verification != nullptr && input.verification->proof) {
     const auto& files = input.verification->proof->source_files;
-    pipeline::write_source_files(json, files);
-    json.member("same_as_manifest",
-                pipeline::same_files(files, input.bundle.manifest().source_files));
+    proof::write_source_files(json, files);
+    json.member("same_as_manifest", proof::same_files(files, input.bundle.manifest().source_files));
   }
   json.end_object();
 }
@@ -187,7 +186,7 @@ void write_given(JsonWriter& json, std::string_view name, const std::string& pat
   }
 }
 
-void write_options(JsonWriter& json, const pipeline::VerifyOptions& options) {
+void write_options(JsonWriter& json, const proof::BundleProofOptions& options) {
   json.key("options").begin_object();
   json.member("tolerance", options.tolerance);
   json.key("mode");
@@ -213,14 +212,14 @@ void write_counts(JsonWriter& json, std::string_view name, uint64_t compared,
   json.end_object();
 }
 
-void write_checkpoint_proof(JsonWriter& json, const pipeline::Verification* v) {
+void write_checkpoint_proof(JsonWriter& json, const proof::Verification* v) {
   if (v == nullptr || !v->proof) {
     for (const char* name : {"weights", "programs", "encodings", "quantization"}) {
       json.key(name).null();
     }
     return;
   }
-  const pipeline::CheckpointProof& proof = *v->proof;
+  const proof::CheckpointProof& proof = *v->proof;
   write_counts(json, "weights", proof.tensors.tensors, proof.tensors.different,
                proof.tensors.bytes);
   write_counts(json, "programs", proof.programs.programs, proof.programs.different, {});
@@ -239,7 +238,7 @@ void write_checkpoint_proof(JsonWriter& json, const pipeline::Verification* v) {
   }
 }
 
-void write_verdict(JsonWriter& json, const pipeline::Verification* v) {
+void write_verdict(JsonWriter& json, const proof::Verification* v) {
   if (v == nullptr) {
     json.key("parity").null().member("verdict", "perplexity: a measurement, without a verdict");
     for (const char* name : {"reasons", "proves", "does_not_prove"})

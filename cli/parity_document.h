@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "packer/bundle_reader.h"
-#include "pipeline/perplexity.h"
-#include "pipeline/verify.h"
+#include "proof/bundle_perplexity.h"
+#include "proof/bundle_proof.h"
 
 namespace ferry::cli {
 
@@ -17,9 +17,9 @@ inline constexpr std::string_view kReportMark = "ferry_parity_report";
 // null for a report of a perplexity.
 struct ReportInput {
   const packer::Bundle& bundle;
-  const pipeline::VerifyOptions& options;
-  const pipeline::Verification* verification = nullptr;
-  const pipeline::PerplexityReport* perplexity = nullptr;
+  const proof::BundleProofOptions& options;
+  const proof::Verification* verification = nullptr;
+  const proof::PerplexityReport* perplexity = nullptr;
 };
 
 std::string parity_document(const ReportInput& input);

@@ -93,7 +93,7 @@ std::string list(std::string_view title, const std::vector<std::string>& lines, 
   return text + "\n";
 }
 
-std::string checkpoint_lines(const pipeline::CheckpointProof& proof) {
+std::string checkpoint_lines(const proof::CheckpointProof& proof) {
   const auto equal = [](uint64_t all, const std::vector<std::string>& different) {
     return all - std::min<uint64_t>(all, different.size());
   };
@@ -108,7 +108,7 @@ std::string checkpoint_lines(const pipeline::CheckpointProof& proof) {
   return text + list("Programs that differ", proof.programs.different, /*untrusted=*/true);
 }
 
-std::string verification_lines(const pipeline::Verification& v) {
+std::string verification_lines(const proof::Verification& v) {
   const std::vector<NamedComparison> comparisons = comparisons_of(v);
   const Meaning meaning = meaning_of(v);
   std::string text = code(verdict_line(v)) + "\n\n";
@@ -128,7 +128,7 @@ std::string identity_lines(const ReportInput& input) {
       name_as_code(bundle_name(input.bundle)), name_as_code(manifest.model_type),
       manifest.num_layers, name_as_code(manifest.weight_dtype), code(manifest_digest(manifest)));
   if (input.verification != nullptr && input.verification->reference_file) {
-    const pipeline::ReferenceFile& file = *input.verification->reference_file;
+    const proof::ReferenceFile& file = *input.verification->reference_file;
     text += fmt::format("| reference | {} {} |\n", name_as_code(file.name), code(file.sha256));
   }
   if (!input.options.checkpoint.empty()) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kUpperShare = 0.99, kHalf = 0.5;
 
-void write_perplexity_comparison(JsonWriter& json, const pipeline::PerplexityReport& report) {
+void write_perplexity_comparison(JsonWriter& json, const proof::PerplexityReport& report) {
   const proof::PerplexityComparison& c = *report.comparison;
   json.key("against").begin_object().member("name", report.other);
   json.member("perplexity", c.other.value());
@@ -25,7 +25,7 @@ void write_perplexity_comparison(JsonWriter& json, const pipeline::PerplexityRep
   json.member("top1_error", c.top1.standard_error());
 }
 
-void write_members(JsonWriter& json, const pipeline::PerplexityReport& r) {
+void write_members(JsonWriter& json, const proof::PerplexityReport& r) {
   json.member("perplexity", r.perplexity.value());
   json.member("perplexity_error", r.perplexity.standard_error());
   json.member("nll_mean", r.perplexity.nll.mean());
@@ -43,7 +43,7 @@ std::string with_error(const proof::Perplexity& p) {
   return fmt::format("{:.4f} +- {:.4f}", p.value(), p.standard_error());
 }
 
-std::string protocol_lines(const pipeline::PerplexityReport& r) {
+std::string protocol_lines(const proof::PerplexityReport& r) {
   std::string text = fmt::format(
       "windows of {} tokens, a stride of {}; each token counts once, in the first window that has "
       "it, but for the first token of a window\n",
@@ -59,7 +59,7 @@ std::string protocol_lines(const pipeline::PerplexityReport& r) {
   return text;
 }
 
-std::string comparison_lines(const pipeline::PerplexityReport& r) {
+std::string comparison_lines(const proof::PerplexityReport& r) {
   const proof::PerplexityComparison& c = *r.comparison;
   std::string text =
       fmt::format("against {}: perplexity {}\n", quoted(r.other), with_error(c.other));
@@ -76,7 +76,7 @@ std::string comparison_lines(const pipeline::PerplexityReport& r) {
 
 }  // namespace
 
-std::string to_json(const pipeline::PerplexityReport& r, const std::string& path) {
+std::string to_json(const proof::PerplexityReport& r, const std::string& path) {
   JsonWriter json;
   json.begin_object().member("path", path);
   write_members(json, r);
@@ -84,13 +84,13 @@ std::string to_json(const pipeline::PerplexityReport& r, const std::string& path
   return json.take();
 }
 
-void write_perplexity(JsonWriter& json, const pipeline::PerplexityReport& r) {
+void write_perplexity(JsonWriter& json, const proof::PerplexityReport& r) {
   json.key("perplexity").begin_object();
   write_members(json, r);
   json.end_object();
 }
 
-std::string to_text(const pipeline::PerplexityReport& r) {
+std::string to_text(const proof::PerplexityReport& r) {
   std::string text = protocol_lines(r);
   text += fmt::format("perplexity: {}  (NLL {:.6f} +- {:.6f} nats per token)\n",
                       with_error(r.perplexity), r.perplexity.nll.mean(),

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "core/json_writer.h"
-#include "pipeline/perplexity.h"
+#include "proof/bundle_perplexity.h"
 
 namespace ferry::cli {
 
 // `path`: the bundle, as given.
-std::string to_json(const pipeline::PerplexityReport& report, const std::string& path);
+std::string to_json(const proof::PerplexityReport& report, const std::string& path);
 // The same as the member `perplexity` of an open object.
-void write_perplexity(JsonWriter& json, const pipeline::PerplexityReport& report);
-std::string to_text(const pipeline::PerplexityReport& report);
+void write_perplexity(JsonWriter& json, const proof::PerplexityReport& report);
+std::string to_text(const proof::PerplexityReport& report);
 
 }  // namespace ferry::cli

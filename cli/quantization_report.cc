@@ -8,8 +8,8 @@
 namespace ferry::cli {
 namespace {
 
-using pipeline::QuantizationError;
-using pipeline::SquaredError;
+using proof::QuantizationError;
+using proof::SquaredError;
 
 constexpr size_t kShownTensors = 8;
 constexpr size_t kSchemeWidth = 44;
@@ -44,7 +44,7 @@ std::string quantization_lines(const std::vector<QuantizationError>& errors) {
   std::string text =
       fmt::format("quantised weights: {}, SQNR {:.1f} dB against the checkpoint's values\n",
                   errors.size(), total_of(errors).sqnr_db());
-  for (const auto& [layer, sums] : pipeline::by_layer(errors)) {
+  for (const auto& [layer, sums] : proof::by_layer(errors)) {
     text += fmt::format("  {:18} SQNR {:5.1f} dB\n", layer_name(layer), sums.sqnr_db());
   }
   std::vector<const QuantizationError*> order = worst_first(errors);
@@ -61,7 +61,7 @@ void write_quantization(JsonWriter& json, const std::vector<QuantizationError>& 
   if (errors.empty()) return;
   json.key("quantization").begin_object();
   json.member("sqnr_db", total_of(errors).sqnr_db()).key("layers").begin_array();
-  for (const auto& [layer, sums] : pipeline::by_layer(errors)) {
+  for (const auto& [layer, sums] : proof::by_layer(errors)) {
     json.begin_object().member("layer", layer).member("values", sums.values);
     json.member("sqnr_db", sums.sqnr_db()).end_object();
   }

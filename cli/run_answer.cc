@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "pipeline/generation_stats.h"
+#include "report/generation_stats.h"
 
 namespace ferry::cli {
 namespace {
@@ -109,7 +109,7 @@ Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& ma
   const MaybeCounts before = decoder.lookahead_counts();
   const std::span<const float> logits = FERRY_TRY(decoder.forward(fresh));
   std::optional<int64_t> token = FERRY_TRY(choose(logits));
-  g.stats.prompt_peak_rss = pipeline::peak_rss();
+  g.stats.prompt_peak_rss = report::peak_rss();
   while (token) {
     auto next = decoder.advance(*token, choose);
     if (!next && next.error().code == ErrorCode::kInterrupted) {
@@ -119,7 +119,7 @@ Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& ma
     token = FERRY_TRY(std::move(next));
   }
   g.stats.inference_end = g.clock.now();
-  g.stats.peak_rss = pipeline::peak_rss();
+  g.stats.peak_rss = report::peak_rss();
   g.stats.prompt_tokens = std::ssize(fresh);
   g.stats.generated_tokens = std::ssize(g.tokens) - 1;
   g.lookahead = counts_since(before, decoder.lookahead_counts());

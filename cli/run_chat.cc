@@ -74,7 +74,7 @@ class Chat {
   runner::Decoder& decoder_;
   runner::Sampler& sampler_;
   Generation loaded_;
-  std::vector<text::ChatMessage> messages_;
+  std::vector<prompt::ChatMessage> messages_;
   size_t images_sent_ = 0;         // of prompts_.images(): those of messages_
   std::vector<int64_t> executed_;  // the decoder's sequence
   std::optional<int> exit_;

@@ -11,9 +11,9 @@
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "prompt/messages.h"
 #include "runner/vision_encoder.h"
 #include "text/chat_template/json_value.h"
-#include "text/image_prompt/messages.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
@@ -24,10 +24,10 @@ constexpr uint64_t kMaxPromptBytes = uint64_t{16} << 20;
 constexpr std::string_view kStandardInput = "-";
 
 // For templates of text alone, which expect strings.
-std::string chat_of(std::span<const text::ChatMessage> messages) {
+std::string chat_of(std::span<const prompt::ChatMessage> messages) {
   JsonWriter json;
   json.begin_object().key("messages").begin_array();
-  for (const text::ChatMessage& message : messages) {
+  for (const prompt::ChatMessage& message : messages) {
     json.begin_object().member("role", message.role).member("content", message.text).end_object();
   }
   json.end_array().member("add_generation_prompt", true);
@@ -44,7 +44,7 @@ Result<std::string> with_answer(const std::string& chat, const std::string& wher
 
 // Templates of text alone would leave images out, or write them as text.
 Status expect_text(std::string_view chat, const std::string& where) {
-  const size_t message = FERRY_TRY(text::message_beyond_text(chat, where));
+  const size_t message = FERRY_TRY(prompt::message_beyond_text(chat, where));
   if (message == 0) return {};
   return fail(ErrorCode::kUsage,
               fmt::format("{}: message {} has content that is no text, which needs a bundle with a "
@@ -59,14 +59,14 @@ Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
 
 // Of a bundle that takes images, where the prompt is text and the bundle has the processor that
 // turns it into tokens, or images are given.
-Result<std::optional<pipeline::ImageInput>> open_image_input(const packer::Bundle& bundle,
-                                                             const RunOptions& options) {
+Result<std::optional<prompt::ImageInput>> open_image_input(const packer::Bundle& bundle,
+                                                           const RunOptions& options) {
   const bool has_processor =
       runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json");
   if (options.images.empty() && (!has_processor || !options.tokens.empty())) {
-    return std::optional<pipeline::ImageInput>();
+    return std::optional<prompt::ImageInput>();
   }
-  return std::optional(FERRY_TRY(pipeline::ImageInput::open(bundle)));
+  return std::optional(FERRY_TRY(prompt::ImageInput::open(bundle)));
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
 }
 
 Status PromptReader::open_tokenizer(const RunOptions& options) {
-  if (text::find_tokenizer_file(pipeline::files_of(bundle_)).empty()) {
+  if (text::find_tokenizer_file(prompt::files_of(bundle_)).empty()) {
     return fail(
         ErrorCode::kUsage,
         bundle_.text_directory().empty()
@@ -133,10 +133,10 @@ Status PromptReader::open_tokenizer(const RunOptions& options) {
                           printable(bundle_.text_directory()), text::kTokenizerFile));
   }
   tokenizer_ =
-      FERRY_TRY(text::load_tokenizer(bundle_.text_directory(), pipeline::reader_of(bundle_)));
+      FERRY_TRY(text::load_tokenizer(bundle_.text_directory(), prompt::reader_of(bundle_)));
   if (!options.prompt.empty()) return {};
   template_ =
-      FERRY_TRY(text::ChatTemplate::load(bundle_.text_directory(), pipeline::reader_of(bundle_)));
+      FERRY_TRY(text::ChatTemplate::load(bundle_.text_directory(), prompt::reader_of(bundle_)));
   return {};
 }
 
@@ -146,7 +146,7 @@ text::Tokenizer* PromptReader::tokenizer() {
 }
 
 Status PromptReader::load_encoder() {
-  if (!input_) input_ = FERRY_TRY(pipeline::ImageInput::open(bundle_));
+  if (!input_) input_ = FERRY_TRY(prompt::ImageInput::open(bundle_));
   return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_);
 }
 
@@ -156,10 +156,10 @@ Status PromptReader::add_image(const std::string& path) {
   return {};
 }
 
-Result<Prompt> PromptReader::with_rows(text::ExpandedPrompt expanded,
+Result<Prompt> PromptReader::with_rows(prompt::ExpandedPrompt expanded,
                                        const std::string& where) const {
   Prompt prompt;
-  prompt.rows = pipeline::rows_of(expanded, images_);
+  prompt.rows = prompt::rows_of(expanded, images_);
   prompt.ids = std::move(expanded.ids);
   return expect_tokens(std::move(prompt), where);
 }
@@ -174,20 +174,20 @@ Result<Prompt> PromptReader::encode(std::string_view text, bool add_special,
 
 Result<Prompt> PromptReader::plain(const std::string& text, const std::string& where) {
   if (!input_) return encode(text, /*add_special=*/true, where);
-  const auto layouts = pipeline::layouts_of(images_);
+  const auto layouts = prompt::layouts_of(images_);
   return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts)), where);
 }
 
 Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& where) {
   if (input_) {
-    const auto layouts = pipeline::layouts_of(images_);
+    const auto layouts = prompt::layouts_of(images_);
     return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts)), where);
   }
   FERRY_RETURN_IF_ERROR(expect_text(chat, where));
   return encode(FERRY_TRY(template_->render(chat, where, time_)), /*add_special=*/false, where);
 }
 
-Result<Prompt> PromptReader::messages(std::span<const text::ChatMessage> messages,
+Result<Prompt> PromptReader::messages(std::span<const prompt::ChatMessage> messages,
                                       const std::string& where) {
   return chat(input_ ? input_->prompts().chat_of(messages) : chat_of(messages), where);
 }
@@ -206,7 +206,7 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
     return chat(FERRY_TRY(with_answer(text, where)), where);
   }
   if (!options.prompt.empty()) return plain(options.prompt, "--prompt");
-  std::vector<text::ChatMessage> chat;
+  std::vector<prompt::ChatMessage> chat;
   if (!options.system.empty()) chat.push_back({"system", options.system});
   chat.push_back({"user", options.chat, images_.size()});
   return messages(chat, "--chat");

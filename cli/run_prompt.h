@@ -12,11 +12,11 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
-#include "pipeline/image_input.h"
+#include "prompt/image_input.h"
+#include "prompt/image_prompt.h"
 #include "runner/method.h"
 #include "runner/token_embedder.h"
 #include "text/chat_template/chat_template.h"
-#include "text/image_prompt/image_prompt.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
@@ -57,7 +57,7 @@ class PromptReader {
   Result<Prompt> read(const RunOptions& options);
   // The prompt for an answer to the last of these messages, with all images. Messages about it
   // begin with `where`.
-  Result<Prompt> messages(std::span<const text::ChatMessage> messages, const std::string& where);
+  Result<Prompt> messages(std::span<const prompt::ChatMessage> messages, const std::string& where);
 
  private:
   PromptReader(packer::Bundle bundle, ThreadPool& pool, const runner::MethodOptions& method);
@@ -65,17 +65,17 @@ class PromptReader {
   Result<Prompt> plain(const std::string& text, const std::string& where);
   Result<Prompt> chat(std::string_view chat, const std::string& where);
   Result<Prompt> encode(std::string_view text, bool add_special, const std::string& where);
-  Result<Prompt> with_rows(text::ExpandedPrompt expanded, const std::string& where) const;
+  Result<Prompt> with_rows(prompt::ExpandedPrompt expanded, const std::string& where) const;
 
   packer::Bundle bundle_;
   ThreadPool* pool_;
   runner::MethodOptions method_;
   text::chat::TimeText time_;  // one for all turns of a chat
   // Of a bundle that takes images; otherwise the others.
-  std::optional<pipeline::ImageInput> input_;
+  std::optional<prompt::ImageInput> input_;
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;
-  std::vector<pipeline::EncodedImage> images_;
+  std::vector<prompt::EncodedImage> images_;
 };
 
 }  // namespace ferry::cli

@@ -21,7 +21,7 @@ namespace {
 
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-std::string rss_lines(const pipeline::GenerationStats& stats) {
+std::string rss_lines(const report::GenerationStats& stats) {
   return fmt::format("RSS after prompt prefill: {:.6f} MiB\n", mebibytes(stats.prompt_peak_rss)) +
          fmt::format("RSS after finishing text generation: {:.6f} MiB\n",
                      mebibytes(stats.peak_rss));
@@ -36,7 +36,7 @@ std::string lookahead_line(const Generation& g) {
 
 // What runners say, and what only we do.
 void write_stats_members(JsonWriter& json, const Generation& g) {
-  pipeline::RunnerStats(g.stats).write(json);
+  report::RunnerStats(g.stats).write(json);
   if (g.lookahead) {
     json.member("lookahead_generated", g.lookahead->generated);
     json.member("lookahead_accepted", g.lookahead->accepted);
@@ -45,7 +45,7 @@ void write_stats_members(JsonWriter& json, const Generation& g) {
   json.member("peak_rss_bytes", g.stats.peak_rss);
 }
 
-void write_judgement(JsonWriter& json, const pipeline::Judgement& judgement) {
+void write_judgement(JsonWriter& json, const report::Judgement& judgement) {
   json.begin_object();
   json.member("field", judgement.field).member("met", judgement.met);
   if (judgement.unit.empty()) {
@@ -57,11 +57,11 @@ void write_judgement(JsonWriter& json, const pipeline::Judgement& judgement) {
   json.end_object();
 }
 
-void write_judgements(JsonWriter& json, const std::vector<pipeline::Judgement>& judgements) {
+void write_judgements(JsonWriter& json, const std::vector<report::Judgement>& judgements) {
   if (judgements.empty()) return;
-  json.member("thresholds_met", std::ranges::all_of(judgements, &pipeline::Judgement::met));
+  json.member("thresholds_met", std::ranges::all_of(judgements, &report::Judgement::met));
   json.key("thresholds").begin_array();
-  for (const pipeline::Judgement& judgement : judgements) write_judgement(json, judgement);
+  for (const report::Judgement& judgement : judgements) write_judgement(json, judgement);
   json.end_array();
 }
 
@@ -69,7 +69,7 @@ std::string json_number(double value) {
   return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.6f}", value);
 }
 
-std::string missed_line(const pipeline::Judgement& j) {
+std::string missed_line(const report::Judgement& j) {
   if (j.unit.empty()) {
     return fmt::format("ferry: missed: {}: {} is not in the text\n", j.field, quoted(j.text));
   }
@@ -85,7 +85,7 @@ std::string kept_line(const Generation& g) {
 
 // Lines for stderr.
 std::string stats_lines(const Generation& g) {
-  const pipeline::RunnerStats stats(g.stats);
+  const report::RunnerStats stats(g.stats);
   return rss_lines(g.stats) + fmt::format("PyTorchObserver {}\n", stats.json()) + stats.report() +
          kept_line(g) + lookahead_line(g) +
          fmt::format("Stopped by: {}, after {} tokens; the first came with the prompt\n", g.stop,
@@ -93,9 +93,9 @@ std::string stats_lines(const Generation& g) {
 }
 
 // One line to stderr for each threshold that is missed; false if there is none.
-bool print_missed(const std::vector<pipeline::Judgement>& judgements) {
+bool print_missed(const std::vector<report::Judgement>& judgements) {
   std::string lines;
-  for (const pipeline::Judgement& judgement : judgements) {
+  for (const report::Judgement& judgement : judgements) {
     if (!judgement.met) lines += missed_line(judgement);
   }
   std::fwrite(lines.data(), 1, lines.size(), stderr);
@@ -110,7 +110,7 @@ std::optional<Error> interruption(const Generation& g) {
 
 // 1 where a threshold is missed, or a conversation does not fit the context.
 int answer(const Generation& g) {
-  const bool met = std::ranges::all_of(g.judgements, &pipeline::Judgement::met);
+  const bool met = std::ranges::all_of(g.judgements, &report::Judgement::met);
   return met && !(g.stop == kStopContext && g.tokens.empty()) ? 0 : 1;
 }
 

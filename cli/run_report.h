@@ -10,8 +10,8 @@
 
 #include "cli/context.h"
 #include "core/result.h"
-#include "pipeline/generation_stats.h"
-#include "pipeline/thresholds.h"
+#include "report/generation_stats.h"
+#include "report/thresholds.h"
 #include "runner/decoder.h"
 
 namespace ferry::cli {
@@ -33,9 +33,9 @@ struct Generation {
   // Of a turn of a chat: how many ids of the prompt had been run before.
   std::optional<int64_t> kept_tokens;
   std::optional<runner::LookaheadCounts> lookahead;
-  pipeline::RunClock clock;
-  pipeline::GenerationStats stats;
-  std::vector<pipeline::Judgement> judgements;  // none without thresholds
+  report::RunClock clock;
+  report::GenerationStats stats;
+  std::vector<report::Judgement> judgements;  // none without thresholds
 };
 
 // With --json the document; otherwise the end of the line of text or tokens, and on stderr the

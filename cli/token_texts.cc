@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "pipeline/image_input.h"
+#include "prompt/image_input.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
@@ -16,7 +16,7 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 TokenTexts::TokenTexts(const packer::Bundle& bundle) {
   Result<text::Tokenizer> tokenizer =
-      text::load_tokenizer(bundle.text_directory(), pipeline::reader_of(bundle));
+      text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle));
   if (tokenizer) tokenizer_.emplace(std::move(*tokenizer));
 }
 

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "audit/document.h"
+#include "checkpoint/bundle_input.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
-#include "pipeline/bundle_input.h"
 #include "report/html_page.h"
 
 namespace ferry::cli {
@@ -83,7 +83,7 @@ Result<int> run_audit(const AuditOptions& options, Context& context) {
   FERRY_RETURN_IF_ERROR(check_audit(options, context));
   if (!options.html.empty()) {
     FERRY_RETURN_IF_ERROR(check_audit_page(
-        "--html", options.html, pipeline::is_bundle(options.target) ? options.target : ""));
+        "--html", options.html, checkpoint::is_bundle(options.target) ? options.target : ""));
   }
   auto made = make_audit(options, context);
   // One line whatever the file: details are for conversions.

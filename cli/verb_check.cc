@@ -14,8 +14,8 @@
 #include "cli/verbs.h"
 #include "core/json_writer.h"
 #include "core/text.h"
+#include "listing/file_check.h"
 #include "packer/check.h"
-#include "pipeline/file_check.h"
 #include "signing/check_model.h"
 #include "signing/sign_model.h"
 
@@ -57,7 +57,7 @@ void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
 }
 
 // Prints the result for a checkpoint, a program or a data file.
-void write_checked_file(JsonWriter& json, const pipeline::FileCheck& check) {
+void write_checked_file(JsonWriter& json, const listing::FileCheck& check) {
   json.begin_object().member("kind", check.kind).member("path", check.report.directory);
   json.key("bundle").null();
   json.member("files", check.report.files).member("bytes", check.report.bytes);
@@ -76,7 +76,7 @@ void print_bundle(Context& context, const packer::CheckReport& report) {
   }
 }
 
-void print_file(Context& context, const pipeline::FileCheck& check) {
+void print_file(Context& context, const listing::FileCheck& check) {
   const packer::CheckReport& report = check.report;
   if (report.ok() && !context.quiet) {
     std::string size = human_bytes(report.bytes);
@@ -91,8 +91,8 @@ void print_file(Context& context, const pipeline::FileCheck& check) {
 }
 
 Result<int> check_unsigned(Context& context, const std::string& path) {
-  const pipeline::FileCheck check =
-      FERRY_TRY(pipeline::check_path(path, context.pool(), context.progress("checking")));
+  const listing::FileCheck check =
+      FERRY_TRY(listing::check_path(path, context.pool(), context.progress("checking")));
   const bool bundle = check.kind == "bundle";
   const int code = check.report.ok() ? 0 : 1;
   if (context.json) {
@@ -190,7 +190,7 @@ Result<int> check_attested(Context& context, const CheckLine& options) {
   const signing::Trust trust = FERRY_TRY(trust_of(options));
   const packer::CheckReport bundle = FERRY_TRY(
       packer::check_bundle(options.path, context.pool(), context.progress("checking digests")));
-  const auto check = FERRY_TRY(pipeline::check_attestation(
+  const auto check = FERRY_TRY(proof::check_attestation(
       options.path, options.attestation, trust, context.pool(), context.progress("hashing")));
   const int code = check.holds() && bundle.ok() ? 0 : 1;
   if (context.json) {

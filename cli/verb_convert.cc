@@ -12,11 +12,11 @@
 #include "cli/convert_options.h"
 #include "cli/convert_report.h"
 #include "cli/verbs.h"
+#include "convert/convert.h"
 #include "converters/assemble.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
-#include "pipeline/calibration.h"
-#include "pipeline/convert.h"
+#include "proof/calibration.h"
 
 namespace ferry::cli {
 namespace {
@@ -28,21 +28,21 @@ double seconds_since(Clock::time_point start) {
 }
 
 // Keys that do not fit are in the document of the conversion, beside the error.
-int refuse_keys(Context& context, const pipeline::MappedCheckpoint& checkpoint,
+int refuse_keys(Context& context, const plan::MappedCheckpoint& checkpoint,
                 const std::string& json) {
   return context.refuse(converters::problems_error(checkpoint.problems, *checkpoint.source), json);
 }
 
 // Both files are read before anything is computed.
 Status calibrate(ConvertLine& options, ThreadPool& pool) {
-  pipeline::Prompts prompts, prefill;
-  if (!options.calibrate.empty()) prompts = FERRY_TRY(pipeline::read_prompts(options.calibrate));
+  proof::Prompts prompts, prefill;
+  if (!options.calibrate.empty()) prompts = FERRY_TRY(proof::read_prompts(options.calibrate));
   if (!options.calibrate_prefill.empty()) {
-    prefill = FERRY_TRY(pipeline::read_prompts(options.calibrate_prefill));
+    prefill = FERRY_TRY(proof::read_prompts(options.calibrate_prefill));
   }
-  FERRY_RETURN_IF_ERROR(pipeline::calibrate(options.convert, prompts, pool));
+  FERRY_RETURN_IF_ERROR(proof::calibrate(options.convert, prompts, pool));
   if (prefill.empty()) return {};
-  return pipeline::calibrate_prefill(options.convert, prefill, pool);
+  return proof::calibrate_prefill(options.convert, prefill, pool);
 }
 
 // Whether the files that are there are those that the plan would make.
@@ -72,7 +72,7 @@ Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
   return why.empty();
 }
 
-void note_writing(const pipeline::MappedCheckpoint& checkpoint, const ConvertLine& options,
+void note_writing(const plan::MappedCheckpoint& checkpoint, const ConvertLine& options,
                   uint64_t resumed_bytes, uint64_t total_bytes,
                   std::vector<packer::NonFiniteWeight> non_finite, ConversionOutcome& outcome) {
   if (resumed_bytes > 0) {
@@ -89,7 +89,7 @@ void note_writing(const pipeline::MappedCheckpoint& checkpoint, const ConvertLin
 }
 
 // Adds to the notes what came of the writing.
-Status write(Context& context, const pipeline::Conversion& conversion, const ConvertLine& options,
+Status write(Context& context, const plan::Conversion& conversion, const ConvertLine& options,
              ConversionOutcome& outcome) {
   packer::WrittenBundle written =
       FERRY_TRY(conversion.plan->write({.directory = options.out,
@@ -104,7 +104,7 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
 }
 
 // The data files of one part, without a manifest.
-Status write_converted(Context& context, const pipeline::Conversion& conversion,
+Status write_converted(Context& context, const plan::Conversion& conversion,
                        const ConvertLine& options, ConversionOutcome& outcome) {
   const packer::WrittenPart written = FERRY_TRY(
       conversion.plan->write_part({.directory = options.out, .overwrite = options.overwrite},
@@ -123,7 +123,7 @@ std::string last_line(const ConvertLine& options, const ConversionOutcome& outco
   return fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
 }
 
-Status write(Context& context, const pipeline::Export& exported, const ConvertLine& options,
+Status write(Context& context, const convert::Export& exported, const ConvertLine& options,
              ExportOutcome& outcome) {
   packer::WrittenFiles written =
       FERRY_TRY(exported.plan->write({.path = options.out,
@@ -158,10 +158,10 @@ Status check_apart(const ConvertLine& options) {
 
 // The same for files of another format.
 Result<int> export_files(Context& context, const ConvertLine& options,
-                         const pipeline::ExportOptions& to) {
+                         const convert::ExportOptions& to) {
   const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(check_apart(options));
-  const pipeline::Export exported = FERRY_TRY(pipeline::plan_export(to, context.pool()));
+  const convert::Export exported = FERRY_TRY(convert::plan_export(to, context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ExportOutcome outcome;
@@ -213,11 +213,10 @@ Result<int> convert(Context& context, ConvertLine& options) {
   // A dry run computes nothing: the encodings of its plan stand for any.
   if (options.dry_run) {
     if (!options.calibrate_prefill.empty()) options.convert.ports.prefill_keys.resize(1);
-  } else if (pipeline::needs_calibration(options.convert)) {
+  } else if (proof::needs_calibration(options.convert)) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
-  const pipeline::Conversion conversion =
-      FERRY_TRY(pipeline::plan_conversion(options.convert, &context.pool()));
+  const plan::Conversion conversion = FERRY_TRY(convert::prepare(options.convert, &context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};

@@ -21,7 +21,7 @@
 #include "formats/ptd/ptd.h"
 #include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
-#include "pipeline/bundled_proof.h"
+#include "proof/bundled_proof.h"
 #include "runner/method.h"
 
 namespace ferry::cli {
@@ -414,7 +414,7 @@ const pte::TestSuite* suite_of(const Files& files, const ExecuteLine& options) {
 Status run_cases(const ExecuteLine& options, runner::Method& method, const pte::TestSuite& suite,
                  Executions& done) {
   for (const pte::TestCase& test : suite.cases) {
-    FERRY_RETURN_IF_ERROR(pipeline::execute_case(method, test, base_name(options.program)));
+    FERRY_RETURN_IF_ERROR(proof::execute_case(method, test, base_name(options.program)));
     FERRY_RETURN_IF_ERROR(take_outputs(options, method, done));
   }
   return {};

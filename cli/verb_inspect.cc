@@ -15,7 +15,7 @@ void add_inspect(CommandLine& line) {
       .example("ferry inspect bundle/ --json | jq '.result.programs[].methods[].name'",
                "The methods of a bundle's programs.")
       .action([path](Context& context) -> Result<int> {
-        const Result<pipeline::Listing> listing = pipeline::list_path(*path, context.pool());
+        const Result<listing::Listing> listing = listing::list_path(*path, context.pool());
         // One line whatever the file: details are for conversions.
         if (!listing) return fail(listing.error().code, listing.error().message);
         if (context.json) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/bundle_input.h"
 #include "cli/present_time.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
@@ -15,18 +16,17 @@
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "core/utf8.h"
-#include "pipeline/bundle_input.h"
-#include "pipeline/preprocess.h"
+#include "prompt/preprocess.h"
 
 namespace ferry::cli {
 namespace {
 
-using pipeline::PromptRequest;
+using prompt::PromptRequest;
 
 constexpr uint64_t kMaxMessagesFileBytes = uint64_t{16} << 20;
 
 struct PreprocessLine {
-  pipeline::PreprocessRequest request;
+  prompt::PreprocessRequest request;
   std::string backend = "torchvision";
   std::string messages, chat, prompt;
 };
@@ -36,11 +36,11 @@ void add_tensor(JsonWriter& json, const char* name, const char* dtype, const Sha
   json.end_object();
 }
 
-Shape ids_shape(const pipeline::PreprocessedPrompt& prompt) {
+Shape ids_shape(const prompt::PreprocessedPrompt& prompt) {
   return {1, static_cast<int64_t>(prompt.expanded.ids.size())};
 }
 
-void add_prompt(JsonWriter& json, const pipeline::PreprocessedPrompt& prompt) {
+void add_prompt(JsonWriter& json, const prompt::PreprocessedPrompt& prompt) {
   json.key("prompt").begin_object();
   json.member("rendered", prompt.expanded.rendered).member("text", prompt.expanded.text);
   json.member("input_ids", Shape(prompt.expanded.ids));
@@ -51,7 +51,7 @@ void add_prompt(JsonWriter& json, const pipeline::PreprocessedPrompt& prompt) {
   json.end_array().end_object();
 }
 
-void add_tensors(JsonWriter& json, const pipeline::PreprocessReport& report) {
+void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   json.key("tensors").begin_array();
   if (!report.pixel_values.empty()) add_tensor(json, "pixel_values", "f32", report.pixel_values);
   if (!report.pixel_attention_mask.empty()) {
@@ -61,13 +61,13 @@ void add_tensors(JsonWriter& json, const pipeline::PreprocessReport& report) {
   json.end_array();
 }
 
-std::string preprocess_json(const PreprocessLine& o, const pipeline::PreprocessReport& report) {
+std::string preprocess_json(const PreprocessLine& o, const prompt::PreprocessReport& report) {
   JsonWriter json;
   json.begin_object().key("output");
   o.request.output.empty() ? json.null() : json.value(o.request.output);
   json.member("backend", o.backend);
   json.key("images").begin_array();
-  for (const pipeline::PreprocessedImage& image : report.images) {
+  for (const prompt::PreprocessedImage& image : report.images) {
     json.begin_object().member("path", image.path);
     json.member("width", image.size.width).member("height", image.size.height);
     json.member("rows", image.grid.rows).member("columns", image.grid.columns);
@@ -79,14 +79,14 @@ std::string preprocess_json(const PreprocessLine& o, const pipeline::PreprocessR
   return json.end_object().take();
 }
 
-std::string prompt_line(const pipeline::PreprocessedPrompt& prompt) {
+std::string prompt_line(const prompt::PreprocessedPrompt& prompt) {
   size_t tiles = 0;
   for (const auto& image : prompt.expanded.images) tiles += image.size();
   return fmt::format("prompt: {} tokens, {} of them for {} tiles\n", prompt.expanded.ids.size(),
                      tiles * static_cast<size_t>(prompt.tokens_per_tile), tiles);
 }
 
-std::vector<std::string> tensor_texts(const pipeline::PreprocessReport& report) {
+std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   std::vector<std::string> texts;
   const auto add = [&](const char* name, const Shape& shape) {
     if (!shape.empty()) texts.push_back(fmt::format("{} [{}]", name, fmt::join(shape, ", ")));
@@ -97,7 +97,7 @@ std::vector<std::string> tensor_texts(const pipeline::PreprocessReport& report) 
   return texts;
 }
 
-std::string preprocess_text(const PreprocessLine& o, const pipeline::PreprocessReport& report) {
+std::string preprocess_text(const PreprocessLine& o, const prompt::PreprocessReport& report) {
   std::string text;
   for (const auto& [path, size, grid, tiles] : report.images) {
     text += fmt::format("{}: {} x {}: ", printable(path), size.width, size.height);
@@ -147,12 +147,11 @@ Result<int> run_preprocess(Context& context, PreprocessLine o) {
     return fail(ErrorCode::kUsage, "-o FILE is required");
   }
   for (const std::string& folder : {o.request.bundle, o.request.checkpoint}) {
-    if (o.request.output.empty() || !pipeline::is_bundle(folder)) continue;
+    if (o.request.output.empty() || !checkpoint::is_bundle(folder)) continue;
     FERRY_RETURN_IF_ERROR(check_directory_of("--out", o.request.output, folder));
   }
   o.request.backend = o.backend == "pil" ? media::Backend::kPil : media::Backend::kTorchvision;
-  const pipeline::PreprocessReport report =
-      FERRY_TRY(pipeline::preprocess(o.request, context.pool()));
+  const prompt::PreprocessReport report = FERRY_TRY(prompt::preprocess(o.request, context.pool()));
   if (context.json) {
     context.print_result(preprocess_json(o, report), 0);
   } else if (!context.quiet) {

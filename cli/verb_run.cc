@@ -172,9 +172,9 @@ void note_greedy(Context& context, const runner::SamplingOptions& sampling) {
 // -- the verb
 
 // The thresholds of the options; they can be judged by what a run with these options gives.
-Result<std::optional<pipeline::Thresholds>> load_thresholds(const RunOptions& options) {
-  if (options.thresholds.empty()) return std::optional<pipeline::Thresholds>();
-  auto thresholds = FERRY_TRY(pipeline::Thresholds::load(options.thresholds));
+Result<std::optional<report::Thresholds>> load_thresholds(const RunOptions& options) {
+  if (options.thresholds.empty()) return std::optional<report::Thresholds>();
+  auto thresholds = FERRY_TRY(report::Thresholds::load(options.thresholds));
   if (thresholds.needs_text() && !options.tokens.empty()) {
     return fail(ErrorCode::kUsage, fmt::format("{}: expect_text needs a prompt of text",
                                                printable(options.thresholds)));

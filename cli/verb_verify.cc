@@ -16,14 +16,14 @@
 #include "cli/verify_comparisons.h"
 #include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
+#include "convert/gguf_proof.h"
+#include "convert/memory_bundle.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
-#include "pipeline/bundled_proof.h"
-#include "pipeline/gguf_proof.h"
-#include "pipeline/memory_bundle.h"
-#include "pipeline/verify.h"
+#include "proof/bundle_proof.h"
+#include "proof/bundled_proof.h"
 #include "report/html_page.h"
 
 namespace ferry::cli {
@@ -31,7 +31,7 @@ namespace {
 
 struct VerifyLine {
   std::string bundle;
-  pipeline::VerifyOptions verify;
+  proof::BundleProofOptions verify;
   std::string mode;
   std::optional<int64_t> memory;
   std::string perplexity;  // a file
@@ -47,7 +47,7 @@ constexpr const char* kPerplexityAlone =
 
 // What --perplexity leaves of the other options.
 Status check_perplexity(const VerifyLine& options) {
-  const pipeline::VerifyOptions& verify = options.verify;
+  const proof::BundleProofOptions& verify = options.verify;
   if (options.perplexity.empty()) {
     if (!options.text && !options.window && !options.stride) return {};
     return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
@@ -58,7 +58,7 @@ Status check_perplexity(const VerifyLine& options) {
   return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
 }
 
-Status check_options(const pipeline::VerifyOptions& options, bool is_gguf) {
+Status check_options(const proof::BundleProofOptions& options, bool is_gguf) {
   if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
     return fail(ErrorCode::kUsage, "--tolerance must be a finite number that is not negative");
   }
@@ -115,15 +115,15 @@ Status write_files(Context& context, const VerifyLine& options, std::optional<Re
 }
 
 Result<int> measure(Context& context, const packer::Bundle& bundle, const VerifyLine& options,
-                    const pipeline::VerifyOptions& verify, std::optional<ReportForm> form) {
-  const pipeline::PerplexityOptions given = {
+                    const proof::BundleProofOptions& verify, std::optional<ReportForm> form) {
+  const proof::PerplexityOptions given = {
       .file = options.perplexity,
       .text = options.text,
       .window = options.window,
       .stride = options.stride,
       .progress = context.progress("predicting", ProgressUnit::kItems)};
-  const pipeline::PerplexityReport report =
-      FERRY_TRY(pipeline::measure_perplexity(bundle, given, verify, context.pool()));
+  const proof::PerplexityReport report =
+      FERRY_TRY(proof::measure_perplexity(bundle, given, verify, context.pool()));
   FERRY_RETURN_IF_ERROR(write_report(context, options, form,
                                      {.bundle = bundle, .options = verify, .perplexity = &report}));
   if (context.json) {
@@ -142,7 +142,7 @@ Status check_companions(const VerifyLine& options) {
 
 // A bundled program is compared with what is in it; other options say nothing of it.
 Status check_bundled(const VerifyLine& options) {
-  const pipeline::VerifyOptions& verify = options.verify;
+  const proof::BundleProofOptions& verify = options.verify;
   const bool others = !verify.reference.empty() || !verify.checkpoint.empty() ||
                       !verify.against.empty() || !verify.images.empty() || !options.mode.empty() ||
                       !options.perplexity.empty() || !options.report.empty() ||
@@ -154,11 +154,11 @@ Status check_bundled(const VerifyLine& options) {
                           printable(options.bundle)));
 }
 
-std::string bundled_json(const pipeline::BundledProof& proof, const std::string& path) {
+std::string bundled_json(const proof::BundledProof& proof, const std::string& path) {
   JsonWriter json;
   json.begin_object().member("path", path).member("parity", proof.parity());
   json.key("test_cases").begin_array();
-  for (const pipeline::BundledCase& test : proof.cases) {
+  for (const proof::BundledCase& test : proof.cases) {
     json.begin_object().member("method", test.method).member("case", test.index);
     json.member("max_abs", test.max_abs).member("parity", test.within).end_object();
   }
@@ -171,15 +171,15 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
   FERRY_RETURN_IF_ERROR(check_bundled(options));
   FERRY_RETURN_IF_ERROR(check_companions(options));
   const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
-  const pipeline::BundledProof proof = FERRY_TRY(
-      pipeline::prove_bundled(options.bundle, options.verify.tolerance, memory, context.pool()));
+  const proof::BundledProof proof = FERRY_TRY(
+      proof::prove_bundled(options.bundle, options.verify.tolerance, memory, context.pool()));
   const int code = proof.parity() ? 0 : 1;
   if (context.json) {
     context.print_result(bundled_json(proof, options.bundle), code);
     return code;
   }
   std::string text;
-  for (const pipeline::BundledCase& test : proof.cases) {
+  for (const proof::BundledCase& test : proof.cases) {
     text += fmt::format("{} case {}: max abs {:.3g}{}\n", quoted(test.method), test.index,
                         test.max_abs, test.within ? "" : ", beyond the tolerance");
   }
@@ -192,20 +192,20 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
 // A GGUF file becomes a bundle in memory.
 Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
   const std::string& path = options.bundle;
-  if (is_gguf) return pipeline::bundle_in_memory(path, options.verify.config, context.pool());
+  if (is_gguf) return convert::bundle_in_memory(path, options.verify.config, context.pool());
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));
 }
 
-int exit_code(pipeline::Verdict verdict) {
-  if (verdict == pipeline::Verdict::kProved) return 0;
-  return verdict == pipeline::Verdict::kNotProved ? kNotProvedExit : 1;
+int exit_code(proof::Verdict verdict) {
+  if (verdict == proof::Verdict::kProved) return 0;
+  return verdict == proof::Verdict::kNotProved ? kNotProvedExit : 1;
 }
 
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
-  if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
-  pipeline::VerifyOptions verify = options.verify;
-  const bool is_gguf = pipeline::is_gguf_file(options.bundle);
+  if (proof::is_bundled_file(options.bundle)) return verify_bundled(context, options);
+  proof::BundleProofOptions verify = options.verify;
+  const bool is_gguf = convert::is_gguf_file(options.bundle);
   FERRY_RETURN_IF_ERROR(check_options(verify, is_gguf));
   FERRY_RETURN_IF_ERROR(check_companions(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
@@ -220,8 +220,8 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options, is_gguf));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
-  const pipeline::Verification verification =
-      FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
+  const proof::Verification verification =
+      FERRY_TRY(proof::prove_bundle(bundle, verify, context.pool()));
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
@@ -242,7 +242,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
 
 // A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
 Result<int> verify_file(Context& context, const VerifyLine& options) {
-  const pipeline::VerifyOptions& verify = options.verify;
+  const proof::BundleProofOptions& verify = options.verify;
   const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
                      !options.mode.empty() || !verify.calibrate_prefill.empty() ||
                      !verify.images.empty() || !options.perplexity.empty() ||
@@ -341,8 +341,8 @@ void add_verify(CommandLine& line) {
                     "not proved: nothing disagrees, but codes hide what a wrong bundle would "
                     "do; --checkpoint decides"}})
       .action([options](Context& context) {
-        return pipeline::is_gguf_file(options->bundle) ? verify_file(context, *options)
-                                                       : verify_bundle(context, *options);
+        return convert::is_gguf_file(options->bundle) ? verify_file(context, *options)
+                                                      : verify_bundle(context, *options);
       });
 }
 

@@ -17,13 +17,13 @@ constexpr const char* kPath = "the checkpoint in f32";
 constexpr const char* kReference = "the reference";
 constexpr const char* kOwnWeights = "the model with the bundle's own weights in f32";
 
-void add_proof(const pipeline::CheckpointProof& proof, std::vector<NamedComparison>& list) {
+void add_proof(const proof::CheckpointProof& proof, std::vector<NamedComparison>& list) {
   if (proof.f32_path) list.push_back({"f32_path", kPath, kReference, &*proof.f32_path});
   if (proof.f64_path) {
     list.push_back({"f64_path", "the checkpoint in f64", kReference, &*proof.f64_path});
   }
   if (proof.codes) {
-    const pipeline::CodedProof& codes = *proof.codes;
+    const proof::CodedProof& codes = *proof.codes;
     const bool made = codes.absent.empty();
     list.push_back(
         {"own_weights.in_f32", kWidened, kOwnWeights, made ? &codes.exact : nullptr, codes.absent});
@@ -36,7 +36,7 @@ void add_proof(const pipeline::CheckpointProof& proof, std::vector<NamedComparis
 
 }  // namespace
 
-std::vector<NamedComparison> comparisons_of(const pipeline::Verification& v) {
+std::vector<NamedComparison> comparisons_of(const proof::Verification& v) {
   std::vector<NamedComparison> list;
   if (v.proof) add_proof(*v.proof, list);
   if (v.rounding) {
@@ -104,19 +104,19 @@ std::string place_of(const proof::ParityReport& report) {
   return fmt::format("layer {} ({})", divergence.layer, divergence.tensor);
 }
 
-std::string_view verdict_name(pipeline::Verdict verdict) {
+std::string_view verdict_name(proof::Verdict verdict) {
   switch (verdict) {
-    case pipeline::Verdict::kProved:
+    case proof::Verdict::kProved:
       return "parity";
-    case pipeline::Verdict::kNotProved:
+    case proof::Verdict::kNotProved:
       return "not proved";
     default:
       return "no parity";
   }
 }
 
-std::string verdict_line(const pipeline::Verification& v) {
-  if (v.verdict() != pipeline::Verdict::kProved) {
+std::string verdict_line(const proof::Verification& v) {
+  if (v.verdict() != proof::Verdict::kProved) {
     const std::vector<std::string> why = reasons(v);
     return std::string(verdict_name(v.verdict())) + ": " +
            (why.empty() ? std::string("see the comparisons") : why.front());

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/verify.h"
+#include "proof/bundle_proof.h"
 
 namespace ferry::cli {
 
@@ -17,7 +17,7 @@ struct NamedComparison {
 };
 
 // They point into `verification`.
-std::vector<NamedComparison> comparisons_of(const pipeline::Verification& verification);
+std::vector<NamedComparison> comparisons_of(const proof::Verification& verification);
 
 // What the bounds of a report are: where floors were measured they hold in place of its bounds.
 struct StatedBounds {
@@ -31,7 +31,7 @@ StatedBounds bounds_of(const NamedComparison& comparison);
 // --tolerance; "verifier", constants; "none" for a measurement that is no gate.
 std::string_view bound_source(const proof::ParityReport& report);
 // "parity", "no parity", "not proved"
-std::string_view verdict_name(pipeline::Verdict verdict);
+std::string_view verdict_name(proof::Verdict verdict);
 // "noise 1.2e-05, bound 9.6e-05", "floor 21.0 dB", "measured", "bound 0.0001"
 std::string bound_text(const proof::ParityReport& report);
 // ", greedy 8/8"; empty where no continuation was compared.
@@ -41,6 +41,6 @@ std::string greedy_text(const proof::ParityReport& report);
 std::string place_of(const proof::ParityReport& report);
 
 // The verdict in one line: without parity the first reason.
-std::string verdict_line(const pipeline::Verification& verification);
+std::string verdict_line(const proof::Verification& verification);
 
 }  // namespace ferry::cli

@@ -5,14 +5,14 @@
 #include <cstdio>
 #include <vector>
 
+#include "convert/gguf_proof.h"
 #include "core/json_writer.h"
 #include "core/text.h"
-#include "pipeline/gguf_proof.h"
 
 namespace ferry::cli {
 namespace {
 
-std::string gguf_json(const pipeline::GgufProof& proof, const std::string& file) {
+std::string gguf_json(const convert::GgufProof& proof, const std::string& file) {
   JsonWriter json;
   json.begin_object();
   json.member("path", file).member("parity", proof.parity());
@@ -29,7 +29,7 @@ std::string gguf_json(const pipeline::GgufProof& proof, const std::string& file)
   return json.take();
 }
 
-std::string gguf_text(const pipeline::GgufProof& proof) {
+std::string gguf_text(const convert::GgufProof& proof) {
   return fmt::format(
       "{}: {} tensors ({}, {} different), {} keys ({} different)\n{}\n", proof.file_type,
       proof.tensors, human_bytes(proof.bytes), proof.different_tensors.size(), proof.keys,
@@ -40,9 +40,9 @@ std::string gguf_text(const pipeline::GgufProof& proof) {
 }  // namespace
 
 Result<int> verify_gguf(Context& context, const std::string& file,
-                        pipeline::GgufProofOptions options) {
+                        convert::GgufProofOptions options) {
   options.progress = context.progress("comparing tensors");
-  const pipeline::GgufProof proof = FERRY_TRY(pipeline::prove_gguf(file, options, context.pool()));
+  const convert::GgufProof proof = FERRY_TRY(convert::prove_gguf(file, options, context.pool()));
   const int exit = proof.parity() ? 0 : 1;
   if (context.json) {
     context.print_result(gguf_json(proof, file), exit);

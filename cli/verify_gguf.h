@@ -4,13 +4,13 @@
 #include <string>
 
 #include "cli/context.h"
+#include "convert/gguf_proof.h"
 #include "core/result.h"
-#include "pipeline/gguf_proof.h"
 
 namespace ferry::cli {
 
 // The exit code: 0, or 1 where tensors or keys differ, which stderr names.
 Result<int> verify_gguf(Context& context, const std::string& file,
-                        pipeline::GgufProofOptions options);
+                        convert::GgufProofOptions options);
 
 }  // namespace ferry::cli

@@ -122,7 +122,7 @@ void write_named(JsonWriter& json, const char* name, const proof::ParityReport& 
   json.end_object();
 }
 
-void write_codes(JsonWriter& json, const pipeline::CodedProof& codes) {
+void write_codes(JsonWriter& json, const proof::CodedProof& codes) {
   json.key("own_weights").begin_object();
   if (codes.absent.empty()) {
     write_named(json, "in_f32", codes.exact);
@@ -133,7 +133,7 @@ void write_codes(JsonWriter& json, const pipeline::CodedProof& codes) {
   json.end_object();
 }
 
-void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
+void write_proof(JsonWriter& json, const proof::CheckpointProof& proof) {
   json.key("tensors").begin_object();
   json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
   json.member("different", proof.tensors.different);
@@ -154,7 +154,7 @@ void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   if (proof.codes) write_codes(json, *proof.codes);
 }
 
-void write_modes(JsonWriter& json, const pipeline::Verification& v) {
+void write_modes(JsonWriter& json, const proof::Verification& v) {
   json.key("modes").begin_array();
   for (const proof::ModeProof& mode : v.modes) {
     json.begin_object().member("mode", name_of(mode.mode));
@@ -177,7 +177,7 @@ void write_modes(JsonWriter& json, const pipeline::Verification& v) {
 
 }  // namespace
 
-std::string to_json(const pipeline::Verification& v, const std::string& path) {
+std::string to_json(const proof::Verification& v, const std::string& path) {
   JsonWriter json;
   json.begin_object();
   json.member("path", path).member("parity", v.parity());

@@ -19,7 +19,7 @@ std::string within(const proof::ParityBounds& bounds) {
   return fmt::format(" within the error of {}", loss_name(bounds));
 }
 
-void add_codes(const pipeline::CodedProof& codes, Meaning& m) {
+void add_codes(const proof::CodedProof& codes, Meaning& m) {
   if (!codes.absent.empty()) {
     m.leaves_open.push_back(
         "mistakes of the program that change outputs by less than quantisation does: " +
@@ -34,7 +34,7 @@ void add_codes(const pipeline::CodedProof& codes, Meaning& m) {
   }
 }
 
-Meaning outputs_meaning(const pipeline::Verification& v) {
+Meaning outputs_meaning(const proof::Verification& v) {
   Meaning m;
   if (v.proof) {
     m.proves.push_back("every stored weight is, bit for bit, what the checkpoint gives");
@@ -89,7 +89,7 @@ std::string rounding_name(const proof::ParityBounds& bounds) {
   return bounds.rounding ? std::string(dtype_name(*bounds.rounding)) : "f32";
 }
 
-Meaning meaning_of(const pipeline::Verification& v) {
+Meaning meaning_of(const proof::Verification& v) {
   Meaning m = outputs_meaning(v);
   for (const proof::ModeProof& mode : v.modes) {
     if (!mode.report) continue;

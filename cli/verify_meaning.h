@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/verify.h"
+#include "proof/bundle_proof.h"
 
 namespace ferry::cli {
 
@@ -12,7 +12,7 @@ namespace ferry::cli {
 struct Meaning {
   std::vector<std::string> proves, leaves_open;
 };
-Meaning meaning_of(const pipeline::Verification& verification);
+Meaning meaning_of(const proof::Verification& verification);
 
 // The precision that bounds belong to: "f32", "bf16".
 std::string rounding_name(const proof::ParityBounds& bounds);

@@ -129,7 +129,7 @@ uint64_t without(uint64_t all, const std::vector<std::string>& lines) {
   return all - std::min<uint64_t>(all, lines.size());
 }
 
-std::string codes_lines(const pipeline::CodedProof& codes) {
+std::string codes_lines(const proof::CodedProof& codes) {
   if (!codes.absent.empty()) {
     return fmt::format("the bundle's own weights in f32: not compared: {}\n", codes.absent);
   }
@@ -148,7 +148,7 @@ std::string f64_line(const proof::ParityReport& f64) {
       f64.output(), number(values.max_abs), number(values.rel_rms), *values.noise_ratio);
 }
 
-std::string proof_lines(const pipeline::CheckpointProof& proof) {
+std::string proof_lines(const proof::CheckpointProof& proof) {
   std::string text = indented(proof.tensors.different);
   text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
                       without(proof.tensors.tensors, proof.tensors.different),
@@ -180,7 +180,7 @@ std::string divergence_line(const proof::ParityReport& report) {
 
 }  // namespace
 
-std::string to_text(const pipeline::Verification& v) {
+std::string to_text(const proof::Verification& v) {
   std::string text = pixel_lines(v.pixels);
   if (v.proof) {
     text += proof_lines(*v.proof);
@@ -204,9 +204,9 @@ std::string to_text(const pipeline::Verification& v) {
   return text;
 }
 
-std::vector<std::string> reasons(const pipeline::Verification& v) {
+std::vector<std::string> reasons(const proof::Verification& v) {
   std::vector<std::string> lines = pixel_reasons(v.pixels);
-  if (v.verdict() == pipeline::Verdict::kNotProved) {
+  if (v.verdict() == proof::Verdict::kNotProved) {
     lines.push_back(fmt::format(
         "codes of {} make errors so large that a reference cannot tell a right bundle from a wrong "
         "one (logits SQNR {:.1f} dB, {:g} dB would do): add --checkpoint",
@@ -214,7 +214,7 @@ std::vector<std::string> reasons(const pipeline::Verification& v) {
         proof::kTellingDb));
   }
   if (v.proof) {
-    const pipeline::CheckpointProof& proof = *v.proof;
+    const proof::CheckpointProof& proof = *v.proof;
     if (!proof.tensors.ok()) {
       lines.push_back(fmt::format("{} of {} weights are not those of the checkpoint, first {}",
                                   proof.tensors.different.size(), proof.tensors.tensors,

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/verify.h"
+#include "proof/bundle_proof.h"
 
 namespace ferry::cli {
 
 // `path`: the bundle, as given.
-std::string to_json(const pipeline::Verification& verification, const std::string& path);
-std::string to_text(const pipeline::Verification& verification);
+std::string to_json(const proof::Verification& verification, const std::string& path);
+std::string to_text(const proof::Verification& verification);
 // A line for each reason why there is no parity; empty at parity.
-std::vector<std::string> reasons(const pipeline::Verification& verification);
+std::vector<std::string> reasons(const proof::Verification& verification);
 
 }  // namespace ferry::cli

@@ -10,8 +10,8 @@ set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources a group has at most")
 set(FERRY_ALONE
   "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"
-  "runner/kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
-  "runner/kernels/quantized_(avx.*|neon_dot|weight_only).cc")
+  "kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
+  "kernels/quantized_(avx.*|neon_dot|weight_only).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 
 function(ferry_group target)

@@ -24,10 +24,10 @@ endif()
 
 # What a program includes; docs/library.md is about these.
 set(public_headers
-  core/interrupt.h formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h
-  pipeline/export.h pipeline/image_input.h pipeline/listing.h pipeline/verify.h proof/reference.h
-  proof/verify.h runner/decoder.h runner/sampler.h runner/text_encoder.h runner/vision_encoder.h
-  text/chat_template/chat_template.h text/image_prompt/image_prompt.h text/tokenizer/text_stream.h
+  core/interrupt.h checkpoint/checkpoint.h packer/bundle_reader.h packer/check.h convert/convert.h
+  convert/export.h prompt/image_input.h listing/listing.h proof/bundle_proof.h proof/reference.h
+  proof/reference_proof.h runner/decoder.h runner/sampler.h runner/text_encoder.h runner/vision_encoder.h
+  text/chat_template/chat_template.h prompt/image_prompt.h text/tokenizer/text_stream.h
   text/tokenizer/tokenizer.h text/tokenizer/tokenizer_files.h)
 
 # ... and what these include, so that the set is complete by construction.
@@ -63,7 +63,7 @@ target_link_libraries(ferry_library
 list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)
 target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
                                     FILES ${installed_headers})
-# <ferry/pipeline/convert.h> in programs; "pipeline/convert.h" in the headers themselves.
+# <ferry/pipeline/convert.h> in programs; "convert/convert.h" in the headers themselves.
 target_include_directories(ferry_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 install(TARGETS ferry_library EXPORT ferry COMPONENT development

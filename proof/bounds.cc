@@ -7,7 +7,7 @@
 
 #include "core/encoding.h"
 #include "core/program_interface.h"
-#include "proof/coding.h"
+#include "packer/coding.h"
 
 namespace ferry::proof {
 namespace {
@@ -217,11 +217,11 @@ ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tol
   dtypes.merge(matrix_dtypes(bundle));
   bounds.rounding = coarsest(dtypes);
   bounds.vision_rounding = coarsest(vision_dtypes(bundle));
-  if (const std::optional<Coding> coding = coding_of(bundle, kTextRoles)) {
+  if (const std::optional<packer::Coding> coding = packer::coding_of(bundle, kTextRoles)) {
     bounds.coded_db = coded(*coding, bounds.delta_rule);
     if (bounds.coded_db) bounds.coding = name_of(*coding);
   }
-  if (const std::optional<Coding> coding = coding_of(bundle, kVisionRoles)) {
+  if (const std::optional<packer::Coding> coding = packer::coding_of(bundle, kVisionRoles)) {
     bounds.vision_coded_db = coded(*coding, /*delta_rule=*/false);
     // What the tower computes goes through the decoder.
     if (bounds.vision_coded_db &&
@@ -248,13 +248,13 @@ ParityBounds widened_bounds_of(const packer::Bundle& bundle, std::optional<doubl
 }
 
 ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
-  return bounds_with(bundle, tolerance, [](const Coding& coding, bool delta_rule) {
-    return std::optional(coded_floor_db(coding, delta_rule));
+  return bounds_with(bundle, tolerance, [](const packer::Coding& coding, bool delta_rule) {
+    return std::optional(packer::coded_floor_db(coding, delta_rule));
   });
 }
 
 ParityBounds activation_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
-  return bounds_with(bundle, tolerance, activation_floor_db);
+  return bounds_with(bundle, tolerance, packer::activation_floor_db);
 }
 
 ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,

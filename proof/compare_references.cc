@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "proof/verify.h"
+#include "proof/reference_proof.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {

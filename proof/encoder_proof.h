@@ -9,8 +9,8 @@
 #include "packer/manifest.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
+#include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
-#include "proof/verify.h"
 #include "runner/text_encoder.h"
 
 namespace ferry::proof {

@@ -6,8 +6,8 @@
 #include "proof/bundle_noise.h"
 #include "proof/measured_floors.h"
 #include "proof/probing.h"
+#include "proof/reference_proof.h"
 #include "proof/sequence_length.h"
-#include "proof/verify.h"
 #include "runner/decoder.h"
 
 namespace ferry::proof {

@@ -12,8 +12,8 @@
 #include "proof/expert_search.h"
 #include "proof/measured_floors.h"
 #include "proof/reference_check.h"
+#include "proof/reference_proof.h"
 #include "proof/text_model.h"
-#include "proof/verify.h"
 #include "runner/decoder.h"
 
 namespace ferry::proof {

@@ -10,8 +10,8 @@
 #include "packer/bundle_reader.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
+#include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
-#include "proof/verify.h"
 
 namespace ferry::proof {
 

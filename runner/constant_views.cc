@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runner/kernels/kernel.h"
+#include "kernels/kernel.h"
 
 namespace ferry::runner {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <optional>
 
-#include "runner/kernels/joined.h"
-#include "runner/kernels/kernel.h"
-#include "runner/kernels/kernels.h"
+#include "kernels/joined.h"
+#include "kernels/kernel.h"
+#include "kernels/kernels.h"
 #include "runner/step_uses.h"
 
 namespace ferry::runner {

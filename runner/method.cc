@@ -7,9 +7,9 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "kernels/dtypes.h"
+#include "kernels/kernel.h"
 #include "runner/joined_caches.h"
-#include "runner/kernels/dtypes.h"
-#include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
 #include "runner/wanted_rows.h"
 

@@ -3,7 +3,7 @@
 
 #include "core/interrupt.h"
 #include "core/text.h"
-#include "runner/kernels/kernel.h"
+#include "kernels/kernel.h"
 #include "runner/method_state.h"
 
 namespace ferry::runner {

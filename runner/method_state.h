@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/kernel_table.h"
 #include "runner/delegate/delegate.h"
-#include "runner/kernels/kernel_table.h"
 #include "runner/memory.h"
 #include "runner/method.h"
 

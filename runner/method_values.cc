@@ -10,7 +10,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
-#include "runner/kernels/dtypes.h"
+#include "kernels/dtypes.h"
 #include "runner/method_loading.h"
 #include "runner/widened_values.h"
 

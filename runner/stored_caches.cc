@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "runner/kernels/compute.h"
-#include "runner/kernels/kernels.h"
+#include "kernels/compute.h"
+#include "kernels/kernels.h"
 #include "runner/step_uses.h"
 
 namespace ferry::runner {

@@ -116,7 +116,7 @@ step_asan() {
   need clang++ clang
   run_tests "${sanitized[@]}" -- core_tests formats_tests media_tests text_tests converters_tests \
     packer_tests signing_tests audit_tests report_tests graph_tests runner_tests proof_tests \
-    pipeline_tests batch_tests
+    plan_tests convert_tests checkpoint_tests dialects_tests kernels_tests prompt_tests batch_tests
 }
 # What uses threads. With this sanitizer GCC 12 warns of members that are not initialised and of copies
 # out of bounds in code that it accepts otherwise: warnings are no errors here.

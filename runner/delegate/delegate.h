@@ -15,8 +15,8 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "formats/xnnpack/graph.h"
+#include "kernels/tensor.h"
 #include "runner/delegate/delegate_memory.h"
-#include "runner/kernels/tensor.h"
 
 namespace ferry::runner {
 

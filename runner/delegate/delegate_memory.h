@@ -9,7 +9,7 @@
 
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "runner/kernels/quantized_linear.h"
+#include "kernels/quantized_linear.h"
 #include "runner/memory.h"
 
 namespace ferry::runner {

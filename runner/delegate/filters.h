@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
-#include "runner/kernels/quantized_linear.h"
+#include "kernels/quantized_linear.h"
 
 namespace ferry::runner {
 

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "runner/kernels/compute.h"
-#include "runner/kernels/elementwise.h"
-#include "runner/kernels/kernel.h"
-#include "runner/kernels/strided_copy.h"
+#include "kernels/compute.h"
+#include "kernels/elementwise.h"
+#include "kernels/kernel.h"
+#include "kernels/strided_copy.h"
 
 namespace ferry::runner {
 namespace {

@@ -1,7 +1,7 @@
 // Kernels of nodes that no operator of programs has. f32. Not a public header.
 #pragma once
 
-#include "runner/kernels/call.h"
+#include "kernels/call.h"
 
 namespace ferry::runner {
 

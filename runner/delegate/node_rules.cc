@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/kernels.h"
 #include "runner/delegate/node_kernels.h"
 #include "runner/delegate/node_shapes.h"
-#include "runner/kernels/kernels.h"
 
 namespace ferry::runner {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
-#include "runner/kernels/call.h"
+#include "kernels/call.h"
 
 namespace ferry::runner {
 

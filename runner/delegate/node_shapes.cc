@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "core/checked.h"
-#include "runner/kernels/kernel.h"
+#include "kernels/kernel.h"
 
 namespace ferry::runner {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
-#include "runner/kernels/tensor.h"
+#include "kernels/tensor.h"
 
 namespace ferry::runner {
 

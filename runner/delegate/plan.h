@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/call.h"
+#include "kernels/quantized_linear.h"
 #include "runner/delegate/delegate.h"
 #include "runner/delegate/node_shapes.h"
-#include "runner/kernels/call.h"
-#include "runner/kernels/quantized_linear.h"
 
 namespace ferry::runner {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "core/checked.h"
+#include "kernels/compute.h"
+#include "kernels/kernel.h"
 #include "runner/delegate/plan.h"
-#include "runner/kernels/compute.h"
-#include "runner/kernels/kernel.h"
 
 namespace ferry::runner {
 namespace {

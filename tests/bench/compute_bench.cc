@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "runner/kernels/compute.h"
+#include "kernels/compute.h"
 
 namespace ferry::kernels {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/kernels/quantized_linear.h"
+#include "kernels/quantized_linear.h"
 
 namespace ferry::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/schema_check.h"
 
@@ -24,7 +24,7 @@ struct Stored {
 // Every tensor of a checkpoint or a tensor file.
 std::map<std::string, Stored> tensors_in(const std::string& path) {
   std::map<std::string, Stored> tensors;
-  const auto source = formats::open_tensors(path);
+  const auto source = checkpoint::open_tensors(path);
   EXPECT_TRUE(source.has_value()) << path;
   if (!source) return tensors;
   for (size_t i = 0; i < (*source)->entries().size(); ++i) {

@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "core/file.h"
-#include "formats/checkpoint.h"
 
 namespace ferry::hdf5::hdf5_confined_test {
 namespace {
@@ -113,14 +113,14 @@ TEST(Hdf5Confined, ChildrenMayBeIgnored) {
   ASSERT_FALSE(threw);
   EXPECT_EQ(threw.error().message, "f: the HDF5 library failed on the file");
   EXPECT_EQ(threw.error().code, ErrorCode::kBadInput);
-  EXPECT_TRUE(formats::open_tensors(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
+  EXPECT_TRUE(checkpoint::open_tensors(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
 }
 
 // A fork of a program with threads could find a lock held for ever.
 TEST(Hdf5Confined, FilesAreReadWithoutAFork) {
   static std::atomic<int> forks = 0;
   ASSERT_EQ(::pthread_atfork([] { ++forks; }, nullptr, nullptr), 0);
-  EXPECT_TRUE(formats::open_tensors(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
+  EXPECT_TRUE(checkpoint::open_tensors(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
   EXPECT_EQ(forks, 0);
   EXPECT_TRUE(confined([] { return std::string(); }));
   EXPECT_EQ(forks, 1);

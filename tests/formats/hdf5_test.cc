@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/formats/corpus.h"
 #include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
@@ -55,18 +55,19 @@ TEST(Hdf5, FilesOfKerasHaveTheReferenceBytes) {
         "qwen3_int8.weights", "legacy_bf16", "legacy_model", "legacy_split_names",
         "legacy_tfkeras_style_emulated"}) {
     SCOPED_TRACE(name);
-    const auto source = open_tensors(fixture(name + ".h5"));
+    const auto source = checkpoint::open_tensors(fixture(name + ".h5"));
     ASSERT_TRUE(source) << source.error().message;
     const std::string stem = name.substr(0, name.find('.'));
-    const auto golden = open_tensors(fixture(stem + ".tensors.safetensors")).value();
+    const auto golden = checkpoint::open_tensors(fixture(stem + ".tensors.safetensors")).value();
     expect_same(**source, *golden);
   }
 }
 
 // Shuffled, deflated and cut into chunks.
 TEST(Hdf5, ChunkedDataHaveTheReferenceBytes) {
-  const auto source = open_tensors(fixture("golden.h5")).value();
-  const auto golden = open_tensors(FERRY_TESTDATA "/qwen3_5_text/golden.safetensors").value();
+  const auto source = checkpoint::open_tensors(fixture("golden.h5")).value();
+  const auto golden =
+      checkpoint::open_tensors(FERRY_TESTDATA "/qwen3_5_text/golden.safetensors").value();
   size_t compared = 0;
   for (size_t i = 0; i < source->entries().size(); ++i) {
     std::string name = source->entries()[i].name;
@@ -82,7 +83,7 @@ TEST(Hdf5, ChunkedDataHaveTheReferenceBytes) {
 }
 
 TEST(Hdf5, AnyRangeOfAChunkedTensorCanBeRead) {
-  const auto source = open_tensors(fixture("golden.h5")).value();
+  const auto source = checkpoint::open_tensors(fixture("golden.h5")).value();
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const std::vector<std::byte> whole = bytes_of(*source, i);
     for (size_t offset = 0; offset < whole.size(); offset += whole.size() / 5 + 3) {
@@ -128,7 +129,7 @@ double value_at(DType dtype, const std::byte* data) {
 TEST(Hdf5, EveryLayoutHoldsTheSameValues) {
   size_t compared = 0;
   for (const std::string name : {"layouts.h5", "latest.h5"}) {
-    const auto source = open_tensors(fixture(name));
+    const auto source = checkpoint::open_tensors(fixture(name));
     ASSERT_TRUE(source) << source.error().message;
     for (size_t t = 0; t < (*source)->entries().size(); ++t) {
       const TensorEntry& entry = (*source)->entries()[t];
@@ -157,7 +158,7 @@ TEST(Hdf5, WhatIsNotStoredHasItsFillValue) {
       {"chunked_part", -2.5},   {"chunked_part_big", 7},
       {"chunked_part_zero", 0}, {"chunked_part_int", -3},
       {"compact", 0},           {"compact_fill", -2.5}};
-  const auto source = open_tensors(fixture("fill.h5"));
+  const auto source = checkpoint::open_tensors(fixture("fill.h5"));
   ASSERT_TRUE(source) << source.error().message;
   EXPECT_EQ((*source)->entries().size(), fill_of.size());
   for (size_t t = 0; t < (*source)->entries().size(); ++t) {
@@ -186,7 +187,7 @@ TEST(Hdf5, WhatIsNotStoredHasItsFillValue) {
 }
 
 TEST(Hdf5, AScalarAndARankOfThree) {
-  const auto source = open_tensors(fixture("layouts.h5")).value();
+  const auto source = checkpoint::open_tensors(fixture("layouts.h5")).value();
   for (size_t t = 0; t < source->entries().size(); ++t) {
     const TensorEntry& entry = source->entries()[t];
     const std::vector<std::byte> bytes = bytes_of(*source, t);
@@ -200,7 +201,7 @@ TEST(Hdf5, AScalarAndARankOfThree) {
 }
 
 TEST(Hdf5, ACycleOfGroupsEnds) {
-  const auto source = open_tensors(fixture("cycle.h5")).value();
+  const auto source = checkpoint::open_tensors(fixture("cycle.h5")).value();
   ASSERT_EQ(source->entries().size(), 1u);
   EXPECT_EQ(source->entries()[0].name, "g/w");
 }
@@ -260,14 +261,14 @@ TEST(Hdf5, TheContentCountsAndNotTheName) {
 TEST(Hdf5, ADirectoryOfKerasHubIsOpened) {
   TempDir dir;
   fs::copy_file(fixture("functional.weights.h5"), dir / "model.weights.h5");
-  EXPECT_EQ(open_tensors(dir.path()).value()->files()[0].name, "model.weights.h5");
+  EXPECT_EQ(checkpoint::open_tensors(dir.path()).value()->files()[0].name, "model.weights.h5");
 }
 
 TEST(Hdf5, AFileThatChangesIsNoticed) {
   TempDir dir;
   const std::string path = dir / "x.h5";
   fs::copy_file(fixture("legacy_bf16.h5"), path);
-  const auto source = open_tensors(path).value();
+  const auto source = checkpoint::open_tensors(path).value();
   fs::resize_file(path, fs::file_size(path) - 1);
   std::vector<std::byte> bytes(2);
   EXPECT_EQ(source->read(0, 0, bytes).error().code, ErrorCode::kIo);
@@ -275,7 +276,7 @@ TEST(Hdf5, AFileThatChangesIsNoticed) {
 }
 
 TEST(Hdf5, ReadsOutsideOfATensorAreRefused) {
-  const auto source = open_tensors(fixture("legacy_bf16.h5")).value();
+  const auto source = checkpoint::open_tensors(fixture("legacy_bf16.h5")).value();
   const uint64_t bytes = source->entries()[0].bytes;
   std::vector<std::byte> out(2);
   EXPECT_TRUE(source->read(0, bytes - 2, out));
@@ -293,7 +294,7 @@ TEST(Hdf5, DamageNeverCrashes) {
   for (size_t i = 8; i < valid.size(); i += 29) {
     std::string damaged = valid;
     damaged[i] = static_cast<char>(damaged[i] ^ 0xff);
-    const auto source = open_tensors(dir.write("x.h5", damaged));
+    const auto source = checkpoint::open_tensors(dir.write("x.h5", damaged));
     ++(source ? accepted : refused);
   }
   EXPECT_GT(accepted, 0u);
@@ -322,9 +323,10 @@ class KerasShards : public testing::Test {
 
 // Keras 3.10.0: one file is not in the map.
 TEST_F(KerasShards, AllFilesTogetherHaveTheReferenceBytes) {
-  const auto golden = open_tensors(fixture("sharded/model.tensors.safetensors")).value();
+  const auto golden =
+      checkpoint::open_tensors(fixture("sharded/model.tensors.safetensors")).value();
   for (const std::string& path : {index(), dir_.path()}) {
-    const auto source = open_tensors(path);
+    const auto source = checkpoint::open_tensors(path);
     ASSERT_TRUE(source) << source.error().message;
     EXPECT_EQ((*source)->files().size(), 5u);
     EXPECT_EQ((*source)->files()[1].name, "model_00001.weights.h5");

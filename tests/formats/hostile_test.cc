@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
 #include "formats/xnnpack/reader.h"
@@ -22,7 +22,7 @@ const std::string kHostile = FERRY_TESTDATA "/hostile/";
 using Examine = std::function<Status(const std::string& path, const nlohmann::json& item)>;
 
 Status examine_checkpoint(const std::string& path, const nlohmann::json& item) {
-  const auto source = FERRY_TRY(open_tensors(path));
+  const auto source = FERRY_TRY(checkpoint::open_tensors(path));
   if (item.contains("tensors")) expect_tensors(*source, item);
   return {};
 }

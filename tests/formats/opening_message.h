@@ -3,12 +3,13 @@
 
 #include <string>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 namespace ferry::formats {
 
-inline std::string opening_message(const std::string& path, const CheckpointOptions& options = {}) {
-  const auto source = open_tensors(path, options);
+inline std::string opening_message(const std::string& path,
+                                   const checkpoint::CheckpointOptions& options = {}) {
+  const auto source = checkpoint::open_tensors(path, options);
   return source ? "accepted" : source.error().message;
 }
 

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/checkpoint.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/sha256.h"
-#include "formats/checkpoint.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/writer.h"
 #include "tests/formats/corpus.h"
@@ -39,7 +39,7 @@ TEST(Safetensors, EntriesAreOrderedByPlaceAndTheHeaderIsKept) {
                            R"("b":{"dtype":"BF16","shape":[],"data_offsets":[2,4]},)"
                            R"("e":{"dtype":"F32","shape":[0,9],"data_offsets":[2,2]}})";
   const std::string text = file_text(json, 4);
-  const auto source = open_tensors(dir.write("x.safetensors", text)).value();
+  const auto source = checkpoint::open_tensors(dir.write("x.safetensors", text)).value();
   ASSERT_EQ(source->entries().size(), 3u);
   EXPECT_EQ(source->entries()[0].name, "z");
   EXPECT_EQ(source->entries()[1].name, "e");
@@ -127,10 +127,11 @@ TEST(Safetensors, ALongHeaderIsReadAndNotKept) {
   const std::string json = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
   const std::string padding((16 << 20) + 1 - json.size(), ' ');
   const auto kept =
-      open_tensors(dir.write("a.safetensors", file_text(json + padding.substr(1), 4))).value();
+      checkpoint::open_tensors(dir.write("a.safetensors", file_text(json + padding.substr(1), 4)))
+          .value();
   EXPECT_EQ(kept->files()[0].header.size(), 8u + (16 << 20));
   const auto not_kept =
-      open_tensors(dir.write("b.safetensors", file_text(json + padding, 4))).value();
+      checkpoint::open_tensors(dir.write("b.safetensors", file_text(json + padding, 4))).value();
   EXPECT_TRUE(not_kept->files()[0].header.empty());
   EXPECT_EQ(not_kept->entries()[0].offset, 9u + (16 << 20));
 }
@@ -139,7 +140,7 @@ TEST(Safetensors, AFileThatChangesIsNoticed) {
   TempDir dir;
   const std::string json = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
   const std::string path = dir.write("x.safetensors", file_text(json, 4));
-  const auto source = open_tensors(path).value();
+  const auto source = checkpoint::open_tensors(path).value();
   std::vector<std::byte> bytes(4);
   EXPECT_TRUE(source->read(0, 0, bytes));
   std::filesystem::resize_file(path, 8 + json.size() + 2);
@@ -151,7 +152,8 @@ TEST(Safetensors, AFileThatChangesIsNoticed) {
 TEST(Safetensors, ReadsOutsideOfATensorAreRefused) {
   TempDir dir;
   const std::string json = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
-  const auto source = open_tensors(dir.write("x.safetensors", file_text(json, 4))).value();
+  const auto source =
+      checkpoint::open_tensors(dir.write("x.safetensors", file_text(json, 4))).value();
   std::vector<std::byte> bytes(3);
   EXPECT_TRUE(source->read(0, 1, bytes));
   EXPECT_FALSE(source->read(0, 2, bytes));
@@ -171,7 +173,7 @@ TEST(SafetensorsWriter, WritesWhatTheReaderReads) {
   };
   const std::string path = dir / "out.safetensors";
   ASSERT_TRUE(write_safetensors(path, tensors, {{"format", "pt"}}));
-  const auto source = open_tensors(path).value();
+  const auto source = checkpoint::open_tensors(path).value();
   EXPECT_EQ(source->files()[0].header.size() % 8, 0u);
   ASSERT_EQ(source->entries().size(), 4u);
   const std::vector<std::string> order = {"long", "empty", "a", "b\n\"é"};

@@ -1,9 +1,9 @@
 // PyTorch files whose entries a zip tool compressed.
 #include <gtest/gtest.h>
 
+#include "checkpoint/checkpoint.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "formats/checkpoint.h"
 #include "tests/formats/corpus.h"
 #include "tests/formats/pickle_maker.h"
 #include "tests/formats/temp_dir.h"
@@ -25,7 +25,7 @@ std::string file_of(ZipItem pickle, ZipItem data) {
 
 // What opening the file and reading its one tensor says.
 std::string outcome_of(const std::string& path) {
-  const auto source = open_tensors(path);
+  const auto source = checkpoint::open_tensors(path);
   if (!source) return source.error().message;
   std::vector<std::byte> bytes((*source)->entries()[0].bytes);
   const Status status = (*source)->read(0, 0, bytes);
@@ -38,7 +38,7 @@ TEST(TorchDeflate, CompressedFilesHoldTheSameTensors) {
   // One with entries for directories and extra fields, one with data descriptors.
   for (const char* file : {"views_zipped.bin", "views_deflated_stream.bin"}) {
     SCOPED_TRACE(file);
-    expect_tensors(*open_tensors(kTorch + file).value(), expected);
+    expect_tensors(*checkpoint::open_tensors(kTorch + file).value(), expected);
   }
 }
 
@@ -48,7 +48,7 @@ TEST(TorchDeflate, PartsOfATensorAreThoseOfTheWhole) {
   for (uint32_t i = 0; i < 400'000; ++i) data += static_cast<char>(i * i >> 5);
   const std::string path =
       dir.write("x.bin", file_of(deflated_item("", pickle_of(100'000)), deflated_item("", data)));
-  const auto source = open_tensors(path).value();
+  const auto source = checkpoint::open_tensors(path).value();
   for (const size_t offset : {size_t{399'000}, size_t{0}, size_t{123'457}}) {
     std::string part(1000, '\0');
     ASSERT_TRUE(source->read(0, offset, std::as_writable_bytes(std::span(part))));

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/formats/pickle_maker.h"
 #include "tests/formats/temp_dir.h"
 #include "tests/formats/zip_maker.h"
@@ -35,11 +35,12 @@ TEST(TorchMemory, TransposedViewsOfManyBlocksAreRead) {
   const std::string pickle =
       make_pickle({{"w", "0", kRows * kColumns, {kRows, kColumns}, {1, kRows}},
                    {"again", "0", kRows * kColumns, {2, kColumns}, {0, kRows}}});
-  const auto source = open_tensors(dir.write("x.bin", make_zip({
-                                                          stored_item("a/data.pkl", pickle),
-                                                          stored_item("a/data/0", as_text(stored)),
-                                                      })))
-                          .value();
+  const auto source =
+      checkpoint::open_tensors(dir.write("x.bin", make_zip({
+                                                      stored_item("a/data.pkl", pickle),
+                                                      stored_item("a/data/0", as_text(stored)),
+                                                  })))
+          .value();
   for (size_t entry = 0; entry < 2; ++entry) {
     const bool whole = source->entries()[entry].name == "w";
     std::vector<float> values(whole ? stored.size() : 2 * kColumns);
@@ -65,8 +66,9 @@ TEST(TorchMemory, AWrongCrcOfAStridedTensorIsRefused) {
   ZipItem data = stored_item("a/data/0", as_text(stored));
   data.crc ^= 1;
   const std::string pickle = make_pickle({{"t", "0", 12, {3, 4}, {1, 3}}});
-  const auto source =
-      open_tensors(dir.write("x.bin", make_zip({stored_item("a/data.pkl", pickle), data}))).value();
+  const auto source = checkpoint::open_tensors(
+                          dir.write("x.bin", make_zip({stored_item("a/data.pkl", pickle), data})))
+                          .value();
   std::vector<std::byte> byte(1);
   const Status status = source->read(0, 5, byte);
   ASSERT_FALSE(status);
@@ -79,7 +81,7 @@ TEST(TorchMemory, AWrongCrcOfAStridedTensorIsRefused) {
 // Reads all tensors in tiles with at most `bytes` more memory than now, and ends the process: with
 // 0 where all went well.
 [[noreturn]] void read_within(const std::string& path, size_t bytes) {
-  const auto source = open_tensors(path);
+  const auto source = checkpoint::open_tensors(path);
   if (!source) ::_exit(2);
   std::vector<std::byte> tile(kTile);
   uint64_t pages = 0;

@@ -3,9 +3,9 @@
 
 #include <map>
 
+#include "checkpoint/checkpoint.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "formats/checkpoint.h"
 #include "formats/torch/pickle.h"
 #include "tests/formats/corpus.h"
 #include "tests/formats/opening_message.h"
@@ -20,7 +20,7 @@ std::string text_of(const std::string& path) { return read_text_file(path, 1 << 
 
 // Of all bytes of all tensors, by name; or the first error.
 Result<std::map<std::string, std::string>> contents_of(const std::string& path) {
-  const auto source = FERRY_TRY(open_tensors(path));
+  const auto source = FERRY_TRY(checkpoint::open_tensors(path));
   std::map<std::string, std::string> out;
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
@@ -44,12 +44,12 @@ TEST(Torch, ViewsAreMadeContiguous) {
   // One with data descriptors, one with zip64 sizes and the tensors below "model".
   for (const char* file : {"views.bin", "zip64.pt"}) {
     SCOPED_TRACE(file);
-    expect_tensors(*open_tensors(kTorch + file).value(), expected);
+    expect_tensors(*checkpoint::open_tensors(kTorch + file).value(), expected);
   }
 }
 
 TEST(Torch, PartsOfAViewAreThoseOfTheWhole) {
-  const auto source = open_tensors(kTorch + "views.bin").value();
+  const auto source = checkpoint::open_tensors(kTorch + "views.bin").value();
   for (size_t i = 0; i < source->entries().size(); ++i) {
     SCOPED_TRACE(source->entries()[i].name);
     std::vector<std::byte> whole(source->entries()[i].bytes);
@@ -65,7 +65,7 @@ TEST(Torch, PartsOfAViewAreThoseOfTheWhole) {
 }
 
 TEST(Torch, EntriesAreOrderedByPlaceAndThePickleIsTheHeader) {
-  const auto source = open_tensors(kTorch + "views.bin").value();
+  const auto source = checkpoint::open_tensors(kTorch + "views.bin").value();
   const auto& entries = source->entries();
   for (size_t i = 1; i < entries.size(); ++i) {
     EXPECT_LE(std::tie(entries[i - 1].offset, entries[i - 1].bytes, entries[i - 1].name),
@@ -106,7 +106,7 @@ TEST(Torch, PrefixesOfAFileAreRefused) {
   TempDir dir;
   const std::string text = text_of(kTorch + "zip64.pt");
   for (size_t size = 0; size < text.size(); size += 11) {
-    ASSERT_FALSE(open_tensors(dir.write("x.pt", text.substr(0, size)))) << size;
+    ASSERT_FALSE(checkpoint::open_tensors(dir.write("x.pt", text.substr(0, size)))) << size;
   }
 }
 
@@ -115,7 +115,7 @@ TEST(Torch, AnEntryPastTheEndIsMalformedNotAnIoError) {
   std::string text = text_of(kHostileTorch + "pt_valid_view.bin");
   const size_t last = text.rfind("PK\x01\x02");
   text.replace(last + 42, 4, "\x01\x02\x03\x04");  // the offset of its header
-  const auto source = open_tensors(dir.write("x.bin", text));
+  const auto source = checkpoint::open_tensors(dir.write("x.bin", text));
   ASSERT_FALSE(source);
   EXPECT_EQ(source.error().code, ErrorCode::kBadInput);
   EXPECT_EQ(source.error().message,
@@ -130,7 +130,7 @@ TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
   const size_t data = text.find(std::string("\0\0\x80\x3f", 4));  // 1.0
   ASSERT_NE(data, std::string::npos);
   text[data] = 1;
-  const auto source = open_tensors(dir.write("x.bin", text)).value();
+  const auto source = checkpoint::open_tensors(dir.write("x.bin", text)).value();
   std::vector<std::byte> last(1);
   const Status status = source->read(0, 15, last);  // not the damaged byte
   ASSERT_FALSE(status);
@@ -143,7 +143,7 @@ TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
 TEST(Torch, FilesFromBefore16SayHowToSaveThemAgain) {
   for (const char* file :
        {"evil_legacy_magic.bin", "evil_raw_pickle_no_zip.bin", "tar_legacy.bin"}) {
-    const auto source = open_tensors(kHostileTorch + file);
+    const auto source = checkpoint::open_tensors(kHostileTorch + file);
     ASSERT_FALSE(source);
     EXPECT_EQ(source.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(source.error().message.find("save it with torch.save"), std::string::npos);
@@ -180,7 +180,7 @@ TEST(Torch, ShardsAreReadByTheirIndex) {
       "w": "pytorch_model-00001-of-00002.bin", "a": "pytorch_model-00002-of-00002.bin",
       "b": "pytorch_model-00002-of-00002.bin"}})");
   for (const std::string& path : {dir.path(), index}) {
-    const auto source = open_tensors(path).value();
+    const auto source = checkpoint::open_tensors(path).value();
     ASSERT_EQ(source->entries().size(), 3u);
     EXPECT_EQ(source->entries()[0].name, "w");
     EXPECT_EQ(source->entries()[2].name, "b");

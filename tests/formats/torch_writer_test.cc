@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::formats::torch_writer_test {
@@ -40,7 +40,7 @@ TEST(TorchWriterTest, OurReaderReadsNamesShapesAndBytes) {
   ASSERT_TRUE(layout.has_value()) << layout.error().message;
   const TempDir dir;
   const std::string path = dir.write("model.pth", file_of(*layout));
-  const auto source = open_tensors(path);
+  const auto source = checkpoint::open_tensors(path);
   ASSERT_TRUE(source.has_value()) << source.error().message;
   ASSERT_EQ((*source)->entries().size(), tensors.size());
   for (const TorchTensorSpec& tensor : tensors) {

@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "converters/adapters/lora/config.h"
-#include "converters/adapters/lora/merge.h"
-#include "converters/adapters/quantized/adopt.h"
+#include "converters/lora/config.h"
+#include "converters/lora/merge.h"
+#include "converters/quantized/adopt.h"
 #include "formats/safetensors/header.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/parts.h"

@@ -7,8 +7,8 @@
 #include "batch/plan.h"
 #include "batch/result.h"
 #include "media/settings.h"
-#include "pipeline/attestation.h"
-#include "pipeline/thresholds.h"
+#include "proof/attestation.h"
+#include "report/thresholds.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry {
@@ -30,11 +30,11 @@ void read_batch(const std::string& text) {
 }
 
 void read_attestation(const std::string& text) {
-  const auto read = pipeline::read_attestation(text, "f");
+  const auto read = proof::read_attestation(text, "f");
   if (!read) return require_good_message(read.error());
-  const std::string again = pipeline::write_attestation(*read);
-  require(pipeline::read_attestation(again, "f").has_value());
-  require(!pipeline::claim_of(*read).empty());
+  const std::string again = proof::write_attestation(*read);
+  require(proof::read_attestation(again, "f").has_value());
+  require(!proof::claim_of(*read).empty());
 }
 
 void read_audit(const std::string& text) {
@@ -67,7 +67,7 @@ void read_settings(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ferry;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto thresholds = pipeline::Thresholds::parse(text, "f");
+  const auto thresholds = report::Thresholds::parse(text, "f");
   if (!thresholds) require_good_message(thresholds.error());
   read_batch(text);
   read_attestation(text);

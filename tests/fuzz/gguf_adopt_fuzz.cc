@@ -3,9 +3,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "converters/adapters/gguf/adopt.h"
 #include "converters/config/model_config.h"
-#include "formats/gguf/header.h"
+#include "dialects/gguf/file/header.h"
+#include "dialects/gguf/model/adopt.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ferry {

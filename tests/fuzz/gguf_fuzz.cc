@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/checked.h"
-#include "formats/gguf/header.h"
+#include "dialects/gguf/file/header.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry {

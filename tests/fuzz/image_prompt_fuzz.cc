@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "prompt/image_prompt.h"
 #include "tests/fuzz/require.h"
-#include "text/image_prompt/image_prompt.h"
 
 namespace {
 
@@ -26,7 +26,8 @@ constexpr std::string_view kTokenizer = R"({"version": "1.0", "added_tokens": [
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
 
 // Nothing is lost between text and ids, and each tile has its run.
-void require_whole(text::ImagePrompt& prompts, const text::ExpandedPrompt& prompt, size_t images) {
+void require_whole(prompt::ImagePrompt& prompts, const prompt::ExpandedPrompt& prompt,
+                   size_t images) {
   int64_t tiles = 0;
   require(prompt.images.size() == images);
   for (const auto& places : prompt.images) {
@@ -41,8 +42,8 @@ void require_whole(text::ImagePrompt& prompts, const text::ExpandedPrompt& promp
   require(all == tiles * prompts.tokens_per_tile());
 }
 
-void run(text::ImagePrompt& prompts, std::string_view chat) {
-  const std::array<text::ImageLayout, 2> images = {{{0, 0, 1}, {1, 2, 3}}};
+void run(prompt::ImagePrompt& prompts, std::string_view chat) {
+  const std::array<prompt::ImageLayout, 2> images = {{{0, 0, 1}, {1, 2, 3}}};
   for (size_t count = 0; count <= images.size(); ++count) {
     const std::span given(images.data(), count);
     const auto made = prompts.chat(chat, "chat", {}, given);
@@ -67,7 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (name == text::kTokenizerConfigFile) return input.substr(first + 1, second - first - 1);
     return std::string();
   };
-  auto prompts = text::ImagePrompt::open("d", read);
+  auto prompts = prompt::ImagePrompt::open("d", read);
   if (!prompts) {
     require_good_message(prompts.error());
   } else {

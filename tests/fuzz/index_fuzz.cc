@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "formats/hdf5/keras_index.h"
+#include "dialects/keras/keras_index.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <optional>
 
-#include "converters/adapters/keras/config.h"
-#include "converters/adapters/keras/keys.h"
 #include "converters/config/model_config.h"
 #include "core/checked.h"
+#include "dialects/keras/config.h"
+#include "dialects/keras/keys.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/parts.h"
 

@@ -1,7 +1,7 @@
 // Input: the text of a preset's config.json; the first bit of its length says whether the weights
 // have an output matrix.
 
-#include "converters/adapters/keras/config.h"
+#include "dialects/keras/config.h"
 
 #include <string>
 

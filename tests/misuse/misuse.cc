@@ -1,7 +1,7 @@
 // Misuse that must not compile. Every line that ends in "// error: REGEX" makes the compiler report
 // one error, which REGEX matches; no other line of this file makes one (misuse.cmake).
 #include "core/file.h"
-#include "pipeline/convert.h"
+#include "plan/conversion.h"
 #include "runner/method.h"
 
 namespace ferry {
@@ -25,8 +25,8 @@ runner::Method copied(runner::Method& method) {
   return method;  // error: (use of|call to) (deleted|implicitly-deleted)
 }
 
-pipeline::Conversion moved(pipeline::Conversion& conversion) { return std::move(conversion); }
-pipeline::Conversion copied(pipeline::Conversion& conversion) {
+plan::Conversion moved(plan::Conversion& conversion) { return std::move(conversion); }
+plan::Conversion copied(plan::Conversion& conversion) {
   return conversion;  // error: (use of|call to) (deleted|implicitly-deleted)
 }
 

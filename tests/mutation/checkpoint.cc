@@ -6,7 +6,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "formats/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 #include "formats/safetensors/writer.h"
 
 namespace ferry::mutation {
@@ -69,7 +69,7 @@ void Tensor::set_value(size_t element, float value) {
 
 std::map<std::string, Tensor> read_tensors(const std::string& path) {
   std::map<std::string, Tensor> tensors;
-  const auto source = require(formats::open_tensors(path));
+  const auto source = require(checkpoint::open_tensors(path));
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
     Tensor tensor{

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "runner/kernels/kernel_table.h"
+#include "kernels/kernel_table.h"
 #include "runner/memory.h"
 #include "tests/runner/op_runner.h"
 

@@ -16,7 +16,7 @@
 #include "formats/pte/op_schema.h"
 #include "formats/pte/program.h"
 #include "formats/pte/reader.h"
-#include "runner/kernels/dtypes.h"
+#include "kernels/dtypes.h"
 #include "runner/method.h"
 
 namespace ferry::runner {

@@ -1,0 +1,55 @@
+#include "checkpoint/adapter_input.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "converters/lora/merge.h"
+#include "core/derived_source.h"
+#include "core/directory.h"
+#include "core/file.h"
+#include "core/file_state.h"
+#include "core/text.h"
+
+namespace ferry::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxAdapterConfigBytes = uint64_t{16} << 20;
+constexpr const char* kAdapterConfig = "adapter_config.json";
+constexpr const char* kAdapterTensors[] = {"adapter_model.safetensors", "adapter_model.bin"};
+
+Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
+  for (const char* name : kAdapterTensors) {
+    if (directory.contains(name)) return open_tensors_in(directory, name);
+  }
+  return bad_input(fmt::format("{}: neither {} nor {}", printable(directory.path()),
+                               kAdapterTensors[0], kAdapterTensors[1]));
+}
+
+}  // namespace
+
+Status merge_adapter(CheckpointInput& input, const std::string& path) {
+  const Directory directory = FERRY_TRY(Directory::open(path));
+  const InputFile file = FERRY_TRY(open_in_checkpoint(directory, kAdapterConfig));
+  const std::string text = FERRY_TRY(read_text(file, kMaxAdapterConfigBytes));
+  auto source = std::make_unique<DerivedSource>(std::move(input.source));
+  std::unique_ptr<TensorSource> tensors = FERRY_TRY(open_tensors(directory));
+  const std::string tensors_path = printable(tensors->path());
+  const size_t first = FERRY_TRY(source->add_source(std::move(tensors)));
+  const auto bytes = std::as_bytes(std::span(text));
+  source->add_file({kAdapterConfig, file.size(), {bytes.begin(), bytes.end()}},
+                   FERRY_TRY(state_of(file)));
+  converters::LoraConfig config =
+      FERRY_TRY(converters::parse_lora_config(text, printable(file.path())));
+  config.tensors = tensors_path;
+  std::string note =
+      FERRY_TRY(converters::merge_lora(*source, first, config, input.config, input.tensors));
+  input.notes.push_back(std::move(note));
+  input.source = std::move(source);
+  return {};
+}
+
+}  // namespace ferry::checkpoint

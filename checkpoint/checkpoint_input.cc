@@ -1,0 +1,228 @@
+#include "checkpoint/checkpoint_input.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "checkpoint/adapter_input.h"
+#include "checkpoint/bundle_input.h"
+#include "checkpoint/carried_files.h"
+#include "checkpoint/checkpoint.h"
+#include "converters/config/model_config.h"
+#include "converters/quantized/adopt.h"
+#include "core/directory.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "dialects/gguf/model/adopt.h"
+#include "dialects/keras/config.h"
+#include "dialects/keras/keys.h"
+
+namespace ferry::checkpoint {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
+constexpr const char* kCheckpointConfig = "config.json";
+constexpr const char* kCheckpointGenerationConfig = "generation_config.json";
+
+// Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
+constexpr const char* kCopied[] = {
+    kCheckpointGenerationConfig, "tokenizer.json",           "tokenizer_config.json",
+    "special_tokens_map.json",   "chat_template.jinja",      "chat_template.json",
+    "processor_config.json",     "preprocessor_config.json", "config_sentence_transformers.json",
+};
+
+using File = std::shared_ptr<const InputFile>;
+
+File shared(InputFile file) { return std::make_shared<const InputFile>(std::move(file)); }
+
+// nullptr where the checkpoint has no such file.
+Result<File> optional_file(const Directory& directory, const std::string& name) {
+  if (!directory.contains(name)) return File();
+  return shared(FERRY_TRY(open_in_checkpoint(directory, name)));
+}
+
+// The config.json to use.
+Result<File> find_config(const Directory& directory, const std::string& path,
+                         const std::string& config) {
+  if (!config.empty()) return shared(FERRY_TRY(InputFile::open(config)));
+  File found = FERRY_TRY(optional_file(directory, kCheckpointConfig));
+  if (found) return found;
+  return bad_input(
+      fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
+}
+
+// Checkpoints with Hugging Face names, and the files beside them. A file is opened once: what is
+// copied is what was read.
+Status add_files_beside(CheckpointInput& input, const Directory& directory, const std::string& path,
+                        const std::string& config) {
+  const File found = FERRY_TRY(find_config(directory, path, config));
+  input.directory = directory.path();
+  input.config_name = found->path();
+  input.config = FERRY_TRY(read_text(*found, kMaxConfigBytes));
+  input.copied.push_back({kCheckpointConfig, found});
+  for (const char* name : kCopied) {
+    File file = FERRY_TRY(optional_file(directory, name));
+    if (!file) continue;
+    if (std::string_view(name) == kCheckpointGenerationConfig) {
+      input.generation = FERRY_TRY(read_text(*file, kMaxConfigBytes));
+    }
+    input.copied.push_back({name, std::move(file)});
+  }
+  return {};
+}
+
+// GGUF brings its own names and metadata instead of files.
+Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
+             const std::string& config) {
+  std::string text;
+  if (!config.empty()) text = FERRY_TRY(read_text_file(config, kMaxConfigBytes));
+  const nlohmann::json keys = FERRY_TRY(metadata.to_json());
+  converters::AdoptedGguf adopted =
+      FERRY_TRY(converters::adopt_gguf(*input.source, keys, text, config));
+  input.tensors = std::move(adopted.tensors);
+  input.config = std::move(adopted.config);
+  input.config_name = std::move(adopted.config_name);
+  input.generation = std::move(adopted.generation);
+  input.copied.push_back({kCheckpointConfig, {}, input.config});
+  if (!input.generation.empty()) {
+    input.copied.push_back({kCheckpointGenerationConfig, {}, input.generation});
+  }
+  if (adopted.tokenizer.missing.empty()) {
+    input.copied.push_back({"tokenizer.json", {}, std::move(adopted.tokenizer.tokenizer)});
+    input.copied.push_back(
+        {"tokenizer_config.json", {}, std::move(adopted.tokenizer.tokenizer_config)});
+  } else {
+    input.notes.push_back(fmt::format("{}: no tokenizer.json is made of it: {}",
+                                      printable(input.source->path()), adopted.tokenizer.missing));
+  }
+  return {};
+}
+
+// The older layout of Keras files names weights by layers that a user named.
+Status refuse_legacy_keras(const Checkpoint& checkpoint) {
+  const auto* keras = std::get_if<formats::KerasAttributes>(&checkpoint.extra);
+  if (keras == nullptr) return {};
+  for (const hdf5::Attribute& attribute : keras->attributes) {
+    if (!attribute.name.starts_with("layer_names")) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
+                            "names; .weights.h5 files of KerasHub backbones are supported",
+                            printable(checkpoint.source->path())));
+  }
+  return {};
+}
+
+// Names of other layouts, whose values differ from those of a Hugging Face checkpoint in ways that
+// the names alone do not settle.
+struct ForeignName {
+  std::string_view start, end, what;
+};
+constexpr ForeignName kForeignNames[] = {
+    {"blk.", ".weight",
+     "the names of GGUF in a file that is not GGUF: whether rows of q and k were permuted and "
+     "norms shifted, as GGUF writers do, cannot be known"},
+    {"layers.", ".attention.wq.weight",
+     "the names of Meta's own checkpoints, whose rows of q and k are in another order: convert it "
+     "to the Hugging Face layout first"},
+};
+
+Status refuse_foreign_names(const TensorSource& source) {
+  for (const TensorEntry& entry : source.entries()) {
+    for (const ForeignName& foreign : kForeignNames) {
+      if (!entry.name.starts_with(foreign.start) || !entry.name.ends_with(foreign.end)) continue;
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} (tensor {})", printable(source.path()), foreign.what,
+                              quoted(entry.name)));
+    }
+  }
+  return {};
+}
+
+// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
+// Hugging Face's.
+Status drop_keras_objects(std::vector<packer::CopiedFile>& copied) {
+  std::vector<packer::CopiedFile> kept;
+  for (packer::CopiedFile& file : copied) {
+    const bool text = file.name.ends_with(".json") && !file.text;
+    if (text && converters::is_keras_config(FERRY_TRY(read_text(*file.file, kMaxTextBytes)))) {
+      continue;
+    }
+    kept.push_back(std::move(file));
+  }
+  copied = std::move(kept);
+  return {};
+}
+
+// Names and config are those of a Hugging Face checkpoint, whose matrices may be quantised.
+Status adopt_hugging_face(CheckpointInput& input) {
+  const auto quantized =
+      FERRY_TRY(converters::parse_quantization_config(input.config, input.config_name));
+  if (!quantized) {
+    input.tensors = converters::key_by_name(*input.source);
+    return {};
+  }
+  converters::AdoptedQuantized adopted =
+      FERRY_TRY(converters::adopt_quantized(std::move(input.source), *quantized));
+  input.source = std::move(adopted.source);
+  input.tensors = std::move(adopted.tensors);
+  for (std::string& note : adopted.notes) input.notes.push_back(std::move(note));
+  input.config =
+      FERRY_TRY(converters::without_quantization_config(input.config, input.config_name));
+  return {};
+}
+
+// A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
+Status adopt_keras(CheckpointInput& input) {
+  const bool own_config = converters::is_keras_config(input.config);
+  const bool own_names = converters::has_keras_paths(*input.source);
+  if (own_config || own_names) FERRY_RETURN_IF_ERROR(drop_keras_objects(input.copied));
+  if (own_config) {
+    input.config = FERRY_TRY(converters::hugging_face_config_of_keras(
+        input.config, converters::has_keras_head(*input.source), input.config_name));
+    input.copied.insert(input.copied.begin(), {kCheckpointConfig, {}, input.config});
+  }
+  if (!own_names) return adopt_hugging_face(input);
+  const converters::ModelConfig config =
+      FERRY_TRY(converters::parse_model_config(input.config, "", input.config_name));
+  input.tensors = FERRY_TRY(converters::key_keras_tensors(*input.source, config));
+  return {};
+}
+
+}  // namespace
+
+Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
+                                              const std::string& lora) {
+  auto opened = open_checkpoint(path);
+  if (!opened && is_bundle(path)) {
+    return bad_input(
+        fmt::format("{}: a bundle, where a checkpoint is needed; ferry convert --to hf "
+                    "makes one of a bundle",
+                    printable(path)));
+  }
+  Checkpoint checkpoint = FERRY_TRY(std::move(opened));
+  if (!std::holds_alternative<formats::GgufMetadata>(checkpoint.extra)) {
+    FERRY_RETURN_IF_ERROR(refuse_foreign_names(*checkpoint.source));
+    FERRY_RETURN_IF_ERROR(refuse_legacy_keras(checkpoint));
+  }
+  CheckpointInput input;
+  input.source = std::move(checkpoint.source);
+  if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint.extra)) {
+    FERRY_RETURN_IF_ERROR(adopt(input, *gguf, config));
+  } else {
+    FERRY_RETURN_IF_ERROR(add_files_beside(input, checkpoint.directory, path, config));
+    FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  }
+  if (!lora.empty()) FERRY_RETURN_IF_ERROR(merge_adapter(input, lora));
+  // Beside a GGUF file that was named lies what belongs to other files as well.
+  if (!base_name(path).ends_with(".gguf")) {
+    carry_files(checkpoint.directory, input.copied, input.notes);
+  }
+  return input;
+}
+
+}  // namespace ferry::checkpoint

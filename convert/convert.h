@@ -1,0 +1,26 @@
+// The straight line of docs/architecture.md in one function: a checkpoint becomes a bundle.
+#pragma once
+
+#include <string>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_writer.h"
+#include "plan/conversion.h"
+
+namespace ferry::convert {
+
+// plan::plan_conversion(). If a reference will be embedded, it is read, and an error if it is not one
+// of this model.
+Result<plan::Conversion> prepare(const plan::ConvertOptions& options, ThreadPool* pool = nullptr);
+
+// Calibrates where that is needed, plans and writes in one step, for callers that report neither
+// plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing
+// bundle at `directory`.
+Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
+                                      const std::string& directory, bool overwrite,
+                                      ThreadPool& pool);
+Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
+                                      const packer::BundleTarget& target, ThreadPool& pool);
+
+}  // namespace ferry::convert

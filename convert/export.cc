@@ -1,0 +1,106 @@
+#include "convert/export.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "checkpoint/adapter_input.h"
+#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
+#include "core/text.h"
+
+namespace ferry::convert {
+namespace {
+
+struct Format {
+  ExportFormat format;
+  std::string_view name;
+  Result<PlannedFiles> (*plan)(plan::MappedModel&, const ExportOptions&);
+};
+constexpr std::array kFormats = {
+    Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
+    Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
+    Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
+    Format{ExportFormat::kPth, "pth", plan_pth_files},
+    Format{ExportFormat::kBundled, "bpte", plan_bundled_files},
+};
+
+const Format& row_of(ExportFormat format) {
+  for (const Format& row : kFormats) {
+    if (row.format == format) return row;
+  }
+  return kFormats.front();  // no enumerator: a test sees to it
+}
+
+// The targets of the account become names of tensors in the files.
+void name_targets(converters::MappingReport& mapping,
+                  const std::map<std::string, std::vector<std::string>>& targets) {
+  for (converters::MappedEntry& entry : mapping.entries) {
+    std::vector<std::string> names;
+    for (const std::string& weight : entry.targets) {
+      const auto found = targets.find(weight);
+      if (found == targets.end()) {
+        names.push_back(weight);
+      } else {
+        names.insert(names.end(), found->second.begin(), found->second.end());
+      }
+    }
+    entry.targets = std::move(names);
+  }
+}
+
+}  // namespace
+
+std::string_view export_format_name(ExportFormat format) { return row_of(format).name; }
+
+std::optional<ExportFormat> export_format_of(std::string_view name) {
+  for (const Format& row : kFormats) {
+    if (row.name == name) return row.format;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of(graph::WeightDType dtype) {
+  switch (dtype) {
+    case graph::WeightDType::kF32:
+      return DType::kF32;
+    case graph::WeightDType::kF16:
+      return DType::kF16;
+    case graph::WeightDType::kBF16:
+      return DType::kBF16;
+    case graph::WeightDType::kKeep:
+      break;
+  }
+  return std::nullopt;
+}
+
+Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
+  const plan::ConvertOptions& convert = options.convert;
+  checkpoint::CheckpointInput input =
+      checkpoint::is_bundle(convert.source)
+          ? FERRY_TRY(checkpoint::open_bundle_input(convert.source, convert.config, pool))
+          : FERRY_TRY(
+                checkpoint::open_checkpoint_input(convert.source, convert.config, convert.lora));
+  if (checkpoint::is_bundle(convert.source) && !convert.lora.empty()) {
+    FERRY_RETURN_IF_ERROR(checkpoint::merge_adapter(input, convert.lora));
+  }
+  plan::MappedModel model = FERRY_TRY(plan::map_checkpoint(convert, std::move(input)));
+  if (model.checkpoint.config.is_encoder) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--to {}: {} is an encoder, which becomes a bundle only",
+                            row_of(options.format).name, printable(convert.source)));
+  }
+  Export out;
+  if (model.checkpoint.problems.empty()) {
+    PlannedFiles planned = FERRY_TRY(row_of(options.format).plan(model, options));
+    name_targets(model.checkpoint.mapping, planned.targets);
+    for (std::string& note : planned.notes) model.checkpoint.notes.push_back(std::move(note));
+    out.plan = FERRY_TRY(
+        packer::WeightFilesPlan::make(std::move(planned.files), *model.checkpoint.source));
+  }
+  static_cast<plan::MappedCheckpoint&>(out) = std::move(model.checkpoint);
+  return out;
+}
+
+}  // namespace ferry::convert

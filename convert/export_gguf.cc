@@ -1,0 +1,138 @@
+// --to gguf: the file that llama.cpp's converter, or its llama-quantize, would write.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "convert/export.h"
+#include "convert/gguf_files.h"
+#include "convert/gguf_tensors.h"
+#include "convert/gguf_tokenizer.h"
+#include "core/text.h"
+#include "dialects/gguf/model/written_keys.h"
+#include "dialects/gguf/model/written_types.h"
+
+namespace ferry::convert {
+namespace {
+
+using converters::GgufElement;
+using converters::GgufFileType;
+using converters::GgufNamedShape;
+using converters::GgufWrittenTensor;
+
+bool is_gguf(const plan::MappedModel& model) {
+  const auto found = model.tensors.names.find("model.embed_tokens.weight");
+  return found != model.tensors.names.end() && found->second == "token_embd.weight";
+}
+
+// That of all matrices but MXFP4, f32 where they differ.
+GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors,
+                         const TensorSource& source) {
+  std::optional<DType> common;
+  for (const GgufWrittenTensor& tensor : tensors) {
+    const graph::RecipeOutput& made = tensor.recipe.output();
+    if (made.shape.size() < 2 || converters::is_stored_mxfp4(tensor.recipe, source)) continue;
+    if (common.value_or(made.dtype) != made.dtype) return GgufFileType::kF32;
+    common = made.dtype;
+  }
+  if (common == DType::kF16) return GgufFileType::kF16;
+  return common == DType::kBF16 ? GgufFileType::kBF16 : GgufFileType::kF32;
+}
+
+std::vector<std::byte> f32_bytes(const std::vector<float>& values) {
+  const auto all = std::as_bytes(std::span(values));
+  return {all.begin(), all.end()};
+}
+
+// The converter writes MXFP4 before all others. Returns how many there are.
+int64_t put_mxfp4_first(std::vector<GgufWrittenTensor>& written, const TensorSource& source) {
+  const auto is_mxfp4 = [&](const GgufWrittenTensor& tensor) {
+    return converters::is_stored_mxfp4(tensor.recipe, source);
+  };
+  return std::stable_partition(written.begin(), written.end(), is_mxfp4) - written.begin();
+}
+
+// Gives every tensor its type, after those of RoPE.
+Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, GgufFileType type,
+                                      const converters::GgufModelSizes& sizes,
+                                      const plan::MappedModel& model) {
+  const converters::ModelConfig& config = model.checkpoint.config;
+  const TensorSource& source = *model.checkpoint.source;
+  std::vector<GgufTensor> tensors;
+  for (const converters::GgufRopeTensor& rope : converters::gguf_rope_tensors(config)) {
+    GgufTensor& tensor = tensors.emplace_back();
+    tensor.name = rope.name;
+    tensor.shape = {static_cast<int64_t>(rope.values.size())};
+    tensor.type = converters::gguf_type_id(GgufElement::kF32);
+    tensor.bytes = f32_bytes(rope.values);
+  }
+  std::vector<GgufNamedShape> shapes;
+  for (const GgufWrittenTensor& tensor : written) {
+    shapes.push_back({tensor.name, tensor.recipe.output().shape,
+                      converters::is_stored_mxfp4(tensor.recipe, source)});
+  }
+  const std::vector<GgufElement> types = converters::choose_gguf_types(shapes, type, sizes);
+  for (size_t i = 0; i < written.size(); ++i) {
+    GgufTensor& tensor = tensors.emplace_back();
+    tensor.name = written[i].name;
+    tensor.shape = shapes[i].shape;
+    tensor.type = converters::gguf_type_id(types[i]);
+    tensor.recipe = std::move(written[i].recipe);
+    FERRY_RETURN_IF_ERROR(
+        converters::apply_gguf_type(tensor.recipe, types[i], source, tensor.name));
+  }
+  return tensors;
+}
+
+std::string size_label(const std::vector<GgufTensor>& tensors) {
+  std::vector<GgufNamedShape> shapes;
+  for (const GgufTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
+  return converters::gguf_size_label(shapes);
+}
+
+}  // namespace
+
+Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptions& options) {
+  if (is_gguf(model)) return plan_gguf_copy(model, options);
+  const converters::ModelConfig& config = model.checkpoint.config;
+  converters::GgufKeysInput input{.architecture = converters::gguf_architecture_of(config),
+                                  .config = &config,
+                                  .config_text = model.config_text,
+                                  .config_name = model.config_name,
+                                  .generation_text = model.generation_text,
+                                  .name = options.model_name};
+  if (input.architecture == nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: 'model_type' is {}: Ferry writes no GGUF of it",
+                            printable(model.config_name), quoted(config.text_type)));
+  }
+  FERRY_RETURN_IF_ERROR(converters::check_gguf_limits(input));
+  GgufModelTensors made = FERRY_TRY(gguf_model_tensors(model, *input.architecture));
+  PlannedFiles planned;
+  planned.targets = std::move(made.targets);
+  planned.notes = converters::gguf_limit_notes(input);
+  const TensorSource& source = *model.checkpoint.source;
+  input.type =
+      converters::gguf_file_type_of(options.type).value_or(stored_type(made.written, source));
+  const int64_t mxfp4 = put_mxfp4_first(made.written, source);
+  input.has_mxfp4 = mxfp4 > 0;
+  if (mxfp4 > 0) {
+    planned.notes.push_back(fmt::format(
+        "{} tensors of the file keep their MXFP4 blocks, whatever --outtype is", mxfp4));
+  }
+  std::vector<GgufTensor> tensors =
+      FERRY_TRY(typed(std::move(made.written), input.type,
+                      converters::gguf_model_sizes(*input.architecture, config), model));
+  input.size_label = size_label(tensors);
+  std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));
+  FERRY_RETURN_IF_ERROR(
+      add_gguf_tokenizer(model, *input.architecture, options.pre_tokenizer, keys, planned.notes));
+  if (converters::gguf_file_type_info(input.type).mixed) sort_as_quantized(keys, tensors);
+  planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
+  return planned;
+}
+
+}  // namespace ferry::convert

@@ -1,0 +1,80 @@
+#include "dialects/gguf/model/adopt.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "converters/config/json_fields.h"
+#include "core/text.h"
+#include "dialects/gguf/model/architecture.h"
+#include "dialects/gguf/model/config.h"
+#include "dialects/gguf/model/reading.h"
+#include "dialects/gguf/model/tensors.h"
+
+namespace ferry::converters {
+namespace {
+
+constexpr IntRange kTokenIdRange = {0, INT32_MAX};
+
+Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
+                                                const TensorSource& source) {
+  const auto type = FERRY_TRY(fields.text("general.type")).value_or("model");
+  if (type != "model") {
+    return fields.error(ErrorCode::kUnsupported, "general.type",
+                        fmt::format("is {}: only models can be converted", quoted(type)));
+  }
+  const auto name = FERRY_TRY(fields.text("general.architecture"));
+  if (!name) return fields.bad("general.architecture", "is missing");
+  const GgufKeys keys = {fields, *name + "."};
+  const GgufTensorNames tensors = gguf_tensor_names(source);
+  for (const GgufArchitecture* one : find_gguf_architectures(*name)) {
+    const GgufReading file = {.keys = &keys, .architecture = one, .tensors = &tensors};
+    if (one->is == nullptr || one->is(file)) return one;
+  }
+  return fields.error(
+      ErrorCode::kUnsupported, "general.architecture",
+      fmt::format("is {}; supported are {}", quoted(*name), gguf_architecture_names()));
+}
+
+// generation_config.json: the token ids of the metadata. Empty where there are none.
+Result<std::string> generation_config(const nlohmann::json& metadata, const std::string& name) {
+  const JsonFields fields(metadata, name, "");
+  nlohmann::json out = nlohmann::json::object();
+  const auto bos = FERRY_TRY(fields.integer("tokenizer.ggml.bos_token_id", kTokenIdRange));
+  const auto pad = FERRY_TRY(fields.integer("tokenizer.ggml.padding_token_id", kTokenIdRange));
+  if (bos) out["bos_token_id"] = *bos;
+  if (pad) out["pad_token_id"] = *pad;
+  std::set<int64_t> ends;
+  for (const char* key : {"eos", "eot", "eom"}) {
+    const auto id =
+        FERRY_TRY(fields.integer(fmt::format("tokenizer.ggml.{}_token_id", key), kTokenIdRange));
+    if (id) ends.insert(*id);
+  }
+  if (!ends.empty()) out["eos_token_id"] = ends;
+  return out.empty() ? std::string() : out.dump(2) + "\n";
+}
+
+}  // namespace
+
+Result<AdoptedGguf> adopt_gguf(const TensorSource& source, const nlohmann::json& metadata,
+                               const std::string& user_config, const std::string& user_name) {
+  const std::string path = printable(source.path());
+  const GgufArchitecture* architecture =
+      FERRY_TRY(architecture_of(JsonFields(metadata, path, ""), source));
+  GgufConfig config = FERRY_TRY(make_gguf_config({.architecture = architecture,
+                                                  .metadata = &metadata,
+                                                  .tensors = &source,
+                                                  .user_config = user_config,
+                                                  .user_name = user_name}));
+  AdoptedGguf out;
+  out.tokenizer = FERRY_TRY(make_gguf_tokenizer(metadata, path));
+  out.generation = FERRY_TRY(generation_config(metadata, path));
+  out.tensors = FERRY_TRY(key_gguf_tensors(source, *architecture, config.parsed));
+  out.config = std::move(config.text);
+  out.config_name = std::move(config.name);
+  return out;
+}
+
+}  // namespace ferry::converters

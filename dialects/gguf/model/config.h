@@ -1,0 +1,36 @@
+// The text of a Hugging Face config.json for a GGUF file: from its metadata, and what a config.json
+// of the user adds.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "converters/config/model_config.h"
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "dialects/gguf/model/architecture.h"
+
+namespace ferry::converters {
+
+struct GgufConfigInput {
+  const GgufArchitecture* architecture = nullptr;
+  const nlohmann::json* metadata = nullptr;  // one member per key of the file
+  const TensorSource* tensors = nullptr;     // under their stored names; path() begins messages
+  std::string user_config = {};              // text of a config.json, or empty
+  std::string user_name = {};                // its path
+};
+
+struct GgufConfig {
+  std::string text;  // of config.json
+  std::string name;  // what messages about it begin with
+  ModelConfig parsed;
+};
+
+// Keys of the metadata win over defaults, the user's config over both, where it does not contradict
+// what the file says about its tensors. kBadInput for missing keys, with their names, for values of
+// the wrong kind, and for a contradiction, also with rope_freqs.weight; kUnsupported for RoPE
+// scaling and heads that are not built.
+Result<GgufConfig> make_gguf_config(const GgufConfigInput& input);
+
+}  // namespace ferry::converters

@@ -1,0 +1,256 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "dialects/gguf/model/reading.h"
+
+namespace ferry::converters {
+namespace {
+
+using nlohmann::json;
+
+// What readers of GGUF take where no key says it.
+constexpr int64_t kDefaultInterval = 4;
+constexpr int64_t kGlobalEvery = 6;      // gemma3
+constexpr double kLocalTheta = 10000.0;  // gemma3
+constexpr int64_t kSoftmax = 1, kSigmoid = 2;
+
+class Layers {
+ public:
+  explicit Layers(GgufReading& reading)
+      : in_(reading), keys_(*reading.keys), config_(*reading.config) {}
+
+  Status run() {
+    const GgufArchitecture& a = *in_.architecture;
+    if (a.linear_attention) return read_linear_attention();
+    if (a.sliding_pattern) return read_sliding_pattern();
+    if (a.window_every > 0) return read_windows();
+    return a.without_heads.empty() ? Status() : read_heads();
+  }
+
+ private:
+  // A list of one flag per layer; nullopt where there is none.
+  Result<std::optional<std::vector<bool>>> flags(std::string_view name) const {
+    const json* list = keys_.fields.find(keys_.name(name));
+    if (!list || !list->is_array()) return std::nullopt;
+    std::vector<bool> flags;
+    for (const json& item : *list) {
+      if (!item.is_boolean()) return keys_.fields.bad(keys_.name(name), "is not a list of flags");
+      flags.push_back(item.get<bool>());
+    }
+    if (std::ssize(flags) < in_.layers) {
+      return keys_.fields.bad(keys_.name(name), "has too few elements");
+    }
+    return flags;
+  }
+
+  void write(std::string_view special, const std::function<bool(int64_t)>& is_special) {
+    json types = json::array();
+    for (int64_t i = 0; i < in_.layers; ++i) {
+      types.push_back(is_special(i) ? special : "full_attention");
+    }
+    config_["layer_types"] = std::move(types);
+  }
+
+  Status read_linear_attention() {
+    const auto recurrent = FERRY_TRY(flags("attention.recurrent_layers"));
+    const int64_t interval = FERRY_TRY(keys_.fields.integer_or(
+        keys_.name("full_attention_interval"), kGgufSizes, kDefaultInterval));
+    write("linear_attention", [&](int64_t i) {
+      return recurrent ? (*recurrent)[static_cast<size_t>(i)] : (i + 1) % interval != 0;
+    });
+    return {};
+  }
+
+  // Layers with a window, by a list, or all but every so many.
+  Status write_windows(int64_t every) {
+    constexpr const char* kPattern = "attention.sliding_window_pattern";
+    const auto listed = FERRY_TRY(flags(kPattern));
+    if (!listed) {
+      every = FERRY_TRY(keys_.fields.integer_or(keys_.name(kPattern), kGgufSizes, every));
+    }
+    write("sliding_attention", [&](int64_t i) {
+      return listed ? (*listed)[static_cast<size_t>(i)] : (i + 1) % every != 0;
+    });
+    return {};
+  }
+
+  // gemma3: local layers have a RoPE of their own, without scaling.
+  Status read_sliding_pattern() {
+    if (!config_.contains("sliding_window")) {
+      in_.missing.push_back(keys_.name("attention.sliding_window"));
+    }
+    FERRY_RETURN_IF_ERROR(write_windows(kGlobalEvery));
+    write_plain_rope_for_windows(FERRY_TRY(
+        keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kGgufReals, kLocalTheta)));
+    return {};
+  }
+
+  void write_plain_rope_for_windows(const json& theta) {
+    config_["rope_parameters"] = {
+        {"full_attention", config_["rope_parameters"]},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}}};
+  }
+
+  // One base for all layers.
+  Status read_windows() {
+    for (const auto& [local, all] :
+         {std::pair("rope.freq_base_swa", "rope.freq_base"),
+          std::pair("rope.dimension_count_swa", "rope.dimension_count")}) {
+      const json* value = keys_.fields.find(keys_.name(local));
+      const json* same = keys_.fields.find(keys_.name(all));
+      if (value == nullptr || (same != nullptr && *value == *same)) continue;
+      return keys_.unsupported(local, fmt::format("differs from {}", keys_.name(all)));
+    }
+    if (in_.architecture->plain_windows) {
+      write_plain_rope_for_windows(config_["rope_parameters"]["rope_theta"]);
+    }
+    if (config_.contains("sliding_window")) return write_windows(in_.architecture->window_every);
+    config_["sliding_window"] = nullptr;  // the class has a default
+    return {};
+  }
+
+  Status read_heads() {
+    constexpr const char* kHeads = "attention.head_count_kv";
+    const json* list = keys_.fields.find(keys_.name(kHeads));
+    if (list == nullptr || !list->is_array()) {
+      write("full_attention", [](int64_t) { return true; });
+      return {};
+    }
+    if (std::ssize(*list) < in_.layers) {
+      return keys_.fields.bad(keys_.name(kHeads), "has too few elements");
+    }
+    write(in_.architecture->without_heads,
+          [&](int64_t i) { return (*list)[static_cast<size_t>(i)] == 0; });
+    return {};
+  }
+
+  GgufReading& in_;
+  const GgufKeys& keys_;
+  json& config_;
+};
+
+// Sigmoid or softmax, where a key says it: as the model has it.
+Status check_gating(const GgufReading& in) {
+  const auto gating = FERRY_TRY(in.integer("expert_gating_func", kGgufCounts));
+  const int64_t own = in.architecture->sigmoid_experts ? kSigmoid : kSoftmax;
+  if (gating.value_or(0) == 0 || *gating == own) return {};
+  return in.keys->unsupported("expert_gating_func",
+                              fmt::format("is {}: not supported in this architecture", *gating));
+}
+
+// 0 stands for no group and for no scale.
+Status read_groups(GgufReading& in) {
+  constexpr std::pair<const char*, const char*> kGroups[] = {
+      {"expert_group_count", "n_group"}, {"expert_group_used_count", "topk_group"}};
+  for (const auto& [key, member] : kGroups) {
+    (*in.config)[member] =
+        std::max<int64_t>(1, FERRY_TRY(in.integer(key, kGgufCounts)).value_or(1));
+  }
+  FERRY_RETURN_IF_ERROR(in.take("expert_shared_count", "n_shared_experts", kGgufCounts));
+  const double scale = FERRY_TRY(
+      in.keys->fields.number_or(in.keys->name("expert_weights_scale"), {0, kGgufReals.max}, 0));
+  (*in.config)["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
+  return {};
+}
+
+}  // namespace
+
+bool GgufReading::states(std::string_view key) const {
+  return keys->fields.find(keys->name(key)) != nullptr;
+}
+
+Result<std::optional<int64_t>> GgufReading::integer(std::string_view key, IntRange range) const {
+  const std::string name = keys->name(key);
+  const json* list = keys->fields.find(name);
+  if (list == nullptr || !list->is_array()) return keys->fields.integer(name, range);
+  const auto each = FERRY_TRY(keys->fields.integers(name, {0, range.max}));
+  std::optional<int64_t> value;
+  for (const int64_t item : *each) {
+    if (item == 0 && !architecture->without_heads.empty()) continue;
+    if (item != value.value_or(item)) {
+      return keys->unsupported(key, "differs between layers: not supported in this architecture");
+    }
+    value = item;
+  }
+  const int64_t found = value.value_or(0);
+  if (found >= range.min && found <= range.max) return found;
+  return keys->fields.bad(name,
+                          fmt::format("is {}, not from {} to {}", found, range.min, range.max));
+}
+
+Status GgufReading::take(std::string_view key, const char* member, IntRange range) {
+  if (const auto value = FERRY_TRY(integer(key, range))) {
+    (*config)[member] = *value;
+  } else {
+    missing.push_back(keys->name(key));
+  }
+  return {};
+}
+
+std::pair<int64_t, std::string> split_gguf_layer(const std::string& name) {
+  constexpr std::string_view kBlock = "blk.";
+  int64_t layer = -1;
+  const char* first = name.data() + kBlock.size();
+  if (!name.starts_with(kBlock)) return {-1, name};
+  const auto [end, error] = std::from_chars(first, name.data() + name.size(), layer);
+  const bool plain = error == std::errc() && layer >= 0 &&
+                     std::to_string(layer).size() == static_cast<size_t>(end - first);
+  if (!plain) return {-1, name};
+  return {layer, std::string(kBlock) + "{i}" + std::string(end)};
+}
+
+GgufTensorNames gguf_tensor_names(const TensorSource& source) {
+  GgufTensorNames names;
+  for (const TensorEntry& entry : source.entries()) {
+    auto [layer, pattern] = split_gguf_layer(entry.name);
+    if (pattern == "blk.{i}.ffn_gate_inp.weight") names.routed.insert(layer);
+    names.patterns.insert(std::move(pattern));
+  }
+  return names;
+}
+
+Status read_gguf_layer_types(GgufReading& reading) { return Layers(reading).run(); }
+
+Status read_gguf_experts(GgufReading& in) {
+  json& config = *in.config;
+  const bool any = config.value("num_experts", int64_t{0}) > 0;
+  if (any && !in.architecture->has_experts()) {
+    return in.keys->unsupported("expert_count", "is not 0: not supported in this architecture");
+  }
+  const ExpertRule rule = in.type->experts;
+  if (rule == ExpertRule::kNever) return {};
+  if (!any) {
+    config["num_experts"] = 0;  // the class has a default
+    return {};
+  }
+  FERRY_RETURN_IF_ERROR(check_gating(in));
+  if (!config.contains("num_experts_per_tok")) {
+    in.missing.push_back(in.keys->name("expert_used_count"));
+  }
+  if (!config.contains("moe_intermediate_size")) {
+    config["moe_intermediate_size"] = config["intermediate_size"];
+  }
+  if (rule == ExpertRule::kAll) return {};
+  config["norm_topk_prob"] = FERRY_TRY(in.keys->fields.flag_or(in.keys->name("expert_weights_norm"),
+                                                               in.architecture->normed_experts));
+  if (in.architecture->grouped_experts) FERRY_RETURN_IF_ERROR(read_groups(in));
+  if (rule == ExpertRule::kAfterFirst) {
+    const auto dense = FERRY_TRY(in.integer("leading_dense_block_count", kGgufCounts));
+    config["first_k_dense_replace"] = dense.value_or(0);
+    return {};
+  }
+  config["decoder_sparse_step"] = 1;
+  json dense = json::array();
+  for (int64_t i = 0; i < in.layers; ++i) {
+    if (!in.tensors->routed.contains(i)) dense.push_back(i);
+  }
+  config["mlp_only_layers"] = std::move(dense);
+  return {};
+}
+
+}  // namespace ferry::converters

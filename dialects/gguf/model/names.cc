@@ -1,0 +1,285 @@
+#include "dialects/gguf/model/names.h"
+#include "converters/keys/row_layouts.h"
+
+namespace ferry::converters::gguf_names {
+namespace {
+
+constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
+constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
+
+// Row 2j + s of each head is row s * dim / 2 + j of a checkpoint.
+std::vector<StridedPiece> halves_to_pairs(int64_t heads, int64_t dim) {
+  StridedPiece rows;
+  add_axis(rows, {heads, dim});
+  add_axis(rows, {dim / 2, 1});
+  add_axis(rows, {2, dim / 2});
+  return {rows};
+}
+
+// The file has the rows of each head in rotation pairs.
+constexpr GgufForm kRopeQuery = {
+    .order =
+        [](const ModelConfig& c) { return pairs_to_halves(c.num_heads, c.head_dim, c.head_dim); },
+    .written = [](const ModelConfig& c) { return halves_to_pairs(c.num_heads, c.head_dim); }};
+constexpr GgufForm kRopeKey = {
+    .order =
+        [](const ModelConfig& c) {
+          return pairs_to_halves(c.num_kv_heads, c.head_dim, c.head_dim);
+        },
+    .written = [](const ModelConfig& c) { return halves_to_pairs(c.num_kv_heads, c.head_dim); }};
+
+// V heads of `dim` rows from row `from` on. The file has them tiled over the key heads: its head
+// t * nk + k is head k * r + t, with r = nv / nk.
+std::vector<StridedPiece> grouped_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
+  StridedPiece heads{.offset = from};
+  add_axis(heads, {c.key_heads, dim});
+  add_axis(heads, {c.groups(), c.key_heads * dim});
+  add_axis(heads, {dim, 1});
+  const StridedPiece pieces[] = {run_piece(0, 0, from), std::move(heads)};
+  return folded(pieces);
+}
+
+// The reverse: head k * r + t is head t * nk + k of the file.
+std::vector<StridedPiece> tiled_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
+  StridedPiece heads{.offset = from};
+  add_axis(heads, {c.groups(), dim});
+  add_axis(heads, {c.key_heads, c.groups() * dim});
+  add_axis(heads, {dim, 1});
+  const StridedPiece pieces[] = {run_piece(0, 0, from), std::move(heads)};
+  return folded(pieces);
+}
+
+constexpr GgufOrder kValueDims = [](const ModelConfig& c) {
+  return grouped_heads(c.linear, 0, c.linear.value_dim);
+};
+constexpr GgufOrder kTiledValueDims = [](const ModelConfig& c) {
+  return tiled_heads(c.linear, 0, c.linear.value_dim);
+};
+constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // the same after q and k
+  return grouped_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
+};
+constexpr GgufOrder kTiledQkvDims = [](const ModelConfig& c) {
+  return tiled_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
+};
+constexpr GgufOrder kHeads = [](const ModelConfig& c) { return grouped_heads(c.linear, 0, 1); };
+constexpr GgufOrder kTiledHeads = [](const ModelConfig& c) { return tiled_heads(c.linear, 0, 1); };
+
+constexpr GgufForm kValueRows = {.order = kValueDims, .written = kTiledValueDims};
+constexpr GgufForm kValueColumns = {
+    .order = kValueDims, .written = kTiledValueDims, .of_columns = true};
+constexpr GgufForm kQkvRows = {.order = kQkvDims, .written = kTiledQkvDims};
+constexpr GgufForm kQkvConv = {
+    .order = kQkvDims, .written = kTiledQkvDims, .shape = GgufForm::Shape::kChannelAxis};
+constexpr GgufForm kValueHeads = {.order = kHeads, .written = kTiledHeads};
+constexpr GgufForm kValueHeadsNegExp = {
+    .order = kHeads, .written = kTiledHeads, .values = GgufForm::Values::kNegExp};
+
+// Per key head its rows of q, k, v and z, of all q, all k, all v and, in the gate, all z.
+constexpr GgufForm kPackedInput = {
+    .order =
+        [](const ModelConfig& config) {
+          const LinearAttentionConfig& c = config.linear;
+          const int64_t key = c.key_dim;
+          const int64_t value = c.groups() * c.value_dim;
+          std::vector<StridedPiece> rows;
+          for (int64_t head = 0; head < c.key_heads; ++head) {
+            rows.push_back(run_piece(0, head * key, key));
+            rows.push_back(run_piece(0, c.key_size() + head * key, key));
+            rows.push_back(run_piece(0, 2 * c.key_size() + head * value, value));
+            rows.push_back(run_piece(0, c.conv_channels() + head * value, value));
+          }
+          return rows;
+        },
+    .written = [](const ModelConfig& c) { return qkv_rows(c.linear, PackedLayout::kInterleaved); },
+    .with_gate = true};
+constexpr GgufForm kPackedGate = {.written =
+                                      [](const ModelConfig& c) {
+                                        return qkvz_rows(c.linear, PackedLayout::kInterleaved,
+                                                         QkvzPart::kGate);
+                                      },
+                                  .is_part = true};
+
+constexpr GgufName kFrameRows[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.norm.weight", kNorm},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight", kNorm},
+};
+
+constexpr GgufName kMlpRows[] = {
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.mlp.gate_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+    {"blk.{i}.ffn_gate.bias", "model.layers.{i}.mlp.gate_proj.bias"},
+    {"blk.{i}.ffn_up.bias", "model.layers.{i}.mlp.up_proj.bias"},
+    {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.down_proj.bias"},
+};
+
+// Stacks of experts are written in the order of the rows.
+constexpr GgufName kExpertsRows[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight", kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", kStacked},
+    {"blk.{i}.ffn_gate_inp_shexp.weight", "model.layers.{i}.mlp.shared_expert_gate.weight",
+     kOneRow},
+    {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_expert.gate_proj.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mlp.shared_expert.up_proj.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_expert.down_proj.weight"},
+};
+
+// Some writers put the matrices that read the same input into one.
+constexpr GgufForm kReadOnly = {.read_only = true};
+constexpr GgufForm kQkv = {.read_only = true, .shape = GgufForm::Shape::kQkv};
+constexpr GgufForm kPairedQkv = {.order = kRopeQuery.order,
+                                 .key_order = kRopeKey.order,
+                                 .read_only = true,
+                                 .shape = GgufForm::Shape::kQkv};
+
+// Rotated in halves, as Hugging Face does: rows as they are.
+constexpr GgufName kAttentionRows[] = {
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
+    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias"},
+    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias"},
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_norm.weight", kNorm},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_norm.weight", kNorm},
+};
+
+constexpr GgufName kFusedExpertsRows[] = {
+    {"blk.{i}.ffn_gate_up_exps.weight", "model.layers.{i}.mlp.experts.gate_up_proj", kReadOnly},
+};
+
+// Weights of the model: what checkpoints have in a form that no file has, such as transposed.
+constexpr GgufName kExpertWeightsRows[] = {
+    {"blk.{i}.ffn_down_exps.weight", "layers.{i}.feed_forward.experts.w2.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "layers.{i}.feed_forward.experts.w1.weight"},
+    {"blk.{i}.ffn_up_exps.weight", "layers.{i}.feed_forward.experts.w3.weight"},
+    {"blk.{i}.ffn_gate_exps.bias", "layers.{i}.feed_forward.experts.w1.bias"},
+    {"blk.{i}.ffn_up_exps.bias", "layers.{i}.feed_forward.experts.w3.bias"},
+};
+
+constexpr GgufName kFusedAttentionRows[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kQkv},
+    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kQkv},
+};
+
+// Rotated in pairs: rows were permuted.
+constexpr GgufName kPairedAttentionRows[] = {
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", kRopeQuery},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", kRopeKey},
+    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias", kRopeQuery},
+    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias", kRopeKey},
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kPairedQkv},
+    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kPairedQkv},
+};
+
+constexpr GgufName kValueAndOutputRows[] = {
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
+    {"blk.{i}.attn_v.bias", "model.layers.{i}.self_attn.v_proj.bias"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+    {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.o_proj.bias"},
+};
+
+constexpr GgufName kPreNormRows[] = {
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight", kNorm},
+};
+
+constexpr GgufName kPostAttentionNormRows[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     kNorm},
+};
+
+constexpr GgufName kFourNormsRows[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     kNorm},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_feedforward_layernorm.weight", kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
+};
+
+// The gated norm of linear attention multiplies by w itself: it is not shifted.
+constexpr GgufName kTiledDeltaNetRows[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkv.weight", kQkvRows},
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_z.weight", kValueRows},
+    {"blk.{i}.ssm_beta.weight", "model.layers.{i}.linear_attn.in_proj_b.weight", kValueHeads},
+    {"blk.{i}.ssm_alpha.weight", "model.layers.{i}.linear_attn.in_proj_a.weight", kValueHeads},
+    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", kValueHeadsNegExp},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias", kValueHeads},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", kQkvConv},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight", kValueColumns},
+};
+
+constexpr GgufName kGroupedDeltaNetRows[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight", kPackedInput},
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight", kPackedGate},
+    {"blk.{i}.ssm_ba.weight", "model.layers.{i}.linear_attn.in_proj_ba.weight"},
+    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", kNegExp},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias"},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", kConv},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight"},
+};
+
+// Norms follow attention and MLP; there are none before.
+constexpr GgufName kTwoPostNormsRows[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
+};
+
+// One tensor for q, k and v, and one for gate and up, as they are in the checkpoint.
+constexpr GgufName kPackedProjectionsRows[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.qkv_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+};
+
+constexpr GgufName kGateUpRows[] = {
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+};
+
+constexpr GgufName kLfm2Rows[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"token_embd_norm.weight", "model.embedding_norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.operator_norm.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.ffn_norm.weight"},
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.w1.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.w2.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.feed_forward.w3.weight"},
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.out_proj.weight"},
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_layernorm.weight"},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_layernorm.weight"},
+    {"blk.{i}.shortconv.conv.weight", "model.layers.{i}.conv.conv.weight", kConv},
+    {"blk.{i}.shortconv.in_proj.weight", "model.layers.{i}.conv.in_proj.weight"},
+    {"blk.{i}.shortconv.out_proj.weight", "model.layers.{i}.conv.out_proj.weight"},
+};
+
+}  // namespace
+
+constinit const GgufNames kFrame = kFrameRows;
+constinit const GgufNames kMlp = kMlpRows;
+constinit const GgufNames kExperts = kExpertsRows;
+constinit const GgufNames kFusedExperts = kFusedExpertsRows;
+constinit const GgufNames kExpertWeights = kExpertWeightsRows;
+constinit const GgufNames kAttention = kAttentionRows;
+constinit const GgufNames kFusedAttention = kFusedAttentionRows;
+constinit const GgufNames kPairedAttention = kPairedAttentionRows;
+constinit const GgufNames kValueAndOutput = kValueAndOutputRows;
+constinit const GgufNames kPreNorm = kPreNormRows;
+constinit const GgufNames kPostAttentionNorm = kPostAttentionNormRows;
+constinit const GgufNames kFourNorms = kFourNormsRows;
+constinit const GgufNames kTiledDeltaNet = kTiledDeltaNetRows;
+constinit const GgufNames kGroupedDeltaNet = kGroupedDeltaNetRows;
+constinit const GgufNames kTwoPostNorms = kTwoPostNormsRows;
+constinit const GgufNames kPackedProjections = kPackedProjectionsRows;
+constinit const GgufNames kGateUp = kGateUpRows;
+constinit const GgufNames kLfm2 = kLfm2Rows;
+
+}  // namespace ferry::converters::gguf_names

@@ -1,0 +1,123 @@
+// What single architectures say about their models.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "dialects/gguf/model/reading.h"
+
+namespace ferry::converters {
+namespace {
+
+using nlohmann::json;
+
+// Numbers that a model without Mamba layers does not use.
+void write_no_mamba(json& config) {
+  config["mamba_expand"] = 1;
+  config["mamba_n_heads"] = config.value("num_attention_heads", int64_t{1});
+  config["mamba_d_head"] = "auto";
+  config["mamba_n_groups"] = 1;
+}
+
+Status read_mamba_sizes(GgufReading& in) {
+  json& config = *in.config;
+  constexpr std::pair<const char*, const char*> kNumbers[] = {
+      {"ssm.conv_kernel", "mamba_d_conv"},
+      {"ssm.state_size", "mamba_d_state"},
+      {"ssm.group_count", "mamba_n_groups"},
+      {"ssm.time_step_rank", "mamba_n_heads"}};
+  for (const auto& [key, member] : kNumbers) {
+    FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
+  }
+  const auto inner = FERRY_TRY(in.integer("ssm.inner_size", kGgufSizes));
+  const int64_t heads = config.value("mamba_n_heads", int64_t{1});
+  const int64_t hidden = std::max<int64_t>(1, config.value("hidden_size", int64_t{1}));
+  if (!inner) return in.take("ssm.inner_size", "mamba_expand", kGgufSizes);
+  if (*inner % heads != 0 || *inner % hidden != 0) {
+    return in.keys->fields.bad(in.keys->name("ssm.inner_size"),
+                               "is not a multiple of the number of heads and the embedding length");
+  }
+  config["mamba_d_head"] = *inner / heads;
+  config["mamba_expand"] = *inner / hidden;
+  return {};
+}
+
+}  // namespace
+
+// Keys of all heads were split off kv_b_proj, or were not (older files).
+Status read_gguf_latent_attention(GgufReading& in) {
+  json& config = *in.config;
+  const bool split = in.states("attention.key_length_mla");
+  const char* key = split ? "attention.key_length_mla" : "attention.key_length";
+  FERRY_RETURN_IF_ERROR(in.take(key, "qk_nope_head_dim", kGgufSizes));
+  FERRY_RETURN_IF_ERROR(in.take(split ? "attention.value_length_mla" : "attention.value_length",
+                                "v_head_dim", kGgufSizes));
+  FERRY_RETURN_IF_ERROR(in.take("attention.kv_lora_rank", "kv_lora_rank", kGgufSizes));
+  if (config.contains("qk_nope_head_dim")) {
+    const int64_t plain = config["qk_nope_head_dim"].get<int64_t>() - in.head_dim;
+    if (plain < 1) {
+      return in.keys->fields.bad(in.keys->name(key), "leaves no dimension of a head without RoPE");
+    }
+    config["qk_nope_head_dim"] = plain;
+  }
+  const auto rank = FERRY_TRY(in.integer("attention.q_lora_rank", {0, INT32_MAX}));
+  config["q_lora_rank"] = rank.value_or(0) > 0 ? json(*rank) : json();
+  config["num_key_value_heads"] = config.value("num_attention_heads", json());
+  if (in.architecture->sigmoid_experts) return {};
+  config["topk_method"] = config.value("n_group", 1) > 1 ? "group_limited_greedy" : "greedy";
+  if (!config.value("norm_topk_prob", false)) return {};
+  return in.keys->unsupported("expert_weights_norm",
+                              "is true: not supported where scores are a softmax");
+}
+
+// Granite with Mamba layers, experts, or heads without RoPE.
+Status read_gguf_mamba(GgufReading& in) {
+  json& config = *in.config;
+  const bool turned =
+      FERRY_TRY(in.keys->fields.flag_or(in.keys->name("rope.scaling.finetuned"), true));
+  config["position_embedding_type"] = turned ? "rope" : "nope";
+  if (config.value("num_experts", int64_t{0}) > 0) {
+    config["moe_intermediate_size"] = config["intermediate_size"];
+    if (!config.contains("shared_expert_intermediate_size")) {
+      return in.keys->unsupported("expert_shared_feed_forward_length",
+                                  "is missing: experts need a shared one in this architecture");
+    }
+    config["intermediate_size"] = config["shared_expert_intermediate_size"];
+  }
+  config.erase("shared_expert_intermediate_size");
+  if (in.has("blk.{i}.ssm_in.weight")) return read_mamba_sizes(in);
+  write_no_mamba(config);
+  return {};
+}
+
+Status read_gguf_experts_alone(GgufReading& in) {
+  const auto turned = FERRY_TRY(in.keys->fields.flag(in.keys->name("rope.scaling.finetuned")));
+  if (turned.value_or(true)) return {};
+  return in.keys->unsupported("rope.scaling.finetuned",
+                              "is false: not supported where experts have no shared one");
+}
+
+Status read_gguf_short_convs(GgufReading& in) {
+  if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // it has been
+  return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);
+}
+
+// Without a second norm the first is that of both. GPT-NeoX has two in any case.
+Status read_gguf_parallel_residual(GgufReading& in) {
+  const bool stated =
+      FERRY_TRY(in.keys->fields.flag_or(in.keys->name("use_parallel_residual"), true));
+  const bool one_norm = !in.has("blk.{i}.ffn_norm.weight");
+  (*in.config)["use_parallel_residual"] = in.type->name == "gpt_neox" ? stated : one_norm;
+  return {};
+}
+
+Status read_gguf_growing_queries(GgufReading& in) {
+  json& rope = (*in.config)["rope_parameters"];
+  const auto growth =
+      FERRY_TRY(in.keys->fields.number(in.keys->name("attention.temperature_scale"), kGgufReals));
+  if (rope["rope_type"] != "yarn") {
+    return in.keys->unsupported("attention.temperature_scale", "is not supported without yarn");
+  }
+  rope["llama_4_scaling_beta"] = growth.value_or(0.0);
+  return {};
+}
+
+}  // namespace ferry::converters

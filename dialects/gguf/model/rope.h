@@ -1,0 +1,47 @@
+// RoPE of a GGUF file, from its metadata and the tensors that scale frequencies, in the words of a
+// Hugging Face config.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "converters/config/model_config.h"
+#include "core/tensor_source.h"
+#include "dialects/gguf/model/keys.h"
+
+namespace ferry::converters {
+
+struct GgufRopeInput {
+  const GgufKeys* keys = nullptr;
+  const GgufArchitecture* architecture = nullptr;
+  const TensorSource* tensors = nullptr;
+  double theta = 0;
+  int64_t head_dim = 0;       // 0 where the file does not say
+  int64_t max_positions = 0;  // likewise
+};
+
+struct GgufRope {
+  nlohmann::json parameters;  // rope_parameters
+  // original_max_position_embeddings beside them, for model types that have a default of their own.
+  std::optional<int64_t> original_positions;
+  // What divides the frequencies, one per pair of rotary dimensions: rope_freqs.weight, or
+  // rope_factors_short.weight and rope_factors_long.weight. Empty where the file has no such.
+  std::vector<float> factors, long_factors;
+  std::string tensor;                      // name of the first of them
+  std::optional<double> attention_factor;  // of longrope, as stated
+  std::vector<std::string> missing;        // keys that only the user can give
+};
+
+// rope_freqs.weight gives llama3 scaling where its parameters can be recovered, and is used as it
+// stands elsewhere: as longrope with two equal sets of factors. kUnsupported for other types of
+// scaling, a part of each head that the architecture does not turn, and two scalings at once;
+// kBadInput for tensors of other shapes and for factors that are not positive numbers.
+Result<GgufRope> read_gguf_rope(const GgufRopeInput& input);
+
+// Whether `rope` divides frequencies by what the file has.
+bool agrees_with(const RopeConfig& rope, int64_t rotary_dim, const GgufRope& stored);
+
+}  // namespace ferry::converters

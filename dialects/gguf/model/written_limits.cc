@@ -1,0 +1,271 @@
+// What readers of GGUF compute whatever a file says. Source: src/models of llama.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+#include "dialects/gguf/model/written_keys.h"
+
+namespace ferry::converters {
+namespace {
+
+using Type = RopeConfig::Type;
+
+constexpr int64_t kGlobalEvery = 6;        // gemma3
+constexpr int64_t kGemma2GlobalEvery = 2;  // gemma2
+constexpr double kTolerance = 1e-6;        // of numbers that readers compute in f32
+
+class Limits {
+ public:
+  explicit Limits(const GgufKeysInput& input)
+      : in_(input), a_(*input.architecture), c_(*input.config) {}
+
+  Status check() const {
+    FERRY_RETURN_IF_ERROR(check_model());
+    FERRY_RETURN_IF_ERROR(check_rope());
+    FERRY_RETURN_IF_ERROR(check_layers());
+    if (a_.latent) FERRY_RETURN_IF_ERROR(check_latent());
+    if (a_.has_key(GgufKey::kMambaSizes)) FERRY_RETURN_IF_ERROR(check_mamba());
+    if (a_.gemma) FERRY_RETURN_IF_ERROR(check_gemma());
+    return c_.moe.experts > 0 ? check_experts() : Status();
+  }
+
+  std::vector<std::string> notes() const {
+    std::vector<std::string> lines;
+    if (c_.multimodal) {
+      lines.push_back(
+          "the file has the text model alone: images need a projector file (mmproj), "
+          "which Ferry does not write");
+    }
+    const bool ignored =
+        window_interval() == 0 && c_.sliding_window && *c_.sliding_window < c_.max_positions;
+    if (ignored) {
+      lines.push_back(
+          fmt::format("llama.cpp does not apply the sliding window of {}: its outputs "
+                      "differ from position {} on",
+                      *c_.sliding_window, *c_.sliding_window));
+    }
+    if (c_.rope.type == Type::kYarn && !c_.rope.truncate) {
+      lines.push_back(
+          "llama.cpp rounds the bounds of yarn to whole pairs, whatever the file says: its "
+          "frequencies differ");
+    }
+    if (c_.rope.type == Type::kLongRope) {
+      lines.push_back(
+          fmt::format("llama.cpp takes the long RoPE factors where its context is "
+                      "longer than {} tokens, however short the prompt is",
+                      c_.rope.original_max_positions));
+    }
+    return lines;
+  }
+
+ private:
+  Failure cannot(std::string_view field, std::string_view why) const {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: '{}' {}: GGUF of the architecture '{}' cannot say it",
+                            printable(in_.config_name), field, why, a_.name));
+  }
+
+  Status check_model() const {
+    if (c_.activation != a_.activation) return cannot("hidden_act", "is another activation");
+    if (a_.equal_heads && c_.head_dim * c_.num_heads != c_.hidden_size) {
+      return cannot("head_dim", "is not the hidden size divided by the heads");
+    }
+    if (a_.own_head && c_.tie_word_embeddings) return cannot("tie_word_embeddings", "is true");
+    if (a_.no_shared_heads && c_.num_kv_heads != c_.num_heads) {
+      return cannot("num_key_value_heads", "is not num_attention_heads");
+    }
+    const bool has_norms = c_.number("qk_norm") > 0;
+    if (a_.qk_norm_layers > 0 && has_norms != (c_.num_layers >= a_.qk_norm_layers)) {
+      return cannot("use_qk_norm", fmt::format("is {} with {} layers", has_norms, c_.num_layers));
+    }
+    if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
+    constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
+    if (c_.number(kByLayer) != 0) return cannot(kByLayer, "is true");
+    if (c_.scalars.qkv_clip) return cannot("clip_qkv", "limits queries, keys and values");
+    if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
+      return cannot("linear_value_head_dim", "is not linear_key_head_dim");
+    }
+    return {};
+  }
+
+  Status check_rope() const {
+    const RopeConfig& rope = c_.rope;
+    const bool has_scaling = a_.has_key(GgufKey::kStandard);
+    if (rope.type == Type::kLongRope && a_.name != "phi3") {
+      return cannot("rope_parameters", "is longrope");
+    }
+    const bool scaled =
+        rope.type == Type::kLinear || rope.type == Type::kYarn || rope.type == Type::kLlama3;
+    if (scaled && !has_scaling) return cannot("rope_parameters", "scales RoPE");
+    if (rope.type == Type::kLlama3 && !a_.rope_factors) {
+      return cannot("rope_parameters", "is llama3");
+    }
+    if (c_.sliding_window) FERRY_RETURN_IF_ERROR(check_sliding_rope());
+    if (scaled && a_.latent) return check_latent_rope();
+    if (rope.type == Type::kYarn) FERRY_RETURN_IF_ERROR(check_yarn());
+    if (rope.query_growth != 0 && rope.type != Type::kYarn) {
+      return cannot("rope_parameters.llama_4_scaling_beta", "stands without yarn");
+    }
+    const bool partial = a_.partial_rotary || a_.linear_attention || a_.latent || a_.turns_nothing;
+    if (!partial && c_.rotary_dim() != c_.head_dim) {
+      return cannot("partial_rotary_factor", "turns a part of each head");
+    }
+    return {};
+  }
+
+  // gemma3 has a key for the base of this one.
+  Status check_sliding_rope() const {
+    RopeConfig wanted = c_.rope;
+    if (a_.plain_windows) wanted = {.theta = c_.rope.theta};
+    const bool same = rope_inverse_frequencies(c_.sliding_rope, c_.rotary_dim()) ==
+                          rope_inverse_frequencies(wanted, c_.rotary_dim()) &&
+                      c_.sliding_rope.attention_factor == wanted.attention_factor;
+    if (same || a_.sliding_pattern) return {};
+    return cannot("rope_parameters.sliding_attention", "differs from what readers take");
+  }
+
+  // Readers multiply by 0.1 ln(factor) + 1 themselves.
+  Status check_yarn() const {
+    const bool has_multiplier = a_.has_key(GgufKey::kYarnMultiplier);
+    const double usual = 0.1 * std::log(c_.rope.factor) + 1;
+    if (!has_multiplier && std::abs(c_.rope.attention_factor - usual) > kTolerance * usual) {
+      return cannot("rope_parameters.attention_factor", "is not 0.1 ln(factor) + 1");
+    }
+    if (has_multiplier && gguf_yarn_multiplier(c_.rope) < 0) {
+      return cannot("rope_parameters.attention_factor", "is more than 0.1 ln(factor) + 1");
+    }
+    return {};
+  }
+
+  // Readers take the factor of yarn for that of scores, and mscale_all_dim for both.
+  Status check_latent_rope() const {
+    if (c_.rope.type != Type::kYarn) return cannot("rope_parameters", "scales RoPE without yarn");
+    if (gguf_mscale_all_dim(in_) == 0) {
+      return cannot("rope_parameters.mscale_all_dim", "is missing or 0");
+    }
+    if (std::abs(c_.rope.attention_factor - 1) <= kTolerance) return {};
+    return cannot("rope_parameters.mscale", "is not mscale_all_dim");
+  }
+
+  Status check_layers() const {
+    const bool has_windows = c_.sliding_window.has_value();
+    if (a_.window_layers > 0 && has_windows != (c_.num_layers == a_.window_layers)) {
+      return cannot("sliding_window", fmt::format("is {} with {} layers",
+                                                  has_windows ? "stated" : "null", c_.num_layers));
+    }
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const bool slides = c_.layer_types[at] == LayerType::kSlidingAttention;
+      const bool turned = c_.rope_layers.empty() || c_.rope_layers[at];
+      bool is_turned = a_.no_rope_interval == 0 || (i + 1) % a_.no_rope_interval != 0;
+      if (a_.turns_windows && c_.sliding_window) is_turned = slides;
+      if (a_.turns_nothing) is_turned = false;
+      if (a_.has_key(GgufKey::kTurned)) is_turned = c_.has_rope();
+      if (is_attention(c_.layer_types[at]) && turned != is_turned) {
+        return cannot("no_rope_layers", fmt::format("differs in layer {}", i));
+      }
+      const int64_t every = window_interval();
+      if (every > 0 && slides != ((i + 1) % every != 0)) {
+        return cannot("layer_types", fmt::format("differs in layer {}", i));
+      }
+    }
+    return {};
+  }
+
+  // All but every so many layers have the window of the file; 0: readers apply none.
+  int64_t window_interval() const {
+    if (a_.sliding_pattern) return kGlobalEvery;
+    if (a_.has_key(GgufKey::kWindowPattern) && !c_.sliding_window) return 0;
+    return a_.gemma ? kGemma2GlobalEvery : a_.window_every;
+  }
+
+  Status check_gemma() const {
+    const bool by_hidden = c_.num_layers == a_.layers_scaled_by_hidden;
+    const double wanted =
+        1 / std::sqrt(static_cast<double>(by_hidden ? c_.hidden_size / c_.num_heads : c_.head_dim));
+    const double scale =
+        c_.scalars.attention.value_or(1 / std::sqrt(static_cast<double>(c_.head_dim)));
+    if (std::abs(scale - wanted) > kTolerance * wanted) {
+      return cannot(
+          "query_pre_attn_scalar",
+          fmt::format("is not {}", by_hidden ? "hidden_size / num_attention_heads" : "head_dim"));
+    }
+    const bool caps = a_.name == "gemma2";
+    if (caps && (!c_.scalars.attention_softcap || !c_.scalars.logit_softcap)) {
+      return cannot("attn_logit_softcapping, final_logit_softcapping", "are not both there");
+    }
+    if (!caps && c_.scalars.attention_softcap) {
+      return cannot("attn_logit_softcapping", "caps scores");
+    }
+    if (!caps && c_.sliding_rope.type != Type::kDefault) {
+      return cannot("rope_parameters.sliding_attention", "scales RoPE");
+    }
+    return {};
+  }
+
+  // Readers take queries without a rank in models of 26 and 27 layers, and in no others.
+  Status check_latent() const {
+    constexpr double kEpsilon = 1e-6;  // of the reference, for latent vectors
+    const bool has_rank = c_.number("q_lora_rank") > 0;
+    const bool is_lite = c_.num_layers == 26 || c_.num_layers == 27;
+    if (has_rank == is_lite) {
+      return cannot("q_lora_rank", fmt::format("is {} with {} layers", has_rank ? "stated" : "null",
+                                               c_.num_layers));
+    }
+    if (c_.number("paired_rope") == 0) return cannot("rope_interleave", "is false");
+    if (std::abs(c_.rms_norm_eps - kEpsilon) > kTolerance * kEpsilon) {
+      return cannot("rms_norm_eps", "is not 1e-6, which that of latent vectors is");
+    }
+    return {};
+  }
+
+  // Readers norm each group by itself, and want a bias.
+  Status check_mamba() const {
+    if (a_.without_heads.empty() || !has_layer(LayerType::kMamba)) return {};
+    if (c_.number("mamba_n_groups") > 1) return cannot("mamba_n_groups", "is more than 1");
+    if (c_.number("mamba_conv_bias") == 0) return cannot("mamba_conv_bias", "is false");
+    return {};
+  }
+  bool has_layer(LayerType type) const { return std::ranges::count(c_.layer_types, type) > 0; }
+
+  Status check_experts() const {
+    const bool says_norm =
+        a_.has_key(GgufKey::kExpertNorm) || a_.has_key(GgufKey::kExpertNormIfAny);
+    if (!says_norm && c_.moe.norm_top_scores != a_.normed_experts) {
+      return cannot("norm_topk_prob", fmt::format("is {}", c_.moe.norm_top_scores));
+    }
+    if (!a_.has_key(GgufKey::kExpertScale) && c_.moe.scale != 1) {
+      return cannot("routed_scaling_factor", "is not 1");
+    }
+    if (c_.moe.groups > c_.moe.top_groups && c_.moe.group_best != 2) {
+      return cannot("topk_method", "scores a group of experts by the best one");
+    }
+    if (c_.moe.clamp && *c_.moe.clamp != MoeConfig::Clamp{.steepness = 1.702, .limit = 7.0}) {
+      return cannot("swiglu_alpha", "or swiglu_limit is not what readers take");
+    }
+    if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
+      return cannot("use_expert_bias", "is false");
+    }
+    if (a_.has_key(GgufKey::kDenseBlocks)) return {};
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      if (!c_.has_experts(i)) return cannot("mlp_only_layers", fmt::format("names layer {}", i));
+    }
+    return {};
+  }
+
+  const GgufKeysInput& in_;
+  const GgufArchitecture& a_;
+  const ModelConfig& c_;
+};
+
+}  // namespace
+
+Status check_gguf_limits(const GgufKeysInput& input) { return Limits(input).check(); }
+
+std::vector<std::string> gguf_limit_notes(const GgufKeysInput& input) {
+  return Limits(input).notes();
+}
+
+}  // namespace ferry::converters

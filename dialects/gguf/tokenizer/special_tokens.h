@@ -1,0 +1,53 @@
+// The keys of a GGUF file about special tokens, chat templates and the normalizer, as llama.cpp's
+// gguf-py derives them (class SpecialVocab): from tokenizer.json, tokenizer_config.json and
+// config.json.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dialects/gguf/tokenizer/gguf_keys.h"
+
+namespace ferry::text {
+
+class GgufSpecialTokens {
+ public:
+  // `tokenizer` is the document without its vocabulary, null where there is none; so are the other
+  // two. Ids from `id_bound` on are left out.
+  GgufSpecialTokens(const nlohmann::json& tokenizer, nlohmann::json tokenizer_config,
+                    const nlohmann::json& config, const nlohmann::json& chat_templates,
+                    int64_t id_bound);
+
+  // Keeps an id that is there already.
+  void set(std::string_view type, int64_t id);
+  void write(GgufKeys& keys) const;
+
+ private:
+  void read_post_processor(const nlohmann::json& post_processor);
+  void read_template(const nlohmann::json& processor);
+  void read_first(const nlohmann::json& first);
+  void read_last(const nlohmann::json& last);
+  void read_pair(const nlohmann::json& pair, const nlohmann::json& first,
+                 const nlohmann::json& last);
+  void read_normalizer(const nlohmann::json& normalizer, int depth);
+  void read_tokenizer_config(const nlohmann::json& added_tokens);
+  void read_config(const nlohmann::json& config);
+  void write_templates(GgufKeys& keys) const;
+  void set_flag(std::string_view type, bool value);
+  bool has_flag(std::string_view type) const;
+
+  nlohmann::json config_;  // tokenizer_config.json, with what the post-processor adds
+  nlohmann::json bos_, cls_, eos_, sep_;
+  nlohmann::json templates_;
+  int64_t id_bound_;
+  std::vector<std::string> types_;
+  std::vector<std::pair<std::string, int64_t>> ids_;  // in the order in which they were found
+  std::vector<std::pair<std::string, bool>> flags_;
+  std::vector<std::pair<std::string, bool>> normalizer_;
+};
+
+}  // namespace ferry::text

@@ -1,0 +1,298 @@
+// The llama:: operators: caches, attention, the gated delta rule.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/compute.h"
+#include "kernels/compute_f64.h"
+#include "kernels/dtypes.h"
+#include "kernels/kernel.h"
+#include "kernels/kernels.h"
+
+namespace ferry::kernels {
+namespace {
+
+// f32 values of a tensor: its own memory, or a converted copy.
+class F32View {
+ public:
+  explicit F32View(const Tensor& tensor) : data_(tensor.as<float>()) {
+    if (tensor.dtype == DType::kF32) return;
+    copy_.resize(static_cast<size_t>(tensor.numel));
+    data_ = copy_.data();
+    load(tensor.dtype, tensor.data, copy_.data(), tensor.numel);
+  }
+  const float* data() const { return data_; }
+
+ private:
+  const float* data_;
+  std::vector<float> copy_;
+};
+
+// Keys or values. Codes have scales and zero points.
+struct Cache {
+  const Tensor& rows;  // [B,context,KV,D]
+  const float* scales = nullptr;
+  const int8_t* zero_points = nullptr;
+
+  StoredRows stored() const { return {rows.dtype, rows.data, scales, zero_points}; }
+};
+
+struct Attention {
+  const Tensor& query;  // [B,S,H,D]
+  Cache key, value;
+  int64_t start_pos;
+  const Tensor* mask;  // [S,context], maybe with leading dimensions of 1
+  bool causal;
+  std::optional<Number> scale;
+  Tensor& out;
+};
+
+Status check_dtypes(const Attention& a) {
+  for (const Tensor* t : {&a.query, &a.key.rows, &a.value.rows}) {
+    FERRY_RETURN_IF_ERROR(require_same_dtype(*t, a.out));
+    if (t->dtype != DType::kF64 && !is_castable(t->dtype))
+      return bad_input(fmt::format("{} must be floating", describe(*t)));
+  }
+  return {};
+}
+
+Status check_attention(const Attention& a) {
+  const Tensor& key = a.key.rows;
+  for (const Tensor* t : {&a.query, &key, &a.value.rows}) {
+    FERRY_RETURN_IF_ERROR(require_rank(*t, 4));
+  }
+  FERRY_RETURN_IF_ERROR(require_sizes(a.value.rows, key.sizes));
+  const int64_t kv_heads = key.size(2);
+  if (a.query.size(0) != key.size(0) || a.query.size(3) != key.size(3) || kv_heads == 0 ||
+      a.query.size(2) % kv_heads != 0) {
+    return bad_input(
+        fmt::format("shape mismatch: query {}, key {}", describe(a.query), describe(key)));
+  }
+  const bool wide = key.dtype == DType::kF32 || key.dtype == DType::kF64;
+  if (!wide && key.size(3) > kMaxStoredDim) {
+    return bad_input(
+        fmt::format("{} has heads of more than {} values", describe(key), kMaxStoredDim));
+  }
+  const int64_t context = key.size(1);
+  if (a.start_pos < 0 || a.start_pos > context || a.query.size(1) > context - a.start_pos) {
+    return bad_input(fmt::format("{} positions from {} do not fit a context of {}", a.query.size(1),
+                                 a.start_pos, context));
+  }
+  if (a.mask == nullptr) return {};
+  if (a.causal) return bad_input("attention has both a mask and the causal flag");
+  const Tensor& mask = *a.mask;
+  const bool f64 = a.out.dtype == DType::kF64;
+  FERRY_RETURN_IF_ERROR(require_dtype(mask, f64 ? DType::kF64 : DType::kF32));
+  if (mask.rank() < 2 || mask.numel != a.query.size(1) * context || mask.sizes.back() != context ||
+      mask.size(mask.rank() - 2) != a.query.size(1)) {
+    return bad_input(fmt::format("shape mismatch: mask {}, {} queries, context of {}",
+                                 describe(mask), a.query.size(1), context));
+  }
+  return {};
+}
+
+Status attend(const Call& call, const Attention& a) {
+  FERRY_RETURN_IF_ERROR(check_attention(a));
+  FERRY_RETURN_IF_ERROR(resize(a.out, a.query.sizes));
+  if (a.out.numel == 0) return {};
+  const Tensor& key = a.key.rows;
+  kernels::SdpaShape shape{a.query.size(0), a.query.size(1), a.query.size(2),
+                           key.size(2),     a.query.size(3), key.size(1)};
+  if (a.out.dtype == DType::kF64) {
+    const double wide_scale = a.scale ? a.scale->real : 1 / std::sqrt(double(shape.dim));
+    kernels::sdpa_f64(shape, a.query.as<double>(), key.as<double>(), a.value.rows.as<double>(),
+                      a.mask == nullptr ? nullptr : a.mask->as<double>(), a.causal, a.start_pos,
+                      wide_scale, a.out.as<double>(), call.pool);
+    return {};
+  }
+  const F32View query(a.query);
+  const float scale =
+      a.scale ? static_cast<float>(a.scale->real) : 1.0F / std::sqrt(static_cast<float>(shape.dim));
+  std::vector<float> result(a.out.dtype == DType::kF32 ? 0 : static_cast<size_t>(a.out.numel));
+  kernels::sdpa_f32(shape, query.data(), a.key.stored(), a.value.stored(),
+                    a.mask == nullptr ? nullptr : a.mask->as<float>(), a.causal, a.start_pos, scale,
+                    result.empty() ? a.out.as<float>() : result.data(), call.pool);
+  if (!result.empty()) store(a.out.dtype, result.data(), a.out.data, a.out.numel);
+  return {};
+}
+
+// Positions of a cache [1,context,KV,D] as they are stored.
+struct CacheSlice {
+  Tensor rows;
+  const float* scales = nullptr;
+  const int8_t* zero_points = nullptr;
+
+  Cache cache() const { return {rows, scales, zero_points}; }
+};
+
+// Scales that the operator for rows of codes takes.
+Status check_scales(const float* scales, int64_t n) {
+  constexpr float kLeast = std::numeric_limits<float>::min(), kGreatest = 1 / kLeast;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!(scales[i] >= kLeast && scales[i] <= kGreatest)) {
+      return bad_input(fmt::format("a scale of {}", scales[i]));
+    }
+  }
+  return {};
+}
+
+// Arguments: cache, scales, zero_points, start, end.
+Result<CacheSlice> cache_slice(const Call& call, size_t at) {
+  CacheSlice slice{tensor(call, at)};
+  Tensor& rows = slice.rows;
+  const Range range = FERRY_TRY(
+      slice_range(rows.size(1), optional_int(call, at + 3), optional_int(call, at + 4), 1));
+  const int64_t heads = rows.size(2), row = heads * rows.size(3);
+  rows.sizes[1] = range.count;
+  rows.numel = range.count * row;
+  rows.data += range.start * row * rows.element_bytes();
+  const Tensor* const scales = optional_tensor(call, at + 1);
+  if (scales == nullptr) return slice;
+  slice.scales = scales->as<float>() + range.start * heads;
+  slice.zero_points = tensor(call, at + 2).as<int8_t>() + range.start * heads;
+  FERRY_RETURN_IF_ERROR(check_scales(slice.scales, range.count * heads));
+  return slice;
+}
+
+// Arguments of custom_sdpa.
+Attention sdpa_of(const Call& call, Cache key, Cache value) {
+  return {tensor(call, 0),
+          key,
+          value,
+          integer(call, 3),
+          optional_tensor(call, 4),
+          boolean(call, 6),
+          optional_number(call, 7),
+          tensor(call, 8)};
+}
+
+// Rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] that go together.
+Status check_cache(const Tensor& value, const Tensor& cache) {
+  FERRY_RETURN_IF_ERROR(require_rank(value, 4));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(value, cache));
+  Dims sizes = value.sizes;
+  if (cache.rank() == 4) sizes[1] = cache.size(1);
+  return require_sizes(cache, sizes);
+}
+
+Status write_cache(const Tensor& value, Tensor& cache, int64_t start) {
+  FERRY_RETURN_IF_ERROR(check_cache(value, cache));
+  const int64_t tokens = value.size(1);
+  const int64_t context = cache.size(1);
+  if (start < 0 || start > context || tokens > context - start) {
+    return bad_input(
+        fmt::format("{} positions from {} do not fit cache {}", tokens, start, describe(cache)));
+  }
+  if (value.numel == 0) return {};
+  const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
+  for (int64_t b = 0; b < value.size(0); ++b) {
+    std::memcpy(cache.data + (b * context + start) * row, value.data + b * tokens * row,
+                static_cast<size_t>(tokens * row));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status update_cache(const Call& call) {
+  return write_cache(tensor(call, 0), tensor(call, 1), integer(call, 2));
+}
+
+// indices [B,S]: the cache position of each token, -1 to skip it.
+Status update_cache_indices(const Call& call) {
+  const Tensor& value = tensor(call, 0);
+  Tensor& cache = tensor(call, 1);
+  const Tensor& indices = tensor(call, 3);
+  FERRY_RETURN_IF_ERROR(check_cache(value, cache));
+  FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));
+  FERRY_RETURN_IF_ERROR(require_sizes(indices, {value.size(0), value.size(1)}));
+  const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
+  for (int64_t i = 0; i < indices.numel; ++i) {
+    const int64_t at = indices.as<int64_t>()[i];
+    if (at == -1 || row == 0) continue;
+    if (at < 0 || at >= cache.size(1)) {
+      return bad_input(fmt::format("position {} does not fit cache {}", at, describe(cache)));
+    }
+    const int64_t b = i / value.size(1);
+    std::memcpy(cache.data + (b * cache.size(1) + at) * row, value.data + i * row,
+                static_cast<size_t>(row));
+  }
+  return {};
+}
+
+Status custom_sdpa(const Call& call) {
+  const Attention a = sdpa_of(call, {tensor(call, 1)}, {tensor(call, 2)});
+  FERRY_RETURN_IF_ERROR(check_dtypes(a));
+  return attend(call, a);
+}
+
+Status stored_sdpa(const Call& call) {
+  const CacheSlice key = FERRY_TRY(cache_slice(call, 9));
+  const CacheSlice value = FERRY_TRY(cache_slice(call, 14));
+  return attend(call, sdpa_of(call, key.cache(), value.cache()));
+}
+
+Status sdpa_with_kv_cache(const Call& call) {
+  Tensor& key_cache = tensor(call, 3);
+  Tensor& value_cache = tensor(call, 4);
+  const int64_t start = integer(call, 5);
+  FERRY_RETURN_IF_ERROR(write_cache(tensor(call, 1), key_cache, start));
+  FERRY_RETURN_IF_ERROR(write_cache(tensor(call, 2), value_cache, start));
+  const Attention a = {tensor(call, 0),
+                       {key_cache},
+                       {value_cache},
+                       start,
+                       optional_tensor(call, 7),
+                       boolean(call, 9),
+                       optional_number(call, 10),
+                       tensor(call, 11)};
+  FERRY_RETURN_IF_ERROR(check_dtypes(a));
+  return attend(call, a);
+}
+
+Status gated_delta_rule(const Call& call) {
+  const Tensor& query = tensor(call, 0);
+  const Tensor& value = tensor(call, 2);
+  const Tensor& decay = tensor(call, 3);
+  const Tensor& state = tensor(call, 5);
+  Tensor& out = tensor(call, 6);
+  Tensor& final_state = tensor(call, 7);
+  const bool f64 = out.dtype == DType::kF64;
+  for (size_t i = 0; i < 8; ++i) {
+    FERRY_RETURN_IF_ERROR(require_dtype(tensor(call, i), f64 ? DType::kF64 : DType::kF32));
+  }
+  FERRY_RETURN_IF_ERROR(require_rank(query, 4));
+  FERRY_RETURN_IF_ERROR(require_rank(value, 4));
+  const int64_t b = query.size(0);
+  const int64_t h = query.size(1);
+  const int64_t t = query.size(2);
+  const int64_t k = query.size(3);
+  const int64_t v = value.size(3);
+  const bool per_key = decay.rank() == 4;
+  FERRY_RETURN_IF_ERROR(require_sizes(tensor(call, 1), query.sizes));
+  FERRY_RETURN_IF_ERROR(require_sizes(value, {b, h, t, v}));
+  FERRY_RETURN_IF_ERROR(require_sizes(decay, per_key ? Dims{b, h, t, k} : Dims{b, h, t}));
+  FERRY_RETURN_IF_ERROR(require_sizes(tensor(call, 4), {b, h, t}));
+  FERRY_RETURN_IF_ERROR(require_sizes(state, {b, h, k, v}));
+  FERRY_RETURN_IF_ERROR(resize(out, value.sizes));
+  FERRY_RETURN_IF_ERROR(resize(final_state, state.sizes));
+  if (state.numel == 0) {
+    fill(out, Number::of_int(0));
+    return {};
+  }
+  if (f64) {
+    kernels::gated_delta_rule_f64(
+        {b, h, t, k, v, per_key}, query.as<double>(), tensor(call, 1).as<double>(),
+        value.as<double>(), decay.as<double>(), tensor(call, 4).as<double>(), state.as<double>(),
+        out.as<double>(), final_state.as<double>(), call.pool);
+    return {};
+  }
+  kernels::gated_delta_rule_f32({b, h, t, k, v, per_key}, query.as<float>(),
+                                tensor(call, 1).as<float>(), value.as<float>(), decay.as<float>(),
+                                tensor(call, 4).as<float>(), state.as<float>(), out.as<float>(),
+                                final_state.as<float>(), call.pool);
+  return {};
+}
+
+}  // namespace ferry::kernels

@@ -1,0 +1,37 @@
+// Call and Kernel: what a kernel receives, and what the table says of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "kernels/value.h"
+
+namespace ferry::kernels {
+
+// One execution of an instruction. The arguments follow pte::OpSchema in number and kind. Input
+// tensors have data. Outs are writable and never overlap inputs, except as Kernel::memory allows.
+struct Call {
+  std::span<Value* const> args;
+  int variant;  // Kernel::variant
+  ThreadPool& pool;
+};
+
+// Errors name tensors by value index; the Method adds the instruction.
+using KernelFn = Status (*)(const Call&);
+
+struct Kernel {
+  enum class Memory : uint8_t {
+    kDisjoint,  // outs must not overlap inputs
+    kInPlace,   // an out may be exactly the memory of an input
+    kView,      // the out takes its memory from the first input
+  };
+  std::string_view name;  // "aten::add.out"
+  KernelFn run;
+  int variant = 0;  // tells operators apart that share a function
+  Memory memory = Memory::kDisjoint;
+};
+
+}  // namespace ferry::kernels

@@ -1,0 +1,45 @@
+#include "kernels/fetch_ahead.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace ferry::kernels {
+namespace {
+
+// All were measured with Qwen3-0.6B on two cores, as tokens per second of decoding.
+#if defined(__x86_64__)
+
+// A Xeon with AMX, for codes: 3072 was the best of 1024 to 8192.
+constexpr FetchAhead kIntel = {.stream = 3072};
+// An EPYC of family 26. For codes, 8192 was the best of 512 to 16384: 1.2 times what it is without,
+// for 4 and for 8 bits. For bf16, 2048 in each of four streams was the best of 512 to 8192: 1.08
+// times.
+constexpr FetchAhead kZen5 = {.stream = 8192, .band = 2048};
+
+unsigned family() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid(1, &eax, &ebx, &ecx, &edx);
+  const unsigned base = eax >> 8 & 15;
+  return base == 15 ? base + (eax >> 20 & 255) : base;
+}
+
+// An EPYC of family 25 read bf16 more slowly when it was asked for ahead.
+FetchAhead of_processor() {
+  if (__builtin_cpu_is("intel")) return kIntel;
+  if (__builtin_cpu_is("amd") && family() >= 26) return kZen5;
+  return {};
+}
+
+#else
+FetchAhead of_processor() { return {}; }
+#endif
+
+}  // namespace
+
+const FetchAhead& fetch_ahead() {
+  static const FetchAhead ahead = of_processor();
+  return ahead;
+}
+
+}  // namespace ferry::kernels

@@ -1,0 +1,221 @@
+// Every kernel, by the file that defines it. Which operators they serve: kernel_table.cc.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace ferry::kernels {
+
+// -- arithmetic.cc: Call::variant is a BinaryOp
+enum class BinaryOp : int {
+  kAdd,
+  kSub,
+  kReverseSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kRemainder,
+  kFmod,
+  kMaximum,
+  kMinimum,
+  kPow,
+  kAtan2,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,
+};
+Status binary_tensor(const Call& call);     // self, other -> out
+Status binary_scalar(const Call& call);     // self, Scalar other -> out
+Status pow_scalar_base(const Call& call);   // Scalar self, exponent -> out
+Status add_alpha(const Call& call);         // self, other, alpha -> out
+Status add_scalar_alpha(const Call& call);  // self, Scalar other, alpha -> out
+
+// -- unary.cc: Call::variant is a UnaryOp
+enum class UnaryOp : int {
+  kNeg,
+  kAbs,
+  kSign,
+  kRelu,
+  kBitNot,
+  kLogicalNot,
+  kIsNan,
+  kIsInf,
+  kCeil,
+  kFloor,
+  kRound,
+  kTrunc,
+  kExp,
+  kExpm1,
+  kLog,
+  kLog1p,
+  kLog2,
+  kLog10,
+  kSqrt,
+  kRsqrt,
+  kReciprocal,
+  kSigmoid,
+  kTanh,
+  kSin,
+  kCos,
+  kTan,
+  kSinh,
+  kCosh,
+  kAsin,
+  kAcos,
+  kAtan,
+  kErf,
+  kGelu,
+  kGeluTanh,
+};
+Status unary(const Call& call);  // self -> out
+Status gelu(const Call& call);   // self, approximate -> out
+
+// -- select.cc: elementwise choice and conversion
+Status where(const Call& call);         // condition, self, other -> out
+Status clamp(const Call& call);         // self, min?, max? -> out
+Status masked_fill(const Call& call);   // self, mask, Scalar value -> out
+Status copy(const Call& call);          // self, src, non_blocking -> out: src broadcast to self
+Status copy_inplace(const Call& call);  // self, src, non_blocking, self
+Status to_copy(const Call& call);       // self, ... -> out at args[variant], in its dtype
+Status to_dim_order_copy(const Call& call);  // as dim_order_copy, -> out, in its dtype
+
+// -- fill.cc
+Status full(const Call& call);           // size, Scalar -> out
+Status fill_constant(const Call& call);  // size, [memory_format at variant/2] -> out = variant & 1
+Status full_like(const Call& call);      // self, Scalar, memory_format -> out
+Status fill_scalar(const Call& call);    // self, Scalar -> out
+Status fill_tensor(const Call& call);    // self, value -> out
+Status scalar_tensor(const Call& call);  // Scalar -> out
+Status arange(const Call& call);         // end -> out
+Status arange_start(const Call& call);   // start, end, step -> out
+
+// -- shape.cc: the same elements in the same order
+Status et_view(const Call& call);    // self, size -> out, sharing memory
+Status view_copy(const Call& call);  // self, size -> out
+Status same_copy(const Call& call);  // self, ... -> out at args[variant], same shape and dtype
+// self, non_blocking, dim_order? -> out, row-major and of the same dtype
+Status dim_order_copy(const Call& call);
+// Refuses a list of dimensions at this place among the arguments that is not 0, 1, 2, ...; none is
+// row-major.
+Status require_row_major(const Call& call, size_t argument);
+Status unsqueeze(const Call& call);     // self, dim -> out
+Status squeeze_dim(const Call& call);   // self, dim -> out
+Status squeeze_dims(const Call& call);  // self, dims -> out
+
+// -- rearrange.cc: elements moved
+Status permute(const Call& call);           // self, dims -> out
+Status transpose(const Call& call);         // self, dim0, dim1 -> out
+Status t_copy(const Call& call);            // self -> out
+Status expand(const Call& call);            // self, size, implicit -> out
+Status repeat(const Call& call);            // self, repeats -> out
+Status slice(const Call& call);             // self, dim, start?, end?, step -> out
+Status narrow_copy(const Call& call);       // self, dim, start, length -> out
+Status select_index(const Call& call);      // self, dim, index -> out
+Status slice_scatter(const Call& call);     // self, src, dim, start?, end?, step -> out
+Status select_scatter(const Call& call);    // self, src, dim, index -> out
+Status cat(const Call& call);               // tensors, dim -> out
+Status stack(const Call& call);             // tensors, dim -> out
+Status split_with_sizes(const Call& call);  // self, sizes, dim -> outs
+Status split_size(const Call& call);        // self, size, dim -> outs
+Status unbind(const Call& call);            // self, dim -> outs
+Status constant_pad(const Call& call);      // self, pad, Scalar -> out
+
+// -- reduce.cc: Call::variant is a Reduction
+enum class Reduction : int { kSum, kMean, kAny, kMax, kMin, kArgMax, kArgMin };
+Status reduce_dims_dtype(const Call& call);  // self, dims?, keepdim, dtype? -> out
+Status reduce_dims(const Call& call);        // self, dims?, keepdim -> out
+Status reduce_dim(const Call& call);         // self, dim?, keepdim -> out
+Status reduce_all(const Call& call);         // self -> out
+Status reduce_with_index(const Call& call);  // self, dim, keepdim -> values, indices
+
+// -- rows.cc: along one dimension
+Status softmax(const Call& call);     // self, dim, half_to_float -> out; variant 1: its logarithm
+Status cumsum(const Call& call);      // self, dim, dtype? -> out
+Status layer_norm(const Call& call);  // input, shape, weight?, bias?, eps -> out, mean, rstd
+Status topk(const Call& call);        // self, k, dim, largest, sorted -> values, indices
+
+// -- indexing.cc
+Status embedding(const Call& call);          // weight, indices, ... -> out
+Status index(const Call& call);              // self, indices -> out
+Status index_put(const Call& call);          // self, indices, values, accumulate -> out
+Status index_put_inplace(const Call& call);  // self, indices, values, accumulate, self
+Status nonzero(const Call& call);            // self -> out: i64 [n, rank]
+Status index_select(const Call& call);       // self, dim, index -> out
+Status gather(const Call& call);             // self, dim, index, sparse_grad -> out
+Status scatter_src(const Call& call);        // self, dim, index, src -> out
+
+// -- scalars.cc: Call::variant is a ScalarOp for scalar_unary and scalar_binary
+enum class ScalarOp : int {
+  kAdd,
+  kSub,
+  kMul,
+  kTrueDiv,
+  kFloorDiv,
+  kMod,
+  kMax,
+  kMin,
+  kEq,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kNeg,
+  kNot,
+  kToFloat,
+  kToInt,
+  kRound,
+  kCeil,
+  kFloor,
+  kTrunc,
+};
+Status sym_size(const Call& call);      // self, dim -> Int
+Status sym_numel(const Call& call);     // self -> Int
+Status local_scalar(const Call& call);  // self -> Scalar
+Status scalar_binary(const Call& call);
+Status scalar_unary(const Call& call);
+Status scalar_if(const Call& call);  // condition, a, b -> out
+
+// -- linear.cc
+Status linear(const Call& call);  // input, weight, bias? -> out
+Status mm(const Call& call);      // self, mat2 -> out
+Status bmm(const Call& call);     // self, mat2 -> out
+Status addmm(const Call& call);   // self, mat1, mat2, beta, alpha -> out
+
+// -- attention.cc
+Status update_cache(const Call& call);          // value, cache, start_pos -> out (unused)
+Status update_cache_indices(const Call& call);  // value, cache, start_pos, indices -> out (unused)
+Status custom_sdpa(const Call& call);           // query, key, value, start_pos, mask?, ... -> out
+Status sdpa_with_kv_cache(const Call& call);
+// custom_sdpa of caches as they are stored: after its arguments, for keys and then for values, the
+// buffer [1,context,KV,D], scales and zero points of codes or None, start and end of the positions.
+// No operator of programs.
+Status stored_sdpa(const Call& call);
+Status gated_delta_rule(const Call& call);
+
+// -- quantize.cc: one scale for the whole tensor, or one for each row of the last dimension
+Status quantize(const Call& call);       // self, scale, zero_point, min, max, dtype -> out
+Status dequantize(const Call& call);     // self, scale, zero_point, min, max, dtype, dtype? -> out
+Status quantize_rows(const Call& call);  // self, scales, zero_points, min, max, dtype -> out
+Status dequantize_rows(const Call& call);       // self, scales, zero_points, min, max, dtype, dtype
+Status choose_row_encodings(const Call& call);  // self, dtype -> scales, zero points, for i8
+
+// -- coded_embedding.cc: Call::variant is the number of bits of a code
+Status embedding_codes(const Call& call);        // weight, scales, zeros?, min, max, indices -> out
+Status embedding_codes_dtype(const Call& call);  // ..., indices, dtype? -> out
+
+// -- mixed_linear.cc: i8 codes, scales of the weight's rows
+Status mixed_linear(const Call& call);  // input, weight, scales, zero_points?, dtype? -> out
+Status mixed_mm(const Call& call);      // input, weight, scales, zero_points? -> out
+
+// -- convolution.cc
+Status convolution(const Call& call);
+
+}  // namespace ferry::kernels

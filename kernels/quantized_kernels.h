@@ -1,0 +1,148 @@
+// Between quantized_linear.cc and the instruction sets: what a product reads and writes, and the
+// functions that each instruction set has of its own.
+//
+// All of them give the same bits. Sums of products of codes are exact integers. Per group of
+// columns the integer, as f32, is multiplied with the scale and added to one of 8 partial sums:
+// group g to sum g % 8, by fused multiply-add. The result is
+// ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)).
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "kernels/quantized_linear.h"
+
+namespace ferry::kernels {
+
+constexpr size_t kPartialSums = 8;
+// Rows of activations are padded with codes of 0 to a multiple of this.
+constexpr size_t kPaddedColumns = 256;
+constexpr size_t kBlockColumns = 32;
+
+constexpr size_t padded_columns(size_t columns) {
+  return (columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
+}
+
+// What the products with one row of activations read, at fixed places of a slot of the scratch
+// memory; aligned to 64.
+struct ActivationRow {
+  std::byte* slot;
+  size_t padded;
+
+  struct Head {
+    QuantizedRow row;
+    int32_t sum;  // of the codes
+  };
+  static constexpr size_t kHeadBytes = 64;
+
+  Head& head() const { return *reinterpret_cast<Head*>(slot); }
+  // The codes in their order.
+  int8_t* codes() const { return reinterpret_cast<int8_t*>(slot + kHeadBytes); }
+  // For one row at a time. Of each 64 codes first those of even columns, then the others.
+  int8_t* split_codes() const { return codes() + padded; }
+  // For each 64 codes 8 numbers: -8 times the sum of 4 even and 4 odd columns.
+  int32_t* split_offsets() const { return reinterpret_cast<int32_t*>(split_codes() + padded); }
+  // For many rows. The codes as 16 bits, then for each 32 codes -8 times their sum.
+  int16_t* wide_codes() const { return reinterpret_cast<int16_t*>(codes() + padded); }
+  int32_t* block_offsets() const { return reinterpret_cast<int32_t*>(wide_codes() + padded); }
+
+  static constexpr size_t bytes(size_t padded) {
+    return kHeadBytes + 3 * padded + padded / kBlockColumns * sizeof(int32_t);
+  }
+};
+
+struct Activations {
+  std::byte* slots = nullptr;
+  size_t rows = 0, columns = 0;
+
+  ActivationRow row(size_t i) const {
+    const size_t padded = padded_columns(columns);
+    return {slots + i * ActivationRow::bytes(padded), padded};
+  }
+};
+
+// One product: out [rows of activations, matrix.rows]. `sums` are, for each row of the matrix, the
+// sum of scale * code where there are groups, else of the codes.
+struct CodedProduct {
+  const CodedMatrix* matrix = nullptr;
+  const float* sums = nullptr;         // matrices with group scales, and all of 4 bits
+  const int32_t* code_sums = nullptr;  // matrices of 8 bits with one scale per row
+  const float* bias = nullptr;
+  float* out = nullptr;
+};
+
+// Rows [begin, end) of the matrix times all rows of activations.
+using ProductFunction = void(const CodedProduct&, const Activations&, size_t begin, size_t end);
+
+struct InstructionSet {
+  const char* name;
+  // Quantises one row into its slot: with the split codes for few rows, else with the wide ones.
+  void (*quantize)(const float* x, size_t columns, bool few, const ActivationRow& row);
+  // Few rows of activations, many rows; each for 4 and for 8 bits.
+  ProductFunction *few4, *few8, *many4, *many8;
+  // Rows of the matrix that `many` works on at a time.
+  size_t tile_rows;
+  // Sums of codes of rows [begin, end) of a matrix of 8 bits.
+  void (*code_sums)(const CodedMatrix&, size_t begin, size_t end, int32_t* sums);
+};
+
+// Those that are compiled in and that this processor and system have, the fastest first. The last
+// is plain C++.
+std::span<const InstructionSet* const> instruction_sets();
+
+// The functions of quantized_linear.h with a given instruction set; for tests.
+void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, int64_t columns,
+                         std::span<const LinearTask> tasks, std::span<std::byte> scratch,
+                         ThreadPool& pool);
+
+// Groups as the kernels see them.
+struct Groups {
+  size_t count, columns;
+  explicit Groups(const CodedMatrix& m)
+      : count(m.group == 0 ? 1 : static_cast<size_t>(m.columns / m.group)),
+        columns(static_cast<size_t>(m.group == 0 ? m.columns : m.group)) {}
+};
+
+inline size_t row_bytes(const CodedMatrix& m) {
+  return static_cast<size_t>(m.columns) * static_cast<size_t>(m.bits) / 8;
+}
+
+inline const uint8_t* row_codes(const CodedMatrix& m, size_t row) {
+  return reinterpret_cast<const uint8_t*>(m.codes) + row * row_bytes(m);
+}
+
+inline size_t scale_bytes(const CodedMatrix& m) { return m.scale_dtype == DType::kBF16 ? 2 : 4; }
+
+inline const std::byte* row_scales(const CodedMatrix& m, size_t row) {
+  return m.scales + row * Groups(m).count * scale_bytes(m);
+}
+
+// Scale `index` of a matrix.
+inline float scale_at(const CodedMatrix& m, size_t index) {
+  float value = 0;
+  if (m.scale_dtype == DType::kBF16) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, m.scales + 2 * index, sizeof bits);
+    return std::bit_cast<float>(uint32_t{bits} << 16);
+  }
+  std::memcpy(&value, m.scales + 4 * index, sizeof value);
+  return value;
+}
+
+// An output from the sum over groups, and one from the sum of products of codes.
+inline float group_result(const CodedProduct& p, const QuantizedRow& row, float sum, size_t n) {
+  if (p.sums != nullptr) sum -= static_cast<float>(row.zero_point) * p.sums[n];
+  sum *= row.inverse_scale;
+  return p.bias != nullptr ? sum + p.bias[n] : sum;
+}
+
+inline float row_result(const CodedProduct& p, const QuantizedRow& row, int32_t sum, size_t n) {
+  const float products = static_cast<float>(sum - row.zero_point * p.code_sums[n]);
+  float value = products * row.inverse_scale * scale_at(*p.matrix, n);
+  return p.bias != nullptr ? value + p.bias[n] : value;
+}
+
+}  // namespace ferry::kernels

@@ -1,0 +1,442 @@
+// Products with codes on x86, for one instruction set: included once by each quantized_TARGET.cc
+// between pragmas that choose it. A `Dot` says how products of bytes are summed:
+//   kPairs     sums of pairs of products in 16 bits (maddubs) are the only ones; else groups of 4
+//              in 32 bits
+//   Wide       the vectors of many rows: V256 or V512 of quantized_vectors-inl.h
+//   dot(a,u,s) a + the products of 4 unsigned and 4 signed bytes in each lane; not where kPairs
+//   kFew512    `Few` multiplies few rows and codes of 4 bits by vectors of 512 bits
+// Nothing of the standard library is called here: it would be compiled for this instruction set
+// and might be what the linker keeps for all of the program.
+
+#include "kernels/quantized_vectors-inl.h"
+
+namespace ferry::kernels {
+namespace {
+
+// ---- Rows of activations
+
+struct Extremes {
+  float low, high;
+  bool finite;
+};
+
+inline float fold(__m256 v, bool greatest) {
+  alignas(32) float lanes[8];
+  _mm256_store_ps(lanes, v);
+  float best = lanes[0];
+  for (const float x : lanes) best = (greatest ? x > best : x < best) ? x : best;
+  return best;
+}
+
+inline Extremes extremes(const float* x, size_t n) {
+  __m256 low = _mm256_setzero_ps(), high = low;
+  const __m256i exponent = _mm256_set1_epi32(0x7f800000);
+  __m256i special = _mm256_setzero_si256();
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256 v = _mm256_loadu_ps(x + i);
+    low = _mm256_min_ps(v, low);
+    high = _mm256_max_ps(v, high);
+    const __m256i bits = _mm256_and_si256(_mm256_castps_si256(v), exponent);
+    special = _mm256_or_si256(special, _mm256_cmpeq_epi32(bits, exponent));
+  }
+  Extremes e{fold(low, false), fold(high, true), _mm256_testz_si256(special, special) != 0};
+  for (; i < n; ++i) {
+    e.low = x[i] < e.low ? x[i] : e.low;
+    e.high = x[i] > e.high ? x[i] : e.high;
+    e.finite &= x[i] - x[i] == 0;
+  }
+  return e;
+}
+
+inline __m256i code_lanes(const float* x, __m256 factor, __m256i zero_point) {
+  const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), factor));
+  return _mm256_add_epi32(rounded, zero_point);
+}
+
+// 32 codes.
+inline __m256i code_block(const float* x, __m256 factor, __m256i zero_point) {
+  const __m256i a = code_lanes(x, factor, zero_point), b = code_lanes(x + 8, factor, zero_point);
+  const __m256i c = code_lanes(x + 16, factor, zero_point),
+                d = code_lanes(x + 24, factor, zero_point);
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+  return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+inline void store_codes(const float* x, size_t n, const RowScale& scale, int8_t* codes) {
+  const __m256 factor = _mm256_set1_ps(scale.factor);
+  const __m256i zero_point = _mm256_set1_epi32(scale.zero_point);
+  size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(codes + i),
+                       code_block(x + i, factor, zero_point));
+  }
+  if (i == n) return;
+  alignas(32) float rest[32] = {};
+  alignas(32) int8_t last[32];
+  __builtin_memcpy(rest, x + i, (n - i) * sizeof(float));
+  _mm256_store_si256(reinterpret_cast<__m256i*>(last), code_block(rest, factor, zero_point));
+  __builtin_memcpy(codes + i, last, n - i);
+}
+
+// Both halves of a vector: first its even bytes, then its odd ones.
+inline __m256i split_bytes(const int8_t* codes) {
+  const __m256i order = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2,
+                                         4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+  const __m256i v = _mm256_load_si256(reinterpret_cast<const __m256i*>(codes));
+  return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, order), 0xd8);
+}
+
+inline void split_row(const ActivationRow& row) {
+  const __m256i ones = _mm256_set1_epi8(1), eight = _mm256_set1_epi16(-8);
+  for (size_t k = 0; k < row.padded; k += 64) {
+    const __m256i a = split_bytes(row.codes() + k), b = split_bytes(row.codes() + k + 32);
+    const __m256i even = _mm256_permute2x128_si256(a, b, 0x20);
+    const __m256i odd = _mm256_permute2x128_si256(a, b, 0x31);
+    auto* split = reinterpret_cast<__m256i*>(row.split_codes() + k);
+    _mm256_store_si256(split, even);
+    _mm256_store_si256(split + 1, odd);
+    const __m256i pairs =
+        _mm256_add_epi16(_mm256_maddubs_epi16(ones, even), _mm256_maddubs_epi16(ones, odd));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(row.split_offsets() + k / 8),
+                       _mm256_madd_epi16(pairs, eight));
+  }
+}
+
+void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow& row) {
+  const Extremes e = extremes(x, columns);
+  const RowScale scale = row_scale(e.low, e.high, e.finite);
+  row.head().row = scale.row;
+  int8_t* codes = row.codes();
+  __builtin_memset(codes + columns, 0, row.padded - columns);
+  if (scale.factor == 0) {
+    __builtin_memset(codes, 0, columns);
+  } else {
+    store_codes(x, columns, scale, codes);
+  }
+  sum_blocks(row);
+  if (few) return split_row(row);
+  widen_codes(row);
+}
+
+// ---- Few rows: one row of the matrix after the other, straight from where it is stored
+
+inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+
+// Asks for the cache line of the byte that lies `ahead` of p. It may lie behind the matrix: what is
+// not mapped is ignored.
+inline void ask_for(const void* p, size_t ahead) {
+  const auto address = reinterpret_cast<uintptr_t>(p) + ahead;
+  _mm_prefetch(reinterpret_cast<const char*>(address), _MM_HINT_T0);
+}
+
+// acc + the products of 64 codes of 4 bits: lanes 0 to 3 of the first 32, the others of the rest.
+template <class Dot>
+inline __m256i dot64(__m256i acc, const uint8_t* codes, const int8_t* split) {
+  const __m256i mask = _mm256_set1_epi8(15);
+  const __m256i w = load256(codes);
+  const __m256i low = _mm256_and_si256(w, mask);
+  const __m256i high = _mm256_and_si256(_mm256_srli_epi16(w, 4), mask);
+  const __m256i even = load256(split), odd = load256(split + 32);
+  if constexpr (Dot::kPairs) {
+    const __m256i pairs =
+        _mm256_add_epi16(_mm256_maddubs_epi16(low, even), _mm256_maddubs_epi16(high, odd));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  } else {
+    return Dot::dot(Dot::dot(acc, low, even), high, odd);
+  }
+}
+
+inline __m256i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
+  return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+}
+
+// 8 groups of 32 columns.
+template <class Dot>
+inline __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
+  if constexpr (Dot::kFew512) return Dot::Few::eight_blocks(codes, split, offsets);
+  const __m256i a = dot64<Dot>(load256(offsets), codes, split);
+  const __m256i b = dot64<Dot>(load256(offsets + 8), codes + 32, split + 64);
+  const __m256i c = dot64<Dot>(load256(offsets + 16), codes + 64, split + 128);
+  const __m256i d = dot64<Dot>(load256(offsets + 24), codes + 96, split + 192);
+  return _mm256_permutevar8x32_epi32(four_sums(a, b, c, d),
+                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+// The lanes of the result are sums of parts of one group of `bytes` bytes.
+template <class Dot>
+inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* split,
+                          const int32_t* offsets) {
+  __m256i acc = _mm256_setzero_si256(), other = acc;
+  const size_t ahead = fetch_ahead().stream;
+  for (; bytes >= 64; bytes -= 64, codes += 64, split += 128, offsets += 16) {
+    ask_for(codes, ahead);
+    acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), codes, split);
+    other = dot64<Dot>(_mm256_add_epi32(other, load256(offsets + 8)), codes + 32, split + 64);
+  }
+  alignas(32) uint8_t rest[64] = {};
+  if (bytes >= 32) {
+    acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), codes, split);
+    bytes -= 32, codes += 32, split += 64, offsets += 8;
+  }
+  if (bytes > 0) {
+    __builtin_memcpy(rest, codes, bytes);
+    acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), rest, split);
+  }
+  return _mm256_add_epi32(acc, other);
+}
+
+// Lanes of 8 vectors, each summed.
+inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
+  const __m256i low = four_sums(v[0], v[1], v[2], v[3]), high = four_sums(v[4], v[5], v[6], v[7]);
+  return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                          _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+// 8 groups, each a multiple of 64 columns. The size of groups is a constant where kBytes > 0.
+template <class Dot, size_t kBytes>
+inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, const int8_t* split,
+                            const int32_t* offsets, size_t ahead) {
+  const size_t bytes = kBytes > 0 ? kBytes : group_bytes;
+  __m256i sums[8];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < 8; ++i) {
+    ask_for(codes, ahead);
+    if constexpr (Dot::kFew512 && kBytes == 64) {
+      sums[i] = Dot::Few::group_of_128(codes, split, offsets);
+    } else {
+      sums[i] = dot64<Dot>(load256(offsets), codes, split);
+      for (size_t b = 32; b < bytes; b += 32) {
+        if (b % 64 == 0) ask_for(codes + b, ahead);
+        sums[i] = dot64<Dot>(_mm256_add_epi32(sums[i], load256(offsets + b / 4)), codes + b,
+                             split + 2 * b);
+      }
+    }
+    codes += bytes, split += 2 * bytes, offsets += bytes / 4;
+  }
+  return sums_of_lanes(sums);
+}
+
+// Less than 8, or the whole row.
+template <class Dot>
+inline __m256i some_groups(size_t count, const uint8_t* codes, size_t bytes, const int8_t* split,
+                           const int32_t* offsets) {
+  __m256i sums[8];
+  for (size_t i = 0; i < 8; ++i) {
+    sums[i] = i < count ? long_group<Dot>(codes + i * bytes, bytes, split + 2 * i * bytes,
+                                          offsets + i * bytes / 4)
+                        : _mm256_setzero_si256();
+  }
+  return sums_of_lanes(sums);
+}
+
+template <bool kBf16>
+inline __m256 eight_scales(const std::byte* scales) {
+  if constexpr (!kBf16) return _mm256_loadu_ps(reinterpret_cast<const float*>(scales));
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+
+// Less than 8 scales, the others are 0.
+template <bool kBf16>
+inline __m256 some_scales(const std::byte* scales, size_t count) {
+  alignas(32) std::byte rest[32] = {};
+  __builtin_memcpy(rest, scales, count * (kBf16 ? 2 : 4));
+  return eight_scales<kBf16>(rest);
+}
+
+// The sum of the 8 partial sums.
+inline float sum_partials(__m256 v) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+struct RowOfGroups {
+  const uint8_t* codes;
+  const std::byte* scales;
+  const int8_t* split;
+  const int32_t* offsets;
+  size_t ahead;  // bytes of codes, for ask_for()
+};
+
+template <class Dot, bool kBf16>
+inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
+  constexpr size_t kScales = kBf16 ? 16 : 32;
+  __m256 acc = _mm256_setzero_ps();
+  size_t g = 0;
+  for (; g + 8 <= groups; g += 8) {
+    ask_for(r.codes, r.ahead);
+    ask_for(r.codes + 64, r.ahead);
+    ask_for(r.scales, r.ahead / 128 * kScales);
+    const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(r.codes, r.split, r.offsets));
+    acc = _mm256_fmadd_ps(sums, eight_scales<kBf16>(r.scales), acc);
+    r = {r.codes + 128, r.scales + kScales, r.split + 256, r.offsets + 32, r.ahead};
+  }
+  if (g == groups) return sum_partials(acc);
+  alignas(32) uint8_t rest[128] = {};
+  __builtin_memcpy(rest, r.codes, (groups - g) * 16);
+  const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(rest, r.split, r.offsets));
+  const __m256 scales = some_scales<kBf16>(r.scales, groups - g);
+  return sum_partials(_mm256_fmadd_ps(sums, scales, acc));
+}
+
+template <class Dot, bool kBf16, size_t kBytes = 0>
+inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
+  constexpr size_t kScales = kBf16 ? 16 : 32;
+  __m256 acc = _mm256_setzero_ps();
+  const size_t scales_ahead = r.ahead / (8 * bytes) * kScales;
+  for (; groups >= 8; groups -= 8) {
+    ask_for(r.scales, scales_ahead);
+    const __m256i sums = eight_groups<Dot, kBytes>(r.codes, bytes, r.split, r.offsets, r.ahead);
+    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), eight_scales<kBf16>(r.scales), acc);
+    r = {r.codes + 8 * bytes, r.scales + kScales, r.split + 16 * bytes, r.offsets + 2 * bytes,
+         r.ahead};
+  }
+  if (groups == 0) return sum_partials(acc);
+  const __m256i sums = some_groups<Dot>(groups, r.codes, bytes, r.split, r.offsets);
+  const __m256 scales = some_scales<kBf16>(r.scales, groups);
+  return sum_partials(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scales, acc));
+}
+
+// Groups of 32 and of 128 columns are the usual ones.
+template <class Dot, bool kBf16>
+inline float sum_of_row(const RowOfGroups& r, const Groups& groups) {
+  if (groups.columns == kBlockColumns) return sum_blocks_of_32<Dot, kBf16>(r, groups.count);
+  constexpr size_t kUsual = 64;  // bytes
+  const size_t bytes = groups.columns / 2;
+  return bytes == kUsual ? sum_long_groups<Dot, kBf16, kUsual>(r, groups.count, kUsual)
+                         : sum_long_groups<Dot, kBf16>(r, groups.count, bytes);
+}
+
+template <class Dot, bool kBf16>
+inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
+  const CodedMatrix& w = *p.matrix;
+  const Groups groups(w);
+  const auto rows = static_cast<size_t>(w.rows);
+  const size_t ahead = fetch_ahead().stream;
+  for (size_t n = begin; n < end; ++n) {
+    for (size_t i = 0; i < x.rows; ++i) {
+      const ActivationRow row = x.row(i);
+      const RowOfGroups r{row_codes(w, n), row_scales(w, n), row.split_codes(), row.split_offsets(),
+                          ahead};
+      const float sum = sum_of_row<Dot, kBf16>(r, groups);
+      p.out[i * rows + n] = group_result(p, row.head().row, sum, n);
+    }
+  }
+}
+
+template <class Dot>
+void few4(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
+  if (p.matrix->scale_dtype == DType::kBF16) return few_rows4<Dot, true>(p, x, begin, end);
+  few_rows4<Dot, false>(p, x, begin, end);
+}
+
+inline __m256i widen16(const void* p) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+}
+
+// acc + the products of 32 codes of 8 bits; where not kPairs, of codes + 128.
+template <class Dot>
+inline __m256i dot32(__m256i acc, const uint8_t* codes, const int8_t* x) {
+  if constexpr (Dot::kPairs) {
+    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(widen16(codes), widen16(x)));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(widen16(codes + 16), widen16(x + 16)));
+  } else {
+    const __m256i w = _mm256_xor_si256(load256(codes), _mm256_set1_epi8(-128));
+    return Dot::dot(acc, w, load256(x));
+  }
+}
+
+// The lanes of the result sum up to the products of a row of 8-bit codes with codes `x`; where not
+// kPairs, of codes + 128.
+template <class Dot>
+inline __m256i row_products(const uint8_t* codes, const int8_t* x, size_t columns, size_t ahead) {
+  __m256i acc = _mm256_setzero_si256(), other = acc;
+  size_t k = 0;
+  for (; k + 64 <= columns; k += 64) {
+    ask_for(codes + k, ahead);
+    acc = dot32<Dot>(acc, codes + k, x + k);
+    other = dot32<Dot>(other, codes + k + 32, x + k + 32);
+  }
+  alignas(32) uint8_t rest[64] = {};
+  if (k < columns) {
+    __builtin_memcpy(rest, codes + k, columns - k);
+    acc = dot32<Dot>(acc, rest, x + k);
+    other = dot32<Dot>(other, rest + 32, x + k + 32);
+  }
+  return _mm256_add_epi32(acc, other);
+}
+
+// What `row_products` has too much, for codes `x` whose sum is `sum`.
+template <class Dot>
+inline int32_t excess(int32_t sum) {
+  return Dot::kPairs ? 0 : 128 * sum;
+}
+
+// The sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
+template <class Dot>
+inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum,
+                       size_t ahead) {
+  __m256i acc = row_products<Dot>(codes, x, columns, ahead);
+  acc = four_sums(acc, acc, acc, acc);
+  return _mm256_cvtsi256_si32(acc) + _mm256_extract_epi32(acc, 4) - excess<Dot>(sum);
+}
+
+// The results of four rows of the matrix from `n` on, for one row of activations. The rows are read
+// one after the other, as they are stored; only the additions across lanes are done together.
+template <class Dot>
+inline void four_rows8(const CodedProduct& p, const ActivationRow& row, size_t columns, size_t n,
+                       size_t ahead, float* out) {
+  __m256i acc[4];
+  for (size_t j = 0; j < 4; ++j) {
+    acc[j] = row_products<Dot>(row_codes(*p.matrix, n + j), row.codes(), columns, ahead);
+  }
+  const __m256i halves = four_sums(acc[0], acc[1], acc[2], acc[3]);
+  alignas(16) int32_t sums[4];
+  _mm_store_si128(
+      reinterpret_cast<__m128i*>(sums),
+      _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+  for (size_t j = 0; j < 4; ++j) {
+    out[n + j] = row_result(p, row.head().row, sums[j] - excess<Dot>(row.head().sum), n + j);
+  }
+}
+
+template <class Dot>
+void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
+  const auto rows = static_cast<size_t>(p.matrix->rows);
+  const size_t ahead = fetch_ahead().stream;
+  size_t n = begin;
+  for (; n + 4 <= end; n += 4) {
+    for (size_t i = 0; i < x.rows; ++i) {
+      four_rows8<Dot>(p, x.row(i), x.columns, n, ahead, p.out + i * rows);
+    }
+  }
+  for (; n < end; ++n) {
+    for (size_t i = 0; i < x.rows; ++i) {
+      const ActivationRow row = x.row(i);
+      const int32_t sum =
+          dot_row<Dot>(row_codes(*p.matrix, n), row.codes(), x.columns, row.head().sum, ahead);
+      p.out[i * rows + n] = row_result(p, row.head().row, sum, n);
+    }
+  }
+}
+
+template <class Dot>
+void code_sums(const CodedMatrix& m, size_t begin, size_t end, int32_t* sums) {
+  const auto columns = static_cast<size_t>(m.columns);
+  const size_t ahead = fetch_ahead().stream;
+  alignas(32) int8_t ones[64];
+  __builtin_memset(ones, 1, sizeof ones);
+  for (size_t n = begin; n < end; ++n) {
+    int32_t sum = 0;
+    for (size_t k = 0; k < columns; k += 64) {
+      const size_t count = columns - k < 64 ? columns - k : 64;
+      sum += dot_row<Dot>(row_codes(m, n) + k, ones, count, 64, ahead);
+    }
+    sums[n] = sum;
+  }
+}
+
+}  // namespace
+}  // namespace ferry::kernels

@@ -1,0 +1,30 @@
+// Rows: a tensor as rows along the dimensions that an operator reduces or normalises.
+#pragma once
+
+#include <vector>
+
+#include "kernels/kernel.h"
+#include "kernels/strided_copy.h"
+
+namespace ferry::kernels {
+
+// `count` rows of `length` elements of a tensor, contiguous. Refers to the tensor's memory where
+// the dimensions are at the end already, and otherwise to `copy`.
+struct Rows {
+  const std::byte* data = nullptr;
+  int64_t count = 1;
+  int64_t length = 1;
+  std::vector<std::byte> copy;
+};
+
+// `along`: bit d is set for each dimension d that rows run along, in their order.
+Rows as_rows(const Call& call, const Tensor& tensor, uint32_t along);
+// The dimension order of as_rows: the others, then those along.
+Dims row_order(int rank, uint32_t along);
+
+// Rows that one parallel item takes.
+inline int64_t rows_per_piece(int64_t length) {
+  return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));
+}
+
+}  // namespace ferry::kernels

@@ -1,0 +1,328 @@
+#include "listing/listing.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "checkpoint/checkpoint.h"
+#include "core/checked.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/ptd/ptd.h"
+#include "formats/pte/bundled.h"
+#include "formats/pte/reader.h"
+#include "formats/pte/state_finder.h"
+#include "listing/listed_delegates.h"
+#include "packer/bundle_reader.h"
+
+namespace ferry::listing {
+namespace {
+
+Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+// A tensor whose bytes in the file are its values.
+ListedTensor plain_tensor(const std::string& name, DType dtype, Shape shape, uint64_t bytes,
+                          const std::string& file = {}) {
+  return {name, dtype, std::move(shape), bytes, file, std::string(dtype_name(dtype)), bytes};
+}
+
+// Bytes that only a delegate knows how to read.
+ListedTensor delegate_data(const std::string& name, uint64_t bytes) {
+  ListedTensor listed{.name = name, .bytes = bytes};
+  listed.stored = "bytes";
+  listed.stored_bytes = bytes;
+  listed.is_tensor = false;
+  return listed;
+}
+
+// Where the bytes of a tensor are.
+struct Place {
+  std::string file;
+  uint64_t offset = 0;
+  bool known = true;
+};
+
+// Tensors at the place of an earlier one are the same bytes; `places` are parallel.
+void mark_shared(std::vector<ListedTensor>& tensors, const std::vector<Place>& places) {
+  std::map<std::tuple<std::string_view, uint64_t, uint64_t>, const std::string*> first;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    ListedTensor& tensor = tensors[i];
+    if (tensor.stored_bytes == 0 || !places[i].known) continue;
+    const auto [at, fresh] = first.emplace(
+        std::tuple(std::string_view(places[i].file), places[i].offset, tensor.stored_bytes),
+        &tensor.name);
+    if (!fresh) tensor.shares = *at->second;
+  }
+}
+
+// -- programs
+
+struct KindName {
+  std::string operator()(const pte::None&) const { return "none"; }
+  std::string operator()(int64_t) const { return "int"; }
+  std::string operator()(bool) const { return "bool"; }
+  std::string operator()(double) const { return "double"; }
+  std::string operator()(const pte::Tensor& t) const { return std::string(dtype_name(t.dtype)); }
+  std::string operator()(const std::string&) const { return "string"; }
+  template <class List>
+  std::string operator()(const List&) const {
+    return "list";
+  }
+};
+
+ListedValue list_value(const pte::Value& value) {
+  ListedValue listed;
+  listed.kind = std::visit(KindName{}, value);
+  if (const auto* tensor = std::get_if<pte::Tensor>(&value)) {
+    listed.name = tensor->fqn;
+    listed.shape = to_shape(tensor->sizes);
+    listed.dynamic = tensor->dynamism != pte::Dynamism::kStatic;
+    listed.bytes = pte::tensor_bytes(*tensor).value_or(0);
+    listed.stored = tensor->data_index > 0;
+  }
+  return listed;
+}
+
+void list_tensors(const pte::Method& method, ListedMethod& listed, ListedProgram& program,
+                  std::set<std::string>& seen) {
+  std::map<uint32_t, uint64_t> constants;
+  const pte::StateFinder state(method);
+  for (size_t i = 0; i < method.values.size(); ++i) {
+    const pte::Value& value = method.values[i];
+    const auto* t = std::get_if<pte::Tensor>(&value);
+    if (t == nullptr) continue;
+    const uint64_t bytes = pte::tensor_bytes(*t).value_or(0);
+    if (t->external) {
+      if (seen.insert(t->fqn).second) {
+        program.external.push_back(plain_tensor(t->fqn, t->dtype, to_shape(t->sizes), bytes));
+      }
+    } else if (t->allocation &&
+               (t->data_index > 0 || state.values().contains(static_cast<int32_t>(i)))) {
+      listed.buffers.push_back(list_value(value));
+    } else if (t->data_index > 0) {
+      constants[t->data_index] = bytes;
+    }
+  }
+  listed.constants = constants.size();
+  for (const auto& [index, bytes] : constants) listed.constant_bytes += bytes;
+}
+
+ListedMethod list_method(const pte::Method& method, ListedProgram& program,
+                         std::set<std::string>& seen) {
+  ListedMethod listed;
+  listed.name = method.name;
+  for (int32_t i : method.inputs) {
+    listed.inputs.push_back(list_value(method.values[static_cast<size_t>(i)]));
+  }
+  for (int32_t i : method.outputs) {
+    listed.outputs.push_back(list_value(method.values[static_cast<size_t>(i)]));
+  }
+  std::map<std::string, size_t> counts;
+  for (const pte::Instruction& instruction : method.instructions) {
+    const auto* call = std::get_if<pte::KernelCall>(&instruction);
+    if (call != nullptr) ++counts[method.operators[static_cast<size_t>(call->op)].full_name()];
+  }
+  listed.operators.assign(counts.begin(), counts.end());
+  listed.instructions = method.instructions.size();
+  if (!method.memory_bytes.empty()) {
+    listed.planned_bytes.assign(method.memory_bytes.begin() + 1, method.memory_bytes.end());
+  }
+  list_tensors(method, listed, program, seen);
+  return listed;
+}
+
+void list_named_data(const pte::LoadedProgram& loaded, ListedProgram& program) {
+  std::vector<Place> places;
+  for (const pte::NamedData& named : loaded.program.named_data) {
+    program.named.push_back(delegate_data(named.key, loaded.data.named[named.data].size()));
+    places.push_back({"", named.data});
+  }
+  mark_shared(program.named, places);
+}
+
+// Constants of delegates that the program does not have itself.
+void list_external_data(const ListedMethod& method, ListedProgram& program,
+                        std::set<std::string>& seen) {
+  for (const ListedDelegate& delegate : method.delegates) {
+    for (const ListedConstant& constant : delegate.constants) {
+      if (constant.key.empty() || !seen.insert(constant.key).second) continue;
+      program.external.push_back(delegate_data(constant.key, constant.bytes));
+    }
+  }
+}
+
+Result<ListedProgram> list_program(const pte::LoadedProgram& loaded, const std::string& file,
+                                   const std::string& name) {
+  ListedProgram program;
+  program.file = file;
+  program.program_bytes = loaded.data.program_bytes;
+  program.constant_bytes = loaded.data.constant_bytes;
+  program.initial_bytes = loaded.data.initial_bytes;
+  program.delegate_bytes = loaded.data.delegate_bytes;
+  program.named_bytes = loaded.data.named_bytes;
+  auto delegates = FERRY_TRY(list_delegates(loaded, name));
+  std::set<std::string> seen;
+  for (const pte::Method& method : loaded.program.methods) {
+    program.methods.push_back(list_method(method, program, seen));
+    program.methods.back().delegates = std::move(delegates[program.methods.size() - 1]);
+  }
+  list_named_data(loaded, program);
+  std::set<std::string> keys;
+  for (const ListedTensor& named : program.named) keys.insert(named.name);
+  for (const ListedMethod& method : program.methods) list_external_data(method, program, keys);
+  return program;
+}
+
+// -- the kinds
+
+Result<Listing> list_program_file(const InputFile& input) {
+  const std::string& path = input.path();
+  const MappedFile file = FERRY_TRY(MappedFile::map(input));
+  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
+  Listing listing{.kind = "program", .path = path};
+  listing.files.push_back({base_name(path), file.bytes().size()});
+  ListedProgram& program = listing.programs.emplace_back(
+      FERRY_TRY(list_program(loaded, base_name(path), printable(path))));
+  if (!pte::is_bundled(file.bytes())) return listing;
+  const pte::BundledProgram bundled = FERRY_TRY(pte::read_bundled(file.bytes(), printable(path)));
+  for (const pte::TestSuite& suite : bundled.suites) {
+    program.test_cases.emplace_back(suite.method, suite.cases.size());
+  }
+  return listing;
+}
+
+Result<Listing> list_data_file(const InputFile& input) {
+  const std::string& path = input.path();
+  const MappedFile file = FERRY_TRY(MappedFile::map(input));
+  const ptd::DataFile data = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(path)));
+  Listing listing{.kind = "data", .path = path};
+  listing.files.push_back({base_name(path), file.bytes().size()});
+  std::vector<Place> places;
+  for (const ptd::NamedTensor& t : data.tensors) {
+    const ptd::Segment& segment = data.segments[t.segment];
+    listing.tensors.push_back(t.is_tensor
+                                  ? plain_tensor(t.key, t.dtype, to_shape(t.sizes), segment.size)
+                                  : delegate_data(t.key, segment.size));
+    places.push_back({"", segment.offset});
+  }
+  mark_shared(listing.tensors, places);
+  return listing;
+}
+
+Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
+  const packer::Bundle bundle =
+      FERRY_TRY(packer::Bundle::open(path, /*check_digests=*/false, pool));
+  const packer::Manifest& manifest = bundle.manifest();
+  Listing listing{.kind = "bundle",
+                  .path = path,
+                  .model_type = manifest.model_type,
+                  .tool = manifest.tool.name,
+                  .tool_version = manifest.tool.version};
+  for (const packer::ManifestOption& option : manifest.options)
+    listing.options.emplace_back(option.name, option.value);
+  for (const packer::ManifestFile& file : manifest.files)
+    listing.files.push_back({file.path, file.bytes});
+  std::vector<Place> places;
+  std::map<std::string_view, Place> place_of;
+  for (const packer::ManifestTensor& t : manifest.tensors) {
+    listing.tensors.push_back(plain_tensor(t.name, t.dtype, t.shape, t.bytes, t.file));
+    places.push_back({t.file, t.offset});
+    place_of[t.name] = places.back();
+  }
+  mark_shared(listing.tensors, places);
+  for (size_t i = 0; i < bundle.programs().size(); ++i) {
+    const std::string& file = bundle.entry(i).file;
+    listing.programs.push_back(
+        FERRY_TRY(list_program(bundle.programs()[i].loaded, file, printable(path + "/" + file))));
+    std::vector<ListedTensor>& external = listing.programs.back().external;
+    places.clear();
+    for (const ListedTensor& tensor : external) places.push_back(place_of[tensor.name]);
+    mark_shared(external, places);
+  }
+  return listing;
+}
+
+Result<Listing> list_checkpoint(const std::string& path) {
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(checkpoint::open_tensors(path));
+  Listing listing{.kind = "checkpoint", .path = path};
+  for (const SourceFile& file : source->files()) listing.files.push_back({file.name, file.bytes});
+  const bool several = listing.files.size() > 1;
+  listing.tensors.reserve(source->entries().size());
+  std::vector<Place> places;
+  for (const TensorEntry& entry : source->entries()) {
+    const std::string& file = source->files()[entry.file].name;
+    const uint64_t bytes = static_cast<uint64_t>(checked_numel(entry.shape).value_or(0)) *
+                           static_cast<uint64_t>(dtype_bits(entry.dtype)) / 8;
+    std::string stored(entry.form());
+    if (!entry.filters.empty()) stored += " " + entry.filters;
+    listing.tensors.push_back({entry.name, entry.dtype, entry.shape, bytes, several ? file : "",
+                               std::move(stored), entry.stored_bytes()});
+    // HDF5 has datasets that are nowhere.
+    places.push_back({file, entry.offset, entry.offset != 0});
+  }
+  mark_shared(listing.tensors, places);
+  return listing;
+}
+
+// The FlatBuffer identifier of a regular file, for programs and data files under other names.
+Result<std::string> file_identifier(const InputFile& file) {
+  char bytes[8] = {};
+  if (file.size() < sizeof bytes) return std::string();
+  FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(bytes))));
+  return std::string(bytes + 4, 4);
+}
+
+// Whether the folder is a bundle that lost its manifest.
+bool has_programs(const std::string& directory) {
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(directory, error);
+       !error && entry != std::filesystem::end(entry); entry.increment(error)) {
+    if (entry->path().extension() == ".pte") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view kind_name(PathKind kind) {
+  constexpr std::string_view kNames[] = {"bundle", "checkpoint", "program", "data"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Result<PathKind> kind_of_path(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const bool bundle = std::filesystem::exists(path + "/manifest.json", ignored) ||
+                        (has_programs(path) && !checkpoint::has_checkpoint(path));
+    return bundle ? PathKind::kBundle : PathKind::kTensors;
+  }
+  if (!std::filesystem::exists(path, ignored)) return PathKind::kTensors;
+  if (path.ends_with(".pte") || path.ends_with(".bpte")) return PathKind::kProgram;
+  if (path.ends_with(".ptd")) return PathKind::kData;
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  const std::string identifier = FERRY_TRY(file_identifier(file));
+  if (identifier == "ET12" || identifier == "BP08") return PathKind::kProgram;
+  return identifier == "FT01" ? PathKind::kData : PathKind::kTensors;
+}
+
+Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
+  switch (FERRY_TRY(kind_of_path(path))) {
+    case PathKind::kBundle:
+      return list_bundle(path, pool);
+    case PathKind::kProgram:
+      return list_program_file(FERRY_TRY(InputFile::open(path)));
+    case PathKind::kData:
+      return list_data_file(FERRY_TRY(InputFile::open(path)));
+    case PathKind::kTensors:
+      break;
+  }
+  return list_checkpoint(path);
+}
+
+}  // namespace ferry::listing

@@ -1,0 +1,121 @@
+#include "packer/coding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace ferry::packer {
+namespace {
+
+// Rows that programs look up: of tokens, of positions where these are learned, and of what a token
+// adds to each layer (Gemma 3n).
+constexpr std::string_view kTables[] = {"tok_embeddings.weight", "position_embeddings.weight",
+                                        "layer_inputs.embeddings.weight"};
+constexpr int64_t kSmallGroup = 32;
+
+// Floors of a plain model, and of one with the delta rule, whose gated norm divides by small
+// numbers. Measured on the golden checkpoints, less 5 dB and more; docs/verifying.md has the table.
+struct Floor {
+  double plain, delta_rule;
+  double of(bool has_delta_rule) const { return has_delta_rule ? delta_rule : plain; }
+};
+constexpr Floor kDynamic = {20, 5}, kEightBits = {17, 4};
+constexpr Floor kFourBitsSmallGroup = {5, 1}, kFourBits = {3, -1};
+// At 0 dB and below there is nothing to hold outputs of such a bundle to but its own weights.
+constexpr Floor kTableOfFourBits = {3, -3};
+
+std::set<std::string> files_of(const Bundle& bundle, std::span<const std::string_view> roles) {
+  std::set<std::string> files;
+  for (const std::string_view role : roles) {
+    const ManifestComponent* component = bundle.manifest().find(role);
+    if (component == nullptr) continue;
+    for (const ManifestProgram& program : component->programs) {
+      files.insert(program.data_files.begin(), program.data_files.end());
+    }
+  }
+  return files;
+}
+
+// The columns of codes that share a scale.
+int64_t group_of(const ManifestTensor& codes, const packer::Manifest& manifest) {
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    if (tensor.output.empty() || tensor.name != codes.name + "." + tensor.output) continue;
+    const bool one = tensor.shape.size() < codes.shape.size();
+    return one ? 0 : codes.shape.back() / tensor.shape.back();
+  }
+  return 0;
+}
+
+void add_matrix(Coding& coding, int bits, int64_t group) {
+  const bool coarser = coding.bits == 0 || bits < coding.bits;
+  const bool same = bits == coding.bits;
+  if (coarser || (same && (group == 0 || (coding.group != 0 && group > coding.group)))) {
+    coding.group = group;
+  }
+  if (coarser) coding.bits = bits;
+}
+
+Floor matrix_floor(const Coding& coding) {
+  if (coding.bits == 8) return kEightBits;
+  return coding.group != 0 && coding.group <= kSmallGroup ? kFourBitsSmallGroup : kFourBits;
+}
+
+}  // namespace
+
+bool is_embedding_table(std::string_view name) {
+  return std::ranges::any_of(kTables,
+                             [&](std::string_view table) { return name.ends_with(table); });
+}
+
+std::set<std::string> tensor_keys(const Bundle& bundle) {
+  std::set<std::string> keys;
+  for (const auto& [name, data] : bundle.data()) {
+    for (const ptd::NamedTensor& tensor : data.content.tensors) {
+      if (tensor.is_tensor) keys.insert(tensor.key);
+    }
+  }
+  return keys;
+}
+
+std::optional<Coding> coding_of(const Bundle& bundle, std::span<const std::string_view> roles) {
+  const Manifest& manifest = bundle.manifest();
+  const std::set<std::string> files = files_of(bundle, roles), tensors = tensor_keys(bundle);
+  Coding coding;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    const bool coded = tensor.dtype == DType::kI4 || tensor.dtype == DType::kI8;
+    if (!coded || !tensor.output.empty() || !files.contains(tensor.file)) continue;
+    const int bits = dtype_bits(tensor.dtype);
+    if (is_embedding_table(tensor.name)) {
+      coding.table_bits = bits;
+      continue;
+    }
+    add_matrix(coding, bits, group_of(tensor, manifest));
+    coding.dynamic = coding.dynamic || !tensors.contains(tensor.name);
+  }
+  return coding == Coding{} ? std::nullopt : std::optional(coding);
+}
+
+std::string name_of(const Coding& coding) {
+  std::string name;
+  if (coding.bits > 0) {
+    name = coding.dynamic ? fmt::format("8da{}w", coding.bits) : fmt::format("int{}", coding.bits);
+    if (coding.group > 0) name += fmt::format("-g{}", coding.group);
+  }
+  if (coding.table_bits == 0) return name;
+  return name + fmt::format("{}embedding {}", name.empty() ? "" : ", ", coding.table_bits);
+}
+
+double coded_floor_db(const Coding& coding, bool delta_rule) {
+  double floor = kEightBits.of(delta_rule);
+  if (coding.bits > 0) floor = std::min(floor, matrix_floor(coding).of(delta_rule));
+  if (coding.table_bits == 4) floor = std::min(floor, kTableOfFourBits.of(delta_rule));
+  return floor;
+}
+
+std::optional<double> activation_floor_db(const Coding& coding, bool delta_rule) {
+  if (!coding.dynamic) return std::nullopt;
+  return kDynamic.of(delta_rule);
+}
+
+}  // namespace ferry::packer

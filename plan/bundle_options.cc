@@ -1,0 +1,216 @@
+#include "plan/bundle_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "converters/assemble.h"
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "plan/quantize_options.h"
+
+namespace ferry::plan {
+namespace {
+
+// Which buffers the programs have contents of.
+graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
+  size_t stored = 0, buffers = 0;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const packer::ManifestBuffer& buffer : method.buffers) {
+        buffers += 1;
+        stored += buffer.init == "stored" ? 1 : 0;
+      }
+    }
+  }
+  if (stored == 0) return graph::BufferInit::kNone;
+  return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
+}
+
+// The ports of a method that all programs of the text decoder have, by name.
+std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& manifest,
+                                                     std::string_view method) {
+  std::map<std::string, packer::ManifestPort> ports;
+  for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
+    const packer::ManifestMethod* stated = program.find(method);
+    if (stated == nullptr) continue;
+    for (const packer::ManifestPort& port : stated->inputs) ports.emplace(port.name, port);
+    for (const packer::ManifestPort& port : stated->outputs) ports.emplace(port.name, port);
+  }
+  return ports;
+}
+
+using Ports = std::map<std::string, packer::ManifestPort>;
+
+// The encodings of the caches of a method, in the order of layers.
+void set_encodings(const Ports& ports, int64_t num_layers, std::vector<Encoding>& keys,
+                   std::vector<Encoding>& values) {
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    const auto key = ports.find(fmt::format("{}{}", kKCachePort, layer));
+    const auto value = ports.find(fmt::format("{}{}", kVCachePort, layer));
+    if (key == ports.end() || value == ports.end()) continue;
+    if (key->second.encoding) keys.push_back(*key->second.encoding);
+    if (value->second.encoding) values.push_back(*value->second.encoding);
+  }
+}
+
+// What the ports of a static program say about the options that it was made with.
+void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
+  options.style = converters::ProgramStyle::kStatic;
+  options.single_head_attention = manifest.attention == "sha";
+  if (manifest.softmax == "masked") options.softmax = converters::SoftmaxStyle::kMasked;
+  if (manifest.rotate == "r3") options.rotation = converters::Rotation::kR3;
+  if (manifest.parts_in_program > 1) {
+    options.shards_in_one_file = true;
+    options.shards = static_cast<int32_t>(std::min<int64_t>(manifest.parts_in_program, INT32_MAX));
+  }
+  const Ports ports = ports_of(manifest, kKvForwardMethod);
+  const auto find = [&](std::string_view name) -> const packer::ManifestPort* {
+    const auto found = ports.find(std::string(name));
+    return found == ports.end() ? nullptr : &found->second;
+  };
+  if (const auto* input = find(kInputPosPort); input != nullptr && input->shape.size() == 2) {
+    options.decode_length = input->shape[1];
+  }
+  if (const auto* mask = find(kAttentionMaskPort)) options.ports.mask = mask->dtype;
+  if (const auto* logits = find(kLogitsPort)) {
+    options.ports.logits = logits->dtype;
+    options.ports.logits_encoding = logits->encoding.value_or(Encoding{});
+  }
+  for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
+    if (const auto* keys = find(fmt::format("{}{}", kKCachePort, layer))) {
+      options.ports.cache = keys->dtype;
+    }
+  }
+  converters::PortTypes& types = options.ports;
+  set_encodings(ports, manifest.num_layers, types.keys, types.values);
+  set_encodings(ports_of(manifest, kPrefillForwardMethod), manifest.num_layers, types.prefill_keys,
+                types.prefill_values);
+  if (types.prefill_keys == types.keys && types.prefill_values == types.values) {
+    types.prefill_keys.clear();
+    types.prefill_values.clear();
+  }
+}
+
+// What KV caches of the stateful style hold.
+DType kv_cache_of(const packer::Manifest& manifest) {
+  if (manifest.program_style != kStatefulStyle) return DType::kF32;
+  for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
+    for (const packer::ManifestMethod& method : program.methods) {
+      for (const packer::ManifestBuffer& buffer : method.buffers) {
+        if (buffer.name.ends_with("kv_cache.k_cache")) return buffer.dtype;
+      }
+    }
+  }
+  return DType::kF32;
+}
+
+// Whether the plan stores every tensor in the dtype that the bundle has it in.
+bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest) {
+  std::map<std::string, DType> planned;
+  for (const packer::ManifestTensor& tensor : conversion.plan->manifest().tensors) {
+    planned[tensor.name] = tensor.dtype;
+  }
+  return std::ranges::all_of(manifest.tensors, [&](const packer::ManifestTensor& tensor) {
+    const auto found = planned.find(tensor.name);
+    return found == planned.end() || found->second == tensor.dtype;
+  });
+}
+
+}  // namespace
+
+ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
+                          const std::string& config, const std::string& lora) {
+  const packer::Manifest& manifest = bundle.manifest();
+  ConvertOptions options;
+  options.source = source;
+  options.config = config;
+  options.lora = lora;
+  const bool is_encoder = manifest.program_style == kEncoderStyle;
+  const std::string_view role = is_encoder ? kTextEncoderRole : kTextDecoderRole;
+  options.shards = static_cast<int32_t>(bundle.programs_of(role).size());
+  options.context_length = manifest.context_length;
+  if (is_encoder) {
+    options.style = converters::ProgramStyle::kEncoder;
+  } else {
+    options.prefill_length = manifest.prefill_length;
+  }
+  options.all_logits = manifest.all_logits;
+  options.allow_unmapped = manifest.allowed_unmapped;
+  options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
+  options.buffers.mode = buffer_mode(manifest);
+  options.quantize = quantize_options_of(bundle);
+  options.kv_cache = kv_cache_of(manifest);
+  if (manifest.program_style == kStaticStyle) set_static_options(manifest, options);
+  return options;
+}
+
+Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,
+                            ThreadPool& pool) {
+  const packer::Manifest& manifest = bundle.manifest();
+  const std::string& source = options.source;
+  Conversion conversion = FERRY_TRY(plan_conversion(options, &pool));
+  if (!conversion.problems.empty()) {
+    return Failure(converters::problems_error(conversion.problems, *conversion.source));
+  }
+  if (conversion.config.model_type != manifest.model_type ||
+      conversion.config.vocab_size != manifest.vocab_size ||
+      conversion.config.hidden_size != manifest.hidden_size ||
+      conversion.config.num_layers != manifest.num_layers) {
+    return bad_input(fmt::format(
+        "{}: is another model than the bundle's: {} with {} layers, hidden {}, vocabulary {}; the "
+        "bundle is {} with {}, {}, {}",
+        source, quoted(conversion.config.model_type), conversion.config.num_layers,
+        conversion.config.hidden_size, conversion.config.vocab_size, quoted(manifest.model_type),
+        manifest.num_layers, manifest.hidden_size, manifest.vocab_size));
+  }
+  return conversion;
+}
+
+Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
+                              ThreadPool& pool) {
+  options.dtype = graph::WeightDType::kKeep;
+  Conversion kept = FERRY_TRY(plan_for(bundle, options, pool));
+  if (same_dtypes(kept, bundle.manifest())) return kept;
+  const auto named = [](const std::string& dtype) {
+    return dtype == "f16"    ? graph::WeightDType::kF16
+           : dtype == "bf16" ? graph::WeightDType::kBF16
+                             : graph::WeightDType::kF32;
+  };
+  options.dtype = named(bundle.manifest().weight_dtype);
+  for (const packer::ManifestComponent& component : bundle.manifest().components) {
+    if (component.weight_dtype.empty()) continue;
+    options.component_dtypes[component.role] = component.weight_dtype == "mixed"
+                                                   ? graph::WeightDType::kKeep
+                                                   : named(component.weight_dtype);
+  }
+  return plan_for(bundle, options, pool);
+}
+
+Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
+                                   int64_t call_length, ThreadPool& pool) {
+  const bool is_encoder = bundle.manifest().program_style == kEncoderStyle;
+  // Of a decoder the caches inside and plain attention, whatever the style of the bundle is.
+  if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
+  options.decode_length = {};
+  options.shards_in_one_file = false;
+  options.ports = {};
+  options.quantize = {};
+  options.kv_cache = DType::kF32;
+  options.single_head_attention = false;
+  options.softmax = converters::SoftmaxStyle::kPlain;
+  options.rotation = converters::Rotation::kNone;
+  options.dtype = graph::WeightDType::kF32;
+  options.component_dtypes = {};
+  options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
+  if (!is_encoder) {
+    options.all_logits = true;
+    options.prefill_length = std::min(call_length, bundle.manifest().context_length);
+  }
+  options.buffers = {};
+  return plan_for(bundle, options, pool);
+}
+
+}  // namespace ferry::plan

@@ -1,0 +1,34 @@
+// What a bundle says about the options that it was made with, and conversions of a checkpoint that
+// follow from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "plan/conversion.h"
+
+namespace ferry::plan {
+
+// The options that the bundle was made with, as far as they decide programs; dtypes are left out.
+// `source`, `config` and `lora` are those of ConvertOptions.
+ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
+                          const std::string& config, const std::string& lora);
+
+// A checkpoint whose keys do not fit, or that holds another model, is an error.
+Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,
+                            ThreadPool& pool);
+
+// The conversion that the bundle should be the result of. `--dtype keep` and a dtype by name give
+// the same for most checkpoints; the one that fits the bundle is taken.
+Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
+                              ThreadPool& pool);
+
+// The model of the bundle in f32, as run_f32_path() takes it: a part for each layer, logits of all
+// positions, calls of `call_length` tokens or the context.
+Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
+                                   int64_t call_length, ThreadPool& pool);
+
+}  // namespace ferry::plan

@@ -1,0 +1,266 @@
+#include "plan/conversion.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "converters/assemble.h"
+#include "converters/blocks/longrope.h"
+#include "converters/components.h"
+#include "converters/keys/standard_keys.h"
+#include "core/file.h"
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "graph/lower.h"
+#include "plan/mapped_model.h"
+#include "plan/program_metadata.h"
+#include "plan/quantize.h"
+#include "plan/recorded_options.h"
+#include "plan/tokenizer_notes.h"
+
+namespace ferry::plan {
+namespace {
+
+// The name of the embedded reference, a copy of the file at `path`.
+const char* reference_name(const std::string& path) {
+  const bool hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
+  return hdf5 ? "reference.h5" : "reference.safetensors";
+}
+
+// Targets that were cut into the weights of heads become these.
+void name_head_weights(converters::MappingReport& mapping, const graph::StateDict& weights) {
+  for (converters::MappedEntry& entry : mapping.entries) {
+    std::vector<std::string> targets;
+    for (std::string& target : entry.targets) {
+      const auto of_head = [&](int64_t head) { return graph::head_weight_name(target, head); };
+      if (weights.find(target) != nullptr || weights.find(of_head(0)) == nullptr) {
+        targets.push_back(std::move(target));
+        continue;
+      }
+      for (int64_t head = 0; weights.find(of_head(head)) != nullptr; ++head) {
+        targets.push_back(of_head(head));
+      }
+    }
+    entry.targets = std::move(targets);
+  }
+}
+
+// "f32" where all matrices of floats have that dtype, "mixed" where they differ. Biases of experts
+// are no matrices.
+std::string weight_dtype(const graph::Model& model) {
+  std::set<DType> dtypes;
+  for (const graph::MethodGraph& method : model.methods) {
+    for (const graph::Value& value : method.graph.values) {
+      const bool is_matrix = value.origin == graph::Value::Origin::kWeight &&
+                             value.shape.size() == 2 && !value.name.ends_with(".bias");
+      const auto stored = model.weights.find_output(value.name);
+      const bool is_coded = stored.weight != nullptr && stored.weight->recipe.is_coded();
+      if (is_matrix && !is_coded && !value.keep_f32) dtypes.insert(value.dtype);
+    }
+  }
+  if (dtypes.empty()) return "";
+  return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
+}
+
+// Whether a component is what the manifest says of the model, and may be cut.
+bool is_main(std::string_view role) { return role == kTextDecoderRole || role == kTextEncoderRole; }
+
+packer::Manifest make_manifest(const converters::ModelConfig& config,
+                               const converters::BuildOptions& build, const ConvertOptions& options,
+                               const converters::MappingReport& mapping,
+                               const std::vector<ConvertedComponent>& components) {
+  packer::Manifest m;
+  m.tool = {"ferry", std::string(version())};
+  m.options = recorded_options(options, build);
+  m.model_type = config.model_type;
+  m.vocab_size = config.vocab_size;
+  m.hidden_size = config.hidden_size;
+  m.num_layers = config.num_layers;
+  m.context_length = build.context_length;
+  m.prefill_length = build.prefill_length;
+  m.all_logits = build.all_logits;
+  m.program_style = style_name(build.style);
+  m.attention = options.single_head_attention ? "sha" : "mha";
+  m.softmax = build.softmax == converters::SoftmaxStyle::kMasked ? "masked" : "plain";
+  m.rotate = build.rotation == converters::Rotation::kR3 ? "r3" : "none";
+  if (options.shards_in_one_file) m.parts_in_program = options.shards;
+  for (const ConvertedComponent& component : components) {
+    if (is_main(component.role)) m.weight_dtype = component.weight_dtype;
+  }
+  m.bos_id = config.bos_id;
+  m.eos_ids = config.eos_ids;
+  if (config.vision) m.image_token_id = config.vision->image_token_id;
+  m.rope_switch = converters::longrope_switch(config.rope, build);
+  m.allowed_unmapped = mapping.allowed;
+  if (options.packed_layout)
+    m.packed_layout = converters::packed_layout_name(*options.packed_layout);
+  for (const converters::MappedEntry& entry : mapping.entries) {
+    if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
+  }
+  if (!options.reference.empty()) m.reference = reference_name(options.reference);
+  return m;
+}
+
+// First layer and number of layers with a node in a method of `part`.
+std::pair<int32_t, int32_t> layers_of(const graph::Model& part) {
+  int32_t first = std::numeric_limits<int32_t>::max();
+  int32_t end = 0;
+  for (const graph::MethodGraph& method : part.methods) {
+    for (const graph::Node& node : method.graph.nodes) {
+      if (node.layer < 0 || node.layer >= method.graph.num_layers) continue;
+      first = std::min(first, node.layer);
+      end = std::max(end, node.layer + 1);
+    }
+  }
+  return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
+}
+
+// What there is to say about the memory of a program. Buffers that methods share count once.
+void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
+  std::set<std::string_view> seen;
+  for (const graph::LoweredMethod& method : lowered.methods) {
+    if (method.activation_bytes > conversion.activation_bytes) {
+      conversion.activation_bytes = method.activation_bytes;
+      conversion.activation_lower_bound = method.activation_lower_bound;
+    }
+    for (const graph::LoweredBuffer& b : method.buffers) {
+      if (!seen.insert(b.name).second) continue;
+      conversion.buffers.push_back({b.name, b.dtype, b.shape, b.bytes, b.initial != 0});
+    }
+  }
+  conversion.state_bytes += lowered.state_bytes;
+}
+
+// Lowers every part of every component, for the writer's input.
+Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
+                        packer::BundleInput& input) {
+  const graph::OutputMemory outputs = build.style == converters::ProgramStyle::kStatic
+                                          ? graph::OutputMemory::kCallers
+                                          : graph::OutputMemory::kPlanned;
+  for (const ConvertedComponent& component : conversion.components) {
+    std::vector<graph::MetadataMethod> metadata;
+    if (is_main(component.role)) metadata = program_metadata(conversion.config, build);
+    packer::BundleInput::Component& out = input.components.emplace_back();
+    out.role = component.role;
+    out.weight_dtype = component.weight_dtype;
+    out.quantization = component.quantization;
+    for (const graph::Model& part : component.parts) {
+      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata, outputs));
+      add_memory(lowered, conversion);
+      const auto [first, count] = layers_of(part);
+      out.parts.push_back({.lowered = std::move(lowered),
+                           .weights = &part.weights,
+                           .first_layer = first,
+                           .layer_count = count});
+    }
+  }
+  return {};
+}
+
+Status check_roles(const std::vector<converters::AssembledComponent>& components,
+                   const ConvertOptions& options) {
+  for (const auto& [role, dtype] : options.component_dtypes) {
+    if (std::ranges::count(components, role, &converters::AssembledComponent::role) > 0) continue;
+    std::vector<std::string_view> roles;
+    for (const converters::AssembledComponent& has : components) roles.push_back(has.role);
+    return fail(ErrorCode::kUsage,
+                fmt::format("--component-dtype {}: the model has no such component; it has {}",
+                            quoted(role), fmt::join(roles, ", ")));
+  }
+  return {};
+}
+
+// A component in the dtypes that were asked for.
+Result<graph::QuantizedModel> finish_component(converters::AssembledComponent component,
+                                               const ConvertOptions& options, Quantizer& quantizer,
+                                               converters::MappingReport& mapping) {
+  graph::Model model = std::move(component.model);
+  if (options.single_head_attention && component.role == kTextDecoderRole) {
+    model = FERRY_TRY(graph::split_heads(std::move(model)));
+    name_head_weights(mapping, model.weights);
+  }
+  graph::QuantizedModel out = FERRY_TRY(quantizer.apply(std::move(model)));
+  const auto own = options.component_dtypes.find(component.role);
+  const bool is_own = own != options.component_dtypes.end();
+  model =
+      FERRY_TRY(graph::cast_weights(std::move(out.model), is_own ? own->second : options.dtype));
+  out.model = FERRY_TRY(graph::init_buffers(std::move(model), options.buffers));
+  return out;
+}
+
+// The programs of a component. Text decoders and encoders alone are cut.
+Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
+                                      const ConvertOptions& options) {
+  if (!is_main(role)) {
+    std::vector<graph::Model> whole;
+    whole.push_back(std::move(model));
+    return whole;
+  }
+  if (!options.shards_in_one_file) return graph::shard(model, options.shards);
+  std::vector<graph::Model> parts;
+  parts.push_back(FERRY_TRY(graph::mark_cuts(std::move(model), options.shards)));
+  return parts;
+}
+
+// The placeholder of a config that states no id: a token of the tokenizer.
+std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& copied,
+                                      const converters::ModelConfig& config) {
+  if (config.vision->image_token.empty()) return std::nullopt;
+  const std::optional<int64_t> id = token_id_in(copied, config.vision->image_token);
+  return id && *id < config.vocab_size ? id : std::nullopt;
+}
+
+}  // namespace
+
+Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool) {
+  MappedModel model = FERRY_TRY(map_checkpoint(options));
+  const converters::BuildOptions& build = model.build;
+  Conversion c;
+  static_cast<MappedCheckpoint&>(c) = std::move(model.checkpoint);
+  if (const std::optional<int64_t> limit = converters::longrope_switch(c.config.rope, build)) {
+    c.notes.push_back(converters::longrope_note(*limit, build));
+  }
+  if (!c.problems.empty()) return c;
+  FERRY_RETURN_IF_ERROR(check_roles(model.components, options));
+  packer::BundleInput input;
+  std::optional<ThreadPool> own_pool;
+  if (pool == nullptr) pool = &own_pool.emplace(1);
+  Quantizer quantizer(options.quantize, *c.source, *pool);
+  for (converters::AssembledComponent& component : model.components) {
+    const std::string role = component.role;
+    graph::QuantizedModel finished =
+        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapping));
+    std::string dtype = weight_dtype(finished.model);
+    auto shards = FERRY_TRY(cut(std::move(finished.model), role, options));
+    c.components.push_back(
+        {role, std::move(shards), std::move(dtype), std::move(finished.summary)});
+  }
+  FERRY_RETURN_IF_ERROR(quantizer.check_rules());
+  input.manifest = make_manifest(c.config, build, options, c.mapping, c.components);
+  input.copied = std::move(model.copied);
+  if (c.config.vision && !input.manifest.image_token_id) {
+    input.manifest.image_token_id = placeholder_in(input.copied, c.config);
+  }
+  if (options.check_tokenizer) {
+    for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
+      c.notes.push_back(std::move(note));
+    }
+  }
+  FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
+  if (!options.reference.empty()) {
+    InputFile file = FERRY_TRY(InputFile::open(options.reference));
+    input.copied.push_back(
+        {reference_name(options.reference), std::make_shared<const InputFile>(std::move(file))});
+  }
+  c.plan = FERRY_TRY(packer::BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
+  return c;
+}
+
+}  // namespace ferry::plan

@@ -1,0 +1,222 @@
+#include "plan/mapped_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/sentence_input.h"
+#include "converters/blocks/longrope.h"
+#include "converters/blocks/static_ports.h"
+#include "converters/components.h"
+#include "converters/config/version_rules.h"
+#include "converters/keys/standard_keys.h"
+#include "core/text.h"
+#include "plan/encoder_options.h"
+
+namespace ferry::plan {
+namespace {
+
+constexpr int64_t kDefaultContext = 4096;
+constexpr int64_t kDefaultPrefill = 512;
+// A static prefill computes all of its tokens, however short the prompt is.
+constexpr int64_t kDefaultStaticPrefill = 128;
+
+// What the static style asks of a model and its context.
+Status check_static(const ConvertOptions& options, const converters::ModelConfig& config,
+                    const converters::BuildOptions& build) {
+  if (build.context_length < 2) {
+    return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
+  }
+  if (std::ranges::none_of(config.layer_types, converters::is_attention)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--program static: no layer of this {} has attention, and the masks of "
+                            "attention are what states the context of a static program",
+                            config.model_type));
+  }
+  if (options.decode_length.value_or(1) > 1 &&
+      !std::ranges::all_of(config.layer_types, converters::is_attention)) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--decode-length {}: tokens of a lookahead may be rejected, and the "
+                            "recurrent states of {} cannot be rolled back",
+                            *options.decode_length, config.model_type));
+  }
+  if (const auto limit = converters::longrope_switch(config.rope, build)) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--program static: sequences of more than {} tokens have other RoPE "
+                            "factors (longrope), which a static program cannot switch; give "
+                            "--context-length {} or less",
+                            *limit, *limit));
+  }
+  return {};
+}
+
+Status check_rotation(const converters::ModelConfig& config,
+                      const converters::BuildOptions& build) {
+  if (build.rotation == converters::Rotation::kNone) return {};
+  if (std::has_single_bit(static_cast<uint64_t>(config.head_dim))) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("--rotate r3: head_dim is {}, not a power of two", config.head_dim));
+}
+
+Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
+                                                const converters::ModelConfig& config) {
+  converters::BuildOptions build;
+  build.context_length = options.context_length.value_or(
+      config.is_encoder ? default_text_length(config)
+                        : std::min(config.max_positions, kDefaultContext));
+  if (build.context_length < 1 || build.context_length > config.max_positions) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--context-length {}: the model has 1 to {} positions",
+                            build.context_length, config.max_positions));
+  }
+  if (config.is_encoder) return settle_encoder(options, config, std::move(build));
+  build.style = options.style.value_or(converters::ProgramStyle::kStateful);
+  build.softmax = options.softmax;
+  build.rotation = options.rotation;
+  FERRY_RETURN_IF_ERROR(check_rotation(config, build));
+  const bool fixed = build.style == converters::ProgramStyle::kStatic;
+  if (fixed) FERRY_RETURN_IF_ERROR(check_static(options, config, build));
+  build.prefill_length = options.prefill_length.value_or(
+      fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
+            : std::min(build.context_length, kDefaultPrefill));
+  // A static program has at least one column for the cache.
+  const int64_t most = build.context_length - (fixed ? 1 : 0);
+  if (build.prefill_length < 1 || build.prefill_length > most) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--prefill-length {}: must be from 1 to {} with a context of {}",
+                            build.prefill_length, most, build.context_length));
+  }
+  build.all_logits = options.all_logits || fixed;
+  build.decode_length = options.decode_length.value_or(1);
+  if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--decode-length {}: must be from 1 to the prefill length, {}",
+                            build.decode_length, build.prefill_length));
+  }
+  build.ports = options.ports;
+  build.kv_cache = options.kv_cache;
+  size_t caches = 0;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    caches += converters::has_cache(config, layer) ? 1 : 0;
+  }
+  if (is_encoded(build.ports.cache)) {
+    build.ports.keys.resize(caches);
+    build.ports.values.resize(caches);
+    if (build.ports.has_prefill_encodings()) {
+      build.ports.prefill_keys.resize(caches);
+      build.ports.prefill_values.resize(caches);
+    }
+  }
+  return build;
+}
+
+// Whether two recipes give equal bytes; compared in tiles.
+Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
+                        const TensorSource& source) {
+  if (a == b) return true;
+  if (a.output() != b.output()) return false;
+  const uint64_t bytes = a.output().bytes();
+  const uint64_t tile = std::min(std::max(tile_bytes(a), tile_bytes(b)), bytes);
+  std::vector<std::byte> left(tile), right(tile);
+  for (uint64_t at = 0; at < bytes; at += tile) {
+    const size_t count = std::min(tile, bytes - at);
+    FERRY_RETURN_IF_ERROR(graph::materialize(a, source, at, std::span(left).first(count)));
+    FERRY_RETURN_IF_ERROR(graph::materialize(b, source, at, std::span(right).first(count)));
+    if (std::memcmp(left.data(), right.data(), count) != 0) return false;
+  }
+  return true;
+}
+
+graph::Weight* find_weight(converters::Assembled& made, const std::string& name) {
+  for (converters::AssembledComponent& component : made.components) {
+    if (graph::Weight* found = component.model.weights.find(name)) return found;
+  }
+  return nullptr;
+}
+
+// A checkpoint may hold both names of a tied weight. They must then be equal, and become one.
+Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
+                 const TensorSource& source) {
+  for (const converters::TieRule& tie : ties) {
+    graph::Weight* target = find_weight(made, tie.target);
+    const graph::Weight* same = find_weight(made, tie.same_as);
+    if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;
+    const std::string key = source_names(target->recipe, source);
+    if (!FERRY_TRY(same_bytes(target->recipe, same->recipe, source))) {
+      if (tie.unless_stored) continue;
+      return bad_input(
+          fmt::format("{}: 'tie_word_embeddings' of the config ties '{}' to '{}', but the "
+                      "checkpoint holds other "
+                      "values for it (tensor {})",
+                      source.path(), tie.target, tie.same_as, quoted(key)));
+    }
+    target->recipe = same->recipe;
+    for (converters::MappedEntry& entry : made.report.entries) {
+      if (entry.source == key) entry.rule = tie.name;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
+  checkpoint::CheckpointInput opened =
+      FERRY_TRY(checkpoint::open_checkpoint_input(options.source, options.config, options.lora));
+  return map_checkpoint(options, std::move(opened));
+}
+
+Result<MappedModel> map_checkpoint(const ConvertOptions& options,
+                                   checkpoint::CheckpointInput opened) {
+  MappedModel model;
+  MappedCheckpoint& c = model.checkpoint;
+  c.notes = std::move(opened.notes);
+  converters::ConfigReport report;
+  c.config = FERRY_TRY(converters::parse_model_config(opened.config, opened.generation,
+                                                      opened.config_name, &report));
+  FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
+  if (c.config.is_encoder) {
+    FERRY_RETURN_IF_ERROR(checkpoint::add_sentence_modules(opened, c.config));
+  } else if (checkpoint::has_sentence_modules(opened)) {
+    c.notes.push_back(fmt::format(
+        "{}: a folder of sentence-transformers; --program encoder makes what gives its vectors",
+        printable(options.source)));
+  }
+  c.source = std::move(opened.source);
+  c.unused_config_keys = std::move(report.unused_keys);
+  if (!opened.directory.empty()) {
+    for (const converters::VersionReading& reading : report.version_readings) {
+      c.notes.push_back(converters::version_note(reading, opened.config_name));
+    }
+    c.version_readings = std::move(report.version_readings);
+  }
+  c.family = converters::family_name(c.config);
+  model.build = FERRY_TRY(settle_lengths(options, c.config));
+
+  converters::Assembled made = FERRY_TRY(converters::assemble(
+      *c.source, opened.tensors, c.config, model.build,
+      {.allow_unmapped = options.allow_unmapped, .packed_layout = options.packed_layout}));
+  if (options.packed_layout && made.problems.empty() && !made.report.packed_keys) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--packed-layout: {} has no packed tensor that comes "
+                            "in several layouts",
+                            printable(options.source)));
+  }
+  c.problems = std::move(made.problems);
+  if (c.problems.empty())
+    FERRY_RETURN_IF_ERROR(join_ties(made, converters::standard_ties(c.config), *c.source));
+  c.mapping = std::move(made.report);
+  model.components = std::move(made.components);
+  model.tensors = std::move(opened.tensors);
+  model.config_text = std::move(opened.config);
+  model.config_name = std::move(opened.config_name);
+  model.generation_text = std::move(opened.generation);
+  model.copied = std::move(opened.copied);
+  return model;
+}
+
+}  // namespace ferry::plan

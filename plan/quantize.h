@@ -1,0 +1,35 @@
+// Quantizer: the weights of a conversion's components as codes and scales.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "core/thread_pool.h"
+#include "graph/passes/quantize_weights.h"
+
+namespace ferry::plan {
+
+// `options`, `source` and `pool` must outlive it.
+class Quantizer {
+ public:
+  Quantizer(const graph::QuantizeOptions& options, const TensorSource& source, ThreadPool& pool)
+      : options_(options), source_(source), pool_(pool) {}
+
+  // For each component, before cast_weights. With ScaleMethod::kHqq it reads the weights: the
+  // number of rounds depends on all of a tensor.
+  Result<graph::QuantizedModel> apply(graph::Model model);
+  // Behind the last component: kUsage for a rule that matched no weight of any component.
+  Status check_rules() const;
+
+ private:
+  Status settle_rounds(graph::StateDict& weights);
+
+  const graph::QuantizeOptions& options_;
+  const TensorSource& source_;
+  ThreadPool& pool_;
+  std::set<size_t> used_rules_;
+};
+
+}  // namespace ferry::plan

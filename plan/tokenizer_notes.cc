@@ -1,0 +1,67 @@
+#include "plan/tokenizer_notes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
+
+namespace ferry::plan {
+namespace {
+
+// The files that the bundle will have.
+text::ReadFile copied_reader(const std::vector<packer::CopiedFile>& copied) {
+  return [&copied](const std::string& name, uint64_t limit) -> Result<std::string> {
+    const auto file = std::ranges::find(copied, name, &packer::CopiedFile::name);
+    if (file == copied.end()) return std::string();
+    return file->text ? Result<std::string>(*file->text) : read_text(*file->file, limit);
+  };
+}
+
+// How messages name the folder of the tokenizer.
+std::string folder_of(const packer::CopiedFile& file) {
+  const std::string shown = file.text ? file.name : printable(file.file->path());
+  const size_t slash = shown.rfind('/');
+  return slash == std::string::npos ? "" : shown.substr(0, slash);
+}
+
+// The copied file that the tokenizer comes from; nullptr where there is none.
+const packer::CopiedFile* tokenizer_file(const std::vector<packer::CopiedFile>& copied) {
+  const auto find = [&](std::string_view name) {
+    return std::ranges::find(copied, name, &packer::CopiedFile::name);
+  };
+  const std::string_view name = text::find_tokenizer_file(
+      [&](std::string_view known) { return find(known) != copied.end(); });
+  return name.empty() ? nullptr : &*find(name);
+}
+
+}  // namespace
+
+std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied,
+                                   std::string_view token) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file == nullptr) return std::nullopt;
+  const auto tokenizer = text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  return tokenizer ? tokenizer->find(token) : std::nullopt;
+}
+
+std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
+                                         int64_t vocab_size) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file == nullptr) return {};
+  const auto tokenizer = text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  if (!tokenizer) {
+    return {fmt::format("{}; the bundle will take tokens, but no text", tokenizer.error().message)};
+  }
+  if (tokenizer->id_bound() <= vocab_size) return {};
+  return {
+      fmt::format("{}: has ids up to {}, the model's vocabulary ends at {}: texts that need "
+                  "more will not run",
+                  file->text ? file->name : printable(file->file->path()),
+                  tokenizer->id_bound() - 1, vocab_size - 1)};
+}
+
+}  // namespace ferry::plan

@@ -1,0 +1,111 @@
+#include "prompt/expand.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+
+namespace ferry::prompt {
+namespace {
+
+std::string repeated(std::string_view text, int64_t times) {
+  std::string out;
+  out.reserve(text.size() * static_cast<size_t>(times));
+  for (int64_t i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+bool is_split(const ImageLayout& image) { return image.rows * image.columns > 1; }
+
+std::string place_mark(int64_t row, int64_t column) {
+  return fmt::format("<row_{}_col_{}>", row + 1, column + 1);
+}
+
+// A tile has no mark after it; rows end with a newline, and the grid with another.
+std::string idefics3_grid(const ImageProcessor& p, const ImageLayout& image) {
+  const std::string tile = repeated(p.image, p.tokens_per_tile);
+  std::string out;
+  for (int64_t row = 0; row < image.rows; ++row) {
+    for (int64_t column = 0; column < image.columns; ++column) {
+      out += p.open + place_mark(row, column) + tile;
+    }
+    out += "\n";
+  }
+  return out + "\n";
+}
+
+std::string many(size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+size_t count_parts(std::string_view text, std::string_view part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) {
+    ++count;
+  }
+  return count;
+}
+
+std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
+  if (p.grammar == ImageGrammar::kInternVl) {
+    return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;
+  }
+  const std::string grid = is_split(image) ? idefics3_grid(p, image) : std::string();
+  return grid + p.open + p.global + repeated(p.image, p.tokens_per_tile) + p.close;
+}
+
+std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout& image) {
+  std::vector<std::string> marks = {p.open, p.close};
+  if (p.grammar == ImageGrammar::kInternVl) return marks;
+  marks.push_back(p.global);
+  if (!is_split(image)) return marks;
+  for (int64_t row = 0; row < image.rows; ++row) {
+    for (int64_t column = 0; column < image.columns; ++column) {
+      marks.push_back(place_mark(row, column));
+    }
+  }
+  return marks;
+}
+
+Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> images,
+                     const std::string& where) {
+  int64_t tiles = 0;
+  for (const auto& [rows, columns, given] : images) {
+    const auto in_range = [](int64_t n, int64_t least) {
+      return n >= least && n <= kMaxImageTokens;
+    };
+    const bool valid = in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1);
+    const int64_t grid = valid ? rows * columns : 0;
+    if (!valid || given != (grid > 1 ? grid + 1 : 1)) {
+      return fail(ErrorCode::kInternal,
+                  fmt::format("{}: {} tiles of a grid of {} rows and {} columns", where, given,
+                              rows, columns));
+    }
+    tiles += given;
+    if (tiles * p.tokens_per_tile <= kMaxImageTokens) continue;
+    return bad_input(fmt::format("{}: {} tiles of {} tokens each, more than {} tokens", where,
+                                 tiles, p.tokens_per_tile, kMaxImageTokens));
+  }
+  return {};
+}
+
+Result<std::string> expand(const ImageProcessor& p, std::string_view prompt,
+                           std::span<const ImageLayout> images, const std::string& where) {
+  const size_t placeholders = count_parts(prompt, p.image);
+  if (placeholders != images.size()) {
+    return bad_input(fmt::format("{}: {} {} in the prompt for {}", where,
+                                 many(placeholders, "placeholder"), quoted(p.image),
+                                 many(images.size(), "image")));
+  }
+  std::string out;
+  for (const ImageLayout& image : images) {
+    const size_t at = prompt.find(p.image);
+    out += prompt.substr(0, at);
+    out += image_text(p, image);
+    prompt.remove_prefix(at + p.image.size());
+  }
+  return out += prompt;
+}
+
+}  // namespace ferry::prompt

@@ -1,0 +1,121 @@
+#include "prompt/image_input.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/interrupt.h"
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "media/decode.h"
+#include "media/pixel_values.h"
+#include "media/tiles.h"
+
+namespace ferry::prompt {
+namespace {
+
+constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
+
+}  // namespace
+
+// Absent files are empty.
+text::ReadFile reader_of(const packer::Bundle& bundle) {
+  return [bundle](const std::string& name, uint64_t limit) -> Result<std::string> {
+    return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
+  };
+}
+
+std::function<bool(std::string_view)> files_of(const packer::Bundle& bundle) {
+  return [bundle](std::string_view name) { return bundle.has_text(std::string(name)); };
+}
+
+Result<media::Settings> image_settings(const packer::Bundle& bundle) {
+  const text::ReadFile read = reader_of(bundle);
+  const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));
+  const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorFile));
+  return media::settings_from(preprocessor, processor, printable(bundle.text_directory()));
+}
+
+std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images) {
+  std::vector<ImageLayout> layouts;
+  for (const EncodedImage& image : images) {
+    layouts.push_back(layout_of(image.file.grid, image.file.tiles));
+  }
+  return layouts;
+}
+
+std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
+                                           std::span<const EncodedImage> images) {
+  std::vector<runner::EmbeddingRows> rows;
+  for (size_t i = 0; i < prompt.images.size() && i < images.size(); ++i) {
+    const std::span<const float> features = images[i].features;
+    const size_t tile = features.size() / prompt.images[i].size();
+    for (size_t t = 0; t < prompt.images[i].size(); ++t) {
+      rows.push_back({prompt.images[i][t], features.subspan(t * tile, tile)});
+    }
+  }
+  return rows;
+}
+
+Status expect_vision_encoder(const packer::Bundle& bundle) {
+  if (runner::VisionEncoder::is_in(bundle)) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: this bundle takes no images: it has no component {}",
+                          printable(bundle.path()), kVisionEncoderRole));
+}
+
+Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
+  FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle));
+  ImagePrompt prompts =
+      FERRY_TRY(ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
+  return ImageInput(bundle, std::move(prompts));
+}
+
+Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
+  const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
+  if (settings.tile == sizes.image_size) return {};
+  return bad_input(
+      fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
+                  "encoder takes {}",
+                  printable(bundle.path()), settings.tile, sizes.image_size));
+}
+
+Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& prompts) {
+  const auto& stated = bundle.manifest().image_token_id;
+  if (stated && *stated != prompts.placeholder_id()) {
+    return bad_input(
+        fmt::format("{}: the processor's placeholder is token {}, the config's "
+                    "image_token_id is {}",
+                    printable(bundle.path()), prompts.placeholder_id(), *stated));
+  }
+  const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
+  return prompts.expect_tokens_per_tile(sizes.rows);
+}
+
+Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
+  pool_ = &pool;
+  settings_ = FERRY_TRY(image_settings(bundle_));
+  FERRY_RETURN_IF_ERROR(check_tiles(bundle_, settings_));
+  FERRY_RETURN_IF_ERROR(check_placeholders(bundle_, prompts_));
+  encoder_ = std::make_unique<runner::VisionEncoder>(
+      FERRY_TRY(runner::VisionEncoder::load(bundle_, pool, options)));
+  return {};
+}
+
+Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string> paths) {
+  std::vector<EncodedImage> images;
+  for (const std::string& path : paths) {
+    FERRY_RETURN_IF_ERROR(check_interrupt());
+    const media::Image image = FERRY_TRY(media::read_image(path));
+    constexpr media::Backend kBackend = media::Backend::kTorchvision;
+    const media::Sample sample = {media::cut(image, settings_, kBackend, *pool_)};
+    const media::TiledImage& cut = sample.front();
+    const media::PixelValues pixels =
+        media::pixel_values(std::span(&sample, 1), settings_, kBackend);
+    auto features = FERRY_TRY(encoder_->encode(pixels.values));
+    images.push_back({{path, image.size, cut.grid, cut.tiles.size()}, std::move(features)});
+  }
+  return images;
+}
+
+}  // namespace ferry::prompt

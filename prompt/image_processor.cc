@@ -1,0 +1,217 @@
+#include "prompt/image_processor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "core/text.h"
+#include "text/chat_template/chat_template.h"
+#include "text/chat_template/json_value.h"
+#include "text/chat_template/lexer.h"
+
+namespace ferry::prompt {
+namespace {
+
+using text::chat::Value;
+
+constexpr const char* kProcessorFile = "processor_config.json";
+constexpr const char* kPreprocessorFile = "preprocessor_config.json";
+constexpr const char* kTemplateJsonFile = "chat_template.json";
+constexpr uint64_t kMaxConfigBytes = text::chat::kMaxTemplateBytes;
+
+// Where the text of a token is: in a field of tokenizer_config.json, or `otherwise`. Without a
+// field it is fixed; without the other it must be stated; without both there is none.
+struct TokenRule {
+  std::string_view field, otherwise;
+};
+
+struct Processor {
+  std::string_view name;
+  ImageGrammar grammar;
+  std::string_view length_field;
+  int64_t length;  // where the field is absent
+  TokenRule image, open, close, global, video;
+};
+
+constexpr TokenRule kFake = {"fake_image_token", "<fake_token_around_image>"};
+constexpr Processor kProcessors[] = {
+    {"Idefics3Processor",
+     ImageGrammar::kIdefics3,
+     "image_seq_len",
+     169,
+     {{}, "<image>"},
+     {{}, kFake.otherwise},
+     {{}, kFake.otherwise},
+     {{}, "<global-img>"},
+     {}},
+    {"SmolVLMProcessor",
+     ImageGrammar::kIdefics3,
+     "image_seq_len",
+     169,
+     {"image_token", "<image>"},
+     kFake,
+     kFake,
+     {"global_image_token", "<global-img>"},
+     {"video_token", "<video>"}},
+    {"InternVLProcessor",
+     ImageGrammar::kInternVl,
+     "image_seq_length",
+     256,
+     {"context_image_token", {}},
+     {"start_image_token", {}},
+     {"end_image_token", {}},
+     {},
+     {"video_token", {}}},
+};
+
+// Fields of processor_config.json that are read elsewhere, or that older versions of the reference
+// saved and none reads.
+constexpr std::string_view kOtherFields[] = {
+    "processor_class",    "image_processor",      "video_processor",   "chat_template",
+    "image_token",        "image_token_id",       "fake_image_token",  "end_of_utterance_token",
+    "global_image_token", "video_token",          "start_image_token", "start_image_token_id",
+    "end_image_token",    "end_image_token_id",   "video_token_id",    "fake_image_token_id",
+    "global_image_tag",   "global_image_token_id"};
+
+const Value* processor_member(const Value& object, std::string_view name) {
+  const Value* found =
+      object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name) : nullptr;
+  return found == nullptr || found->is<text::chat::None>() ? nullptr : found;
+}
+
+// The JSON object of a file; an empty one if there is no such file.
+Result<Value> object_in(const std::string& path, const std::string& text) {
+  if (text.empty()) return Value::dict({});
+  Value value = FERRY_TRY(text::chat::parse_json_value(text, path));
+  if (!value.is<Value::DictPtr>()) return bad_input(path + ": not an object");
+  return value;
+}
+
+Result<std::string> text_in(const Value& object, std::string_view field, const std::string& path) {
+  const Value* value = processor_member(object, field);
+  if (value == nullptr) return std::string();
+  if (!value->is_text()) return bad_input(fmt::format("{}: field '{}': not a text", path, field));
+  return value->str();
+}
+
+// -- processor_config.json
+
+Result<const Processor*> find_processor(const std::string& name, const std::string& path) {
+  if (name.empty()) return bad_input(path + ": no field 'processor_class'");
+  for (const Processor& processor : kProcessors) {
+    if (processor.name == name) return &processor;
+  }
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: processor_class {} is not supported", path, quoted(name)));
+}
+
+Status check_fields(const Value& config, const Processor& processor, const std::string& path) {
+  for (const auto& [name, value] : config.members()) {
+    const bool known = std::ranges::find(kOtherFields, name) != std::end(kOtherFields);
+    if (known || name == processor.length_field || value.is<text::chat::None>()) continue;
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: field {}: not supported with {}", path,
+                                                     quoted(name), processor.name));
+  }
+  return {};
+}
+
+Result<int64_t> length_in(const Value& config, const Processor& processor,
+                          const std::string& path) {
+  const Value* value = processor_member(config, processor.length_field);
+  if (value == nullptr) return processor.length;
+  if (value->is<int64_t>() && value->integer() > 0 && value->integer() <= kMaxTokensPerTile) {
+    return value->integer();
+  }
+  return bad_input(fmt::format("{}: field '{}': not a whole number from 1 to {}", path,
+                               processor.length_field, kMaxTokensPerTile));
+}
+
+// -- tokenizer_config.json
+
+// A token as a text or, in older files, as {"content": "..."}.
+const Value* special_token_text(const Value* value) {
+  if (value == nullptr || value->is_text()) return value;
+  const Value* content = processor_member(*value, "content");
+  return content != nullptr && content->is_text() ? content : nullptr;
+}
+
+// Names that a tokenizer has beyond the common ones stand in one of these objects or beside them.
+const Value* find_token(const Value& config, std::string_view field) {
+  for (const char* object : {"extra_special_tokens", "model_specific_special_tokens"}) {
+    const Value* tokens = processor_member(config, object);
+    const Value* text =
+        tokens != nullptr ? special_token_text(processor_member(*tokens, field)) : nullptr;
+    if (text != nullptr) return text;
+  }
+  return special_token_text(processor_member(config, field));
+}
+
+Result<std::string> token_of(const Value& config, const TokenRule& rule, const std::string& path) {
+  const Value* stated = rule.field.empty() ? nullptr : find_token(config, rule.field);
+  if (stated == nullptr && rule.otherwise.empty() && !rule.field.empty()) {
+    return bad_input(fmt::format("{}: no field '{}'", path, rule.field));
+  }
+  const std::string text = stated != nullptr ? stated->str() : std::string(rule.otherwise);
+  if (stated == nullptr || (!text.empty() && text.size() <= kMaxImageTokenBytes)) return text;
+  return bad_input(fmt::format("{}: field '{}': {} bytes where 1 to {} are expected", path,
+                               rule.field, text.size(), kMaxImageTokenBytes));
+}
+
+}  // namespace
+
+Result<ImageProcessor> read_image_processor(const std::string& directory,
+                                            const text::ReadFile& read) {
+  const auto open = [&](const char* name, uint64_t limit, std::string& path) -> Result<Value> {
+    path = printable(directory + "/" + name);
+    const std::string text = FERRY_TRY(read(name, limit));
+    return object_in(path, text);
+  };
+  std::string path, outer_path, tokenizer_path;
+  const Value config = FERRY_TRY(open(kProcessorFile, kMaxConfigBytes, path));
+  const Value outer = FERRY_TRY(open(kPreprocessorFile, kMaxConfigBytes, outer_path));
+  if (config.members().empty() && outer.members().empty()) {
+    return bad_input(fmt::format("{}: has no image processor: neither {} nor {}",
+                                 printable(directory), kProcessorFile, kPreprocessorFile));
+  }
+  std::string name = FERRY_TRY(text_in(config, "processor_class", path));
+  const bool inner = !name.empty();
+  if (!inner) name = FERRY_TRY(text_in(outer, "processor_class", outer_path));
+  const Processor* processor = FERRY_TRY(find_processor(name, inner ? path : outer_path));
+  FERRY_RETURN_IF_ERROR(check_fields(config, *processor, path));
+
+  const Value tokenizer =
+      FERRY_TRY(open(text::kTokenizerConfigFile, text::kMaxTokenizerConfigBytes, tokenizer_path));
+  const auto token = [&](const TokenRule& rule) {
+    return token_of(tokenizer, rule, tokenizer_path);
+  };
+  ImageProcessor out;
+  out.grammar = processor->grammar;
+  out.tokens_per_tile = FERRY_TRY(length_in(config, *processor, path));
+  out.image = FERRY_TRY(token(processor->image));
+  out.open = FERRY_TRY(token(processor->open));
+  out.close = FERRY_TRY(token(processor->close));
+  out.global = FERRY_TRY(token(processor->global));
+  out.video = FERRY_TRY(token(processor->video));
+  if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {
+    out.bos = bos->str();
+  }
+  return out;
+}
+
+Result<std::string> read_processor_template(const std::string& directory,
+                                            const text::ReadFile& read) {
+  std::string jinja = FERRY_TRY(read(text::kChatTemplateFile, text::chat::kMaxTemplateBytes));
+  if (!jinja.empty()) return jinja;
+  for (const char* name : {kTemplateJsonFile, kProcessorFile}) {
+    const std::string path = printable(directory + "/" + name);
+    const std::string text = FERRY_TRY(read(name, kMaxConfigBytes));
+    const Value fields = FERRY_TRY(object_in(path, text));
+    jinja = FERRY_TRY(text_in(fields, "chat_template", path));
+    if (!jinja.empty()) return jinja;
+  }
+  return jinja;
+}
+
+}  // namespace ferry::prompt

@@ -1,0 +1,172 @@
+#include "prompt/image_prompt.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/json_writer.h"
+#include "core/text.h"
+#include "prompt/messages.h"
+#include "text/tokenizer/tokenizer_files.h"
+
+namespace ferry::prompt {
+namespace {
+
+Result<std::optional<text::ChatTemplate>> read_template(const std::string& directory,
+                                                        const text::ReadFile& read) {
+  const std::string jinja = FERRY_TRY(read_processor_template(directory, read));
+  const std::string config =
+      FERRY_TRY(read(text::kTokenizerConfigFile, text::kMaxTokenizerConfigBytes));
+  if (jinja.empty() && config.find("\"chat_template\"") == config.npos) {
+    return std::optional<text::ChatTemplate>();
+  }
+  return std::optional(FERRY_TRY(text::ChatTemplate::parse(config, jinja, printable(directory))));
+}
+
+}  // namespace
+
+ImagePrompt::ImagePrompt(std::string directory, ImageProcessor processor, text::Tokenizer tokenizer)
+    : directory_(std::move(directory)),
+      processor_(std::move(processor)),
+      tokenizer_(std::move(tokenizer)) {}
+
+Result<ImagePrompt> ImagePrompt::open(const std::string& directory) {
+  return open(directory, text::files_in(directory));
+}
+
+Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const text::ReadFile& read) {
+  ImageProcessor processor = FERRY_TRY(read_image_processor(directory, read));
+  const std::string path = printable(directory + "/" + text::kTokenizerFile);
+  ImagePrompt out(printable(directory), std::move(processor),
+                  FERRY_TRY(text::load_tokenizer(directory, read)));
+  const std::optional<int64_t> id = out.tokenizer_.find(out.processor_.image);
+  if (!id) return bad_input(fmt::format("{}: has no token {}", path, quoted(out.processor_.image)));
+  out.placeholder_id_ = *id;
+  out.template_ = FERRY_TRY(read_template(directory, read));
+  return out;
+}
+
+Status ImagePrompt::expect_tokens_per_tile(int64_t tokens) const {
+  if (tokens == processor_.tokens_per_tile) return {};
+  return bad_input(fmt::format("{}: the processor has {} tokens for a tile, the vision encoder {}",
+                               directory_, processor_.tokens_per_tile, tokens));
+}
+
+std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
+  JsonWriter json;
+  json.begin_object().key("messages").begin_array();
+  for (const auto& [role, text, images] : messages) {
+    json.begin_object().member("role", role).key("content").begin_array();
+    const size_t before = count_parts(text, processor_.image) > 0 ? 0 : images;
+    for (size_t i = 0; i < before; ++i) json.begin_object().member("type", "image").end_object();
+    json.begin_object().member("type", "text").member("text", text).end_object();
+    json.end_array().end_object();
+  }
+  json.end_array().member("add_generation_prompt", true);
+  return json.end_object().take();
+}
+
+std::string ImagePrompt::user_message(std::string_view text, size_t images) const {
+  const ChatMessage message = {"user", std::string(text), images};
+  return chat_of({&message, 1});
+}
+
+// A template that writes the same for two strings leaves strings out.
+Status ImagePrompt::check_strings(const std::string& where,
+                                  const text::chat::TimeText& time) const {
+  const auto render = [&](const char* content) {
+    JsonWriter json;
+    json.begin_array().begin_object().member("role", "user").member("content", content);
+    return template_->render(json.end_object().end_array().take(), where, time);
+  };
+  if (FERRY_TRY(render("one")) != FERRY_TRY(render("two"))) return {};
+  return bad_input(where + ": its content is a string, which the chat template leaves out; " +
+                   R"(write [{"type": "text", "text": "..."}])");
+}
+
+Result<ExpandedPrompt> ImagePrompt::chat(std::string_view chat, const std::string& where,
+                                         const text::chat::TimeText& time,
+                                         std::span<const ImageLayout> images) {
+  if (!template_) return bad_input(directory_ + ": has no chat template");
+  const MessageContents contents = FERRY_TRY(check_contents(chat, where));
+  if (contents.first_string > 0) {
+    const std::string place = fmt::format("{}: message {}", where, contents.first_string);
+    FERRY_RETURN_IF_ERROR(check_strings(place, time));
+  }
+  std::string rendered = FERRY_TRY(template_->render(chat, where, time));
+  const bool has_bos = !processor_.bos.empty() && rendered.starts_with(processor_.bos);
+  return encode(std::move(rendered), /*add_special=*/!has_bos, where, images);
+}
+
+Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::string& where,
+                                          std::span<const ImageLayout> images) {
+  std::string rendered;
+  if (count_parts(prompt, processor_.image) == 0) {
+    for (size_t i = 0; i < images.size(); ++i) rendered += processor_.image;
+  }
+  return encode(std::move(rendered) + std::string(prompt), /*add_special=*/true, where, images);
+}
+
+// The reference would cut the text of a missing token into others.
+Status ImagePrompt::check_marks(std::span<const ImageLayout> images) const {
+  for (const ImageLayout& image : images) {
+    for (const std::string& mark : image_marks(processor_, image)) {
+      if (tokenizer_.find(mark)) continue;
+      return bad_input(
+          fmt::format("{}/{}: has no token {}, which an image of {} rows and {} "
+                      "columns of tiles needs",
+                      directory_, text::kTokenizerFile, quoted(mark), image.rows, image.columns));
+    }
+  }
+  return {};
+}
+
+Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_special,
+                                           const std::string& where,
+                                           std::span<const ImageLayout> images) {
+  if (!processor_.video.empty() && count_parts(rendered, processor_.video) > 0) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: the prompt has the placeholder {}; videos are not supported",
+                            where, quoted(processor_.video)));
+  }
+  FERRY_RETURN_IF_ERROR(check_layouts(processor_, images, where));
+  ExpandedPrompt out;
+  out.text = FERRY_TRY(expand(processor_, rendered, images, where));
+  FERRY_RETURN_IF_ERROR(check_marks(images));
+  out.rendered = std::move(rendered);
+  auto ids = tokenizer_.encode(out.text, add_special);
+  if (!ids) return fail(ids.error().code, where + ": " + ids.error().message);
+  out.ids = std::move(*ids);
+  out.images = FERRY_TRY(find_tiles(out.ids, images, where));
+  return out;
+}
+
+// Whatever the tokenizer did, a tile has a run of its own.
+Result<std::vector<std::vector<int64_t>>> ImagePrompt::find_tiles(
+    std::span<const int64_t> ids, std::span<const ImageLayout> images,
+    const std::string& where) const {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == placeholder_id_) places.push_back(static_cast<int64_t>(i));
+  }
+  const auto length = static_cast<size_t>(processor_.tokens_per_tile);
+  size_t at = 0;
+  std::vector<std::vector<int64_t>> out;
+  for (const ImageLayout& image : images) {
+    out.emplace_back();
+    for (int64_t tile = 0; tile < image.tiles; ++tile, at += length) {
+      const bool whole = at + length <= places.size() &&
+                         places[at + length - 1] - places[at] + 1 == processor_.tokens_per_tile;
+      if (whole) out.back().push_back(places[at]);
+    }
+  }
+  size_t tiles = 0;
+  for (const auto& image : out) tiles += image.size();
+  if (at == places.size() && tiles * length == at) return out;
+  return bad_input(
+      fmt::format("{}: the tokenizer makes {} placeholders of an image, {} of them in "
+                  "whole runs, where {} are expected",
+                  where, places.size(), tiles * length, at));
+}
+
+}  // namespace ferry::prompt

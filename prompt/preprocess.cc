@@ -1,0 +1,123 @@
+#include "prompt/preprocess.h"
+
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/interrupt.h"
+#include "formats/safetensors/writer.h"
+#include "media/decode.h"
+#include "media/pixel_values.h"
+#include "media/settings.h"
+#include "media/tiles.h"
+#include "packer/bundle_reader.h"
+#include "prompt/image_input.h"
+
+namespace ferry::prompt {
+namespace {
+
+std::span<const std::byte> bytes_view(const auto& values) {
+  return std::as_bytes(std::span(values));
+}
+
+// What is empty is left out.
+Status write(const std::string& path, const media::PixelValues& pixels,
+             const std::vector<int64_t>& ids) {
+  std::vector<formats::TensorData> tensors;
+  if (!pixels.shape.empty()) {
+    tensors.push_back({{"pixel_values", DType::kF32, pixels.shape}, bytes_view(pixels.values)});
+  }
+  if (!pixels.mask_shape.empty()) {
+    tensors.push_back(
+        {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_view(pixels.mask)});
+  }
+  if (!ids.empty()) {
+    const Shape shape = {1, static_cast<int64_t>(ids.size())};
+    tensors.push_back({{"input_ids", DType::kI64, shape}, bytes_view(ids)});
+  }
+  return formats::write_safetensors(path, tensors);
+}
+
+Result<ExpandedPrompt> expand(ImagePrompt& prompts, const PromptRequest& request,
+                              std::span<const ImageLayout> images) {
+  if (request.form == PromptRequest::Form::kPlain) {
+    return prompts.plain(request.text, request.where, images);
+  }
+  const bool messages = request.form == PromptRequest::Form::kMessages;
+  const std::string chat =
+      messages ? request.text : prompts.user_message(request.text, images.size());
+  return prompts.chat(chat, request.where, request.time, images);
+}
+
+using MaybeBundle = std::optional<packer::Bundle>;
+
+Result<MaybeBundle> open_bundle(const PreprocessRequest& request, ThreadPool& pool) {
+  if (request.bundle.empty()) return MaybeBundle();
+  MaybeBundle bundle =
+      FERRY_TRY(packer::Bundle::open(request.bundle, /*check_digests=*/false, pool));
+  FERRY_RETURN_IF_ERROR(expect_vision_encoder(*bundle));
+  return bundle;
+}
+
+Result<media::Settings> load_settings(const PreprocessRequest& request, const MaybeBundle& bundle) {
+  if (!bundle) return media::load_settings(request.checkpoint);
+  const media::Settings settings = FERRY_TRY(image_settings(*bundle));
+  FERRY_RETURN_IF_ERROR(check_tiles(*bundle, settings));
+  return settings;
+}
+
+Result<ImagePrompt> open_prompts(const PreprocessRequest& request, const MaybeBundle& bundle) {
+  if (!bundle) return ImagePrompt::open(request.checkpoint);
+  ImagePrompt prompts = FERRY_TRY(ImagePrompt::open(bundle->path(), reader_of(*bundle)));
+  FERRY_RETURN_IF_ERROR(check_placeholders(*bundle, prompts));
+  return prompts;
+}
+
+Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const MaybeBundle& bundle,
+                                       const std::vector<PreprocessedImage>& images) {
+  ImagePrompt prompts = FERRY_TRY(open_prompts(request, bundle));
+  std::vector<ImageLayout> layouts;
+  for (const auto& image : images) layouts.push_back(layout_of(image.grid, image.tiles));
+  PreprocessedPrompt out;
+  out.expanded = FERRY_TRY(expand(prompts, *request.prompt, layouts));
+  out.tokens_per_tile = prompts.tokens_per_tile();
+  out.placeholder_id = prompts.placeholder_id();
+  return out;
+}
+
+Result<media::PixelValues> cut_images(const PreprocessRequest& request, const MaybeBundle& bundle,
+                                      ThreadPool& pool, std::vector<PreprocessedImage>& images) {
+  if (request.images.empty()) return media::PixelValues{};
+  const media::Settings settings = FERRY_TRY(load_settings(request, bundle));
+  media::Sample sample;
+  for (const std::string& path : request.images) {
+    FERRY_RETURN_IF_ERROR(check_interrupt());
+    const media::Image image = FERRY_TRY(media::read_image(path));
+    sample.push_back(media::cut(image, settings, request.backend, pool));
+    images.push_back({path, image.size, sample.back().grid, sample.back().tiles.size()});
+  }
+  return media::pixel_values(std::span(&sample, 1), settings, request.backend);
+}
+
+}  // namespace
+
+ImageLayout layout_of(media::Grid grid, size_t tiles) {
+  return {grid.rows, grid.columns, static_cast<int64_t>(tiles)};
+}
+
+Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool) {
+  PreprocessReport report;
+  const MaybeBundle bundle = FERRY_TRY(open_bundle(request, pool));
+  const media::PixelValues pixels = FERRY_TRY(cut_images(request, bundle, pool, report.images));
+  if (request.prompt) report.prompt = FERRY_TRY(make_prompt(request, bundle, report.images));
+  if (!request.output.empty()) {
+    const std::vector<int64_t> none;
+    const auto& ids = report.prompt ? report.prompt->expanded.ids : none;
+    FERRY_RETURN_IF_ERROR(write(request.output, pixels, ids));
+  }
+  report.pixel_values = pixels.shape;
+  report.pixel_attention_mask = pixels.mask_shape;
+  return report;
+}
+
+}  // namespace ferry::prompt

@@ -1,0 +1,187 @@
+#include "proof/bundle_proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "proof/bundle_noise.h"
+#include "proof/probing.h"
+#include "proof/reference.h"
+#include "proof/reference_proof.h"
+#include "proof/same_model.h"
+#include "proof/sequence_length.h"
+#include "proof/text_model.h"
+
+namespace ferry::proof {
+namespace {
+
+Progress running(const BundleProofOptions& options) {
+  return progress_of(options.progress, "running the bundle", ProgressUnit::kItems);
+}
+
+std::string embedded_reference(const packer::Bundle& bundle) {
+  const std::string& file = bundle.manifest().reference;
+  return file.empty() ? std::string() : bundle.path() + "/" + file;
+}
+
+// The reference that was asked for, else the embedded one; empty if something else serves instead.
+Result<std::string> reference_path(const BundleProofOptions& options, const packer::Bundle& bundle,
+                                   const packer::Bundle* other) {
+  std::string path = options.reference;
+  if (path.empty()) path = embedded_reference(bundle);
+  if (path.empty() && other != nullptr) path = embedded_reference(*other);
+  if (!path.empty() || other != nullptr || !options.checkpoint.empty()) return path;
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: the bundle has no embedded reference; give --reference FILE, "
+                          "--checkpoint SRC or --against BUNDLE",
+                          printable(bundle.path())));
+}
+
+runner::DecodeOptions decode_of(const BundleProofOptions& options, const packer::Bundle& bundle) {
+  if (!options.mode) return {};
+  return decode_options_of(bundle.manifest(), *options.mode);
+}
+
+using RecordedPrompts = std::vector<RecordedPrompt>;
+
+Result<RecordedPrompts> prompts_for(const packer::Bundle& bundle, const Reference* reference,
+                                    int64_t capacity) {
+  if (reference != nullptr) return prompts_of(*reference, bundle.manifest());
+  return probing_prompts(bundle.manifest().vocab_size, capacity);
+}
+
+// `other` is recorded on the prompts. Each gets the continuation that it chooses.
+Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other,
+                                                   RecordedPrompts& prompts, int64_t capacity,
+                                                   std::optional<uint64_t> memory,
+                                                   ThreadPool& pool) {
+  TextModel model = FERRY_TRY(TextModel::load(other, pool, {.memory = memory}));
+  for (RecordedPrompt& prompt : prompts) prompt.routes.clear();
+  FERRY_RETURN_IF_ERROR(model.continue_prompts(capacity, prompts));
+  return model.record(prompts, other.path());
+}
+
+Result<ParityReport> compare_bundles(const packer::Bundle& bundle, const packer::Bundle& other,
+                                     const Reference* reference, const BundleProofOptions& options,
+                                     ThreadPool& pool) {
+  const int64_t capacity =
+      std::min(longest_sequence(bundle.manifest()), longest_sequence(other.manifest()));
+  RecordedPrompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  if (reference != nullptr) {
+    FERRY_RETURN_IF_ERROR(prompts_of(*reference, other.manifest()));
+  }
+  const ParityBounds bounds = bounds_between(bundle, other, options.tolerance);
+  std::shared_ptr<const NoiseModel> noise;
+  const std::unique_ptr<TensorSource> source =
+      FERRY_TRY(record_other(other, prompts, capacity, options.memory, pool));
+  if (!bounds.given && !bounds.has_floors()) {
+    noise = FERRY_TRY(f32_noise(other, prompts, {.memory = options.memory}, pool));
+  }
+  const Reference recorded = FERRY_TRY(Reference::open(*source));
+  TextModel model = FERRY_TRY(
+      TextModel::load(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
+  return model.verify(recorded, bounds.with(noise),
+                      {.details = options.details, .progress = running(options)});
+}
+
+Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
+                     const BundleProofOptions& options, ThreadPool& pool, Verification& out) {
+  const ParityBounds bounds = bounds_of(bundle, options.tolerance);
+  const runner::DecodeOptions decode = decode_of(options, bundle);
+  // Ports that are not f32 cannot be widened: floors alone judge what they round.
+  if (bounds.has_floors() && !bounds.rounded_ports) {
+    out.rounding =
+        FERRY_TRY(prove_rounding(bundle, reference, bounds, options.memory, pool, decode,
+                                 {.details = options.details, .progress = running(options)}));
+    return {};
+  }
+  TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = options.memory}, decode));
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
+  std::shared_ptr<const NoiseModel> noise;
+  if (!bounds.given && !bounds.has_floors()) {
+    Result<RecordedPrompts> prompts = prompts_of(reference, bundle.manifest(), vision != nullptr);
+    // Where no prompt can be run the comparison says why.
+    if (!prompts && prompts.error().code != ErrorCode::kUnsupported) {
+      return Failure(std::move(prompts).error());
+    }
+    if (prompts) {
+      noise = FERRY_TRY(f32_noise(bundle, *std::move(prompts),
+                                  {.memory = options.memory, .decode = decode}, pool));
+    }
+  }
+  out.direct = FERRY_TRY(model.verify(
+      reference, bounds.with(noise),
+      {.vision = vision.get(), .details = options.details, .progress = running(options)}));
+  return {};
+}
+
+// Where values are not finite there is nothing to compare modes with, and no parity anyway.
+bool is_finite(const ParityReport* outputs) {
+  return outputs != nullptr && outputs->metrics.values.finite &&
+         std::ranges::all_of(outputs->layers,
+                             [](const auto& layer) { return layer.metrics.finite; });
+}
+
+Status prove_modes(const packer::Bundle& bundle, const Reference* reference,
+                   const BundleProofOptions& options, ThreadPool& pool, Verification& out) {
+  const bool has_modes = bundle.manifest().program_style == kStaticStyle;
+  if (!has_modes || options.mode || !is_finite(out.outputs())) return {};
+  const int64_t capacity = longest_sequence(bundle.manifest());
+  const RecordedPrompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  out.modes = FERRY_TRY(prove_modes(bundle, prompts, bounds_of(bundle, options.tolerance),
+                                    options.memory, pool, options.details));
+  return {};
+}
+
+}  // namespace
+
+Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProofOptions& options,
+                                  ThreadPool& pool) {
+  std::optional<packer::Bundle> other;
+  if (!options.against.empty()) {
+    other = FERRY_TRY(packer::Bundle::open(options.against, /*check_digests=*/true, pool,
+                                           progress_of(options.progress, "checking digests")));
+    FERRY_RETURN_IF_ERROR(check_same_model(bundle, *other));
+  }
+  const std::string path = FERRY_TRY(reference_path(options, bundle, other ? &*other : nullptr));
+  std::optional<HashedFile> hashed;
+  if (options.details && !path.empty()) hashed = FERRY_TRY(HashedFile::open(path));
+  std::unique_ptr<TensorSource> source;
+  if (!path.empty()) source = FERRY_TRY(checkpoint::open_tensors(path));
+  std::optional<Reference> opened;
+  if (source) opened = FERRY_TRY(Reference::open(*source));
+  const Reference* reference = opened ? &*opened : nullptr;
+  Verification out;
+  out.has_reference = reference != nullptr;
+  out.against = options.against;
+  if (!options.images.empty()) {
+    if (reference == nullptr) {
+      return fail(ErrorCode::kUsage, "--image needs a reference with pixel_values");
+    }
+    out.pixels = FERRY_TRY(prove_pixels(bundle, *reference, options.images, pool));
+  }
+  if (other) {
+    out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
+  } else if (!options.checkpoint.empty()) {
+    CheckpointOptions given = static_cast<const CheckpointOptions&>(options);
+    given.decode = decode_of(options, bundle);
+    out.proof = FERRY_TRY(prove_against_checkpoint(bundle, given, reference, pool));
+  } else {
+    FERRY_RETURN_IF_ERROR(prove_outputs(bundle, *reference, options, pool, out));
+  }
+  FERRY_RETURN_IF_ERROR(prove_modes(bundle, reference, options, pool, out));
+  if (hashed) {
+    out.reference_file = FERRY_TRY(hashed->reference(options.reference.empty()));
+    out.reference_file->prompts = reference->prompts().size();
+  }
+  if (options.details) out.other = std::move(other);
+  return out;
+}
+
+}  // namespace ferry::proof

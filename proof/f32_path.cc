@@ -1,0 +1,332 @@
+#include "proof/f32_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/memory_source.h"
+#include "core/program_interface.h"
+#include "proof/bundle_noise.h"
+#include "proof/loaded_part.h"
+#include "runner/expert_routes.h"
+#include "runner/method.h"
+
+namespace ferry::proof {
+namespace {
+
+// One execution of every part: tokens from `position` on.
+struct Call {
+  std::vector<int64_t> tokens;
+  int64_t position = 0;
+  bool ends_prompt = false;
+};
+
+// The calls of one prompt. Where a sequence grows beyond the length that RoPE factors are switched
+// at, the reference computes all of it again, and so does this.
+std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> rope_switch) {
+  const std::vector<int64_t> all = prompt.executed();
+  const auto length = static_cast<int64_t>(all.size());
+  const auto prompt_end = static_cast<int64_t>(prompt.tokens.size());
+  const auto slice = [&](int64_t begin, int64_t end) {
+    return std::vector<int64_t>(all.begin() + begin, all.begin() + end);
+  };
+  std::vector<Call> calls = {{prompt.tokens, 0, true}};
+  int64_t next = prompt_end;
+  if (rope_switch && prompt_end <= *rope_switch && length > *rope_switch) {
+    if (next < *rope_switch) calls.push_back({slice(next, *rope_switch), next, false});
+    calls.push_back({all, 0, false});
+  } else if (next < length) {
+    calls.push_back({slice(next, length), next, false});
+  }
+  return calls;
+}
+
+// The same in several calls: one that begins the sequence, one of several tokens that continues it,
+// the last token of the prompt, and the continuation. Where RoPE factors depend on the length, the
+// calls are those that the reference makes.
+std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
+                                   std::optional<int64_t> rope_switch) {
+  const std::vector<int64_t> all = prompt.executed();
+  const auto length = static_cast<int64_t>(all.size());
+  if (rope_switch && length > *rope_switch) return calls_of(prompt, rope_switch);
+  const auto end = static_cast<int64_t>(prompt.tokens.size());
+  std::vector<Call> calls;
+  int64_t begin = 0;
+  for (const int64_t next : {end / 2, end - 1, end, length}) {
+    if (next <= begin) continue;
+    calls.push_back({{all.begin() + begin, all.begin() + next}, begin, next == end});
+    begin = next;
+  }
+  return calls;
+}
+
+// A prompt on its way through the parts.
+struct Run {
+  std::vector<Call> calls;
+  std::vector<PassedTensors> passed;  // per call
+  PromptRecorder recorder;
+};
+
+// What the vision tower computes for the tiles of one prompt, tile after tile.
+struct Tower {
+  std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
+
+  void keep(const std::string& name, const runner::TensorView& view) {
+    const std::vector<float> values = runner::probe_floats(view);
+    auto& [shape, all] = tensors[name];
+    shape = view.shape;
+    all.insert(all.end(), values.begin(), values.end());
+  }
+};
+
+uint64_t f32_weight_bytes(const graph::Model& model) {
+  uint64_t bytes = 0;
+  for (const graph::Weight& weight : model.weights.weights()) {
+    bytes += weight.recipe.output().bytes();
+  }
+  return bytes;
+}
+uint64_t f32_weight_bytes(const plan::Conversion& conversion) {
+  uint64_t bytes = 0;
+  for (const plan::ConvertedComponent& component : conversion.components) {
+    for (const graph::Model& model : component.parts) bytes += f32_weight_bytes(model);
+  }
+  return bytes;
+}
+
+class F32Path {
+ public:
+  F32Path(const plan::Conversion& conversion, const std::vector<RecordedPrompt>& prompts,
+          const std::string& name, ThreadPool& pool, const F32PathOptions& options)
+      : conversion_(conversion),
+        name_(name),
+        pool_(pool),
+        in_several_calls_(options.in_several_calls && !conversion.config.is_encoder),
+        method_{.f64 = options.f64, .disturb = options.disturb},
+        weights_(options.weights ? options.weights : weights_from(*conversion.source)),
+        progress_(options.progress, f32_weight_bytes(conversion)),
+        prompts_(prompts) {
+    for (const ReferenceTensor& tensor : reference_tensors(conversion.config.num_layers)) {
+      if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
+    }
+    for (RecordedPrompt& prompt : prompts_) {
+      if (!options.follow_routes) prompt.routes.clear();  // the routers choose
+      const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
+      add_run(prompt, calls_of(prompt, rope_switch));
+      if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
+    }
+  }
+
+  Result<F32Outputs> run() {
+    for (const plan::ConvertedComponent& component : conversion_.components) {
+      for (const graph::Model& model : component.parts) {
+        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, method_));
+        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
+                                                                   : run_part(*part));
+        progress_.advance(f32_weight_bytes(model));
+      }
+      if (component.role == kTokenEmbeddingRole) merge_images();
+    }
+    auto one_call = std::make_unique<MemorySource>(name_);
+    auto several_calls = in_several_calls_ ? std::make_unique<MemorySource>(name_) : nullptr;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const bool several = in_several_calls_ && i % 2 == 1;
+      runs_[i].recorder.write(several ? *several_calls : *one_call);
+    }
+    return F32Outputs{std::move(one_call), std::move(several_calls)};
+  }
+
+ private:
+  // One or two for every prompt: in one call, in several.
+  void add_run(const RecordedPrompt& prompt, std::vector<Call> calls) {
+    Run& run = runs_.emplace_back(
+        Run{std::move(calls), {}, PromptRecorder(prompt, conversion_.config.vocab_size)});
+    run.passed.resize(run.calls.size());
+  }
+
+  // The features of every prompt that has pixels, and what the tower computes on the way.
+  Status encode_images(LoadedPart& part) {
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      PromptImages& images = prompts_[i].images;
+      if (images.pixels.empty()) continue;
+      Tower tower;
+      for (const graph::LoweredProbe& probe : part.lowered().probes) {
+        FERRY_RETURN_IF_ERROR(part.method().observe(
+            probe.value,
+            [&tower, &probe](const runner::TensorView& view) { tower.keep(probe.name, view); }));
+      }
+      Shape tile = images.pixel_shape;
+      const int64_t tiles = std::exchange(tile[0], 1);
+      const size_t size = images.pixels.size() / static_cast<size_t>(tiles);
+      images.features.clear();
+      for (size_t at = 0; at < images.pixels.size(); at += size) {
+        const auto pixels = std::as_bytes(std::span(images.pixels).subspan(at, size));
+        FERRY_RETURN_IF_ERROR(part.method().set_input(0, {DType::kF32, tile, pixels}));
+        FERRY_RETURN_IF_ERROR(part.method().execute());
+        const std::vector<float> rows = runner::probe_floats(part.method().output(0));
+        images.features.insert(images.features.end(), rows.begin(), rows.end());
+      }
+      for (auto& [name, tensor] : tower.tensors) {
+        tensor.first[0] = tiles;
+        runs_[in_several_calls_ ? 2 * i : i].recorder.keep_tensor(name, tensor.first,
+                                                                  std::move(tensor.second));
+      }
+    }
+    return {};
+  }
+
+  // Puts the features in place of the embeddings of their positions, which layer 0 takes.
+  void merge_images() {
+    for (size_t r = 0; r < runs_.size(); ++r) {
+      Run& run = runs_[r];
+      const PromptImages& images = prompts_[in_several_calls_ ? r / 2 : r].images;
+      for (size_t i = 0; i < run.calls.size(); ++i) {
+        Passed& embeddings = run.passed[i][std::string(kEmbeddingsPort)];
+        const int64_t width = embeddings.shape.back();
+        std::vector<float> values =
+            runner::probe_floats({embeddings.dtype, embeddings.shape, embeddings.bytes});
+        const Call& call = run.calls[i];
+        const auto end = call.position + std::ssize(call.tokens);
+        for (const runner::EmbeddingRows& rows : images.rows()) {
+          const int64_t count = std::ssize(rows.values) / width;
+          for (int64_t row = 0; row < count; ++row) {
+            const int64_t at = rows.first + row;
+            if (at < call.position || at >= end) continue;
+            std::ranges::copy(
+                rows.values.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)),
+                values.begin() + (at - call.position) * width);
+          }
+        }
+        const auto bytes = std::as_bytes(std::span(values));
+        embeddings = {DType::kF32, embeddings.shape, {bytes.begin(), bytes.end()}};
+        run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, std::ssize(call.tokens),
+                                values);
+      }
+    }
+  }
+
+  Status run_part(LoadedPart& part) {
+    std::vector<runner::MethodProbe> probes;
+    for (const graph::LoweredProbe& probe : part.lowered().probes) {
+      probes.push_back({&part.method(), probe.name, probe.value});
+    }
+    runner::ExpertRouter router(probes);
+    for (const graph::LoweredProbe& probe : part.lowered().probes) {
+      FERRY_RETURN_IF_ERROR(part.method().observe(
+          probe.value, [this, &probe, &router](const runner::TensorView& view) {
+            keep_probe(probe.name, view);
+            router.see(probe.name, view, call_->position);
+          }));
+    }
+    for (size_t r = 0; r < runs_.size(); ++r) {
+      Run& run = runs_[r];
+      const runner::ExpertRoutes routes = routes_of_part(router, r);
+      FERRY_RETURN_IF_ERROR(router.force(&routes));
+      for (size_t i = 0; i < run.calls.size(); ++i) {
+        run_ = &run;
+        call_ = &run.calls[i];
+        FERRY_RETURN_IF_ERROR(run_call(part, run.passed[i]));
+        FERRY_RETURN_IF_ERROR(router.take_error());
+        if (call_->ends_prompt) FERRY_RETURN_IF_ERROR(keep_caches(part));
+      }
+    }
+    return {};
+  }
+
+  // The routes of run `r` for the layers that the part has.
+  runner::ExpertRoutes routes_of_part(const runner::ExpertRouter& router, size_t r) const {
+    runner::ExpertRoutes routes = prompts_[in_several_calls_ ? r / 2 : r].routes;
+    std::erase_if(routes,
+                  [&](const auto& route) { return router.experts_of(route.first).first == 0; });
+    return routes;
+  }
+
+  Status run_call(LoadedPart& part, PassedTensors& passed) {
+    FERRY_RETURN_IF_ERROR(part.run(call_->tokens, call_->position, passed));
+    for (const std::string_view name :
+         {kLogitsPort, kLastHiddenStatePort, kSentenceEmbeddingPort}) {
+      keep_output(std::string(name), passed);
+    }
+    return {};
+  }
+
+  // What leaves the last part.
+  void keep_output(const std::string& name, PassedTensors& passed) {
+    const auto found = passed.find(name);
+    if (found == passed.end()) return;
+    const Passed& output = found->second;
+    std::vector<float> values = runner::probe_floats({output.dtype, output.shape, output.bytes});
+    if (name == kLogitsPort) {
+      run_->recorder.keep_logits(call_->position, values);
+    } else {
+      run_->recorder.keep_tensor(name, output.shape, std::move(values));
+    }
+    passed.erase(found);
+  }
+
+  void keep_probe(const std::string& name, const runner::TensorView& view) {
+    const std::vector<float> values = runner::probe_floats(view);
+    run_->recorder.keep_probe(name, call_->position, static_cast<int64_t>(call_->tokens.size()),
+                              values);
+  }
+
+  Status keep_caches(LoadedPart& part) {
+    for (const graph::LoweredBuffer& buffer : part.lowered().buffers) {
+      const auto found = caches_.find(buffer.name);
+      if (found == caches_.end()) continue;
+      run_->recorder.keep_cache(found->second, FERRY_TRY(part.method().value(buffer.value)));
+    }
+    return {};
+  }
+
+  const plan::Conversion& conversion_;
+  const std::string& name_;
+  ThreadPool& pool_;
+  const bool in_several_calls_;
+  const runner::MethodOptions method_;
+  const ReadWeight weights_;
+  SharedProgress progress_;
+  std::vector<RecordedPrompt> prompts_;            // with the features that are computed here
+  std::map<std::string, ReferenceTensor> caches_;  // by buffer
+  std::vector<Run> runs_;
+  // Of the call that runs now.
+  Run* run_ = nullptr;
+  const Call* call_ = nullptr;
+};
+
+}  // namespace
+
+Result<F32Outputs> run_f32_path(const plan::Conversion& conversion,
+                                const std::vector<RecordedPrompt>& prompts, const std::string& name,
+                                ThreadPool& pool, const F32PathOptions& options) {
+  return F32Path(conversion, prompts, name, pool, options).run();
+}
+
+Result<PathNoise> measure_noise(const plan::Conversion& conversion,
+                                std::vector<RecordedPrompt> prompts, const Reference& in_f32,
+                                const ReadWeight& weights, ThreadPool& pool,
+                                const Progress& progress) {
+  FERRY_RETURN_IF_ERROR(follow_routes(in_f32, conversion.config.num_layers, prompts));
+  F32PathOptions options = {.in_several_calls = false, .follow_routes = true, .weights = weights};
+  options.disturb = 1;
+  const F32Outputs disturbed =
+      FERRY_TRY(run_f32_path(conversion, prompts, in_f32.path(), pool, options));
+  options.disturb.reset();
+  options.f64 = true;
+  options.progress = progress;
+  F32Outputs exact =
+      FERRY_TRY(run_f32_path(conversion, prompts, in_f32.path() + ", again in f64", pool, options));
+  const Reference base = FERRY_TRY(Reference::open(*exact.one_call));
+  const Reference draw = FERRY_TRY(Reference::open(*disturbed.one_call));
+  const Reference* const draws[] = {&in_f32, &draw};
+  auto noise = std::make_shared<NoiseModel>();
+  FERRY_RETURN_IF_ERROR(noise->add(base, draws));
+  return PathNoise{std::move(exact.one_call), std::move(noise)};
+}
+
+}  // namespace ferry::proof
