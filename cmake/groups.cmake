@@ -1,36 +1,106 @@
-# FERRY_GROUPS: sources of a room are compiled in groups. That takes less than half of the time: what
-# they all include is read and instantiated once for each group. A change then compiles a whole
-# group, so it is for builds from nothing. Builds without it prove that every source includes what
-# it uses.
-option(FERRY_GROUPS "Compile the sources of a room in groups" OFF)
-# As large as one group of a room may be without being the last to end on two cores.
-set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources a group has at most")
+# FERRY_GROUPS: sources are compiled in groups, those of the product across its folders. That takes half
+# of the time: what sources include is read once for each group, and templates that they share are
+# compiled once. A change then compiles a whole group, so it is for builds from nothing. Builds without
+# it prove that every source includes what it uses, and that a folder links what it may use.
+option(FERRY_GROUPS "Compile sources in groups" OFF)
+# Sources of a folder that follow each other are in one group, and the next so many in another: an
+# anonymous namespace of a folder is not shared by more of its sources than these.
+set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources of a folder a group has at most")
+set(FERRY_GROUP_COUNT 6 CACHE STRING "How many groups the product has")
 
-# They are compiled for several processors, or for another one than their neighbours.
+# These are compiled for several processors, or for another one than their neighbours; and the version,
+# which changes with every commit.
 set(FERRY_ALONE
+  "core/version.cc"
   "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"
   "kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
   "kernels/quantized_(avx.*|neon_dot|weight_only).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 
+# The anonymous namespace of an included source is as private as that of any source. GCC collects garbage
+# only above 2 GiB, which no group needs; otherwise it takes a twentieth of the time.
+set(FERRY_GROUP_OPTIONS
+    "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;--param=ggc-min-heapsize=2097152>")
+
+function(ferry_is_alone source out)
+  cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+  cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set(alone FALSE)
+  if(source MATCHES "^(${FERRY_ALONE})$")
+    set(alone TRUE)
+  endif()
+  set(${out} ${alone} PARENT_SCOPE)
+endfunction()
+
+# Compiles the sources of a program, or of one library, in groups.
 function(ferry_group target)
   if(NOT FERRY_GROUPS)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON
                                              UNITY_BUILD_BATCH_SIZE ${FERRY_GROUP_SIZE})
-  # The anonymous namespace of an included source is as private as that of any source. GCC collects
-  # garbage only above 512 MiB, which few groups need; otherwise it takes a twentieth of the time.
-  target_compile_options(${target} PRIVATE
-    "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;--param=ggc-min-heapsize=524288>")
-  get_target_property(sources ${target} SOURCES)
+  target_compile_options(${target} PRIVATE ${FERRY_GROUP_OPTIONS})
+endfunction()
+
+if(NOT FERRY_GROUPS)
+  return()
+endif()
+
+# The product as a whole, in three parts by the options that they are compiled with.
+foreach(part cold hot json)
+  add_library(ferry_product_${part} OBJECT)
+  set_target_properties(ferry_product_${part} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  target_compile_options(ferry_product_${part} PRIVATE ${FERRY_GROUP_OPTIONS})
+  target_include_directories(ferry_product_${part} PUBLIC ${PROJECT_SOURCE_DIR}
+                                                   PRIVATE ${PROJECT_BINARY_DIR}/generated)
+endforeach()
+target_precompile_headers(ferry_product_cold REUSE_FROM ferry_headers)
+target_precompile_headers(ferry_product_hot REUSE_FROM ferry_hot_headers)
+target_precompile_headers(ferry_product_json REUSE_FROM ferry_json_headers)
+target_compile_options(ferry_product_hot PRIVATE ${FERRY_HOT})
+add_library(ferry_product STATIC $<TARGET_OBJECTS:ferry_product_cold>
+                                 $<TARGET_OBJECTS:ferry_product_hot>
+                                 $<TARGET_OBJECTS:ferry_product_json>)
+target_include_directories(ferry_product PUBLIC ${PROJECT_SOURCE_DIR})
+set_property(GLOBAL PROPERTY FERRY_OBJECTS ferry_product_cold ferry_product_hot ferry_product_json)
+
+# Puts sources of a folder into groups of a part of the product.
+function(ferry_add_to_groups part count sources)
+  get_property(next GLOBAL PROPERTY FERRY_NEXT_GROUP_${part})
+  if(NOT next)
+    set(next 0)
+  endif()
+  set(taken 0)
   foreach(source ${sources})
-    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE
-               OUTPUT_VARIABLE path)
-    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
-    if(path MATCHES "^(${FERRY_ALONE})$")
-      set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+    target_sources(ferry_product_${part} PRIVATE ${source})
+    ferry_is_alone(${source} alone)
+    if(alone OR NOT source MATCHES "[.]cc$")
+      set_property(SOURCE ${source} TARGET_DIRECTORY ferry_product_${part}
+                   PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+      continue()
     endif()
+    math(EXPR group "(${next} + ${taken} / ${FERRY_GROUP_SIZE}) % ${count}")
+    set_property(SOURCE ${source} TARGET_DIRECTORY ferry_product_${part}
+                 PROPERTY UNITY_GROUP ${part}_${group})
+    math(EXPR taken "${taken} + 1")
   endforeach()
+  math(EXPR next "${next} + (${taken} + ${FERRY_GROUP_SIZE} - 1) / ${FERRY_GROUP_SIZE}")
+  set_property(GLOBAL PROPERTY FERRY_NEXT_GROUP_${part} ${next})
+endfunction()
+
+# ferry_room() of a build in groups: the name is that of the whole product.
+function(ferry_grouped_room name cold hot json links include)
+  ferry_add_to_groups(cold ${FERRY_GROUP_COUNT} "${cold}")
+  ferry_add_to_groups(hot 2 "${hot}")
+  ferry_add_to_groups(json 2 "${json}")
+  list(FILTER links EXCLUDE REGEX "^ferry_")
+  list(FILTER links EXCLUDE REGEX "^$")
+  target_link_libraries(ferry_product PUBLIC ${links})
+  foreach(part cold hot json)
+    target_link_libraries(ferry_product_${part} PRIVATE ${links})
+    target_include_directories(ferry_product_${part} SYSTEM PRIVATE ${include})
+  endforeach()
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE ferry_product)
 endfunction()

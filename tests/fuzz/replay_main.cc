@@ -1,5 +1,5 @@
-// Runs a fuzz target on files: those below the directories that are given. A target that fails ends
-// the program by a signal; the file is then named.
+// fuzz_replay NAME DIRECTORY...: runs a fuzz target on the files below directories. A target that fails
+// ends the program by a signal; the file is then named.
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,11 +13,24 @@
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+// replayed.inc, which CMake writes, has a row for each target.
+#define FERRY_REPLAYED(name) extern "C" int replay_##name(const uint8_t* data, size_t size);
+#include "replayed.inc"
+#undef FERRY_REPLAYED
 
 namespace {
 
 namespace fs = std::filesystem;
+
+struct Target {
+  const char* name;
+  int (*run)(const uint8_t* data, size_t size);
+};
+constexpr Target kTargets[] = {
+#define FERRY_REPLAYED(name) {#name, replay_##name},
+#include "replayed.inc"
+#undef FERRY_REPLAYED
+};
 
 const char* current = "";
 
@@ -28,13 +41,13 @@ extern "C" void name_the_file(int signal) {
   ::raise(signal);
 }
 
-void run_on(const std::string& path) {
+void run_on(const Target& target, const std::string& path) {
   current = path.c_str();
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   // A copy of the exact size, so that sanitizers see a read past its end.
   const std::vector<uint8_t> bytes(text.begin(), text.end());
-  LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  target.run(bytes.data(), bytes.size());
 }
 
 }  // namespace
@@ -43,12 +56,18 @@ int main(int argc, char** argv) {
   for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) {
     ::signal(number, name_the_file);
   }
+  const auto* const target = std::ranges::find_if(
+      kTargets, [&](const Target& t) { return argc > 1 && std::strcmp(t.name, argv[1]) == 0; });
+  if (target == std::end(kTargets)) {
+    std::fprintf(stderr, "fuzz_replay NAME DIRECTORY...: there is no such target\n");
+    return 2;
+  }
   size_t count = 0;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     size_t here = 0;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(argv[i])) {
       if (!entry.is_regular_file()) continue;
-      run_on(entry.path().string());
+      run_on(*target, entry.path().string());
       ++here;
     }
     if (here == 0) {
