@@ -62,7 +62,7 @@ target_link_libraries(ferry_library
 list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)
 target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
                                     FILES ${installed_headers})
-# <ferry/pipeline/convert.h> in programs; "convert/convert.h" in the headers themselves.
+# <ferry/convert/convert.h> in programs; "convert/convert.h" in the headers themselves.
 target_include_directories(ferry_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
 install(TARGETS ferry_library EXPORT ferry COMPONENT development
