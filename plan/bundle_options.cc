@@ -9,6 +9,7 @@
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "plan/options.h"
 #include "plan/quantize_options.h"
 
 namespace ferry::plan {
@@ -56,7 +57,22 @@ void set_encodings(const Ports& ports, int64_t num_layers, std::vector<Encoding>
   }
 }
 
-// What the ports of a static program say about the options that it was made with.
+// The encodings of the inputs and outputs of a static program.
+void set_encodings(const packer::Manifest& manifest, converters::PortTypes& types) {
+  const Ports ports = ports_of(manifest, kKvForwardMethod);
+  if (const auto logits = ports.find(std::string(kLogitsPort)); logits != ports.end()) {
+    types.logits_encoding = logits->second.encoding.value_or(Encoding{});
+  }
+  set_encodings(ports, manifest.num_layers, types.keys, types.values);
+  set_encodings(ports_of(manifest, kPrefillForwardMethod), manifest.num_layers, types.prefill_keys,
+                types.prefill_values);
+  if (types.prefill_keys == types.keys && types.prefill_values == types.values) {
+    types.prefill_keys.clear();
+    types.prefill_values.clear();
+  }
+}
+
+// What the inputs and outputs of a static program say about the options that it was made with.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
   options.single_head_attention = manifest.attention == "sha";
@@ -75,22 +91,11 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
     options.decode_length = input->shape[1];
   }
   if (const auto* mask = find(kAttentionMaskPort)) options.ports.mask = mask->dtype;
-  if (const auto* logits = find(kLogitsPort)) {
-    options.ports.logits = logits->dtype;
-    options.ports.logits_encoding = logits->encoding.value_or(Encoding{});
-  }
+  if (const auto* logits = find(kLogitsPort)) options.ports.logits = logits->dtype;
   for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
     if (const auto* keys = find(fmt::format("{}{}", kKCachePort, layer))) {
       options.ports.cache = keys->dtype;
     }
-  }
-  converters::PortTypes& types = options.ports;
-  set_encodings(ports, manifest.num_layers, types.keys, types.values);
-  set_encodings(ports_of(manifest, kPrefillForwardMethod), manifest.num_layers, types.prefill_keys,
-                types.prefill_values);
-  if (types.prefill_keys == types.keys && types.prefill_values == types.values) {
-    types.prefill_keys.clear();
-    types.prefill_values.clear();
   }
 }
 
@@ -119,24 +124,16 @@ bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest)
   });
 }
 
-}  // namespace
-
-ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
-                          const std::string& config, const std::string& lora) {
+// What bundles before version 6 of the format, which record no options, say about them: what their
+// programs are, and the recipes of their weights.
+void set_unrecorded_options(const packer::Bundle& bundle, ConvertOptions& options) {
   const packer::Manifest& manifest = bundle.manifest();
-  ConvertOptions options;
-  options.source = source;
-  options.config = config;
-  options.lora = lora;
   const bool is_encoder = manifest.program_style == kEncoderStyle;
   const std::string_view role = is_encoder ? kTextEncoderRole : kTextDecoderRole;
   options.shards = static_cast<int32_t>(bundle.programs_of(role).size());
   options.context_length = manifest.context_length;
-  if (is_encoder) {
-    options.style = converters::ProgramStyle::kEncoder;
-  } else {
-    options.prefill_length = manifest.prefill_length;
-  }
+  options.prefill_length = manifest.prefill_length;
+  if (is_encoder) options.style = converters::ProgramStyle::kEncoder;
   options.all_logits = manifest.all_logits;
   options.allow_unmapped = manifest.allowed_unmapped;
   options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
@@ -144,6 +141,26 @@ ConvertOptions options_of(const packer::Bundle& bundle, const std::string& sourc
   options.quantize = quantize_options_of(bundle);
   options.kv_cache = kv_cache_of(manifest);
   if (manifest.program_style == kStaticStyle) set_static_options(manifest, options);
+}
+
+}  // namespace
+
+Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
+                                  const std::string& config, const std::string& lora) {
+  const packer::Manifest& manifest = bundle.manifest();
+  ConvertOptions options;
+  options.source = source;
+  options.config = config;
+  options.lora = lora;
+  if (manifest.options.empty()) {
+    set_unrecorded_options(bundle, options);
+  } else if (const Status read = read_options(manifest.options, options); !read) {
+    return bad_input(fmt::format("{}: options of the conversion: {}", bundle.path(),
+                                 read.error().message));
+  }
+  // A manifest states the length of an encoder's calls, which is that of its context.
+  if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();
+  if (manifest.program_style == kStaticStyle) set_encodings(manifest, options.ports);
   return options;
 }
 
@@ -171,9 +188,8 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
 
 Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
                               ThreadPool& pool) {
-  options.dtype = graph::WeightDType::kKeep;
-  Conversion kept = FERRY_TRY(plan_for(bundle, options, pool));
-  if (same_dtypes(kept, bundle.manifest())) return kept;
+  Conversion recorded = FERRY_TRY(plan_for(bundle, options, pool));
+  if (same_dtypes(recorded, bundle.manifest())) return recorded;
   const auto named = [](const std::string& dtype) {
     return dtype == "f16"    ? graph::WeightDType::kF16
            : dtype == "bf16" ? graph::WeightDType::kBF16
@@ -196,6 +212,7 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;
+  options.max_file_bytes = 0;
   options.ports = {};
   options.quantize = {};
   options.kv_cache = DType::kF32;

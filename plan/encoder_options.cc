@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "converters/blocks/longrope.h"
+#include "plan/options.h"
 
 namespace ferry::plan {
 namespace {
@@ -46,18 +46,7 @@ int64_t default_text_length(const converters::ModelConfig& config) {
 Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
                                                 const converters::ModelConfig& config,
                                                 converters::BuildOptions build) {
-  const std::pair<const char*, bool> of_decoders[] = {
-      {"--prefill-length", options.prefill_length.has_value()},
-      {"--kv-dtype", options.kv_cache != DType::kF32},
-      {"--logits", options.all_logits},
-      {"--init-buffers", options.buffers.mode != graph::BufferInit::kNone}};
-  for (const auto& [name, given] : of_decoders) {
-    if (!given) continue;
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: an encoder takes a whole text in one call, and has neither caches "
-                            "nor logits",
-                            name));
-  }
+  FERRY_RETURN_IF_ERROR(check_encoder_options(options));
   build.style = ProgramStyle::kEncoder;
   build.prefill_length = build.context_length;
   const auto limit = converters::longrope_switch(config.rope, build);
