@@ -14,10 +14,6 @@ std::optional<int64_t> parse_integer(std::string_view text);
 // "0.5", "1e-3", "+2". Empty for anything else, for infinity and NaN, and beyond double.
 std::optional<double> parse_real(std::string_view text);
 
-// Bytes: "1500", "10K", "2.5M", "4GiB"; decimal suffixes K (or k) M G T, binary ones with "i"; a
-// "B" may follow. Empty for anything else, for less than 1, and where the bytes are not whole.
-std::optional<uint64_t> parse_size(std::string_view text);
-
 // The value of --memory, in bytes. kUsage unless it is at least 1; none where there is none.
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes);
 

@@ -167,7 +167,7 @@ Result<int> export_files(Context& context, const ConvertLine& options,
   ExportOutcome outcome;
   outcome.source = options.convert.source;
   outcome.notes = exported.notes;
-  outcome.dtype = options.dtype;
+  outcome.dtype = plan::name_of(options.convert.dtype);
   outcome.format = options.to;
   if (!exported.problems.empty()) {
     return refuse_keys(context, exported, context.json ? export_json(exported, outcome) : "");
@@ -221,7 +221,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
   note_name(options, outcome);
-  outcome.dtype = options.dtype;
+  outcome.dtype = plan::name_of(options.convert.dtype);
   if (!conversion.problems.empty()) {
     return refuse_keys(context, conversion,
                        context.json ? conversion_json(conversion, outcome) : "");

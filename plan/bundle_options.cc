@@ -155,8 +155,8 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::strin
   if (manifest.options.empty()) {
     set_unrecorded_options(bundle, options);
   } else if (const Status read = read_options(manifest.options, options); !read) {
-    return bad_input(fmt::format("{}: options of the conversion: {}", bundle.path(),
-                                 read.error().message));
+    return bad_input(
+        fmt::format("{}: options of the conversion: {}", bundle.path(), read.error().message));
   }
   // A manifest states the length of an encoder's calls, which is that of its context.
   if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();

@@ -105,47 +105,50 @@ Result<graph::QuantizeRule> read_rule(const std::string& text) {
 }
 
 void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
-  v.text({.name = "quantize",
-          .value = "SCHEME",
-          .help = "Weights of linear layers: 8da4w[-gN] (4 bits, groups of N, default 32) or 8da8w "
-                  "(8 bits), both with 8-bit activations, for runtimes with XNNPACK; int8 (8 bits, "
-                  "f32 activations); none (default)",
-          .otherwise = "none",
-          .outputs = kBundles,
-          .place = 3},
-         [&q](const std::string& text) -> Status {
-           q.linears = FERRY_TRY(read_linear(text));
-           return {};
-         },
-         [&q] { return std::vector{graph::name_of(q.linears)}; });
-  v.text({.name = "quantize-embedding",
-          .value = "SCHEME",
-          .help = "Rows of the embedding: 4[,N] (4 bits, groups of N, default 32), 8 or none "
-                  "(default)",
-          .otherwise = "none",
-          .outputs = kBundles,
-          .place = 4},
-         [&q](const std::string& text) -> Status {
-           q.embeddings = FERRY_TRY(read_embedding(text));
-           return {};
-         },
-         [&q] { return std::vector{graph::name_of(q.embeddings)}; });
-  v.list({.name = "quantize-rule",
-          .help = "Another scheme for the linear weights that match: "
-                  "'layers.*.feed_forward.w2=8da8w'; may be repeated, the last match decides",
-          .outputs = kBundles,
-          .place = 5},
-         [&q](const std::string& text) -> Status {
-           q.rules.push_back(FERRY_TRY(read_rule(text)));
-           return {};
-         },
-         [&q] {
-           std::vector<std::string> texts;
-           for (const graph::QuantizeRule& rule : q.rules) {
-             texts.push_back(fmt::format("{}={}", rule.pattern, graph::name_of(rule.linear)));
-           }
-           return texts;
-         });
+  v.text(
+      {.name = "quantize",
+       .value = "SCHEME",
+       .help = "Weights of linear layers: 8da4w[-gN] (4 bits, groups of N, default 32) or 8da8w "
+               "(8 bits), both with 8-bit activations, for runtimes with XNNPACK; int8 (8 bits, "
+               "f32 activations); none (default)",
+       .otherwise = "none",
+       .outputs = kBundles,
+       .place = 3},
+      [&q](const std::string& text) -> Status {
+        q.linears = FERRY_TRY(read_linear(text));
+        return {};
+      },
+      [&q] { return std::vector{graph::name_of(q.linears)}; });
+  v.text(
+      {.name = "quantize-embedding",
+       .value = "SCHEME",
+       .help = "Rows of the embedding: 4[,N] (4 bits, groups of N, default 32), 8 or none "
+               "(default)",
+       .otherwise = "none",
+       .outputs = kBundles,
+       .place = 4},
+      [&q](const std::string& text) -> Status {
+        q.embeddings = FERRY_TRY(read_embedding(text));
+        return {};
+      },
+      [&q] { return std::vector{graph::name_of(q.embeddings)}; });
+  v.list(
+      {.name = "quantize-rule",
+       .help = "Another scheme for the linear weights that match: "
+               "'layers.*.feed_forward.w2=8da8w'; may be repeated, the last match decides",
+       .outputs = kBundles,
+       .place = 5},
+      [&q](const std::string& text) -> Status {
+        q.rules.push_back(FERRY_TRY(read_rule(text)));
+        return {};
+      },
+      [&q] {
+        std::vector<std::string> texts;
+        for (const graph::QuantizeRule& rule : q.rules) {
+          texts.push_back(fmt::format("{}={}", rule.pattern, graph::name_of(rule.linear)));
+        }
+        return texts;
+      });
   v.words<ScaleMethod>(
       {.name = "quantize-method",
        .help = "How scales are chosen: by the least squared error after their rounding (default), "
@@ -439,25 +442,27 @@ void describe_files(OptionVisitor& v, ConvertOptions& o) {
            .help = "Reference to embed, for verify (safetensors or HDF5)",
            .outputs = kBundles | kBundledPrograms},
           o.reference);
-  v.text({.name = "max-file-size",
-          .value = "SIZE",
-          .help = "Split weight files: 500M, 2GiB, ...",
-          .place = 9},
-         [&o](const std::string& text) -> Status {
-           const std::optional<uint64_t> bytes = size_of(text);
-           if (!bytes) {
-             return usage("{}: expected whole bytes, such as 500M or 2GiB: a number with K, M, G, "
-                          "T (powers of 1000), or KiB, MiB, GiB, TiB (of 1024), or nothing behind "
-                          "it",
-                          quoted(text));
-           }
-           o.max_file_bytes = *bytes;
-           return {};
-         },
-         [&o] {
-           return o.max_file_bytes > 0 ? std::vector{std::to_string(o.max_file_bytes)}
-                                       : std::vector<std::string>();
-         });
+  v.text(
+      {.name = "max-file-size",
+       .value = "SIZE",
+       .help = "Split weight files: 500M, 2GiB, ...",
+       .place = 9},
+      [&o](const std::string& text) -> Status {
+        const std::optional<uint64_t> bytes = size_of(text);
+        if (!bytes) {
+          return usage(
+              "{}: expected whole bytes, such as 500M or 2GiB: a number with K, M, G, "
+              "T (powers of 1000), or KiB, MiB, GiB, TiB (of 1024), or nothing behind "
+              "it",
+              quoted(text));
+        }
+        o.max_file_bytes = *bytes;
+        return {};
+      },
+      [&o] {
+        return o.max_file_bytes > 0 ? std::vector{std::to_string(o.max_file_bytes)}
+                                    : std::vector<std::string>();
+      });
 }
 
 void describe_weights(OptionVisitor& v, ConvertOptions& o) {
@@ -469,19 +474,20 @@ void describe_weights(OptionVisitor& v, ConvertOptions& o) {
                         .instead = "outtype",
                         .place = 1},
                        o.dtype, kWeightDTypes);
-  v.text({.name = "component-dtype",
-          .value = "ROLE=DTYPE,...",
-          .help = "Dtypes of single components: vision_encoder=f16,text_decoder=bf16",
-          .outputs = kBundles,
-          .place = 2},
-         [&o](const std::string& text) { return read_component_dtypes(text, o.component_dtypes); },
-         [&o] {
-           std::vector<std::string> texts;
-           for (const auto& [role, dtype] : o.component_dtypes) {
-             texts.push_back(fmt::format("{}={}", role, name_of(dtype)));
-           }
-           return texts;
-         });
+  v.text(
+      {.name = "component-dtype",
+       .value = "ROLE=DTYPE,...",
+       .help = "Dtypes of single components: vision_encoder=f16,text_decoder=bf16",
+       .outputs = kBundles,
+       .place = 2},
+      [&o](const std::string& text) { return read_component_dtypes(text, o.component_dtypes); },
+      [&o] {
+        std::vector<std::string> texts;
+        for (const auto& [role, dtype] : o.component_dtypes) {
+          texts.push_back(fmt::format("{}={}", role, name_of(dtype)));
+        }
+        return texts;
+      });
   describe_quantization(v, o.quantize);
 }
 
@@ -539,18 +545,17 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
        .place = 18,
        .recorded_for = kStatefulPrograms},
       o.all_logits, {{{"last", kStatefulPrograms}, false}, {{"all", kDecoders}, true}});
-  v.words<BufferInit>(
-      {.name = "init-buffers",
-       .help = "Mutable buffers whose initial contents are stored; default: none",
-       .outputs = kWithPrograms,
-       .refusals = {{kStaticPrograms, "static programs have no mutable buffers"},
-                    {kEncoderPrograms, kWholeText}},
-       .place = 19,
-       .recorded_for = kStatefulPrograms},
-      o.buffers.mode,
-      {{{"none", kStatefulPrograms | kEncoderPrograms}, BufferInit::kNone},
-       {{"state", kStatefulPrograms}, BufferInit::kState},
-       {{"all", kStatefulPrograms}, BufferInit::kAll}});
+  v.words<BufferInit>({.name = "init-buffers",
+                       .help = "Mutable buffers whose initial contents are stored; default: none",
+                       .outputs = kWithPrograms,
+                       .refusals = {{kStaticPrograms, "static programs have no mutable buffers"},
+                                    {kEncoderPrograms, kWholeText}},
+                       .place = 19,
+                       .recorded_for = kStatefulPrograms},
+                      o.buffers.mode,
+                      {{{"none", kStatefulPrograms | kEncoderPrograms}, BufferInit::kNone},
+                       {{"state", kStatefulPrograms}, BufferInit::kState},
+                       {{"all", kStatefulPrograms}, BufferInit::kAll}});
   v.value({.name = "shards",
            .help = "Programs to cut the decoder into",
            .otherwise = "1",
@@ -616,10 +621,9 @@ void describe_static_programs(OptionVisitor& v, ConvertOptions& o) {
 
 void describe_checkpoint(OptionVisitor& v, ConvertOptions& o) {
   v.group("The checkpoint");
-  v.value({.name = "config",
-           .value = "FILE",
-           .help = "config.json to use instead of the checkpoint's"},
-          o.config);
+  v.value(
+      {.name = "config", .value = "FILE", .help = "config.json to use instead of the checkpoint's"},
+      o.config);
   v.value({.name = "lora",
            .value = "DIR",
            .help = "Adapter to merge into the weights: adapter_config.json and "
