@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cli/help_text.h"
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "core/text.h"
 #include "core/version.h"
 

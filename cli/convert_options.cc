@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "core/text.h"
 #include "proof/calibration.h"
 

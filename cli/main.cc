@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "cli/command_line.h"
-#include "cli/error_report.h"
+#include "cli/envelope.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/file.h"

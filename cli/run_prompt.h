@@ -17,6 +17,7 @@
 #include "runner/method.h"
 #include "runner/token_embedder.h"
 #include "text/chat_template/chat_template.h"
+#include "text/chat_template/evaluator.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
@@ -77,5 +78,8 @@ class PromptReader {
   std::optional<text::ChatTemplate> template_;
   std::vector<prompt::EncodedImage> images_;
 };
+
+// Local time, for chat templates that write the date.
+text::chat::TimeText present_time();
 
 }  // namespace ferry::cli

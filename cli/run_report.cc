@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <span>
 
-#include "cli/error_report.h"
+#include "cli/envelope.h"
 #include "core/atomic_file.h"
 #include "core/interrupt.h"
 #include "core/json_writer.h"

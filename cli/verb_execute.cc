@@ -1,4 +1,5 @@
 // ferry execute: runs one method of any program, ours or others', on the inputs of a script.
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
 #include "core/checked.h"

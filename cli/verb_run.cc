@@ -11,9 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/decode_mode.h"
-#include "cli/loose_programs.h"
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "cli/report_file.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"

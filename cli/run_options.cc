@@ -1,4 +1,4 @@
-#include "cli/loose_programs.h"
+#include "cli/run_options.h"
 
 #include <fmt/format.h>
 

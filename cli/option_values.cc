@@ -1,7 +1,14 @@
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+
+#include "core/text.h"
 
 namespace ferry::cli {
 namespace {
@@ -32,6 +39,19 @@ Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes
   if (!bytes) return std::optional<uint64_t>();
   if (*bytes < 1) return fail(ErrorCode::kUsage, "--memory must be at least 1");
   return std::optional<uint64_t>(static_cast<uint64_t>(*bytes));
+}
+
+Result<runner::DecodeMode> parse_mode(const std::string& name) {
+  const auto found = std::ranges::find(runner::kDecodeModeNames, name);
+  if (found != std::end(runner::kDecodeModeNames)) {
+    return static_cast<runner::DecodeMode>(found - std::begin(runner::kDecodeModeNames));
+  }
+  const std::string modes = fmt::format("{}", fmt::join(runner::kDecodeModeNames, ", "));
+  return fail(
+      ErrorCode::kUsage,
+      name == "shift-pointer"
+          ? fmt::format("--mode shift-pointer: there is no shift-pointer mode; modes are {}", modes)
+          : fmt::format("--mode {}: expected one of {}", quoted(name), modes));
 }
 
 }  // namespace ferry::cli

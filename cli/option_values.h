@@ -1,11 +1,13 @@
-// Numbers of the command line: decimal, and in range or refused.
+// Values of options, from their texts: numbers, which are decimal and in range, and --mode.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/result.h"
+#include "runner/decode_options.h"
 
 namespace ferry::cli {
 
@@ -16,5 +18,8 @@ std::optional<double> parse_real(std::string_view text);
 
 // The value of --memory, in bytes. kUsage unless it is at least 1; none where there is none.
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes);
+
+// The value of --mode. kUsage, with the modes that there are, for other names.
+Result<runner::DecodeMode> parse_mode(const std::string& name);
 
 }  // namespace ferry::cli
