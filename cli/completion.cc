@@ -42,7 +42,7 @@ std::string listed_verbs(const std::deque<VerbSpec>& verbs) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-// What offers a value; a value that is anything gets nothing.
+// The command that offers values of an option; nothing where any text is a value.
 std::string offer(const LineSpec& line, const OptionSpec& option) {
   switch (completes(option)) {
     case Completes::kWords:

@@ -18,7 +18,7 @@ using plan::OptionField;
 using plan::OptionTexts;
 using plan::OptionVisitor;
 
-// Those of the first list that the library has no use for.
+// The options about the output, of which only this verb has use.
 void describe_output(OptionVisitor& v, ConvertLine& o) {
   v.value({.name = "out",
            .letter = 'o',
@@ -219,7 +219,7 @@ Status settle_parts(ConvertLine& o) {
               fmt::format("--part {}: expected I/N, such as 1/8 to 8/8", quoted(o.part, 40)));
 }
 
-// What is kept for a later run, and parts for another host, must be on the disk.
+// Files that a later run goes on with, and parts for another host, must be on the disk.
 Status check_no_sync(const ConvertLine& o) {
   if (!o.no_sync) return {};
   return check_beside("--no-sync", {{"--dry-run", o.dry_run},

@@ -44,7 +44,7 @@ void add_convert_options(Verb& verb, ConvertLine& line);
 // kUsage for options that make no sense, alone or together.
 Status settle(ConvertLine& line);
 
-// What a settled line makes that is no bundle; nullopt where it makes one.
+// The options of an export, from a settled line; nullopt where the line asks for a bundle.
 std::optional<convert::ExportOptions> export_options(const ConvertLine& line);
 
 }  // namespace ferry::cli

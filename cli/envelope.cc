@@ -105,7 +105,7 @@ std::string_view parenthesis_of(std::string_view message) {
   return open == message.npos ? std::string_view() : message.substr(open + 2);
 }
 
-// Of an "offset N" that is not a part of another word.
+// The number of an "offset N" that is not a part of another word.
 std::optional<uint64_t> offset_of(std::string_view text) {
   const size_t at = text.rfind(kOffset);
   if (at == text.npos || (at > 0 && text[at - 1] != ' ')) return std::nullopt;

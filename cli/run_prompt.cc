@@ -58,8 +58,8 @@ Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
   return prompt;
 }
 
-// Of a bundle that takes images, where the prompt is text and the bundle has the processor that
-// turns it into tokens, or images are given.
+// The reader of images, for a bundle that takes them: where images are given, or the prompt is text
+// and the bundle has the processor that makes tokens of it.
 Result<std::optional<prompt::ImageInput>> open_image_input(const packer::Bundle& bundle,
                                                            const RunOptions& options) {
   const bool has_processor =

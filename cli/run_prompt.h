@@ -39,13 +39,13 @@ Status read_prompt_texts(RunOptions& options);
 
 class PromptReader {
  public:
-  // What the prompts of these options need of the bundle; with images the vision encoder too.
+  // Opens what the prompts of these options need of the bundle; with images the vision encoder too.
   // `pool` must outlive this. kUsage for text where the bundle has no tokenizer, and for images
   // where it takes none.
   static Result<PromptReader> open(const packer::Bundle& bundle, const RunOptions& options,
                                    ThreadPool& pool, const runner::MethodOptions& method);
 
-  // Of prompts and answers; nullptr with --tokens.
+  // The tokenizer of prompts and answers; nullptr with --tokens.
   text::Tokenizer* tokenizer();
 
   // kUsage, or why the bundle's processor is none, where it takes no images.
@@ -72,7 +72,7 @@ class PromptReader {
   ThreadPool* pool_;
   runner::MethodOptions method_;
   text::chat::TimeText time_;  // one for all turns of a chat
-  // Of a bundle that takes images; otherwise the others.
+  // The first one is set for a bundle that takes images, the two others for any other bundle.
   std::optional<prompt::ImageInput> input_;
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;

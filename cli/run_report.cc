@@ -34,7 +34,7 @@ std::string lookahead_line(const Generation& g) {
                      g.lookahead->generated, g.lookahead->accepted);
 }
 
-// What runners say, and what only we do.
+// Writes the members that ExecuTorch's runners have too, and those that only ferry has.
 void write_stats_members(JsonWriter& json, const Generation& g) {
   report::RunnerStats(g.stats).write(json);
   if (g.lookahead) {

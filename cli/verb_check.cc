@@ -63,7 +63,7 @@ void write_signer(JsonWriter& json, const signing::ModelCheck& check) {
   json.end_object();
 }
 
-// What stands at `text`[at] as `count` digits; -1 where they are none.
+// The number that stands at `text`[at] in `count` digits; -1 where they are no digits.
 int digits(std::string_view text, size_t at, size_t count) {
   int value = 0;
   for (const char c : text.substr(at, count)) {

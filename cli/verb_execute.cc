@@ -366,7 +366,7 @@ std::string as_json(const ExecuteLine& options, size_t runs, const std::vector<O
   return json.take();
 }
 
-// What has been executed so far.
+// The results of what has been executed so far.
 struct Executions {
   std::vector<Output> outputs = {};
   std::string manifest = {};

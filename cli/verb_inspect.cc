@@ -128,7 +128,7 @@ void write_program(JsonWriter& json, const listing::ListedProgram& p) {
 
 using Out = std::back_insert_iterator<std::string>;
 
-// Of the file; what several tensors share counts once.
+// The bytes of the tensors in the file; bytes that several of them share count once.
 uint64_t total_bytes(const std::vector<listing::ListedTensor>& tensors) {
   uint64_t total = 0;
   for (const listing::ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes : 0;

@@ -55,7 +55,7 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
   return decode;
 }
 
-// What only one answer can have.
+// kUsage for options of a single answer in a chat.
 Status check_chat(const RunOptions& o) {
   const std::pair<const char*, const std::string&> single[] = {{"--dump-logits", o.dump_logits},
                                                                {"--stats-json", o.stats_json},

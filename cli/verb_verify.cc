@@ -98,7 +98,7 @@ constexpr const char* kPerplexityAlone =
     "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
     "--calibrate-prefill or --attest";
 
-// What --perplexity leaves of the other options.
+// kUsage for options that --perplexity does not take, or that nothing but it takes.
 Status check_perplexity(const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   if (options.perplexity.empty()) {
@@ -187,7 +187,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
   return 0;
 }
 
-// What belongs to --perplexity and --attest, without them.
+// kUsage for options that belong to --perplexity or --attest, without these.
 Status check_companions(const VerifyLine& options) {
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
   return check_attest_options(options.attest, options.bundle);

@@ -200,7 +200,7 @@ void write_metrics(JsonWriter& json, const proof::LogitMetrics& m) {
   json.member("max_abs", m.values.max_abs).member("mean_abs", m.values.mean_abs);
   json.member("rel_rms", m.values.rel_rms).member("cosine", m.values.cosine);
   json.member("sqnr_db", m.values.sqnr_db);
-  // Of outputs that are no logits there are no distributions.
+  // Outputs that are no logits have no distributions.
   const bool is_other = m.rows == 0 && m.values.count > 0;
   const auto of_logits = [&](double value) {
     return is_other ? std::nullopt : std::optional(value);

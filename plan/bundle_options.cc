@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "graph/recipe.h"
+#include "packer/coding.h"
 #include "plan/options.h"
-#include "plan/quantize_options.h"
 
 namespace ferry::plan {
 namespace {
@@ -30,7 +32,7 @@ graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
 }
 
-// The ports of a method that all programs of the text decoder have, by name.
+// The inputs and outputs of a method that all programs of the text decoder have, by name.
 std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& manifest,
                                                      std::string_view method) {
   std::map<std::string, packer::ManifestPort> ports;
@@ -72,7 +74,7 @@ void set_encodings(const packer::Manifest& manifest, converters::PortTypes& type
   }
 }
 
-// What the inputs and outputs of a static program say about the options that it was made with.
+// Sets the options of a static program that its inputs and outputs show.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
   options.single_head_attention = manifest.attention == "sha";
@@ -99,7 +101,7 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
   }
 }
 
-// What KV caches of the stateful style hold.
+// The dtype of the KV caches in a stateful program.
 DType kv_cache_of(const packer::Manifest& manifest) {
   if (manifest.program_style != kStatefulStyle) return DType::kF32;
   for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
@@ -124,8 +126,49 @@ bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest)
   });
 }
 
-// What bundles before version 6 of the format, which record no options, say about them: what their
-// programs are, and the recipes of their weights.
+// The coding that the last step of a recipe states.
+struct StatedCoding {
+  bool split = false;  // codes and scales of q8_0 blocks
+  graph::QuantizationScheme scheme = {};
+};
+
+std::optional<StatedCoding> coding_in(std::string_view recipe) {
+  if (recipe.ends_with(" | split q8_0")) return StatedCoding{.split = true};
+  const auto scheme = graph::scheme_in(recipe);
+  return scheme ? std::optional(StatedCoding{.scheme = *scheme}) : std::nullopt;
+}
+
+graph::LinearQuantization linear_of(const packer::ManifestTensor& tensor,
+                                    const StatedCoding& coding, bool is_tensor) {
+  using Kind = graph::LinearQuantization::Kind;
+  if (tensor.dtype == DType::kI4) return {Kind::k8da4w, coding.scheme.group};
+  // Matrices of experts are tables in every recipe.
+  const bool table = tensor.name.find(".experts.") != tensor.name.npos;
+  return {coding.split || (is_tensor && !table) ? Kind::kInt8 : Kind::k8da8w};
+}
+
+// Options that quantise the same weights in the same way, from the recipes in the manifest: a rule
+// for each linear weight. Recipes that state no coding are left out; weights then differ from what
+// the options give.
+graph::QuantizeOptions quantize_options_of(const packer::Bundle& bundle) {
+  graph::QuantizeOptions options;
+  const std::set<std::string> tensors = packer::tensor_keys(bundle);
+  for (const packer::ManifestTensor& tensor : bundle.manifest().tensors) {
+    const std::optional<StatedCoding> coding = coding_in(tensor.recipe);
+    if (!tensor.output.empty() || !coding) continue;
+    if (coding->scheme.method == graph::ScaleMethod::kHqq) options.method = coding->scheme.method;
+    if (packer::is_embedding_table(tensor.name)) {
+      options.embeddings = {tensor.dtype == DType::kI4 ? 4 : 8, coding->scheme.group};
+      continue;
+    }
+    options.rules.push_back(
+        {tensor.name, linear_of(tensor, *coding, tensors.contains(tensor.name))});
+  }
+  return options;
+}
+
+// Sets the options of a bundle before version 6 of the format, which records none, from its
+// programs and the recipes of its weights.
 void set_unrecorded_options(const packer::Bundle& bundle, ConvertOptions& options) {
   const packer::Manifest& manifest = bundle.manifest();
   const bool is_encoder = manifest.program_style == kEncoderStyle;
@@ -208,7 +251,7 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
                                    int64_t call_length, ThreadPool& pool) {
   const bool is_encoder = bundle.manifest().program_style == kEncoderStyle;
-  // Of a decoder the caches inside and plain attention, whatever the style of the bundle is.
+  // A decoder has its caches inside and plain attention, whatever kind of program the bundle has.
   if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;

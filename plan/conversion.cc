@@ -123,7 +123,7 @@ std::pair<int32_t, int32_t> layers_of(const graph::Model& part) {
   return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
 }
 
-// What there is to say about the memory of a program. Buffers that methods share count once.
+// Adds the memory of a program. Buffers that methods share count once.
 void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
   std::set<std::string_view> seen;
   for (const graph::LoweredMethod& method : lowered.methods) {
@@ -172,7 +172,7 @@ Status check_roles(const std::vector<converters::AssembledComponent>& components
     std::vector<std::string_view> roles;
     for (const converters::AssembledComponent& has : components) roles.push_back(has.role);
     return fail(ErrorCode::kUsage,
-                fmt::format("--component-dtype {}: the model has no such component; it has {}",
+                fmt::format("component-dtype {}: the model has no such component; it has {}",
                             quoted(role), fmt::join(roles, ", ")));
   }
   return {};

@@ -207,7 +207,7 @@ std::vector<WordOf<DType>> dtype_words(std::initializer_list<OptionWord> words) 
   return all;
 }
 
-// Of which the words are, too.
+// Whether a kind of program takes the option with this value.
 bool takes(const Option& option, const std::string& text, unsigned program) {
   const auto word = std::ranges::find(option.words, text, &OptionWord::text);
   return (option.programs & program) != 0 &&

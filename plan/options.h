@@ -96,8 +96,8 @@ class OptionVisitor {
   virtual void visit(const Option& option, const OptionField& field) = 0;
 };
 
-// All options of a conversion, in the order of the command line. Fields of `options` that depend on
-// the kind of program are those of options.style.
+// Shows all options of a conversion, in the order of the command line. Fields of `options` that
+// depend on the kind of program are those of options.style.
 void describe(OptionVisitor& visitor, ConvertOptions& options);
 // The parts of describe(), between which the command line has options of its own.
 void describe_files(OptionVisitor& visitor, ConvertOptions& options);
