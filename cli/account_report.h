@@ -1,4 +1,5 @@
-// The account of every key of a checkpoint: what `ferry convert` says whatever it makes.
+// The list of what became of every key of a checkpoint, which `ferry convert` prints for every
+// output.
 #pragma once
 
 #include <string>

@@ -5,11 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/decode_mode.h"
+#include "cli/option_values.h"
 #include "cli/parity_document.h"
 #include "cli/report_file.h"
 #include "cli/verify_comparisons.h"
-#include "cli/verify_meaning.h"
 #include "core/atomic_file.h"
 #include "core/text.h"
 #include "core/version.h"

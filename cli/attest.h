@@ -27,7 +27,7 @@ Status write_attestation_file(const AttestOptions& options, const packer::Bundle
                               const proof::BundleProofOptions& verify,
                               const proof::Verification& verification, ThreadPool& pool);
 
-// What `ferry check BUNDLE --attestation FILE` says of it: members of an object that is open, and
+// The result of `ferry check BUNDLE --attestation FILE`: members of an object that is open, and
 // lines for people. `file` is the attestation.
 void write_attestation_check(JsonWriter& json, const std::string& file,
                              const proof::AttestationCheck& check);

@@ -1,4 +1,4 @@
-// What the verbs below `ferry batch` share.
+// Options and declarations that the verbs below `ferry batch` share.
 #pragma once
 
 #include <chrono>

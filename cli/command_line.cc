@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cli/help_text.h"
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "core/text.h"
 #include "core/version.h"
 
@@ -83,7 +83,8 @@ void refuse_empty(CLI::Option* option, std::string_view value) {
   });
 }
 
-// What the parser says of an option that is given too often, or without its value.
+// Says in plain words what the parser says of an option that is given too often, or without its
+// value.
 std::string plain_words(std::string text) {
   constexpr std::string_view kTooOften = "At Most 1 required but received ";
   constexpr std::string_view kOneOf = "1 required ", kMissing = " missing";
@@ -179,7 +180,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   for (const std::string& name : names) {
     const size_t distance = edit_distance(word, name);
     if (distance > best_distance || (best == nullptr && distance == best_distance)) continue;
-    // Of names that are as near, the one that begins as the word does.
+    // Among names that are as near, the one that begins as the word does is taken.
     if (distance == best_distance && name[0] != word[0]) continue;
     best_distance = distance;
     best = &name;

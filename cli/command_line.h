@@ -66,7 +66,7 @@ class Verb {
 
   // A verb below this one: "ferry batch run". One of them is then required.
   Verb verb(const std::string& name, const std::string& help);
-  // What the verb does once the whole line has been understood.
+  // The function that runs once the whole line has been understood.
   void action(Action action);
 
  private:

@@ -1,16 +1,96 @@
 #include "cli/context.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "cli/envelope.h"
-#include "cli/error_report.h"
-#include "cli/progress_bar.h"
+#include "core/progress_text.h"
+#include "core/text.h"
 
 namespace ferry::cli {
+namespace {
+
+struct ProgressStyle {
+  bool line = false;   // one that is drawn over itself, from the first second on
+  bool notes = false;  // how much it was and how long it took, at the end
+};
+
+// The line on stderr that shows how far a piece of work is. It is cleared at the end, also of work
+// that stops early. Several threads may show progress.
+class ProgressBar {
+ public:
+  ProgressBar(std::string label, ProgressUnit unit, ProgressStyle style);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void show(uint64_t done, uint64_t total);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::mutex mutex_;
+  std::string label_;
+  ProgressUnit unit_;
+  ProgressStyle style_;
+  uint64_t done_ = 0;
+  Clock::time_point start_, next_;
+  bool drawn_ = false;
+};
+
+constexpr std::chrono::milliseconds kQuiet{1000}, kBetween{100};
+constexpr const char* kClearLine = "\r\x1b[K";
+
+size_t columns() {
+  constexpr size_t kDefault = 80;
+  winsize size = {};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col - size_t{1} : kDefault;
+}
+
+double seconds_between(std::chrono::steady_clock::time_point start,
+                       std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+ProgressBar::ProgressBar(std::string label, ProgressUnit unit, ProgressStyle style)
+    : label_(std::move(label)),
+      unit_(unit),
+      style_(style),
+      start_(Clock::now()),
+      next_(start_ + kQuiet) {}
+
+ProgressBar::~ProgressBar() {
+  if (drawn_) std::fputs(kClearLine, stderr);
+  if (!style_.notes || done_ == 0) return;
+  fmt::print(stderr, "ferry: {}: {} in {:.2f} s\n", label_,
+             unit_ == ProgressUnit::kBytes ? human_bytes(done_) : fmt::format("{}", done_),
+             seconds_between(start_, Clock::now()));
+}
+
+void ProgressBar::show(uint64_t done, uint64_t total) {
+  const Clock::time_point now = Clock::now();
+  const std::scoped_lock lock(mutex_);
+  done_ = std::max(done_, done);
+  if (!style_.line || now < next_) return;
+  next_ = now + kBetween;
+  drawn_ = true;
+  const Progress progress = {done, total, seconds_between(start_, now), unit_};
+  const std::string text = progress_text(label_, progress, columns());
+  fmt::print(stderr, "{}{}", kClearLine, text);
+  std::fflush(stderr);
+}
+
+}  // namespace
 
 ThreadPool& Context::pool() {
   if (!pool_) {

@@ -33,7 +33,7 @@ class Context {
   void print_result(std::string_view result, int exit, const Error* error = nullptr);
   // A line for people to stderr, unless quiet.
   void note(std::string_view line);
-  // The same, only with --verbose.
+  // A note that is shown only with --verbose.
   void detail(std::string_view line);
   // Lines for people that are no result, as they are, to stderr, unless quiet.
   void aside(std::string_view lines);

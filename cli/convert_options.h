@@ -2,35 +2,40 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/command_line.h"
-#include "cli/quantize_options.h"
 #include "convert/export.h"
 #include "core/result.h"
-#include "plan/conversion.h"
+#include "packer/bundle_part.h"
+#include "plan/options.h"
 
 namespace ferry::cli {
 
-// As they stand on the line; settle() makes `convert` of them.
 struct ConvertLine {
   plan::ConvertOptions convert;
   std::string out;
   std::string to = "bundle";
-  std::string component_dtype;
-  std::string dtype = "keep", logits, init_buffers, program;
-  std::string packed_layout = "own";
-  std::string attention = "mha", softmax = "plain", rotate = "none";
-  std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
-  QuantizeTexts quantize;
-  std::string max_file_size;
+  std::string calibrate, calibrate_prefill;           // files of prompts
   std::string part, join;                             // of a conversion by several hosts
   std::optional<packer::BundlePart> one_part;         // `part`, once settled
-  std::string outtype = "auto", name, tokenizer_pre;  // of --to gguf, as the next one
+  std::string outtype = "auto", name, tokenizer_pre;  // --to gguf takes these and the next one
   int64_t max_file_tensors = 0;
-  int64_t shards = 1;
   bool dry_run = false, overwrite = false, if_changed = false, resume = false, no_sync = false;
+
+  // An option as it stands on the line. settle() reads the fields above from these.
+  struct Given {
+    bool flag = false;
+    std::optional<int64_t> integer;
+    int64_t integer_or_default = 0;
+    std::string text;
+    std::vector<std::string> list;
+  };
+  std::map<std::string_view, Given> given = {};
 };
 
 // Declares all of them.
@@ -39,7 +44,7 @@ void add_convert_options(Verb& verb, ConvertLine& line);
 // kUsage for options that make no sense, alone or together.
 Status settle(ConvertLine& line);
 
-// Of a settled line, what is made where that is no bundle; nullopt where it is one.
+// The options of an export, from a settled line; nullopt where the line asks for a bundle.
 std::optional<convert::ExportOptions> export_options(const ConvertLine& line);
 
 }  // namespace ferry::cli

@@ -25,7 +25,8 @@ Transforms transforms_of(const plan::Conversion& c) {
   return transforms;
 }
 
-// What differs from the usual attention of a static program; nothing where nothing does.
+// A line about how the attention of a static program differs from the usual one; empty where it
+// does not.
 std::string attention_line(const packer::Manifest& manifest) {
   std::vector<std::string_view> parts;
   if (manifest.attention == "sha") parts.emplace_back("single-head (sha)");
@@ -34,7 +35,7 @@ std::string attention_line(const packer::Manifest& manifest) {
   return parts.empty() ? std::string() : fmt::format("attention: {}\n", fmt::join(parts, ", "));
 }
 
-// What each component's quantised weights are, and what a runtime needs for them.
+// A line for each component with quantised weights: their kinds, and what a runtime needs for them.
 std::string manifest_quantization_lines(const packer::Manifest& manifest) {
   std::string text;
   for (const packer::ManifestComponent& component : manifest.components) {
@@ -61,7 +62,7 @@ void write_components(JsonWriter& json, const packer::Manifest& manifest) {
   json.end_array();
 }
 
-// What was planned; nothing where keys did not fit.
+// The planned files; none where keys did not fit.
 std::vector<packer::PlannedFile> files_of(const plan::Conversion& c) {
   return c.plan ? c.plan->files() : std::vector<packer::PlannedFile>();
 }

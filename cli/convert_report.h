@@ -1,4 +1,4 @@
-// What `ferry convert` says about a conversion: the account of every key, the files, the memory.
+// The output of `ferry convert` about a conversion: where every key went, the files, the memory.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace ferry::cli {
 
-// What came of a planned conversion.
+// The outcome of a planned conversion.
 struct ConversionOutcome {
   std::string source = {};              // as given
   std::string path = {};                // of the bundle; empty where none was asked for
@@ -23,7 +23,7 @@ struct ConversionOutcome {
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
 };
 
-// What came of a planned conversion to files of another format.
+// The outcome of a planned conversion to files of another format.
 struct ExportOutcome : ConversionOutcome {
   std::string format = {};                      // name of the format
   std::vector<packer::WrittenFile> files = {};  // empty where none was written
@@ -43,7 +43,7 @@ std::string unused_keys_note(const std::vector<std::string>& keys);
 // the way; without it only those that are dropped.
 std::string conversion_text(const plan::Conversion& conversion, bool table);
 
-// The same of files of another format.
+// The result and the lines of a conversion to files of another format.
 std::string export_json(const convert::Export& exported, const ExportOutcome& outcome);
 std::string export_text(const convert::Export& exported, bool table);
 

@@ -1,9 +1,14 @@
 #include "cli/envelope.h"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdio>
 
-#include "cli/error_report.h"
+#include "core/interrupt.h"
 #include "core/json_writer.h"
 #include "core/version.h"
 
@@ -73,6 +78,63 @@ std::string head(std::string_view verb, int exit, const Error* error) {
   return text;
 }
 
+constexpr std::string_view kTensor = "tensor '", kOffset = "offset ";
+
+bool is_there(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+// The longest beginning, up to a colon, that is a path.
+std::string file_of(const Error& error) {
+  if (error.code == ErrorCode::kUsage || error.code == ErrorCode::kInternal) return {};
+  const std::string& message = error.message;
+  for (size_t at = message.rfind(": "); at != message.npos && at > 0;
+       at = message.rfind(": ", at - 1)) {
+    if (std::string path = message.substr(0, at); is_there(path)) return path;
+  }
+  const size_t absent =
+      error.code == ErrorCode::kIo ? message.rfind(": cannot open: ") : message.npos;
+  return absent == message.npos ? std::string() : message.substr(0, absent);
+}
+
+// The words in the parentheses that a message may end with.
+std::string_view parenthesis_of(std::string_view message) {
+  if (!message.ends_with(')')) return {};
+  const size_t open = message.rfind(" (");
+  return open == message.npos ? std::string_view() : message.substr(open + 2);
+}
+
+// The number of an "offset N" that is not a part of another word.
+std::optional<uint64_t> offset_of(std::string_view text) {
+  const size_t at = text.rfind(kOffset);
+  if (at == text.npos || (at > 0 && text[at - 1] != ' ')) return std::nullopt;
+  uint64_t offset = 0;
+  const char* begin = text.data() + at + kOffset.size();
+  const auto [end, failed] = std::from_chars(begin, text.data() + text.size(), offset);
+  return failed == std::errc() && *end == ')' ? std::optional(offset) : std::nullopt;
+}
+
+std::string tensor_of(std::string_view text) {
+  if (!text.starts_with(kTensor)) return {};
+  text.remove_prefix(kTensor.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '\'') {
+      return std::string(text.substr(0, i));
+    }
+  }
+  return {};
+}
+
+// The parentheses with the tensor, whose name may have some itself.
+std::string_view tensor_words(std::string_view message) {
+  const size_t at = message.rfind(std::string("(").append(kTensor));
+  return at == message.npos || !message.ends_with(')') ? parenthesis_of(message)
+                                                       : message.substr(at + 1);
+}
+
 }  // namespace
 
 void write_envelope(std::string_view verb, int exit, const Error* error, std::string_view result,
@@ -88,6 +150,65 @@ std::string error_document(std::string_view verb, const Error& error) {
   std::string text;
   write_envelope(verb, exit_code(error), &error, {}, [&](std::string_view part) { text += part; });
   return text;
+}
+
+std::string_view code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kBadInput:
+      return "bad_input";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kExists:
+      return "exists";
+    case ErrorCode::kInternal:
+      return "internal";
+    case ErrorCode::kInterrupted:
+      return "interrupted";
+  }
+  return "internal";
+}
+
+int exit_code(const Error& error) {
+  const int code = static_cast<int>(error.code);
+  return error.code == ErrorCode::kInterrupted ? code + interrupt_signal() : code;
+}
+
+void print_error(const Error& error, bool with_details) {
+  std::string text = fmt::format("ferry: error: {}\n", error.message);
+  if (with_details) {
+    constexpr size_t kMost = 20;
+    const size_t shown = std::min(error.details.size(), kMost);
+    for (size_t i = 0; i < shown; ++i) text += fmt::format("  {}\n", error.details[i]);
+    const size_t left = error.details.size() - shown;
+    if (left > 0) text += fmt::format("  and {} more, which --json lists\n", left);
+  }
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+Place place_of(const Error& error) {
+  const std::string_view words = tensor_words(error.message);
+  return {file_of(error), tensor_of(words), offset_of(words)};
+}
+
+void write_position(JsonWriter& json, const Place& place) {
+  if (!place.tensor.empty()) json.member("tensor", place.tensor);
+  if (place.offset) json.member("offset", *place.offset);
+}
+
+void write_error(JsonWriter& json, const Error& error) {
+  json.begin_object();
+  json.member("code", code_name(error.code)).member("message", error.message);
+  json.key("details").begin_array();
+  for (const std::string& detail : error.details) json.value(detail);
+  json.end_array();
+  const Place place = place_of(error);
+  if (!place.file.empty()) json.member("file", place.file);
+  write_position(json, place);
+  json.end_object();
 }
 
 }  // namespace ferry::cli

@@ -1,4 +1,4 @@
-// What --help prints.
+// The texts of --help, and the pages for man(1).
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace ferry::cli {
 
-// Of the program: its verbs and the options of all.
+// The help of the program: its verbs and the options of all.
 std::string help_text(const LineSpec& line);
-// Of a verb: usage, options in groups, examples, exit codes.
+// The help of a verb: usage, options in groups, examples, exit codes.
 std::string help_text(const LineSpec& line, const VerbSpec& verb);
 
 // "ferry convert SRC [-o OUT] [OPTIONS]", for people.
@@ -19,7 +19,13 @@ std::string usage(const VerbSpec& verb);
 // "does this" -> "Does this."
 std::string sentence(std::string text);
 
-// What the codes mean for every verb (docs/command_line.md).
+// The exit codes that every verb has (docs/command_line.md).
 std::vector<ExitCode> common_exit_codes();
+
+// The name of a verb's man page: "ferry-convert", "ferry-batch-run". nullptr stands for the
+// program.
+std::string man_name(const VerbSpec* verb);
+// The page, as roff.
+std::string man_page(const LineSpec& line, const VerbSpec* verb);
 
 }  // namespace ferry::cli

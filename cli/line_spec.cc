@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 
 namespace ferry::cli {
 namespace {

@@ -1,4 +1,4 @@
-// What the command line is made of: verbs and their options, as CommandLine has declared them.
+// The description of the command line: verbs and their options, as CommandLine has declared them.
 // Help, man pages and completions are made of this and of nothing else, so that they cannot differ
 // from what is parsed.
 #pragma once
@@ -53,7 +53,7 @@ struct LineSpec {
   std::deque<VerbSpec> verbs = {};
 };
 
-// What can be offered for the value of an option.
+// The values that a shell can offer for an option.
 enum class Completes { kNothing, kWords, kVerbs, kFiles, kDirectories };
 Completes completes(const OptionSpec& option);
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "cli/command_line.h"
-#include "cli/error_report.h"
+#include "cli/envelope.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/file.h"
@@ -17,8 +17,8 @@
 namespace ferry::cli {
 namespace {
 
-// What fails after a request to stop, such as a helper process that the same signal has ended,
-// fails because of it. What says so itself may say more.
+// A failure after a request to stop, such as that of a helper process that the same signal has
+// ended, has the request as its cause. An error that says so itself may say more.
 Error cause_of(const Error& error) {
   if (error.code == ErrorCode::kInterrupted) return error;
   const Status stopped = check_interrupt();

@@ -3,15 +3,12 @@
 #include <filesystem>
 #include <map>
 
-#include "cli/decode_mode.h"
-#include "cli/parity_json.h"
+#include "cli/option_values.h"
 #include "cli/parity_prompts.h"
-#include "cli/perplexity_report.h"
-#include "cli/pixel_report.h"
-#include "cli/quantization_report.h"
 #include "cli/verify_comparisons.h"
-#include "cli/verify_meaning.h"
+#include "cli/verify_json.h"
 #include "cli/verify_report.h"
+#include "cli/verify_sections.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "core/version.h"

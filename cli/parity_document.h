@@ -13,8 +13,8 @@ namespace ferry::cli {
 // Begins every such document, whatever form it has.
 inline constexpr std::string_view kReportMark = "ferry_parity_report";
 
-// What was verified, with which options. `verification` was made with VerifyOptions::details, or is
-// null for a report of a perplexity.
+// The subject of a report: a bundle, and the options that it was verified with. `verification` was
+// made with VerifyOptions::details, or is null for a report of a perplexity.
 struct ReportInput {
   const packer::Bundle& bundle;
   const proof::BundleProofOptions& options;
@@ -30,9 +30,9 @@ std::string parity_markdown(const ReportInput& input);
 std::string bundle_name(const packer::Bundle& bundle);
 // The digest that the manifest states of itself.
 std::string manifest_digest(const packer::Manifest& manifest);
-// Of the manifest too.
+// The bytes of all files of the bundle, the manifest included.
 uint64_t bundle_bytes(const packer::Bundle& bundle);
-// Of the text decoder's matrices; empty where they are not quantised.
+// How the matrices of the text decoder are quantised; empty where they are not.
 std::string quantization_of(const packer::Manifest& manifest);
 
 }  // namespace ferry::cli

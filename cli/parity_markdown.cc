@@ -1,15 +1,15 @@
 // The report of a verification as Markdown. Names and reasons come from untrusted files: they stand
 // in code spans, where nothing is markup, a link or a mention.
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "cli/parity_document.h"
-#include "cli/perplexity_report.h"
 #include "cli/verify_comparisons.h"
-#include "cli/verify_meaning.h"
 #include "cli/verify_report.h"
+#include "cli/verify_sections.h"
 #include "core/text.h"
 #include "core/version.h"
 

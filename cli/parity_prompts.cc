@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "cli/parity_json.h"
+#include "cli/verify_json.h"
+#include "prompt/image_input.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
 namespace {
@@ -221,6 +226,8 @@ void write_prompt(JsonWriter& json, const proof::CaseReport& one, int64_t layers
   json.end_object();
 }
 
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
 }  // namespace
 
 void write_prompts(JsonWriter& json, const proof::ParityReport& report, TokenTexts& texts) {
@@ -229,6 +236,36 @@ void write_prompts(JsonWriter& json, const proof::ParityReport& report, TokenTex
     write_prompt(json, one, report.bounds.layers, texts);
   }
   json.end_array();
+}
+
+TokenTexts::TokenTexts(const packer::Bundle& bundle) {
+  Result<text::Tokenizer> tokenizer =
+      text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle));
+  if (tokenizer) tokenizer_.emplace(std::move(*tokenizer));
+}
+
+std::optional<std::string> TokenTexts::find(int64_t id) const {
+  // Decoders strip what begins a text: the second of two stands within one.
+  const std::array<int64_t, 2> twice = {id, id};
+  const auto one = tokenizer_->decode(std::span(twice).first(1), /*skip_special=*/false);
+  const auto two = tokenizer_->decode(twice, /*skip_special=*/false);
+  if (!one || !two) return std::nullopt;
+  std::string found = two->starts_with(*one) ? two->substr(one->size()) : *one;
+  if (found.empty() || found.find(kReplacement) != std::string::npos) return std::nullopt;
+  return found;
+}
+
+std::optional<std::string> TokenTexts::text(int64_t id) {
+  if (!tokenizer_) return std::nullopt;
+  const auto [at, fresh] = known_.try_emplace(id);
+  if (fresh) at->second = find(id);
+  return at->second;
+}
+
+std::optional<std::string> TokenTexts::text(std::span<const int64_t> ids) const {
+  if (!tokenizer_) return std::nullopt;
+  Result<std::string> all = tokenizer_->decode(ids, /*skip_special=*/false);
+  return all ? std::optional(std::move(*all)) : std::nullopt;
 }
 
 }  // namespace ferry::cli

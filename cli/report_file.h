@@ -14,12 +14,12 @@ enum class ReportForm { kHtml, kJson, kMarkdown };
 Status check_directory_of(const std::string& option, const std::string& path,
                           const std::string& bundle);
 
-// The same for a new file; kExists where `path` names something already. Nothing for an empty path.
-// Asked before the work that fills the file.
+// Likewise, for a new file; kExists where `path` names something already. Nothing for an empty
+// path. Asked before the work that fills the file.
 Status check_new_file(const std::string& option, const std::string& path,
                       const std::string& bundle);
 
-// The same for the page of an audit. A page of an audit is replaced; kExists for any other file.
+// Likewise, for the page of an audit, which replaces another such page; kExists for any other file.
 Status check_audit_page(const std::string& option, const std::string& path,
                         const std::string& bundle);
 

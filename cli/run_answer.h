@@ -46,7 +46,7 @@ class AnswerOutput {
   bool first_ = true;
 };
 
-// What gives out an answer as it comes, unless there is a document at the end.
+// Prints an answer as it comes; nothing where there is a document at the end.
 std::function<void(std::string_view)> printer(Context& context);
 
 // Runs the ids of `g.prompt` that the decoder has not run yet (g.kept_tokens says how many it has),

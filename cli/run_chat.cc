@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/error_report.h"
+#include "cli/envelope.h"
 #include "cli/line_reader.h"
 #include "cli/run_answer.h"
 #include "core/text.h"

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
+#include <ctime>
 #include <utility>
 
 #include "cli/line_reader.h"
-#include "cli/present_time.h"
 #include "core/file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
@@ -57,8 +58,8 @@ Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
   return prompt;
 }
 
-// Of a bundle that takes images, where the prompt is text and the bundle has the processor that
-// turns it into tokens, or images are given.
+// The reader of images, for a bundle that takes them: where images are given, or the prompt is text
+// and the bundle has the processor that makes tokens of it.
 Result<std::optional<prompt::ImageInput>> open_image_input(const packer::Bundle& bundle,
                                                            const RunOptions& options) {
   const bool has_processor =
@@ -210,6 +211,19 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
   if (!options.system.empty()) chat.push_back({"system", options.system});
   chat.push_back({"user", options.chat, images_.size()});
   return messages(chat, "--chat");
+}
+
+text::chat::TimeText present_time() {
+  return [](const std::string& format) -> Result<std::string> {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
+    std::array<char, 256> text{};
+    // Nothing written: too long, or empty.
+    const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
+    if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
+    return std::string(text.data(), size);
+  };
 }
 
 }  // namespace ferry::cli

@@ -17,6 +17,7 @@
 #include "runner/method.h"
 #include "runner/token_embedder.h"
 #include "text/chat_template/chat_template.h"
+#include "text/chat_template/evaluator.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
@@ -38,13 +39,13 @@ Status read_prompt_texts(RunOptions& options);
 
 class PromptReader {
  public:
-  // What the prompts of these options need of the bundle; with images the vision encoder too.
+  // Opens what the prompts of these options need of the bundle; with images the vision encoder too.
   // `pool` must outlive this. kUsage for text where the bundle has no tokenizer, and for images
   // where it takes none.
   static Result<PromptReader> open(const packer::Bundle& bundle, const RunOptions& options,
                                    ThreadPool& pool, const runner::MethodOptions& method);
 
-  // Of prompts and answers; nullptr with --tokens.
+  // The tokenizer of prompts and answers; nullptr with --tokens.
   text::Tokenizer* tokenizer();
 
   // kUsage, or why the bundle's processor is none, where it takes no images.
@@ -71,11 +72,14 @@ class PromptReader {
   ThreadPool* pool_;
   runner::MethodOptions method_;
   text::chat::TimeText time_;  // one for all turns of a chat
-  // Of a bundle that takes images; otherwise the others.
+  // The first one is set for a bundle that takes images, the two others for any other bundle.
   std::optional<prompt::ImageInput> input_;
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;
   std::vector<prompt::EncodedImage> images_;
 };
+
+// Local time, for chat templates that write the date.
+text::chat::TimeText present_time();
 
 }  // namespace ferry::cli

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <span>
 
-#include "cli/error_report.h"
+#include "cli/envelope.h"
 #include "core/atomic_file.h"
 #include "core/interrupt.h"
 #include "core/json_writer.h"
@@ -34,7 +34,7 @@ std::string lookahead_line(const Generation& g) {
                      g.lookahead->generated, g.lookahead->accepted);
 }
 
-// What runners say, and what only we do.
+// Writes the members that ExecuTorch's runners have too, and those that only ferry has.
 void write_stats_members(JsonWriter& json, const Generation& g) {
   report::RunnerStats(g.stats).write(json);
   if (g.lookahead) {

@@ -1,5 +1,5 @@
-// What `ferry run` says of an answer beside its text: the statistics, in the lines and the object
-// of ExecuTorch's runners, and the thresholds that it misses.
+// The output of `ferry run` beside the text of an answer: the statistics, in the lines and the
+// object of ExecuTorch's runners, and the thresholds that it misses.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Generation {
   // "interrupted".
   std::string_view stop;
   std::optional<std::string> stop_text;  // the one before which the text ends
-  // Of a turn of a chat: how many ids of the prompt had been run before.
+  // In a chat: how many ids of the prompt had been run before.
   std::optional<int64_t> kept_tokens;
   std::optional<runner::LookaheadCounts> lookahead;
   report::RunClock clock;

@@ -1,4 +1,4 @@
-// What the program does when a signal comes.
+// The handling of signals.
 #pragma once
 
 #include <string>

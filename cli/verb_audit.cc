@@ -57,7 +57,7 @@ Result<audit::AuditReport> make_audit(const AuditOptions& options, Context& cont
   return report;
 }
 
-// What makes the exit code 1 is said even with --quiet, as errors are.
+// The reason of exit code 1 is printed even with --quiet, as errors are.
 void print_failure(const std::string& line) { fmt::print(stderr, "ferry: {}\n", line); }
 
 // The result on stdout. Where that is for programs, limits that are exceeded are told to people

@@ -19,7 +19,7 @@
 #include "batch/run.h"
 #include "batch/shell.h"
 #include "cli/batch_options.h"
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/json_writer.h"

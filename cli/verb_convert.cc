@@ -145,7 +145,7 @@ bool is_same(const std::string& a, const std::string& b) {
          first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-// What is read must not be replaced by what is written.
+// The output must not replace the checkpoint that it is made of.
 Status check_apart(const ConvertLine& options) {
   const std::string& source = options.convert.source;
   const size_t slash = source.rfind('/');
@@ -156,7 +156,7 @@ Status check_apart(const ConvertLine& options) {
               fmt::format("-o {}: that is where the checkpoint is", printable(options.out)));
 }
 
-// The same for files of another format.
+// Makes files of another format.
 Result<int> export_files(Context& context, const ConvertLine& options,
                          const convert::ExportOptions& to) {
   const auto start = Clock::now();
@@ -167,7 +167,7 @@ Result<int> export_files(Context& context, const ConvertLine& options,
   ExportOutcome outcome;
   outcome.source = options.convert.source;
   outcome.notes = exported.notes;
-  outcome.dtype = options.dtype;
+  outcome.dtype = plan::name_of(options.convert.dtype);
   outcome.format = options.to;
   if (!exported.problems.empty()) {
     return refuse_keys(context, exported, context.json ? export_json(exported, outcome) : "");
@@ -221,7 +221,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
   note_name(options, outcome);
-  outcome.dtype = options.dtype;
+  outcome.dtype = plan::name_of(options.convert.dtype);
   if (!conversion.problems.empty()) {
     return refuse_keys(context, conversion,
                        context.json ? conversion_json(conversion, outcome) : "");

@@ -11,12 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "cli/embed_input.h"
+#include "cli/embed_files.h"
 #include "cli/line_reader.h"
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "cli/report_file.h"
 #include "cli/run_prompt.h"
-#include "cli/vector_file.h"
 #include "cli/verbs.h"
 #include "core/json.h"
 #include "core/json_writer.h"

@@ -1,4 +1,5 @@
 // ferry execute: runs one method of any program, ours or others', on the inputs of a script.
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
 #include "core/checked.h"
@@ -365,7 +366,7 @@ std::string as_json(const ExecuteLine& options, size_t runs, const std::vector<O
   return json.take();
 }
 
-// What has been executed so far.
+// The results of what has been executed so far.
 struct Executions {
   std::vector<Output> outputs = {};
   std::string manifest = {};

@@ -10,7 +10,6 @@
 
 #include "cli/completion.h"
 #include "cli/help_text.h"
-#include "cli/man_page.h"
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/json_writer.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "checkpoint/bundle_input.h"
-#include "cli/present_time.h"
 #include "cli/report_file.h"
+#include "cli/run_prompt.h"
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/json_writer.h"

@@ -11,9 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/decode_mode.h"
-#include "cli/loose_programs.h"
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 #include "cli/report_file.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
@@ -57,7 +55,7 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
   return decode;
 }
 
-// What only one answer can have.
+// kUsage for options of a single answer in a chat.
 Status check_chat(const RunOptions& o) {
   const std::pair<const char*, const std::string&> single[] = {{"--dump-logits", o.dump_logits},
                                                                {"--stats-json", o.stats_json},

@@ -1,4 +1,5 @@
 // ferry sign: signs a model, a folder or one file (OpenSSF Model Signing 1.0).
+
 #include <fmt/format.h>
 
 #include <memory>

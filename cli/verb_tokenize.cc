@@ -8,7 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/present_time.h"
+#include "cli/run_prompt.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/json.h"

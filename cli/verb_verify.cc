@@ -5,21 +5,23 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/attest.h"
-#include "cli/decode_mode.h"
-#include "cli/numbers.h"
+#include "cli/context.h"
+#include "cli/option_values.h"
 #include "cli/parity_document.h"
-#include "cli/perplexity_report.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_comparisons.h"
-#include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
+#include "cli/verify_sections.h"
 #include "convert/gguf_proof.h"
 #include "convert/memory_bundle.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "proof/bundle_proof.h"
@@ -28,6 +30,57 @@
 
 namespace ferry::cli {
 namespace {
+
+// -- a GGUF file
+
+std::string gguf_json(const convert::GgufProof& proof, const std::string& file) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("path", file).member("parity", proof.parity());
+  json.member("file_type", proof.file_type);
+  json.key("tensors").begin_object();
+  json.member("compared", proof.tensors).member("bytes", proof.bytes);
+  json.member("different", proof.different_tensors);
+  json.end_object();
+  json.key("keys").begin_object();
+  json.member("compared", proof.keys).member("different", proof.different_keys);
+  json.end_object();
+  json.member("notes", proof.notes);
+  json.end_object();
+  return json.take();
+}
+
+std::string gguf_text(const convert::GgufProof& proof) {
+  return fmt::format(
+      "{}: {} tensors ({}, {} different), {} keys ({} different)\n{}\n", proof.file_type,
+      proof.tensors, human_bytes(proof.bytes), proof.different_tensors.size(), proof.keys,
+      proof.different_keys.size(),
+      proof.parity() ? "every tensor and every key is what the checkpoint gives" : "no parity");
+}
+
+// The exit code: 0, or 1 where tensors or keys differ, which stderr names.
+Result<int> verify_gguf(Context& context, const std::string& file,
+                        convert::GgufProofOptions options) {
+  options.progress = context.progress("comparing tensors");
+  const convert::GgufProof proof = FERRY_TRY(convert::prove_gguf(file, options, context.pool()));
+  const int exit = proof.parity() ? 0 : 1;
+  if (context.json) {
+    context.print_result(gguf_json(proof, file), exit);
+  } else if (!context.quiet) {
+    context.print(gguf_text(proof));
+  }
+  for (const std::string& note : proof.notes) context.note(note);
+  if (exit == 0) return 0;
+  context.flush();
+  for (const auto* lines : {&proof.different_tensors, &proof.different_keys}) {
+    for (const std::string& line : *lines) {
+      fmt::print(stderr, "ferry: no parity: {}: {}\n", printable(file), line);
+    }
+  }
+  return 1;
+}
+
+// -- a bundle
 
 struct VerifyLine {
   std::string bundle;
@@ -45,7 +98,7 @@ constexpr const char* kPerplexityAlone =
     "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
     "--calibrate-prefill or --attest";
 
-// What --perplexity leaves of the other options.
+// kUsage for options that --perplexity does not take, or that nothing but it takes.
 Status check_perplexity(const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   if (options.perplexity.empty()) {
@@ -134,7 +187,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
   return 0;
 }
 
-// What belongs to --perplexity and --attest, without them.
+// kUsage for options that belong to --perplexity or --attest, without these.
 Status check_companions(const VerifyLine& options) {
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
   return check_attest_options(options.attest, options.bundle);

@@ -1,4 +1,5 @@
-// The comparisons that a verification consists of, in the order in which they are to be read.
+// The comparisons that a verification consists of, in the order in which they are to be read, and
+// the meaning of its verdict in words.
 #pragma once
 
 #include <string>
@@ -19,12 +20,12 @@ struct NamedComparison {
 // They point into `verification`.
 std::vector<NamedComparison> comparisons_of(const proof::Verification& verification);
 
-// What the bounds of a report are: where floors were measured they hold in place of its bounds.
+// The bounds of a report: where floors were measured they hold in place of its bounds.
 struct StatedBounds {
   std::string precision;           // "f32", "bf16", "8da4w-g32"
   std::string_view source;         // see bound_source()
   std::optional<double> max_abs;   // of logits, or the output of an encoder
-  std::optional<double> floor_db;  // of the same
+  std::optional<double> floor_db;  // likewise
 };
 StatedBounds bounds_of(const NamedComparison& comparison);
 // Where the bounds of a report come from: "noise", measured in f64; "measured" floors; "argument",
@@ -42,5 +43,14 @@ std::string place_of(const proof::ParityReport& report);
 
 // The verdict in one line: without parity the first reason.
 std::string verdict_line(const proof::Verification& verification);
+
+// The statements that a verdict of parity proves, and those that it leaves open.
+struct Meaning {
+  std::vector<std::string> proves, leaves_open;
+};
+Meaning meaning_of(const proof::Verification& verification);
+
+// The precision that bounds belong to: "f32", "bf16".
+std::string rounding_name(const proof::ParityBounds& bounds);
 
 }  // namespace ferry::cli

@@ -1,8 +1,6 @@
 #include "cli/verify_report.h"
-#include "cli/pixel_report.h"
-#include "cli/quantization_report.h"
 #include "cli/verify_comparisons.h"
-#include "cli/verify_meaning.h"
+#include "cli/verify_sections.h"
 
 #include <fmt/format.h>
 

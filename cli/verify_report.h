@@ -1,4 +1,4 @@
-// What `ferry verify` says, as text and as JSON.
+// The output of `ferry verify`, as text and as JSON.
 #pragma once
 
 #include <string>

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "plan/quantize_options.h"
+#include "graph/recipe.h"
+#include "packer/coding.h"
+#include "plan/options.h"
 
 namespace ferry::plan {
 namespace {
@@ -29,7 +32,7 @@ graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
 }
 
-// The ports of a method that all programs of the text decoder have, by name.
+// The inputs and outputs of a method that all programs of the text decoder have, by name.
 std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& manifest,
                                                      std::string_view method) {
   std::map<std::string, packer::ManifestPort> ports;
@@ -56,7 +59,22 @@ void set_encodings(const Ports& ports, int64_t num_layers, std::vector<Encoding>
   }
 }
 
-// What the ports of a static program say about the options that it was made with.
+// The encodings of the inputs and outputs of a static program.
+void set_encodings(const packer::Manifest& manifest, converters::PortTypes& types) {
+  const Ports ports = ports_of(manifest, kKvForwardMethod);
+  if (const auto logits = ports.find(std::string(kLogitsPort)); logits != ports.end()) {
+    types.logits_encoding = logits->second.encoding.value_or(Encoding{});
+  }
+  set_encodings(ports, manifest.num_layers, types.keys, types.values);
+  set_encodings(ports_of(manifest, kPrefillForwardMethod), manifest.num_layers, types.prefill_keys,
+                types.prefill_values);
+  if (types.prefill_keys == types.keys && types.prefill_values == types.values) {
+    types.prefill_keys.clear();
+    types.prefill_values.clear();
+  }
+}
+
+// Sets the options of a static program that its inputs and outputs show.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
   options.single_head_attention = manifest.attention == "sha";
@@ -75,26 +93,15 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
     options.decode_length = input->shape[1];
   }
   if (const auto* mask = find(kAttentionMaskPort)) options.ports.mask = mask->dtype;
-  if (const auto* logits = find(kLogitsPort)) {
-    options.ports.logits = logits->dtype;
-    options.ports.logits_encoding = logits->encoding.value_or(Encoding{});
-  }
+  if (const auto* logits = find(kLogitsPort)) options.ports.logits = logits->dtype;
   for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
     if (const auto* keys = find(fmt::format("{}{}", kKCachePort, layer))) {
       options.ports.cache = keys->dtype;
     }
   }
-  converters::PortTypes& types = options.ports;
-  set_encodings(ports, manifest.num_layers, types.keys, types.values);
-  set_encodings(ports_of(manifest, kPrefillForwardMethod), manifest.num_layers, types.prefill_keys,
-                types.prefill_values);
-  if (types.prefill_keys == types.keys && types.prefill_values == types.values) {
-    types.prefill_keys.clear();
-    types.prefill_values.clear();
-  }
 }
 
-// What KV caches of the stateful style hold.
+// The dtype of the KV caches in a stateful program.
 DType kv_cache_of(const packer::Manifest& manifest) {
   if (manifest.program_style != kStatefulStyle) return DType::kF32;
   for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
@@ -119,24 +126,57 @@ bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest)
   });
 }
 
-}  // namespace
+// The coding that the last step of a recipe states.
+struct StatedCoding {
+  bool split = false;  // codes and scales of q8_0 blocks
+  graph::QuantizationScheme scheme = {};
+};
 
-ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
-                          const std::string& config, const std::string& lora) {
+std::optional<StatedCoding> coding_in(std::string_view recipe) {
+  if (recipe.ends_with(" | split q8_0")) return StatedCoding{.split = true};
+  const auto scheme = graph::scheme_in(recipe);
+  return scheme ? std::optional(StatedCoding{.scheme = *scheme}) : std::nullopt;
+}
+
+graph::LinearQuantization linear_of(const packer::ManifestTensor& tensor,
+                                    const StatedCoding& coding, bool is_tensor) {
+  using Kind = graph::LinearQuantization::Kind;
+  if (tensor.dtype == DType::kI4) return {Kind::k8da4w, coding.scheme.group};
+  // Matrices of experts are tables in every recipe.
+  const bool table = tensor.name.find(".experts.") != tensor.name.npos;
+  return {coding.split || (is_tensor && !table) ? Kind::kInt8 : Kind::k8da8w};
+}
+
+// Options that quantise the same weights in the same way, from the recipes in the manifest: a rule
+// for each linear weight. Recipes that state no coding are left out; weights then differ from what
+// the options give.
+graph::QuantizeOptions quantize_options_of(const packer::Bundle& bundle) {
+  graph::QuantizeOptions options;
+  const std::set<std::string> tensors = packer::tensor_keys(bundle);
+  for (const packer::ManifestTensor& tensor : bundle.manifest().tensors) {
+    const std::optional<StatedCoding> coding = coding_in(tensor.recipe);
+    if (!tensor.output.empty() || !coding) continue;
+    if (coding->scheme.method == graph::ScaleMethod::kHqq) options.method = coding->scheme.method;
+    if (packer::is_embedding_table(tensor.name)) {
+      options.embeddings = {tensor.dtype == DType::kI4 ? 4 : 8, coding->scheme.group};
+      continue;
+    }
+    options.rules.push_back(
+        {tensor.name, linear_of(tensor, *coding, tensors.contains(tensor.name))});
+  }
+  return options;
+}
+
+// Sets the options of a bundle before version 6 of the format, which records none, from its
+// programs and the recipes of its weights.
+void set_unrecorded_options(const packer::Bundle& bundle, ConvertOptions& options) {
   const packer::Manifest& manifest = bundle.manifest();
-  ConvertOptions options;
-  options.source = source;
-  options.config = config;
-  options.lora = lora;
   const bool is_encoder = manifest.program_style == kEncoderStyle;
   const std::string_view role = is_encoder ? kTextEncoderRole : kTextDecoderRole;
   options.shards = static_cast<int32_t>(bundle.programs_of(role).size());
   options.context_length = manifest.context_length;
-  if (is_encoder) {
-    options.style = converters::ProgramStyle::kEncoder;
-  } else {
-    options.prefill_length = manifest.prefill_length;
-  }
+  options.prefill_length = manifest.prefill_length;
+  if (is_encoder) options.style = converters::ProgramStyle::kEncoder;
   options.all_logits = manifest.all_logits;
   options.allow_unmapped = manifest.allowed_unmapped;
   options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
@@ -144,6 +184,26 @@ ConvertOptions options_of(const packer::Bundle& bundle, const std::string& sourc
   options.quantize = quantize_options_of(bundle);
   options.kv_cache = kv_cache_of(manifest);
   if (manifest.program_style == kStaticStyle) set_static_options(manifest, options);
+}
+
+}  // namespace
+
+Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
+                                  const std::string& config, const std::string& lora) {
+  const packer::Manifest& manifest = bundle.manifest();
+  ConvertOptions options;
+  options.source = source;
+  options.config = config;
+  options.lora = lora;
+  if (manifest.options.empty()) {
+    set_unrecorded_options(bundle, options);
+  } else if (const Status read = read_options(manifest.options, options); !read) {
+    return bad_input(
+        fmt::format("{}: options of the conversion: {}", bundle.path(), read.error().message));
+  }
+  // A manifest states the length of an encoder's calls, which is that of its context.
+  if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();
+  if (manifest.program_style == kStaticStyle) set_encodings(manifest, options.ports);
   return options;
 }
 
@@ -171,9 +231,8 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
 
 Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
                               ThreadPool& pool) {
-  options.dtype = graph::WeightDType::kKeep;
-  Conversion kept = FERRY_TRY(plan_for(bundle, options, pool));
-  if (same_dtypes(kept, bundle.manifest())) return kept;
+  Conversion recorded = FERRY_TRY(plan_for(bundle, options, pool));
+  if (same_dtypes(recorded, bundle.manifest())) return recorded;
   const auto named = [](const std::string& dtype) {
     return dtype == "f16"    ? graph::WeightDType::kF16
            : dtype == "bf16" ? graph::WeightDType::kBF16
@@ -192,10 +251,11 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
                                    int64_t call_length, ThreadPool& pool) {
   const bool is_encoder = bundle.manifest().program_style == kEncoderStyle;
-  // Of a decoder the caches inside and plain attention, whatever the style of the bundle is.
+  // A decoder has its caches inside and plain attention, whatever kind of program the bundle has.
   if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;
+  options.max_file_bytes = 0;
   options.ports = {};
   options.quantize = {};
   options.kv_cache = DType::kF32;

@@ -1,5 +1,4 @@
-// What a bundle says about the options that it was made with, and conversions of a checkpoint that
-// follow from it.
+// The options that a bundle was made with, and conversions of a checkpoint with these options.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +11,20 @@
 
 namespace ferry::plan {
 
-// The options that the bundle was made with, as far as they decide programs; dtypes are left out.
-// `source`, `config` and `lora` are those of ConvertOptions.
-ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
-                          const std::string& config, const std::string& lora);
+// The options that the bundle was made with: those that its manifest records. Bundles before
+// version 6 of the format record none; what decides programs is then found in the programs, and
+// dtypes are left out. `source`, `config` and `lora` are those of ConvertOptions. kBadInput for a
+// recorded option that has no such value.
+Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
+                                  const std::string& config, const std::string& lora);
 
 // A checkpoint whose keys do not fit, or that holds another model, is an error.
 Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,
                             ThreadPool& pool);
 
-// The conversion that the bundle should be the result of. `--dtype keep` and a dtype by name give
-// the same for most checkpoints; the one that fits the bundle is taken.
+// The conversion that the bundle should be the result of. Where the recorded dtypes give others
+// than the bundle has, as for a checkpoint of other dtypes than the one it was made of, those of
+// the bundle are taken.
 Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
                               ThreadPool& pool);
 

@@ -20,9 +20,9 @@
 #include "core/version.h"
 #include "graph/lower.h"
 #include "plan/mapped_model.h"
+#include "plan/options.h"
 #include "plan/program_metadata.h"
 #include "plan/quantize.h"
-#include "plan/recorded_options.h"
 #include "plan/tokenizer_notes.h"
 
 namespace ferry::plan {
@@ -87,9 +87,12 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.prefill_length = build.prefill_length;
   m.all_logits = build.all_logits;
   m.program_style = style_name(build.style);
-  m.attention = options.single_head_attention ? "sha" : "mha";
-  m.softmax = build.softmax == converters::SoftmaxStyle::kMasked ? "masked" : "plain";
-  m.rotate = build.rotation == converters::Rotation::kR3 ? "r3" : "none";
+  for (const packer::ManifestOption& option : m.options) {
+    if (option.name == "attention") m.attention = option.value;
+    if (option.name == "softmax") m.softmax = option.value;
+    if (option.name == "rotate") m.rotate = option.value;
+    if (option.name == "packed-layout") m.packed_layout = option.value;
+  }
   if (options.shards_in_one_file) m.parts_in_program = options.shards;
   for (const ConvertedComponent& component : components) {
     if (is_main(component.role)) m.weight_dtype = component.weight_dtype;
@@ -99,8 +102,6 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   if (config.vision) m.image_token_id = config.vision->image_token_id;
   m.rope_switch = converters::longrope_switch(config.rope, build);
   m.allowed_unmapped = mapping.allowed;
-  if (options.packed_layout)
-    m.packed_layout = converters::packed_layout_name(*options.packed_layout);
   for (const converters::MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
@@ -122,7 +123,7 @@ std::pair<int32_t, int32_t> layers_of(const graph::Model& part) {
   return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
 }
 
-// What there is to say about the memory of a program. Buffers that methods share count once.
+// Adds the memory of a program. Buffers that methods share count once.
 void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
   std::set<std::string_view> seen;
   for (const graph::LoweredMethod& method : lowered.methods) {
@@ -171,7 +172,7 @@ Status check_roles(const std::vector<converters::AssembledComponent>& components
     std::vector<std::string_view> roles;
     for (const converters::AssembledComponent& has : components) roles.push_back(has.role);
     return fail(ErrorCode::kUsage,
-                fmt::format("--component-dtype {}: the model has no such component; it has {}",
+                fmt::format("component-dtype {}: the model has no such component; it has {}",
                             quoted(role), fmt::join(roles, ", ")));
   }
   return {};

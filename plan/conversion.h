@@ -31,16 +31,17 @@ struct ConvertOptions {
   std::map<std::string, graph::WeightDType> component_dtypes = {};
   graph::QuantizeOptions quantize = {};  // of all components
   int32_t shards = 1;                    // of the text decoder
-  bool shards_in_one_file = false;       // static style: parts of one program; see mark_cuts()
+  bool shards_in_one_file = false;       // static programs: parts of one program; see mark_cuts()
   uint64_t max_file_bytes = 0;           // 0: unlimited
   std::optional<int64_t>
       context_length;  // default: the smaller of the config and 4096; see mapped_model.cc
-  // Default: the smaller of the context and 512; of half the context and 128 in the static style.
+  // Default: the smaller of the context and 512; of half the context and 128 for
+  // static programs.
   std::optional<int64_t> prefill_length;
   // Default: encoder for a model whose tokens attend to later ones, else stateful.
   std::optional<converters::ProgramStyle> style = {};
-  DType kv_cache = DType::kF32;  // of the stateful style; see BuildOptions
-  // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
+  DType kv_cache = DType::kF32;  // of stateful programs; see BuildOptions
+  // For static programs. A plan takes any encodings where these are absent; see calibrate().
   std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1
   converters::PortTypes ports = {};
   bool single_head_attention = false;  // split_heads()

@@ -15,40 +15,89 @@
 #include "converters/config/version_rules.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
-#include "plan/encoder_options.h"
+#include "plan/options.h"
 
 namespace ferry::plan {
 namespace {
+
+using converters::ProgramStyle;
 
 constexpr int64_t kDefaultContext = 4096;
 constexpr int64_t kDefaultPrefill = 512;
 // A static prefill computes all of its tokens, however short the prompt is.
 constexpr int64_t kDefaultStaticPrefill = 128;
+constexpr int64_t kDefaultTextLength = 2048;
 
-// What the static style asks of a model and its context.
+// Sets config.is_encoder. kUnsupported for a kind of program that the model cannot have;
+// `config_name` begins messages about the config.
+Status settle_style(const ConvertOptions& options, const std::string& config_name,
+                    converters::ModelConfig& config) {
+  const ProgramStyle otherwise = config.two_way ? ProgramStyle::kEncoder : ProgramStyle::kStateful;
+  config.is_encoder = options.style.value_or(otherwise) == ProgramStyle::kEncoder;
+  if (config.two_way && !config.is_encoder) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: tokens attend to later ones too (is_causal, "
+                            "use_bidirectional_attention), which encoders alone do",
+                            config_name));
+  }
+  if (!config.is_encoder) return {};
+  if (config.vision_family != nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("encoder programs: {} takes images", config.model_type));
+  }
+  if (std::ranges::all_of(config.layer_types, converters::is_attention)) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("encoder programs: {} has layers without attention", config.model_type));
+}
+
+// Tokens of the longest text where the user states no context length.
+int64_t default_text_length(const converters::ModelConfig& config) {
+  const int64_t stated = config.sentence ? config.sentence->max_tokens.value_or(kDefaultTextLength)
+                                         : kDefaultTextLength;
+  return std::min({config.max_positions, stated, kDefaultTextLength});
+}
+
+// The options of an encoder of build.context_length tokens. kUsage for options that encoders do not
+// take.
+Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
+                                                const converters::ModelConfig& config,
+                                                converters::BuildOptions build) {
+  FERRY_RETURN_IF_ERROR(check_encoder_options(options));
+  build.style = ProgramStyle::kEncoder;
+  build.prefill_length = build.context_length;
+  const auto limit = converters::longrope_switch(config.rope, build);
+  if (!limit) return build;
+  return fail(ErrorCode::kUsage,
+              fmt::format("encoder programs: sequences of more than {} tokens have other RoPE "
+                          "factors (longrope), which an encoder cannot switch; give "
+                          "a context length of {} or less",
+                          *limit, *limit));
+}
+
+// The requirements of a static program on the model and its context.
 Status check_static(const ConvertOptions& options, const converters::ModelConfig& config,
                     const converters::BuildOptions& build) {
   if (build.context_length < 2) {
-    return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
+    return fail(ErrorCode::kUsage, "static programs: the context length must be at least 2");
   }
   if (std::ranges::none_of(config.layer_types, converters::is_attention)) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("--program static: no layer of this {} has attention, and the masks of "
+                fmt::format("static programs: no layer of this {} has attention, and the masks of "
                             "attention are what states the context of a static program",
                             config.model_type));
   }
   if (options.decode_length.value_or(1) > 1 &&
       !std::ranges::all_of(config.layer_types, converters::is_attention)) {
     return fail(ErrorCode::kUsage,
-                fmt::format("--decode-length {}: tokens of a lookahead may be rejected, and the "
+                fmt::format("decode-length {}: tokens of a lookahead may be rejected, and the "
                             "recurrent states of {} cannot be rolled back",
                             *options.decode_length, config.model_type));
   }
   if (const auto limit = converters::longrope_switch(config.rope, build)) {
     return fail(ErrorCode::kUsage,
-                fmt::format("--program static: sequences of more than {} tokens have other RoPE "
+                fmt::format("static programs: sequences of more than {} tokens have other RoPE "
                             "factors (longrope), which a static program cannot switch; give "
-                            "--context-length {} or less",
+                            "a context length of {} or less",
                             *limit, *limit));
   }
   return {};
@@ -59,7 +108,7 @@ Status check_rotation(const converters::ModelConfig& config,
   if (build.rotation == converters::Rotation::kNone) return {};
   if (std::has_single_bit(static_cast<uint64_t>(config.head_dim))) return {};
   return fail(ErrorCode::kUsage,
-              fmt::format("--rotate r3: head_dim is {}, not a power of two", config.head_dim));
+              fmt::format("rotate r3: head_dim is {}, not a power of two", config.head_dim));
 }
 
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
@@ -69,16 +118,15 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
       config.is_encoder ? default_text_length(config)
                         : std::min(config.max_positions, kDefaultContext));
   if (build.context_length < 1 || build.context_length > config.max_positions) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--context-length {}: the model has 1 to {} positions",
-                            build.context_length, config.max_positions));
+    return fail(ErrorCode::kUsage, fmt::format("context-length {}: the model has 1 to {} positions",
+                                               build.context_length, config.max_positions));
   }
   if (config.is_encoder) return settle_encoder(options, config, std::move(build));
-  build.style = options.style.value_or(converters::ProgramStyle::kStateful);
+  build.style = options.style.value_or(ProgramStyle::kStateful);
   build.softmax = options.softmax;
   build.rotation = options.rotation;
   FERRY_RETURN_IF_ERROR(check_rotation(config, build));
-  const bool fixed = build.style == converters::ProgramStyle::kStatic;
+  const bool fixed = build.style == ProgramStyle::kStatic;
   if (fixed) FERRY_RETURN_IF_ERROR(check_static(options, config, build));
   build.prefill_length = options.prefill_length.value_or(
       fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
@@ -87,14 +135,14 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   const int64_t most = build.context_length - (fixed ? 1 : 0);
   if (build.prefill_length < 1 || build.prefill_length > most) {
     return fail(ErrorCode::kUsage,
-                fmt::format("--prefill-length {}: must be from 1 to {} with a context of {}",
+                fmt::format("prefill-length {}: must be from 1 to {} with a context of {}",
                             build.prefill_length, most, build.context_length));
   }
   build.all_logits = options.all_logits || fixed;
   build.decode_length = options.decode_length.value_or(1);
   if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
     return fail(ErrorCode::kUsage,
-                fmt::format("--decode-length {}: must be from 1 to the prefill length, {}",
+                fmt::format("decode-length {}: must be from 1 to the prefill length, {}",
                             build.decode_length, build.prefill_length));
   }
   build.ports = options.ports;

@@ -21,7 +21,7 @@ struct MappedModel {
   // Graphs and recipes under runtime names, not cast; none if there are problems. The order of
   // components_of().
   std::vector<converters::AssembledComponent> components;
-  // What the rules were applied to: recipes under Hugging Face keys.
+  // The tensors that the rules were applied to: recipes under Hugging Face keys.
   converters::KeyedTensors tensors;
   std::string config_text;                 // of the config.json
   std::string config_name;                 // what messages about it begin with
@@ -31,7 +31,7 @@ struct MappedModel {
 
 // Keys that do not fit the model come back as problems of the checkpoint, not as an error.
 Result<MappedModel> map_checkpoint(const ConvertOptions& options);
-// The same of a checkpoint that has been opened.
+// Likewise, for a checkpoint that has been opened.
 Result<MappedModel> map_checkpoint(const ConvertOptions& options,
                                    checkpoint::CheckpointInput opened);
 

@@ -43,7 +43,7 @@ void add_encodings(const converters::PortTypes& ports, std::vector<MetadataMetho
   }
 }
 
-// What a runner needs to encode anew what prefill_forward has cached: the encodings of its new
+// Adds what a runner needs to encode anew what prefill_forward has cached: the encodings of its new
 // columns ("output"), and those of the caches of kv_forward ("input").
 void add_requantisation(const converters::PortTypes& ports, std::vector<MetadataMethod>& methods) {
   if (!ports.has_prefill_encodings()) return;

@@ -9,7 +9,7 @@
 
 namespace ferry::plan {
 
-// In the stateful style what ExecuTorch's LLM runners read. In the static style what its static
+// For a stateful program what ExecuTorch's LLM runners read. For a static one what its static
 // llama states (static_llama.py, get_metadata); lengths are those of kv_forward.
 std::vector<graph::MetadataMethod> program_metadata(const converters::ModelConfig& config,
                                                     const converters::BuildOptions& build);

@@ -29,7 +29,7 @@ Status Quantizer::settle_rounds(graph::StateDict& weights) {
 Status Quantizer::check_rules() const {
   for (size_t i = 0; i < options_.rules.size(); ++i) {
     if (used_rules_.contains(i)) continue;
-    return fail(ErrorCode::kUsage, fmt::format("--quantize-rule {}: matches no linear weight",
+    return fail(ErrorCode::kUsage, fmt::format("quantize-rule {}: matches no linear weight",
                                                quoted(options_.rules[i].pattern)));
   }
   return {};

@@ -117,9 +117,10 @@ Status compare_with_checkpoint(const packer::Bundle& bundle, const CheckpointOpt
                                const WindowedTokens& tokens, ThreadPool& pool,
                                PerplexityReport& report) {
   const int64_t vocab = bundle.manifest().vocab_size;
-  const plan::Conversion conversion = FERRY_TRY(plan::plan_f32_layers(
-      bundle, plan::options_of(bundle, given.checkpoint, given.config, given.lora),
-      rows_of_part(vocab), pool));
+  const plan::ConvertOptions options =
+      FERRY_TRY(plan::options_of(bundle, given.checkpoint, given.config, given.lora));
+  const plan::Conversion conversion =
+      FERRY_TRY(plan::plan_f32_layers(bundle, options, rows_of_part(vocab), pool));
   const std::string name = given.checkpoint + " in f32";
   PerplexityMeter meter(reader, tokens, vocab, progress, name);
   FERRY_RETURN_IF_ERROR(run_f32_windows(conversion, tokens, name, pool,

@@ -132,7 +132,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const Reference* reference, ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
   const plan::ConvertOptions options =
-      plan::options_of(bundle, given.checkpoint, given.config, given.lora);
+      FERRY_TRY(plan::options_of(bundle, given.checkpoint, given.config, given.lora));
   if (!given.calibrate_prefill.empty() && !is_encoded(options.ports.cache)) {
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
                                                printable(bundle.path())));

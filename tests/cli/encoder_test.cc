@@ -153,8 +153,8 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
   const std::string made = dir / "b";
   write_bytes(dir / "ids", "1,2,3\n");
   const std::vector<Refusal> refusals = {
-      {{"convert", source, "-n", "--program", "stateful"}, 4, "programs of style encoder alone"},
-      {{"convert", source, "-n", "--program", "static"}, 4, "programs of style encoder alone"},
+      {{"convert", source, "-n", "--program", "stateful"}, 4, "which encoders alone do"},
+      {{"convert", source, "-n", "--program", "static"}, 4, "which encoders alone do"},
       {{"convert", source, "-n", "--prefill-length", "7"}, 2, "--prefill-length: an encoder"},
       {{"convert", source, "-n", "--kv-dtype", "f16"}, 2, "--kv-dtype: an encoder"},
       {{"convert", source, "--to", "gguf", "-o", dir / "g"}, 4, "becomes a bundle only"},

@@ -1,12 +1,15 @@
-// EmbedInput: texts of `ferry embed` as the tokens that the encoder takes.
+// The input and the output of `ferry embed`: texts as the tokens that the encoder takes, and the
+// file of vectors.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "core/atomic_file.h"
 #include "core/result.h"
 #include "packer/bundle_reader.h"
 #include "text/tokenizer/tokenizer.h"
@@ -41,6 +44,26 @@ class EmbedInput {
   size_t most_;
   bool is_stripped_;
   std::optional<text::Tokenizer::Cut> cut_;  // of texts that are too long
+};
+
+// Vectors as the rows of one f32 array in NumPy's file format (.npy, version 1.0).
+class VectorFile {
+ public:
+  // A new file; nothing is left of it unless it is finished. kUsage unless the name ends in .npy,
+  // kIo where the file exists or cannot be made.
+  static Result<VectorFile> create(const std::string& path, int64_t width);
+
+  // `row` has as many values as the file is wide.
+  Status add(std::span<const float> row);
+  Status finish();
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }
+
+ private:
+  VectorFile(AtomicFile file, int64_t width) : file_(std::move(file)), width_(width) {}
+
+  AtomicFile file_;
+  int64_t width_, rows_ = 0;
 };
 
 }  // namespace ferry::cli

@@ -1,4 +1,4 @@
-#include "cli/loose_programs.h"
+#include "cli/run_options.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ bool is_any_given(const LooseOptions& o) {
          !o.tokenizer.empty() || !o.data.empty();
 }
 
-// What belongs to one of the kinds of things that are run.
+// kUsage for an option that belongs to another kind of input than the one that is run.
 Status check_kind(const BundleChoice& choice, bool is_gguf) {
   if (!choice.config.empty() && !is_gguf) {
     return fail(ErrorCode::kUsage,

@@ -1,4 +1,4 @@
-// Members that the documents of verify and its reports share.
+// Members of the JSON of `ferry verify` that its parity reports have too.
 #pragma once
 
 #include "core/json_writer.h"

@@ -1,7 +1,14 @@
-#include "cli/numbers.h"
+#include "cli/option_values.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+
+#include "core/text.h"
 
 namespace ferry::cli {
 namespace {
@@ -28,29 +35,23 @@ std::optional<double> parse_real(std::string_view text) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-std::optional<uint64_t> parse_size(std::string_view text) {
-  constexpr std::string_view kSuffixes = "KMGT";
-  constexpr size_t kKilo = 0;
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  std::string_view suffix(rest, static_cast<size_t>(end - rest));
-  if (suffix.ends_with('B')) suffix.remove_suffix(1);
-  const bool binary = suffix.size() == 2 && suffix.ends_with('i');
-  if (binary) suffix.remove_suffix(1);
-  size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
-  if (suffix == "k" && !binary) power = kKilo + 1;  // the symbol of the SI
-  const bool known = suffix.empty() || power > 0;
-  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
-  const bool in_range = bytes >= 1 && bytes <= 1e18 && bytes == std::floor(bytes);
-  if (error != std::errc() || !known || !in_range) return std::nullopt;
-  return static_cast<uint64_t>(bytes);
-}
-
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes) {
   if (!bytes) return std::optional<uint64_t>();
   if (*bytes < 1) return fail(ErrorCode::kUsage, "--memory must be at least 1");
   return std::optional<uint64_t>(static_cast<uint64_t>(*bytes));
+}
+
+Result<runner::DecodeMode> parse_mode(const std::string& name) {
+  const auto found = std::ranges::find(runner::kDecodeModeNames, name);
+  if (found != std::end(runner::kDecodeModeNames)) {
+    return static_cast<runner::DecodeMode>(found - std::begin(runner::kDecodeModeNames));
+  }
+  const std::string modes = fmt::format("{}", fmt::join(runner::kDecodeModeNames, ", "));
+  return fail(
+      ErrorCode::kUsage,
+      name == "shift-pointer"
+          ? fmt::format("--mode shift-pointer: there is no shift-pointer mode; modes are {}", modes)
+          : fmt::format("--mode {}: expected one of {}", quoted(name), modes));
 }
 
 }  // namespace ferry::cli

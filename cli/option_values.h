@@ -1,11 +1,13 @@
-// Numbers of the command line: decimal, and in range or refused.
+// Values of options, from their texts: numbers, which are decimal and in range, and --mode.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/result.h"
+#include "runner/decode_options.h"
 
 namespace ferry::cli {
 
@@ -14,11 +16,10 @@ std::optional<int64_t> parse_integer(std::string_view text);
 // "0.5", "1e-3", "+2". Empty for anything else, for infinity and NaN, and beyond double.
 std::optional<double> parse_real(std::string_view text);
 
-// Bytes: "1500", "10K", "2.5M", "4GiB"; decimal suffixes K (or k) M G T, binary ones with "i"; a
-// "B" may follow. Empty for anything else, for less than 1, and where the bytes are not whole.
-std::optional<uint64_t> parse_size(std::string_view text);
-
 // The value of --memory, in bytes. kUsage unless it is at least 1; none where there is none.
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes);
+
+// The value of --mode. kUsage, with the modes that there are, for other names.
+Result<runner::DecodeMode> parse_mode(const std::string& name);
 
 }  // namespace ferry::cli

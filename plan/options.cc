@@ -1,0 +1,649 @@
+#include "plan/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "converters/keys/row_layouts.h"
+#include "core/dtype.h"
+#include "core/program_interface.h"
+#include "core/text.h"
+
+namespace ferry::plan {
+namespace {
+
+using converters::PackedLayout;
+using converters::ProgramStyle;
+using converters::Rotation;
+using converters::SoftmaxStyle;
+using graph::BufferInit;
+using graph::EmbeddingQuantization;
+using graph::LinearQuantization;
+using graph::ScaleMethod;
+using graph::WeightDType;
+using Type = OptionField::Type;
+
+constexpr std::string_view kWholeText =
+    "an encoder takes a whole text in one call, and has neither caches nor logits";
+
+const std::vector<WordOf<WeightDType>> kWeightDTypes = {{{"keep"}, WeightDType::kKeep},
+                                                        {{"f32"}, WeightDType::kF32},
+                                                        {{"f16"}, WeightDType::kF16},
+                                                        {{"bf16"}, WeightDType::kBF16}};
+
+template <class... Arguments>
+Failure usage(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  return fail(ErrorCode::kUsage, fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+Result<int64_t> read_integer(const Option& option, const std::string& text) {
+  const std::optional<int64_t> number = whole_number(text);
+  if (!number) return usage("{} is not a whole number", quoted(text));
+  if (*number >= option.least && *number <= option.most) return *number;
+  return usage("{}: must be {}", *number, option.range);
+}
+
+// -- quantisation
+
+constexpr std::string_view kGrouped = "8da4w-g";
+constexpr int64_t kDefaultGroup = 32;
+
+std::optional<int64_t> group_size(std::string_view text) {
+  const std::optional<int64_t> number = whole_number(text);
+  return number && *number >= 1 && *number <= INT32_MAX ? number : std::nullopt;
+}
+
+std::optional<LinearQuantization> linear_of(std::string_view text) {
+  using Kind = LinearQuantization::Kind;
+  if (text == "none") return LinearQuantization{};
+  if (text == "8da4w") return LinearQuantization{Kind::k8da4w, kDefaultGroup};
+  if (text == "8da8w") return LinearQuantization{Kind::k8da8w};
+  if (text == "int8") return LinearQuantization{Kind::kInt8};
+  if (!text.starts_with(kGrouped)) return std::nullopt;
+  const auto group = group_size(text.substr(kGrouped.size()));
+  if (!group) return std::nullopt;
+  return LinearQuantization{Kind::k8da4w, *group};
+}
+
+Result<LinearQuantization> read_linear(const std::string& text) {
+  const auto linear = linear_of(text);
+  if (!linear) return usage("{}: expected 8da4w, 8da4w-gN, 8da8w, int8 or none", quoted(text));
+  // XNNPACK's rule for groups of 4-bit codes.
+  if (linear->kind == LinearQuantization::Kind::k8da4w && linear->group % 32 != 0) {
+    return usage("{}: the group must be a multiple of 32", quoted(text));
+  }
+  return *linear;
+}
+
+Result<EmbeddingQuantization> read_embedding(const std::string& text) {
+  if (text == "none") return EmbeddingQuantization{};
+  if (text == "8") return EmbeddingQuantization{8, 0};
+  if (text == "4") return EmbeddingQuantization{4, kDefaultGroup};
+  const auto group =
+      text.starts_with("4,") ? group_size(std::string_view(text).substr(2)) : std::nullopt;
+  if (group && *group % 2 == 0) return EmbeddingQuantization{4, *group};
+  return usage("{}: expected 4, 4,N with an even N, 8 or none", quoted(text));
+}
+
+Result<graph::QuantizeRule> read_rule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    return usage("{}: expected PATTERN=SCHEME", quoted(text));
+  }
+  return graph::QuantizeRule{text.substr(0, equals),
+                             FERRY_TRY(read_linear(text.substr(equals + 1)))};
+}
+
+void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
+  v.text(
+      {.name = "quantize",
+       .value = "SCHEME",
+       .help = "Weights of linear layers: 8da4w[-gN] (4 bits, groups of N, default 32) or 8da8w "
+               "(8 bits), both with 8-bit activations, for runtimes with XNNPACK; int8 (8 bits, "
+               "f32 activations); none (default)",
+       .otherwise = "none",
+       .outputs = kBundles,
+       .place = 3},
+      [&q](const std::string& text) -> Status {
+        q.linears = FERRY_TRY(read_linear(text));
+        return {};
+      },
+      [&q] { return std::vector{graph::name_of(q.linears)}; });
+  v.text(
+      {.name = "quantize-embedding",
+       .value = "SCHEME",
+       .help = "Rows of the embedding: 4[,N] (4 bits, groups of N, default 32), 8 or none "
+               "(default)",
+       .otherwise = "none",
+       .outputs = kBundles,
+       .place = 4},
+      [&q](const std::string& text) -> Status {
+        q.embeddings = FERRY_TRY(read_embedding(text));
+        return {};
+      },
+      [&q] { return std::vector{graph::name_of(q.embeddings)}; });
+  v.list(
+      {.name = "quantize-rule",
+       .help = "Another scheme for the linear weights that match: "
+               "'layers.*.feed_forward.w2=8da8w'; may be repeated, the last match decides",
+       .outputs = kBundles,
+       .place = 5},
+      [&q](const std::string& text) -> Status {
+        q.rules.push_back(FERRY_TRY(read_rule(text)));
+        return {};
+      },
+      [&q] {
+        std::vector<std::string> texts;
+        for (const graph::QuantizeRule& rule : q.rules) {
+          texts.push_back(fmt::format("{}={}", rule.pattern, graph::name_of(rule.linear)));
+        }
+        return texts;
+      });
+  v.words<ScaleMethod>(
+      {.name = "quantize-method",
+       .help = "How scales are chosen: by the least squared error after their rounding (default), "
+               "or as the official exporter does",
+       .place = q.quantizes() ? 6 : 0},
+      q.method, {{{"bf16-first"}, ScaleMethod::kBf16First}, {{"hqq"}, ScaleMethod::kHqq}});
+}
+
+// "vision_encoder=f16,text_decoder=bf16". plan_conversion() knows the roles.
+Status read_component_dtypes(const std::string& text, std::map<std::string, WeightDType>& dtypes) {
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    more = item.size() < rest.size();
+    rest.remove_prefix(item.size() + (more ? 1 : 0));
+    const size_t equals = item.find('=');
+    const std::string role(item.substr(0, equals));
+    const auto dtype =
+        equals == std::string_view::npos ? std::nullopt : weight_dtype_of(item.substr(equals + 1));
+    if (!dtype || role.empty()) {
+      return usage("{}: expected ROLE=keep|f32|f16|bf16, separated by commas", quoted(text));
+    }
+    if (!dtypes.emplace(role, *dtype).second) return usage("{} is given twice", quoted(role));
+  }
+  return {};
+}
+
+// Bytes: "1500", "10K", "2.5M", "4GiB"; decimal suffixes K (or k) M G T, binary ones with "i"; a
+// "B" may follow. Empty for anything else, for less than 1, and where the bytes are not whole.
+std::optional<uint64_t> size_of(std::string_view text) {
+  constexpr std::string_view kSuffixes = "KMGT";
+  constexpr size_t kKilo = 0;
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  std::string_view suffix(rest, static_cast<size_t>(end - rest));
+  if (suffix.ends_with('B')) suffix.remove_suffix(1);
+  const bool binary = suffix.size() == 2 && suffix.ends_with('i');
+  if (binary) suffix.remove_suffix(1);
+  size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
+  if (suffix == "k" && !binary) power = kKilo + 1;  // the symbol of the SI
+  const bool known = suffix.empty() || power > 0;
+  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
+  const bool in_range = bytes >= 1 && bytes <= 1e18 && bytes == std::floor(bytes);
+  if (error != std::errc() || !known || !in_range) return std::nullopt;
+  return static_cast<uint64_t>(bytes);
+}
+
+std::vector<std::string> number_text(std::optional<int64_t> number) {
+  return number ? std::vector{std::to_string(*number)} : std::vector<std::string>();
+}
+
+std::vector<WordOf<DType>> dtype_words(std::initializer_list<OptionWord> words) {
+  std::vector<WordOf<DType>> all;
+  for (const OptionWord& word : words) all.push_back({word, *dtype_from_name(word.text)});
+  return all;
+}
+
+// Whether a kind of program takes the option with this value.
+bool takes(const Option& option, const std::string& text, unsigned program) {
+  const auto word = std::ranges::find(option.words, text, &OptionWord::text);
+  return (option.programs & program) != 0 &&
+         (word == option.words.end() || (word->programs & program) != 0);
+}
+
+}  // namespace
+
+unsigned program_bit(ProgramStyle kind) {
+  switch (kind) {
+    case ProgramStyle::kStatic:
+      return kStaticPrograms;
+    case ProgramStyle::kEncoder:
+      return kEncoderPrograms;
+    case ProgramStyle::kStateful:
+      break;
+  }
+  return kStatefulPrograms;
+}
+
+std::string_view style_name(ProgramStyle style) {
+  switch (style) {
+    case ProgramStyle::kStatic:
+      return kStaticStyle;
+    case ProgramStyle::kEncoder:
+      return kEncoderStyle;
+    case ProgramStyle::kStateful:
+      break;
+  }
+  return kStatefulStyle;
+}
+
+std::string_view name_of(WeightDType dtype) {
+  return std::ranges::find(kWeightDTypes, dtype, &WordOf<WeightDType>::value)->word.text;
+}
+
+std::optional<WeightDType> weight_dtype_of(std::string_view name) {
+  for (const auto& [word, dtype] : kWeightDTypes) {
+    if (word.text == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+// -- visitors
+
+void OptionVisitor::value(const Option& option, bool& field) {
+  visit(option, {.type = Type::kFlag,
+                 .read = [&field](const std::string& text) -> Status {
+                   field = text == "true";
+                   return {};
+                 },
+                 .texts = [&field] { return std::vector<std::string>{field ? "true" : "false"}; }});
+}
+void OptionVisitor::value(const Option& option, std::optional<int64_t>& field) {
+  visit(option, {.type = Type::kInteger,
+                 .read = [&](const std::string& text) -> Status {
+                   field = FERRY_TRY(read_integer(option, text));
+                   return {};
+                 },
+                 .texts = [&field] { return number_text(field); }});
+}
+void OptionVisitor::value(const Option& option, int64_t& field) {
+  visit(option, {.type = Type::kInteger,
+                 .read = [&](const std::string& text) -> Status {
+                   field = FERRY_TRY(read_integer(option, text));
+                   return {};
+                 },
+                 .texts = [&field] { return number_text(field); }});
+}
+void OptionVisitor::value(const Option& option, int32_t& field) {
+  visit(option, {.type = Type::kInteger,
+                 .read = [&](const std::string& text) -> Status {
+                   field = static_cast<int32_t>(FERRY_TRY(read_integer(option, text)));
+                   return {};
+                 },
+                 .texts = [&field] { return number_text(field); }});
+}
+void OptionVisitor::value(const Option& option, std::string& field) {
+  text(
+      option,
+      [&field](const std::string& text) -> Status {
+        field = text;
+        return {};
+      },
+      [&field] { return field.empty() ? std::vector<std::string>() : std::vector{field}; });
+}
+void OptionVisitor::value(const Option& option, std::vector<std::string>& field) {
+  list(
+      option,
+      [&field](const std::string& text) -> Status {
+        field.push_back(text);
+        return {};
+      },
+      [&field] { return field; });
+}
+void OptionVisitor::words(const Option& option, std::string& field,
+                          const std::vector<std::string_view>& words) {
+  std::vector<WordOf<std::string>> all;
+  for (const std::string_view word : words) all.push_back({{word}, std::string(word)});
+  this->words<std::string>(option, field, all);
+}
+void OptionVisitor::text(const Option& option, OptionField::Read read, OptionField::Texts texts) {
+  visit(option, {.type = Type::kText, .read = std::move(read), .texts = std::move(texts)});
+}
+void OptionVisitor::list(const Option& option, OptionField::Read read, OptionField::Texts texts) {
+  visit(option, {.type = Type::kList, .read = std::move(read), .texts = std::move(texts)});
+}
+
+void OptionReader::visit(const Option& option, const OptionField& field) {
+  for (const packer::ManifestOption& given : texts_) {
+    if (!status_ || given.name != option.name) continue;
+    if (const Status read = field.read(given.value); !read) {
+      status_ = usage("{}{} {}", dashes_, option.name, read.error().message);
+    }
+  }
+}
+
+Status OptionChecker::check(const Option& option, const std::string& text) const {
+  const auto word = std::ranges::find(option.words, text, &OptionWord::text);
+  const bool is_word = word != option.words.end();
+  const unsigned outputs = option.outputs & (is_word ? word->outputs : kAllOutputs);
+  if ((outputs & output_) == 0) {
+    if (!option.instead.empty()) {
+      return usage("--{}: with --to {} give --{}", option.name, to_, option.instead);
+    }
+    if (outputs == kGgufFiles) return usage("--{}: only with --to gguf", option.name);
+    return usage("--{}: not with --to {}", option.name, to_);
+  }
+  const unsigned program = program_bit(kind_);
+  if (takes(option, text, program)) return {};
+  // The words that programs of this kind take.
+  std::vector<std::string_view> others;
+  for (const OptionWord& other : option.words) {
+    if ((option.programs & other.programs & program) != 0) others.push_back(other.text);
+  }
+  std::string name = fmt::format("--{}", option.name);
+  if (!others.empty()) name += " " + text;
+  for (const auto& [refusing, why] : option.refusals) {
+    if ((refusing & program) != 0) return usage("{}: {}", name, why);
+  }
+  const unsigned programs = option.programs & (is_word ? word->programs : kAllPrograms);
+  std::string but;
+  if (others.size() > 1) {
+    const std::string_view last = others.back();
+    others.pop_back();
+    but = fmt::format("; {} programs take {} or {}", style_name(kind_), fmt::join(others, ", "),
+                      last);
+  }
+  for (const ProgramStyle only : {ProgramStyle::kStateful, ProgramStyle::kStatic}) {
+    if (programs == program_bit(only)) {
+      return usage("{}: only with --program {}{}", name, style_name(only), but);
+    }
+  }
+  return usage("{}: not with --program {}{}", name, style_name(kind_), but);
+}
+
+void OptionChecker::visit(const Option& option, const OptionField& /*field*/) {
+  for (const packer::ManifestOption& given : texts_) {
+    if (status_ && given.name == option.name) status_ = check(option, given.value);
+  }
+}
+
+namespace {
+
+// Keeps what the fields hold.
+class FieldTexts : public OptionVisitor {
+ public:
+  std::vector<std::pair<Option, std::vector<std::string>>> all;
+
+ private:
+  void visit(const Option& option, const OptionField& field) override {
+    all.emplace_back(option, field.texts());
+  }
+};
+
+FieldTexts texts_of(ConvertOptions options) {
+  FieldTexts texts;
+  describe(texts, options);
+  return texts;
+}
+
+}  // namespace
+
+Status read_options(const OptionTexts& texts, ConvertOptions& options) {
+  OptionReader reader(texts);
+  describe(reader, options);
+  return reader.take();
+}
+
+Status check_encoder_options(const ConvertOptions& options) {
+  ConvertOptions fresh;
+  fresh.style = ProgramStyle::kEncoder;
+  const FieldTexts usual = texts_of(fresh), has = texts_of(options);
+  for (size_t i = 0; i < has.all.size(); ++i) {
+    const auto& [option, texts] = has.all[i];
+    if (texts == usual.all[i].second || texts.empty()) continue;
+    if (takes(option, texts[0], kEncoderPrograms)) continue;
+    return usage("{}: {}", option.name, kWholeText);
+  }
+  return {};
+}
+
+OptionTexts recorded_options(const ConvertOptions& options, const converters::BuildOptions& build) {
+  ConvertOptions settled = options;
+  settled.style = build.style;
+  settled.context_length = build.context_length;
+  settled.prefill_length = build.prefill_length;
+  settled.decode_length = build.decode_length;
+  FieldTexts fields = texts_of(std::move(settled));
+  std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });
+  OptionTexts out;
+  for (const auto& [option, texts] : fields.all) {
+    if (option.place == 0 || (option.recorded_for & program_bit(build.style)) == 0) continue;
+    for (const std::string& text : texts) out.push_back({std::string(option.name), text});
+  }
+  return out;
+}
+
+// -- the options
+
+void describe(OptionVisitor& v, ConvertOptions& o) {
+  describe_files(v, o);
+  describe_weights(v, o);
+  describe_programs(v, o);
+  describe_static_programs(v, o);
+  describe_checkpoint(v, o);
+}
+
+void describe_files(OptionVisitor& v, ConvertOptions& o) {
+  v.value({.name = "reference",
+           .value = "FILE",
+           .help = "Reference to embed, for verify (safetensors or HDF5)",
+           .outputs = kBundles | kBundledPrograms},
+          o.reference);
+  v.text(
+      {.name = "max-file-size",
+       .value = "SIZE",
+       .help = "Split weight files: 500M, 2GiB, ...",
+       .place = 9},
+      [&o](const std::string& text) -> Status {
+        const std::optional<uint64_t> bytes = size_of(text);
+        if (!bytes) {
+          return usage(
+              "{}: expected whole bytes, such as 500M or 2GiB: a number with K, M, G, "
+              "T (powers of 1000), or KiB, MiB, GiB, TiB (of 1024), or nothing behind "
+              "it",
+              quoted(text));
+        }
+        o.max_file_bytes = *bytes;
+        return {};
+      },
+      [&o] {
+        return o.max_file_bytes > 0 ? std::vector{std::to_string(o.max_file_bytes)}
+                                    : std::vector<std::string>();
+      });
+}
+
+void describe_weights(OptionVisitor& v, ConvertOptions& o) {
+  v.group("Weights");
+  v.words<WeightDType>({.name = "dtype",
+                        .help = "Dtype of the matrices",
+                        .otherwise = "keep",
+                        .outputs = kAllOutputs & ~kGgufFiles,
+                        .instead = "outtype",
+                        .place = 1},
+                       o.dtype, kWeightDTypes);
+  v.text(
+      {.name = "component-dtype",
+       .value = "ROLE=DTYPE,...",
+       .help = "Dtypes of single components: vision_encoder=f16,text_decoder=bf16",
+       .outputs = kBundles,
+       .place = 2},
+      [&o](const std::string& text) { return read_component_dtypes(text, o.component_dtypes); },
+      [&o] {
+        std::vector<std::string> texts;
+        for (const auto& [role, dtype] : o.component_dtypes) {
+          texts.push_back(fmt::format("{}={}", role, name_of(dtype)));
+        }
+        return texts;
+      });
+  describe_quantization(v, o.quantize);
+}
+
+void describe_programs(OptionVisitor& v, ConvertOptions& o) {
+  constexpr unsigned kDecoders = kStatefulPrograms | kStaticPrograms;
+  constexpr unsigned kWithPrograms = kBundles | kBundledPrograms;
+  v.group("Programs");
+  // A bundled program is a stateful one.
+  v.words<std::optional<ProgramStyle>>(
+      {.name = "program",
+       .help = "Caches inside of the program, or fixed shapes with caches, masks and positions as "
+               "inputs and outputs, or states of a whole text instead of logits; default: encoder "
+               "for models whose tokens attend to later ones, else stateful",
+       .place = 7},
+      o.style,
+      {{{.text = kStatefulStyle}, ProgramStyle::kStateful},
+       {{.text = kStaticStyle, .outputs = kBundles}, ProgramStyle::kStatic},
+       {{.text = kEncoderStyle, .outputs = kBundles}, ProgramStyle::kEncoder}});
+  v.value({.name = "context-length",
+           .help = "Positions of the caches, or tokens of a text; default: the smaller of the "
+                   "config and 4096 (encoder: 2048)",
+           .outputs = kWithPrograms,
+           .place = 10},
+          o.context_length);
+  v.value({.name = "prefill-length",
+           .help = "Tokens in one call; default: the smaller of the context and 512 (static: of "
+                   "half the context and 128)",
+           .programs = kDecoders,
+           .outputs = kWithPrograms,
+           .refusals = {{kEncoderPrograms, kWholeText}},
+           .place = 11},
+          o.prefill_length);
+  v.words<DType>(
+      {.name = "kv-dtype",
+       .help = "Dtype of the KV caches: f32, f16 or i8 (stateful); f32, f16, bf16, u16 or u8 "
+               "(static)",
+       .outputs = kWithPrograms,
+       .refusals = {{kEncoderPrograms, kWholeText}},
+       .place = 17,
+       .recorded_for = kDecoders},
+      o.style == ProgramStyle::kStatic ? o.ports.cache : o.kv_cache,
+      dtype_words({{"f32"},
+                   {"f16", kDecoders},
+                   {"bf16", kStaticPrograms},
+                   {"u16", kStaticPrograms},
+                   {"u8", kStaticPrograms},
+                   {"i8", kStatefulPrograms}}));
+  v.words<bool>(
+      {.name = "logits",
+       .help = "Logits of the last token (default) or of all; static programs give those of all",
+       .programs = kDecoders,
+       .outputs = kWithPrograms,
+       .refusals = {{kEncoderPrograms, "encoders give states"},
+                    {kStaticPrograms, "static programs give the logits of every token"}},
+       .place = 18,
+       .recorded_for = kStatefulPrograms},
+      o.all_logits, {{{"last", kStatefulPrograms}, false}, {{"all", kDecoders}, true}});
+  v.words<BufferInit>({.name = "init-buffers",
+                       .help = "Mutable buffers whose initial contents are stored; default: none",
+                       .outputs = kWithPrograms,
+                       .refusals = {{kStaticPrograms, "static programs have no mutable buffers"},
+                                    {kEncoderPrograms, kWholeText}},
+                       .place = 19,
+                       .recorded_for = kStatefulPrograms},
+                      o.buffers.mode,
+                      {{{"none", kStatefulPrograms | kEncoderPrograms}, BufferInit::kNone},
+                       {{"state", kStatefulPrograms}, BufferInit::kState},
+                       {{"all", kStatefulPrograms}, BufferInit::kAll}});
+  v.value({.name = "shards",
+           .help = "Programs to cut the decoder into",
+           .otherwise = "1",
+           .outputs = kBundles,
+           .least = 1,
+           .most = 10000,
+           .range = "from 1 to the number of layers",
+           .place = 8},
+          o.shards);
+}
+
+void describe_static_programs(OptionVisitor& v, ConvertOptions& o) {
+  const std::vector<WordOf<DType>> dtypes =
+      dtype_words({{"f32"}, {"f16"}, {"bf16"}, {"u16"}, {"u8"}});
+  v.group("Static programs");
+  v.value({.name = "shards-in-one-file",
+           .help = "The shards are parts of one program, with llama::fallback between them",
+           .programs = kStaticPrograms,
+           .place = 12,
+           .recorded_for = kStaticPrograms},
+          o.shards_in_one_file);
+  v.words<bool>({.name = "attention",
+                 .help = "All heads in one projection, or a projection for each head",
+                 .otherwise = "mha",
+                 .place = 13,
+                 .recorded_for = kStaticPrograms},
+                o.single_head_attention, {{{"mha"}, false}, {{"sha", kStaticPrograms}, true}});
+  v.words<SoftmaxStyle>(
+      {.name = "softmax",
+       .help = "The mask is added to scores, or masked scores are 20 below the smallest one of "
+               "their row",
+       .otherwise = "plain",
+       .place = 14,
+       .recorded_for = kStaticPrograms},
+      o.softmax,
+      {{{"plain"}, SoftmaxStyle::kPlain}, {{"masked", kStaticPrograms}, SoftmaxStyle::kMasked}});
+  v.words<Rotation>(
+      {.name = "rotate",
+       .help = "Multiply queries and keys by a Hadamard matrix after RoPE (SpinQuant's R3)",
+       .otherwise = "none",
+       .place = 15,
+       .recorded_for = kStaticPrograms},
+      o.rotation, {{{"none"}, Rotation::kNone}, {{"r3", kStaticPrograms}, Rotation::kR3}});
+  v.value({.name = "decode-length",
+           .help = "Tokens in one call of kv_forward; default: 1; more for lookahead decoding",
+           .programs = kStaticPrograms,
+           .place = 16,
+           .recorded_for = kStaticPrograms},
+          o.decode_length);
+  v.words<DType>({.name = "mask-dtype",
+                  .help = "Dtype of the attention masks",
+                  .programs = kStaticPrograms,
+                  .place = 20,
+                  .recorded_for = kStaticPrograms},
+                 o.ports.mask, dtypes);
+  v.words<DType>({.name = "logits-dtype",
+                  .help = "Dtype of the logits",
+                  .programs = kStaticPrograms,
+                  .place = 21,
+                  .recorded_for = kStaticPrograms},
+                 o.ports.logits, dtypes);
+}
+
+void describe_checkpoint(OptionVisitor& v, ConvertOptions& o) {
+  v.group("The checkpoint");
+  v.value(
+      {.name = "config", .value = "FILE", .help = "config.json to use instead of the checkpoint's"},
+      o.config);
+  v.value({.name = "lora",
+           .value = "DIR",
+           .help = "Adapter to merge into the weights: adapter_config.json and "
+                   "adapter_model.safetensors as peft writes them"},
+          o.lora);
+  v.words<std::optional<PackedLayout>>(
+      {.name = "packed-layout",
+       .help = "Rows of packed q, k, v and gate, up: as the model family has them, part after "
+               "part, or in turn per key-value head or row",
+       .otherwise = "own",
+       .place = 22},
+      o.packed_layout,
+      {{{"own"}, std::nullopt},
+       {{"concatenated"}, converters::packed_layout_of("concatenated")},
+       {{"interleaved"}, converters::packed_layout_of("interleaved")}});
+  v.value({.name = "allow-unmapped",
+           .value = "GLOB",
+           .help = "Keys that may stay unused (may be repeated)",
+           .place = 23},
+          o.allow_unmapped);
+}
+
+}  // namespace ferry::plan
