@@ -270,7 +270,7 @@ void print_program(Out out, const listing::ListedProgram& p, bool in_full) {
   print_data(out, "named data", p.named, in_full);
 }
 
-std::string to_json(const listing::Listing& listing) {
+std::string listing_json(const listing::Listing& listing) {
   JsonWriter json;
   json.begin_object().member("kind", listing.kind).member("path", listing.path);
   json.member("values_read", false);
@@ -291,7 +291,7 @@ std::string to_json(const listing::Listing& listing) {
   return json.take();
 }
 
-std::string to_text(const listing::Listing& listing) {
+std::string listing_text(const listing::Listing& listing) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "{}: {}", printable(listing.path), listing.kind);
@@ -327,9 +327,9 @@ void add_inspect(CommandLine& line) {
         // One line whatever the file: details are for conversions.
         if (!listing) return fail(listing.error().code, listing.error().message);
         if (context.json) {
-          context.print_result(to_json(*listing), 0);
+          context.print_result(listing_json(*listing), 0);
         } else {
-          context.print(to_text(*listing));
+          context.print(listing_text(*listing));
         }
         return 0;
       });
