@@ -274,7 +274,7 @@ Status settle(ConvertLine& options) {
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");
   }
-  // Without --program, options of static programs are refused, whichever the model is given.
+  // Without --program the checker refuses options of static programs, whatever the model is.
   plan::OptionChecker checker(collector.texts,
                               options.convert.style.value_or(converters::ProgramStyle::kStateful),
                               output_of(options.to), options.to);
