@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/result.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::cli {
 

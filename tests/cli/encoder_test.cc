@@ -160,7 +160,7 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
       {{"convert", source, "--to", "gguf", "-o", dir / "g"}, 4, "becomes a bundle only"},
       {{"convert", made, "--to", "hf", "-o", dir / "h"}, 4, "only bundles of decoders"},
       {{"convert", fixture("golden/lfm2"), "-n", "--program", "encoder"}, 4, "without attention"},
-      {{"run", made, "--tokens", "1,2"}, 4, "it gives states of texts (ferry embed)"},
+      {{"run", made, "--tokens", "1,2"}, 4, "which give states of texts"},
       {{"verify", made, "--checkpoint", source, "--mode", "kv"}, 2, "is for static programs"},
       {{"verify", made, "--perplexity", dir / "ids"}, 4, "and no logits"},
       {{"embed", made, "--tokens", "1,2"}, 2, "give --states"},
