@@ -165,7 +165,7 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
       {{"verify", made, "--perplexity", dir / "ids"}, 4, "and no logits"},
       {{"embed", made, "--tokens", "1,2"}, 2, "give --states"},
       {{"embed", made, "--tokens", "64", "--states"}, 2, "outside of the vocabulary"},
-      {{"embed", dir / "d", "--tokens", "1", "--states"}, 4, "which gives logits"}};
+      {{"embed", dir / "d", "--tokens", "1", "--states"}, 4, "which give logits"}};
   for (const Refusal& refusal : refusals) {
     const Outcome outcome = run_ferry(refusal.line);
     EXPECT_EQ(outcome.code, refusal.code) << outcome.err;
