@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "core/result.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::cli {
 

@@ -18,7 +18,7 @@
 #include "converters/keys/undo_keys.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 
 namespace ferry::convert {
 namespace {

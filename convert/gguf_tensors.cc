@@ -9,7 +9,7 @@
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "core/program_interface.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 
 namespace ferry::convert {
 namespace {

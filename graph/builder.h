@@ -2,6 +2,11 @@
 // (shape that cannot be) is a defect of ours or a config that the checks of ModelConfig let
 // through; it is remembered and returned by finish(), so that building code stays free of error
 // handling.
+//
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call may append nodes; others are
+// variables that were set before. A braced list is evaluated in order, whatever its items append:
+// the arguments of emit() and the parts of cat() are such lists.
 #pragma once
 
 #include <optional>
@@ -9,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "graph/dims.h"
 #include "graph/graph.h"
-#include "graph/int_form.h"
 
 namespace ferry::graph {
 
@@ -35,7 +40,7 @@ class GraphBuilder {
   // f32 as far as the graph is concerned; the cast pass settles the stored dtype.
   // One value per name; the same name again must have the same shape.
   ValueId weight(std::string name, Dims shape);
-  // The same for a matrix that stays f32 whatever the others are stored in.
+  // A weight that stays f32 whatever the others are stored in.
   ValueId weight_f32(std::string name, Dims shape);
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Dims shape, Literal literal);
@@ -44,7 +49,7 @@ class GraphBuilder {
   // For an input or output of u8 or u16: what its codes mean.
   void set_encoding(ValueId value, Encoding encoding);
   void probe(std::string name, ValueId value);
-  // What the value is called where it has to be an input or output of a part of the model.
+  // Names the value, for where it has to be an input or output of a part of the model.
   void name(ValueId value, std::string name);
   // Nodes appended from here on belong to decoder layer `layer`.
   void set_layer(int32_t layer);
@@ -53,7 +58,7 @@ class GraphBuilder {
 
   // Fresh outs, inferred. The named methods below are all written with these two.
   std::vector<ValueId> emit(Op op, std::vector<Arg> args);
-  // The same writing into existing values (buffers) of the inferred shapes and dtypes; an invalid
+  // Writes into existing values (buffers) of the inferred shapes and dtypes; an invalid
   // id asks for a fresh out. Returns all outs.
   std::vector<ValueId> emit_into(Op op, std::vector<Arg> args, std::vector<ValueId> outs);
 
@@ -116,7 +121,7 @@ class GraphBuilder {
   ValueId arange(IntArg start, IntArg end, Dim length);
   // A slice whose bounds are symbolic; `length` is end - start as the caller knows it.
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length);
-  // The same as slice(x, dim, start, end), written into a buffer; into a fresh value if `buffer` is
+  // slice(x, dim, start, end), written into a buffer; into a fresh value if `buffer` is
   // invalid. Returns what was written.
   ValueId slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
@@ -147,9 +152,9 @@ class GraphBuilder {
   // are multiplied by `scale`, 1/sqrt(D) where there is none.
   ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
                std::optional<double> scale = {});
-  // The same with all keys for every query.
+  // Attention of every query to all keys.
   ValueId sdpa_full(ValueId query, ValueId keys, ValueId values, std::optional<double> scale = {});
-  // The same with an additive mask [T,n] over every key instead of causality.
+  // Attention with an additive mask [T,n] over every key instead of causality.
   ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
                       std::optional<double> scale = {});
   // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V] and

@@ -11,8 +11,7 @@
 #include "core/interrupt.h"
 #include "core/non_finite.h"
 #include "core/text.h"
-#include "graph/non_finite_rows.h"
-#include "graph/quantization/stored_blocks.h"
+#include "graph/quantization/block_encoder.h"
 #include "graph/recipe.h"
 
 namespace ferry::graph {

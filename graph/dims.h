@@ -1,6 +1,8 @@
-// Arithmetic of dimensions and shapes, as far as symbols allow it. Not a public header.
+// Arithmetic of dimensions, shapes and symbolic integers, as far as symbols allow it. Not a public
+// header.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,5 +46,30 @@ std::optional<Dim> quotient(const ElementCount& dividend, const ElementCount& di
 std::string to_text(const Graph& graph, const Dim& dim);
 // "f32[1,T,64]"; "f32[1:batch,T:sequence,64:feature]" where axes are named.
 std::string to_text(const Graph& graph, DType dtype, const Dims& shape);
+
+// A symbolic integer in normal form, which lets the builder prove that the length of a slice from
+// `pos` to `pos + T` is T: base + sum of factor * value; no factor is zero.
+struct IntForm {
+  int64_t base = 0;
+  std::map<ValueId, int64_t> terms = {};
+  bool operator==(const IntForm&) const = default;
+  // this + factor * other
+  IntForm plus(const IntForm& other, int64_t factor = 1) const;
+};
+
+class IntForms {
+ public:
+  // Learns the results of `node`, whose arguments are defined.
+  void define(const Graph& graph, const Node& node);
+  IntForm of(const IntArg& arg) const;
+  // nullopt while the value of the symbol is not defined.
+  std::optional<IntForm> of(const Graph& graph, const Dim& dim) const;
+  // The dimension that is `form` large; nullopt if no symbol of the graph expresses it.
+  std::optional<Dim> to_dim(const Graph& graph, const IntForm& form) const;
+
+ private:
+  IntForm form_of(const Graph& graph, const Node& node) const;
+  std::map<ValueId, IntForm> forms_;
+};
 
 }  // namespace ferry::graph

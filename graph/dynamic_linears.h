@@ -21,7 +21,7 @@ enum class DynamicLinearsArg : size_t { kX, kCodes, kScales };
 // matrices.
 const pte::OpSchema& dynamic_linears_schema();
 
-// What the delegate executes. Arguments of the call: x, then the results.
+// The graph that the delegate executes. Arguments of the call: x, then the results.
 xnnpack::Graph delegate_graph(const Graph& graph, const Node& node);
 
 }  // namespace ferry::graph

@@ -1,8 +1,10 @@
 #include "graph/graph.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include <fmt/format.h>
+#include "graph/shape_inference.h"
 
 namespace ferry::graph {
 
@@ -43,6 +45,20 @@ Literal zero_literal(uint64_t bytes) {
   return {.key = fmt::format("zeros:{}", bytes),
           .bytes = bytes,
           .fill = [](uint64_t, std::span<std::byte> out) { std::ranges::fill(out, std::byte{0}); }};
+}
+
+std::vector<ValueId> written_buffers(const Graph& graph, const Node& node) {
+  std::vector<ValueId> ids;
+  const pte::OpSchema* schema = op_schema(node.op);
+  for (size_t i = 0; i < schema->args.size() && i < node.args.size(); ++i) {
+    const auto* id = std::get_if<ValueId>(&node.args[i]);
+    if (schema->args[i].mutated && id != nullptr) ids.push_back(*id);
+  }
+  for (ValueId out : node.outs) {
+    const bool known = !ids.empty() && ids.front() == out;  // copy_ names its buffer twice
+    if (!known && graph[out].origin == Value::Origin::kBuffer) ids.push_back(out);
+  }
+  return ids;
 }
 
 }  // namespace ferry::graph

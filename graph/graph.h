@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -30,8 +31,8 @@ struct ValueId {
   bool valid() const { return index >= 0; }
 };
 
-// What a dimension of a tensor counts. Set where shapes are made and carried by inference, for
-// passes that must not conclude it from sizes.
+// The things that a dimension of a tensor counts. Set where shapes are made and carried by
+// inference, for passes that must not conclude it from sizes.
 enum class Axis : uint8_t {
   kNone,  // not named
   kBatch,
@@ -187,13 +188,50 @@ struct Model {
 Result<Model> bind(std::vector<MethodGraph> methods, StateDict dict,
                    const std::string& source_name);
 
+// Whether the methods of one program agree on what they share by name. Method names are unique. A
+// name means the same in every method: equal dtype and shape of weights, also equal initial
+// contents of buffers, equal sizes of literals with one key. kInternal otherwise; the message names
+// both methods.
+Status check_shared_values(std::span<const MethodGraph> methods);
+
 // Rank, dtype, shape and axes of every node's results re-inferred, uses after definitions, ids in
 // range. kInternal: a graph that fails is our defect.
 Status validate(const Graph& graph);
 
-// One line per value that no node makes, then one per node; stable. What the tests of passes
-// compare.
+// One line per value that no node makes, then one per node; stable. The tests of passes
+// compare it.
 //   %12 f32[1,T,64] = aten::mul.out(%3, %4)  # layer 0
 std::string to_text(const Graph& graph);
+
+// -- values among the arguments of a node: tensors, items of lists, symbolic integers
+
+// Calls visit(id) with every value of the arguments in order, as a reference that may be assigned
+// if `node` is not const.
+template <class NodeType, class Visit>
+requires std::is_same_v<std::remove_const_t<NodeType>, Node>
+void visit_used_values(NodeType& node, const Visit& visit) {
+  const auto visit_int = [&](auto& arg) {
+    if (arg.value.valid()) visit(arg.value);
+  };
+  for (auto& arg : node.args) {
+    if (auto* id = std::get_if<ValueId>(&arg)) visit(*id);
+    if (auto* integer = std::get_if<IntArg>(&arg)) visit_int(*integer);
+    if (auto* list = std::get_if<TensorListArg>(&arg)) {
+      for (auto& id : list->items) visit(id);
+    }
+    if (auto* list = std::get_if<std::vector<IntArg>>(&arg)) {
+      for (auto& item : *list) visit_int(item);
+    }
+  }
+}
+
+inline std::vector<ValueId> used_values(const Node& node) {
+  std::vector<ValueId> ids;
+  visit_used_values(node, [&](ValueId id) { ids.push_back(id); });
+  return ids;
+}
+
+// The buffers that `node` changes: outs, and arguments that its operator writes.
+std::vector<ValueId> written_buffers(const Graph& graph, const Node& node);
 
 }  // namespace ferry::graph

@@ -1,8 +1,10 @@
-// Inference rules of quantization: one scale for the whole tensor, and one for each row.
+// Inference rules of quantization: one scale for the whole tensor, one for each row, and operators
+// on matrices of 4-bit and 8-bit codes.
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "graph/dims.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {
@@ -29,7 +31,7 @@ Result<DType> encoding_of(const RuleInput& in) {
   return *dtype;
 }
 
-// Of x [...,D]: one for each row.
+// The shape [...,1] of one number for each row of x [...,D].
 Dims rows_of(const Value& x) {
   Dims shape = x.shape;
   shape.back() = Dim(1).as(x.shape.back().axis);
@@ -51,6 +53,49 @@ Status check_rows(const RuleInput& in, const Value& x) {
       in.node.args[5] != Arg(DType::kI8)) {
     return misfit("codes are all of i8");
   }
+  return {};
+}
+
+// XNNPACK wants groups of a multiple of so many elements.
+constexpr int64_t kGroupUnit = 32;
+
+Types one_tensor(DType dtype, Dims shape) {
+  return {{Value::Kind::kTensor, dtype, std::move(shape)}};
+}
+
+// How many columns of `codes` [N,K] share a scale of `scales` [N] or [N,G].
+Result<int64_t> group_of(const Value& codes, const Value& scales) {
+  if (codes.shape.size() != 2 || !is_static(codes.shape)) return misfit("codes are no matrix");
+  const int64_t columns = codes.shape[1].base;
+  if (!is_static(scales.shape) || scales.shape.empty() || scales.shape[0] != codes.shape[0]) {
+    return misfit("not as many scales as rows");
+  }
+  if (scales.shape.size() == 1) return columns;
+  if (scales.shape.size() != 2 || scales.shape[1].base < 1 || columns % scales.shape[1].base != 0) {
+    return misfit("the groups do not divide a row");
+  }
+  return columns / scales.shape[1].base;
+}
+
+Result<ValueType> product(const Value& x, const Value& codes) {
+  if (x.dtype != DType::kF32 || x.shape.size() < 2) return misfit("x is no f32 matrix");
+  if (x.shape.back() != codes.shape[1]) return misfit("inner dimensions differ");
+  if (!join(x.shape.back().axis, codes.shape[1].axis)) return misfit("inner axes differ");
+  Dims shape = x.shape;
+  shape.back() = codes.shape[0];
+  return ValueType{Value::Kind::kTensor, DType::kF32, std::move(shape)};
+}
+
+Status check_delegated(const Value& codes, const Value& scales) {
+  const int64_t group = FERRY_TRY(group_of(codes, scales));
+  if (codes.dtype == DType::kI4) {
+    if (scales.dtype != DType::kBF16) return misfit("scales of i4 are bf16");
+    if (group % kGroupUnit != 0) return misfit("groups are a multiple of 32");
+    return {};
+  }
+  if (codes.dtype != DType::kI8) return misfit("codes are i4 or i8");
+  if (scales.dtype != DType::kF32) return misfit("scales of i8 are f32");
+  if (group != codes.shape[1].base) return misfit("i8 has one scale for each row");
   return {};
 }
 
@@ -113,6 +158,50 @@ Result<Types> infer_dequantize_rows(const RuleInput& in) {
   FERRY_RETURN_IF_ERROR(check_rows(in, x));
   if (in.node.args[6] != Arg(DType::kF32)) return misfit("makes f32");
   return Types{{Value::Kind::kTensor, DType::kF32, x.shape}};
+}
+
+// weight, scales, zero_points, quant_min, quant_max, indices, dtype
+Result<Types> infer_coded_embedding(const RuleInput& in) {
+  const Value& table = in.tensor(0);
+  const Value& indices = in.tensor(5);
+  const bool nibbles = in.node.op == Op::kEmbedding4Bit;
+  FERRY_TRY(group_of(table, in.tensor(1)));
+  if (table.dtype != (nibbles ? DType::kI4 : DType::kI8)) return misfit("codes of another dtype");
+  if (in.tensor(1).dtype != DType::kF32) return misfit("scales are f32");
+  const int64_t least = nibbles ? -8 : -128;
+  if (in.given(2) || in.integer(3) != IntArg(least) || in.integer(4) != IntArg(-least - 1)) {
+    return misfit("all codes are used, and the zero point is 0");
+  }
+  if (indices.dtype != DType::kI64) return misfit("indices are i64");
+  const auto* dtype = std::get_if<DType>(&in.node.args[6]);
+  if (dtype == nullptr || *dtype != DType::kF32) return misfit("makes f32");
+  Dims shape = indices.shape;
+  shape.push_back(table.shape[1]);
+  return one_tensor(DType::kF32, std::move(shape));
+}
+
+// in, weight, scales, zero_points, dtype
+Result<Types> infer_mixed_linear(const RuleInput& in) {
+  if (in.given(3) || in.given(4)) return misfit("the zero point is 0, the result as the input");
+  FERRY_TRY(group_of(in.tensor(1), in.tensor(2)));
+  if (in.tensor(1).dtype != DType::kI8 || in.tensor(2).dtype != DType::kF32) {
+    return misfit("codes are i8 and scales f32");
+  }
+  if (in.tensor(0).shape.size() != 2) return misfit("wants two dimensions");
+  return Types{FERRY_TRY(product(in.tensor(0), in.tensor(1)))};
+}
+
+// x, codes, scales
+Result<Types> infer_dynamic_linears(const RuleInput& in) {
+  const std::vector<ValueId>& codes = in.tensors(1);
+  const std::vector<ValueId>& scales = in.tensors(2);
+  if (codes.empty() || codes.size() != scales.size()) return misfit("not scales for each matrix");
+  Types types;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    FERRY_RETURN_IF_ERROR(check_delegated(in.graph[codes[i]], in.graph[scales[i]]));
+    types.push_back(FERRY_TRY(product(in.tensor(0), in.graph[codes[i]])));
+  }
+  return types;
 }
 
 }  // namespace ferry::graph

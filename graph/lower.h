@@ -43,7 +43,7 @@ struct LoweredPort {  // an input or output of the method
   std::optional<Encoding> encoding = {};  // of u8 and u16
 };
 
-// What there is to say about a method beside its pte::Method.
+// The description of a method beside its pte::Method.
 struct LoweredMethod {
   std::string name;
   std::vector<LoweredPort> inputs, outputs;

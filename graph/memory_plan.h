@@ -1,9 +1,17 @@
-// Memory planning: places values with known lifetimes in one arena so that values that live at the
-// same time never overlap.
+// Memory planning: where the tensors of a method live. Activations are in one arena, by lifetime;
+// mutable buffers are in another one, which all methods of a program share. Not a public header.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
+
+#include "formats/pte/program.h"
+#include "graph/graph.h"
+#include "graph/lower.h"
 
 namespace ferry::graph {
 
@@ -19,7 +27,31 @@ struct MemoryPlan {
   uint64_t lower_bound = 0;       // largest sum of simultaneously live bytes
 };
 
+// Places values with known lifetimes so that values that live at the same time never overlap.
 // Deterministic; every offset is a multiple of `alignment`.
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignment = 16);
+
+// One place for each buffer name, in whatever methods it is.
+struct StatePlan {
+  std::map<std::string, uint64_t> offsets;  // in kStateMemory
+  uint64_t bytes = 0;
+};
+
+struct StoragePlan {
+  // The place of each value; none for inputs, weights, literals, integers, and views of those.
+  std::vector<std::optional<pte::Allocation>> places;
+  uint64_t activation_bytes = 0, activation_lower_bound = 0;
+};
+
+inline constexpr uint32_t kActivationMemory = 1;
+inline constexpr uint32_t kStateMemory = 2;
+
+// Buffers lie in the order of their first appearance. The methods agree on their buffers
+// (check_shared_values).
+StatePlan plan_state(std::span<const MethodGraph> methods);
+
+// Symbolic sizes count at their upper bounds. Outputs live to the end; those in the memory of the
+// caller have no place. `graph` is valid and has no buffers other than those of `state`.
+StoragePlan plan_storage(const Graph& graph, const StatePlan& state, OutputMemory outputs);
 
 }  // namespace ferry::graph

@@ -12,7 +12,6 @@
 #include "core/checked.h"
 #include "core/derived_source.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
 
 namespace ferry::graph {
 namespace {
@@ -212,6 +211,36 @@ WeightOutput StateDict::find_output(const std::string& key) const {
 Weight* StateDict::find(const std::string& name) {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &weights_[found->second];
+}
+
+Recipe derived_tensor(const TensorSource& source, size_t entry, DType kept) {
+  Recipe recipe = whole_tensor(source, entry);
+  recipe.steps = {{.kind = Step::Kind::kDecode, .dtype = kept}};
+  return recipe;
+}
+
+DType kept_dtype(const Recipe& recipe) {
+  const bool decoded = !recipe.steps.empty() && recipe.steps[0].kind == Step::Kind::kDecode;
+  return decoded ? recipe.steps[0].dtype : recipe.source_dtype;
+}
+
+std::vector<size_t> stored_entries_of(const Recipe& recipe, const TensorSource& source) {
+  std::vector<size_t> stored;
+  std::unordered_set<size_t> seen;
+  for (const size_t entry : entries_of(recipe)) {
+    const std::span<const size_t> parts = parts_of(source, entry);
+    if (parts.empty() && seen.insert(entry).second) stored.push_back(entry);
+    for (const size_t part : parts) {
+      if (seen.insert(part).second) stored.push_back(part);
+    }
+  }
+  return stored;
+}
+
+bool is_derived(const Recipe& recipe, const TensorSource& source) {
+  return std::ranges::any_of(recipe.pieces, [&](const StridedPiece& piece) {
+    return !parts_of(source, piece.tensor).empty();
+  });
 }
 
 }  // namespace ferry::graph

@@ -22,7 +22,7 @@
 
 namespace ferry::graph {
 
-// What is done to every element. All arithmetic is in f32.
+// An operation on every element. All arithmetic is in f32.
 struct Step {
   enum class Kind {
     kDecode,      // from the stored form of each piece to f32
@@ -37,7 +37,7 @@ struct Step {
     kStored,      // blocks as they are stored, without a kDecode before
   } kind = Kind::kDecode;
   double value = 0;                       // of kAdd, kMul and kNegExp
-  DType dtype = DType::kF32;              // of kCast; of kDecode see derived_weights.h
+  DType dtype = DType::kF32;              // of kCast; of kDecode see derived_tensor()
   QuantizationScheme scheme = {};         // of kQuantize
   const BlockEncoder* encoder = nullptr;  // of kEncode: one of find_block_encoder()
   bool operator==(const Step&) const = default;
@@ -132,7 +132,8 @@ std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text);
 // kInterrupted once something has asked to stop.
 Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t offset,
                    std::span<std::byte> out);
-// The same of one of several outputs. Any bytes may be asked for; whole rows are computed.
+// Fills `out` with bytes of one of several outputs. Any bytes may be asked for; whole rows are
+// computed.
 Status materialize(const Recipe& recipe, const TensorSource& source, size_t output, uint64_t offset,
                    std::span<std::byte> out);
 
@@ -143,7 +144,7 @@ uint64_t row_bytes(const Recipe& recipe, size_t output);
 // How many rows to ask for at a time, from the first one on: up to 256 KiB of the first output. Of
 // tensors whose elements lie far apart more are made at once, so that reads are long.
 int64_t tile_rows(const Recipe& recipe);
-// The same in bytes of the first output.
+// The size of tile_rows() rows in bytes of the first output.
 uint64_t tile_bytes(const Recipe& recipe);
 
 // The rows [first, first + rows) of all outputs: outs[i] has rows * row_bytes(recipe, i) bytes.
@@ -152,6 +153,11 @@ uint64_t tile_bytes(const Recipe& recipe);
 // caller refuses the weight. 0 for other recipes.
 Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& source, int64_t first,
                                   int64_t rows, std::span<const std::span<std::byte>> outs);
+
+// How many of the values behind rows [first, first + rows) are NaN or infinite. What
+// materialize_rows() counts beyond them is in blocks whose scale f16 cannot hold.
+Result<uint64_t> count_non_finite_rows(const Recipe& recipe, const TensorSource& source,
+                                       int64_t first, int64_t rows);
 
 // For a recipe that quantises by kHqq: how many rounds the reference does, which depends on the
 // whole tensor. Reads it once; does not depend on the number of threads. kUnsupported, with the
@@ -165,7 +171,7 @@ struct Weight {
   std::string rule;  // name of the key rule that produced it
 };
 
-// What an output is stored as: the name of the weight, and for others than the first one
+// The key that an output is stored under: the name of the weight, and for others than the first one
 // ".NAME" behind it.
 std::string key_of(const Weight& weight, size_t output);
 
@@ -182,7 +188,7 @@ class StateDict {
   Status add(Weight weight);
   const Weight* find(const std::string& name) const;
   Weight* find(const std::string& name);
-  // By what the output is stored as: "w", "w.scales".
+  // By the key that the output is stored under: "w", "w.scales".
   WeightOutput find_output(const std::string& key) const;
   const std::vector<Weight>& weights() const { return weights_; }
 
@@ -190,5 +196,21 @@ class StateDict {
   std::vector<Weight> weights_;
   std::unordered_map<std::string, size_t> index_;  // by name
 };
+
+// -- recipes over derived tensors (core/derived_source.h), and the stored tensors behind them
+
+// All elements of a derived entry. Where no dtype is asked for they are stored as `kept`, in which
+// the decoding step states it.
+Recipe derived_tensor(const TensorSource& source, size_t entry, DType kept);
+
+// The dtype that the values of a recipe are stored in where each keeps its own: the dtype that a
+// derived tensor is kept in, else that of the source.
+DType kept_dtype(const Recipe& recipe);
+
+// entries_of(), but for those that are derived the stored entries that they are made of.
+std::vector<size_t> stored_entries_of(const Recipe& recipe, const TensorSource& source);
+
+// Whether a piece is one of a derived entry.
+bool is_derived(const Recipe& recipe, const TensorSource& source);
 
 }  // namespace ferry::graph

@@ -7,8 +7,8 @@
 
 #include "core/result.h"
 #include "formats/pte/op_schema.h"
+#include "graph/dims.h"
 #include "graph/graph.h"
-#include "graph/int_form.h"
 
 namespace ferry::graph {
 
@@ -65,7 +65,7 @@ CodeRange code_range(DType dtype);
 // The dtype of an operation on `a` and `b`.
 DType promote(DType a, DType b);
 
-// What a rule returns when the arguments do not fit.
+// The error that a rule returns when the arguments do not fit.
 [[nodiscard]] inline Failure misfit(std::string message) {
   return fail(ErrorCode::kInternal, std::move(message));
 }
@@ -93,9 +93,9 @@ Result<Types> infer_sdpa(const RuleInput& in);
 Result<Types> infer_gated_delta_rule(const RuleInput& in);
 Result<Types> infer_layer_norm(const RuleInput& in);
 Result<Types> infer_same(const RuleInput& in);
-Result<Types> infer_coded_embedding(const RuleInput& in);  // infer_coded.cc
-Result<Types> infer_mixed_linear(const RuleInput& in);     // infer_coded.cc
-Result<Types> infer_dynamic_linears(const RuleInput& in);  // infer_coded.cc
+Result<Types> infer_coded_embedding(const RuleInput& in);  // infer_quantize.cc
+Result<Types> infer_mixed_linear(const RuleInput& in);     // infer_quantize.cc
+Result<Types> infer_dynamic_linears(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_quantize(const RuleInput& in);         // infer_quantize.cc
 Result<Types> infer_dequantize(const RuleInput& in);       // infer_quantize.cc
 Result<Types> infer_choose_qparams(const RuleInput& in);   // infer_quantize.cc

@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "graph/dims.h"
 #include "graph/graph.h"
-#include "graph/node_values.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {

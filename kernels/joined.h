@@ -1,5 +1,5 @@
 // Products with a matrix in two pieces: a cache, in whatever dtype it is stored, and what follows
-// it. What reads the cache where it is need not copy it. For joined_caches.h.
+// it. A product that reads the cache where it is needs no copy of it.
 #pragma once
 
 #include <cstddef>

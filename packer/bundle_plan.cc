@@ -7,7 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 #include "packer/bundle_examination.h"
 #include "packer/bundle_plan_impl.h"
 #include "packer/segment_digest.h"

@@ -8,7 +8,7 @@
 
 #include "core/interrupt.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 #include "packer/file_set.h"
 #include "packer/file_writer.h"
 #include "packer/segment_digest.h"

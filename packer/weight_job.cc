@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/interrupt.h"
-#include "graph/non_finite_rows.h"
+#include "graph/recipe.h"
 
 namespace ferry::packer {
 namespace {

@@ -11,7 +11,7 @@
 #include "packer/bundle_reader.h"
 #include "proof/noise.h"
 #include "proof/reference_recorder.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 

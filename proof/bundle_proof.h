@@ -16,7 +16,7 @@
 #include "proof/pixel_proof.h"
 #include "proof/reference_file.h"
 #include "proof/rounding_proof.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 

@@ -16,7 +16,7 @@
 #include "proof/program_proof.h"
 #include "proof/reference.h"
 #include "proof/weight_proof.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 

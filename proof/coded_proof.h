@@ -16,7 +16,7 @@
 #include "proof/reference.h"
 #include "proof/reference_recorder.h"
 #include "proof/stored_weights.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 

@@ -12,7 +12,7 @@
 #include "packer/bundle_reader.h"
 #include "proof/parity_report.h"
 #include "proof/reference_recorder.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 

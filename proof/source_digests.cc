@@ -9,7 +9,6 @@
 
 #include "core/interrupt.h"
 #include "core/sha256.h"
-#include "graph/derived_weights.h"
 #include "graph/recipe.h"
 #include "packer/source_tree.h"
 #include "proof/stored_weights.h"

@@ -15,7 +15,6 @@
 #include "proof/probing.h"
 #include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
-#include "runner/decode_options.h"
 #include "runner/decoder.h"
 #include "runner/text_encoder.h"
 

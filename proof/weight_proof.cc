@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 #include "proof/stored_weights.h"
 
 namespace ferry::proof {

@@ -48,7 +48,7 @@ Status check_tokens(std::span<const int64_t> tokens, int64_t vocab, int64_t posi
 Failure wrong_mode(const packer::Bundle& bundle, DecodeMode mode) {
   return fail(
       ErrorCode::kUsage,
-      fmt::format("{}: mode {} is for static programs; this bundle is of style {}",
+      fmt::format("{}: mode {} is for static programs; this bundle has {} programs",
                   printable(bundle.path()), name_of(mode), bundle.manifest().program_style));
 }
 
@@ -61,8 +61,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
   }
   if (bundle.manifest().program_style == kEncoderStyle) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: is of style {}: it gives states of texts (ferry embed), and no "
-                            "logits",
+                fmt::format("{}: has {} programs, which give states of texts and no logits",
                             printable(bundle.path()), kEncoderStyle));
   }
   if (decode.mode) return wrong_mode(bundle, *decode.mode);

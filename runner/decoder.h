@@ -1,4 +1,4 @@
-// load_decoder: the programs of a bundle as one language model, whatever their style: tokens go in,
+// load_decoder: the programs of a bundle as one language model, whatever their kind: tokens go in,
 // logits come out.
 #pragma once
 
@@ -8,16 +8,41 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
-#include "runner/decode_options.h"
 #include "runner/expert_routes.h"
 #include "runner/method.h"
 #include "runner/token_embedder.h"
 
 namespace ferry::runner {
+
+// How a static program decodes. Every mode gives the same tokens if a call finds in the caches the
+// numbers that it computed itself: with caches of f32, or programs that round before they attend.
+enum class DecodeMode {
+  kKv,         // every token by kv_forward
+  kHybrid,     // prompts by prefill_forward
+  kLookahead,  // as kHybrid, and several tokens from one call of kv_forward
+};
+
+inline constexpr std::string_view kDecodeModeNames[] = {"kv", "hybrid", "lookahead"};
+constexpr std::string_view name_of(DecodeMode mode) {
+  return kDecodeModeNames[static_cast<int>(mode)];
+}
+
+// Guesses of the tokens that follow (runner/static_program/lookahead.h).
+struct LookaheadOptions {
+  int64_t ngram = 3, window = 2, gcap = 2;
+  uint64_t seed = 0;  // of the first guesses; has no effect on the output
+};
+
+struct DecodeOptions {
+  // Without a value: kHybrid where a static program has prefill_forward, else kKv.
+  std::optional<DecodeMode> mode = {};
+  LookaheadOptions lookahead = {};
+};
 
 // Tokens that lookahead has given.
 struct LookaheadCounts {
@@ -89,7 +114,7 @@ class Decoder {
 };
 
 // `pool` must outlive the decoder; the bundle's files stay mapped as long as it lives. kBadInput
-// for programs that do not follow the protocol of their style, kUsage for a mode that the bundle
+// for programs that do not follow the protocol of their kind, kUsage for a mode that the bundle
 // does not have.
 Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options,

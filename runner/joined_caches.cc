@@ -1,4 +1,4 @@
-#include "runner/joined_caches.h"
+#include "runner/step_rewrites.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "kernels/joined.h"
 #include "kernels/kernel.h"
 #include "kernels/kernels.h"
-#include "runner/step_uses.h"
+#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -15,16 +15,16 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-constexpr kernels::Kernel kCatRest = {"aten::cat.out", kernels::cat, 1};
-constexpr kernels::Kernel kJoinedBmm = {"aten::bmm.out", kernels::joined_bmm};
+constexpr kernels::Kernel kCatRest = {ops::Cat::kName, kernels::cat, 1};
+constexpr kernels::Kernel kJoinedBmm = {ops::Bmm::kName, kernels::joined_bmm};
 
 // Where the values of a cache come from.
 struct JoinedSource {
   Tensor* input = nullptr;
-  int64_t offset = 0;  // of the part that is used, in elements
+  int64_t offset = 0;  // where the part that is used begins, in elements
   float scale = 1;
   int32_t zero_point = 0;
-  std::vector<size_t> steps = {};  // that are left out
+  std::vector<size_t> steps = {};  // the steps that are left out
   std::vector<size_t> values = {};
 };
 
@@ -59,7 +59,7 @@ class Joiner {
   void run() {
     if (uses_.written_through_views(loading_)) return;
     for (size_t i = 0; i < state_.steps.size(); ++i) {
-      if (!uses_.is(i, "aten::cat.out")) continue;
+      if (!uses_.is(i, ops::Cat::kName)) continue;
       if (const std::optional<Join> join = join_at(i)) apply(*join);
     }
   }
@@ -82,18 +82,18 @@ class Joiner {
       }
       const size_t at = uses_.writers(value).front();
       const Step& step = state_.steps[at];
-      const bool dequantize = uses_.is(at, "quantized_decomposed::dequantize_per_tensor.out");
+      const bool dequantize = uses_.is(at, ops::DequantizePerTensor::kName);
       if (dequantize && !coded) {
         if (!read_encoding(step, source)) return std::nullopt;
         coded = true;
-      } else if (uses_.is(at, "aten::slice_copy.Tensor_out")) {
+      } else if (uses_.is(at, ops::SliceCopy::kName)) {
         if (!read_slice(step, source)) return std::nullopt;
-      } else if (!uses_.is(at, "aten::_to_copy.out") || !widens(step)) {
+      } else if (!uses_.is(at, ops::ToCopy::kName) || !widens(step)) {
         return std::nullopt;
       }
       source.steps.push_back(at);
       source.values.push_back(id(value));
-      value = step.args[0];
+      value = step.args.front();
       if (value->tensor == nullptr) return std::nullopt;
     }
     source.input = value->tensor;
@@ -103,38 +103,42 @@ class Joiner {
   }
 
   static bool widens(const Step& step) {
-    const Tensor& self = *step.args[0]->tensor;
-    const Tensor& out = *step.args[3]->tensor;
+    const Tensor& self = *step.args[ops::ToCopy::kSelf]->tensor;
+    const Tensor& out = *step.args[ops::ToCopy::kOut]->tensor;
     return is_stored_float(self.dtype) && out.dtype == DType::kF32 && self.sizes == out.sizes;
   }
 
-  // Whatever dequantize would refuse is left to it.
+  // The operator itself reports whatever it would refuse.
   bool read_encoding(const Step& step, JoinedSource& source) const {
-    const Tensor& self = *step.args[0]->tensor;
-    const Tensor& out = *step.args[7]->tensor;
-    if (!uses_.are_constant(step, 1, 7) || !is_code(self.dtype) || out.dtype != DType::kF32)
+    using Op = ops::DequantizePerTensor;
+    const Tensor& self = *step.args[Op::kInput]->tensor;
+    const Tensor& out = *step.args[Op::kOut]->tensor;
+    if (!uses_.are_constant(step, Op::kScale, Op::kOut) || !is_code(self.dtype) ||
+        out.dtype != DType::kF32)
       return false;
     const int64_t largest = self.dtype == DType::kU8 ? 0xff : 0xffff;
-    source.scale = static_cast<float>(step.args[1]->real);
-    const int64_t zero_point = step.args[2]->integer;
+    source.scale = static_cast<float>(step.args[Op::kScale]->real);
+    const int64_t zero_point = step.args[Op::kZeroPoint]->integer;
     source.zero_point = static_cast<int32_t>(zero_point);
-    const bool dtypes = step.args[5]->integer == dtype_info(self.dtype).executorch &&
-                        (step.args[6]->kind == Value::Kind::kNone ||
-                         step.args[6]->integer == dtype_info(out.dtype).executorch);
+    const bool dtypes = step.args[Op::kDtype]->integer == dtype_info(self.dtype).executorch &&
+                        (step.args[Op::kOutDtype]->kind == Value::Kind::kNone ||
+                         step.args[Op::kOutDtype]->integer == dtype_info(out.dtype).executorch);
     return dtypes && self.sizes == out.sizes && std::isnormal(source.scale) && source.scale > 0 &&
            std::isnormal(1 / source.scale) && zero_point >= 0 && zero_point <= largest &&
-           step.args[3]->integer == 0 && step.args[4]->integer == largest;
+           step.args[Op::kQuantMin]->integer == 0 && step.args[Op::kQuantMax]->integer == largest;
   }
 
   // A slice that lies in one piece: one index of all dimensions before it.
   bool read_slice(const Step& step, JoinedSource& source) const {
-    const Tensor& self = *step.args[0]->tensor;
-    const Tensor& out = *step.args[5]->tensor;
-    if (!uses_.are_constant(step, 1, 5) || self.dtype != out.dtype || self.rank() != out.rank() ||
-        step.args[2]->kind != Value::Kind::kInt || step.args[4]->integer != 1) {
+    using Op = ops::SliceCopy;
+    const Tensor& self = *step.args[Op::kSelf]->tensor;
+    const Tensor& out = *step.args[Op::kOut]->tensor;
+    if (!uses_.are_constant(step, Op::kDim, Op::kOut) || self.dtype != out.dtype ||
+        self.rank() != out.rank() || step.args[Op::kStart]->kind != Value::Kind::kInt ||
+        step.args[Op::kStep]->integer != 1) {
       return false;
     }
-    const int64_t dim = step.args[1]->integer, start = step.args[2]->integer;
+    const int64_t dim = step.args[Op::kDim]->integer, start = step.args[Op::kStart]->integer;
     if (dim < 0 || dim >= self.rank()) return false;
     const int at = static_cast<int>(dim);
     kernels::Dims sizes = self.sizes;
@@ -143,7 +147,8 @@ class Joiner {
         start > self.size(at) - out.size(at)) {
       return false;
     }
-    const int64_t end = step.args[3]->kind == Value::Kind::kInt ? step.args[3]->integer : INT64_MAX;
+    const int64_t end =
+        step.args[Op::kEnd]->kind == Value::Kind::kInt ? step.args[Op::kEnd]->integer : INT64_MAX;
     if (end != start + out.size(at) &&
         !(end >= self.size(at) && start + out.size(at) == self.size(at))) {
       return false;
@@ -154,9 +159,9 @@ class Joiner {
 
   std::optional<Join> join_at(size_t cat) const {
     const Step& step = state_.steps[cat];
-    const std::vector<Value*>& parts = step.args[0]->items;
-    const Value* out = step.args[2];
-    if (parts.size() < 2 || !uses_.is_constant(step.args[1]) ||
+    const std::vector<Value*>& parts = step.args[ops::Cat::kTensors]->items;
+    const Value* out = step.args[ops::Cat::kOut];
+    if (parts.size() < 2 || !uses_.is_constant(step.args[ops::Cat::kDim]) ||
         !is_joinable(*parts[0]->tensor, *out)) {
       return std::nullopt;
     }
@@ -175,15 +180,15 @@ class Joiner {
 
   // Readers of the joined matrix and of views of it, all of them bmm.
   bool find_products(const Step& cat, Join& join) const {
-    const Value* out = cat.args[2];
+    const Value* out = cat.args[ops::Cat::kOut];
     for (size_t reader : uses_.readers(out)) {
-      if (!uses_.is(reader, "executorch_prim::et_view.default")) {
+      if (!uses_.is(reader, ops::View::kName)) {
         if (!add_product(cat, reader, out, join)) return false;
         continue;
       }
-      const Value* view = state_.steps[reader].args[2];
+      const Value* view = state_.steps[reader].args[ops::View::kOut];
       if (!uses_.is_inner(view) || !is_plain(*view->tensor) ||
-          !std::ranges::all_of(state_.steps[reader].args[1]->items,
+          !std::ranges::all_of(state_.steps[reader].args[ops::View::kSize]->items,
                                [&](const Value* size) { return uses_.is_constant(size); })) {
         return false;
       }
@@ -195,20 +200,20 @@ class Joiner {
   }
 
   bool add_product(const Step& cat, size_t reader, const Value* matrix, Join& join) const {
-    if (!uses_.is(reader, "aten::bmm.out")) return false;
+    if (!uses_.is(reader, ops::Bmm::kName)) return false;
     const Step& step = state_.steps[reader];
-    const Tensor& whole = *cat.args[2]->tensor;
-    const Tensor& first = *cat.args[0]->items[0]->tensor;
+    const Tensor& whole = *cat.args[ops::Cat::kOut]->tensor;
+    const Tensor& first = *cat.args[ops::Cat::kTensors]->items[0]->tensor;
     const Tensor& b = *matrix->tensor;
-    for (size_t i : {size_t{0}, size_t{2}}) {
+    for (size_t i : {ops::Bmm::kSelf, ops::Bmm::kOut}) {
       const Tensor& other = *step.args[i]->tensor;
       if (!is_plain(other) || other.dtype != DType::kF32 || other.rank() != 3) return false;
     }
-    if (step.args[1] != matrix || step.args[0] == matrix || b.rank() != 3 ||
-        b.numel != whole.numel) {
+    if (step.args[ops::Bmm::kMat2] != matrix || step.args[ops::Bmm::kSelf] == matrix ||
+        b.rank() != 3 || b.numel != whole.numel) {
       return false;
     }
-    const int64_t dim = cat.args[1]->integer;
+    const int64_t dim = cat.args[ops::Cat::kDim]->integer;
     const int at = static_cast<int>(dim < 0 ? dim + whole.rank() : dim);
     if (at < 0 || at >= whole.rank()) return false;
     const int64_t outer = product(whole.sizes, 0, at), along = whole.size(at);
@@ -234,7 +239,7 @@ class Joiner {
     }
     const size_t last = *std::ranges::max_element(join.products);
     if (*std::ranges::min_element(join.products) < join.cat) return false;
-    const Tensor& whole = *state_.steps[join.cat].args[2]->tensor;
+    const Tensor& whole = *state_.steps[join.cat].args[ops::Cat::kOut]->tensor;
     return uses_.in_one_go(first, join.cat + 1, last) && !uses_.writes(join.cat + 1, last, whole);
   }
 
@@ -254,10 +259,10 @@ class Joiner {
     for (size_t value : join.source.values) values.push_back(static_cast<int32_t>(value));
     Step& cat = changed(join.cat);
     cat.kernel = &kCatRest;
-    values.push_back(cat.args[2]->id);
-    for (size_t reader : uses_.readers(cat.args[2])) {
+    values.push_back(cat.args[ops::Cat::kOut]->id);
+    for (size_t reader : uses_.readers(cat.args[ops::Cat::kOut])) {
       for (int32_t view : state_.written[reader]) {
-        if (uses_.is(reader, "executorch_prim::et_view.default")) values.push_back(view);
+        if (uses_.is(reader, ops::View::kName)) values.push_back(view);
       }
     }
     Value* extra[] = {made({.kind = Value::Kind::kTensor, .tensor = join.source.input}),
@@ -270,7 +275,8 @@ class Joiner {
       Step& step = changed(at);
       step.kernel = &kJoinedBmm;
       // A call ends in what it returns, which is the out again.
-      auto& args = state_.joined.args.emplace_back(step.args.begin(), step.args.begin() + 3);
+      auto& args = state_.joined.args.emplace_back(step.args.begin(),
+                                                   step.args.begin() + ops::Bmm::kOut + 1);
       args.insert(args.end(), std::begin(extra), std::end(extra));
       auto& inputs = state_.joined.inputs.emplace_back(step.inputs.begin(), step.inputs.end());
       inputs.push_back(join.source.input);

@@ -44,7 +44,8 @@ struct GroupFiles {
   const char *limit, *usage, *cache;
 };
 
-// What one group leaves. Its usage counts cached files too, which the kernel drops when it must.
+// The bytes that one group leaves. Its usage counts cached files too, which the kernel drops when
+// it must.
 std::optional<uint64_t> left_in_group(const std::string& folder, const GroupFiles& names) {
   const std::optional<uint64_t> limit = number_in(folder + "/" + names.limit);
   if (!limit) return std::nullopt;
@@ -111,7 +112,7 @@ Status MemoryBudget::take(uint64_t bytes) {
   return fail(
       ErrorCode::kIo,
       fmt::format("planned memory of {} bytes exceeds the {} bytes that {}", taken_, *bytes_,
-                  chosen_ ? "--memory allows" : "are available (--memory sets the limit)"));
+                  chosen_ ? "the memory limit allows" : "are available (without a memory limit)"));
 }
 
 Result<Arena> Arena::allocate(uint64_t bytes, MemoryBudget& budget) {

@@ -17,8 +17,8 @@
 
 namespace ferry::runner {
 
-// What the system has available: free memory of the machine, and what the limits of the process's
-// control groups leave.
+// The bytes that the system has available: free memory of the machine, and what the limits of the
+// process's control groups leave.
 uint64_t available_bytes();
 
 // How many bytes of planned memory programs may have together.

@@ -9,19 +9,19 @@
 #include "core/text.h"
 #include "kernels/dtypes.h"
 #include "kernels/kernel.h"
-#include "runner/joined_caches.h"
 #include "runner/method_state.h"
-#include "runner/wanted_rows.h"
+#include "runner/step_rewrites.h"
 
 namespace ferry::runner {
 
-struct Method::Impl : MethodState {
+struct Method::Impl {
   explicit Impl(ThreadPool& the_pool) : pool(the_pool) {}
 
+  MethodState state;
   ThreadPool& pool;
 
-  const kernels::Value& at(int32_t index) const { return values[static_cast<size_t>(index)]; }
-  kernels::Value& at(int32_t index) { return values[static_cast<size_t>(index)]; }
+  const kernels::Value& at(int32_t index) const { return state.values[static_cast<size_t>(index)]; }
+  kernels::Value& at(int32_t index) { return state.values[static_cast<size_t>(index)]; }
 
   TensorView meta(int32_t index) const {
     const kernels::Value& value = at(index);
@@ -31,28 +31,29 @@ struct Method::Impl : MethodState {
       return view;
     }
     TensorView view;
-    set_view(*value.tensor, bounds[static_cast<size_t>(index)], view);
+    set_view(*value.tensor, state.bounds[static_cast<size_t>(index)], view);
     view.bytes = {};
-    if (is_f64(value)) view.dtype = declared[static_cast<size_t>(index)];
+    if (is_f64(value)) view.dtype = state.declared[static_cast<size_t>(index)];
     return view;
   }
 
   // Held in f64 and shown in the dtype that the program states.
   bool is_f64(const kernels::Value& value) const {
-    return f64 && value.tensor != nullptr && value.tensor->widened;
+    return state.f64 && value.tensor != nullptr && value.tensor->widened;
   }
   TensorView shown(const kernels::Value& value, std::vector<std::byte>& narrow) const {
     TensorView view = view_of(value);
     if (!is_f64(value)) return view;
     const std::vector<float> numbers = probe_floats(view);
-    const DType dtype = declared[static_cast<size_t>(value.id)];
+    const DType dtype = state.declared[static_cast<size_t>(value.id)];
     narrow.resize(numbers.size() * static_cast<size_t>(dtype_bytes(dtype)));
     kernels::store(dtype, numbers.data(), narrow.data(), std::ssize(numbers));
     return {dtype, std::move(view.shape), narrow};
   }
 
   Failure bad_port(size_t index, const std::string& why) const {
-    return bad_input(fmt::format("{}: method {}: input {}: {}", file, quoted(method), index, why));
+    return bad_input(
+        fmt::format("{}: method {}: input {}: {}", state.file, quoted(state.method), index, why));
   }
 
   std::vector<std::byte> narrow_value;  // what value() has returned, with f64
@@ -60,13 +61,13 @@ struct Method::Impl : MethodState {
   Status set_number(size_t index, const TensorView& given);
   Status set_tensor(size_t index, const TensorView& given);
   Status set_widened(size_t index, const TensorView& given, int64_t numel);
-  // What the caller gives is what the next executions start with.
+  // The next executions start with the number that the caller gives.
   void keep_number(const kernels::Value& given);
   void release_inputs();
 };
 
 Status Method::Impl::set_number(size_t index, const TensorView& given) {
-  kernels::Value& value = at(inputs[index]);
+  kernels::Value& value = at(state.inputs[index]);
   const TensorView own = view_of(value);
   if (given.bytes.size() == sizeof(int64_t) && given.dtype == DType::kI64) {
     int64_t number;
@@ -88,14 +89,14 @@ Status Method::Impl::set_number(size_t index, const TensorView& given) {
 }
 
 Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
-  kernels::Tensor& tensor = *at(inputs[index]).tensor;
-  const kernels::Dims& bound = bounds[static_cast<size_t>(inputs[index])];
+  kernels::Tensor& tensor = *at(state.inputs[index]).tensor;
+  const kernels::Dims& bound = state.bounds[static_cast<size_t>(state.inputs[index])];
   const auto expected = [&] {
     return fmt::format("{}{}[{}]", tensor.dynamic ? "at most " : "", dtype_name(tensor.dtype),
                        fmt::join(bound, ", "));
   };
-  const bool widens =
-      f64 && tensor.widened && given.dtype == declared[static_cast<size_t>(inputs[index])];
+  const bool widens = state.f64 && tensor.widened &&
+                      given.dtype == state.declared[static_cast<size_t>(state.inputs[index])];
   bool fits = (given.dtype == tensor.dtype || widens) &&
               given.shape.size() == static_cast<size_t>(bound.rank());
   for (int d = 0; fits && d < bound.rank(); ++d) {
@@ -114,14 +115,14 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
   if (widens) return set_widened(index, given, numel);
   tensor.sizes = kernels::Dims(given.shape);
   tensor.numel = numel;
-  if (planned[static_cast<size_t>(inputs[index])]) {
+  if (state.planned[static_cast<size_t>(state.inputs[index])]) {
     if (bytes > 0) std::memcpy(tensor.data, given.bytes.data(), bytes);
     return {};
   }
   const std::byte* data = bytes == 0 ? no_bytes() : given.bytes.data();
   if (!is_aligned(data, tensor.element_bytes())) {
-    input_copies[index].assign(given.bytes.begin(), given.bytes.end());
-    data = input_copies[index].data();
+    state.input_copies[index].assign(given.bytes.begin(), given.bytes.end());
+    data = state.input_copies[index].data();
   }
   tensor.data = const_cast<std::byte*>(data);  // never written: not Tensor::writable
   return {};
@@ -130,16 +131,16 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
 // An input of a method in f64, in the dtype that the program states. It has fewer bytes than its
 // tensor.
 Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t numel) {
-  kernels::Tensor& tensor = *at(inputs[index]).tensor;
+  kernels::Tensor& tensor = *at(state.inputs[index]).tensor;
   tensor.sizes = kernels::Dims(given.shape);
   tensor.numel = numel;
-  std::vector<std::byte>& wide = input_copies[index];
+  std::vector<std::byte>& wide = state.input_copies[index];
   std::vector<float> narrow(static_cast<size_t>(numel));
   to_f32(given.dtype, given.bytes.data(), narrow.data(), narrow.size());
   const std::vector<double> numbers(narrow.begin(), narrow.end());
   const auto bytes = std::as_bytes(std::span(numbers));
   wide.assign(bytes.begin(), bytes.end());
-  if (planned[static_cast<size_t>(inputs[index])]) {
+  if (state.planned[static_cast<size_t>(state.inputs[index])]) {
     if (numel > 0) std::memcpy(tensor.data, wide.data(), wide.size());
   } else {
     tensor.data = numel > 0 ? wide.data() : no_bytes();
@@ -148,18 +149,18 @@ Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t 
 }
 
 void Method::Impl::keep_number(const kernels::Value& given) {
-  for (WrittenNumber& number : written_numbers) {
+  for (WrittenNumber& number : state.written_numbers) {
     if (number.value == &given) number.home = given;
   }
 }
 
 // The caller's bytes may go away after an execution.
 void Method::Impl::release_inputs() {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    kernels::Tensor* tensor = at(inputs[i]).tensor;
+  for (size_t i = 0; i < state.inputs.size(); ++i) {
+    kernels::Tensor* tensor = at(state.inputs[i]).tensor;
     if (tensor == nullptr) continue;
-    input_set[i] = false;
-    if (!planned[static_cast<size_t>(inputs[i])]) tensor->data = nullptr;
+    state.input_set[i] = false;
+    if (!state.planned[static_cast<size_t>(state.inputs[i])]) tensor->data = nullptr;
   }
 }
 
@@ -209,15 +210,15 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
                   fmt::format("{}: there is no method {}", file_name, quoted(name)));
     }
     auto& impl = impls.emplace_back(std::make_unique<Impl>(pool));
-    impl->file = file_name;
-    impl->method = name;
-    impl->poison = options.poison;
-    impl->widen = options.widen;
-    impl->round_rows = options.round_rows;
-    impl->f64 = options.f64;
-    impl->disturb = options.disturb;
-    impl->literal = options.literal || options.f64;
-    FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
+    impl->state.file = file_name;
+    impl->state.method = name;
+    impl->state.poison = options.poison;
+    impl->state.widen = options.widen;
+    impl->state.round_rows = options.round_rows;
+    impl->state.f64 = options.f64;
+    impl->state.disturb = options.disturb;
+    impl->state.literal = options.literal || options.f64;
+    FERRY_RETURN_IF_ERROR(check_operators(*found.back(), impl->state));
   }
   const uint64_t scale = options.f64 ? f64_scale(found) : 1;
   Result<std::shared_ptr<ProgramMemory>> memory =
@@ -227,103 +228,110 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
   }
   std::vector<Method> loaded;
   for (size_t i = 0; i < impls.size(); ++i) {
-    impls[i]->memory = *memory;
-    impls[i]->scale = scale;
-    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, *impls[i]));
-    if (options.poison) impls[i]->outs.refill(true);
+    impls[i]->state.memory = *memory;
+    impls[i]->state.scale = scale;
+    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, impls[i]->state));
+    if (options.poison) impls[i]->state.outs.refill(true);
     loaded.push_back(Method(std::move(impls[i])));
   }
   (*memory)->fill(options.poison);
   return loaded;
 }
 
-size_t Method::input_count() const { return impl_->inputs.size(); }
-size_t Method::output_count() const { return impl_->outputs.size(); }
-TensorView Method::input_meta(size_t index) const { return impl_->meta(impl_->inputs[index]); }
-TensorView Method::output_meta(size_t index) const { return impl_->meta(impl_->outputs[index]); }
+size_t Method::input_count() const { return impl_->state.inputs.size(); }
+size_t Method::output_count() const { return impl_->state.outputs.size(); }
+TensorView Method::input_meta(size_t index) const {
+  return impl_->meta(impl_->state.inputs[index]);
+}
+TensorView Method::output_meta(size_t index) const {
+  return impl_->meta(impl_->state.outputs[index]);
+}
 
 Status Method::set_input(size_t index, const TensorView& tensor) {
-  if (index >= impl_->inputs.size()) {
-    return impl_->bad_port(index, fmt::format("there are {}", impl_->inputs.size()));
+  if (index >= impl_->state.inputs.size()) {
+    return impl_->bad_port(index, fmt::format("there are {}", impl_->state.inputs.size()));
   }
-  const bool number = impl_->at(impl_->inputs[index]).tensor == nullptr;
+  const bool number = impl_->at(impl_->state.inputs[index]).tensor == nullptr;
   FERRY_RETURN_IF_ERROR(number ? impl_->set_number(index, tensor)
                                : impl_->set_tensor(index, tensor));
-  impl_->input_set[index] = true;
-  if (number) impl_->keep_number(impl_->at(impl_->inputs[index]));
+  impl_->state.input_set[index] = true;
+  if (number) impl_->keep_number(impl_->at(impl_->state.inputs[index]));
   return {};
 }
 
 void Method::want_rows(size_t index, int64_t begin, int64_t count) {
-  runner::want_rows(*impl_, index, begin, count);
+  runner::want_rows(impl_->state, index, begin, count);
 }
 
 Status Method::execute() {
-  for (size_t i = 0; i < impl_->input_set.size(); ++i) {
-    if (!impl_->input_set[i]) return impl_->bad_port(i, "is not set");
+  for (size_t i = 0; i < impl_->state.input_set.size(); ++i) {
+    if (!impl_->state.input_set[i]) return impl_->bad_port(i, "is not set");
   }
-  impl_->start();
-  Status status = run_steps(*impl_, impl_->pool);
+  impl_->state.start();
+  Status status = run_steps(impl_->state, impl_->pool);
   impl_->release_inputs();
-  if (impl_->f64) impl_->narrowed.resize(impl_->outputs.size());
-  for (size_t i = 0; i < impl_->outputs.size(); ++i) {
-    const kernels::Value& value = impl_->at(impl_->outputs[i]);
+  if (impl_->state.f64) impl_->state.narrowed.resize(impl_->state.outputs.size());
+  for (size_t i = 0; i < impl_->state.outputs.size(); ++i) {
+    const kernels::Value& value = impl_->at(impl_->state.outputs[i]);
     if (impl_->is_f64(value) && value.tensor->data != nullptr) {
-      impl_->output_views[i] = impl_->shown(value, impl_->narrowed[i]);
+      impl_->state.output_views[i] = impl_->shown(value, impl_->state.narrowed[i]);
     } else {
-      set_view(value, impl_->output_views[i]);
+      set_view(value, impl_->state.output_views[i]);
     }
   }
   return status;
 }
 
 bool Method::output_is_text(size_t index) const {
-  return impl_->at(impl_->outputs[index]).kind == kernels::Value::Kind::kString;
+  return impl_->at(impl_->state.outputs[index]).kind == kernels::Value::Kind::kString;
 }
 
-const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }
+const TensorView& Method::output(size_t index) const { return impl_->state.output_views[index]; }
 
 TensorView Method::output_f64(size_t index) const {
-  return view_of(impl_->at(impl_->outputs[index]));
+  return view_of(impl_->at(impl_->state.outputs[index]));
 }
 
 Status Method::observe(int32_t value, const std::function<void(const TensorView&)>& observer) {
-  compute_again(*impl_, value);
-  want_all_rows(*impl_);
-  std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
+  compute_again(impl_->state, value);
+  want_all_rows(impl_->state);
+  std::erase_if(impl_->state.observers, [&](const auto& other) { return other.value == value; });
   bool found = false;
-  for (size_t i = 0; i < impl_->written.size(); ++i) {
-    const auto& written = impl_->written[i];
+  for (size_t i = 0; i < impl_->state.written.size(); ++i) {
+    const auto& written = impl_->state.written[i];
     if (std::find(written.begin(), written.end(), value) == written.end()) continue;
-    impl_->steps[i].observed = true;
-    impl_->observers.push_back({i, value, observer});
+    impl_->state.steps[i].observed = true;
+    impl_->state.observers.push_back({i, value, observer});
     found = true;
   }
   if (found) return {};
-  return fail(ErrorCode::kUsage, fmt::format("{}: method {}: nothing produces value {}",
-                                             impl_->file, quoted(impl_->method), value));
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: method {}: nothing produces value {}", impl_->state.file,
+                          quoted(impl_->state.method), value));
 }
 
 Result<TensorView> Method::value_meta(int32_t value) const {
-  if (value < 0 || static_cast<size_t>(value) >= impl_->values.size() ||
+  if (value < 0 || static_cast<size_t>(value) >= impl_->state.values.size() ||
       impl_->at(value).tensor == nullptr) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} is no tensor", impl_->file,
-                                               quoted(impl_->method), value));
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: method {}: value {} is no tensor", impl_->state.file,
+                            quoted(impl_->state.method), value));
   }
   return impl_->meta(value);
 }
 
 Result<TensorView> Method::value(int32_t value) const {
-  if (value < 0 || static_cast<size_t>(value) >= impl_->values.size() ||
+  if (value < 0 || static_cast<size_t>(value) >= impl_->state.values.size() ||
       impl_->at(value).tensor == nullptr || impl_->at(value).tensor->data == nullptr) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} has no memory", impl_->file,
-                                               quoted(impl_->method), value));
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: method {}: value {} has no memory", impl_->state.file,
+                            quoted(impl_->state.method), value));
   }
   return impl_->shown(impl_->at(value), impl_->narrow_value);
 }
 
 Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
-  const bool known = value >= 0 && static_cast<size_t>(value) < impl_->values.size();
+  const bool known = value >= 0 && static_cast<size_t>(value) < impl_->state.values.size();
   kernels::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
   std::vector<double> wide;
   if (tensor != nullptr && impl_->is_f64(impl_->at(value)) &&
@@ -335,13 +343,13 @@ Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
   if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
       static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
     return fail(ErrorCode::kUsage,
-                fmt::format("{}: method {}: value {} cannot take {} bytes", impl_->file,
-                            quoted(impl_->method), value, bytes.size()));
+                fmt::format("{}: method {}: value {} cannot take {} bytes", impl_->state.file,
+                            quoted(impl_->state.method), value, bytes.size()));
   }
   std::memcpy(tensor->data, bytes.data(), bytes.size());
   return {};
 }
 
-void Method::reset() { impl_->reset(); }
+void Method::reset() { impl_->state.reset(); }
 
 }  // namespace ferry::runner

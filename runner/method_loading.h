@@ -1,4 +1,4 @@
-// The steps of load_method: values, their memory, instructions. Not a public header.
+// The stages of load_method: values, their memory, instructions. Not a public header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ constexpr size_t kMaxListed = 100;  // offenders that one error lists
 
 using IndexList = std::vector<int32_t>;
 
-// What the steps hand on to each other, beside the state that they fill.
+// The data that the stages of loading pass on, beside the state that they fill.
 struct Loading {
   const pte::LoadedProgram& program;
   const pte::Method& method;
@@ -22,7 +22,7 @@ struct Loading {
   MethodState& state;
   std::vector<IndexList> reads = {};      // per instruction: values that it reads
   std::vector<IndexList> unplanned = {};  // per instruction: outs that may need memory
-  // What delegates find by name; filled for the first of them.
+  // The data that delegates find by name; filled for the first of them.
   std::unordered_map<std::string_view, std::span<const std::byte>> named = {};
 
   const pte::Tensor* pte_tensor(int32_t value) const {
@@ -33,15 +33,15 @@ struct Loading {
   }
 };
 
-// Values of their kinds; tensors have sizes, but no memory yet.
+// Makes values of their kinds; tensors have sizes, but no memory yet.
 Status make_values(Loading& loading);
-// Planned memory and constants for the tensors. kBadInput lists every external tensor that is
+// Gives the tensors planned memory and constants. kBadInput lists every external tensor that is
 // absent.
 Status bind_tensors(Loading& loading);
-// One call of a delegate, compiled. Defined in delegate/load.cc. Errors begin with the file.
+// Compiles one call of a delegate. Defined in delegate/delegate.cc. Errors begin with the file.
 Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_t index,
                           Step& step);
-// Instructions, with operators and values looked up. Fills Loading::reads and ::unplanned.
+// Looks up the operators and values of the instructions. Fills Loading::reads and ::unplanned.
 Status make_steps(Loading& loading);
 
 }  // namespace ferry::runner

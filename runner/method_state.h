@@ -61,7 +61,7 @@ struct WrittenNumber {
   kernels::Value home;
 };
 
-// What join_caches and read_stored_caches change.
+// The changes that join_caches and read_stored_caches make.
 struct JoinedCaches {
   std::vector<std::pair<size_t, Step>> stated;  // changed steps as they were
   std::vector<int32_t> values;                  // that are not computed, or not all of them
@@ -70,7 +70,7 @@ struct JoinedCaches {
   std::deque<std::vector<kernels::Tensor*>> inputs;
 };
 
-// An output whose rows can be computed by themselves, see wanted_rows.h.
+// An output whose rows can be computed by themselves, see find_row_outputs.
 struct RowOutput {
   // A step as it is stated and for some rows, and the tensors that it reads and writes.
   struct Link {

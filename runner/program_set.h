@@ -17,7 +17,7 @@
 
 namespace ferry::runner {
 
-// What a protocol expects of an input or output of its methods.
+// The type that a protocol expects of an input or output of its methods.
 struct PortType {
   std::string_view name;
   DType dtype;
@@ -67,7 +67,7 @@ class ProgramSet {
   // has no such component; other errors as for Method::load_all.
   static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
                                  ThreadPool& pool, const MethodOptions& options);
-  // The same, from a budget that pays for other memory too.
+  // Loads them with memory from a budget that pays for other memory too.
   static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
                                  ThreadPool& pool, const MethodOptions& options,
                                  MemoryBudget& budget);

@@ -236,7 +236,7 @@ Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t>
       check_tokens(tokens, impl_->manifest().vocab_size, impl_->position, capacity()));
   const bool was_long = std::exchange(impl_->is_long, impl_->needs_long(tokens.size()));
   if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
-  // What is cached was computed with the factors of shorter sequences.
+  // The caches were computed with the factors of shorter sequences.
   return impl_->run_again(tokens);
 }
 

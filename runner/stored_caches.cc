@@ -1,11 +1,11 @@
-#include "runner/stored_caches.h"
+#include "runner/step_rewrites.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "kernels/compute.h"
 #include "kernels/kernels.h"
-#include "runner/step_uses.h"
+#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -13,8 +13,7 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-constexpr kernels::Kernel kStoredSdpa = {"llama::custom_sdpa.out", kernels::stored_sdpa};
-constexpr size_t kSdpaArgs = 9;
+constexpr kernels::Kernel kStoredSdpa = {ops::CustomSdpa::kName, kernels::stored_sdpa};
 
 // Positions [start, end) of a buffer [1,context,heads,...].
 struct Slice {
@@ -22,11 +21,11 @@ struct Slice {
   Value *start = nullptr, *end = nullptr;
 };
 
-// What keys or values are computed from.
+// The stored rows that keys or values are computed from.
 struct Cache {
   Slice rows;
-  Value *scales = nullptr, *zero_points = nullptr;  // buffers; of codes
-  std::vector<size_t> steps = {};                   // that are left out
+  Value *scales = nullptr, *zero_points = nullptr;  // buffers, where the rows are codes
+  std::vector<size_t> steps = {};                   // the steps that are left out
   std::vector<int32_t> values = {};
 };
 
@@ -38,7 +37,8 @@ class Reader {
     if (uses_.written_through_views(loading_)) return;
     for (size_t i = 0; i < state_.steps.size(); ++i) {
       if (!uses_.is(i, kStoredSdpa.name)) continue;
-      const std::optional<Cache> keys = cache_of(i, 1), values = cache_of(i, 2);
+      const std::optional<Cache> keys = cache_of(i, ops::CustomSdpa::kKey);
+      const std::optional<Cache> values = cache_of(i, ops::CustomSdpa::kValue);
       if (keys && values && are_kept(*keys, i) && are_kept(*values, i)) apply(i, *keys, *values);
     }
   }
@@ -62,32 +62,36 @@ class Reader {
   std::optional<Cache> cache_of(size_t sdpa, size_t arg) const {
     const Step& attention = state_.steps[sdpa];
     const std::optional<size_t> at = maker(attention.args[arg], sdpa);
-    if (!at || attention.args[0]->tensor->dtype != DType::kF32) return std::nullopt;
-    if (uses_.is(*at, "quantized_decomposed::dequantize_per_token.out")) return coded(*at);
+    if (!at || attention.args[ops::CustomSdpa::kQuery]->tensor->dtype != DType::kF32)
+      return std::nullopt;
+    if (uses_.is(*at, ops::DequantizePerToken::kName)) return coded(*at);
     return half(*at);
   }
 
   std::optional<Cache> half(size_t at) const {
     const Step& step = state_.steps[at];
     Cache cache;
-    if (!converts(at, DType::kF32) || !is_half(step.args[0]->tensor->dtype)) return std::nullopt;
+    if (!converts(at, DType::kF32) || !is_half(step.args[ops::ToCopy::kSelf]->tensor->dtype))
+      return std::nullopt;
     leave_out(at, cache);
-    const std::optional<Slice> rows = sliced(step.args[0], at, cache);
+    const std::optional<Slice> rows = sliced(step.args[ops::ToCopy::kSelf], at, cache);
     if (!rows) return std::nullopt;
     cache.rows = *rows;
     return cache;
   }
 
   std::optional<Cache> coded(size_t at) const {
+    using Op = ops::DequantizePerToken;
     const Step& step = state_.steps[at];
     Cache cache;
-    const std::optional<size_t> widened = maker(step.args[2], at);
+    const std::optional<size_t> widened = maker(step.args[Op::kZeroPoints], at);
     if (!is_coded(step) || !widened || !converts(*widened, DType::kI64)) return std::nullopt;
     leave_out(at, cache);
     leave_out(*widened, cache);
-    const std::optional<Slice> rows = sliced(step.args[0], at, cache);
-    const std::optional<Slice> scales = sliced(step.args[1], at, cache);
-    const std::optional<Slice> points = sliced(state_.steps[*widened].args[0], *widened, cache);
+    const std::optional<Slice> rows = sliced(step.args[Op::kInput], at, cache);
+    const std::optional<Slice> scales = sliced(step.args[Op::kScales], at, cache);
+    const std::optional<Slice> points =
+        sliced(state_.steps[*widened].args[ops::ToCopy::kSelf], *widened, cache);
     if (!rows || !scales || !points || !go_together(*rows, *scales, DType::kF32) ||
         !go_together(*rows, *points, DType::kI8)) {
       return std::nullopt;
@@ -99,35 +103,40 @@ class Reader {
   }
 
   bool converts(size_t at, DType to) const {
-    if (!uses_.is(at, "aten::_to_copy.out")) return false;
+    if (!uses_.is(at, ops::ToCopy::kName)) return false;
     const Step& step = state_.steps[at];
-    const Tensor& out = *step.args[3]->tensor;
-    return step.args[0]->tensor != nullptr && out.dtype == to && !out.widened;
+    const Tensor& out = *step.args[ops::ToCopy::kOut]->tensor;
+    return step.args[ops::ToCopy::kSelf]->tensor != nullptr && out.dtype == to && !out.widened;
   }
 
-  // Whatever dequantize would refuse is left to it, but for scales.
+  // The operator reports whatever it would refuse, but for scales.
   bool is_coded(const Step& step) const {
+    using Op = ops::DequantizePerToken;
     const auto code = [](DType dtype) { return int64_t{dtype_info(dtype).executorch}; };
-    const Tensor& out = *step.args[7]->tensor;
-    return uses_.are_constant(step, 3, 7) && step.args[0]->tensor->dtype == DType::kI8 &&
-           out.dtype == DType::kF32 && !out.widened && step.args[3]->integer == -128 &&
-           step.args[4]->integer == 127 && step.args[5]->integer == code(DType::kI8) &&
-           step.args[6]->integer == code(DType::kF32);
+    const Tensor& out = *step.args[Op::kOut]->tensor;
+    return uses_.are_constant(step, Op::kQuantMin, Op::kOut) &&
+           step.args[Op::kInput]->tensor->dtype == DType::kI8 && out.dtype == DType::kF32 &&
+           !out.widened && step.args[Op::kQuantMin]->integer == -128 &&
+           step.args[Op::kQuantMax]->integer == 127 &&
+           step.args[Op::kDtype]->integer == code(DType::kI8) &&
+           step.args[Op::kOutputDtype]->integer == code(DType::kF32);
   }
 
   std::optional<Slice> sliced(const Value* value, size_t reader, Cache& cache) const {
     const std::optional<size_t> at = maker(value, reader);
-    if (!at || !uses_.is(*at, "aten::slice_copy.Tensor_out")) return std::nullopt;
+    if (!at || !uses_.is(*at, ops::SliceCopy::kName)) return std::nullopt;
+    using Op = ops::SliceCopy;
     const Step& step = state_.steps[*at];
-    const Tensor& buffer = *step.args[0]->tensor;
-    if (!uses_.is_constant(step.args[1]) || step.args[1]->integer != 1 ||
-        !uses_.is_constant(step.args[4]) || step.args[4]->integer != 1 || buffer.rank() != 4 ||
-        buffer.dynamic || buffer.widened || buffer.size(0) != 1 || buffer.data == nullptr ||
-        buffer.size(3) > kernels::kMaxStoredDim || step.args[5]->tensor->dtype != buffer.dtype) {
+    const Tensor& buffer = *step.args[Op::kSelf]->tensor;
+    if (!uses_.is_constant(step.args[Op::kDim]) || step.args[Op::kDim]->integer != 1 ||
+        !uses_.is_constant(step.args[Op::kStep]) || step.args[Op::kStep]->integer != 1 ||
+        buffer.rank() != 4 || buffer.dynamic || buffer.widened || buffer.size(0) != 1 ||
+        buffer.data == nullptr || buffer.size(3) > kernels::kMaxStoredDim ||
+        step.args[Op::kOut]->tensor->dtype != buffer.dtype) {
       return std::nullopt;
     }
     leave_out(*at, cache);
-    return Slice{step.args[0], step.args[2], step.args[3]};
+    return Slice{step.args[Op::kSelf], step.args[Op::kStart], step.args[Op::kEnd]};
   }
 
   // A scale or zero point of that dtype for each row.
@@ -153,7 +162,7 @@ class Reader {
     return std::ranges::all_of(uses_.writers(value), [&](size_t at) { return at < step; });
   }
 
-  // Keys and values may be the same.
+  // Keys and values may be computed by the same step.
   void leave_out(size_t step) {
     if (state_.steps[step].kind != Step::Kind::kNothing) changed(step).kind = Step::Kind::kNothing;
   }
@@ -166,7 +175,8 @@ class Reader {
   void apply(size_t sdpa, const Cache& keys, const Cache& values) {
     JoinedCaches& joined = state_.joined;
     Step& step = changed(sdpa);
-    auto& args = joined.args.emplace_back(step.args.begin(), step.args.begin() + kSdpaArgs);
+    auto& args =
+        joined.args.emplace_back(step.args.begin(), step.args.begin() + ops::CustomSdpa::kOut + 1);
     auto& inputs = joined.inputs.emplace_back(step.inputs.begin(), step.inputs.end());
     for (const Cache* cache : {&keys, &values}) {
       for (size_t at : cache->steps) leave_out(at);

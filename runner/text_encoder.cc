@@ -36,8 +36,7 @@ Result<TextEncoder::Sizes> TextEncoder::sizes_in(const packer::Manifest& manifes
   const packer::ManifestComponent* component = manifest.find(kTextEncoderRole);
   if (manifest.program_style != kEncoderStyle || component == nullptr) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: is of style {}, which gives logits: only bundles of style {} give "
-                            "states (convert --program encoder)",
+                fmt::format("{}: has {} programs, which give logits; only {} programs give states",
                             printable(path), manifest.program_style, kEncoderStyle));
   }
   Sizes sizes{.tokens = manifest.context_length,

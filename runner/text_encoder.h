@@ -28,8 +28,8 @@ class TextEncoder {
     int64_t width = 0;            // of a state
     int64_t embedding_width = 0;  // 0: the bundle makes no vector of a text
   };
-  // What the manifest states; messages begin with `path`. kBadInput where its ports do not follow
-  // the protocol, kUnsupported for a bundle of another style.
+  // The sizes that the manifest states; messages begin with `path`. kBadInput where its ports do
+  // not follow the protocol, kUnsupported for a bundle of another style.
   static Result<Sizes> sizes_in(const packer::Manifest& manifest, const std::string& path);
   // `pool` must outlive the encoder. Errors are those of sizes_in(), and kBadInput for a program
   // that does not follow the protocol.

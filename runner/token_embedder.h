@@ -32,7 +32,7 @@ class TokenEmbedder {
   void set_rows(std::span<const EmbeddingRows> rows);
   // Embeds ids [1,n] at positions [position, position + n). Allocates nothing.
   Status run(const TensorView& ids, int64_t position);
-  // The same at no position of the sequence: no rows of images take part.
+  // Embeds tokens that have no position in the sequence: no rows of images take part.
   Status run(const TensorView& ids);
   // f32 [1,n,hidden_size], until the next run().
   const TensorView& output() const { return output_; }

@@ -17,7 +17,7 @@ constexpr int64_t kMostSide = 1 << 14;
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
-// Of the programs of the component.
+// Finds an input or output among the programs of the component.
 const packer::ManifestPort* find_vision_port(const packer::ManifestComponent& component,
                                              Ports ports, std::string_view name) {
   for (const packer::ManifestProgram& program : component.programs) {

@@ -24,7 +24,8 @@ class VisionEncoder {
   };
 
   static bool is_in(const packer::Bundle& bundle);
-  // What the manifest states of its ports. kBadInput where they do not follow the protocol.
+  // The sizes that the manifest states. kBadInput where inputs or outputs do not follow the
+  // protocol.
   static Result<Sizes> sizes_in(const packer::Bundle& bundle);
   // nullptr for a bundle without one; errors as for load().
   static Result<std::unique_ptr<VisionEncoder>> load_if_any(const packer::Bundle& bundle,

@@ -1,7 +1,9 @@
-#include "runner/wanted_rows.h"
+#include "runner/step_rewrites.h"
 
 #include <algorithm>
 #include <optional>
+
+#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -9,17 +11,17 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-// Operators that work row by row, and where their out is; all of them read argument 0. A delegate
-// has no such arguments.
+// An operator that works row by row: its first argument are the rows that it reads, `out` is where
+// it writes them. A delegate has no such arguments.
 struct RowOp {
   std::string_view name;
   size_t out;
 };
-constexpr RowOp kLinears[] = {{"aten::linear.out", 3},
-                              {"quantized_decomposed::mixed_linear.out", 5}};
+constexpr RowOp kLinears[] = {{ops::Linear::kName, ops::Linear::kOut},
+                              {ops::MixedLinear::kName, ops::MixedLinear::kOut}};
 constexpr RowOp kDelegate = {"a linear layer as a delegate", 0};
-constexpr RowOp kElementwise[] = {{"aten::_to_copy.out", 3},
-                                  {"quantized_decomposed::quantize_per_tensor.out", 6}};
+constexpr RowOp kElementwise[] = {{ops::ToCopy::kName, ops::ToCopy::kOut},
+                                  {ops::QuantizePerTensor::kName, ops::QuantizePerTensor::kOut}};
 
 bool is_linear(const RowOp& op) {
   return op.name == kDelegate.name ||
@@ -55,7 +57,7 @@ class WantedFinder {
       const size_t at = writers_[static_cast<size_t>(value)].front();
       steps.emplace_back(at, op->out);
       if (is_linear(*op)) break;
-      value = state_.steps[at].args[0]->id;
+      value = state_.steps[at].args.front()->id;
     }
     RowOutput found{rows_of(*loading_.tensor(output))};
     for (const auto& [step, out] : steps) found.links.push_back(link(step, out));
@@ -90,7 +92,7 @@ class WantedFinder {
     const auto linear = std::ranges::find(kLinears, step.kernel->name, &RowOp::name);
     const auto op = std::ranges::find(kElementwise, step.kernel->name, &RowOp::name);
     if (linear == std::end(kLinears) && op == std::end(kElementwise)) return std::nullopt;
-    const Value* in = step.args[0];
+    const Value* in = step.args.front();
     const Value* out = &state_.values[v];
     if (!is_plain(in->tensor) || !is_plain(out->tensor) ||
         rows_of(*in->tensor) != rows_of(*out->tensor)) {
@@ -117,9 +119,9 @@ class WantedFinder {
   RowOutput::Link link(size_t index, size_t out) {
     const Step& step = state_.steps[index];
     if (step.kind == Step::Kind::kDelegate) return link_delegate(index);
-    RowOutput::Link link{index, step, step, step.args[0]->tensor, step.args[out]->tensor};
+    RowOutput::Link link{index, step, step, step.args.front()->tensor, step.args[out]->tensor};
     auto& args = state_.row_args.emplace_back(step.args.begin(), step.args.end());
-    args[0] = some_rows(link.in, link.in_rows);
+    args.front() = some_rows(link.in, link.in_rows);
     args[out] = some_rows(link.out, link.out_rows);
     link.some.args = args;
     return link;

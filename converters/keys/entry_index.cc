@@ -1,6 +1,6 @@
 #include "converters/keys/entry_index.h"
 
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 
 namespace ferry::converters {
 

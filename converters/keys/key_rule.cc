@@ -13,7 +13,7 @@
 #include "converters/keys/key_pattern.h"
 #include "converters/keys/nearest_key.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 
 namespace ferry::converters {
 namespace {

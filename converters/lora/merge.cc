@@ -15,7 +15,7 @@
 #include "converters/lora/merged_rows.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 
 namespace ferry::converters {
 namespace {

@@ -14,7 +14,7 @@
 #include "converters/quantized/packed_weight.h"
 #include "converters/quantized/scaled_weight.h"
 #include "core/text.h"
-#include "graph/derived_weights.h"
+#include "graph/recipe.h"
 
 namespace ferry::converters {
 namespace {

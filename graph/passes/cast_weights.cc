@@ -5,9 +5,9 @@
 #include <set>
 
 #include "core/text.h"
-#include "graph/derived_weights.h"
-#include "graph/node_values.h"
+#include "graph/graph.h"
 #include "graph/passes/passes.h"
+#include "graph/recipe.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {

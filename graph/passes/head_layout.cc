@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "graph/node_values.h"
+#include "graph/graph.h"
 
 namespace ferry::graph {
 namespace {

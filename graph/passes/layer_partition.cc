@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "graph/node_values.h"
+#include "graph/graph.h"
 
 namespace ferry::graph {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "graph/node_values.h"
+#include "graph/graph.h"
 #include "graph/passes/layer_partition.h"
 #include "graph/passes/passes.h"
 

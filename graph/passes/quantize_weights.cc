@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 #include "graph/dims.h"
-#include "graph/node_values.h"
+#include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
 

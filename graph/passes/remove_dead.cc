@@ -1,5 +1,5 @@
 // remove_dead: what neither outputs, probes nor buffers need is dropped, the rest renumbered.
-#include "graph/node_values.h"
+#include "graph/graph.h"
 #include "graph/passes/passes.h"
 
 namespace ferry::graph {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/text.h"
-#include "graph/node_values.h"
+#include "graph/graph.h"
 #include "graph/passes/layer_partition.h"
 #include "graph/passes/passes.h"
 

@@ -8,11 +8,10 @@
 
 #include "core/strided.h"
 #include "core/text.h"
-#include "graph/node_values.h"
+#include "graph/graph.h"
 #include "graph/passes/head_layout.h"
 #include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
-#include "graph/shared_values.h"
 
 namespace ferry::graph {
 namespace {

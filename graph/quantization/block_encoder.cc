@@ -10,7 +10,6 @@
 
 #include "core/dtype.h"
 #include "core/non_finite.h"
-#include "graph/quantization/f16.h"
 
 namespace ferry::graph {
 namespace {
@@ -50,6 +49,13 @@ void put_five_bits(const std::array<uint32_t, kValues>& codes, std::byte* to) {
 // As a conversion to an integer that drops the fraction; 0 for what no code stands for.
 uint32_t truncated(float value) {
   return value >= 0 && value < 256 ? static_cast<uint32_t>(value) : 0;
+}
+
+void store_scale(const std::byte* block, std::byte* out) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, block, sizeof(bits));
+  const float scale = f16_to_f32(bits);
+  std::memcpy(out, &scale, sizeof(scale));
 }
 
 }  // namespace
@@ -106,6 +112,15 @@ void encode_q5_1(const float* values, size_t blocks, std::byte* out) {
     put_f16(out, d);
     put_f16(out + 2, low);
     put_five_bits(codes, out + 4);
+  }
+}
+
+void split_q8_0(std::span<const std::byte> blocks, std::span<std::byte> codes,
+                std::span<std::byte> scales) {
+  for (size_t b = 0; b < blocks.size() / kQ8_0BlockBytes; ++b) {
+    const std::byte* block = blocks.data() + b * kQ8_0BlockBytes;
+    store_scale(block, scales.data() + b * sizeof(float));
+    std::memcpy(codes.data() + b * kStoredBlockValues, block + 2, kStoredBlockValues);
   }
 }
 

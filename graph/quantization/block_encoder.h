@@ -1,10 +1,15 @@
 // Encoders of the block types of GGUF: f32 values to the bytes that ggml's quantize_row_*_ref()
-// make of them, to the bit. Source: llama.cpp, ggml/src/ggml-quants.c.
+// make of them, to the bit. Source: llama.cpp, ggml/src/ggml-quants.c. And split_q8_0, which takes
+// the codes and scales of blocks that a checkpoint has already as they are.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <string_view>
+
+#include "core/dtype.h"
 
 namespace ferry::graph {
 
@@ -24,6 +29,14 @@ const BlockEncoder* find_block_encoder(std::string_view name);
 uint64_t count_unencodable(const BlockEncoder& encoder, const float* values, size_t blocks,
                            const std::byte* encoded);
 
+inline constexpr size_t kStoredBlockValues = 32;
+inline constexpr size_t kQ8_0BlockBytes = 34;  // f16 scale, 32 i8 codes
+
+// Whole blocks, one after the other. `codes` gets an i8 for each value, `scales` an f32 for each
+// block. A scale may be 0, and of no normal f16; of a damaged file it may be negative or NaN.
+void split_q8_0(std::span<const std::byte> blocks, std::span<std::byte> codes,
+                std::span<std::byte> scales);
+
 // -- the encoders, for find_block_encoder()
 
 void encode_q4_0(const float* values, size_t blocks, std::byte* out);
@@ -33,5 +46,11 @@ void encode_q5_1(const float* values, size_t blocks, std::byte* out);
 void encode_q4_k(const float* values, size_t blocks, std::byte* out);
 void encode_q5_k(const float* values, size_t blocks, std::byte* out);
 void encode_q6_k(const float* values, size_t blocks, std::byte* out);
+
+// Stores a scale or a minimum of a block.
+inline void put_f16(void* to, float value) {
+  const uint16_t bits = f32_to_f16(value);
+  std::memcpy(to, &bits, sizeof bits);
+}
 
 }  // namespace ferry::graph

@@ -17,7 +17,6 @@
 
 #include "core/dtype.h"
 #include "graph/quantization/block_encoder.h"
-#include "graph/quantization/f16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::graph {

@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "graph/quantization/block_encoder.h"
-#include "graph/quantization/f16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::graph {

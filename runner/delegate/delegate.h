@@ -1,13 +1,16 @@
-// Delegate: the XNNPACK graph of one DelegateCall, compiled to steps over our kernels. Which nodes
-// and types there are, and with which arithmetic: docs/delegates.md.
+// Delegate: the XNNPACK graph of one DelegateCall, compiled to steps over our kernels.
+// docs/delegates.md says which nodes and types are supported, and with which arithmetic.
 //
 // Shapes follow from those of the call's inputs at run time: they go through the nodes, and the
-// outputs of the call are resized. What lies between nodes is in scratch memory that all delegates
-// of a program share.
+// outputs of the call are resized. The values between nodes are in scratch memory that all
+// delegates of a program share.
 #pragma once
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,10 +18,41 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "formats/xnnpack/graph.h"
+#include "kernels/quantized_linear.h"
 #include "kernels/tensor.h"
-#include "runner/delegate/delegate_memory.h"
+#include "runner/memory.h"
 
 namespace ferry::runner {
+
+// The memory that the delegates of one program share, whatever method they are called from: packed
+// matrices and scratch memory.
+class DelegateMemory {
+ public:
+  explicit DelegateMemory(bool poison) : poison_(poison) {}
+
+  // The matrix packed, once for the same bytes and coding. Its memory counts as planned memory.
+  // Valid as long as this object and the bytes.
+  Result<const kernels::PackedMatrix*> packed(const kernels::CodedMatrix& matrix,
+                                              MemoryBudget& budget);
+
+  // At least `bytes` bytes of scratch memory, aligned to 64. A larger request moves it; nothing in
+  // it outlasts one execution of a delegate.
+  Status reserve(uint64_t bytes, MemoryBudget& budget);
+  std::byte* scratch() const { return scratch_.data(); }
+
+ private:
+  struct Key {
+    const std::byte *codes, *scales;
+    int64_t rows, columns, group;
+    int bits;
+    DType scale_dtype;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  bool poison_;
+  std::map<Key, kernels::PackedMatrix> packed_;
+  Arena scratch_;
+};
 
 struct DelegateSource {
   const xnnpack::Graph& graph;

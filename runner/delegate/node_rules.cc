@@ -4,11 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "core/checked.h"
+#include "kernels/compute.h"
+#include "kernels/elementwise.h"
+#include "kernels/kernel.h"
 #include "kernels/kernels.h"
-#include "runner/delegate/node_kernels.h"
-#include "runner/delegate/node_shapes.h"
+#include "kernels/strided_copy.h"
 
 namespace ferry::runner {
 namespace {
@@ -156,6 +160,146 @@ constexpr NodeRule kRules[] = {
     {NodeKind::kBatchMatrixMultiply, 2, batch_product},
 };
 
+using kernels::Dims;
+using xnnpack::Node;
+using xnnpack::NodeKind;
+
+std::string text(const Dims& sizes) { return fmt::format("[{}]", fmt::join(sizes.span(), ", ")); }
+
+Failure mismatch(const Dims& a, const Dims& b) {
+  return bad_input(fmt::format("shape mismatch: {} and {}", text(a), text(b)));
+}
+
+Result<Dims> linear(const Dims& input, const Dims& filter) {
+  if (input.empty() || input.back() != filter[1]) return mismatch(input, filter);
+  Dims out = input;
+  out[out.rank() - 1] = filter[0];
+  return out;
+}
+
+Result<Dims> batch_product(const Dims& a, const Dims& b) {
+  const int rank = a.rank();
+  if (rank < 2 || b.rank() != rank || a.back() != b[rank - 2]) return mismatch(a, b);
+  for (int dim = 0; dim < rank - 2; ++dim) {
+    if (a[dim] != b[dim]) return mismatch(a, b);
+  }
+  Dims out = a;
+  out[rank - 1] = b.back();
+  return out;
+}
+
+// A 0 among the sizes is inferred.
+Result<Dims> reshaped(const Node& node, const Dims& input) {
+  Dims out{std::span(node.numbers)};
+  int inferred = -1;
+  for (int dim = 0; dim < out.rank(); ++dim) {
+    if (out[dim] != 0) continue;
+    inferred = dim;
+    out[dim] = 1;
+  }
+  const int64_t count = kernels::numel(input.span());
+  const std::optional<int64_t> known = checked_numel(out.span());
+  if (known && inferred >= 0) out[inferred] = count / *known;
+  if (known && *known * (inferred >= 0 ? out[inferred] : 1) == count) return out;
+  return bad_input(
+      fmt::format("{} cannot have the shape [{}]", text(input), fmt::join(node.numbers, ", ")));
+}
+
+Result<Dims> transposed(const Node& node, const Dims& input) {
+  if (node.numbers.size() != static_cast<size_t>(input.rank())) {
+    return bad_input(fmt::format("{} has not {} dimensions", text(input), node.numbers.size()));
+  }
+  Dims out;
+  for (int64_t dim : node.numbers) out.push_back(input[static_cast<int>(dim)]);
+  return out;
+}
+
+// Offsets, then sizes, of which 0 is the whole dimension.
+Result<Dims> sliced(const Node& node, const Dims& input) {
+  const size_t rank = node.numbers.size() / 2;
+  if (rank != static_cast<size_t>(input.rank())) {
+    return bad_input(fmt::format("{} has not {} dimensions", text(input), rank));
+  }
+  Dims out;
+  for (size_t dim = 0; dim < rank; ++dim) {
+    const int64_t all = input[static_cast<int>(dim)];
+    const int64_t offset = node.numbers[dim], size = node.numbers[rank + dim];
+    out.push_back(size == 0 ? all : size);
+    if (offset > all || out.back() > all - offset) {
+      return bad_input(fmt::format("{} elements from {} are not inside of dimension {} of {}",
+                                   out.back(), offset, dim, text(input)));
+    }
+  }
+  return out;
+}
+
+Result<Dims> joined(const Node& node, std::span<const Dims* const> inputs) {
+  Dims out = *inputs[0];
+  const int dim = FERRY_TRY(kernels::wrap_dim(node.numbers[0], out.rank()));
+  for (const Dims* input : inputs.subspan(1)) {
+    Dims other = *input;
+    if (out.empty() || other.rank() != out.rank()) return mismatch(out, other);
+    const std::optional<int64_t> sum = checked_add(out[dim], other[dim]);
+    other[dim] = out[dim];
+    if (!sum || !(other == out)) return mismatch(*inputs[0], *input);
+    out[dim] = *sum;
+  }
+  return out;
+}
+
+Result<Dims> shape_of(const Node& node, std::span<const Dims* const> inputs) {
+  switch (node.kind) {
+    case NodeKind::kFullyConnected:
+      return linear(*inputs[0], *inputs[1]);
+    case NodeKind::kBatchMatrixMultiply:
+      return batch_product(*inputs[0], *inputs[1]);
+    case NodeKind::kStaticReshape:
+      return reshaped(node, *inputs[0]);
+    case NodeKind::kStaticTranspose:
+      return transposed(node, *inputs[0]);
+    case NodeKind::kStaticSlice:
+      return sliced(node, *inputs[0]);
+    case NodeKind::kConcatenate2:
+    case NodeKind::kConcatenate3:
+    case NodeKind::kConcatenate4:
+    case NodeKind::kConcatenate5:
+      return joined(node, inputs);
+    default:
+      return inputs.size() == 1 ? *inputs[0] : kernels::broadcast(*inputs[0], *inputs[1]);
+  }
+}
+
+using kernels::Dims;
+using kernels::RowInput;
+using kernels::RowParams;
+using kernels::Tensor;
+
+struct Hardswish {
+  float operator()(float x, float) const { return x * std::clamp(x / 6 + 0.5F, 0.0F, 1.0F); }
+};
+struct LeakyRelu {
+  float operator()(float x, float slope) const { return x < 0 ? x * slope : x; }
+};
+struct Elu {
+  float operator()(float x, float alpha) const { return x < 0 ? alpha * std::expm1(x) : x; }
+};
+
+template <class F>
+void row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
+  const float* x = static_cast<const float*>(in[0].values);
+  const float factor = static_cast<float>(params.a.real);
+  for (int64_t i = 0; i < n; ++i) {
+    static_cast<float*>(out)[i] = F()(x[in[0].many ? i : 0], factor);
+  }
+}
+
+template <class F>
+Status each(const kernels::Call& call, const kernels::Number& factor, Tensor& out) {
+  const kernels::Operand operands[] = {kernels::Operand(kernels::tensor(call, 0))};
+  return kernels::elementwise(call, operands, out, kernels::Compute::kF32,
+                              kernels::RowResult::kSame, row<F>, {factor});
+}
+
 }  // namespace
 
 Value* KernelArgs::make(Value::Kind kind) {
@@ -220,6 +364,57 @@ Status check_range(const xnnpack::MinMax& range) {
 bool limits(const xnnpack::MinMax& range) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   return range.min > -kInfinity || range.max < kInfinity;
+}
+
+Result<Dims> result_shape(const Node& node, std::span<const Dims* const> inputs) {
+  const Dims out = FERRY_TRY(shape_of(node, inputs));
+  const std::optional<int64_t> count = checked_numel(out.span());
+  if (count && checked_mul<int64_t>(*count, sizeof(double))) return out;
+  return bad_input(fmt::format("the size of {} overflows", text(out)));
+}
+
+Status hardswish(const kernels::Call& call) {
+  return each<Hardswish>(call, {}, kernels::tensor(call, 1));
+}
+
+Status leaky_relu(const kernels::Call& call) {
+  return each<LeakyRelu>(call, kernels::number(call, 1), kernels::tensor(call, 2));
+}
+
+Status elu(const kernels::Call& call) {
+  return each<Elu>(call, kernels::number(call, 1), kernels::tensor(call, 2));
+}
+
+Status slice_all(const kernels::Call& call) {
+  const Tensor& self = kernels::tensor(call, 0);
+  const Dims offsets = FERRY_TRY(kernels::int_list(call, 1));
+  Dims sizes = FERRY_TRY(kernels::int_list(call, 2));
+  Tensor& out = kernels::tensor(call, 3);
+  const Dims strides = kernels::contiguous_strides(self.sizes);
+  int64_t skip = 0;
+  for (int dim = 0; dim < self.rank(); ++dim) {
+    if (sizes[dim] == 0) sizes[dim] = self.size(dim);
+    skip += offsets[dim] * strides[dim];
+  }
+  FERRY_RETURN_IF_ERROR(kernels::resize(out, sizes));
+  kernels::strided_copy(call.pool, sizes, self.element_bytes(),
+                        kernels::strided(self, skip, strides), kernels::strided(out));
+  return {};
+}
+
+Status batch_product(const kernels::Call& call) {
+  const Tensor& a = kernels::tensor(call, 0);
+  const Tensor& b = kernels::tensor(call, 1);
+  Tensor& out = kernels::tensor(call, 2);
+  const int rank = a.rank();
+  const int64_t m = a.size(rank - 2), k = a.size(rank - 1), n = b.size(rank - 1);
+  Dims sizes = a.sizes;
+  sizes[rank - 1] = n;
+  FERRY_RETURN_IF_ERROR(kernels::resize(out, sizes));
+  if (out.numel == 0) return {};
+  kernels::bmm_f32(a.as<float>(), b.as<float>(), out.as<float>(), out.numel / (m * n), m, n, k,
+                   call.pool);
+  return {};
 }
 
 }  // namespace ferry::runner

@@ -1,4 +1,5 @@
-// NodeRule: which kernel executes a kind of node, and with which arguments. Not a public header.
+// The nodes of a graph: NodeRule says which kernel executes a kind of node, and with which
+// arguments; result_shape gives the shape of its result. Not a public header.
 #pragma once
 
 #include <deque>
@@ -8,6 +9,7 @@
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
 #include "kernels/call.h"
+#include "kernels/tensor.h"
 
 namespace ferry::runner {
 
@@ -60,5 +62,24 @@ bool clamps_result(xnnpack::NodeKind kind);
 Status check_range(const xnnpack::MinMax& range);
 // Whether it changes anything.
 bool limits(const xnnpack::MinMax& range);
+
+// XNNPACK's limit of dimensions.
+inline constexpr size_t kMaxNodeRank = 6;
+inline constexpr size_t kMaxNodeInputs = 5;
+
+// `inputs` are the shapes of Node::inputs; of kFullyConnected those of input and filter. The node's
+// lists have been checked. kBadInput where the shapes do not fit the node or each other.
+Result<kernels::Dims> result_shape(const xnnpack::Node& node,
+                                   std::span<const kernels::Dims* const> inputs);
+
+// -- Kernels of nodes that no operator of programs has, in f32
+
+Status hardswish(const kernels::Call& call);   // self -> out: x * clamp(x / 6 + 1 / 2, 0, 1)
+Status leaky_relu(const kernels::Call& call);  // self, slope -> out: x < 0 ? x * slope : x
+Status elu(const kernels::Call& call);  // self, alpha -> out: x < 0 ? alpha * (exp(x) - 1) : x
+// self, offsets, sizes -> out; a size of 0 is the whole dimension. The part lies inside of self.
+Status slice_all(const kernels::Call& call);
+// a [..., m, k], b [..., k, n] -> out
+Status batch_product(const kernels::Call& call);
 
 }  // namespace ferry::runner

@@ -1,4 +1,4 @@
-// What a compiled delegate consists of. compile.cc makes it, run.cc executes it. Not a public
+// A compiled delegate: its values and steps. compile.cc makes it, run.cc executes it. Not a public
 // header.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "kernels/call.h"
 #include "kernels/quantized_linear.h"
 #include "runner/delegate/delegate.h"
-#include "runner/delegate/node_shapes.h"
+#include "runner/delegate/node_rules.h"
 
 namespace ferry::runner {
 

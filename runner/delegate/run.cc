@@ -89,7 +89,7 @@ void plain_linear(const LinearStep& step, const float* x, int64_t m, Tensor& out
       });
 }
 
-// What rows of `columns` values stand for once they are quantised.
+// Sets rows of `columns` values to the numbers that they stand for once they are quantised.
 std::vector<float> rounded_rows(const float* x, int64_t rows, int64_t columns) {
   const auto width = static_cast<size_t>(columns);
   std::vector<float> rounded(static_cast<size_t>(rows) * width);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,18 +14,38 @@
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/result.h"
-#include "runner/static_program/element.h"
 
 namespace ferry::runner {
 
-// What is added to the score of a masked column. Finite on purpose: -inf minus -inf is NaN where a
-// row has nothing but masked columns. Far below any score, so that the weight is 0.
+// One element of a tensor whose dtype is known at run time only: the first `bytes` bytes of `bits`,
+// little-endian.
+struct Element {
+  uint32_t bits = 0;
+  size_t bytes = 4;  // 1, 2 or 4
+};
+
+inline size_t index(int64_t n) { return static_cast<size_t>(n); }
+
+// Writes `count` copies of an element from `at` on, an element of the same size.
+inline void fill(std::byte* at, size_t count, Element element) {
+  if (element.bytes == 1) {
+    std::memset(at, static_cast<int>(element.bits), count);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(at + i * element.bytes, &element.bits, element.bytes);
+  }
+}
+
+// The number that is added to the score of a masked column. It is finite on purpose: -inf minus
+// -inf is NaN where a row has nothing but masked columns. Far below any score, so that the weight
+// is 0.
 inline constexpr float kMaskedF32 = -65535.0f;
 // bf16 has 8 significant bits: -65535 would round to this.
 inline constexpr float kMaskedBF16 = -65536.0f;
 // -65535 is beyond f16 and would become -inf. This is the lowest finite value.
 inline constexpr float kMaskedF16 = -65504.0f;
-// The least that hides a column: exp(-20) is 2e-9.
+// The largest number that hides a column: exp(-20) is 2e-9.
 inline constexpr double kLeastMasked = -20.0;
 
 struct MaskValues {
@@ -38,8 +59,8 @@ Result<MaskValues> mask_values(DType dtype, const std::optional<Encoding>& encod
 
 class AttentionMask {
  public:
-  // Of calls of `ar` tokens, ar < cl. A token at position p of a window of W positions sees
-  // positions p - W + 1 to p. All memory is allocated here.
+  // The mask of calls of `ar` tokens, ar < cl. A token at position p of a window of W positions
+  // sees positions p - W + 1 to p. All memory is allocated here.
   AttentionMask(const MaskValues& values, int64_t ar, int64_t cl, std::optional<int64_t> window);
 
   // Begins with `n_past` columns in the cache. Row i sees what row parents[i] < i sees, and itself;

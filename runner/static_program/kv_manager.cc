@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/checked.h"
-#include "runner/static_program/element.h"
+#include "runner/static_program/attention_mask.h"
 
 namespace ferry::runner {
 namespace {

@@ -24,8 +24,9 @@ struct CacheTensor {
   std::optional<Encoding> encoding = {};  // of u8 and u16
 };
 
-// What a call gives for one CacheTensor: [1,G,D,AR] or [1,G,AR,D], of the cache's dtype. Where its
-// encoding is not that of the cache, elements are encoded anew as they are copied, once.
+// The columns that a call gives for one CacheTensor: [1,G,D,AR] or [1,G,AR,D], of the cache's
+// dtype. Where its encoding is not that of the cache, elements are encoded anew as they are copied,
+// once.
 struct NewColumns {
   std::span<const std::byte> bytes;
   std::optional<Encoding> encoding = {};

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "runner/decode_options.h"
+#include "runner/decoder.h"
 #include "runner/sampler.h"
 
 namespace ferry::runner {

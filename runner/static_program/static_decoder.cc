@@ -53,7 +53,7 @@ class ChainMethod final : public StaticMethod {
   MethodChain chain_;
 };
 
-// What methods of a decoder of embeddings share with it.
+// The data that the methods of a decoder of embeddings share with it.
 struct Merging {
   const StaticSequence* sequence = nullptr;
   std::function<void(const TensorView&)> show;  // gets the embeddings of each call; may be empty
@@ -119,7 +119,7 @@ Result<std::unique_ptr<ChainMethod>> bind_method(ProgramSet& set, std::string_vi
   return std::make_unique<ChainMethod>(std::move(ports), std::move(chain));
 }
 
-// The same method behind that of the token embedding.
+// Puts a method of the decoder behind that of the token embedding.
 Result<std::unique_ptr<EmbeddedMethod>> with_embedding(std::unique_ptr<ChainMethod> decoder,
                                                        ProgramSet& embedding, std::string_view name,
                                                        const Merging& merging) {
@@ -261,7 +261,7 @@ std::optional<StaticSequence::Floats> StaticDecoder::Impl::floats(std::string_vi
   return keys;
 }
 
-// What a router could not do is an error of the call.
+// An error of a router is an error of the call.
 template <class T>
 Result<T> StaticDecoder::Impl::checked(Result<T> result) {
   for (Observed& method : methods) FERRY_RETURN_IF_ERROR(method.router.take_error());

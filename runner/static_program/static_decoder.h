@@ -41,9 +41,9 @@ class StaticDecoder final : public Decoder {
   Status set_probe_sink(ProbeSink sink) override;
   Status force_experts(const ExpertRoutes* routes) override;
   std::pair<int64_t, int64_t> experts_of(int64_t layer) const override;
-  // What a stateful program of the model keeps in the buffer of this name: keys and values of the
-  // positions so far, f32 [1,position(),heads,head_dim], not rotated by R3; or a state. Valid until
-  // the next call of buffer().
+  // The contents that a stateful program of the model has in the buffer of this name: keys and
+  // values of the positions so far, f32 [1,position(),heads,head_dim], not rotated by R3; or a
+  // state. Valid until the next call of buffer().
   Result<TensorView> buffer(const std::string& name) const override;
 
  private:

@@ -29,6 +29,15 @@ Result<KvManager> make_manager(const StaticPorts& ports, std::span<const int64_t
   return KvManager::make(ports.cache_dtype, tensors, ports.cl, lengths, budget);
 }
 
+void decode(DType dtype, const Encoding& encoding, const std::byte* codes, std::span<float> out) {
+  const auto size = static_cast<size_t>(dtype_bytes(dtype));
+  for (size_t i = 0; i < out.size(); ++i) {
+    uint16_t code = 0;
+    std::memcpy(&code, codes + i * size, size);
+    out[i] = static_cast<float>(encoding.real(code));
+  }
+}
+
 }  // namespace
 
 Result<StaticSequence::Call> StaticSequence::make_call(std::unique_ptr<StaticMethod> method,
@@ -337,6 +346,22 @@ std::optional<StaticSequence::Floats> StaticSequence::state(std::string_view por
   Floats out = {kv_.method->inputs()[found->input].shape,
                 std::vector<float>(bytes.size() / sizeof(float))};
   std::memcpy(out.values.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+std::span<const float> LogitsReader::rows(const TensorView& logits, size_t begin, size_t count) {
+  const size_t elements = count * vocab_;
+  const std::byte* from =
+      logits.bytes.data() + begin * vocab_ * static_cast<size_t>(dtype_bytes(dtype_));
+  // A tensor's memory is aligned to its dtype.
+  if (dtype_ == DType::kF32) return {reinterpret_cast<const float*>(from), elements};
+  if (floats_.size() < elements) floats_.resize(elements);
+  const std::span<float> out = std::span(floats_).first(elements);
+  if (encoding_) {
+    decode(dtype_, *encoding_, from, out);
+  } else {
+    to_f32(dtype_, from, out.data(), elements);
+  }
   return out;
 }
 

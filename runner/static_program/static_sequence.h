@@ -1,5 +1,5 @@
 // StaticSequence: one sequence of tokens through the methods of a static program: chunks, masks,
-// caches and states. What it keeps is outside of the programs.
+// caches and states. They are outside of the programs.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,42 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
+#include "core/encoding.h"
 #include "core/result.h"
 #include "runner/decoder.h"
 #include "runner/memory.h"
+#include "runner/method.h"
 #include "runner/static_program/attention_mask.h"
 #include "runner/static_program/kv_manager.h"
-#include "runner/static_program/logits_reader.h"
 #include "runner/static_program/lookahead.h"
 #include "runner/static_program/static_method.h"
-#include "runner/static_program/static_ports.h"
 
 namespace ferry::runner {
 
+// Rows of logits as f32, whatever dtype a program gives them in.
+class LogitsReader {
+ public:
+  // A floating-point dtype that is_castable(), or u8 or u16 with an encoding.
+  LogitsReader(DType dtype, std::optional<Encoding> encoding, int64_t vocab)
+      : dtype_(dtype), encoding_(encoding), vocab_(static_cast<size_t>(vocab)) {}
+
+  // Rows [begin, begin + count) of [1, AR, V]. Valid until the next call, or as long as `logits`
+  // is. Allocates only for more rows than before.
+  std::span<const float> rows(const TensorView& logits, size_t begin, size_t count);
+
+ private:
+  DType dtype_;
+  std::optional<Encoding> encoding_;
+  size_t vocab_;
+  std::vector<float> floats_;
+};
+
 class StaticSequence {
  public:
-  // kBadInput or kUnsupported for ports that do not follow the protocol; kUsage for a mode that the
-  // methods do not have; kIo for more memory than `budget` has. `file` begins the messages.
+  // kBadInput or kUnsupported for inputs and outputs that do not follow the protocol; kUsage for a
+  // mode that the methods do not have; kIo for more memory than `budget` has. `file` begins the
+  // messages.
   static Result<StaticSequence> make(StaticMethods methods, const DecodeOptions& options,
                                      MemoryBudget& budget, const std::string& file);
   StaticSequence(StaticSequence&&) = default;
@@ -37,32 +57,32 @@ class StaticSequence {
   Result<std::optional<int64_t>> advance(int64_t token, const Decoder::Choose& choose);
   void restart();
   int64_t position() const { return position_; }
-  // What kv_forward can cache: CL - AR positions.
+  // The positions that kv_forward can cache: CL - AR.
   int64_t capacity() const { return kv_.columns_cached(); }
   std::optional<LookaheadCounts> lookahead_counts() const;
   void set_logits_sink(Decoder::LogitsSink sink) { sink_ = std::move(sink); }
 
   int64_t vocab() const { return kv_.ports.vocab; }
   DecodeMode mode() const { return mode_; }
-  // Of the call that runs now: how many of its rows are tokens at positions from position() on. 0
-  // for guesses.
+  // How many rows of the call that runs now are tokens at positions from position() on. 0 for
+  // guesses.
   int64_t call_tokens() const { return call_tokens_; }
   uint64_t cache_bytes() const {
     return caches_->bytes() + (prefill_caches_ ? prefill_caches_->bytes() : 0);
   }
 
-  // What is kept between calls, as f32.
+  // A cache or state, which is kept between calls, as f32.
   struct Floats {
     Shape shape;
     std::vector<float> values;
   };
   // Keys or values of the positions so far, [1,position(),G,D]. None for layers without a cache.
   std::optional<Floats> cache(int64_t layer, bool is_key) const;
-  // A state by the name of its port. None for other names.
+  // A state by the name of its input. None for other names.
   std::optional<Floats> state(std::string_view port) const;
 
  private:
-  // A method and what it is called with.
+  // A method and its arguments.
   struct Call {
     std::unique_ptr<StaticMethod> method;
     StaticPorts ports;
@@ -70,12 +90,12 @@ class StaticSequence {
     std::vector<int32_t> ids, positions;    // [ar]
     std::vector<int32_t> parents, offsets;  // of tokens that follow each other
     std::vector<NewColumns> columns;        // by cache, after a run
-    std::vector<size_t> states;             // by state of the ports, index into states_
+    std::vector<size_t> states;             // by state of the ports, indices into states_
     std::optional<LogitsReader> logits;
 
     int64_t columns_cached() const { return ports.cl - ports.ar; }
   };
-  // What the caches and a mask are arranged for.
+  // The calls that the caches and a mask are arranged for.
   enum class Arrangement { kNone, kKv, kPrefill, kLookahead };
 
   StaticSequence() = default;
@@ -102,9 +122,9 @@ class StaticSequence {
   Call kv_;
   std::optional<Call> prefill_;
   std::optional<KvManager> caches_;  // of kv_forward, and of prefill_forward if there is no other
-  // Of prefill_forward, where its codes stand for other numbers: the same columns, each encoded
-  // anew from what its call gave. Columns that no longer fit are left out; prefill_forward is over
-  // then.
+  // The caches of prefill_forward, where its codes stand for other numbers: the same columns, each
+  // encoded anew from what its call gave. Columns that no longer fit are left out; prefill_forward
+  // is over then.
   std::optional<KvManager> prefill_caches_;
   std::vector<std::vector<std::byte>> states_;
   std::optional<Lookahead> lookahead_;

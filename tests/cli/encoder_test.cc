@@ -160,12 +160,12 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
       {{"convert", source, "--to", "gguf", "-o", dir / "g"}, 4, "becomes a bundle only"},
       {{"convert", made, "--to", "hf", "-o", dir / "h"}, 4, "only bundles of decoders"},
       {{"convert", fixture("golden/lfm2"), "-n", "--program", "encoder"}, 4, "without attention"},
-      {{"run", made, "--tokens", "1,2"}, 4, "it gives states of texts (ferry embed)"},
+      {{"run", made, "--tokens", "1,2"}, 4, "which give states of texts"},
       {{"verify", made, "--checkpoint", source, "--mode", "kv"}, 2, "is for static programs"},
       {{"verify", made, "--perplexity", dir / "ids"}, 4, "and no logits"},
       {{"embed", made, "--tokens", "1,2"}, 2, "give --states"},
       {{"embed", made, "--tokens", "64", "--states"}, 2, "outside of the vocabulary"},
-      {{"embed", dir / "d", "--tokens", "1", "--states"}, 4, "which gives logits"}};
+      {{"embed", dir / "d", "--tokens", "1", "--states"}, 4, "which give logits"}};
   for (const Refusal& refusal : refusals) {
     const Outcome outcome = run_ferry(refusal.line);
     EXPECT_EQ(outcome.code, refusal.code) << outcome.err;

@@ -143,7 +143,7 @@ TEST(StaticRun, ModesThatAreNotThereAreRefusedByName) {
              "bundle have 1"},
       {"stateful",
        {"--mode", "kv"},
-       dir / "stateful: mode kv is for static programs; this bundle is of style stateful"},
+       dir / "stateful: mode kv is for static programs; this bundle has stateful programs"},
       {"recurrent",
        {"--mode", "lookahead"},
        dir / "recurrent: mode lookahead needs guesses to be undone, which the state conv_state_0 "

@@ -168,7 +168,7 @@ TEST(StaticVerify, ModesThatAreNotThereAreRefusedByName) {
   };
   EXPECT_EQ(error("stateful", {"--mode", "kv"}),
             "ferry: error: " + (dir / "stateful") +
-                ": mode kv is for static programs; this bundle is of style stateful\n");
+                ": mode kv is for static programs; this bundle has stateful programs\n");
   EXPECT_EQ(error("static", {"--mode", "lookahead"}),
             "ferry: error: " + (dir / "static") +
                 ": lookahead 3,2,2 needs calls of 8 tokens, (W + G) * (N - 1); those of this "

@@ -1,5 +1,5 @@
-// fuzz_replay NAME DIRECTORY...: runs a fuzz target on the files below directories. A target that fails
-// ends the program by a signal; the file is then named.
+// fuzz_replay NAME DIRECTORY...: runs a fuzz target on the files below directories. A target that
+// fails ends the program by a signal; the file is then named.
 #include <signal.h>
 #include <unistd.h>
 
@@ -28,7 +28,6 @@ struct Target {
 };
 constexpr Target kTargets[] = {
 #define FERRY_REPLAYED(name) {#name, replay_##name},
-#include "replayed.inc"
 #undef FERRY_REPLAYED
 };
 

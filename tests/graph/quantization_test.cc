@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "graph/quantization/block_encoder.h"
 #include "graph/quantization/candidates.h"
 #include "graph/quantization/groups.h"
-#include "graph/quantization/stored_blocks.h"
 #include "graph/quantization/targets.h"
 // After the choice of targets.
 #include "hwy/targets.h"

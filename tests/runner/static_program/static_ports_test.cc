@@ -1,4 +1,4 @@
-#include "runner/static_program/static_ports.h"
+#include "runner/static_program/static_method.h"
 
 #include <gtest/gtest.h>
 

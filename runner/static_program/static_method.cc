@@ -1,4 +1,4 @@
-#include "runner/static_program/static_ports.h"
+#include "runner/static_program/static_method.h"
 
 #include <fmt/format.h>
 
@@ -208,7 +208,7 @@ class PortReader {
     return {};
   }
 
-  // The same bytes go back and forth, so only zeros need a meaning.
+  // A state goes back and forth unchanged, so only zeros need a meaning.
   Status read_state(size_t index) {
     const ManifestPort& port = inputs_[index];
     const auto numel = checked_numel(port.shape);

@@ -1,10 +1,11 @@
-// The step of a call of a delegate. Offers make_delegate_step.
+// The memory of delegates, and the step of a call of one. Offers make_delegate_step too.
+#include "runner/delegate/delegate.h"
+
 #include <fmt/format.h>
 
 #include "core/text.h"
 #include "formats/xnnpack/reader.h"
 #include "formats/xnnpack/validate.h"
-#include "runner/delegate/delegate.h"
 #include "runner/method_loading.h"
 
 namespace ferry::runner {
@@ -74,6 +75,26 @@ std::vector<int32_t> ids_of(std::span<kernels::Tensor* const> tensors) {
 }
 
 }  // namespace
+
+Result<const kernels::PackedMatrix*> DelegateMemory::packed(const kernels::CodedMatrix& matrix,
+                                                            MemoryBudget& budget) {
+  const Key key = {matrix.codes, matrix.scales, matrix.rows,       matrix.columns,
+                   matrix.group, matrix.bits,   matrix.scale_dtype};
+  auto found = packed_.find(key);
+  if (found == packed_.end()) {
+    kernels::PackedMatrix made = kernels::PackedMatrix::pack(matrix);
+    FERRY_RETURN_IF_ERROR(budget.take(made.bytes()));
+    found = packed_.emplace(key, std::move(made)).first;
+  }
+  return &found->second;
+}
+
+Status DelegateMemory::reserve(uint64_t bytes, MemoryBudget& budget) {
+  if (bytes <= scratch_.size()) return {};
+  scratch_ = FERRY_TRY(Arena::allocate(bytes, budget));
+  if (poison_) scratch_.refill(true);
+  return {};
+}
 
 Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_t index,
                           Step& step) {
