@@ -22,30 +22,8 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
   ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 endif()
 
-# What a program includes; docs/library.md is about these.
-set(public_headers
-  core/interrupt.h checkpoint/checkpoint.h packer/bundle_reader.h packer/check.h convert/convert.h
-  convert/export.h prompt/image_input.h listing/listing.h proof/bundle_proof.h proof/reference.h
-  proof/reference_proof.h runner/decoder.h runner/sampler.h runner/text_encoder.h runner/vision_encoder.h
-  text/chat_template/chat_template.h prompt/image_prompt.h text/tokenizer/text_stream.h
-  text/tokenizer/tokenizer.h text/tokenizer/tokenizer_files.h)
-
-# ... and what these include, so that the set is complete by construction.
-set(installed_headers)
-while(public_headers)
-  list(POP_FRONT public_headers header)
-  if(header IN_LIST installed_headers)
-    continue()
-  endif()
-  list(APPEND installed_headers ${header})
-  file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include \"")
-  foreach(line ${includes})
-    string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" included "${line}")
-    list(APPEND public_headers ${included})
-  endforeach()
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
-endwhile()
-list(SORT installed_headers)
+# What programs include: <ferry/ferry.h> and the headers beside it, and nothing else.
+file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ferry/*.h)
 
 get_property(objects GLOBAL PROPERTY FERRY_OBJECTS)
 add_library(ferry_library STATIC)
@@ -56,17 +34,14 @@ foreach(library ${objects})
 endforeach()
 target_compile_features(ferry_library PUBLIC cxx_std_20)
 target_link_libraries(ferry_library
-  PUBLIC fmt::fmt Threads::Threads
-  PRIVATE OpenSSL::Crypto ZLIB::ZLIB PkgConfig::hdf5 PkgConfig::seccomp PkgConfig::hwy
+  PUBLIC Threads::Threads
+  PRIVATE fmt::fmt OpenSSL::Crypto ZLIB::ZLIB PkgConfig::hdf5 PkgConfig::seccomp PkgConfig::hwy
           PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::jpeg PkgConfig::png PkgConfig::webp)
-list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)
-target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
-                                    FILES ${installed_headers})
-# <ferry/convert/convert.h> in programs; "convert/convert.h" in the headers themselves.
-target_include_directories(ferry_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include
+                                    FILES ${public_headers})
 
 install(TARGETS ferry_library EXPORT ferry COMPONENT development
-        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry COMPONENT development)
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
 install(EXPORT ferry NAMESPACE ferry:: FILE ferryTargets.cmake DESTINATION ${package}
         COMPONENT development)

@@ -34,6 +34,8 @@ void request_interrupt(int signal) noexcept {
 
 int interrupt_signal() noexcept { return requested.load(std::memory_order_relaxed); }
 
+void clear_interrupt() noexcept { requested.store(0, std::memory_order_relaxed); }
+
 Status check_interrupt() {
   const int signal = interrupt_signal();
   if (signal == 0) return {};

@@ -11,6 +11,8 @@ namespace ferry {
 void request_interrupt(int signal) noexcept;
 // The signal that asked to stop, or 0.
 int interrupt_signal() noexcept;
+// Takes the request back, so that later work runs.
+void clear_interrupt() noexcept;
 // kInterrupted once something has asked to stop. Costs a relaxed load.
 Status check_interrupt();
 

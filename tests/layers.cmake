@@ -23,10 +23,12 @@ set(convert_may core formats graph converters packer dialects runner text checkp
 set(listing_may core formats packer/bundle_reader.h packer/check.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
+set(library_may core formats graph converters packer text runner prompt plan proof convert listing audit
+    signing library)
 set(cli_may core formats graph converters packer text media runner prompt checkpoint plan proof convert
     listing report audit signing batch cli)
 set(rooms core formats text media kernels report signing graph converters packer dialects checkpoint
-    runner prompt plan proof convert listing audit batch cli)
+    runner prompt plan proof convert listing audit batch library cli)
 list(JOIN rooms "|" any_room)
 
 set(violations 0)
@@ -47,6 +49,20 @@ foreach(room ${rooms})
         math(EXPR violations "${violations} + 1")
       endif()
     endforeach()
+  endforeach()
+endforeach()
+
+# Programs that embed Ferry include the public headers, which are complete: they include each other
+# and the standard library.
+file(GLOB public_headers RELATIVE ${ROOT}/include ${ROOT}/include/ferry/*.h)
+foreach(file ${public_headers})
+  file(STRINGS ${ROOT}/include/${file} includes REGEX "^#include ")
+  foreach(line ${includes})
+    string(REGEX REPLACE "^#include " "" header "${line}")
+    if(NOT header MATCHES "^<([a-z_]+|ferry/[a-z_]+[.]h)>$")
+      message("include/${file}: public headers may not include ${header}")
+      math(EXPR violations "${violations} + 1")
+    endif()
   endforeach()
 endforeach()
 if(violations GREATER 0)

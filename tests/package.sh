@@ -32,12 +32,12 @@ demonstrate() {
 }
 
 echo "package.sh: building"
-cmake --preset release >/dev/null
-rm -rf build/release/packages
-cmake --build build/release --target ferry ferry_library ferry_portable -- --quiet
-(cd build/release && cpack >/dev/null && cpack -G TGZ >/dev/null)
-tarball=$(ls "$source"/build/release/packages/*.tar.gz)
-packages=$(ls "$source"/build/release/packages/*.deb)
+cmake --preset package >/dev/null
+rm -rf build/package/packages
+cmake --build build/package --target ferry ferry_library ferry_portable -- --quiet
+(cd build/package && cpack >/dev/null && cpack -G TGZ >/dev/null)
+tarball=$(ls "$source"/build/package/packages/*.tar.gz)
+packages=$(ls "$source"/build/package/packages/*.deb)
 ls -l $packages "$tarball"
 
 if [ ! -e "$root/etc/debian_version" ]; then

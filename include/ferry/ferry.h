@@ -1,0 +1,13 @@
+// The whole library. docs/library.md describes it, with an example.
+#pragma once
+
+#include <ferry/bundle.h>
+#include <ferry/convert.h>
+#include <ferry/embed.h>
+#include <ferry/engine.h>
+#include <ferry/generate.h>
+#include <ferry/inspect.h>
+#include <ferry/result.h>
+#include <ferry/sign.h>
+#include <ferry/text.h>
+#include <ferry/verify.h>

@@ -1,0 +1,89 @@
+// Texts to token ids and back, and chats to texts.
+#pragma once
+
+#include <ferry/bundle.h>
+#include <ferry/result.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ferry::inline v0 {
+
+// Not thread-safe.
+class Tokenizer {
+ public:
+  // Of a checkpoint or a bundle directory, or one of the files of a tokenizer.
+  static Result<Tokenizer> load(const std::string& path);
+  static Result<Tokenizer> of(const Bundle& bundle);
+  ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+
+  // With `add_special` the tokens that begin and end a text are added.
+  Result<std::vector<int64_t>> encode(std::string_view text, bool add_special = true);
+  // Valid UTF-8. Ids that no token has are left out; with `skip_special` special tokens too.
+  Result<std::string> decode(std::span<const int64_t> tokens, bool skip_special = true) const;
+  std::optional<int64_t> find(std::string_view token) const;
+  // One more than the largest id.
+  int64_t id_bound() const;
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  explicit Tokenizer(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+// Decodes tokens that come one at a time, whole characters at a time.
+class TokenStream {
+ public:
+  explicit TokenStream(const Tokenizer& tokenizer);
+  ~TokenStream();
+  TokenStream(TokenStream&&) noexcept;
+  TokenStream& operator=(TokenStream&&) noexcept;
+
+  // The text that `token` completes; empty while a character is incomplete.
+  Result<std::string> push(int64_t token);
+  // The remaining text.
+  Result<std::string> finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct Message {
+  std::string role;  // "system", "user", "assistant"
+  std::string text;
+  size_t images = 0;  // of a vision-language model: images that belong to this message
+};
+
+// The chat template of a checkpoint, rendered as transformers renders it.
+class ChatTemplate {
+ public:
+  static Result<ChatTemplate> load(const std::string& directory);
+  static Result<ChatTemplate> of(const Bundle& bundle);
+  ~ChatTemplate();
+  ChatTemplate(const ChatTemplate&);
+  ChatTemplate& operator=(const ChatTemplate&);
+
+  // With `add_generation_prompt` the text ends where the answer begins.
+  Result<std::string> render(std::span<const Message> messages,
+                             bool add_generation_prompt = true) const;
+  // {"messages": [...], "add_generation_prompt": bool}; other members are variables of the
+  // template, such as "tools".
+  Result<std::string> render_json(std::string_view chat) const;
+
+ private:
+  struct Impl;
+  explicit ChatTemplate(std::shared_ptr<const Impl> impl);
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace ferry::inline v0

@@ -1,0 +1,103 @@
+#include <ferry/bundle.h>
+
+#include <utility>
+
+#include "convert/gguf_proof.h"
+#include "convert/memory_bundle.h"
+#include "library/internal.h"
+#include "packer/check.h"
+
+namespace ferry::inline v0 {
+namespace {
+
+constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
+
+Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
+                                   const OnProgress& progress) {
+  if (options.path.empty()) return library::wrong("path", "must not be empty");
+  if (convert::is_gguf_file(options.path)) {
+    return convert::bundle_in_memory(options.path, options.config, pool);
+  }
+  if (!options.config.empty()) {
+    return library::wrong("config", "must be empty unless the path is a GGUF file");
+  }
+  return packer::Bundle::open(options.path, options.check_digests, pool,
+                              library::show(progress, "checking digests"));
+}
+
+BundleComponent component_of(const packer::ManifestComponent& from) {
+  BundleComponent component{from.role, from.weight_dtype, from.quantization, {}};
+  for (const packer::ManifestProgram& program : from.programs) {
+    component.programs.push_back(program.file);
+  }
+  return component;
+}
+
+}  // namespace
+
+Bundle::Bundle(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Bundle::~Bundle() = default;
+Bundle::Bundle(const Bundle&) = default;
+Bundle& Bundle::operator=(const Bundle&) = default;
+
+Result<Bundle> Bundle::open(const OpenOptions& options, const Engine& engine,
+                            const OnProgress& progress) {
+  return library::run(engine, options.path, [&](ThreadPool& pool) -> Result<Bundle> {
+    return Bundle(
+        std::make_shared<const Impl>(Impl{FERRY_TRY(open_bundle(options, pool, progress))}));
+  });
+}
+
+Result<Bundle> Bundle::open(const std::string& path, const Engine& engine) {
+  OpenOptions options;
+  options.path = path;
+  return open(options, engine);
+}
+
+BundleInfo Bundle::info() const {
+  const packer::Manifest& manifest = impl_->bundle.manifest();
+  BundleInfo info;
+  info.path = impl_->bundle.path();
+  info.model_type = manifest.model_type;
+  info.program_kind = manifest.program_style;
+  info.tool_version = manifest.tool.version;
+  info.vocab_size = manifest.vocab_size;
+  info.hidden_size = manifest.hidden_size;
+  info.num_layers = manifest.num_layers;
+  info.context_length = manifest.context_length;
+  info.prefill_length = manifest.prefill_length;
+  info.bos_token = manifest.bos_id;
+  info.end_tokens = manifest.eos_ids;
+  for (const packer::ManifestComponent& component : manifest.components) {
+    info.components.push_back(component_of(component));
+  }
+  for (const packer::ManifestFile& file : manifest.files) {
+    info.files.push_back({file.path, file.bytes});
+  }
+  info.has_reference = !manifest.reference.empty();
+  return info;
+}
+
+std::string Bundle::manifest_json() const {
+  return packer::write_manifest(impl_->bundle.manifest());
+}
+
+Result<std::string> Bundle::text_file(const std::string& name) const {
+  return impl_->bundle.text(name, kMaxTextFile);
+}
+
+Result<CheckResult> check_bundle(const std::string& directory, const Engine& engine,
+                                 const OnProgress& progress) {
+  return library::run(engine, directory, [&](ThreadPool& pool) -> Result<CheckResult> {
+    packer::CheckReport report = FERRY_TRY(
+        packer::check_bundle(directory, pool, library::show(progress, "checking digests")));
+    CheckResult result{report.files, report.bytes, {}};
+    for (packer::CheckProblem& problem : report.problems) {
+      result.problems.push_back(
+          {problem.code, std::move(problem.file), std::move(problem.message)});
+    }
+    return result;
+  });
+}
+
+}  // namespace ferry::inline v0

@@ -1,0 +1,70 @@
+#include <ferry/engine.h>
+
+#include <algorithm>
+
+#include "core/interrupt.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "library/internal.h"
+
+namespace ferry::inline v0 {
+
+Engine::Engine(size_t threads)
+    : impl_(std::make_shared<Impl>(threads == 0 ? ThreadPool::hardware_threads() : threads)) {}
+Engine::~Engine() = default;
+Engine::Engine(const Engine&) = default;
+Engine& Engine::operator=(const Engine&) = default;
+
+size_t Engine::threads() const { return impl_->pool.size(); }
+
+void interrupt_all(int signal) noexcept { request_interrupt(signal); }
+void clear_interrupt_request() noexcept { clear_interrupt(); }
+
+std::string_view library_version() { return version(); }
+
+namespace library {
+namespace {
+
+constexpr std::string_view kMust = " must ";
+
+// "temperature" of "temperature must be positive".
+std::string field_of(const Error& error) {
+  if (error.code != ErrorCode::kUsage) return {};
+  const size_t end = error.message.find(kMust);
+  const std::string name = end == std::string::npos ? "" : error.message.substr(0, end);
+  const bool is_name = std::ranges::all_of(
+      name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  return is_name ? name : "";
+}
+
+// "DIR/file" of "DIR/file: no tensors", where `path` is DIR.
+std::string place_of(const Error& error, const std::string& path) {
+  const std::string shown = printable(path);
+  if (shown.empty() || !error.message.starts_with(shown)) return {};
+  const size_t end = error.message.find(": ", shown.size());
+  return end == std::string::npos ? "" : error.message.substr(0, end);
+}
+
+}  // namespace
+
+Failure stopped() { return fail(ErrorCode::kInterrupted, "stopped by the caller"); }
+
+ShowProgress show(const OnProgress& progress, const char* what) {
+  if (!progress) return {};
+  return [progress, what](uint64_t done, uint64_t total) {
+    if (!progress(what, done, total)) throw Stopped();
+  };
+}
+
+void locate(Error& error, const std::string& path) {
+  if (error.field.empty()) error.field = field_of(error);
+  if (error.place.empty()) error.place = place_of(error, path);
+}
+
+Failure wrong(const std::string& field, const std::string& message) {
+  return Failure(
+      Error{.code = ErrorCode::kUsage, .message = field + " " + message, .field = field});
+}
+
+}  // namespace library
+}  // namespace ferry::inline v0

@@ -1,0 +1,321 @@
+#include <ferry/generate.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/utf8.h"
+#include "library/internal.h"
+#include "prompt/image_input.h"
+#include "prompt/messages.h"
+#include "runner/decoder.h"
+#include "runner/sampler.h"
+#include "runner/vision_encoder.h"
+#include "text/stop_texts.h"
+#include "text/tokenizer/text_stream.h"
+#include "text/tokenizer/tokenizer_files.h"
+
+namespace ferry::inline v0 {
+
+struct Generator::Impl {
+  Engine engine;
+  packer::Bundle bundle;
+  runner::MethodOptions method = {};
+  std::unique_ptr<runner::Decoder> decoder = {};
+  // A bundle that takes images has an input for them, which has the tokenizer too.
+  std::optional<prompt::ImageInput> input = {};
+  std::optional<text::Tokenizer> own_tokenizer = {};
+  std::optional<text::ChatTemplate> chat_template = {};
+  std::vector<int64_t> executed = {};             // tokens of the decoder's sequence
+  std::vector<prompt::EncodedImage> images = {};  // the decoder has views of them
+  bool has_images = false;                        // in the decoder's sequence
+
+  Status open_text();
+  text::Tokenizer* tokenizer() {
+    if (input) return &input->prompts().tokenizer();
+    return own_tokenizer ? &*own_tokenizer : nullptr;
+  }
+  Result<std::vector<int64_t>> encode(std::string_view text, bool add_special, const char* field);
+  Result<std::vector<int64_t>> text_tokens(const Prompt& prompt);
+  Result<prompt::ExpandedPrompt> image_tokens(const Prompt& prompt, ThreadPool& pool);
+  // The tokens of the prompt. Images are at their positions in the decoder afterwards, and the
+  // sequence is one that the prompt extends.
+  Result<std::vector<int64_t>> prepare(const Prompt& prompt, ThreadPool& pool);
+  void begin() {
+    decoder->restart();
+    executed.clear();
+    has_images = false;
+  }
+};
+
+namespace {
+
+using library::wrong;
+
+runner::DecodeOptions decode_options(DecodeMode mode) {
+  runner::DecodeOptions options;
+  if (mode == DecodeMode::kKv) options.mode = runner::DecodeMode::kKv;
+  if (mode == DecodeMode::kHybrid) options.mode = runner::DecodeMode::kHybrid;
+  if (mode == DecodeMode::kLookahead) options.mode = runner::DecodeMode::kLookahead;
+  return options;
+}
+
+Status check_prompt(const Prompt& prompt) {
+  const int given = (prompt.tokens.empty() ? 0 : 1) + (prompt.text.empty() ? 0 : 1) +
+                    (prompt.messages.empty() ? 0 : 1) + (prompt.chat_json.empty() ? 0 : 1);
+  if (given != 1) {
+    return fail(ErrorCode::kUsage,
+                "a prompt has exactly one of tokens, text, messages and chat_json");
+  }
+  if (!prompt.images.empty() && !prompt.tokens.empty()) {
+    return wrong("images", "must be empty where the prompt has tokens");
+  }
+  if (!utf8::is_valid(prompt.text)) return wrong("text", "must be UTF-8");
+  return {};
+}
+
+Status check_options(const GenerateOptions& options) {
+  if (options.max_new_tokens < 1) return wrong("max_new_tokens", "must be 1 or more");
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) return wrong("stops", "must not have an empty text");
+  }
+  return {};
+}
+
+Result<runner::Sampler> make_sampler(const SamplingOptions& from) {
+  runner::SamplingOptions options;
+  options.repetition_penalty = from.repetition_penalty;
+  options.temperature = from.temperature;
+  options.top_k = from.top_k;
+  options.top_p = from.top_p;
+  options.min_p = from.min_p;
+  options.seed = from.seed;
+  return runner::Sampler::make(options);
+}
+
+// The answer while it grows.
+class Answer {
+ public:
+  Answer(const GenerateOptions& options, const packer::Manifest& manifest,
+         const runner::Decoder& decoder, const text::Tokenizer* tokenizer, const OnToken& on_token,
+         runner::Sampler sampler, std::span<const int64_t> prompt)
+      : options_(options),
+        manifest_(manifest),
+        decoder_(decoder),
+        on_token_(on_token),
+        sampler_(std::move(sampler)),
+        prompt_(prompt),
+        stops_(options.stops) {
+    if (tokenizer != nullptr) stream_.emplace(*tokenizer);
+  }
+
+  // The next token by the logits before it, or nothing if it is the last one.
+  Result<std::optional<int64_t>> choose(std::span<const float> logits) {
+    const auto vocab = static_cast<size_t>(manifest_.vocab_size);
+    if (logits.size() < vocab) {
+      return bad_input("the bundle's logits are shorter than its vocabulary");
+    }
+    const int64_t token =
+        FERRY_TRY(sampler_.sample(logits.last(vocab), prompt_, generation_.tokens));
+    generation_.tokens.push_back(token);
+    const bool is_end =
+        !options_.ignore_end_tokens && std::ranges::count(manifest_.eos_ids, token) > 0;
+    std::string part;
+    if (stream_ && !is_end) part = stops_.push(FERRY_TRY(stream_->push(token)));
+    generation_.text += part;
+    const bool goes_on = !on_token_ || on_token_(token, part);
+    stop_ = is_end ? std::optional(StopReason::kEndToken) : reason(goes_on);
+    return stop_ ? std::nullopt : std::optional(token);
+  }
+
+  void interrupt() { stop_ = StopReason::kInterrupted; }
+
+  Result<Generation> finish() {
+    if (stream_) {
+      std::string rest = stops_.push(FERRY_TRY(stream_->finish()));
+      rest += stops_.finish();
+      generation_.text += rest;
+      if (on_token_ && !rest.empty() && stop_ != StopReason::kCallback) on_token_(-1, rest);
+    }
+    generation_.stop = *stop_;
+    return std::move(generation_);
+  }
+
+ private:
+  std::optional<StopReason> reason(bool goes_on) const {
+    if (stops_.found()) return StopReason::kStopText;
+    if (!goes_on) return StopReason::kCallback;
+    if (std::ssize(generation_.tokens) >= options_.max_new_tokens) return StopReason::kMaxNewTokens;
+    if (decoder_.position() >= decoder_.capacity()) return StopReason::kContextFull;
+    return std::nullopt;
+  }
+
+  const GenerateOptions& options_;
+  const packer::Manifest& manifest_;
+  const runner::Decoder& decoder_;
+  const OnToken& on_token_;
+  runner::Sampler sampler_;
+  std::span<const int64_t> prompt_;
+  text::StopTexts stops_;
+  std::optional<text::TextStream> stream_;
+  std::optional<StopReason> stop_;
+  Generation generation_;
+};
+
+}  // namespace
+
+Status Generator::Impl::open_text() {
+  if (runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json")) {
+    input = FERRY_TRY(prompt::ImageInput::open(bundle));
+    return {};
+  }
+  if (text::find_tokenizer_file(prompt::files_of(bundle)).empty()) return {};
+  own_tokenizer =
+      FERRY_TRY(text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle)));
+  return {};
+}
+
+Result<std::vector<int64_t>> Generator::Impl::encode(std::string_view text, bool add_special,
+                                                     const char* field) {
+  if (!own_tokenizer) return wrong(field, "must be empty: this bundle has no tokenizer");
+  return own_tokenizer->encode(text, add_special);
+}
+
+Result<std::vector<int64_t>> Generator::Impl::text_tokens(const Prompt& prompt) {
+  if (!prompt.images.empty()) return wrong("images", "must be empty: this bundle takes none");
+  if (!prompt.text.empty()) return encode(prompt.text, /*add_special=*/true, "text");
+  const bool is_json = !prompt.chat_json.empty();
+  for (const Message& message : prompt.messages) {
+    if (message.images > 0) return wrong("messages", "must have no images: this bundle takes none");
+  }
+  const std::string chat =
+      is_json ? prompt.chat_json
+              : FERRY_TRY(library::chat_of(prompt.messages, /*add_generation_prompt=*/true));
+  if (FERRY_TRY(prompt::message_beyond_text(chat, "chat")) > 0) {
+    return wrong("chat_json", "must be text alone: this bundle takes no images");
+  }
+  if (!chat_template) {
+    chat_template =
+        FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), prompt::reader_of(bundle)));
+  }
+  // A template writes special tokens itself.
+  return encode(FERRY_TRY(chat_template->render(chat, "chat", library::system_time())),
+                /*add_special=*/false, is_json ? "chat_json" : "messages");
+}
+
+Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& prompt,
+                                                             ThreadPool& pool) {
+  if (!prompt.images.empty() && !input->has_encoder()) {
+    FERRY_RETURN_IF_ERROR(input->load_encoder(pool, method));
+  }
+  std::vector<prompt::EncodedImage> encoded;
+  if (!prompt.images.empty()) encoded = FERRY_TRY(input->encode(prompt.images));
+  images = std::move(encoded);
+  const std::vector<prompt::ImageLayout> layouts = prompt::layouts_of(images);
+  if (!prompt.text.empty()) return input->prompts().plain(prompt.text, "text", layouts);
+  std::string chat = prompt.chat_json;
+  if (chat.empty()) {
+    std::vector<prompt::ChatMessage> messages;
+    for (const Message& message : prompt.messages) {
+      if (!utf8::is_valid(message.text)) return wrong("messages", "must be UTF-8");
+      messages.push_back({message.role, message.text, message.images});
+    }
+    chat = input->prompts().chat_of(messages);
+  }
+  return input->prompts().chat(chat, "chat", library::system_time(), layouts);
+}
+
+Result<std::vector<int64_t>> Generator::Impl::prepare(const Prompt& prompt, ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(check_prompt(prompt));
+  std::vector<int64_t> tokens;
+  std::vector<runner::EmbeddingRows> rows;
+  if (!prompt.tokens.empty()) {
+    tokens = prompt.tokens;
+  } else if (input) {
+    if (has_images) begin();  // the decoder's views of the images end here
+    FERRY_RETURN_IF_ERROR(decoder->set_image_rows({}));
+    prompt::ExpandedPrompt expanded = FERRY_TRY(image_tokens(prompt, pool));
+    rows = prompt::rows_of(expanded, images);
+    tokens = std::move(expanded.ids);
+  } else {
+    tokens = FERRY_TRY(text_tokens(prompt));
+  }
+  if (tokens.empty()) return fail(ErrorCode::kUsage, "the prompt has no tokens");
+  const bool extends = executed.size() < tokens.size() && !has_images && rows.empty() &&
+                       std::ranges::equal(executed, std::span(tokens).first(executed.size()));
+  if (!extends) {
+    begin();
+    decoder->restart(std::ssize(tokens));
+  }
+  if (!rows.empty()) FERRY_RETURN_IF_ERROR(decoder->set_image_rows(rows));
+  has_images = !rows.empty();
+  return tokens;
+}
+
+Generator::Generator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Generator::~Generator() = default;
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+
+Result<Generator> Generator::load(const Bundle& bundle, const Engine& engine,
+                                  const GeneratorOptions& options) {
+  const packer::Bundle& files = bundle.impl().bundle;
+  return library::run(engine, files.path(), [&](ThreadPool& pool) -> Result<Generator> {
+    auto impl = std::make_unique<Impl>(Impl{.engine = engine, .bundle = files});
+    impl->method.memory = options.memory;
+    FERRY_RETURN_IF_ERROR(impl->open_text());
+    impl->decoder =
+        FERRY_TRY(runner::load_decoder(files, pool, impl->method, decode_options(options.mode)));
+    return Generator(std::move(impl));
+  });
+}
+
+Result<Generation> Generator::generate(const Prompt& prompt, const GenerateOptions& options,
+                                       const OnToken& on_token) {
+  Impl& self = *impl_;
+  const auto work = [&](ThreadPool& pool) -> Result<Generation> {
+    FERRY_RETURN_IF_ERROR(check_options(options));
+    runner::Sampler sampler = FERRY_TRY(make_sampler(options.sampling));
+    const std::vector<int64_t> tokens = FERRY_TRY(self.prepare(prompt, pool));
+    const size_t reused = self.executed.size();
+    Answer answer(options, self.bundle.manifest(), *self.decoder, self.tokenizer(), on_token,
+                  std::move(sampler), tokens);
+    const auto choose = [&](std::span<const float> logits) { return answer.choose(logits); };
+    const auto logits = FERRY_TRY(self.decoder->forward(std::span(tokens).subspan(reused)));
+    std::optional<int64_t> token = FERRY_TRY(choose(logits));
+    while (token) {
+      auto next = self.decoder->advance(*token, choose);
+      if (!next && next.error().code == ErrorCode::kInterrupted) {
+        answer.interrupt();
+        break;
+      }
+      token = FERRY_TRY(std::move(next));
+    }
+    Generation generation = FERRY_TRY(answer.finish());
+    generation.prompt_tokens = std::ssize(tokens);
+    generation.reused_tokens = static_cast<int64_t>(reused);
+    self.executed = tokens;
+    self.executed.insert(self.executed.end(), generation.tokens.begin(), generation.tokens.end());
+    // The last token has not been run.
+    self.executed.resize(static_cast<size_t>(self.decoder->position()));
+    return generation;
+  };
+  Result<Generation> generation = library::run(self.engine, self.bundle.path(), work);
+  if (!generation) restart();
+  return generation;
+}
+
+Result<std::span<const float>> Generator::forward(std::span<const int64_t> tokens) {
+  Impl& self = *impl_;
+  return library::run(self.engine, self.bundle.path(),
+                      [&](ThreadPool&) -> Result<std::span<const float>> {
+                        const auto logits = FERRY_TRY(self.decoder->forward(tokens));
+                        self.executed.insert(self.executed.end(), tokens.begin(), tokens.end());
+                        return logits;
+                      });
+}
+
+void Generator::restart() { impl_->begin(); }
+int64_t Generator::position() const { return impl_->decoder->position(); }
+int64_t Generator::capacity() const { return impl_->decoder->capacity(); }
+
+}  // namespace ferry::inline v0

@@ -1,0 +1,122 @@
+#include <ferry/text.h>
+
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "core/json_writer.h"
+#include "core/utf8.h"
+#include "library/internal.h"
+#include "prompt/image_input.h"
+#include "text/tokenizer/text_stream.h"
+#include "text/tokenizer/tokenizer_files.h"
+
+namespace ferry::inline v0 {
+
+struct Tokenizer::Impl {
+  text::Tokenizer tokenizer;
+};
+struct TokenStream::Impl {
+  std::shared_ptr<Tokenizer::Impl> tokenizer;
+  text::TextStream stream;
+};
+struct ChatTemplate::Impl {
+  text::ChatTemplate chat_template;
+};
+
+namespace library {
+
+text::chat::TimeText system_time() {
+  return [](const std::string& format) -> Result<std::string> {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
+    std::array<char, 256> text{};
+    // No size means that the text is too long, or empty.
+    const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
+    if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
+    return std::string(text.data(), size);
+  };
+}
+
+Result<std::string> chat_of(std::span<const Message> messages, bool add_generation_prompt) {
+  JsonWriter json;
+  json.begin_object().key("messages").begin_array();
+  for (const Message& message : messages) {
+    if (!utf8::is_valid(message.role) || !utf8::is_valid(message.text)) {
+      return wrong("messages", "must be UTF-8");
+    }
+    json.begin_object().member("role", message.role).member("content", message.text).end_object();
+  }
+  json.end_array().member("add_generation_prompt", add_generation_prompt);
+  return json.end_object().take();
+}
+
+}  // namespace library
+
+Tokenizer::Tokenizer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+Result<Tokenizer> Tokenizer::load(const std::string& path) {
+  return Tokenizer(std::make_shared<Impl>(Impl{FERRY_TRY(text::load_tokenizer(path))}));
+}
+
+Result<Tokenizer> Tokenizer::of(const Bundle& bundle) {
+  const packer::Bundle& files = bundle.impl().bundle;
+  return Tokenizer(std::make_shared<Impl>(
+      Impl{FERRY_TRY(text::load_tokenizer(files.text_directory(), prompt::reader_of(files)))}));
+}
+
+Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text, bool add_special) {
+  return impl_->tokenizer.encode(text, add_special);
+}
+Result<std::string> Tokenizer::decode(std::span<const int64_t> tokens, bool skip_special) const {
+  return impl_->tokenizer.decode(tokens, skip_special);
+}
+std::optional<int64_t> Tokenizer::find(std::string_view token) const {
+  return impl_->tokenizer.find(token);
+}
+int64_t Tokenizer::id_bound() const { return impl_->tokenizer.id_bound(); }
+
+TokenStream::TokenStream(const Tokenizer& tokenizer)
+    : impl_(std::make_unique<Impl>(
+          Impl{tokenizer.impl(), text::TextStream(tokenizer.impl()->tokenizer)})) {}
+TokenStream::~TokenStream() = default;
+TokenStream::TokenStream(TokenStream&&) noexcept = default;
+TokenStream& TokenStream::operator=(TokenStream&&) noexcept = default;
+Result<std::string> TokenStream::push(int64_t token) { return impl_->stream.push(token); }
+Result<std::string> TokenStream::finish() { return impl_->stream.finish(); }
+
+ChatTemplate::ChatTemplate(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(const ChatTemplate&) = default;
+ChatTemplate& ChatTemplate::operator=(const ChatTemplate&) = default;
+
+Result<ChatTemplate> ChatTemplate::load(const std::string& directory) {
+  return ChatTemplate(
+      std::make_shared<const Impl>(Impl{FERRY_TRY(text::ChatTemplate::load(directory))}));
+}
+
+Result<ChatTemplate> ChatTemplate::of(const Bundle& bundle) {
+  const packer::Bundle& files = bundle.impl().bundle;
+  return ChatTemplate(std::make_shared<const Impl>(
+      Impl{FERRY_TRY(text::ChatTemplate::load(files.text_directory(), prompt::reader_of(files)))}));
+}
+
+Result<std::string> ChatTemplate::render(std::span<const Message> messages,
+                                         bool add_generation_prompt) const {
+  for (const Message& message : messages) {
+    if (message.images > 0) {
+      return library::wrong("messages", "must have no images here: Generator takes them");
+    }
+  }
+  return render_json(FERRY_TRY(library::chat_of(messages, add_generation_prompt)));
+}
+
+Result<std::string> ChatTemplate::render_json(std::string_view chat) const {
+  return impl_->chat_template.render(chat, "chat", library::system_time());
+}
+
+}  // namespace ferry::inline v0
