@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "core/os_error.h"
+#include "core/unique_fd.h"
 
 namespace ferry::batch {
 namespace {
@@ -22,20 +23,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kGrace = std::chrono::seconds(4);
 constexpr int kPollMilliseconds = 50;
 constexpr int kNoStart = 127;
-
-class OpenFd {
- public:
-  explicit OpenFd(int fd) : fd_(fd) {}
-  ~OpenFd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenFd(const OpenFd&) = delete;
-  OpenFd& operator=(const OpenFd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // All that the child needs, made before the fork: between fork and exec of a program with threads
 // only async-signal-safe calls are allowed.
@@ -65,12 +52,12 @@ std::vector<char*> argv_of(std::vector<std::string>& words) {
 }
 
 Result<pid_t> start(const ChildCommand& command) {
-  const OpenFd in(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd in(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (in.get() < 0) return os_error("/dev/null", "cannot open", errno);
   constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-  const OpenFd out(::open(command.out_path.c_str(), kNew, 0666));
+  const UniqueFd out(::open(command.out_path.c_str(), kNew, 0666));
   if (out.get() < 0) return os_error(command.out_path, "cannot create", errno);
-  const OpenFd log(::open(command.log_path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const UniqueFd log(::open(command.log_path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   if (log.get() < 0) return os_error(command.log_path, "cannot open", errno);
   std::vector<std::string> words = {"ferry"};
   words.insert(words.end(), command.words.begin(), command.words.end());
@@ -126,7 +113,7 @@ Result<ChildEnd> run_child(const ChildCommand& command, const std::function<bool
   const Clock::time_point begin = Clock::now();
   const pid_t child = FERRY_TRY(start(command));
   // By number: the header of glibc 2.36 declares the function for C alone.
-  const OpenFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   bool stopped = false, killed = false;
   Clock::time_point deadline;
   while (!has_ended(child)) {

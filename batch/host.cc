@@ -12,16 +12,17 @@
 #include <optional>
 #include <string_view>
 
+#include "core/unique_fd.h"
+
 namespace ferry::batch {
 namespace {
 
 // Files of the kernel, which have no size. Empty where there is none.
 std::string read_kernel_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return {};
   std::array<char, 4096> buffer;
-  const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-  ::close(fd);
+  const ssize_t got = ::read(fd.get(), buffer.data(), buffer.size());
   return got > 0 ? std::string(buffer.data(), static_cast<size_t>(got)) : std::string();
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "core/os_error.h"
+#include "core/unique_fd.h"
 
 namespace ferry::batch {
 namespace {
@@ -20,18 +21,18 @@ namespace {
 constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
 // 0, or the number of the error.
-int write_and_close(int fd, std::string_view text, Durable durable) {
+int write_and_close(UniqueFd fd, std::string_view text, Durable durable) {
   int problem = 0;
   while (!text.empty() && problem == 0) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
+    const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (errno != EINTR) {
       problem = errno;
     }
   }
-  if (problem == 0 && durable == Durable::kContents && ::fsync(fd) != 0) problem = errno;
-  if (::close(fd) != 0 && problem == 0) problem = errno;
+  if (problem == 0 && durable == Durable::kContents && ::fsync(fd.get()) != 0) problem = errno;
+  if (fd.close() != 0 && problem == 0) problem = errno;
   return problem;
 }
 
@@ -43,9 +44,9 @@ double file_seconds(const timespec& time) {
 
 Status write_small_file(const std::string& path, const std::string& temporary,
                         std::string_view text, Durable durable) {
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return os_error(temporary, "cannot create", errno);
-  if (const int problem = write_and_close(fd, text, durable); problem != 0) {
+  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd.is_open()) return os_error(temporary, "cannot create", errno);
+  if (const int problem = write_and_close(std::move(fd), text, durable); problem != 0) {
     ::unlink(temporary.c_str());
     return os_error(temporary, "cannot write", problem);
   }

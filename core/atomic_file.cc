@@ -13,6 +13,7 @@
 #include <random>
 #include <utility>
 
+#include "core/directory.h"
 #include "core/os_error.h"
 #include "core/text.h"
 
@@ -21,29 +22,11 @@ namespace {
 
 constexpr std::string_view kPartSuffix = ".ferry-part-";
 constexpr mode_t kMode = 0666;  // less what the umask takes
+// Processes that replace files of one directory keep each other out for the few calls that this
+// takes. A process that locks the directory for longer is not waited for.
+constexpr int kLockTries = 50;
 
-// Keeps processes that replace files of one directory apart for the few calls that this takes.
-// Whoever locks the directory for longer is not waited for.
-class DirectoryLock {
- public:
-  explicit DirectoryLock(const std::string& path) {
-    fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int tries = 0; fd_ >= 0 && tries < 50; ++tries) {
-      if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-      ::usleep(10'000);
-    }
-  }
-  ~DirectoryLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-
- private:
-  int fd_ = -1;
-};
-
-// Whether what has the name may give way.
+// An error if a file has the name already and may not be replaced.
 Status check_existing(const std::string& path, IfExists existing) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
@@ -61,12 +44,11 @@ std::string open_name(const OutputFile& file) { return fmt::format("/proc/self/f
 
 // Removes the file at `path` unless a process that writes it holds its lock.
 void remove_if_abandoned(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return;
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd.is_open()) return;
   struct stat info {};
-  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-  if (regular && ::flock(fd, LOCK_EX | LOCK_NB) == 0) (void)::unlink(path.c_str());
-  ::close(fd);
+  const bool regular = ::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode);
+  if (regular && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) (void)::unlink(path.c_str());
 }
 
 void remove_abandoned(const std::string& parent, const std::string& prefix) {
@@ -78,11 +60,11 @@ void remove_abandoned(const std::string& parent, const std::string& prefix) {
   }
 }
 
-int open_new(const std::string& path, int flags) {
-  int fd;
+UniqueFd open_new(const std::string& path, int flags) {
+  UniqueFd fd;
   do {
-    fd = ::open(path.c_str(), flags | O_RDWR | O_CLOEXEC, kMode);
-  } while (fd < 0 && errno == EINTR);
+    fd = UniqueFd(::open(path.c_str(), flags | O_RDWR | O_CLOEXEC, kMode));
+  } while (!fd.is_open() && errno == EINTR);
   return fd;
 }
 
@@ -135,11 +117,11 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, IfExists existing
 
 // A file without a name is of use only if /proc is there to give it one.
 Status AtomicFile::create_unnamed(uint64_t size, bool& supported) {
-  const int fd = open_new(parent_, O_TMPFILE);
-  supported = fd >= 0;
-  if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) return {};
-  if (fd < 0) return os_error(path_, "cannot create", errno);
-  file_ = OutputFile::adopt(fd, path_);
+  UniqueFd fd = open_new(parent_, O_TMPFILE);
+  supported = fd.is_open();
+  if (!supported && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) return {};
+  if (!supported) return os_error(path_, "cannot create", errno);
+  file_ = OutputFile::adopt(std::move(fd), path_);
   if (::access(open_name(file_).c_str(), F_OK) != 0) {
     supported = false;
     return {};
@@ -154,13 +136,13 @@ Status AtomicFile::create_named(uint64_t size) {
   for (int tries = 0; tries < kTries; ++tries) {
     const std::string part =
         sibling(fmt::format("{}{:08x}{:08x}", kPartSuffix, random(), random()));
-    const int fd = open_new(part, O_CREAT | O_EXCL);
-    if (fd < 0 && errno == EEXIST) continue;
-    if (fd < 0) return os_error(path_, "cannot create", errno);
-    file_ = OutputFile::adopt(fd, path_);
+    UniqueFd fd = open_new(part, O_CREAT | O_EXCL);
+    if (!fd.is_open() && errno == EEXIST) continue;
+    if (!fd.is_open()) return os_error(path_, "cannot create", errno);
+    file_ = OutputFile::adopt(std::move(fd), path_);
     // Another process may have taken it for abandoned before it was locked.
     struct stat info {};
-    const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+    const bool locked = ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (!locked || ::lstat(part.c_str(), &info) != 0) continue;
     part_ = part;
     return file_.extend(size);
@@ -198,7 +180,7 @@ Status AtomicFile::link_new() {
 // A link cannot replace, a rename can. The name between them is always the same, so that what a
 // killed process left there is found without a search.
 Status AtomicFile::link_replacing() {
-  const DirectoryLock lock(parent_);
+  const DirectoryLock lock = DirectoryLock::take(parent_, InputFile::Links::kFollow, kLockTries);
   const std::string part = sibling(".ferry-new");
   if (::unlink(part.c_str()) != 0 && errno != ENOENT) {
     return os_error(part, "cannot remove", errno);

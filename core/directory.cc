@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,25 +17,12 @@
 
 namespace ferry {
 
-Directory::~Directory() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-Directory::Directory(Directory&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
-
-Directory& Directory::operator=(Directory&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
 Result<Directory> Directory::open(const std::string& path) {
   if (path.find('\0') != std::string::npos) return os_error(path, "cannot open", EINVAL);
   Directory directory;
   // O_PATH: the files of a directory that may not be listed can be opened.
-  directory.fd_ = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (directory.fd_ < 0) return os_error(path, "cannot open", errno);
+  directory.fd_ = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.fd_.is_open()) return os_error(path, "cannot open", errno);
   directory.path_ = path;
   return directory;
 }
@@ -43,8 +31,9 @@ Result<Directory> Directory::open_folder(const std::string& name) const {
   const std::string path = path_of(name);
   if (link_target(name)) return bad_input(printable(path) + ": a symbolic link to a folder");
   Directory folder;
-  folder.fd_ = ::openat(fd_, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder.fd_ < 0) return os_error(path, "cannot open", errno);
+  constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  folder.fd_ = UniqueFd(::openat(fd_.get(), name.c_str(), kFlags));
+  if (!folder.fd_.is_open()) return os_error(path, "cannot open", errno);
   folder.path_ = path;
   return folder;
 }
@@ -55,18 +44,18 @@ std::string Directory::path_of(const std::string& name) const {
 
 bool Directory::contains(const std::string& name) const {
   struct stat ignored {};
-  return ::fstatat(fd_, name.c_str(), &ignored, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+  return ::fstatat(fd_.get(), name.c_str(), &ignored, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
 }
 
-Result<std::vector<std::string>> Directory::names() const {
-  const int fd = ::openat(fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd < 0 ? nullptr : ::fdopendir(fd),
+Result<std::vector<std::string>> Directory::names() const { return names_in(fd_.get(), path_); }
+
+Result<std::vector<std::string>> names_in(int directory, const std::string& path) {
+  // A second descriptor, because reading moves the position of the first, and closedir() closes it.
+  UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd.is_open() ? ::fdopendir(fd.get()) : nullptr,
                                                     &::closedir);
-  if (!listing) {
-    const int number = errno;
-    if (fd >= 0) ::close(fd);
-    return os_error(path_, "cannot list", number);
-  }
+  if (!listing) return os_error(path, "cannot list", errno);
+  (void)fd.release();
   std::vector<std::string> names;
   while (true) {
     errno = 0;
@@ -74,7 +63,7 @@ Result<std::vector<std::string>> Directory::names() const {
     if (entry == nullptr) break;
     names.emplace_back(entry->d_name);
   }
-  if (errno != 0) return os_error(path_, "cannot list", errno);
+  if (errno != 0) return os_error(path, "cannot list", errno);
   std::erase_if(names, [](const std::string& name) { return name == "." || name == ".."; });
   std::ranges::sort(names);
   return names;
@@ -82,7 +71,7 @@ Result<std::vector<std::string>> Directory::names() const {
 
 std::optional<std::string> Directory::link_target(const std::string& name) const {
   std::string target(PATH_MAX, '\0');
-  const ssize_t size = ::readlinkat(fd_, name.c_str(), target.data(), target.size());
+  const ssize_t size = ::readlinkat(fd_.get(), name.c_str(), target.data(), target.size());
   if (size < 0) return std::nullopt;
   target.resize(static_cast<size_t>(size));
   return target;
@@ -90,8 +79,22 @@ std::optional<std::string> Directory::link_target(const std::string& name) const
 
 Result<InputFile> Directory::open_file(const std::string& file, const std::string& name,
                                        InputFile::Links links) const {
-  return InputFile::open_at(fd_, file, path_of(name), links);
+  return InputFile::open_at(fd_.get(), file, path_of(name), links);
 }
+
+DirectoryLock DirectoryLock::take(const std::string& path, InputFile::Links links, int tries) {
+  DirectoryLock lock;
+  const int follow = links == InputFile::Links::kFollow ? 0 : O_NOFOLLOW;
+  lock.fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow));
+  while (lock.fd_.is_open() && ::flock(lock.fd_.get(), LOCK_EX | LOCK_NB) != 0 &&
+         errno == EWOULDBLOCK) {
+    if (--tries <= 0) return {};
+    ::usleep(10'000);
+  }
+  return lock;
+}
+
+bool DirectoryLock::is_held() const { return ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0; }
 
 NewFolders::~NewFolders() {
   while (!made_.empty()) {

@@ -8,16 +8,13 @@
 
 #include "core/file.h"
 #include "core/result.h"
+#include "core/unique_fd.h"
 
 namespace ferry {
 
+// Move-only.
 class Directory {
  public:
-  Directory() = default;
-  ~Directory();
-  Directory(Directory&& other) noexcept;
-  Directory& operator=(Directory&& other) noexcept;
-
   // `path` may be a symbolic link to a directory. kIo where it is no directory.
   static Result<Directory> open(const std::string& path);
   // The folder `name` in it, a plain name. kBadInput where it is a symbolic link, kIo where there
@@ -34,13 +31,37 @@ class Directory {
   // Where the symbolic link `name` points; nullopt where `name` is not a symbolic link.
   std::optional<std::string> link_target(const std::string& name) const;
   // Opens `file`, a path relative to the directory. Messages and InputFile::path() name it as
-  // path_of(name). Of `file`, only the last component is subject to `links`.
+  // path_of(name). Only the last component of `file` is subject to `links`.
   Result<InputFile> open_file(const std::string& file, const std::string& name,
                               InputFile::Links links) const;
 
  private:
-  int fd_ = -1;
+  UniqueFd fd_;
   std::string path_;
+};
+
+// Names of all files, directories and links in the open directory `directory`, in ascending order.
+// `path` is used in messages.
+Result<std::vector<std::string>> names_in(int directory, const std::string& path);
+
+// The lock of a directory (flock), which keeps out other processes that take it. Move-only; it ends
+// with this object, or when the process does.
+class DirectoryLock {
+ public:
+  // Takes no lock.
+  DirectoryLock() = default;
+  // Takes the lock of the directory at `path`. While another process holds it, this tries again
+  // every 10 ms, `tries` times in all. `links` says whether `path` may be a symbolic link.
+  static DirectoryLock take(const std::string& path, InputFile::Links links, int tries = 1);
+
+  // False if the directory cannot be opened or another process holds its lock. True on a file
+  // system without locks.
+  bool is_taken() const { return fd_.is_open(); }
+  // Whether the lock keeps others out: false on a file system without locks.
+  bool is_held() const;
+
+ private:
+  UniqueFd fd_;
 };
 
 // Folders that were made for something that is about to be written into the last of them. They are

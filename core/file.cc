@@ -26,11 +26,6 @@ constexpr int kMaxTreeDepth = 32;
 // Files that are smaller need no more than what a check of the free space has left aside.
 constexpr uint64_t kLeastReserved = uint64_t{1} << 16;
 
-void close_quietly(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
-
 // In memory, reserving allocates all pages on one thread, which takes as long as writing them.
 bool is_in_memory(int fd) {
   struct statfs info {};
@@ -91,25 +86,13 @@ Result<MappedFile> MappedFile::map(const InputFile& file) {
   return mapped;
 }
 
-OutputFile::~OutputFile() { close_quietly(fd_); }
-
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), synced_(other.synced_), path_(std::move(other.path_)) {}
-
-OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(synced_, other.synced_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
 Result<OutputFile> OutputFile::create(const std::string& path, uint64_t size) {
   OutputFile file;
   file.path_ = path;
   do {
-    file.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (file.fd_ < 0 && errno == EINTR);
-  if (file.fd_ < 0) return os_error(path, "cannot create", errno);
+    file.fd_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  } while (!file.fd_.is_open() && errno == EINTR);
+  if (!file.fd_.is_open()) return os_error(path, "cannot create", errno);
   Status extended = file.extend(size);
   if (extended) return file;
   ::unlink(path.c_str());
@@ -119,20 +102,21 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t size) {
 Result<OutputFile> OutputFile::open_existing(const std::string& path) {
   OutputFile file;
   file.path_ = path;
+  constexpr int kFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   do {
-    file.fd_ = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  } while (file.fd_ < 0 && errno == EINTR);
-  if (file.fd_ < 0) return os_error(path, "cannot open", errno);
+    file.fd_ = UniqueFd(::open(path.c_str(), kFlags));
+  } while (!file.fd_.is_open() && errno == EINTR);
+  if (!file.fd_.is_open()) return os_error(path, "cannot open", errno);
   struct stat info {};
-  if (::fstat(file.fd_, &info) != 0) return os_error(path, "cannot examine", errno);
+  if (::fstat(file.fd(), &info) != 0) return os_error(path, "cannot examine", errno);
   if (S_ISREG(info.st_mode) && info.st_nlink == 1) return file;
   return fail(ErrorCode::kIo,
               fmt::format("{}: not a regular file of this name alone", printable(path)));
 }
 
-OutputFile OutputFile::adopt(int fd, std::string path) {
+OutputFile OutputFile::adopt(UniqueFd fd, std::string path) {
   OutputFile file;
-  file.fd_ = fd;
+  file.fd_ = std::move(fd);
   file.path_ = std::move(path);
   return file;
 }
@@ -140,12 +124,12 @@ OutputFile OutputFile::adopt(int fd, std::string path) {
 Status OutputFile::extend(uint64_t size) const {
   int result;
   do {
-    result = ::ftruncate(fd_, static_cast<off_t>(size));
+    result = ::ftruncate(fd(), static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
   if (result != 0) return os_error(path_, fmt::format("cannot extend to {} bytes", size), errno);
-  if (size < kLeastReserved || is_in_memory(fd_)) return {};
+  if (size < kLeastReserved || is_in_memory(fd())) return {};
   do {
-    result = ::fallocate(fd_, 0, 0, static_cast<off_t>(size));
+    result = ::fallocate(fd(), 0, 0, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
   // posix_fallocate would write zeros where the file system cannot reserve.
   if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return {};
@@ -154,14 +138,14 @@ Status OutputFile::extend(uint64_t size) const {
 
 Result<uint64_t> OutputFile::size() const {
   struct stat info {};
-  if (::fstat(fd_, &info) != 0) return os_error(path_, "cannot examine", errno);
+  if (::fstat(fd(), &info) != 0) return os_error(path_, "cannot examine", errno);
   return static_cast<uint64_t>(info.st_size);
 }
 
 Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
   while (!data.empty()) {
     const size_t want = std::min(data.size(), kMaxWrite);
-    const ssize_t put = ::pwrite(fd_, data.data(), want, static_cast<off_t>(offset));
+    const ssize_t put = ::pwrite(fd(), data.data(), want, static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return os_error(path_, fmt::format("cannot write at offset {}", offset), errno);
     if (put == 0) return os_error(path_, fmt::format("cannot write at offset {}", offset), ENOSPC);
@@ -174,7 +158,7 @@ Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) co
 Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const size_t want = std::min(out.size(), kMaxWrite);
-    const ssize_t got = ::pread(fd_, out.data(), want, static_cast<off_t>(offset));
+    const ssize_t got = ::pread(fd(), out.data(), want, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return os_error(path_, fmt::format("cannot read at offset {}", offset), errno);
     if (got == 0) {
@@ -189,7 +173,7 @@ Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
 void OutputFile::start_writeback(uint64_t offset, uint64_t size) const {
   if (!synced_) return;
   // Its failure changes nothing: fsync writes what is still dirty, and reports errors.
-  (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size),
+  (void)::sync_file_range(fd(), static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
 
@@ -197,7 +181,7 @@ Status OutputFile::sync() const {
   if (!synced_) return {};
   int result;
   do {
-    result = ::fsync(fd_);
+    result = ::fsync(fd());
   } while (result != 0 && errno == EINTR);
   if (result != 0) return os_error(path_, "cannot sync", errno);
   return {};
@@ -207,7 +191,7 @@ Status OutputFile::sync_data() const {
   if (!synced_) return {};
   int result;
   do {
-    result = ::fdatasync(fd_);
+    result = ::fdatasync(fd());
   } while (result != 0 && errno == EINTR);
   if (result != 0) return os_error(path_, "cannot sync", errno);
   return {};
@@ -215,8 +199,7 @@ Status OutputFile::sync_data() const {
 
 Status OutputFile::sync_and_close() {
   Status synced = sync();
-  // On Linux the descriptor is gone even when close() reports EINTR.
-  const int closed = ::close(std::exchange(fd_, -1));
+  const int closed = fd_.close();
   if (!synced) return synced;
   if (closed != 0 && errno != EINTR) return os_error(path_, "cannot close", errno);
   return {};
@@ -224,16 +207,14 @@ Status OutputFile::sync_and_close() {
 
 Status sync_directory(const std::string& path) {
   const std::string name = path.empty() ? "." : path;
-  int fd = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return os_error(name, "cannot open", errno);
+  const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) return os_error(name, "cannot open", errno);
   int result;
   do {
-    result = ::fsync(fd);
+    result = ::fsync(fd.get());
   } while (result != 0 && errno == EINTR);
-  const int sync_errno = errno;
-  close_quietly(fd);
   // EINVAL: the file system has no such operation for directories.
-  if (result != 0 && sync_errno != EINVAL) return os_error(name, "cannot sync", sync_errno);
+  if (result != 0 && errno != EINVAL) return os_error(name, "cannot sync", errno);
   return {};
 }
 
@@ -241,13 +222,10 @@ namespace {
 
 Status remove_below(int parent, const std::string& name, const std::string& path, int depth);
 
-Status remove_entries(int fd, const std::string& path, int depth) {
-  DIR* directory = ::fdopendir(fd);
-  if (!directory) {
-    const int number = errno;
-    ::close(fd);
-    return os_error(path, "cannot list", number);
-  }
+Status remove_entries(UniqueFd fd, const std::string& path, int depth) {
+  DIR* directory = ::fdopendir(fd.get());
+  if (!directory) return os_error(path, "cannot list", errno);
+  (void)fd.release();  // closedir() closes it
   Status status = {};
   while (status) {
     errno = 0;
@@ -269,9 +247,10 @@ Status remove_below(int parent, const std::string& name, const std::string& path
   if (::unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return {};
   if (errno != EISDIR && errno != EPERM) return os_error(path, "cannot remove", errno);
   if (depth == 0) return os_error(path, "cannot remove", ELOOP);
-  const int fd = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return os_error(path, "cannot remove", errno);
-  FERRY_RETURN_IF_ERROR(remove_entries(fd, path, depth - 1));
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  UniqueFd fd(::openat(parent, name.c_str(), kFlags));
+  if (!fd.is_open()) return os_error(path, "cannot remove", errno);
+  FERRY_RETURN_IF_ERROR(remove_entries(std::move(fd), path, depth - 1));
   if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return os_error(path, "cannot remove", errno);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/unique_fd.h"
 
 namespace ferry {
 
@@ -30,8 +31,8 @@ class InputFile {
 
   // Refuses anything but a regular file before an open could block. `path` is used in messages.
   static Result<InputFile> open(const std::string& path, Links links = Links::kFollow);
-  // The same of `file`, a path relative to the open directory `directory`. `path` is used in
-  // messages, and to open the file again; whether it is the same file is checked then.
+  // Opens `file`, a path relative to the open directory `directory`. `path` is used in messages,
+  // and to open the file again; it is an error then if that is another file.
   static Result<InputFile> open_at(int directory, const std::string& file, const std::string& path,
                                    Links links);
 
@@ -64,12 +65,12 @@ class InputFile::Descriptor {
   State* state_;
 };
 
-// How many files this process may have open.
+// The number of files that this process may have open.
 size_t most_open_files();
-// Makes that as many as the system lets it have.
+// Raises that number to the most that the system allows.
 void raise_most_open_files();
 
-// The whole file, at most `limit` bytes; for small text files.
+// Reads a whole small text file, which may have at most `limit` bytes.
 Result<std::string> read_text_file(const std::string& path, uint64_t limit);
 Result<std::string> read_text(const InputFile& file, uint64_t limit);
 
@@ -83,7 +84,7 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   static Result<MappedFile> open(const std::string& path);
-  // The very file that is open there.
+  // Maps the file that `file` has open, even if its name means another one by now.
   static Result<MappedFile> map(const InputFile& file);
   // Valid as long as this object lives.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
@@ -95,22 +96,17 @@ class MappedFile {
   std::string path_;
 };
 
-// A file for positioned writes. Thread-safe for writes at distinct places. What must be there
-// complete or not at all is written with AtomicFile (core/atomic_file.h).
+// A file for positioned writes. Move-only. Thread-safe for writes at distinct places. A file that
+// must be complete or absent is written with AtomicFile (core/atomic_file.h).
 class OutputFile {
  public:
-  OutputFile() = default;
-  ~OutputFile();
-  OutputFile(OutputFile&& other) noexcept;
-  OutputFile& operator=(OutputFile&& other) noexcept;
-
-  // A new one (O_EXCL), extended to `size`.
+  // Creates a new file (O_EXCL) and extends it to `size`.
   static Result<OutputFile> create(const std::string& path, uint64_t size);
-  // One that is there already, to be read and written in place. kIo unless it is a regular file
-  // of that name alone (no symbolic link, no further hard link).
+  // Opens an existing file, to be read and written in place. kIo unless it is a regular file that
+  // has this name only (no symbolic link, no further hard link).
   static Result<OutputFile> open_existing(const std::string& path);
   // Takes a descriptor that is open for writing. `path` is used in messages.
-  static OutputFile adopt(int fd, std::string path);
+  static OutputFile adopt(UniqueFd fd, std::string path);
 
   // Makes it `size` bytes long, and reserves space on the disk for all of them where the file
   // system can do that without writing. In memory (tmpfs) nothing is reserved. What was not written
@@ -118,7 +114,7 @@ class OutputFile {
   Status extend(uint64_t size) const;
   Result<uint64_t> size() const;
   Status write_at(uint64_t offset, std::span<const std::byte> data) const;
-  // Of a file that is open for reading too: open_existing().
+  // The file must be open for reading too, as open_existing() opens it.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;
   // A hint: written bytes of this range should begin to go to the disk, so that the sync at the end
   // has little left to wait for.
@@ -126,22 +122,22 @@ class OutputFile {
   // fsync. After an error the file must be written anew: the system may have dropped what it could
   // not write, and say nothing about it the next time.
   Status sync() const;
-  // The same of the contents alone (fdatasync).
+  // Syncs the contents alone (fdatasync).
   Status sync_data() const;
   // sync() and close; errors of either are reported.
   Status sync_and_close();
-  // From now on nothing is synced: what is written reaches the disk when the system wants.
+  // Turns sync() into nothing: written bytes reach the disk when the system wants.
   void leave_unsynced() { synced_ = false; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
-  int fd_ = -1;
+  UniqueFd fd_;
   bool synced_ = true;
   std::string path_;
 };
 
 Status sync_directory(const std::string& path);
-// Every regular file below `path` removed with it; used for temporary and replaced bundles.
+// Removes `path` and everything below it; used for temporary and replaced bundles.
 Status remove_tree(const std::string& path);
 
 }  // namespace ferry

@@ -15,6 +15,7 @@
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
+#include "core/unique_fd.h"
 
 namespace ferry {
 namespace {
@@ -33,7 +34,7 @@ Status require_regular(const std::string& path, const struct stat& info) {
   return bad_input(fmt::format("{}: not a regular file but {}", printable(path), kind));
 }
 
-// Which file it is, and in which state.
+// Says which file it is, and in which state.
 struct Identity {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t mtime_ns = 0, ctime_ns = 0;
@@ -56,11 +57,11 @@ Failure changed(const std::string& path) {
 }
 
 struct OpenFile {
-  int fd;
-  struct stat info;
+  UniqueFd fd;
+  struct stat info {};
 };
 
-// What to open: `file` relative to the open directory `directory`. Messages name it `path`.
+// A file to open: `file` is relative to the open directory `directory`. Messages name it `path`.
 struct Place {
   int directory;
   const std::string& file;
@@ -73,7 +74,7 @@ struct Place {
 Result<OpenFile> open_regular(const Place& place) {
   const bool follow = place.links == InputFile::Links::kFollow;
   const std::string& path = place.path;
-  OpenFile file{};
+  OpenFile file;
   if (place.file.find('\0') != std::string::npos) {
     return bad_input(fmt::format("{}: a path cannot contain a NUL byte", printable(path)));
   }
@@ -84,18 +85,12 @@ Result<OpenFile> open_regular(const Place& place) {
   FERRY_RETURN_IF_ERROR(require_regular(path, file.info));
   const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
   do {
-    file.fd = ::openat(place.directory, place.file.c_str(), flags);
-  } while (file.fd < 0 && errno == EINTR);
-  if (file.fd < 0) return os_error(path, "cannot open", errno);
-  Status regular = {};
-  if (::fstat(file.fd, &file.info) != 0) {
-    regular = os_error(path, "cannot examine", errno);
-  } else {
-    regular = require_regular(path, file.info);
-  }
-  if (regular) return file;
-  ::close(file.fd);
-  return regular.pass();
+    file.fd = UniqueFd(::openat(place.directory, place.file.c_str(), flags));
+  } while (!file.fd.is_open() && errno == EINTR);
+  if (!file.fd.is_open()) return os_error(path, "cannot open", errno);
+  if (::fstat(file.fd.get(), &file.info) != 0) return os_error(path, "cannot examine", errno);
+  FERRY_RETURN_IF_ERROR(require_regular(path, file.info));
+  return file;
 }
 
 }  // namespace
@@ -103,7 +98,7 @@ Result<OpenFile> open_regular(const Place& place) {
 struct InputFile::State {
   std::string path;
   Identity identity;
-  int fd;
+  UniqueFd fd;
   // Readers that use the descriptor now; -1 while there is none.
   std::atomic<int> users{0};
 };
@@ -121,8 +116,9 @@ class OpenFiles {
 
   Result<std::unique_ptr<State>> open(const Place& place) {
     const std::lock_guard lock(mutex_);
-    const OpenFile opened = FERRY_TRY(open_with_room(place));
-    std::unique_ptr<State> state(new State{place.path, Identity(opened.info), opened.fd});
+    OpenFile opened = FERRY_TRY(open_with_room(place));
+    std::unique_ptr<State> state(
+        new State{place.path, Identity(opened.info), std::move(opened.fd)});
     open_.push_back(state.get());
     return state;
   }
@@ -132,13 +128,10 @@ class OpenFiles {
     if (try_acquire(state)) return {};
     const std::lock_guard lock(mutex_);
     if (try_acquire(state)) return {};  // another thread has opened it
-    const OpenFile opened =
+    OpenFile opened =
         FERRY_TRY(open_with_room({AT_FDCWD, state.path, state.path, InputFile::Links::kFollow}));
-    if (Identity(opened.info) != state.identity) {
-      ::close(opened.fd);
-      return changed(state.path);
-    }
-    state.fd = opened.fd;
+    if (Identity(opened.info) != state.identity) return changed(state.path);
+    state.fd = std::move(opened.fd);
     open_.push_back(&state);
     state.users.store(1, std::memory_order_release);
     return {};
@@ -150,7 +143,7 @@ class OpenFiles {
     const std::lock_guard lock(mutex_);
     if (state.users.load(std::memory_order_relaxed) < 0) return;
     open_.remove(&state);
-    ::close(state.fd);
+    state.fd.reset();
   }
 
  private:
@@ -180,7 +173,7 @@ class OpenFiles {
     for (auto it = open_.begin(); it != open_.end(); ++it) {
       int unused = 0;
       if (!(*it)->users.compare_exchange_strong(unused, -1, std::memory_order_acquire)) continue;
-      ::close((*it)->fd);
+      (*it)->fd.reset();
       open_.erase(it);
       return true;
     }
@@ -229,7 +222,7 @@ InputFile::Descriptor::Descriptor(Descriptor&& other) noexcept
 InputFile::Descriptor::~Descriptor() {
   if (state_ != nullptr) OpenFiles::release(*state_);
 }
-int InputFile::Descriptor::fd() const { return state_->fd; }
+int InputFile::Descriptor::fd() const { return state_->fd.get(); }
 
 Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   if (offset > size() || out.size() > size() - offset) {

@@ -16,20 +16,21 @@ namespace {
 
 std::string shown(const std::string& name) { return name + " (in memory)"; }
 
-// A descriptor of its own for the same file.
+// Opens the file behind `fd` again, with a descriptor that the result owns.
 Result<OutputFile> copy_of(int fd, const std::string& name) {
-  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (copy < 0) return os_error(shown(name), "cannot open", errno);
-  return OutputFile::adopt(copy, shown(name));
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy.is_open()) return os_error(shown(name), "cannot open", errno);
+  return OutputFile::adopt(std::move(copy), shown(name));
 }
 
 }  // namespace
 
 Result<OutputFile> MemoryFolder::create(const std::string& name, uint64_t bytes) {
   if (files_.contains(name)) return os_error(shown(name), "cannot create", EEXIST);
-  const int fd = ::memfd_create("ferry", MFD_CLOEXEC);
-  if (fd < 0) return os_error(shown(name), "cannot create", errno);
-  OutputFile file = OutputFile::adopt(fd, shown(name));
+  UniqueFd memory(::memfd_create("ferry", MFD_CLOEXEC));
+  if (!memory.is_open()) return os_error(shown(name), "cannot create", errno);
+  OutputFile file = OutputFile::adopt(std::move(memory), shown(name));
+  const int fd = file.fd();
   // OutputFile::extend() would take the memory at once.
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     return os_error(shown(name), fmt::format("cannot extend to {} bytes", bytes), errno);

@@ -143,9 +143,9 @@ Result<OutputFile> open_or_create(const std::string& path) {
     auto file = OutputFile::open_existing(path);
     if (file || ::unlink(path.c_str()) != 0) return file;
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return os_error(path, "cannot create", errno);
-  return OutputFile::adopt(fd, path);
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!fd.is_open()) return os_error(path, "cannot create", errno);
+  return OutputFile::adopt(std::move(fd), path);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "signing/model_tree.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -12,9 +11,11 @@
 #include <string_view>
 #include <utility>
 
+#include "core/directory.h"
 #include "core/interrupt.h"
 #include "core/os_error.h"
 #include "core/text.h"
+#include "core/unique_fd.h"
 
 namespace ferry::signing {
 namespace {
@@ -22,29 +23,12 @@ namespace {
 // Each level of a walk has a descriptor open.
 constexpr int kMaxDepth = 128;
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 FileIdentity identity_of(const struct stat& info) { return {info.st_dev, info.st_ino}; }
 
 // `name` in `parent`, which must be a directory itself and not a link to one.
-Result<Descriptor> open_directory(int parent, const std::string& name, const std::string& path,
-                                  int flags) {
-  Descriptor opened(::openat(parent, name.c_str(), flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+Result<UniqueFd> open_directory(int parent, const std::string& name, const std::string& path,
+                                int flags) {
+  UniqueFd opened(::openat(parent, name.c_str(), flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (opened.get() < 0) return os_error(path, "cannot open", errno);
   return opened;
 }
@@ -54,30 +38,6 @@ std::string last_component(const std::string& path) {
   const auto resolved = std::filesystem::canonical(path, error);
   const std::string name = error ? base_name(path) : resolved.filename().string();
   return name.empty() ? "model" : name;
-}
-
-// Names in an open directory, but for "." and "..".
-Result<std::vector<std::string>> names_in(const Descriptor& directory, const std::string& path) {
-  // Of its own, because reading moves the place in it, and closing closes it.
-  const int fd = ::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd < 0 ? nullptr : ::fdopendir(fd),
-                                                    &::closedir);
-  if (!listing) {
-    const int number = errno;
-    if (fd >= 0) ::close(fd);
-    return os_error(path, "cannot list", number);
-  }
-  std::vector<std::string> names;
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(listing.get());
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  if (errno != 0) return os_error(path, "cannot list", errno);
-  std::ranges::sort(names);
-  return names;
 }
 
 }  // namespace
@@ -90,7 +50,7 @@ std::optional<FileIdentity> identity_of(const std::string& path) {
 
 struct ModelTree::State {
   std::string path, name;
-  Descriptor root;  // none where the model is one file
+  UniqueFd root;  // none where the model is one file
   InputFile file = {};
   uint64_t bytes = 0;
 
@@ -110,9 +70,9 @@ class Walk {
       : path_of_(path_of), ignored_(ignored), signature_(signature) {}
 
   // `prefix` is empty or ends with '/'.
-  Status run(const Descriptor& directory, const std::string& prefix, int depth) {
+  Status run(const UniqueFd& directory, const std::string& prefix, int depth) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    for (const std::string& name : FERRY_TRY(names_in(directory, path_of_(prefix)))) {
+    for (const std::string& name : FERRY_TRY(names_in(directory.get(), path_of_(prefix)))) {
       FERRY_RETURN_IF_ERROR(visit(directory, name, prefix + name, depth));
     }
     return {};
@@ -124,7 +84,7 @@ class Walk {
   }
 
  private:
-  Status visit(const Descriptor& directory, const std::string& name, const std::string& entry,
+  Status visit(const UniqueFd& directory, const std::string& name, const std::string& entry,
                int depth) {
     struct stat info {};
     if (::fstatat(directory.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -146,14 +106,14 @@ class Walk {
     return {};
   }
 
-  Status descend(const Descriptor& directory, const std::string& name, const std::string& entry,
+  Status descend(const UniqueFd& directory, const std::string& name, const std::string& entry,
                  int depth) {
     const std::string path = path_of_(entry);
     if (depth == kMaxDepth) {
       return bad_input(
           fmt::format("{}: more than {} directories deep", printable(path), kMaxDepth));
     }
-    const Descriptor below = FERRY_TRY(open_directory(directory.get(), name, path, O_PATH));
+    const UniqueFd below = FERRY_TRY(open_directory(directory.get(), name, path, O_PATH));
     return run(below, entry + "/", depth + 1);
   }
 
@@ -176,7 +136,7 @@ Result<ModelTree> ModelTree::open(const std::string& path) {
   tree.state_ = std::make_unique<State>();
   tree.state_->path = path;
   tree.state_->name = last_component(path);
-  Descriptor root(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd root(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (root.get() >= 0) {
     tree.state_->root = std::move(root);
   } else if (errno == ENOTDIR) {
@@ -211,7 +171,7 @@ Result<std::vector<ModelEntry>> ModelTree::list(
 Result<InputFile> ModelTree::open_file(const std::string& name) const {
   const std::string path = path_of(name);
   if (is_file()) return InputFile::open(path);
-  Descriptor directory;
+  UniqueFd directory;
   int parent = state_->root.get();
   size_t begin = 0;
   for (size_t end; (end = name.find('/', begin)) != std::string::npos; begin = end + 1) {

@@ -22,6 +22,8 @@
 #include <optional>
 #include <utility>
 
+#include "core/unique_fd.h"
+
 namespace ferry::hdf5 {
 namespace {
 
@@ -149,18 +151,6 @@ bool take_trailer(std::string& answer) {
 
 // -- the parent
 
-struct Pipe {
-  std::array<int, 2> ends = {-1, -1};
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-  void close_end(size_t i) {
-    if (ends[i] >= 0) ::close(ends[i]);
-    ends[i] = -1;
-  }
-};
-
 enum class ReadEnd { kComplete, kTooLong, kTimedOut, kFailed };
 
 ReadEnd read_answer(int fd, const ConfinedLimits& limits, std::string& answer) {
@@ -263,21 +253,23 @@ Result<std::string> call_confined(const std::string& name, const ConfinedLimits&
     return fail(ErrorCode::kIo,
                 fmt::format("{}: cannot {} the HDF5 reader: {}", name, what, reason));
   };
-  Pipe pipe;
+  UniqueFd answers;
   pid_t child = -1;
   {
     // Children are started one at a time, so that no child inherits the write end of another's
     // pipe. The answer ends when the last write end is closed.
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    if (::pipe2(pipe.ends.data(), O_CLOEXEC) != 0) return system_error("connect to");
-    child = start(pipe.ends[1]);
+    std::array<int, 2> ends = {};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) return system_error("connect to");
+    answers = UniqueFd(ends[0]);
+    const UniqueFd write_end(ends[1]);
+    child = start(write_end.get());
     if (child < 0) return system_error("start");
-    pipe.close_end(1);
   }
 
   std::string answer;
-  const ReadEnd end = read_answer(pipe.ends[0], limits, answer);
+  const ReadEnd end = read_answer(answers.get(), limits, answer);
   if (end != ReadEnd::kComplete) ::kill(child, SIGKILL);
   const std::optional<int> status = wait_for(child);
   switch (end) {
