@@ -1,5 +1,5 @@
 # Installs the build tree BUILD into DIRECTORY, takes the example out of docs/library.md, and builds and
-# runs it there, outside of the source tree.
+# runs it and stranger.cc there, outside of the source tree.
 #   cmake -DSOURCE=... -DBUILD=... -DDIRECTORY=... -DCOMPILER=... -P run.cmake
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${DIRECTORY})
@@ -30,6 +30,9 @@ endfunction()
 
 extract(cmake CMakeLists.txt)
 extract(cpp example.cc)
+file(COPY ${SOURCE}/tests/library/stranger.cc DESTINATION ${DIRECTORY}/example)
+file(APPEND ${DIRECTORY}/example/CMakeLists.txt
+     "add_executable(stranger stranger.cc)\ntarget_link_libraries(stranger PRIVATE ferry::ferry)\n")
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${DIRECTORY}/prefix)
 # The document lists the headers that are installed, and these are complete: one that includes an
 # internal header does not compile in the example.
@@ -49,5 +52,8 @@ run(${DIRECTORY}/build/example ${sample} ${DIRECTORY}/bundle ${sample}/golden.sa
 if(NOT output MATCHES "^token: [0-9]+\ntoken: [0-9]+\nrefused: 2\nparity\n")
   message(FATAL_ERROR "the example printed: ${output}")
 endif()
+file(MAKE_DIRECTORY ${DIRECTORY}/stranger)
+run(${DIRECTORY}/build/stranger ${SOURCE}/testdata/trained
+    ${SOURCE}/testdata/encoder/embedding_gemma ${DIRECTORY}/stranger)
 run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
 file(REMOVE_RECURSE ${DIRECTORY})

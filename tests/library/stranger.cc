@@ -1,0 +1,128 @@
+// Every part of the public interface once, as a program that knows nothing else of Ferry:
+//   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT DIRECTORY
+#include <ferry/ferry.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+// Ends the program where `condition` does not hold.
+void expect(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "not as expected: %s\n", what);
+  std::exit(1);
+}
+
+ferry::Status converts(const std::string& source, const std::string& out,
+                       const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.dtype = ferry::WeightType::kF32;
+  const auto plan = FERRY_TRY(ferry::ConversionPlan::make(options, engine));
+  const ferry::PlanSummary summary = plan.summary();
+  expect(!summary.files.empty() && summary.total_bytes > 0 && !summary.keys.empty(), "summary");
+
+  ferry::WriteOptions write;
+  write.path = out;
+  const auto stop = [](std::string_view, uint64_t, uint64_t) { return false; };
+  const ferry::Status stopped = plan.write(write, engine, stop);
+  expect(!stopped && stopped.error().code == ferry::ErrorCode::kInterrupted, "stopped");
+  bool reported = false;
+  const auto note = [&](std::string_view what, uint64_t, uint64_t) {
+    reported = what == "writing";
+    return true;
+  };
+  FERRY_RETURN_IF_ERROR(plan.write(write, engine, note));
+  expect(reported, "progress");
+  const ferry::Status again = plan.write(write, engine);
+  expect(!again && again.error().code == ferry::ErrorCode::kExists, "exists");
+
+  options.shards = 0;
+  const auto wrong = ferry::ConversionPlan::make(options, engine);
+  expect(!wrong && wrong.error().field == "shards", "field of an error");
+  options.shards = 1;
+  options.format = ferry::OutputFormat::kSafetensors;
+  write.path = out + "-weights";
+  return ferry::convert(options, write, engine);
+}
+
+ferry::Status reads(const std::string& out, const ferry::Engine& engine) {
+  expect(FERRY_TRY(ferry::inspect(out, engine)).kind == "bundle", "inspect");
+  expect(FERRY_TRY(ferry::audit_json(out, false, engine)).starts_with("{"), "audit");
+  expect(FERRY_TRY(ferry::check_bundle(out, engine)).ok(), "check");
+  const auto absent = ferry::Bundle::open(out + "/absent", engine);
+  expect(!absent && absent.error().place.starts_with(out), "place of an error");
+  return {};
+}
+
+ferry::Status generates(const ferry::Bundle& bundle, const ferry::Engine& engine) {
+  ferry::Tokenizer tokenizer = FERRY_TRY(ferry::Tokenizer::of(bundle));
+  const auto tokens = FERRY_TRY(tokenizer.encode("And it came to pass"));
+  expect(FERRY_TRY(tokenizer.decode(tokens)).ends_with("came to pass"), "decode");
+
+  ferry::Generator generator = FERRY_TRY(ferry::Generator::load(bundle, engine));
+  ferry::Prompt prompt;
+  prompt.text = "And it came to pass";
+  ferry::GenerateOptions options;
+  options.max_new_tokens = 8;
+  std::string streamed;
+  const auto first =
+      FERRY_TRY(generator.generate(prompt, options, [&](int64_t, std::string_view part) {
+        streamed += part;
+        return true;
+      }));
+  expect(!first.text.empty() && streamed == first.text, "streamed text");
+  // The continuation of the sequence computes only what is new.
+  ferry::Prompt longer;
+  longer.tokens = tokens;
+  longer.tokens.insert(longer.tokens.end(), first.tokens.begin(), first.tokens.end());
+  const auto second = FERRY_TRY(generator.generate(longer, options));
+  expect(second.reused_tokens == static_cast<int64_t>(longer.tokens.size()) - 1, "reused tokens");
+  generator.restart();
+  const auto whole = FERRY_TRY(generator.generate(longer, options));
+  expect(whole.reused_tokens == 0 && whole.tokens == second.tokens, "equal answers");
+  const auto stopped = FERRY_TRY(
+      generator.generate(prompt, options, [](int64_t, std::string_view) { return false; }));
+  expect(stopped.tokens.size() == 1 && stopped.stop == ferry::StopReason::kCallback, "callback");
+  return {};
+}
+
+ferry::Status embeds(const std::string& source, const std::string& out,
+                     const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  ferry::WriteOptions write;
+  write.path = out;
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
+  ferry::Embedder embedder = FERRY_TRY(ferry::Embedder::load(bundle, engine));
+  const auto states = FERRY_TRY(embedder.states(std::vector<int64_t>{1, 2, 3}));
+  expect(!states.empty() && states.size() % 3 == 0, "states");
+  return {};
+}
+
+ferry::Status run(char** argv) {
+  const ferry::Engine engine(2);
+  const std::string directory = argv[3], out = directory + "/text";
+  FERRY_RETURN_IF_ERROR(converts(argv[1], out, engine));
+  FERRY_RETURN_IF_ERROR(reads(out, engine));
+  const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
+  FERRY_RETURN_IF_ERROR(generates(bundle, engine));
+  ferry::VerifyOptions verify;
+  verify.checkpoint = argv[1];
+  const auto verified = FERRY_TRY(ferry::verify(bundle, verify, engine));
+  expect(verified.proved() && verified.checkpoint->different_weights.empty(), "verified");
+  expect(ferry::to_json(verified).starts_with("{\"verdict\":"), "JSON of a verification");
+  return embeds(argv[2], directory + "/encoder", engine);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const ferry::Status status = run(argv);
+  if (!status) std::fprintf(stderr, "%s\n", status.error().message.c_str());
+  return status ? 0 : 1;
+}
