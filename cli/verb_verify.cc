@@ -23,7 +23,7 @@
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "proof/bundle_proof.h"
-#include "proof/bundled_proof.h"
+#include "proof/bundled_program_proof.h"
 #include "report/html_page.h"
 
 namespace ferry::cli {

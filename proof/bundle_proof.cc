@@ -1,9 +1,9 @@
 #include "proof/bundle_proof.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
@@ -12,9 +12,8 @@
 #include "proof/bundle_noise.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
+#include "proof/reference_check.h"
 #include "proof/reference_proof.h"
-#include "proof/same_model.h"
-#include "proof/sequence_length.h"
 #include "proof/text_model.h"
 
 namespace ferry::proof {
@@ -139,6 +138,11 @@ Status prove_modes(const packer::Bundle& bundle, const Reference* reference,
   return {};
 }
 
+std::string model_of(const packer::Manifest& m) {
+  return fmt::format("{} with {} layers, hidden {}, vocabulary {}", quoted(m.model_type),
+                     m.num_layers, m.hidden_size, m.vocab_size);
+}
+
 }  // namespace
 
 Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProofOptions& options,
@@ -182,6 +186,13 @@ Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProo
   }
   if (options.details) out.other = std::move(other);
   return out;
+}
+
+Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other) {
+  const std::string ours = model_of(bundle.manifest()), theirs = model_of(other.manifest());
+  if (ours == theirs) return {};
+  return bad_input(fmt::format("{}: is another model than {}: {}; the other is {}",
+                               printable(other.path()), printable(bundle.path()), theirs, ours));
 }
 
 }  // namespace ferry::proof

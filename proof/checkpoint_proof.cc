@@ -10,10 +10,10 @@
 #include "core/text.h"
 #include "plan/bundle_options.h"
 #include "proof/calibration.h"
-#include "proof/f32_path.h"
+#include "proof/checkpoint_execution.h"
+#include "proof/compared_files.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
-#include "proof/source_digests.h"
 #include "proof/text_model.h"
 
 namespace ferry::proof {
@@ -115,7 +115,7 @@ Result<std::string> not_finite(const TensorSource& path, int64_t layers) {
 }
 
 // The several calls are reported where only they are wrong.
-Status add_several_calls(const F32Outputs& path, const Reference& reference,
+Status add_several_calls(const ExecutionOutputs& path, const Reference& reference,
                          const ParityBounds& bounds, const VerifyOptions& details,
                          ParityReport& one_call) {
   if (!path.several_calls) return {};
@@ -173,8 +173,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   }
   const std::string name = given.checkpoint + " in f32";
   const plan::Conversion layers = FERRY_TRY(plan_f32_path(pool, options, bundle, prompts));
-  const F32Outputs path = FERRY_TRY(
-      run_f32_path(layers, prompts, name, pool, {.progress = progress("computing in f32")}));
+  const ExecutionOutputs path = FERRY_TRY(
+      execute_checkpoint(layers, prompts, name, pool, {.progress = progress("computing in f32")}));
   if (const std::string first = FERRY_TRY(not_finite(*path.one_call, manifest.num_layers));
       !first.empty()) {
     proof.problem =
@@ -185,7 +185,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   const Reference recorded = FERRY_TRY(Reference::open(*path.one_call));
   ParityBounds in_f32 = f32_bounds(bundle, given.tolerance);
   if (!in_f32.given) {
-    const PathNoise exact =
+    const ExecutionNoise exact =
         FERRY_TRY(measure_noise(layers, prompts, recorded, {}, pool, progress("computing in f64")));
     in_f32 = in_f32.with(exact.noise);
     if (reference != nullptr) {

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "proof/bundle_noise.h"
 #include "proof/expert_search.h"
-#include "proof/measured_floors.h"
+#include "proof/parity_report.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
 #include "proof/text_model.h"
