@@ -94,9 +94,12 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {
-    out.rounding =
-        FERRY_TRY(prove_rounding(bundle, reference, bounds, options.memory, pool, decode,
-                                 {.details = options.details, .progress = running(options)}));
+    out.rounding = FERRY_TRY(prove_rounding(bundle, reference, bounds,
+                                            {.memory = options.memory,
+                                             .decode = decode,
+                                             .details = options.details,
+                                             .progress = running(options)},
+                                            pool));
     return {};
   }
   TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = options.memory}, decode));
