@@ -13,7 +13,7 @@
 #include "core/text.h"
 #include "graph/derived_weights.h"
 #include "graph/recipe.h"
-#include "packer/source_tree.h"
+#include "packer/digests.h"
 #include "proof/stored_weights.h"
 
 namespace ferry::proof {
