@@ -1,22 +1,203 @@
 // A bundle: its manifest says what each of its tensors is made of, and has their digests.
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
-#include "audit/account.h"
+#include "audit/audit.h"
 #include "audit/component.h"
 #include "audit/folder_files.h"
 #include "audit/program_leaves.h"
 #include "audit/targets.h"
+#include "core/block_encoding.h"
 #include "core/checked.h"
+#include "core/dtype.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "dialects/gguf/file/dequant.h"
 #include "packer/bundle_reader.h"
+#include "packer/manifest.h"
 
 namespace ferry::audit {
 namespace {
+
+constexpr uint32_t kMostGgufTypes = 64;
+
+// Of a derived tensor, "gptq:BYTES/ELEMENTS": the share of the bytes that all of it is made of.
+std::optional<uint64_t> derived_bytes(std::string_view ratio, uint64_t elements) {
+  uint64_t bytes = 0, all = 0;
+  const char* const end = ratio.data() + ratio.size();
+  const auto [slash, error] = std::from_chars(ratio.data(), end, bytes);
+  if (error != std::errc() || slash == end || *slash != '/') return std::nullopt;
+  const auto [stop, wrong] = std::from_chars(slash + 1, end, all);
+  if (wrong != std::errc() || stop != end || all == 0 || elements > all) return std::nullopt;
+  return static_cast<uint64_t>(static_cast<double>(bytes) *
+                               (static_cast<double>(elements) / static_cast<double>(all)));
+}
+
+// Bytes of `elements` elements in a stored form: a dtype, a block encoding, or a derivation.
+std::optional<uint64_t> stored_bytes(std::string_view form, uint64_t elements) {
+  if (const size_t colon = form.find(':'); colon != std::string_view::npos) {
+    return derived_bytes(form.substr(colon + 1), elements);
+  }
+  if (const auto dtype = dtype_from_name(form)) {
+    const auto bits = checked_mul<uint64_t>(elements, static_cast<uint64_t>(dtype_bits(*dtype)));
+    return bits ? std::optional((*bits + 7) / 8) : std::nullopt;
+  }
+  for (uint32_t id = 0; id < kMostGgufTypes; ++id) {
+    const formats::GgufType* const type = formats::find_gguf_type(id);
+    if (type == nullptr || type->block.name != form || type->block.elements == 0) continue;
+    return checked_mul<uint64_t>(elements / type->block.elements, type->block.bytes);
+  }
+  return std::nullopt;
+}
+
+// The text of a recipe's pieces: "#0 bf16 [0, 64:32, 8:1] + #1,2 gptq:640/1024 [4, 8:1]".
+class PieceText {
+ public:
+  explicit PieceText(std::string_view text) : text_(text) {}
+
+  // Of all pieces, as the checkpoint stores them; nullopt for another text.
+  std::optional<uint64_t> bytes() {
+    uint64_t total = 0;
+    do {
+      const auto piece = piece_bytes();
+      const auto sum = piece ? checked_add(total, *piece) : std::nullopt;
+      if (!sum) return std::nullopt;
+      total = *sum;
+    } while (skip(" + "));
+    return text_.empty() ? std::optional(total) : std::nullopt;
+  }
+
+ private:
+  bool skip(std::string_view expected) {
+    if (!text_.starts_with(expected)) return false;
+    text_.remove_prefix(expected.size());
+    return true;
+  }
+
+  std::optional<uint64_t> number() {
+    uint64_t value = 0;
+    const auto [stop, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
+    if (error != std::errc()) return std::nullopt;
+    text_.remove_prefix(static_cast<size_t>(stop - text_.data()));
+    return value;
+  }
+
+  std::optional<uint64_t> piece_bytes() {
+    if (!skip("#") || !number()) return std::nullopt;
+    while (skip(",")) {
+      if (!number()) return std::nullopt;
+    }
+    if (!skip(" ")) return std::nullopt;
+    const std::string_view form = text_.substr(0, text_.find(' '));
+    text_.remove_prefix(form.size());
+    if (!skip(" [") || !number()) return std::nullopt;
+    uint64_t elements = 1;
+    while (skip(", ")) {
+      const auto size = number();
+      if (!size || !skip(":")) return std::nullopt;
+      skip("-");
+      if (!number()) return std::nullopt;
+      const auto product = checked_mul(elements, *size);
+      if (!product) return std::nullopt;
+      elements = *product;
+    }
+    if (!skip("]")) return std::nullopt;
+    return stored_bytes(form, elements);
+  }
+
+  std::string_view text_;
+};
+
+std::string_view pieces_of(std::string_view recipe) { return recipe.substr(0, recipe.find(" | ")); }
+
+// What a weight is made of: equal for weights that are made of the same elements.
+std::string origin_of(const packer::ManifestTensor& tensor) {
+  std::string origin(pieces_of(tensor.recipe));
+  for (const packer::ManifestTensor::Source& source : tensor.sources) {
+    origin += '\n' + source.file + '\n' + source.key;
+  }
+  return origin;
+}
+
+// The outputs of one recipe that have places of their own.
+struct StoredWeight {
+  const packer::ManifestTensor* first = nullptr;
+  uint64_t bytes = 0;
+};
+
+std::vector<StoredWeight> stored_weights(const packer::Manifest& manifest) {
+  std::vector<StoredWeight> weights;
+  std::map<std::string, size_t> by_name;
+  std::set<std::pair<std::string_view, uint64_t>> places;
+  for (const packer::ManifestTensor& tensor : manifest.tensors) {
+    if (tensor.bytes == 0 || !places.emplace(tensor.file, tensor.offset).second) continue;
+    std::string name = tensor.name;
+    if (!tensor.output.empty() && name.ends_with("." + tensor.output)) {
+      name.resize(name.size() - tensor.output.size() - 1);
+    }
+    const auto [at, fresh] = by_name.emplace(std::move(name), weights.size());
+    if (fresh) weights.push_back({&tensor, 0});
+    weights[at->second].bytes += tensor.bytes;
+  }
+  return weights;
+}
+
+struct Sums {
+  int64_t used = 0, wider = 0, narrower = 0, again = 0;
+};
+
+std::optional<Sums> sum_up(const packer::Manifest& manifest) {
+  Sums sums;
+  std::set<std::string> origins;
+  for (const StoredWeight& weight : stored_weights(manifest)) {
+    const auto bytes = static_cast<int64_t>(weight.bytes);
+    if (!origins.insert(origin_of(*weight.first)).second) {
+      sums.again += bytes;
+      continue;
+    }
+    const auto source = PieceText(pieces_of(weight.first->recipe)).bytes();
+    if (!source || *source > uint64_t{1} << 56) return std::nullopt;
+    const auto used = static_cast<int64_t>(*source);
+    const auto sum = checked_add(sums.used, used);
+    if (!sum) return std::nullopt;
+    sums.used = *sum;
+    (bytes > used ? sums.wider : sums.narrower) += bytes - used;
+  }
+  return sums;
+}
+
+// `audit` has the leaves of the bundle. The steps add up. nullopt where the manifest does not say
+// how weights were made, as before version 3.
+std::optional<Account> account_of(const packer::Manifest& manifest, const Audit& audit) {
+  const std::optional<Sums> sums = sum_up(manifest);
+  if (!sums) return std::nullopt;
+  Account account{.bundle_bytes = audit.bytes()};
+  for (const packer::ManifestSourceFile& file : manifest.source_files) {
+    const auto sum = checked_add(account.source_bytes, file.bytes);
+    if (!sum || *sum > uint64_t{1} << 62) return std::nullopt;
+    account.source_bytes = *sum;
+  }
+  const auto add = [&](std::string name, int64_t bytes) {
+    if (bytes != 0) account.steps.push_back({std::move(name), bytes});
+  };
+  add("headers, metadata and tensors of the checkpoint that no weight is made of",
+      sums->used - static_cast<int64_t>(account.source_bytes));
+  add("weights with more bytes than in the checkpoint", sums->wider);
+  add("weights with fewer bytes than in the checkpoint", sums->narrower);
+  add("weights that are stored in a second form too", sums->again);
+  for (size_t i = 0; i < kLeafKinds; ++i) {
+    const auto kind = static_cast<LeafKind>(i);
+    if (kind == LeafKind::kWeight) continue;
+    add(std::string(name_of(kind)), static_cast<int64_t>(audit.bytes_of(kind)));
+  }
+  return account;
+}
 
 Leaf manifest_leaf(const packer::ManifestTensor& tensor) {
   const Component part = component_of(tensor.name);

@@ -2,20 +2,52 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
+#include "audit/audit.h"
 #include "audit/component.h"
-#include "audit/delegate_graphs.h"
+#include "audit/leaf.h"
 #include "audit/rope_table.h"
-#include "audit/tiling.h"
 #include "core/checked.h"
+#include "core/result.h"
+#include "core/shape.h"
+#include "formats/pte/reader.h"
+#include "formats/pte/state_finder.h"
+#include "formats/xnnpack/calls.h"
+#include "formats/xnnpack/graph.h"
+#include "formats/xnnpack/reader.h"
 
 namespace ferry::audit {
 namespace {
+
+// What a graph says of one of its constants.
+struct GraphConstant {
+  std::string dtype;  // "qbint4"; empty where nothing uses it
+  Shape shape;
+  bool scales = false;
+};
+// [i] is constants[i] of the graph.
+std::vector<GraphConstant> describe_constants(const xnnpack::Graph& graph);
+
+struct DelegateGraphs {
+  // [i] is the graph of ProgramData::delegates[i], nullopt where it is not one that we read.
+  std::vector<std::optional<xnnpack::Graph>> graphs;
+  std::vector<std::string> backends;            // of the same
+  std::map<std::string, GraphConstant> by_key;  // constants in named data and data files
+  bool all_read = true;
+};
+// kBadInput for a blob of XnnpackBackend that is malformed, or that its calls do not fit. `name` of
+// the program begins the messages.
+Result<DelegateGraphs> read_delegate_graphs(const pte::LoadedProgram& loaded,
+                                            const std::string& name);
 
 using Bytes = std::span<const std::byte>;
 
@@ -267,6 +299,92 @@ Leaf named_leaf(const ptd::NamedTensor& tensor, const ptd::Segment& segment) {
   return leaf;
 }
 
+// kUnsupported blobs stay unread.
+Status read_graph(const pte::LoadedProgram& loaded, uint32_t blob, const std::string& name,
+                  DelegateGraphs& out) {
+  if (out.graphs[blob]) return {};
+  auto read =
+      xnnpack::read_blob(loaded.data.delegates[blob], fmt::format("{}: blob {}", name, blob));
+  if (!read && read.error().code != ErrorCode::kUnsupported) {
+    return read.pass();
+  }
+  if (read) {
+    out.graphs[blob] = *std::move(read);
+  } else {
+    out.all_read = false;
+  }
+  return {};
+}
+
+void note_keys(DelegateGraphs& out) {
+  for (const std::optional<xnnpack::Graph>& graph : out.graphs) {
+    if (!graph) continue;
+    const std::vector<GraphConstant> described = describe_constants(*graph);
+    for (size_t i = 1; i < described.size(); ++i) {
+      const std::string& key = graph->constants[i].key;
+      if (!key.empty()) out.by_key.emplace(key, described[i]);
+    }
+  }
+}
+
+std::vector<GraphConstant> describe_constants(const xnnpack::Graph& graph) {
+  std::vector<GraphConstant> out(graph.constants.size());
+  for (const xnnpack::Value& value : graph.values) {
+    if (value.constant == 0) continue;
+    out[value.constant] = {datatype_name(value.datatype), {value.dims.begin(), value.dims.end()}};
+    if (const auto* q = std::get_if<xnnpack::PerChannel>(&value.quantization)) {
+      out[q->scales] = {"f32", {q->num_scales}, true};
+    }
+    if (const auto* q = std::get_if<xnnpack::PerChannelGroup>(&value.quantization)) {
+      out[q->scales] = {"bf16", {q->num_scales}, true};
+    }
+  }
+  return out;
+}
+
+Result<DelegateGraphs> read_delegate_graphs(const pte::LoadedProgram& loaded,
+                                            const std::string& name) {
+  DelegateGraphs out;
+  out.graphs.resize(loaded.data.delegates.size());
+  out.backends.resize(loaded.data.delegates.size());
+  for (const pte::Method& method : loaded.program.methods) {
+    bool all_read = true;
+    for (const pte::Delegate& delegate : method.delegates) {
+      out.backends[delegate.data] = delegate.backend;
+      if (delegate.backend == xnnpack::kBackend) {
+        FERRY_RETURN_IF_ERROR(read_graph(loaded, delegate.data, name, out));
+      } else {
+        out.all_read = false;
+      }
+      all_read = all_read && out.graphs[delegate.data];
+    }
+    if (all_read) FERRY_RETURN_IF_ERROR(xnnpack::check_calls(method, out.graphs, name));
+  }
+  note_keys(out);
+  return out;
+}
+
+AuditedBuffer buffer_of(const pte::Tensor& tensor, uint32_t file) {
+  return {.file = file,
+          .name = tensor.fqn,
+          .dtype = tensor.dtype,
+          .shape = {tensor.sizes.begin(), tensor.sizes.end()},
+          .bytes = pte::tensor_bytes(tensor).value_or(0),
+          .stored = tensor.data_index > 0};
+}
+
+// Of all methods of a file, the largest, because they share their memory; then the sum of files.
+uint64_t sum_of_largest(const std::vector<AuditedMethod>& methods,
+                        uint64_t AuditedMethod::*member) {
+  std::map<uint32_t, uint64_t> largest;
+  for (const AuditedMethod& method : methods) {
+    largest[method.file] = std::max(largest[method.file], method.*member);
+  }
+  uint64_t sum = 0;
+  for (const auto& [file, bytes] : largest) sum += bytes;
+  return sum;
+}
+
 }  // namespace
 
 Result<ProgramLeaves> leaves_of_program(const pte::LoadedProgram& loaded,
@@ -310,6 +428,38 @@ std::vector<Leaf> leaves_of_data(const ptd::DataFile& data, uint64_t file_bytes,
     if (leaf.unused) leaf.part = 0;
   }
   return leaves;
+}
+
+uint64_t Memory::activation_bytes() const {
+  return sum_of_largest(methods, &AuditedMethod::activation_bytes);
+}
+uint64_t Memory::state_bytes() const {
+  return sum_of_largest(methods, &AuditedMethod::state_bytes);
+}
+
+void add_memory(const pte::Program& program, uint32_t file_index, Memory& memory) {
+  std::set<std::pair<uint32_t, uint64_t>> places;  // of buffers, which methods may share
+  for (const pte::Method& method : program.methods) {
+    if (method.instructions.empty()) continue;
+    const pte::StateFinder state(method);
+    std::set<std::pair<uint32_t, uint64_t>> own;
+    uint64_t state_bytes = 0;
+    for (size_t i = 0; i < method.values.size(); ++i) {
+      const auto* tensor = std::get_if<pte::Tensor>(&method.values[i]);
+      if (tensor == nullptr || !tensor->allocation || tensor->external) continue;
+      if (tensor->data_index == 0 && !state.values().contains(static_cast<int32_t>(i))) continue;
+      const std::pair place(tensor->allocation->memory, tensor->allocation->offset);
+      if (!own.insert(place).second) continue;
+      state_bytes += pte::tensor_bytes(*tensor).value_or(0);
+      if (places.insert(place).second) memory.buffers.push_back(buffer_of(*tensor, file_index));
+    }
+    const uint64_t planned =
+        std::accumulate(method.memory_bytes.begin(), method.memory_bytes.end(), uint64_t{0});
+    memory.methods.push_back({.file = file_index,
+                              .name = method.name,
+                              .activation_bytes = planned - std::min(planned, state_bytes),
+                              .state_bytes = state_bytes});
+  }
 }
 
 }  // namespace ferry::audit

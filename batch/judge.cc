@@ -1,7 +1,6 @@
 #include "batch/judge.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -11,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "batch/exit_codes.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"

@@ -11,7 +11,7 @@
 
 #include "batch/attempt.h"
 #include "batch/claim.h"
-#include "batch/exit_codes.h"
+#include "batch/judge.h"
 #include "core/interrupt.h"
 
 namespace ferry::batch {

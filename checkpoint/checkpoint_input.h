@@ -10,7 +10,7 @@
 #include "converters/keys/keyed_tensors.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 
 namespace ferry::checkpoint {
 

@@ -12,7 +12,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "core/version.h"
-#include "proof/source_digests.h"
+#include "proof/compared_files.h"
 
 namespace ferry::cli {
 namespace {

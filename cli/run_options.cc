@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "convert/convert.h"
 #include "convert/gguf_proof.h"
-#include "convert/memory_bundle.h"
 #include "core/text.h"
 #include "packer/loose_programs.h"
 #include "text/end_tokens.h"

@@ -22,7 +22,7 @@
 #include "formats/ptd/ptd.h"
 #include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
-#include "proof/bundled_proof.h"
+#include "proof/bundled_program_proof.h"
 #include "runner/method.h"
 
 namespace ferry::cli {

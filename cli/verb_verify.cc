@@ -17,15 +17,15 @@
 #include "cli/verify_comparisons.h"
 #include "cli/verify_report.h"
 #include "cli/verify_sections.h"
+#include "convert/convert.h"
 #include "convert/gguf_proof.h"
-#include "convert/memory_bundle.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
 #include "core/result.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "proof/bundle_proof.h"
-#include "proof/bundled_proof.h"
+#include "proof/bundled_program_proof.h"
 #include "report/html_page.h"
 
 namespace ferry::cli {

@@ -1,11 +1,16 @@
 #include "convert/convert.h"
 
+#include <fmt/format.h>
 #include <memory>
+#include <utility>
 
 #include "checkpoint/checkpoint.h"
 #include "converters/assemble.h"
+#include "core/text.h"
+#include "plan/conversion.h"
 #include "proof/calibration.h"
 #include "proof/reference_check.h"
+#include "runner/memory.h"
 
 namespace ferry::convert {
 namespace {
@@ -20,6 +25,15 @@ Status check_reference_file(const std::string& path, const plan::Conversion& con
   const std::unique_ptr<TensorSource> source = FERRY_TRY(checkpoint::open_tensors(path));
   return proof::check_reference(FERRY_TRY(proof::Reference::open(*source)),
                                 conversion.plan->manifest(), shapes);
+}
+
+Status check_room(const std::string& checkpoint, uint64_t bytes) {
+  const uint64_t available = runner::available_bytes();
+  if (bytes <= available) return {};
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: its bundle takes {} of memory, and {} are available; a bundle on a "
+                          "disk (ferry convert) takes less",
+                          printable(checkpoint), human_bytes(bytes), human_bytes(available)));
 }
 
 }  // namespace
@@ -49,6 +63,20 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
     return Failure(converters::problems_error(conversion.problems, *conversion.source));
   }
   return conversion.plan->write(target, pool, {});
+}
+
+Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
+                                        ThreadPool& pool) {
+  plan::ConvertOptions options;
+  options.source = checkpoint;
+  options.config = config;
+  const plan::Conversion conversion = FERRY_TRY(plan::plan_conversion(options, &pool));
+  if (!conversion.problems.empty()) {
+    return Failure(converters::problems_error(conversion.problems, *conversion.source));
+  }
+  FERRY_RETURN_IF_ERROR(check_room(checkpoint, conversion.plan->total_bytes()));
+  MemoryFolder files = FERRY_TRY(conversion.plan->write_to_memory(pool, {}));
+  return packer::Bundle::open(std::move(files), checkpoint, pool);
 }
 
 }  // namespace ferry::convert

@@ -5,13 +5,14 @@
 
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
+#include "packer/bundle_reader.h"
 #include "plan/conversion.h"
 
 namespace ferry::convert {
 
-// plan::plan_conversion(). If a reference will be embedded, it is read, and an error if it is not one
-// of this model.
+// plan::plan_conversion(). If a reference will be embedded, it is read, and an error if it is not
+// one of this model.
 Result<plan::Conversion> prepare(const plan::ConvertOptions& options, ThreadPool* pool = nullptr);
 
 // Calibrates where that is needed, plans and writes in one step, for callers that report neither
@@ -22,5 +23,15 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       ThreadPool& pool);
 Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       const packer::BundleTarget& target, ThreadPool& pool);
+
+// -- memory_bundle: bundle_in_memory(): a checkpoint as a bundle that is on no disk, to be executed
+// at once.
+
+// What `ferry convert` makes of `checkpoint` without options but `--config` where `config` is not
+// empty, under the path of the checkpoint.
+// Its bytes are memory of this process; beside them converting takes what it always takes. kIo,
+// before anything is computed, where they are more than the system has available.
+Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
+                                        ThreadPool& pool);
 
 }  // namespace ferry::convert

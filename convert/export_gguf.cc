@@ -1,19 +1,25 @@
 // --to gguf: the file that llama.cpp's converter, or its llama-quantize, would write.
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "convert/export.h"
 #include "convert/gguf_files.h"
 #include "convert/gguf_tensors.h"
-#include "convert/gguf_tokenizer.h"
+#include "core/file.h"
+#include "core/gguf_key_value.h"
+#include "core/result.h"
 #include "core/text.h"
+#include "dialects/gguf/model/architecture.h"
 #include "dialects/gguf/model/written_keys.h"
 #include "dialects/gguf/model/written_types.h"
+#include "dialects/gguf/tokenizer/tokenizer_keys.h"
+#include "plan/mapped_model.h"
 
 namespace ferry::convert {
 namespace {
@@ -91,6 +97,42 @@ std::string size_label(const std::vector<GgufTensor>& tensors) {
   std::vector<GgufNamedShape> shapes;
   for (const GgufTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
   return converters::gguf_size_label(shapes);
+}
+
+// The files that a conversion carries along. The config is that of the model, which an option may
+// have replaced.
+text::ReadFile model_files(const plan::MappedModel& model) {
+  return [&model](const std::string& name, uint64_t limit) -> Result<std::string> {
+    if (name == "config.json") return model.config_text;
+    const auto at = std::ranges::find(model.copied, name, &packer::CopiedFile::name);
+    if (at == model.copied.end()) return std::string();
+    if (at->text) return *at->text;
+    return read_text(*at->file, limit);
+  };
+}
+
+// Appends them to `keys`; a key that is there takes its value in its place. `pre` is the name of
+// the pre-tokenizer, or empty: dialects/gguf/tokenizer/tokenizer_keys.h. `notes` gets a line for
+// what a reader of the file will do otherwise than the checkpoint says.
+Status add_gguf_tokenizer(const plan::MappedModel& model,
+                          const converters::GgufArchitecture& architecture, const std::string& pre,
+                          std::vector<GgufKeyValue>& keys, std::vector<std::string>& notes) {
+  text::GgufTokenizerOptions options;
+  options.architecture =
+      architecture.tokenizer.empty() ? architecture.name : architecture.tokenizer;
+  options.vocab_size = model.checkpoint.config.vocab_size;
+  options.pre = pre;
+  text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(model_files(model), options));
+  for (GgufKeyValue& item : made.keys) {
+    const auto at = std::ranges::find(keys, item.key, &GgufKeyValue::key);
+    if (at == keys.end()) {
+      keys.push_back(std::move(item));
+    } else {
+      at->value = std::move(item.value);
+    }
+  }
+  std::ranges::move(made.notes, std::back_inserter(notes));
+  return {};
 }
 
 }  // namespace

@@ -1,15 +1,17 @@
+// --to safetensors: the weights under their runtime names, as a bundle has them.
 #include "convert/safetensors_files.h"
 
 #include <fmt/format.h>
-
 #include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
 
+#include "convert/export.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "formats/safetensors/writer.h"
+#include "graph/passes/passes.h"
 
 namespace ferry::convert {
 namespace {
@@ -161,6 +163,21 @@ Result<packer::WeightFilesInput> safetensors_files(std::vector<NamedRecipe> tens
   }
   for (packer::PlainFileInput& file : plain_files(copied)) out.plain.push_back(std::move(file));
   return out;
+}
+
+Result<PlannedFiles> plan_safetensors_files(plan::MappedModel& model,
+                                            const ExportOptions& options) {
+  std::vector<NamedRecipe> tensors;
+  for (converters::AssembledComponent& component : model.components) {
+    const graph::Model cast =
+        FERRY_TRY(graph::cast_weights(std::move(component.model), options.convert.dtype));
+    for (const graph::Weight& weight : cast.weights.weights()) {
+      tensors.push_back({weight.name, weight.recipe});
+    }
+  }
+  PlannedFiles planned;
+  planned.files = FERRY_TRY(safetensors_files(std::move(tensors), model.copied, options));
+  return planned;
 }
 
 }  // namespace ferry::convert

@@ -7,7 +7,7 @@
 #include "convert/export.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 #include "packer/weight_files.h"
 
 namespace ferry::convert {

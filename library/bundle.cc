@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "convert/convert.h"
 #include "convert/gguf_proof.h"
-#include "convert/memory_bundle.h"
 #include "library/internal.h"
 #include "packer/check.h"
 

@@ -107,7 +107,7 @@ void check_digests(const Manifest& manifest, const std::set<std::string>* only,
                    OpenFilesByName& files, ThreadPool& pool, const ShowProgress& progress,
                    ProblemList& problems);
 // Those of the open files that are not what the manifest states by XXH3, or that cannot be read
-// (packer/fast_digest_check.cc). The manifest has these digests.
+// (packer/digest_check.cc). The manifest has these digests.
 std::set<std::string> find_damage(const Manifest& manifest, const OpenBundleFiles& files,
                                   ThreadPool& pool, const ShowProgress& progress);
 // One program against its entry, and its external tensors against the data files it loads.

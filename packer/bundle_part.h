@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/result.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 #include "packer/file_set.h"
 #include "packer/staging_directory.h"
 

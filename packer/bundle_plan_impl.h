@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/ptd/ptd.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 #include "packer/file_set.h"
 
 namespace ferry::packer {

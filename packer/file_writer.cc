@@ -23,7 +23,7 @@
 #include "core/file.h"
 #include "core/interrupt.h"
 #include "graph/recipe.h"
-#include "packer/segment_digest.h"
+#include "packer/digests.h"
 #include "packer/task_dealer.h"
 #include "packer/weight_job.h"
 

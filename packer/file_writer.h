@@ -14,7 +14,6 @@
 #include "core/xxh3.h"
 #include "packer/file_set.h"
 #include "packer/non_finite.h"
-#include "packer/output_folder.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 

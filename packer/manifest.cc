@@ -12,8 +12,8 @@
 #include "core/program_interface.h"
 #include "core/sha256.h"
 #include "core/text.h"
+#include "packer/digests.h"
 #include "packer/manifest_json.h"
-#include "packer/segment_digest.h"
 
 namespace ferry::packer {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
-#include "packer/segment_digest.h"
+#include "packer/digests.h"
 
 namespace ferry::packer {
 namespace {

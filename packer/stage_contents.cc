@@ -1,7 +1,6 @@
 #include "packer/stage_contents.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -14,7 +13,7 @@
 #include "core/file_state.h"
 #include "core/interrupt.h"
 #include "core/version.h"
-#include "packer/segment_digest.h"
+#include "packer/digests.h"
 
 namespace ferry::packer {
 namespace {

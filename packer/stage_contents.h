@@ -1,19 +1,54 @@
 // What an earlier run has left in the stage of a bundle. Private to packer/.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/file.h"
+#include "core/memory_folder.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/file_set.h"
-#include "packer/output_folder.h"
 #include "packer/stage_journal.h"
 
 namespace ferry::packer {
+
+// -- output_folder: OutputFolder: where planned files are written, a directory on a disk or memory.
+// Private to packer/.
+
+// A handle: what it names must outlive it.
+class OutputFolder {
+ public:
+  OutputFolder(const std::string& directory, bool synced)
+      : directory_(&directory), synced_(synced) {}
+  explicit OutputFolder(MemoryFolder& memory) : memory_(&memory) {}
+
+  Result<OutputFile> create(const std::string& name, uint64_t bytes) const {
+    if (memory_ != nullptr) return memory_->create(name, bytes);
+    return as_synced(FERRY_TRY(OutputFile::create(path_of(name), bytes)));
+  }
+  // One that is there, to be read and written.
+  Result<OutputFile> open(const std::string& name) const {
+    if (memory_ != nullptr) return memory_->open_to_write(name);
+    return as_synced(FERRY_TRY(OutputFile::open_existing(path_of(name))));
+  }
+
+ private:
+  OutputFile as_synced(OutputFile file) const {
+    if (!synced_) file.leave_unsynced();
+    return file;
+  }
+  std::string path_of(const std::string& name) const { return *directory_ + "/" + name; }
+
+  const std::string* directory_ = nullptr;
+  bool synced_ = true;
+  MemoryFolder* memory_ = nullptr;
+};
 
 // Empty where the source is not files (core/file_state.h): nothing says then that it is the same.
 // Otherwise 64 hexadecimal digits, which differ wherever the weights of two plans could have other

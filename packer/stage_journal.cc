@@ -11,7 +11,7 @@
 #include <random>
 
 #include "core/os_error.h"
-#include "packer/segment_digest.h"
+#include "packer/digests.h"
 
 namespace ferry::packer {
 namespace {

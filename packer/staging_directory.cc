@@ -48,73 +48,43 @@ Failure being_written(const std::string& target, const std::string& where) {
   return taken(target, fmt::format("another process is writing it (in {})", quoted(where, 200)));
 }
 
-// What is being written has this and the process id behind it; a directory that is being made, and
-// has no lock yet, has the second one and a number of its own; a stage has the third one and its
-// id.
+// The siblings of the target NAME that this file makes:
+//
+//   .NAME.ferry-tmp-PID      a directory that a run is writing; PID is the id of its process
+//   .NAME.ferry-stage-ID     a stage, which runs go on with
+//   .NAME.ferry-new-NUMBER   an empty directory that a run has just made and not yet locked. It
+//   gets
+//                            one of the names above once it is. NUMBER is random.
 std::string staging_prefix(const std::string& name) { return "." + name + ".ferry-tmp-"; }
-std::string new_prefix(const std::string& name) { return "." + name + ".ferry-new-"; }
 std::string stage_prefix(const std::string& name) { return "." + name + ".ferry-stage-"; }
+std::string new_prefix(const std::string& name) { return "." + name + ".ferry-new-"; }
 
 constexpr size_t kIdDigits = 16;
 constexpr std::string_view kJournalName = "journal";
 constexpr std::string_view kContentsName = "bundle";
 
-// An open directory, and with it its lock. Move-only.
-class Lock {
- public:
-  Lock() = default;
-  explicit Lock(int fd) : fd_(fd) {}
-  ~Lock() {
-    if (fd_ >= 0) ::close(fd_);
+// Keeps runs that look for each other in one parent apart, so that of two that begin at once one
+// sees the other. A process that holds the lock for longer is not waited for: without the lock, the
+// worst is that both runs stop.
+DirectoryLock lock_parent(const std::string& parent) {
+  for (int tries = 0; tries < 20; ++tries) {
+    if (DirectoryLock lock = DirectoryLock::try_lock(parent)) return lock;
+    ::usleep(10'000);
   }
-  Lock(Lock&& other) noexcept : fd_(other.release()) {}
-  Lock& operator=(Lock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-
-  int fd() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  // False on a file system without locks.
-  bool is_held() const { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
-
- private:
-  int fd_ = -1;
-};
-
-// Takes the lock of a directory; -1 where another process holds it or it cannot be had.
-int try_lock(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return -1;
-  // A file system without locks leaves the process id as the only witness.
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
-  ::close(fd);
-  return -1;
+  return {};
 }
 
-// Keeps runs that look for each other in one parent apart, so that of two that begin at once one
-// sees the other. Whoever locks the parent for longer is not waited for: the worst is then that
-// both runs stop.
-class ParentLock {
- public:
-  explicit ParentLock(const std::string& parent) {
-    for (int tries = 0; tries < 20; ++tries) {
-      fd_ = try_lock(parent);
-      if (fd_ >= 0) return;
-      ::usleep(10'000);
-    }
-  }
-  ~ParentLock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  ParentLock(const ParentLock&) = delete;
-  ParentLock& operator=(const ParentLock&) = delete;
-
- private:
-  int fd_ = -1;
+// Who holds a directory that was found beside the target.
+enum class Owner {
+  kNobody,   // it is none of ours
+  kGone,     // a run that has ended
+  kWriting,  // a run that has it locked
+  kUnknown,  // nothing tells whether the run has ended
 };
-
-enum class Owner { kNobody, kGone, kWriting, kUnknown };
+struct Ownership {
+  Owner owner = Owner::kNobody;
+  DirectoryLock lock = {};  // of a directory whose owner is gone
+};
 
 bool is_directory(const std::string& path) {
   struct stat info {};
@@ -129,22 +99,24 @@ std::optional<pid_t> process_in(std::string_view digits) {
   return pid > 0 ? std::optional(pid) : std::nullopt;
 }
 
-// Whose directory `path` is, by its process and its lock, which is taken where nobody has it.
-// Process ids are not enough where containers share a directory, and locks are not enough on every
-// file system: that an owner is gone, both must say.
-Owner owner_of(const std::string& path, pid_t pid, Lock& taken) {
-  taken = Lock(try_lock(path));
-  if (taken.fd() < 0) return Owner::kWriting;
-  // Our own id is that of an earlier process with the same one.
+// Whose directory `path` is, by its process and its lock. Process ids are not enough where
+// containers share a directory, and locks are not enough on every file system, so an owner is gone
+// only where both say so.
+Ownership owner_of(const std::string& path, pid_t pid) {
+  DirectoryLock lock = DirectoryLock::try_lock(path);
+  if (!lock) return {Owner::kWriting};
+  // Our own id in a name is that of an earlier process with the same one.
   const bool alive = pid != ::getpid() && (::kill(pid, 0) == 0 || errno != ESRCH);
-  return alive ? Owner::kUnknown : Owner::kGone;
+  if (alive) return {Owner::kUnknown};
+  return {Owner::kGone, std::move(lock)};
 }
 
-// The same of a stage, of which the lock alone can tell.
-Owner owner_of_stage(const std::string& path, Lock& taken) {
-  taken = Lock(try_lock(path));
-  if (taken.fd() < 0) return Owner::kWriting;
-  return taken.is_held() ? Owner::kGone : Owner::kUnknown;
+// Whose stage `path` is. It has no process in its name, so its lock alone tells.
+Ownership owner_of_stage(const std::string& path) {
+  DirectoryLock lock = DirectoryLock::try_lock(path);
+  if (!lock) return {Owner::kWriting};
+  if (!lock.is_held()) return {Owner::kUnknown};
+  return {Owner::kGone, std::move(lock)};
 }
 
 bool is_stage_id(std::string_view text) {
@@ -152,7 +124,7 @@ bool is_stage_id(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// What is left of this target beside it.
+// The directories beside the target that earlier runs have left.
 class Remainders {
  public:
   Remainders(const std::string& parent, const std::string& name) : parent_(parent), name_(name) {}
@@ -164,21 +136,19 @@ class Remainders {
     while (const dirent* entry = ::readdir(directory.get())) {
       const std::string found = entry->d_name;
       if (found.starts_with(new_prefix(name_))) unused_.push_back(found);
-      Lock lock;
-      const Owner owner = owner_of_entry(found, lock);
-      if (owner == Owner::kWriting) {
-        return being_written(target, found);
-      }
-      if (owner == Owner::kGone) abandoned_.emplace(found, std::move(lock));
+      Ownership ownership = owner_of_entry(found);
+      if (ownership.owner == Owner::kWriting) return being_written(target, found);
+      if (ownership.owner == Owner::kGone) abandoned_.emplace(found, std::move(ownership.lock));
     }
     return {};
   }
 
-  // Takes what find() has found out of it; without a lock if it is not there.
-  Lock take(const std::string& entry) {
+  // Hands over the lock of an entry that find() has found, which then stays. Empty if there is
+  // none.
+  DirectoryLock take(const std::string& entry) {
     const auto found = abandoned_.find(entry);
     if (found == abandoned_.end()) return {};
-    Lock lock = std::move(found->second);
+    DirectoryLock lock = std::move(found->second);
     abandoned_.erase(found);
     return lock;
   }
@@ -186,7 +156,7 @@ class Remainders {
   // Removes what find() has found; without `stages` only those stages that nothing can be gained
   // from.
   Status remove(bool stages) {
-    // These are empty. If one is just being made, its maker makes another.
+    // Directories without a lock are empty. A run that has just made one makes another.
     for (const std::string& entry : unused_) (void)::rmdir((parent_ + "/" + entry).c_str());
     for (const auto& [entry, lock] : abandoned_) {
       const std::string path = parent_ + "/" + entry;
@@ -198,18 +168,18 @@ class Remainders {
   }
 
  private:
-  Owner owner_of_entry(const std::string& entry, Lock& lock) const {
+  Ownership owner_of_entry(const std::string& entry) const {
     const std::string path = parent_ + "/" + entry;
     const std::string_view text = entry;
     if (text.starts_with(staging_prefix(name_))) {
       const auto pid = process_in(text.substr(staging_prefix(name_).size()));
-      if (pid && is_directory(path)) return owner_of(path, *pid, lock);
+      if (pid && is_directory(path)) return owner_of(path, *pid);
     }
     if (text.starts_with(stage_prefix(name_)) &&
         is_stage_id(text.substr(stage_prefix(name_).size())) && is_directory(path)) {
-      return owner_of_stage(path, lock);
+      return owner_of_stage(path);
     }
-    return Owner::kNobody;
+    return {};
   }
 
   static bool is_useful(const std::string& stage) {
@@ -220,14 +190,14 @@ class Remainders {
 
   const std::string& parent_;
   const std::string& name_;
-  std::vector<std::string> unused_;
-  std::map<std::string, Lock> abandoned_;
+  std::vector<std::string> unused_;                 // names of new_prefix()
+  std::map<std::string, DirectoryLock> abandoned_;  // by name
 };
 
 // Makes the directory `path`, which is locked from the first moment at which it has this name: one
-// without a lock could be taken for abandoned. Returns the descriptor that holds the lock.
-Result<int> make_locked(const std::string& parent, const std::string& name,
-                        const std::string& path) {
+// without a lock could be taken for abandoned.
+Result<DirectoryLock> make_locked(const std::string& parent, const std::string& name,
+                                  const std::string& path) {
   constexpr int kTries = 5;
   std::random_device random;
   int number = 0;
@@ -235,15 +205,14 @@ Result<int> make_locked(const std::string& parent, const std::string& name,
     const std::string made =
         fmt::format("{}/{}{:08x}{:08x}", parent, new_prefix(name), random(), random());
     if (::mkdir(made.c_str(), 0777) != 0) return os_error(path, "cannot create", errno);
-    const int lock = try_lock(made);
-    if (lock >= 0 &&
+    DirectoryLock lock = DirectoryLock::try_lock(made);
+    if (lock &&
         ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
       return lock;
     }
     number = errno;
     // Not every file system knows the flag; a plain rename replaces an empty directory at most.
-    if (lock >= 0 && number == EINVAL && ::rename(made.c_str(), path.c_str()) == 0) return lock;
-    if (lock >= 0) ::close(lock);
+    if (lock && number == EINVAL && ::rename(made.c_str(), path.c_str()) == 0) return lock;
     (void)::rmdir(made.c_str());
     if (number != ENOENT) break;  // ENOENT: another run has taken it for a remainder
   }
@@ -297,8 +266,8 @@ Status check_replaceable(const std::string& target, const struct stat& info, boo
     return taken(target, "is a symbolic link to a directory: name the directory itself");
   }
   if (!overwrite) {
-    return taken(target, kind == Kind::kBundle ? "exists already (--overwrite replaces a bundle)"
-                                               : "exists already (--overwrite replaces it)");
+    return taken(target, kind == Kind::kBundle ? "exists already (overwriting replaces a bundle)"
+                                               : "exists already (overwriting replaces it)");
   }
   if (kind == Kind::kFile) {
     if (S_ISREG(info.st_mode)) return {};
@@ -340,9 +309,22 @@ Result<std::optional<struct stat>> look_at(const std::string& path) {
 
 }  // namespace
 
+DirectoryLock::~DirectoryLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+DirectoryLock DirectoryLock::try_lock(const std::string& path) {
+  DirectoryLock opened(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  // Without locks of its file system, a directory has the process id as the only witness.
+  if (opened && (opened.is_held() || errno != EWOULDBLOCK)) return opened;
+  return {};
+}
+
+bool DirectoryLock::is_held() const { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+// The lock is a member, and so held until the directory is gone.
 StagingDirectory::~StagingDirectory() {
   if (!root_.empty() && !keep_) (void)remove_tree(root_);
-  if (lock_ >= 0) ::close(lock_);
 }
 
 StagingDirectory::StagingDirectory(StagingDirectory&& other) noexcept { *this = std::move(other); }
@@ -389,7 +371,7 @@ Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool
                                              : "is not a name for a new directory");
   }
   staging.made_parents_ = FERRY_TRY(make_parent(staging.parent_));
-  const ParentLock parent_lock(staging.parent_);
+  const DirectoryLock parent_lock = lock_parent(staging.parent_);
   Remainders remainders(staging.parent_, name);
   if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
     Status replaceable = check_replaceable(staging.target_, *existing, overwrite, kind);
@@ -399,10 +381,10 @@ Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool
     }
   }
   FERRY_RETURN_IF_ERROR(remainders.find(target));
-  Lock found = remainders.take(stage_prefix(name) + std::string(stage));
+  DirectoryLock found = remainders.take(stage_prefix(name) + std::string(stage));
   FERRY_RETURN_IF_ERROR(remainders.remove(/*stages=*/true));
   FERRY_RETURN_IF_ERROR(stage.empty() ? staging.make_private(name)
-                                      : staging.take_stage(name, stage, found.release()));
+                                      : staging.take_stage(name, stage, std::move(found)));
   return staging;
 }
 
@@ -413,21 +395,24 @@ Status StagingDirectory::make_private(const std::string& name) {
   return {};
 }
 
-// `held` is the lock of the stage, if it was there; -1 otherwise.
-Status StagingDirectory::take_stage(const std::string& name, std::string_view id, int held) {
+// `held` is the lock of the stage if an earlier run has left it, and empty otherwise.
+Status StagingDirectory::take_stage(const std::string& name, std::string_view id,
+                                    DirectoryLock held) {
   const std::string path = fmt::format("{}/{}{}", parent_, stage_prefix(name), id);
-  Lock lock(held >= 0 ? held
-                      : (is_directory(path) ? try_lock(path)
-                                            : FERRY_TRY(make_locked(parent_, name, path))));
+  if (!held) {
+    held = is_directory(path) ? DirectoryLock::try_lock(path)
+                              : FERRY_TRY(make_locked(parent_, name, path));
+  }
   struct stat named {
   }, locked{};
-  if (lock.fd() < 0 || ::fstat(lock.fd(), &locked) != 0 || ::lstat(path.c_str(), &named) != 0 ||
+  if (!held || ::fstat(held.fd(), &locked) != 0 || ::lstat(path.c_str(), &named) != 0 ||
       named.st_ino != locked.st_ino) {
     return being_written(target_, path);
   }
-  if (!lock.is_held()) {
+  if (!held.is_held()) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: --resume needs a file system with locks", printable(target_)));
+                fmt::format("{}: continuing an earlier run needs a file system with locks",
+                            printable(target_)));
   }
   if (locked.st_uid != ::geteuid()) {
     return fail(ErrorCode::kIo, fmt::format("{}: belongs to another user", printable(path)));
@@ -439,7 +424,7 @@ Status StagingDirectory::take_stage(const std::string& name, std::string_view id
   root_ = path;
   path_ = contents;
   keep_ = ::access(journal_path().c_str(), F_OK) == 0;
-  lock_ = lock.release();
+  lock_ = std::move(held);
   return {};
 }
 
@@ -464,7 +449,7 @@ Status StagingDirectory::publish(bool synced) {
   FERRY_RETURN_IF_ERROR(synced ? made_parents_.sync() : Status());
   made_parents_.keep();
   keep_ = false;
-  // What is left is of no use: the old target, and the journal, which goes first, so that a stage
+  // The rest is of no use: the old target, and the journal, which goes first, so that a stage
   // without one is known to be of none. Where it cannot be removed, the next run tries again.
   if (root_.empty()) return {};
   if (path_ != root_) (void)::unlink(journal_path().c_str());
@@ -485,7 +470,7 @@ Status StagingDirectory::give_name() {
   return {};
 }
 
-// The directory that it was written in goes with this object.
+// The directory that the file was written in is removed with this object.
 Status StagingDirectory::publish_file(bool replace) {
   const std::string made = fmt::format("{}/{}", path_, base_name(target_));
   int result = ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target_.c_str(),

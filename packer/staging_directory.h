@@ -5,11 +5,36 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/directory.h"
 #include "core/result.h"
 
 namespace ferry::packer {
+
+// An open directory that this process has locked, as far as its file system knows locks. Move-only.
+class DirectoryLock {
+ public:
+  DirectoryLock() = default;
+  ~DirectoryLock();
+  DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  DirectoryLock& operator=(DirectoryLock&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  // Empty where another process holds the lock, or where there is no such directory.
+  static DirectoryLock try_lock(const std::string& path);
+
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  // False where the file system knows no locks: nothing keeps other processes out then.
+  bool is_held() const;
+
+ private:
+  explicit DirectoryLock(int fd) : fd_(fd) {}
+  int fd_ = -1;
+};
 
 // Holds a sibling of NAME, locked, from create() until publish() or destruction:
 //
@@ -38,19 +63,19 @@ class StagingDirectory {
   // is not set, or if it is nothing that this kind replaces.
   static Result<StagingDirectory> create(const std::string& target, bool overwrite,
                                          Kind kind = Kind::kBundle);
-  // The same, but for the stage of this `id`, 16 hexadecimal digits: it is taken over as it is, and
-  // made where there is none. kUnsupported on a file system without locks.
+  // Does what create() does for the stage of this `id`, 16 hexadecimal digits. The stage is taken
+  // over as it is, and made where there is none. kUnsupported on a file system without locks.
   static Result<StagingDirectory> create_stage(const std::string& target, bool overwrite,
                                                std::string_view id, Kind kind = Kind::kBundle);
 
   // The directory that is written.
   const std::string& path() const { return path_; }
-  // Of a stage: the file for its journal.
+  // The file for the journal of a stage.
   std::string journal_path() const;
   // Whether destruction leaves it to the next run. At first that is so for a stage with a journal.
   void keep(bool keep) { keep_ = keep; }
   bool is_kept() const { return keep_; }
-  // What is removed or kept.
+  // The directory that is removed or kept.
   const std::string& root() const { return root_; }
   // The directory that the target is in.
   static std::string parent_of(const std::string& target);
@@ -64,7 +89,7 @@ class StagingDirectory {
   static Result<StagingDirectory> begin(const std::string& target, bool overwrite,
                                         std::string_view stage, Kind kind);
   Status make_private(const std::string& name);
-  Status take_stage(const std::string& name, std::string_view id, int held);
+  Status take_stage(const std::string& name, std::string_view id, DirectoryLock held);
   Status give_name();
   Status exchange();
   Status publish_file(bool replace);
@@ -74,7 +99,7 @@ class StagingDirectory {
   std::string path_;  // root_, or a directory in it
   Kind kind_ = Kind::kBundle;
   bool overwrite_ = false, keep_ = false;
-  int lock_ = -1;
+  DirectoryLock lock_;  // of root_
   NewFolders made_parents_;
 };
 

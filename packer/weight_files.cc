@@ -9,9 +9,9 @@
 #include "core/interrupt.h"
 #include "core/text.h"
 #include "graph/recipe.h"
+#include "packer/digests.h"
 #include "packer/file_set.h"
 #include "packer/file_writer.h"
-#include "packer/segment_digest.h"
 #include "packer/stage_run.h"
 #include "packer/value_check.h"
 

@@ -28,8 +28,8 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
 Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
                               ThreadPool& pool);
 
-// The model of the bundle in f32, as run_f32_path() takes it: a part for each layer, logits of all
-// positions, calls of `call_length` tokens or the context.
+// The model of the bundle in f32, as execute_checkpoint() takes it: a part for each layer, logits
+// of all positions, calls of `call_length` tokens or the context.
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
                                    int64_t call_length, ThreadPool& pool);
 

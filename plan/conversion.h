@@ -18,7 +18,7 @@
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/quantize_weights.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 
 namespace ferry::plan {
 

@@ -10,7 +10,7 @@
 #include "converters/build_options.h"
 #include "converters/keys/keyed_tensors.h"
 #include "core/result.h"
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 #include "plan/conversion.h"
 
 namespace ferry::plan {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 
 namespace ferry::plan {
 

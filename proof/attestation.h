@@ -14,7 +14,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "packer/manifest.h"
-#include "proof/reference_file.h"
+#include "proof/compared_files.h"
 #include "signing/verify_envelope.h"
 
 namespace ferry::proof {

@@ -11,7 +11,7 @@
 #include "packer/bundle_reader.h"
 #include "proof/noise.h"
 #include "proof/parity.h"
-#include "proof/reference_names.h"
+#include "proof/reference.h"
 
 namespace ferry::proof {
 

@@ -1,9 +1,9 @@
 #include "proof/bundle_proof.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
@@ -12,9 +12,8 @@
 #include "proof/bundle_noise.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
+#include "proof/reference_check.h"
 #include "proof/reference_proof.h"
-#include "proof/same_model.h"
-#include "proof/sequence_length.h"
 #include "proof/text_model.h"
 
 namespace ferry::proof {
@@ -95,9 +94,12 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {
-    out.rounding =
-        FERRY_TRY(prove_rounding(bundle, reference, bounds, options.memory, pool, decode,
-                                 {.details = options.details, .progress = running(options)}));
+    out.rounding = FERRY_TRY(prove_rounding(bundle, reference, bounds,
+                                            {.memory = options.memory,
+                                             .decode = decode,
+                                             .details = options.details,
+                                             .progress = running(options)},
+                                            pool));
     return {};
   }
   TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = options.memory}, decode));
@@ -137,6 +139,11 @@ Status prove_modes(const packer::Bundle& bundle, const Reference* reference,
   out.modes = FERRY_TRY(prove_modes(bundle, prompts, bounds_of(bundle, options.tolerance),
                                     options.memory, pool, options.details));
   return {};
+}
+
+std::string model_of(const packer::Manifest& m) {
+  return fmt::format("{} with {} layers, hidden {}, vocabulary {}", quoted(m.model_type),
+                     m.num_layers, m.hidden_size, m.vocab_size);
 }
 
 }  // namespace
@@ -182,6 +189,13 @@ Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProo
   }
   if (options.details) out.other = std::move(other);
   return out;
+}
+
+Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other) {
+  const std::string ours = model_of(bundle.manifest()), theirs = model_of(other.manifest());
+  if (ours == theirs) return {};
+  return bad_input(fmt::format("{}: is another model than {}: {}; the other is {}",
+                               printable(other.path()), printable(bundle.path()), theirs, ours));
 }
 
 }  // namespace ferry::proof

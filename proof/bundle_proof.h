@@ -11,10 +11,10 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "proof/checkpoint_proof.h"
+#include "proof/compared_files.h"
 #include "proof/mode_proof.h"
 #include "proof/parity_report.h"
 #include "proof/pixel_proof.h"
-#include "proof/reference_file.h"
 #include "proof/rounding_proof.h"
 #include "runner/decoder.h"
 
@@ -71,5 +71,8 @@ struct Verification {
 // differs is not an error: Verification::parity() says so.
 Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProofOptions& options,
                                   ThreadPool& pool);
+
+// kBadInput, with what each is, unless model type, layers, hidden size and vocabulary are equal.
+Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other);
 
 }  // namespace ferry::proof

@@ -13,7 +13,7 @@
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "proof/f32_path.h"
+#include "proof/checkpoint_execution.h"
 
 namespace ferry::proof {
 namespace {
@@ -153,8 +153,8 @@ Result<Ranges> measure(const plan::ConvertOptions& options, const Prompts& promp
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
   const plan::Conversion layers = FERRY_TRY(plan_layers(options, used));
   const std::vector<RecordedPrompt> recorded = recorded_prompts(used);
-  const F32Outputs path = FERRY_TRY(
-      run_f32_path(layers, recorded, layers.source->path(), pool, {.in_several_calls = false}));
+  const ExecutionOutputs path = FERRY_TRY(execute_checkpoint(
+      layers, recorded, layers.source->path(), pool, {.in_several_calls = false}));
   Ranges ranges;
   ranges.of = FERRY_TRY(ranges_of(*path.one_call));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {

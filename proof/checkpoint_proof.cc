@@ -10,10 +10,10 @@
 #include "core/text.h"
 #include "plan/bundle_options.h"
 #include "proof/calibration.h"
-#include "proof/f32_path.h"
+#include "proof/checkpoint_execution.h"
+#include "proof/compared_files.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
-#include "proof/source_digests.h"
 #include "proof/text_model.h"
 
 namespace ferry::proof {
@@ -26,15 +26,16 @@ std::string text_of(const Encoding& encoding) {
 // Empty where they are equal.
 std::string encoding_difference(const std::string& what, const std::vector<Encoding>& have,
                                 const std::vector<Encoding>& want,
-                                const char* option = "--calibrate") {
+                                const char* method = "kv_forward") {
   const auto [ours, theirs] = std::ranges::mismatch(have, want);
   if (ours == have.end() && theirs == want.end()) return {};
   if (ours == have.end() || theirs == want.end()) {
     return fmt::format("{}: {} encodings, calibration gives {}", what, have.size(), want.size());
   }
   return fmt::format(
-      "{}, number {}: {}; calibration gives {}; a bundle made with {} needs the same file here",
-      what, ours - have.begin(), text_of(*ours), text_of(*theirs), option);
+      "{}, number {}: {}; calibration gives {}; the prompts must be those that {} was calibrated "
+      "with",
+      what, ours - have.begin(), text_of(*ours), text_of(*theirs), method);
 }
 
 // A line for each kind of encoding that calibration does not give. Programs are made again with the
@@ -58,11 +59,11 @@ Result<std::vector<std::string>> compare_encodings(const plan::ConvertOptions& s
       encoding_difference("encodings of keys", have.keys, want.keys),
       encoding_difference("encodings of values", have.values, want.values)};
   if (have.has_prefill_encodings() || want.has_prefill_encodings()) {
-    constexpr const char* kOption = "--calibrate-prefill";
+    constexpr const char* kMethod = "prefill_forward";
     lines.push_back(encoding_difference("encodings of keys of prefill_forward", prefill.keys,
-                                        prefill_want.keys, kOption));
+                                        prefill_want.keys, kMethod));
     lines.push_back(encoding_difference("encodings of values of prefill_forward", prefill.values,
-                                        prefill_want.values, kOption));
+                                        prefill_want.values, kMethod));
   }
   if (is_encoded(have.logits)) {
     lines.push_back(
@@ -72,34 +73,23 @@ Result<std::vector<std::string>> compare_encodings(const plan::ConvertOptions& s
   return lines;
 }
 
-// The model in f32, for calls that are as long as any of the prompts needs.
-Result<plan::Conversion> plan_f32_path(ThreadPool& pool, const plan::ConvertOptions& options,
-                                       const packer::Bundle& bundle,
-                                       const std::vector<RecordedPrompt>& prompts) {
-  size_t longest = 1;
-  for (const RecordedPrompt& prompt : prompts) {
-    longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
-  }
-  return plan::plan_f32_layers(bundle, options, static_cast<int64_t>(longest), pool);
-}
-
-Result<bool> has_finite_values(const TensorSource& path, size_t entry) {
-  if (path.entries()[entry].dtype != DType::kF32) return true;
-  std::vector<float> values(path.entries()[entry].bytes / sizeof(float));
-  FERRY_RETURN_IF_ERROR(path.read(entry, 0, std::as_writable_bytes(std::span(values))));
+Result<bool> has_finite_values(const TensorSource& computed, size_t entry) {
+  if (computed.entries()[entry].dtype != DType::kF32) return true;
+  std::vector<float> values(computed.entries()[entry].bytes / sizeof(float));
+  FERRY_RETURN_IF_ERROR(computed.read(entry, 0, std::as_writable_bytes(std::span(values))));
   return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
 }
 
-// The first tensor of the f32 path with a value that is NaN or infinite, in the order in which the
+// The first tensor of `computed` with a value that is NaN or infinite, in the order in which the
 // model computes them; empty if there is none.
-Result<std::string> not_finite(const TensorSource& path, int64_t layers) {
+Result<std::string> not_finite(const TensorSource& computed, int64_t layers) {
   std::vector<std::string> order;
   for (const ReferenceTensor& tensor : reference_tensors(layers)) {
     order.push_back(tensor.name);
   }
   // Entries are PROMPT.TENSOR. What is not in the list comes behind it.
   const auto rank = [&](size_t entry) {
-    const std::string& name = path.entries()[entry].name;
+    const std::string& name = computed.entries()[entry].name;
     return std::ranges::find_if(order,
                                 [&](const std::string& tensor) {
                                   return name == tensor || name.ends_with("." + tensor);
@@ -107,118 +97,196 @@ Result<std::string> not_finite(const TensorSource& path, int64_t layers) {
            order.begin();
   };
   std::vector<std::pair<int64_t, size_t>> entries;
-  for (size_t i = 0; i < path.entries().size(); ++i) {
-    if (!FERRY_TRY(has_finite_values(path, i))) entries.emplace_back(rank(i), i);
+  for (size_t i = 0; i < computed.entries().size(); ++i) {
+    if (!FERRY_TRY(has_finite_values(computed, i))) entries.emplace_back(rank(i), i);
   }
   const auto first = std::ranges::min_element(entries);
-  return first == entries.end() ? std::string() : path.entries()[first->second].name;
+  return first == entries.end() ? std::string() : computed.entries()[first->second].name;
 }
 
-// The several calls are reported where only they are wrong.
-Status add_several_calls(const F32Outputs& path, const Reference& reference,
-                         const ParityBounds& bounds, const VerifyOptions& details,
-                         ParityReport& one_call) {
-  if (!path.several_calls) return {};
-  const Reference again = FERRY_TRY(Reference::open(*path.several_calls));
-  ParityReport several = FERRY_TRY(compare_references(again, reference, bounds, details));
-  if (one_call.parity && !several.parity) one_call = std::move(several);
-  return {};
-}
+// The proof of one bundle, phase by phase. Each phase adds its results to the proof.
+class CheckpointProver {
+ public:
+  // All arguments must outlive this; `reference` may be null.
+  CheckpointProver(const packer::Bundle& bundle, const CheckpointOptions& given,
+                   plan::ConvertOptions options, const Reference* reference, ThreadPool& pool)
+      : bundle_(bundle),
+        manifest_(bundle.manifest()),
+        given_(given),
+        reference_(reference),
+        pool_(pool),
+        options_(std::move(options)),
+        name_(given.checkpoint + " in f32") {}
+
+  Result<CheckpointProof> run() {
+    FERRY_RETURN_IF_ERROR(check_calibration());
+    FERRY_RETURN_IF_ERROR(compare_contents());
+    if (has_encodings()) proof_.encodings = FERRY_TRY(compare_encodings(options_, given_, pool_));
+    TextModel model =
+        FERRY_TRY(TextModel::load(bundle_, pool_, {.memory = given_.memory}, given_.decode));
+    const std::unique_ptr<runner::VisionEncoder> vision =
+        FERRY_TRY(runner::VisionEncoder::load_if_any(bundle_, pool_, {.memory = given_.memory}));
+    prompts_ = FERRY_TRY(make_prompts(model, vision.get()));
+    const plan::Conversion layers = FERRY_TRY(plan_layers());
+    const ExecutionOutputs in_f32 = FERRY_TRY(execute_checkpoint(
+        layers, prompts_, name_, pool_, {.progress = progress("computing in f32")}));
+    proof_.problem = FERRY_TRY(problem_of(*in_f32.one_call));
+    if (!proof_.problem.empty()) return std::move(proof_);
+    const Reference recorded = FERRY_TRY(Reference::open(*in_f32.one_call));
+    const ParityBounds f32 = FERRY_TRY(measure_f32_bounds(layers, recorded));
+    FERRY_RETURN_IF_ERROR(compare_with_reference(in_f32, recorded, f32));
+    FERRY_RETURN_IF_ERROR(compare_with_stored_weights(layers));
+    FERRY_RETURN_IF_ERROR(compare_outputs(model, vision.get(), recorded, f32));
+    return std::move(proof_);
+  }
+
+ private:
+  Progress progress(const char* label, ProgressUnit unit = ProgressUnit::kBytes) const {
+    return progress_of(given_.progress, label, unit);
+  }
+
+  bool has_encodings() const {
+    return is_encoded(options_.ports.cache) || is_encoded(options_.ports.logits);
+  }
+
+  // kUsage for prompts of a calibration that the bundle has no use for.
+  Status check_calibration() const {
+    const char* useless = nullptr;
+    if (!given_.calibrate_prefill.empty() && !is_encoded(options_.ports.cache)) {
+      useless = "prompts to calibrate prefill_forward with are given, but no cache is u8 or u16";
+    } else if (!given_.calibrate.empty() && !has_encodings()) {
+      useless = "prompts to calibrate with are given, but no cache or logits are u8 or u16";
+    }
+    if (useless == nullptr) return {};
+    return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(bundle_.path()), useless));
+  }
+
+  // Derives weights and programs again from the checkpoint, and compares those of the bundle.
+  Status compare_contents() {
+    const plan::Conversion conversion = FERRY_TRY(plan::plan_again(bundle_, options_, pool_));
+    proof_.tensors =
+        FERRY_TRY(prove_weights(pool_, bundle_, conversion, progress("comparing weights")));
+    proof_.programs = compare_programs(bundle_, *conversion.plan);
+    const bool rounds = options_.quantize.quantizes() || has_half_matrices(bundle_);
+    if (rounds) stored_.emplace(bundle_, conversion);
+    if (given_.details) proof_.source_files = FERRY_TRY(digest_sources(conversion, pool_));
+    return {};
+  }
+
+  // The prompts of the reference. Without one, the bundle continues prompts of its own, and the
+  // checkpoint's model is asked what it thinks of these continuations.
+  Result<std::vector<RecordedPrompt>> make_prompts(TextModel& model,
+                                                   runner::VisionEncoder* vision) const {
+    if (reference_ != nullptr) return prompts_of(*reference_, manifest_);
+    std::vector<RecordedPrompt> prompts = probing_prompts(manifest_.vocab_size, model.capacity());
+    add_probing_image(manifest_, model.capacity(), prompts);
+    FERRY_RETURN_IF_ERROR(encode_images(vision, prompts));
+    FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), prompts));
+    return prompts;
+  }
+
+  // Plans the model in f32, for calls that are as long as the longest prompt needs.
+  Result<plan::Conversion> plan_layers() const {
+    size_t longest = 1;
+    for (const RecordedPrompt& prompt : prompts_) {
+      longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
+    }
+    return plan::plan_f32_layers(bundle_, options_, static_cast<int64_t>(longest), pool_);
+  }
+
+  // Why the checkpoint's model computes nothing that a bundle could be compared with; empty if it
+  // does.
+  Result<std::string> problem_of(const TensorSource& in_f32) const {
+    const std::string first = FERRY_TRY(not_finite(in_f32, manifest_.num_layers));
+    if (first.empty()) return std::string();
+    return fmt::format("{}: computes values that are not finite, first in {} (prompt and tensor)",
+                       name_, quoted(first));
+  }
+
+  // The bounds of executions in f32, from the noise that an execution in f64 measures unless a
+  // tolerance is given. The one in f64 is compared with the reference too.
+  Result<ParityBounds> measure_f32_bounds(const plan::Conversion& layers,
+                                          const Reference& recorded) {
+    const ParityBounds constant = f32_bounds(bundle_, given_.tolerance);
+    if (constant.given) return constant;
+    const ExecutionNoise exact = FERRY_TRY(
+        measure_noise(layers, prompts_, recorded, {}, pool_, progress("computing in f64")));
+    const ParityBounds bounds = constant.with(exact.noise);
+    if (reference_ != nullptr) {
+      const Reference in_f64 = FERRY_TRY(Reference::open(*exact.in_f64));
+      proof_.f64_path = FERRY_TRY(compare_references(in_f64, *reference_, bounds.as_measurement(),
+                                                     {.details = given_.details}));
+    }
+    return bounds;
+  }
+
+  // Compares the execution in f32 with the reference. The one in several calls is reported where it
+  // alone is wrong.
+  Status compare_with_reference(const ExecutionOutputs& in_f32, const Reference& recorded,
+                                const ParityBounds& bounds) {
+    if (reference_ == nullptr) return {};
+    const VerifyOptions details = {.details = given_.details};
+    proof_.f32_path = FERRY_TRY(compare_references(recorded, *reference_, bounds, details));
+    if (!in_f32.several_calls) return {};
+    const Reference again = FERRY_TRY(Reference::open(*in_f32.several_calls));
+    ParityReport several = FERRY_TRY(compare_references(again, *reference_, bounds, details));
+    if (proof_.f32_path->parity && !several.parity) proof_.f32_path = std::move(several);
+    return {};
+  }
+
+  // Compares a bundle that rounds or quantises weights with the model that has its weights.
+  Status compare_with_stored_weights(const plan::Conversion& layers) {
+    if (!stored_) return {};
+    proof_.codes =
+        FERRY_TRY(prove_codes(bundle_, *stored_, layers, prompts_,
+                              {.tolerance = given_.tolerance,
+                               .memory = given_.memory,
+                               .decode = given_.decode,
+                               .details = given_.details,
+                               .progress = progress("computing with the bundle's weights")},
+                              pool_));
+    return {};
+  }
+
+  // Compares the bundle as it is with the execution in f32, whose bounds are `f32`.
+  Status compare_outputs(TextModel& model, runner::VisionEncoder* vision, const Reference& recorded,
+                         const ParityBounds& f32) {
+    const ParityBounds bounds = bounds_of(bundle_, given_.tolerance);
+    // A bundle that was held to its own weights is only measured here.
+    const bool held = proof_.codes && proof_.codes->absent.empty();
+    const ParityBounds judged = held                  ? bounds.as_measurement()
+                                : bounds.has_floors() ? bounds
+                                                      : bounds.with(f32.noise);
+    proof_.outputs =
+        FERRY_TRY(model.verify(recorded, judged,
+                               {.vision = vision,
+                                .details = given_.details,
+                                .progress = progress("running the bundle", ProgressUnit::kItems)}));
+    // The continuation is the bundle's own: that it chooses its own tokens says nothing.
+    if (reference_ == nullptr) proof_.outputs->forget_greedy();
+    return {};
+  }
+
+  const packer::Bundle& bundle_;
+  const packer::Manifest& manifest_;
+  const CheckpointOptions& given_;
+  const Reference* reference_;
+  ThreadPool& pool_;
+  const plan::ConvertOptions options_;
+  const std::string name_;  // of the execution in f32, for messages
+  std::vector<RecordedPrompt> prompts_;
+  std::optional<StoredWeights> stored_;  // where weights are rounded or quantised
+  CheckpointProof proof_;
+};
 
 }  // namespace
 
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
-                                                 const CheckpointOptions& given,
+                                                 const CheckpointOptions& options,
                                                  const Reference* reference, ThreadPool& pool) {
-  const packer::Manifest& manifest = bundle.manifest();
-  const plan::ConvertOptions options =
-      FERRY_TRY(plan::options_of(bundle, given.checkpoint, given.config, given.lora));
-  if (!given.calibrate_prefill.empty() && !is_encoded(options.ports.cache)) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
-                                               printable(bundle.path())));
-  }
-  const auto progress = [&given](const char* label, ProgressUnit unit = ProgressUnit::kBytes) {
-    return progress_of(given.progress, label, unit);
-  };
-  CheckpointProof proof;
-  std::optional<StoredWeights> stored;
-  {
-    const plan::Conversion conversion = FERRY_TRY(plan::plan_again(bundle, options, pool));
-    proof.tensors =
-        FERRY_TRY(prove_weights(pool, bundle, conversion, progress("comparing weights")));
-    proof.programs = compare_programs(bundle, *conversion.plan);
-    const bool rounds = options.quantize.quantizes() || has_half_matrices(bundle);
-    if (rounds) stored.emplace(bundle, conversion);
-    if (given.details) proof.source_files = FERRY_TRY(digest_sources(conversion, pool));
-  }
-  if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
-    proof.encodings = FERRY_TRY(compare_encodings(options, given, pool));
-  } else if (!given.calibrate.empty()) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate: no cache or logits are u8 or u16",
-                                               printable(bundle.path())));
-  }
-  TextModel model =
-      FERRY_TRY(TextModel::load(bundle, pool, {.memory = given.memory}, given.decode));
-  const std::unique_ptr<runner::VisionEncoder> vision =
-      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = given.memory}));
-  std::vector<RecordedPrompt> prompts;
-  if (reference != nullptr) {
-    prompts = FERRY_TRY(prompts_of(*reference, manifest));
-  } else {
-    // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
-    prompts = probing_prompts(manifest.vocab_size, model.capacity());
-    add_probing_image(manifest, model.capacity(), prompts);
-    FERRY_RETURN_IF_ERROR(encode_images(vision.get(), prompts));
-    FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), prompts));
-  }
-  const std::string name = given.checkpoint + " in f32";
-  const plan::Conversion layers = FERRY_TRY(plan_f32_path(pool, options, bundle, prompts));
-  const F32Outputs path = FERRY_TRY(
-      run_f32_path(layers, prompts, name, pool, {.progress = progress("computing in f32")}));
-  if (const std::string first = FERRY_TRY(not_finite(*path.one_call, manifest.num_layers));
-      !first.empty()) {
-    proof.problem =
-        fmt::format("{}: computes values that are not finite, first in {} (prompt and tensor)",
-                    name, quoted(first));
-    return proof;
-  }
-  const Reference recorded = FERRY_TRY(Reference::open(*path.one_call));
-  ParityBounds in_f32 = f32_bounds(bundle, given.tolerance);
-  if (!in_f32.given) {
-    const PathNoise exact =
-        FERRY_TRY(measure_noise(layers, prompts, recorded, {}, pool, progress("computing in f64")));
-    in_f32 = in_f32.with(exact.noise);
-    if (reference != nullptr) {
-      const Reference in_f64 = FERRY_TRY(Reference::open(*exact.in_f64));
-      proof.f64_path = FERRY_TRY(compare_references(in_f64, *reference, in_f32.as_measurement(),
-                                                    {.details = given.details}));
-    }
-  }
-  if (reference != nullptr) {
-    const VerifyOptions details = {.details = given.details};
-    proof.f32_path = FERRY_TRY(compare_references(recorded, *reference, in_f32, details));
-    FERRY_RETURN_IF_ERROR(add_several_calls(path, *reference, in_f32, details, *proof.f32_path));
-  }
-  if (stored) {
-    proof.codes = FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
-                                        {given.tolerance, given.memory, given.decode, given.details,
-                                         progress("computing with the bundle's weights")},
-                                        pool));
-  }
-  const ParityBounds bounds = bounds_of(bundle, given.tolerance);
-  // A bundle that was held to its own weights is measured here.
-  const bool held = proof.codes && proof.codes->absent.empty();
-  const ParityBounds judged = held                  ? bounds.as_measurement()
-                              : bounds.has_floors() ? bounds
-                                                    : bounds.with(in_f32.noise);
-  proof.outputs =
-      FERRY_TRY(model.verify(recorded, judged,
-                             {.vision = vision.get(),
-                              .details = given.details,
-                              .progress = progress("running the bundle", ProgressUnit::kItems)}));
-  // The continuation is the bundle's own: that it chooses its own tokens says nothing.
-  if (reference == nullptr) proof.outputs->forget_greedy();
-  return proof;
+  plan::ConvertOptions made_with =
+      FERRY_TRY(plan::options_of(bundle, options.checkpoint, options.config, options.lora));
+  return CheckpointProver(bundle, options, std::move(made_with), reference, pool).run();
 }
 
 }  // namespace ferry::proof

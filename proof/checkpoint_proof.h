@@ -26,13 +26,13 @@ struct CheckpointProof {
   // A line for each kind of encoding that calibration does not give. None without quantised caches
   // and logits.
   std::optional<std::vector<std::string>> encodings;
-  std::optional<ParityReport> f32_path;  // against the reference, if there is one
+  std::optional<ParityReport> f32_path;  // the model in f32 against the reference, if there is one
   // The checkpoint's model in f64 against the reference says how far the reference is from the
   // model. It is a measurement, and none is made with a given tolerance.
   std::optional<ParityReport> f64_path;
   std::optional<CodedProof> codes;  // of a bundle with rounded or quantised weights
-  // The bundle against the f32 path: a measurement where `codes` compares. None where that computes
-  // values that are not finite: there is nothing to compare with, and `problem` says so.
+  // The bundle against the model in f32: a measurement where `codes` compares. None where the model
+  // computes values that are not finite: there is nothing to compare with, and `problem` says so.
   std::optional<ParityReport> outputs;
   std::string problem;
   // With CheckpointOptions::details: the files of the checkpoint, as they were read.
@@ -49,8 +49,8 @@ struct CheckpointOptions {
   std::string checkpoint = {};           // anything that ConvertOptions::source accepts
   std::string config = {};               // as ConvertOptions::config
   std::string lora = {};                 // as ConvertOptions::lora
-  std::string calibrate = {};            // prompts as for convert; may be empty
-  std::string calibrate_prefill = {};    // the same of prefill_forward
+  std::string calibrate = {};            // file of prompts as for convert; may be empty
+  std::string calibrate_prefill = {};    // file of prompts for prefill_forward
   std::optional<double> tolerance = {};  // largest absolute logit error; none: docs/verifying.md
   std::optional<uint64_t> memory = {};   // bytes that planned memory of the bundle may have
   runner::DecodeOptions decode = {};     // of the bundle

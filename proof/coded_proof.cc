@@ -10,8 +10,8 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "proof/bounds.h"
-#include "proof/f32_path.h"
-#include "proof/measured_floors.h"
+#include "proof/checkpoint_execution.h"
+#include "proof/parity_report.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
 #include "proof/text_model.h"
@@ -84,9 +84,9 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   }
   const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const ReadWeight weights = weights_stored_in(stored);
-  const F32Outputs path = FERRY_TRY(
-      run_f32_path(layers, own, bundle.path() + ", its weights in f32", pool,
-                   {.in_several_calls = false, .weights = weights, .progress = options.progress}));
+  const ExecutionOutputs path = FERRY_TRY(execute_checkpoint(
+      layers, own, bundle.path() + ", its weights in f32", pool,
+      {.in_several_calls = false, .weights = weights, .progress = options.progress}));
   const Reference recorded = FERRY_TRY(Reference::open(*path.one_call));
   ParityBounds exact = widened_bounds_of(bundle, options.tolerance);
   if (!exact.given && !exact.has_floors()) {

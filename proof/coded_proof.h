@@ -35,7 +35,7 @@ struct CodedProofOptions {
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;
   bool details = false;    // as in proof::VerifyOptions
-  Progress progress = {};  // as in F32PathOptions
+  Progress progress = {};  // as in ExecutionOptions
 };
 
 // `layers` is planned by plan_f32_layers() for these prompts.

@@ -1,17 +1,16 @@
 #include "proof/expert_search.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "proof/expert_ties.h"
-#include "proof/logit_search.h"
 #include "proof/parity.h"
-#include "proof/reference_names.h"
+#include "proof/reference.h"
 
 namespace ferry::proof {
 namespace {
@@ -206,11 +205,253 @@ class Search {
   FoundRoutes found_;
 };
 
+constexpr size_t kExchanges = 12;     // exchanges tried for one token at a time
+constexpr size_t kMostExchanges = 4;  // of one token, in several layers
+constexpr size_t kMostHidden = 2;     // of them at a time that gain enough only together
+constexpr int kMostFailures = 4;      // tokens in vain before a pass ends
+constexpr int kMostPasses = 4;
+
+// The experts of one token.
+using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
+
+class LogitSearch {
+ public:
+  LogitSearch(runner::Decoder& decoder, const packer::Manifest& manifest,
+              const Reference& reference, const ReferencePrompt& prompt, const ExpertGroups& groups,
+              runner::ExpertRoutes known)
+      : decoder_(decoder),
+        manifest_(manifest),
+        reference_(reference),
+        prompt_(prompt),
+        tokens_(prompt.input_ids.size()),
+        groups_(groups),
+        known_(std::move(known)) {
+    found_.routes = known_;
+  }
+
+  Result<FoundRoutes> run() {
+    want_ = FERRY_TRY(reference_.floats(prompt_, "logits",
+                                        {1, static_cast<int64_t>(tokens_), manifest_.vocab_size}));
+    FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink(
+        [this](const std::string& name, int64_t, int64_t rows, std::span<const float> values) {
+          const auto width = values.size() / static_cast<size_t>(std::max<int64_t>(rows, 1));
+          const auto last = values.last(width);
+          last_[name].assign(last.begin(), last.end());
+        }));
+    Status searched = search();
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
+    FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
+    FERRY_RETURN_IF_ERROR(std::move(searched));
+    return std::move(found_);
+  }
+
+ private:
+  // A token with the routes that it took, and the scores that they were chosen from, by layer.
+  struct Trial {
+    double db = 0;  // of its logits
+    TokenRoute route = {};
+    std::map<int64_t, std::vector<float>> logits = {}, choice = {};
+  };
+  struct Candidate {
+    double margin = 0;
+    int64_t layer = 0;
+    std::vector<int64_t> route = {};
+  };
+
+  // A token that is mended brings later ones near and shows how near is usual, so that others are
+  // suspect.
+  Status search() {
+    FERRY_RETURN_IF_ERROR(execute_from(0));
+    for (int pass = 0; pass < kMostPasses; ++pass) {
+      const int64_t before = found_.exchanged;
+      FERRY_RETURN_IF_ERROR(mend_all());
+      if (found_.exchanged == before) break;
+    }
+    return {};
+  }
+
+  Status mend_all() {
+    int failures = 0;
+    for (size_t t = 0; t < tokens_ && failures < kMostFailures; ++t) {
+      const double usual = median(rows_db_);
+      if (rows_db_[t] >= usual - kSuspectDb) continue;
+      const bool mended = FERRY_TRY(mend(t, usual));
+      if (!mended) failures += 1;
+      if (mended) FERRY_RETURN_IF_ERROR(execute_from(t + 1));
+    }
+    return {};
+  }
+
+  // Executes all tokens. Those before `first` keep their routes, the others choose.
+  Status execute_from(size_t first) {
+    keep_tokens(first, found_.routes);
+    const runner::ExpertRoutes settled = found_.routes;
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(&settled));
+    decoder_.restart(static_cast<int64_t>(tokens_));
+    rows_db_.resize(tokens_);
+    for (size_t t = 0; t < tokens_; ++t) {
+      const auto row = FERRY_TRY(decoder_.forward({&prompt_.input_ids[t], 1}));
+      rows_db_[t] = FERRY_TRY(db_of(row, t));
+      if (t >= first) append(taken({}).route);
+    }
+    return decoder_.force_experts(nullptr);
+  }
+
+  // A token on its way to the experts of the reference.
+  struct Path {
+    Trial trial;
+    TokenRoute pins = {};  // of the layers in which an exchange was made
+    double enough = 0;     // where the logits are near
+    bool is_near() const { return trial.db >= enough; }
+  };
+
+  // Whether exchanges bring the logits of token `t` near. Its route becomes part of found_.routes.
+  // Of several wrong experts each hides what another one's exchange gains, so that the gain of
+  // them together counts.
+  Result<bool> mend(size_t t, double usual) {
+    Path path = {.trial = FERRY_TRY(attempt(t, {})), .enough = usual - kSuspectDb};
+    Path kept = path;
+    while (!path.is_near() && path.pins.size() < kMostExchanges &&
+           path.pins.size() - kept.pins.size() < kMostHidden) {
+      const bool stepped = FERRY_TRY(step(t, usual, path));
+      if (!stepped) break;
+      const auto gains = static_cast<double>(path.pins.size() - kept.pins.size());
+      if (path.trial.db >= kept.trial.db + gains * kGainDb) kept = path;
+    }
+    if (kept.pins.empty()) return false;
+    keep_tokens(t, found_.routes);
+    append(kept.trial.route);
+    found_.exchanged += static_cast<int64_t>(kept.pins.size());
+    return true;
+  }
+
+  // Makes the exchange that gains most, or the first that is enough. Whether one gains.
+  Result<bool> step(size_t t, double usual, Path& path) {
+    const Path from = path;
+    for (const Candidate& candidate : candidates(from.trial, from.pins, usual)) {
+      TokenRoute pins = from.pins;
+      pins[candidate.layer] = candidate.route;
+      Trial trial = FERRY_TRY(attempt(t, pins));
+      if (trial.db <= path.trial.db) continue;
+      path.trial = std::move(trial);
+      path.pins = std::move(pins);
+      if (path.is_near()) break;
+    }
+    return path.trial.db > from.trial.db;
+  }
+
+  // The nearest ties of all layers that are not pinned.
+  std::vector<Candidate> candidates(const Trial& now, const TokenRoute& pins, double usual) const {
+    std::vector<Candidate> all;
+    for (const auto& [layer, route] : now.route) {
+      const auto logits = now.logits.find(layer), choice = now.choice.find(layer);
+      const bool settled = pins.contains(layer) || known_.contains(layer);
+      if (settled || logits == now.logits.end()) continue;
+      RouterScores scores = {.logits = logits->second};
+      if (choice != now.choice.end()) scores.choice = choice->second;
+      for (NearRoute& near : near_routes({scores, route}, groups_, usual, kExchanges)) {
+        all.push_back({near.margin, layer, std::move(near.experts)});
+      }
+    }
+    std::ranges::stable_sort(all, {}, &Candidate::margin);
+    if (all.size() > kExchanges) all.resize(kExchanges);
+    return all;
+  }
+
+  // Executes the tokens up to `t`, whose own route has `pins`.
+  Result<Trial> attempt(size_t t, const TokenRoute& pins) {
+    runner::ExpertRoutes routes = found_.routes;
+    keep_tokens(t, routes);
+    for (auto& [layer, route] : routes) {
+      const auto pin = pins.find(layer);
+      if (pin != pins.end()) route.insert(route.end(), pin->second.begin(), pin->second.end());
+    }
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(&routes));
+    decoder_.restart(static_cast<int64_t>(tokens_));
+    const auto computed = decoder_.forward(std::span(prompt_.input_ids).first(t + 1));
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
+    const std::span<const float> rows = FERRY_TRY(computed);
+    Trial trial = taken(pins);
+    trial.db = FERRY_TRY(db_of(rows, t));
+    return trial;
+  }
+
+  // What the probes saw of the last token.
+  Trial taken(const TokenRoute& pins) const {
+    Trial trial;
+    for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+      const auto chosen = last_.find(route_name(layer));
+      if (chosen == last_.end() || chosen->second.size() != per_token(layer)) continue;
+      const auto pin = pins.find(layer);
+      trial.route[layer] = pin != pins.end()
+                               ? pin->second
+                               : std::vector<int64_t>(chosen->second.begin(), chosen->second.end());
+      keep_scores("router_logits", layer, trial.logits);
+      keep_scores("router_choice", layer, trial.choice);
+    }
+    return trial;
+  }
+
+  void keep_scores(const char* probe, int64_t layer,
+                   std::map<int64_t, std::vector<float>>& into) const {
+    const auto scores = last_.find(fmt::format("{}.{}", probe, layer));
+    const auto experts = static_cast<size_t>(decoder_.experts_of(layer).second);
+    if (scores != last_.end() && scores->second.size() == experts) into[layer] = scores->second;
+  }
+
+  void append(const TokenRoute& token) {
+    for (const auto& [layer, route] : token) {
+      if (known_.contains(layer)) continue;
+      std::vector<int64_t>& all = found_.routes[layer];
+      all.insert(all.end(), route.begin(), route.end());
+    }
+  }
+
+  // Leaves the first `count` tokens of layers that are not known.
+  void keep_tokens(size_t count, runner::ExpertRoutes& routes) const {
+    for (auto& [layer, route] : routes) {
+      if (!known_.contains(layer)) route.resize(count * per_token(layer));
+    }
+  }
+
+  size_t per_token(int64_t layer) const {
+    return static_cast<size_t>(decoder_.experts_of(layer).first);
+  }
+
+  // Of the last row of `rows`, the logits of token `t`.
+  Result<double> db_of(std::span<const float> rows, size_t t) const {
+    const auto vocab = static_cast<size_t>(manifest_.vocab_size);
+    if (rows.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
+    ValueComparison comparison;
+    comparison.add(rows.last(vocab), std::span(want_).subspan(t * vocab, vocab));
+    return comparison.metrics().sqnr_db;
+  }
+
+  runner::Decoder& decoder_;
+  const packer::Manifest& manifest_;
+  const Reference& reference_;
+  const ReferencePrompt& prompt_;
+  const size_t tokens_;
+  const ExpertGroups groups_;
+  const runner::ExpertRoutes known_;
+  std::vector<float> want_;                         // (T, vocab)
+  std::vector<double> rows_db_;                     // of the logits of each token
+  std::map<std::string, std::vector<float>> last_;  // probes of the last token
+  FoundRoutes found_;
+};
+
 }  // namespace
 
 Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt) {
   return Search(decoder, manifest, reference, prompt).run();
+}
+
+Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
+                                          const packer::Manifest& manifest,
+                                          const Reference& reference, const ReferencePrompt& prompt,
+                                          const ExpertGroups& groups, runner::ExpertRoutes known) {
+  return LogitSearch(decoder, manifest, reference, prompt, groups, std::move(known)).run();
 }
 
 }  // namespace ferry::proof

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "proof/expert_ties.h"
 #include "proof/reference.h"
 #include "runner/decoder.h"
 
@@ -23,5 +24,16 @@ struct FoundRoutes {
 // the reference has no hidden states its logits are the judge (logit_search.h).
 Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
+
+// Finds the experts in layers around which the reference has neither routes nor hidden states. Goes
+// through the tokens in order. Where the logits of a token are further from the reference's than
+// those of most tokens, other routes of the token are tried that tie within the error of the
+// logits, in any layer. One is kept if it brings the logits near, or two are together; layers
+// behind it and later tokens choose again. `groups` are those of the routers. Layers in `known`
+// keep these routes, which are of all tokens.
+Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
+                                          const packer::Manifest& manifest,
+                                          const Reference& reference, const ReferencePrompt& prompt,
+                                          const ExpertGroups& groups, runner::ExpertRoutes known);
 
 }  // namespace ferry::proof

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "proof/bundle_noise.h"
-#include "proof/measured_floors.h"
+#include "proof/parity_report.h"
 #include "proof/probing.h"
+#include "proof/reference_check.h"
 #include "proof/reference_proof.h"
-#include "proof/sequence_length.h"
 #include "runner/decoder.h"
 
 namespace ferry::proof {

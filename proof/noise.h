@@ -19,7 +19,6 @@
 #include "core/result.h"
 #include "core/shape.h"
 #include "proof/reference.h"
-#include "proof/reference_names.h"
 
 namespace ferry::proof {
 

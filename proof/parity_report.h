@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +11,7 @@
 #include "proof/bounds.h"
 #include "proof/error_details.h"
 #include "proof/parity.h"
-#include "proof/reference_names.h"
+#include "proof/reference.h"
 #include "runner/decoder.h"
 
 namespace ferry::proof {
@@ -101,5 +102,20 @@ std::optional<Divergence> first_divergence(const ParityReport& report);
 // kUnsupported if every case was skipped; `reference` begins the message.
 Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds& bounds,
                                const std::string& reference);
+
+// Signal-to-noise floors of the tensors of one model, from noise that was measured in the same
+// tensors.
+struct MeasuredFloors {
+  double logits = 0;                      // dB; of an encoder: of its last output
+  std::map<std::string, double> tensors;  // by name; others have that of the logits
+
+  // Judges all cases of `report` by these floors instead of its bounds; what is within its noise is
+  // right too. Tokens are not judged: they follow from the logits.
+  void judge(ParityReport& report) const;
+};
+
+// Floors for the same comparison in which `noise` was measured. A single row may have kOneRowDb
+// more than all rows.
+MeasuredFloors floors_of_noise(const ParityReport& noise);
 
 }  // namespace ferry::proof

@@ -1,7 +1,6 @@
 #include "proof/perplexity.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -72,6 +71,22 @@ Status add_predictions(std::span<const float> logits, std::span<const float> oth
   comparison.top1.add(runner::argmax(logits) == runner::argmax(other) ? 1 : 0);
   comparison.divergences.push_back(static_cast<float>(kl));
   return {};
+}
+
+std::vector<TokenWindow> windows_of(std::span<const std::vector<int64_t>> sequences,
+                                    const WindowOptions& options) {
+  std::vector<TokenWindow> windows;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const int64_t tokens = std::ssize(sequences[i]);
+    int64_t seen = 0;
+    for (int64_t begin = 0; seen < tokens; begin += options.stride) {
+      const int64_t end = std::min(begin + options.window, tokens);
+      const int64_t counted = std::max(seen, begin + 1);
+      if (counted < end) windows.push_back({i, begin, end, counted});
+      seen = end;
+    }
+  }
+  return windows;
 }
 
 }  // namespace ferry::proof

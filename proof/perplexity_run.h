@@ -1,4 +1,4 @@
-// Runs decoders over token windows and counts their predictions.
+// Runs decoders, or a checkpoint layer by layer, over token windows, and counts their predictions.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "core/result.h"
+#include "core/thread_pool.h"
 #include "packer/manifest.h"
+#include "plan/conversion.h"
 #include "proof/perplexity.h"
-#include "proof/token_windows.h"
 #include "runner/decoder.h"
 
 namespace ferry::proof {
@@ -112,5 +113,16 @@ class PerplexityMeter {
 Result<ComparedPerplexity> compare_perplexity(WindowReader& reader, WindowReader& other,
                                               const WindowedTokens& tokens, int64_t vocab_size,
                                               const Progress& progress);
+
+// Logits [rows, V] of a window from `position` on, in the order of for_each_part().
+using WindowLogits =
+    std::function<Status(size_t window, int64_t position, std::span<const float> rows)>;
+
+// Executes a checkpoint's model in f32 for token windows, layer by layer. One layer's weights are
+// in memory at a time, and the hidden states of all windows. `conversion` is planned by
+// plan_f32_layers() for calls of proof::rows_of_part() tokens. `name` is
+// what messages call it.
+Status run_f32_windows(const plan::Conversion& conversion, const WindowedTokens& tokens,
+                       const std::string& name, ThreadPool& pool, const WindowLogits& visit);
 
 }  // namespace ferry::proof

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "packer/bundle_plan.h"
 #include "packer/bundle_reader.h"
-#include "packer/bundle_writer.h"
 
 namespace ferry::proof {
 

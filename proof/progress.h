@@ -1,4 +1,4 @@
-// How the work of this room says how far it is.
+// How a proof says how far it is.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ using Progress = ShowProgress;
 // A Progress for work that is called `label` ("comparing weights"); may be empty.
 using ProgressFor = std::function<Progress(const char* label, ProgressUnit unit)>;
 
-// Empty where nobody asked.
+// The Progress of work that is called `label`; empty where `progress` is.
 inline Progress progress_of(const ProgressFor& progress, const char* label,
                             ProgressUnit unit = ProgressUnit::kBytes) {
   return progress ? progress(label, unit) : Progress();

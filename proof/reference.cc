@@ -1,7 +1,6 @@
 #include "proof/reference.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/non_finite.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 
 namespace ferry::proof {
@@ -70,6 +70,20 @@ std::string dotted(std::string name) {
   std::ranges::replace(name, '/', '.');
   return name;
 }
+
+using Kind = ReferenceTensor::Kind;
+
+struct CacheName {
+  const char* reference;
+  const char* buffer;
+  Kind kind;
+};
+constexpr CacheName kCaches[] = {
+    {"key", "kv_cache.k_cache", Kind::kKey},
+    {"value", "kv_cache.v_cache", Kind::kValue},
+    {"conv_state", "conv_state", Kind::kConvState},
+    {"recurrent_state", "recurrent_state", Kind::kRecurrentState},
+};
 
 }  // namespace
 
@@ -224,6 +238,32 @@ Result<std::vector<int64_t>> Reference::read_integers(size_t index) const {
 
 std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
   return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
+}
+
+std::vector<ReferenceTensor> reference_tensors(int64_t layers) {
+  std::vector<ReferenceTensor> all;
+  const auto add = [&](Kind kind, const std::string& name, int64_t layer) {
+    all.push_back({kind, name, name, layer});
+  };
+  add(Kind::kHidden, "hidden_states.0", -1);
+  for (int64_t n = 0; n < layers; ++n) {
+    for (const CacheName& cache : kCaches) {
+      all.push_back({cache.kind, fmt::format("cache.{}.{}", n, cache.reference),
+                     fmt::format("layers.{}.attention.{}", n, cache.buffer), n});
+    }
+    add(Kind::kRouterLogits, fmt::format("router_logits.{}", n), n);
+    const bool last = n + 1 == layers;
+    add(Kind::kHidden, last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", n + 1), n);
+  }
+  add(Kind::kHidden, fmt::format("hidden_states.{}", layers), layers);
+  add(Kind::kState, std::string(kLastHiddenStatePort), layers);
+  add(Kind::kVector, std::string(kSentenceEmbeddingPort), layers);
+  return all;
+}
+
+std::string route_name(int64_t layer) { return fmt::format("router_experts.{}", layer); }
+std::string greedy_route_name(int64_t layer) {
+  return fmt::format("greedy_router_experts.{}", layer);
 }
 
 }  // namespace ferry::proof

@@ -1,13 +1,11 @@
 #include "proof/reference_check.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 
 #include "core/program_interface.h"
 #include "proof/prompt_images.h"
-#include "proof/reference_names.h"
-#include "proof/sequence_length.h"
+#include "proof/reference.h"
 #include "runner/text_encoder.h"
 
 namespace ferry::proof {
@@ -144,6 +142,18 @@ Status check_reference(const Reference& reference, const packer::Manifest& model
     FERRY_RETURN_IF_ERROR(PromptCheck(reference, prompt, model, shapes).run());
   }
   return {};
+}
+
+int64_t decode_length(const packer::Manifest& manifest) {
+  const packer::ManifestComponent* decoder = manifest.find(kTextDecoderRole);
+  if (decoder == nullptr || decoder->programs.empty()) return 1;
+  const packer::ManifestMethod* method = decoder->programs.front().find(kKvForwardMethod);
+  return method == nullptr ? 1 : packer::call_length(*method).value_or(1);
+}
+
+int64_t longest_sequence(const packer::Manifest& manifest) {
+  const bool is_static = manifest.program_style == kStaticStyle;
+  return manifest.context_length - (is_static ? decode_length(manifest) : 0);
 }
 
 }  // namespace ferry::proof

@@ -11,7 +11,7 @@
 
 #include "core/memory_source.h"
 #include "proof/prompt_images.h"
-#include "proof/reference_names.h"
+#include "proof/reference.h"
 #include "runner/decoder.h"
 
 namespace ferry::proof {

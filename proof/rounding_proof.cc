@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "proof/bundle_noise.h"
 #include "proof/expert_search.h"
-#include "proof/measured_floors.h"
+#include "proof/parity_report.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
 #include "proof/text_model.h"
@@ -78,27 +78,111 @@ Result<int64_t> follow_reference(runner::Decoder& decoder, const packer::Manifes
   return exchanged;
 }
 
-// The bundle as it is.
-Status prove_rounded(const packer::Bundle& bundle, const Reference& in_f32,
-                     const Reference& reference, const ParityBounds& bounds,
-                     std::optional<uint64_t> memory, ThreadPool& pool,
-                     const runner::DecodeOptions& decode, const VerifyOptions& options,
-                     RoundingProof& proof) {
-  const VerifyOptions beside = {.details = options.details, .progress = options.progress};
-  TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = memory}, decode));
-  const std::unique_ptr<runner::VisionEncoder> vision =
-      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
-  proof.rounding = FERRY_TRY(model.verify(in_f32, bounds.as_measurement(), beside));
-  VerifyOptions with_vision = options;
-  with_vision.vision = vision.get();
-  proof.outputs = FERRY_TRY(model.verify(reference, bounds.as_measurement(), with_vision));
-  if (bounds.given || !activation_bounds_of(bundle, {}).coded_db) return {};
-  const runner::MethodOptions rounded = {.widen = true, .round_rows = true, .memory = memory};
-  TextModel plain = FERRY_TRY(TextModel::load(bundle, pool, rounded, decode));
-  const ParityReport noise = FERRY_TRY(plain.verify(in_f32, bounds.as_measurement(), {}));
-  floors_of_noise(noise).judge(proof.rounding);
-  return {};
-}
+// The proof of one bundle. The arguments must outlive it.
+class RoundingProver {
+ public:
+  RoundingProver(const packer::Bundle& bundle, const Reference& reference,
+                 const ParityBounds& bounds, const RoundingOptions& given, ThreadPool& pool)
+      : bundle_(bundle),
+        manifest_(bundle.manifest()),
+        reference_(reference),
+        bounds_(bounds),
+        given_(given),
+        pool_(pool) {}
+
+  Result<RoundingProof> run() {
+    prompts_ = FERRY_TRY(prompts_of(reference_, manifest_));
+    proof_.exact_weights = !bounds_.coded_db && !any_rounded(manifest_);
+    const std::unique_ptr<TensorSource> in_f32 = FERRY_TRY(execute_in_f32());
+    const Reference recorded = FERRY_TRY(Reference::open(*in_f32));
+    FERRY_RETURN_IF_ERROR(compare_in_f32(recorded));
+    FERRY_RETURN_IF_ERROR(compare_as_it_is(recorded));
+    if (!bounds_.given) judge();
+    return std::move(proof_);
+  }
+
+ private:
+  Result<TextModel> load(runner::MethodOptions options) {
+    options.memory = given_.memory;
+    return TextModel::load(bundle_, pool_, options, given_.decode);
+  }
+
+  // What the bundle computes with activations in f32, as the tensors of a reference. Tokens pass
+  // through the experts of the reference.
+  Result<std::unique_ptr<TensorSource>> execute_in_f32() {
+    TextModel model = FERRY_TRY(load({.widen = true}));
+    if (runner::Decoder* decoder = model.decoder()) {
+      FERRY_RETURN_IF_ERROR(check_routes(*decoder, reference_, prompts_));
+      if (!proof_.exact_weights) {
+        proof_.exchanged = FERRY_TRY(follow_reference(*decoder, manifest_, reference_, prompts_));
+        continued_ = !has_experts(*decoder, manifest_);
+      }
+    }
+    return model.record(prompts_, bundle_.path() + " with activations in f32");
+  }
+
+  Result<ParityBounds> bounds_in_f32() {
+    if (bounds_.given) return bounds_;
+    const ParityBounds exact = bounds_.coded_db ? bounds_.as_measurement() : f32_bounds(bundle_);
+    if (!proof_.exact_weights) return exact;
+    const BundleNoiseOptions noise = {.memory = given_.memory, .decode = given_.decode};
+    return exact.with(FERRY_TRY(f32_noise(bundle_, prompts_, noise, pool_)));
+  }
+
+  VerifyOptions options_with(const Reference& recorded) const {
+    return {.recorded = &recorded,
+            .continuation = continued_,
+            .details = given_.details,
+            .progress = given_.progress};
+  }
+
+  Status compare_in_f32(const Reference& recorded) {
+    VerifyOptions options = options_with(recorded);
+    // Codes are as far from the weights as quantisation makes them, whatever activations are, and
+    // may choose other tokens than the reference.
+    options.continuation = continued_ && !bounds_.coded_db;
+    const ParityBounds bounds = FERRY_TRY(bounds_in_f32());
+    proof_.in_f32 = FERRY_TRY(compare_references(recorded, reference_, bounds, options));
+    return {};
+  }
+
+  // Compares the bundle with its own activations: with `recorded`, which has them in f32, and with
+  // the reference.
+  Status compare_as_it_is(const Reference& recorded) {
+    const ParityBounds measured = bounds_.as_measurement();
+    TextModel model = FERRY_TRY(load({}));
+    const std::unique_ptr<runner::VisionEncoder> vision =
+        FERRY_TRY(runner::VisionEncoder::load_if_any(bundle_, pool_, {.memory = given_.memory}));
+    proof_.rounding = FERRY_TRY(
+        model.verify(recorded, measured, {.details = given_.details, .progress = given_.progress}));
+    VerifyOptions options = options_with(recorded);
+    options.vision = vision.get();
+    proof_.outputs = FERRY_TRY(model.verify(reference_, measured, options));
+    if (bounds_.given || !activation_bounds_of(bundle_, {}).coded_db) return {};
+    // Plain code measures how much 8-bit activations lose.
+    TextModel plain = FERRY_TRY(load({.widen = true, .round_rows = true}));
+    const ParityReport noise = FERRY_TRY(plain.verify(recorded, measured, {}));
+    floors_of_noise(noise).judge(proof_.rounding);
+    return {};
+  }
+
+  void judge() {
+    if (!proof_.exact_weights && !bounds_.coded_db && !proof_.in_f32.parity) {
+      floors_of_rounding(proof_.rounding).judge(proof_.in_f32);
+    }
+    if (bounds_.coded_db) proof_.decided = proof_.in_f32.metrics.values.sqnr_db >= kTellingDb;
+  }
+
+  const packer::Bundle& bundle_;
+  const packer::Manifest& manifest_;
+  const Reference& reference_;
+  const ParityBounds& bounds_;
+  const RoundingOptions& given_;
+  ThreadPool& pool_;
+  std::vector<RecordedPrompt> prompts_;
+  bool continued_ = true;  // continuations are compared
+  RoundingProof proof_;
+};
 
 }  // namespace
 
@@ -148,51 +232,9 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
 }
 
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
-                                     const ParityBounds& bounds, std::optional<uint64_t> memory,
-                                     ThreadPool& pool, const runner::DecodeOptions& decode,
-                                     const VerifyOptions& with) {
-  const packer::Manifest& manifest = bundle.manifest();
-  std::vector<RecordedPrompt> prompts = FERRY_TRY(prompts_of(reference, manifest));
-  RoundingProof proof;
-  proof.exact_weights = !bounds.coded_db && !any_rounded(manifest);
-  std::unique_ptr<TensorSource> source;
-  bool continued = true;
-  {
-    const runner::MethodOptions widened = {.widen = true, .memory = memory};
-    TextModel model = FERRY_TRY(TextModel::load(bundle, pool, widened, decode));
-    if (runner::Decoder* decoder = model.decoder()) {
-      FERRY_RETURN_IF_ERROR(check_routes(*decoder, reference, prompts));
-      if (!proof.exact_weights) {
-        proof.exchanged = FERRY_TRY(follow_reference(*decoder, manifest, reference, prompts));
-        continued = !has_experts(*decoder, manifest);
-      }
-    }
-    source = FERRY_TRY(model.record(prompts, bundle.path() + " with activations in f32"));
-  }
-  const Reference recorded = FERRY_TRY(Reference::open(*source));
-  const VerifyOptions options = {.recorded = &recorded,
-                                 .continuation = continued,
-                                 .details = with.details,
-                                 .progress = with.progress};
-  // Codes are as far from the weights as quantisation makes them, whatever activations are, and may
-  // choose other tokens than the reference.
-  VerifyOptions in_f32 = options;
-  in_f32.continuation = continued && !bounds.coded_db;
-  ParityBounds exact = bounds.coded_db ? bounds.as_measurement() : f32_bounds(bundle);
-  if (bounds.given) exact = bounds;
-  if (proof.exact_weights && !bounds.given) {
-    const BundleNoiseOptions noise = {.memory = memory, .decode = decode};
-    exact = exact.with(FERRY_TRY(f32_noise(bundle, prompts, noise, pool)));
-  }
-  proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, exact, in_f32));
-  FERRY_RETURN_IF_ERROR(
-      prove_rounded(bundle, recorded, reference, bounds, memory, pool, decode, options, proof));
-  if (bounds.given) return proof;
-  if (!proof.exact_weights && !bounds.coded_db && !proof.in_f32.parity) {
-    floors_of_rounding(proof.rounding).judge(proof.in_f32);
-  }
-  if (bounds.coded_db) proof.decided = proof.in_f32.metrics.values.sqnr_db >= kTellingDb;
-  return proof;
+                                     const ParityBounds& bounds, const RoundingOptions& options,
+                                     ThreadPool& pool) {
+  return RoundingProver(bundle, reference, bounds, options, pool).run();
 }
 
 }  // namespace ferry::proof

@@ -9,6 +9,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "proof/parity_report.h"
+#include "proof/progress.h"
 #include "proof/reference.h"
 #include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
@@ -43,12 +44,17 @@ struct RoundingProof {
 // Rounding every weight makes about as much noise as rounding every activation.
 inline constexpr double kRoundedWeightsDb = 10;
 
-// `bounds` are bounds_of() the bundle, with rounding or quantisation. Of `with`
-// the details and the progress count.
+struct RoundingOptions {
+  std::optional<uint64_t> memory = {};  // bytes that planned memory of the bundle may have
+  runner::DecodeOptions decode = {};    // of the bundle
+  bool details = false;                 // as in VerifyOptions
+  Progress progress = {};               // as in VerifyOptions
+};
+
+// `bounds` are bounds_of() the bundle, with rounding or quantisation.
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
-                                     const ParityBounds& bounds, std::optional<uint64_t> memory,
-                                     ThreadPool& pool, const runner::DecodeOptions& decode = {},
-                                     const VerifyOptions& with = {});
+                                     const ParityBounds& bounds, const RoundingOptions& options,
+                                     ThreadPool& pool);
 
 // The experts that a reference says the tokens of a prompt and its continuation passed through.
 Result<runner::ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,

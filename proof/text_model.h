@@ -28,7 +28,7 @@ class TextModel {
                                 const runner::MethodOptions& options,
                                 const runner::DecodeOptions& decode = {});
 
-  // nullptr: it is an encoder.
+  // nullptr where the model is an encoder.
   runner::Decoder* decoder() const { return decoder_.get(); }
   // Tokens of the longest sequence.
   int64_t capacity() const;
@@ -46,7 +46,7 @@ class TextModel {
   explicit TextModel(const packer::Manifest& manifest) : manifest_(&manifest) {}
 
   const packer::Manifest* manifest_;
-  // One of them.
+  // Exactly one of these is there.
   std::unique_ptr<runner::Decoder> decoder_;
   std::optional<runner::TextEncoder> encoder_;
 };

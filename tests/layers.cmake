@@ -11,7 +11,7 @@ set(graph_may core formats/pte formats/xnnpack graph)
 set(converters_may core graph converters)
 set(packer_may core formats/pte formats/ptd formats/xnnpack graph packer)
 set(dialects_may core formats graph converters text dialects)
-set(checkpoint_may core formats converters packer/bundle_reader.h packer/bundle_writer.h dialects
+set(checkpoint_may core formats converters packer/bundle_reader.h packer/bundle_plan.h dialects
     checkpoint)
 set(runner_may core formats/pte formats/ptd formats/xnnpack packer/manifest.h packer/bundle_reader.h
     kernels runner)

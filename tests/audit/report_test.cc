@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "audit/budget.h"
 #include "audit/document.h"
 #include "audit/findings.h"
-#include "audit/limit_text.h"
 
 namespace ferry::audit::report_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "audit/tiling.h"
+#include "audit/leaf.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "batch/exit_codes.h"
 #include "batch/host.h"
+#include "batch/judge.h"
 #include "batch/small_file.h"
 #include "tests/batch/batch_testing.h"
 

@@ -150,7 +150,7 @@ TEST(TwoEncodings, ThatCalibrationDoesNotGiveAreFound) {
   EXPECT_NE(wrong.err.find("encodings of keys of prefill_forward, number 0: scale "),
             std::string::npos)
       << wrong.err;
-  EXPECT_NE(wrong.out.find("a bundle made with --calibrate-prefill needs the same file here"),
+  EXPECT_NE(wrong.out.find("the prompts must be those that prefill_forward was calibrated with"),
             std::string::npos)
       << wrong.out;
   EXPECT_EQ(verify("one", files.both()).code, 1);
@@ -209,8 +209,10 @@ TEST(TwoEncodings, NeedCachesOfCodes) {
   convert(dir / "b", kStatic);
   EXPECT_EQ(error(with({"verify", dir / "b"}, prefill)),
             "ferry: error: --calibrate-prefill belongs to --checkpoint\n");
-  EXPECT_EQ(error(with({"verify", dir / "b", "--checkpoint", fixture(kModel)}, prefill)),
-            "ferry: error: " + (dir / "b") + ": --calibrate-prefill: no cache is u8 or u16\n");
+  EXPECT_EQ(
+      error(with({"verify", dir / "b", "--checkpoint", fixture(kModel)}, prefill)),
+      "ferry: error: " + (dir / "b") +
+          ": prompts to calibrate prefill_forward with are given, but no cache is u8 or u16\n");
 }
 
 TEST(TwoEncodings, AreInThePlanOfADryRun) {

@@ -2,8 +2,8 @@
 // and what it leaves of attempts, thresholds, budgets, audits, attestations, settings of image
 // processors. Every reader gets every input.
 
+#include "audit/budget.h"
 #include "audit/document.h"
-#include "audit/limit_text.h"
 #include "batch/plan.h"
 #include "batch/result.h"
 #include "media/settings.h"

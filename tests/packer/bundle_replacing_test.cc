@@ -1,5 +1,5 @@
 // Where bundles are written: targets that exist, writes that fail, what dead processes left.
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 #include "packer/check.h"
 
 #include <fcntl.h>

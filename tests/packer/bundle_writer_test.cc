@@ -1,4 +1,4 @@
-#include "packer/bundle_writer.h"
+#include "packer/bundle_plan.h"
 #include "packer/check.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "packer/source_tap.h"
+#include "packer/weight_job.h"
 
 #include "tests/packer/tiny_bundle.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/tensor_source.h"
+#include "packer/bundle_plan.h"
 #include "packer/bundle_reader.h"
-#include "packer/bundle_writer.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::packer {

@@ -8,8 +8,8 @@
 
 #include "core/program_interface.h"
 #include "graph/lower.h"
+#include "packer/bundle_plan.h"
 #include "packer/bundle_reader.h"
-#include "packer/bundle_writer.h"
 #include "packer/check.h"
 #include "plan/conversion.h"
 #include "proof/program_proof.h"

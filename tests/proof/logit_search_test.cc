@@ -1,4 +1,4 @@
-#include "proof/logit_search.h"
+#include "proof/expert_search.h"
 
 #include <gtest/gtest.h>
 

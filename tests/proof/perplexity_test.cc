@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "proof/parity.h"
-#include "proof/token_windows.h"
 
 namespace ferry::proof::perplexity_test {
 namespace {

@@ -1,7 +1,6 @@
-#include "proof/f32_path.h"
+#include "proof/checkpoint_execution.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -11,8 +10,8 @@
 
 #include "core/memory_source.h"
 #include "core/program_interface.h"
+#include "core/text.h"
 #include "proof/bundle_noise.h"
-#include "proof/loaded_part.h"
 #include "runner/expert_routes.h"
 #include "runner/method.h"
 
@@ -102,7 +101,7 @@ uint64_t f32_weight_bytes(const plan::Conversion& conversion) {
 class F32Path {
  public:
   F32Path(const plan::Conversion& conversion, const std::vector<RecordedPrompt>& prompts,
-          const std::string& name, ThreadPool& pool, const F32PathOptions& options)
+          const std::string& name, ThreadPool& pool, const ExecutionOptions& options)
       : conversion_(conversion),
         name_(name),
         pool_(pool),
@@ -122,7 +121,7 @@ class F32Path {
     }
   }
 
-  Result<F32Outputs> run() {
+  Result<ExecutionOutputs> run() {
     for (const plan::ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, method_));
@@ -138,7 +137,7 @@ class F32Path {
       const bool several = in_several_calls_ && i % 2 == 1;
       runs_[i].recorder.write(several ? *several_calls : *one_call);
     }
-    return F32Outputs{std::move(one_call), std::move(several_calls)};
+    return ExecutionOutputs{std::move(one_call), std::move(several_calls)};
   }
 
  private:
@@ -301,32 +300,125 @@ class F32Path {
 
 }  // namespace
 
-Result<F32Outputs> run_f32_path(const plan::Conversion& conversion,
-                                const std::vector<RecordedPrompt>& prompts, const std::string& name,
-                                ThreadPool& pool, const F32PathOptions& options) {
+Result<ExecutionOutputs> execute_checkpoint(const plan::Conversion& conversion,
+                                            const std::vector<RecordedPrompt>& prompts,
+                                            const std::string& name, ThreadPool& pool,
+                                            const ExecutionOptions& options) {
   return F32Path(conversion, prompts, name, pool, options).run();
 }
 
-Result<PathNoise> measure_noise(const plan::Conversion& conversion,
-                                std::vector<RecordedPrompt> prompts, const Reference& in_f32,
-                                const ReadWeight& weights, ThreadPool& pool,
-                                const Progress& progress) {
+Result<ExecutionNoise> measure_noise(const plan::Conversion& conversion,
+                                     std::vector<RecordedPrompt> prompts, const Reference& in_f32,
+                                     const ReadWeight& weights, ThreadPool& pool,
+                                     const Progress& progress) {
   FERRY_RETURN_IF_ERROR(follow_routes(in_f32, conversion.config.num_layers, prompts));
-  F32PathOptions options = {.in_several_calls = false, .follow_routes = true, .weights = weights};
+  ExecutionOptions options = {.in_several_calls = false, .follow_routes = true, .weights = weights};
   options.disturb = 1;
-  const F32Outputs disturbed =
-      FERRY_TRY(run_f32_path(conversion, prompts, in_f32.path(), pool, options));
+  const ExecutionOutputs disturbed =
+      FERRY_TRY(execute_checkpoint(conversion, prompts, in_f32.path(), pool, options));
   options.disturb.reset();
   options.f64 = true;
   options.progress = progress;
-  F32Outputs exact =
-      FERRY_TRY(run_f32_path(conversion, prompts, in_f32.path() + ", again in f64", pool, options));
+  ExecutionOutputs exact = FERRY_TRY(
+      execute_checkpoint(conversion, prompts, in_f32.path() + ", again in f64", pool, options));
   const Reference base = FERRY_TRY(Reference::open(*exact.one_call));
   const Reference draw = FERRY_TRY(Reference::open(*disturbed.one_call));
   const Reference* const draws[] = {&in_f32, &draw};
   auto noise = std::make_shared<NoiseModel>();
   FERRY_RETURN_IF_ERROR(noise->add(base, draws));
-  return PathNoise{std::move(exact.one_call), std::move(noise)};
+  return ExecutionNoise{std::move(exact.one_call), std::move(noise)};
+}
+
+ReadWeight weights_from(const TensorSource& source) {
+  return [&source](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) {
+    return graph::materialize(weight.recipe, source, offset, out);
+  };
+}
+
+Status LoadedPart::fill_weights(const graph::Model& model, const ReadWeight& weights,
+                                ThreadPool& pool) {
+  struct Tile {
+    const graph::Weight* weight;
+    uint64_t offset;
+    std::span<std::byte> out;
+  };
+  std::vector<Tile> tiles;
+  for (const pte::Value& value : program_.program.methods.front().values) {
+    const auto* tensor = std::get_if<pte::Tensor>(&value);
+    if (tensor == nullptr || !tensor->external) continue;
+    const graph::Weight& weight = *model.weights.find(tensor->fqn);
+    const graph::Recipe& recipe = weight.recipe;
+    const uint64_t bytes = recipe.output().bytes(), tile = graph::tile_bytes(recipe);
+    weights_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+    const std::span<std::byte> all(weights_.back().get(), bytes);
+    external_.push_back({tensor->fqn, tensor->dtype, tensor->sizes, all});
+    for (uint64_t at = 0; at < bytes; at += tile) {
+      tiles.push_back({&weight, at, all.subspan(at, std::min(tile, bytes - at))});
+    }
+  }
+  std::vector<Status> filled(tiles.size());
+  pool.parallel_for(tiles.size(), [&](size_t i) {
+    filled[i] = weights(*tiles[i].weight, tiles[i].offset, tiles[i].out);
+  });
+  for (Status& status : filled) FERRY_RETURN_IF_ERROR(std::move(status));
+  return {};
+}
+
+Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
+                                                     const ReadWeight& weights, ThreadPool& pool,
+                                                     const std::string& name,
+                                                     const runner::MethodOptions& options) {
+  auto part = std::make_unique<LoadedPart>();
+  part->f64_ = options.f64;
+  part->name_ = name;
+  const auto method = std::ranges::find(model.methods, kForwardMethod, &graph::MethodGraph::name);
+  if (method == model.methods.end()) {
+    return fail(ErrorCode::kInternal, fmt::format("{}: no method {}", name, kForwardMethod));
+  }
+  part->lowered_ = FERRY_TRY(graph::lower(std::span(&*method, 1), {}));
+  part->program_.program = part->lowered_.program;
+  const auto fill = [&](const std::vector<graph::Literal>& literals,
+                        std::vector<std::span<const std::byte>>& to) {
+    for (const graph::Literal& literal : literals) {
+      std::vector<std::byte>& bytes = part->literals_.emplace_back(literal.bytes);
+      if (literal.bytes > 0) literal.fill(0, bytes);
+      to.push_back(bytes);
+    }
+  };
+  part->literals_.reserve(part->lowered_.constants.size() + part->lowered_.initial.size());
+  fill(part->lowered_.constants, part->program_.data.constants);
+  fill(part->lowered_.initial, part->program_.data.initial);
+  FERRY_RETURN_IF_ERROR(part->fill_weights(model, weights, pool));
+  part->method_.emplace(FERRY_TRY(
+      runner::Method::load(part->program_, kForwardMethod, part->external_, pool, options, name)));
+  return part;
+}
+
+Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, PassedTensors& passed) {
+  const std::vector<graph::LoweredPort>& inputs = lowered().inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    runner::TensorView view;
+    if (inputs[i].name == kTokensPort) {
+      view = {DType::kI64, {1, std::ssize(tokens)}, std::as_bytes(tokens)};
+    } else if (inputs[i].name == kInputPosPort) {
+      view = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};
+    } else {
+      const auto found = passed.find(inputs[i].name);
+      if (found == passed.end()) {
+        return fail(ErrorCode::kInternal,
+                    fmt::format("{}: no earlier part has {}", name_, quoted(inputs[i].name)));
+      }
+      view = {found->second.dtype, found->second.shape, found->second.bytes};
+    }
+    FERRY_RETURN_IF_ERROR(method_->set_input(i, view));
+  }
+  FERRY_RETURN_IF_ERROR(method_->execute());
+  const std::vector<graph::LoweredPort>& outputs = lowered().outputs;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const runner::TensorView view = f64_ ? method_->output_f64(i) : method_->output(i);
+    passed[outputs[i].name] = {view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};
+  }
+  return {};
 }
 
 }  // namespace ferry::proof

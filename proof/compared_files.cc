@@ -1,4 +1,4 @@
-#include "proof/source_digests.h"
+#include "proof/compared_files.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,11 +6,13 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/interrupt.h"
 #include "core/sha256.h"
+#include "core/text.h"
 #include "graph/recipe.h"
-#include "packer/source_tree.h"
+#include "packer/digests.h"
 #include "proof/stored_weights.h"
 
 namespace ferry::proof {
@@ -77,6 +79,28 @@ void write_source_files(JsonWriter& json, const std::vector<packer::ManifestSour
     json.member("sha256_tree", file.sha256_tree).end_object();
   }
   json.end_array();
+}
+
+Result<HashedFile> HashedFile::open(const std::string& path) {
+  constexpr uint64_t kBlock = uint64_t{1} << 20;
+  InputFile file = FERRY_TRY(InputFile::open(path));
+  std::vector<std::byte> block(kBlock);
+  Sha256 sum;
+  for (uint64_t at = 0; at < file.size(); at += kBlock) {
+    const std::span<std::byte> part =
+        std::span(block).first(static_cast<size_t>(std::min(kBlock, file.size() - at)));
+    FERRY_RETURN_IF_ERROR(file.read_at(at, part));
+    sum.update(part);
+  }
+  return HashedFile(std::move(file), to_hex(sum.finish()));
+}
+
+Result<ReferenceFile> HashedFile::reference(bool embedded) const {
+  FERRY_RETURN_IF_ERROR(file_.check_unchanged());
+  return ReferenceFile{.name = base_name(file_.path()),
+                       .embedded = embedded,
+                       .bytes = file_.size(),
+                       .sha256 = sha256_};
 }
 
 }  // namespace ferry::proof

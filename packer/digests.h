@@ -13,6 +13,7 @@
 
 #include "core/result.h"
 #include "core/sha256.h"
+#include "core/tensor_source.h"
 #include "core/xxh3.h"
 #include "packer/manifest.h"
 
@@ -53,5 +54,13 @@ TensorsByFile tensors_by_file(const Manifest& manifest);
 std::optional<std::vector<HashedSegment>> segments_of(
     std::span<const ManifestTensor* const> tensors, uint64_t file_bytes,
     std::vector<const ManifestTensor*>* owners);
+
+// -- source_tree: sha256_tree: what identifies the files of a checkpoint (docs/bundle_format.md,
+// "Source files").
+
+// Of each file of `source`, as hexadecimal digits. `entries` has the digest of each tensor that the
+// conversion reads, and none of the others.
+std::vector<std::string> source_tree_digests(const TensorSource& source,
+                                             const std::vector<std::optional<Digest>>& entries);
 
 }  // namespace ferry::packer

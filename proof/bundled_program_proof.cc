@@ -1,7 +1,6 @@
-#include "proof/bundled_proof.h"
+#include "proof/bundled_program_proof.h"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>

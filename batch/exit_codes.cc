@@ -1,1 +1,0 @@
-#include "batch/exit_codes.h"
