@@ -2,15 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <optional>
 
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
-#include "converters/blocks/composed_attention.h"
-#include "converters/blocks/hadamard.h"
-#include "converters/blocks/held_rows.h"
-#include "converters/blocks/static_attention.h"
+#include "converters/blocks/decoder_context.h"
+#include "converters/blocks/graph_names.h"
 #include "converters/blocks/static_ports.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -18,6 +20,53 @@
 
 namespace ferry::converters {
 namespace {
+
+// Attention composed of core operators, for what llama::custom_sdpa lacks: a softcap on the scores
+// (Gemma 2), and attention sinks (GPT-OSS).
+struct ScoreStyle {
+  double scale = 1.0;              // multiplies q k
+  std::optional<double> cap = {};  // scores become cap * tanh(score / cap)
+  // f32 [H]: one more score per head, which takes its share of the softmax and has no value.
+  ValueId sinks = {};
+};
+
+// The weights of the softmax of scores [KV,groups,T,n]; the same shape.
+ValueId softmax_with_sinks(GraphBuilder& b, ValueId scores, ValueId sinks) {
+  if (!sinks.valid()) return b.softmax_last(scores);
+  const Dims shape = b.graph()[scores].shape;
+  const Dim group = heads(shape[1]);  // that share keys
+  const ValueId by_head = b.view(sinks, {shape[0], group, 1, 1});
+  const ValueId column = b.expand(by_head, {shape[0], shape[1], shape[2], 1});
+  const ValueId weights = b.softmax_last(b.cat({column, scores}, 3));
+  return b.slice(weights, 3, 1, std::numeric_limits<int64_t>::max());
+}
+
+// softmax(scores + mask) v. query [1,T,H,D]; keys and values [1,n,KV,D], H a multiple of KV; the
+// additive mask is [T,n] or absent. The result is [1,T,H,D].
+ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId values,
+                           ValueId mask, const ScoreStyle& style) {
+  const Dims shape = b.graph()[query].shape;
+  const Dim tokens = shape[1], dim = shape[3];
+  const Dim count = b.graph()[keys].shape[1];
+  const Dim kv_heads = b.graph()[keys].shape[2];
+  const int64_t groups = shape[2].base / kv_heads.base;
+  // The query heads that share a key head are rows of one product, so that no key is copied.
+  const Dim rows = Dim::of(tokens.symbol, groups);
+  const ValueId grouped = b.permute(
+      b.view(b.mul(query, style.scale / style.cap.value_or(1.0)), {tokens, kv_heads, groups, dim}),
+      {1, 2, 0, 3});
+  const ValueId left = b.view(grouped, {kv_heads, rows, dim});
+  const ValueId right = b.permute(b.view(keys, {count, kv_heads, dim}), {1, 2, 0});
+  ValueId scores = b.bmm(left, right);
+  if (style.cap) scores = b.mul(b.tanh(scores), *style.cap);
+  ValueId masked = b.view(scores, {kv_heads, groups, tokens, count});
+  if (mask.valid()) masked = b.add(masked, mask);
+  const ValueId weights =
+      b.view(softmax_with_sinks(b, masked, style.sinks), {kv_heads, rows, count});
+  const ValueId held = b.permute(b.view(values, {count, kv_heads, dim}), {1, 0, 2});
+  const ValueId mixed = b.view(b.bmm(weights, held), {kv_heads, groups, tokens, dim});
+  return b.view(b.permute(mixed, {2, 0, 1, 3}), shape);
+}
 
 // q [1,T,H,D]; keys and values are those of the range of the layer's kind.
 ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
@@ -54,7 +103,7 @@ ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, Value
   return attend_masked(b, c, layer, q, keys, values);
 }
 
-// In an encoder: keys and values are those of the call.
+// Attention in an encoder, where keys and values are those of the call.
 ValueId attend_to_call(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                        ValueId keys, ValueId values) {
   const std::optional<double>& scale = c.config.scalars.attention;
@@ -76,6 +125,76 @@ ValueId norm_of_qk(GraphBuilder& b, AttentionStyle::QkNorm kind, ValueId x, cons
   using enum AttentionStyle::QkNorm;
   if (kind == kLayerByHead) return norm_by_head(b, x, name, eps);
   return norm(b, kind == kLayer ? NormKind::kLayer : NormKind::kRms, x, name, eps);
+}
+
+double score_scale(const ModelConfig& config) {
+  const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  return config.scalars.attention.value_or(usual);
+}
+
+// A masked column weighs exp(-20) of the least column that the query may attend to.
+constexpr float kBelowSmallest = -20.0F;
+
+// Returns the scores that softmax sees. `mask` is 0 where a query may attend.
+ValueId masked_scores(GraphBuilder& b, const DecoderContext& c, ValueId scores, ValueId mask) {
+  if (c.options.softmax == SoftmaxStyle::kPlain) return b.add(scores, mask);
+  const ValueId seen = b.eq(mask, 0);
+  const ValueId smallest = b.amin_last(scores);
+  const ValueId hidden = b.add(smallest, b.scalar(kBelowSmallest));
+  return b.where(seen, scores, hidden);
+}
+
+// Attention of a static program, composed of core operators over the keys and values that
+// StaticPorts::extend() returned. Scores are scaled, capped where the model has a softcap, and
+// masked as BuildOptions::softmax says. Source: ExecuTorch,
+// examples/qualcomm/oss_scripts/llama/model/static_llama.py, LlamaAttention.
+ValueId static_attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
+                      ValueId all_keys, ValueId all_values) {
+  const ModelConfig& g = c.config;
+  const int64_t tokens = c.tokens.base, context = c.options.context_length;
+  const int64_t groups = g.num_heads / g.num_kv_heads;
+  const Dim all = positions(context), kv = heads(g.num_kv_heads), dim = head_dim(g.head_dim);
+  // The query heads that share a key head are rows of one product, so that no key is copied.
+  const double cap = g.scalars.attention_softcap.value_or(1.0);
+  const ValueId by_head = b.permute(b.mul(query, score_scale(g) / cap), {0, 2, 1, 3});
+  const ValueId rows = b.view(by_head, {kv, groups * tokens, dim});
+  ValueId scores = b.bmm(rows, b.view(all_keys, {kv, dim, all}));
+  if (g.scalars.attention_softcap) scores = b.mul(b.tanh(scores), cap);
+  const ValueId grouped = b.view(scores, {kv, groups, positions(tokens), all});
+  const ValueId masked = masked_scores(b, c, grouped, c.kind_of(layer).mask);
+  const ValueId weights = b.view(softmax_with_sinks(b, masked, attention_sinks(b, c, layer)),
+                                 {kv, groups * tokens, all});
+  const ValueId mixed = b.bmm(weights, b.view(all_values, {kv, all, dim}));
+  const ValueId out = b.view(mixed, {batch(), heads(g.num_heads), positions(tokens), dim});
+  return b.permute(out, {0, 2, 1, 3});
+}
+
+// Extends the cache by keys and values [1,A,G,D] of this call and attends to all of it: query
+// [1,A,H,D] -> [1,A,H,D].
+ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
+                         ValueId keys, ValueId values) {
+  const auto [all_keys, all_values] = c.ports->extend(b, layer, keys, values);
+  return static_attend(b, c, layer, query, all_keys, all_values);
+}
+
+// Element (i, j) is negative where i and j have an odd number of ones in common.
+graph::Literal hadamard_matrix(int64_t size) {
+  const auto rows = static_cast<uint64_t>(size);
+  const auto entry = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));
+  const auto fill = [rows, entry](uint64_t offset, std::span<std::byte> out) {
+    while (!out.empty()) {
+      const uint64_t element = offset / sizeof(float);
+      const bool odd = std::popcount(element / rows & element % rows) % 2 != 0;
+      const auto value = std::bit_cast<std::array<std::byte, sizeof(float)>>(odd ? -entry : entry);
+      // A tile may begin and end inside a number.
+      const uint64_t skipped = offset % sizeof(float);
+      const size_t count = std::min<size_t>(sizeof(float) - skipped, out.size());
+      std::ranges::copy(std::span(value).subspan(skipped, count), out.begin());
+      out = out.subspan(count);
+      offset += count;
+    }
+  };
+  return {.key = fmt::format("hadamard:{}", size), .bytes = rows * rows * 4, .fill = fill};
 }
 
 }  // namespace
@@ -162,6 +281,12 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   out = b.view(out, {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
+}
+
+ValueId hadamard_rotation(GraphBuilder& b, ValueId x) {
+  const Dim dim = b.graph()[x].shape.back();
+  const ValueId matrix = b.literal(DType::kF32, {dim, dim}, hadamard_matrix(dim.base));
+  return b.linear(x, matrix);
 }
 
 }  // namespace ferry::converters

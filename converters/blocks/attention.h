@@ -3,6 +3,7 @@
 #pragma once
 
 #include "converters/blocks/decoder_context.h"
+#include "converters/blocks/graph_names.h"
 
 namespace ferry::converters {
 
@@ -31,5 +32,26 @@ ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId 
 // Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                   const AttentionStyle& style);
+
+// The rotation R3 of queries and keys (SpinQuant, arXiv 2405.16406). It changes no score, and
+// spreads outliers of a head over all of its elements before keys are quantised.
+// Returns x [...,D] times the Hadamard matrix of D rows (Sylvester's) over sqrt(D), which is
+// symmetric and orthonormal. D is a power of two.
+ValueId hadamard_rotation(GraphBuilder& b, ValueId x);
+
+// Keys and values of one layer that several layers attend to (Gemma 3n), in the form that the
+// program kind needs. attend() is for those of one layer alone.
+struct HeldRows {
+  ValueId keys, values;
+};
+
+// Adds rows of keys and values [1,T,kv_heads,head_dim] to the cache of layer `layer`.
+HeldRows hold_rows(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
+                   ValueId values);
+
+// Causal attention of layer `layer`; the rows are those of a layer of the same kind. q
+// [1,T,heads,head_dim] -> the same shape.
+ValueId attend_held(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
+                    const HeldRows& rows);
 
 }  // namespace ferry::converters

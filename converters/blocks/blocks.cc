@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "converters/blocks/axes.h"
-
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
 

@@ -1,4 +1,5 @@
-// The building blocks of decoder layers: norms, projections, MLPs. Shapes are [1,T,...].
+// The building blocks of decoder layers: named dimensions, norms, projections, MLPs. Shapes are
+// [1,T,...].
 #pragma once
 
 #include <string>
@@ -7,6 +8,14 @@
 #include "converters/config/model_config.h"
 
 namespace ferry::converters {
+
+// Dimensions with the names of their axes, for shapes of weights, caches and views.
+inline Dim batch() { return Dim(1).as(graph::Axis::kBatch); }
+inline Dim positions(Dim count) { return count.as(graph::Axis::kSequence); }
+inline Dim heads(Dim count) { return count.as(graph::Axis::kHead); }
+inline Dim head_dim(Dim size) { return size.as(graph::Axis::kHeadDim); }
+inline Dim features(Dim count) { return count.as(graph::Axis::kFeature); }
+inline Dim experts(Dim count) { return count.as(graph::Axis::kExpert); }
 
 // "layers.3.attention"
 std::string layer_name(int64_t layer, const char* part);
@@ -17,7 +26,7 @@ ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double e
 // x * rsqrt(mean(x^2) + eps) over the last dimension.
 ValueId bare_rms_norm(GraphBuilder& b, ValueId x, double eps);
 
-// Over the last dimension, with NAME.weight and NAME.bias.
+// LayerNorm over the last dimension, with NAME.weight and NAME.bias.
 ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);
 
 enum class NormKind {

@@ -1,16 +1,14 @@
 #include "converters/blocks/caches.h"
 
 #include <fmt/format.h>
-
+#include <limits>
 #include <utility>
 
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
-
 namespace {
 
 // i8 rows, with what they are coded by.
@@ -87,6 +85,18 @@ State state(GraphBuilder& b, const DecoderContext& c, int64_t layer, std::string
 void keep(const DecoderContext& c, const State& state, ValueId after) {
   if (c.ports == nullptr) return;
   c.ports->add_state(fmt::format("new_{}_{}", state.name, state.layer), after);
+}
+
+ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                    int64_t channels, int64_t kernel) {
+  const State past =
+      state(b, c, layer, "conv_state", {batch(), features(channels), positions(kernel)});
+  const ValueId columns = b.cat({b.slice(past.before, 2, 1, kernel), b.permute(x, {0, 2, 1})}, 2);
+  keep(c, past,
+       b.slice_into(past.buffer, columns, 2, -kernel, std::numeric_limits<int64_t>::max()));
+  const ValueId weight =
+      b.weight(layer_name(layer, "attention.conv1d.weight"), {features(channels), 1, kernel});
+  return b.depthwise_conv1d(columns, weight);
 }
 
 }  // namespace ferry::converters

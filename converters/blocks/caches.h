@@ -1,4 +1,4 @@
-// KV caches and states: what a decoder keeps between calls. Blocks use no other buffers. In the
+// KV caches and states, which a decoder keeps between calls. Blocks use no other buffers. In the
 // stateful style they are mutable buffers of the program, in the static style its inputs and
 // outputs (static_ports.h).
 #pragma once
@@ -45,5 +45,12 @@ State state(GraphBuilder& b, const DecoderContext& c, int64_t layer, std::string
 
 // To be called with the new contents, which have been written to State::buffer.
 void keep(const DecoderContext& c, const State& state, ValueId after);
+
+// A causal depthwise convolution over time, with its state: x [1,T,channels] -> [1,channels,T] with
+// weight layers.N.attention.conv1d.weight (channels, 1, kernel). State conv_state
+// [1,channels,kernel] holds the last `kernel` inputs, one more than the convolution needs: the
+// layout that transformers and ExecuTorch keep.
+ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                    int64_t channels, int64_t kernel);
 
 }  // namespace ferry::converters

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/moe.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
+#include "converters/keys/standard_keys.h"
 #include "core/program_interface.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -206,6 +206,17 @@ Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOption
                                     ? attention(b, c, x, layer, style)
                                     : other(b, c, x, layer);
                        });
+}
+
+std::vector<KeyRule> llama_rules(const ModelConfig& config, const std::string& prefix) {
+  return concat(
+      {standard_matrix_rules(prefix), standard_norm_rules(prefix),
+       bias_rules(prefix, config.attention_bias, config.attention_bias, config.mlp_bias)});
+}
+
+Result<Methods> build_llama(const ModelConfig& config, const BuildOptions& options) {
+  return build_attention_decoder(
+      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
 }
 
 }  // namespace ferry::converters

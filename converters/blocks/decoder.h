@@ -3,9 +3,14 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "converters/blocks/attention.h"
 #include "converters/blocks/decoder_context.h"
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
+#include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
 
@@ -17,17 +22,17 @@ struct DecoderParts {
   Layer layer;
   std::function<ValueId(GraphBuilder&, ValueId x)> final_norm;
   bool head_bias = false;
-  // What is done to the embeddings of tokens before the first layer; none: nothing.
+  // Changes the embeddings of tokens before the first layer, if set.
   std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x)> enter = nullptr;
-  // Of a token, and of what `final_norm` returns; 0: hidden_size.
+  // The width of a token's embedding and of the result of `final_norm`; 0 means hidden_size.
   int64_t embedding_size = 0;
 };
 
 // Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
 // The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits. The
-// static style has two, kv_forward and prefill_forward, with the ports of static_ports.h. That of
-// encoders has one, forward(tokens i64 [1,T]) -> last_hidden_state, and without a head. Where the
-// config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of tokens.
+// static style has two, kv_forward and prefill_forward, with the inputs and outputs of
+// static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and no head.
+// Where the config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of tokens.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
@@ -35,8 +40,8 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
 // method for each of the decoder's.
 Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options);
 
-// The mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same shape,
-// to be added to the residual stream.
+// The token mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same
+// shape, to be added to the residual stream.
 using Mixer =
     std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
 
@@ -50,12 +55,17 @@ struct NormStyle {
 Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,
                               const Mixer& mixer, NormStyle norms = {});
 
-// The same with attention in every layer.
+// build_decoder() with attention in every layer.
 Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
                                         const AttentionStyle& style, NormStyle norms = {});
 
-// The same with `other` in the layers that have no attention.
+// build_decoder() with attention where the config has it, and `other` in all other layers.
 Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOptions& options,
                                     const AttentionStyle& style, const Mixer& other);
+
+// Key rules and graph of families with Llama's architecture, which differ only in config values
+// such as multipliers and layers without RoPE. The config says which biases there are.
+std::vector<KeyRule> llama_rules(const ModelConfig& config, const std::string& prefix);
+Result<Methods> build_llama(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma3n.h"
 #include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"

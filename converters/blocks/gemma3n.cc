@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
@@ -15,11 +16,9 @@
 #include <vector>
 
 #include "converters/blocks/attention.h"
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/gemma3n_numbers.h"
-#include "converters/blocks/held_rows.h"
+#include "converters/config/ranges.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
@@ -27,13 +26,26 @@
 namespace ferry::converters {
 namespace {
 
+// Members of ModelConfig::numbers, which have the names of the config's keys.
+constexpr const char* kStreams = "altup_num_inputs";
+constexpr const char* kActiveStream = "altup_active_idx";
+constexpr const char* kScaleCorrected = "altup_correct_scale";
+constexpr const char* kLaurelRank = "laurel_rank";
+constexpr const char* kLayerInputSize = "hidden_size_per_layer_input";
+constexpr const char* kLayerVocab = "vocab_size_per_layer_input";
+constexpr const char* kSharedLayers = "num_kv_shared_layers";
+// The bits of an f64: how many standard deviations above the mean a sparse layer's activations must
+// be; absent where the layer is not sparse.
+std::string cutoff_name(int64_t layer) { return "activation_cutoff." + std::to_string(layer); }
+
 // The least mean square that a stream is divided by.
 constexpr float kLeastMeanSquare = 1e-5F;
-// Of what is multiplied by its own root again: no value that an embedding has is below it.
+// The least mean square of a value that is multiplied by its own root again. No embedding is below
+// it.
 constexpr float kTiny = 1e-30F;
 
-// What layers hand on beside the first stream: all streams, [1,T,hidden_size] each, the inputs of
-// all layers, [1,T,layers,size], and the keys and values that later layers share.
+// The values that layers pass on beside the first stream: all streams, [1,T,hidden_size] each, the
+// inputs of all layers, [1,T,layers,size], and the keys and values that later layers share.
 struct Shared {
   std::vector<ValueId> streams = {};
   ValueId layer_inputs = {};
@@ -107,15 +119,15 @@ ValueId scaled_to(GraphBuilder& b, ValueId x, ValueId target) {
   return b.mul(x, factor);
 }
 
-// As they are passed from program to program; the first one has the name that all families give it.
+// Names the streams as programs pass them on. The first one has the name that all families give it.
 void Gemma3n::name_streams() {
   for (size_t i = 1; i < shared_.streams.size(); ++i) {
     b_.name(shared_.streams[i], "stream_" + std::to_string(i));
   }
 }
 
-// The ids in the table of the layers' inputs. Tokens beyond it, which stand for sounds and images,
-// have the row of token 0.
+// Returns the ids in the table of the layers' inputs. Tokens beyond it, which stand for sounds and
+// images, have the row of token 0.
 ValueId Gemma3n::table_ids() {
   const ValueId tokens = b_.graph().inputs.front();
   const int64_t rows = g_.number(kLayerVocab);
@@ -192,7 +204,7 @@ ValueId Gemma3n::head_rows(ValueId x, const std::string& name, int64_t count) {
   return b_.view(y, {batch(), c_.tokens, heads(count), head_dim(g_.head_dim)});
 }
 
-// Divided by their root mean square, without a weight.
+// Returns values divided by their root mean square, without a weight.
 ValueId Gemma3n::values(ValueId x, const std::string& prefix) {
   const ValueId v = head_rows(x, prefix + ".wv", g_.num_kv_heads);
   const ValueId eps = b_.scalar(static_cast<float>(g_.rms_norm_eps));
@@ -245,7 +257,7 @@ ValueId Gemma3n::feed_forward(ValueId x, int64_t layer) {
   return linear(b_.mul(activated, up), prefix + ".w2", inner, width_);
 }
 
-// What the layer's own embeddings add to all streams but the first.
+// Returns the addend of all streams but the first, which the layer's own embeddings give.
 ValueId Gemma3n::layer_input(ValueId first, int64_t layer) {
   const std::string prefix = layer_name(layer, "layer_input.");
   if (g_.number(kScaleCorrected) != 0) {
@@ -307,6 +319,49 @@ Status check_shared(const ModelConfig& config) {
   return {};
 }
 
+constexpr IntRange kStreamRange = {1, 16};
+constexpr FloatRange kSparsityRange = {0.0, 0.999999};
+// Without a list the first layers of a deep model are sparse.
+constexpr int64_t kSparseLayers = 10;
+constexpr double kSparsity = 0.95;
+
+// The value below which a normal variable is with probability p.
+double normal_quantile(double p) {
+  double x = 0.0;
+  for (int step = 0; step < 100; ++step) {
+    const double below = 0.5 * std::erfc(-x / std::numbers::sqrt2);
+    const double density = std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
+    const double change = (below - p) / density;
+    // A bounded step: far from the mean the density is too small for Newton's.
+    x -= std::clamp(change, -0.5, 0.5);
+    if (std::fabs(change) < 1e-15) break;
+  }
+  return x;
+}
+
+Status read_sparsity(const JsonFields& fields, ModelConfig& config) {
+  std::vector<double> sparsity(static_cast<size_t>(config.num_layers), 0.0);
+  if (const auto listed =
+          FERRY_TRY(fields.numbers("activation_sparsity_pattern", kSparsityRange))) {
+    if (std::ssize(*listed) != config.num_layers) {
+      return fields.bad(
+          "activation_sparsity_pattern",
+          fmt::format("has {} values for {} layers", listed->size(), config.num_layers));
+    }
+    sparsity = *listed;
+  } else if (config.num_layers > kSparseLayers) {
+    std::fill_n(sparsity.begin(), kSparseLayers, kSparsity);
+  }
+  for (size_t i = 0; i < sparsity.size(); ++i) {
+    // The reference takes the quantile of an f32, in f32.
+    if (sparsity[i] <= 0.0) continue;
+    const auto p = static_cast<double>(static_cast<float>(sparsity[i]));
+    config.numbers[cutoff_name(static_cast<int64_t>(i))] =
+        std::bit_cast<int64_t>(normal_quantile(p));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options) {
@@ -320,6 +375,34 @@ Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& opt
   };
   const auto final_norm = [&](GraphBuilder& b, ValueId x) { return leave(b, config, *shared, x); };
   return build_frame(config, options, {.layer = layer, .final_norm = final_norm, .enter = enter});
+}
+
+Status read_gemma3n(const JsonFields& fields, ModelConfig& config) {
+  const auto read = [&](const char* key, IntRange range) -> Status {
+    config.numbers[key] = FERRY_TRY(fields.required(key, range));
+    return {};
+  };
+  FERRY_RETURN_IF_ERROR(read(kStreams, kStreamRange));
+  FERRY_RETURN_IF_ERROR(read(kActiveStream, {0, config.numbers[kStreams] - 1}));
+  FERRY_RETURN_IF_ERROR(read(kLaurelRank, kSizeRange));
+  FERRY_RETURN_IF_ERROR(read(kLayerInputSize, kSizeRange));
+  FERRY_RETURN_IF_ERROR(read(kLayerVocab, kSizeRange));
+  FERRY_RETURN_IF_ERROR(read(kSharedLayers, {0, config.num_layers}));
+  if (fields.states("sliding_window_pattern")) {
+    return fields.error(ErrorCode::kUnsupported, "sliding_window_pattern",
+                        "is not read by the reference, which takes layer_types alone");
+  }
+  config.scalars.attention = 1.0;
+  config.scalars.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
+  return read_sparsity(fields, config);
+}
+
+int64_t altup_streams(const ModelConfig& config) { return config.number(kStreams); }
+
+int64_t first_shared_layer(const ModelConfig& config) {
+  // As in the reference: where all layers would share, none does.
+  const int64_t first = config.num_layers - config.number(kSharedLayers);
+  return first > 0 ? first : config.num_layers;
 }
 
 }  // namespace ferry::converters

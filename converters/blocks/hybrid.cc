@@ -1,12 +1,89 @@
 #include "converters/blocks/hybrid.h"
 
+#include <cmath>
+
+#include "converters/blocks/blocks.h"
+#include "converters/blocks/caches.h"
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/delta_net.h"
+#include "converters/blocks/decoder_context.h"
 #include "converters/blocks/moe.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
+
 namespace ferry::converters {
+namespace {
+
+// x * rsqrt(sum(x^2) + 1e-6) over the last dimension.
+ValueId l2_norm(GraphBuilder& b, ValueId x) {
+  const ValueId sum = b.sum_last(b.mul(x, x));
+  return b.mul(x, b.rsqrt(b.add(sum, b.scalar(1e-6F))));
+}
+
+// [1,T,heads,dim] -> [1,T,heads*groups,dim], each head `groups` times in a row.
+ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t count, int64_t dim,
+                     int64_t groups) {
+  if (groups == 1) return x;
+  const ValueId wide = b.expand(b.unsqueeze(x, 3), {1, tokens, count, groups, dim});
+  return b.view(wide, {batch(), tokens, heads(count * groups), head_dim(dim)});
+}
+
+// Gated DeltaNet, the token mixer of a linear layer, with its convolution and recurrent state. x
+// and the result are [1,T,hidden_size].
+ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+  const std::string prefix = layer_name(layer, "attention");
+  const ModelConfig& g = c.config;
+  const LinearAttentionConfig& lin = g.linear;
+  const int64_t count = lin.value_heads;
+  const ValueId mixed =
+      projection(b, x, prefix + ".in_proj_qkv", g.hidden_size, lin.conv_channels(), false);
+  const ValueId z = projection(b, x, prefix + ".in_proj_z", g.hidden_size, lin.value_size(), false);
+  const ValueId beta_in =
+      projection(b, x, prefix + ".in_proj_b", g.hidden_size, heads(count), false);
+  const ValueId alpha_in =
+      projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads(count), false);
+
+  const ValueId conv = causal_conv(b, c, mixed, layer, lin.conv_channels(), lin.conv_kernel);
+  const ValueId convolved = b.permute(activate(b, g.activation, conv), {0, 2, 1});
+  const std::vector<ValueId> parts =
+      b.split(convolved, {lin.key_size(), lin.key_size(), lin.value_size()}, 2);
+  const auto key_heads = [&](ValueId part) {
+    return b.view(part, {batch(), c.tokens, heads(lin.key_heads), head_dim(lin.key_dim)});
+  };
+  const auto all_heads = [&](ValueId part) {
+    return b.permute(repeat_heads(b, part, c.tokens, lin.key_heads, lin.key_dim, lin.groups()),
+                     {0, 2, 1, 3});
+  };
+  const double scale = 1.0 / std::sqrt(static_cast<double>(lin.key_dim));
+  const ValueId query = all_heads(b.mul(l2_norm(b, key_heads(parts[0])), scale));
+  const ValueId key = all_heads(l2_norm(b, key_heads(parts[1])));
+  const ValueId value = b.permute(
+      b.view(parts[2], {batch(), c.tokens, heads(count), head_dim(lin.value_dim)}), {0, 2, 1, 3});
+
+  // Per value head: beta in (0, 1), and the decay exp(A * softplus(a + dt_bias)) with A < 0.
+  const ValueId beta = b.permute(b.sigmoid(beta_in), {0, 2, 1});
+  const ValueId rate = softplus(b, b.add(alpha_in, b.weight(prefix + ".dt_bias", {heads(count)})));
+  const ValueId decay =
+      b.permute(b.exp(b.mul(rate, b.weight(prefix + ".A", {heads(count)}))), {0, 2, 1});
+
+  const State memory =
+      state(b, c, layer, "recurrent_state",
+            {batch(), heads(count), head_dim(lin.key_dim), head_dim(lin.value_dim)});
+  const auto [mixed_out, after] =
+      b.gated_delta_rule(query, key, value, decay, beta, memory.before, memory.buffer);
+  keep(c, memory, after);
+
+  const ValueId normed =
+      rms_norm(b, b.permute(mixed_out, {0, 2, 1, 3}), prefix + ".norm.weight", g.rms_norm_eps);
+  const ValueId gate =
+      silu(b, b.view(z, {batch(), c.tokens, heads(count), head_dim(lin.value_dim)}));
+  const ValueId out = b.view(b.mul(normed, gate), {batch(), c.tokens, features(lin.value_size())});
+  return projection(b, out, prefix + ".out_proj", lin.value_size(), g.hidden_size, false);
+}
+
+}  // namespace
 
 std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix) {
   std::vector<KeyRule> rules = concat(

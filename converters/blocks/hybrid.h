@@ -1,5 +1,5 @@
-// Shared by the hybrid families (Qwen3.5, Qwen3-Next): gated full attention in every few layers,
-// Gated DeltaNet in the others, norms that multiply by (1 + w).
+// Parts that the hybrid families (Qwen3.5, Qwen3-Next) share. Every few layers have gated full
+// attention, the others have Gated DeltaNet. Norms multiply by (1 + w).
 #pragma once
 
 #include <string>
@@ -11,10 +11,11 @@
 
 namespace ferry::converters {
 
-// All keys except the input projections of the linear layers, which the families pack differently.
+// Returns rules for all keys except the input projections of the linear layers, which the families
+// pack differently.
 std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix);
-// All keys, with these projections in in_proj_qkv, in_proj_z, in_proj_b and in_proj_a. Serving
-// stacks export them packed.
+// Returns rules for all keys, with those projections in in_proj_qkv, in_proj_z, in_proj_b and
+// in_proj_a. Serving stacks export them packed.
 std::vector<KeyRule> separate_hybrid_rules(const ModelConfig& config, const std::string& prefix);
 
 Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& options);

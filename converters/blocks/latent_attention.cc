@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "converters/blocks/attention.h"
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/row_layouts.h"

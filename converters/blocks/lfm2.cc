@@ -1,11 +1,38 @@
 #include "converters/blocks/lfm2.h"
 
+#include "converters/blocks/blocks.h"
+#include "converters/blocks/caches.h"
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/short_conv.h"
+#include "converters/blocks/decoder_context.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
 
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
+
 namespace ferry::converters {
+namespace {
+
+// The members of ModelConfig::numbers that short_conv() reads.
+constexpr const char* kConvKernel = "conv_kernel";
+constexpr const char* kConvBias = "conv_bias";  // 1 where all projections have a bias
+
+// The gated short convolution: out_proj(C * conv(B * x)), where in_proj gives B, C and x side by
+// side.
+ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+  const std::string prefix = layer_name(layer, "attention");
+  const int64_t width = c.config.hidden_size;
+  const bool bias = c.config.number(kConvBias) != 0;
+  const ValueId mixed = projection(b, x, prefix + ".in_proj", width, 3 * width, bias);
+  const std::vector<ValueId> parts = b.split(mixed, {width, width, width}, 2);
+  const ValueId gated = b.mul(parts[0], parts[2]);
+  ValueId y =
+      b.permute(causal_conv(b, c, gated, layer, width, c.config.number(kConvKernel)), {0, 2, 1});
+  if (bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {features(width)}));
+  return projection(b, b.mul(parts[1], y), prefix + ".out_proj", width, width, bias);
+}
+
+}  // namespace
 
 Status read_lfm2(const JsonFields& fields, ModelConfig& config) {
   config.numbers[kConvKernel] = FERRY_TRY(fields.required("conv_L_cache", kConvRange));

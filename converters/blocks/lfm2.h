@@ -1,5 +1,5 @@
-// Shared by the LFM2 families: gated short convolutions in most layers, attention with normed q and
-// k in the others.
+// Parts that the LFM2 families share. Most layers are gated short convolutions; the others are
+// attention with normed q and k. Source: transformers, models/lfm2/modeling_lfm2.py.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace ferry::converters {
 
-// The sizes of the convolutions.
+// Reads the sizes of the convolutions.
 Status read_lfm2(const JsonFields& fields, ModelConfig& config);
-// All keys but those of experts.
+// Returns rules for all keys but those of experts.
 std::vector<KeyRule> lfm2_rules(const ModelConfig& config, const std::string& prefix);
 Result<Methods> build_lfm2(const ModelConfig& config, const BuildOptions& options);
 

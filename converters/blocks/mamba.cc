@@ -4,10 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
-#include "converters/blocks/causal_conv.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
 

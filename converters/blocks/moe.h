@@ -11,31 +11,32 @@
 
 namespace ferry::converters {
 
-// Router, experts and shared expert below PREFIXlayers.N.mlp; empty for a model without experts.
-// Experts are stored one by one (experts.E.gate_proj.weight) or fused (experts.gate_up_proj of
-// shape (experts, 2 * size, hidden), gate rows first, and experts.down_proj).
+// Rules of router, experts and shared expert below PREFIXlayers.N.mlp; empty for a model without
+// experts. Experts are stored one by one (experts.E.gate_proj.weight) or fused
+// (experts.gate_up_proj of shape (experts, 2 * size, hidden), gate rows first, and
+// experts.down_proj).
 std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config);
-// Router and experts below PREFIXlayers.N.block_sparse_moe, one by one as experts.E.w1, w3 and w2
-// (Mixtral).
+// Rules of router and experts below PREFIXlayers.N.block_sparse_moe, one by one as experts.E.w1, w3
+// and w2 (Mixtral).
 std::vector<KeyRule> block_sparse_rules(const std::string& prefix, const ModelConfig& config);
 
-// Of experts that are stored one by one: `expert` is their prefix with "{i}" and "{e}", the others
-// are the names of the three matrices behind it.
+// Rules of experts that are stored one by one: `expert` is their prefix with "{i}" and "{e}", the
+// others are the names of the three matrices behind it.
 std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,
                                           const char* up, const char* down);
 
-// Of experts that are in two tensors: gate and up, gate rows first, and down.
+// Rules of experts that are in two tensors: gate and up, gate rows first, and down.
 std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
                                         const std::string& down_key);
 
-// The same, and either tensor may also have its matrices transposed. Its shape says which; where
-// both shapes are equal it has not.
+// Like fused_expert_rules(), but the matrices of either tensor may be transposed. The shape of the
+// tensor tells; where both shapes are equal, the matrices are taken as not transposed.
 std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
                                              const std::string& down_key);
 
 // sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x), or shared(x)
-// where it has no gate; x [1,T,hidden], `prefix` is "layers.N.feed_forward". Router (router.h) and
-// shared gate are f32 in any bundle.
+// where it has no gate; x [1,T,hidden], `prefix` is "layers.N.feed_forward". The router and
+// the shared gate are f32 in any bundle.
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                    const std::string& prefix);
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"

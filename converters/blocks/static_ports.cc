@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma3n.h"
 #include "core/program_interface.h"
 

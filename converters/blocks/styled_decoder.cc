@@ -1,6 +1,6 @@
 #include "converters/blocks/styled_decoder.h"
 
-#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/static_ports.h"
 

@@ -1,7 +1,7 @@
 // CWM (Code World Model): Llama where all but the first of every four layers have a sliding window.
 // Source: transformers, models/cwm/modeling_cwm.py.
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 
 namespace ferry::converters::families::cwm {

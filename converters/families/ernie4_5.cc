@@ -1,7 +1,7 @@
 // ERNIE 4.5 (dense): Llama whose RoPE rotates neighbouring dimensions; use_bias gives every
 // projection a bias. Source: transformers, models/ernie4_5/modeling_ernie4_5.py.
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"

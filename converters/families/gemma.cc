@@ -3,7 +3,7 @@
 // transformers, models/gemma/modeling_gemma.py.
 
 #include "converters/blocks/gemma.h"
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 

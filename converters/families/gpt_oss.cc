@@ -1,8 +1,8 @@
 // GPT-OSS: attention sinks, windows in every second layer, and in every layer clamped experts with
 // biases. Source: transformers, models/gpt_oss/modeling_gpt_oss.py.
 
+#include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/llama_like.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/keys/clamped_experts.h"

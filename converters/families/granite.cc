@@ -1,7 +1,7 @@
 // Granite 3 (dense): Llama with multipliers of embeddings, attention scores, residuals and logits.
 // Source: transformers, models/granite/modeling_granite.py.
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 

@@ -1,7 +1,7 @@
 // Granite 3 with experts: Granite, with routed experts instead of every MLP. Gate and up of all
 // experts are in one tensor. Source: transformers, models/granitemoe/modeling_granitemoe.py.
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/keys/granite_experts.h"
 

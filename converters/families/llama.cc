@@ -1,7 +1,7 @@
 // Llama 2 and 3, and other models that are stored under the same model_type (SmolLM2, TinyLlama).
 // Source: transformers, models/llama/modeling_llama.py.
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"

@@ -1,7 +1,7 @@
 // SmolLM3: Llama, where layers that no_rope_layers lists have no RoPE; every fourth one by default.
 // Source: transformers, models/smollm3/modeling_smollm3.py.
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 
 namespace ferry::converters::families::smollm3 {

@@ -1,6 +1,6 @@
 #include "converters/keys/granite_experts.h"
 
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/blocks/moe.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "converters/assemble.h"
-#include "converters/blocks/llama_like.h"
+#include "converters/blocks/decoder.h"
 #include "converters/components.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"

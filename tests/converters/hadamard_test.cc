@@ -1,5 +1,5 @@
 // The matrix of R3: its definition, whatever tiles it is made in.
-#include "converters/blocks/hadamard.h"
+#include "converters/blocks/attention.h"
 
 #include <gtest/gtest.h>
 

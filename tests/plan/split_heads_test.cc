@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "converters/blocks/attention.h"
-#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
 #include "converters/blocks/static_ports.h"
 #include "core/checked.h"
 #include "core/memory_source.h"
