@@ -4,9 +4,6 @@
 
 #include "converters/blocks/axes.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 
 ValueId softmax_with_sinks(GraphBuilder& b, ValueId scores, ValueId sinks) {

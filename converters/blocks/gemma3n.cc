@@ -21,9 +21,6 @@
 #include "converters/blocks/gemma3n_numbers.h"
 #include "converters/blocks/held_rows.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 namespace {
 

@@ -4,9 +4,6 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/causal_conv.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 
 ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
