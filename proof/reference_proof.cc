@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kRoutePrefix = "router_experts.";
 
-std::set<std::string> probes_of(const packer::Manifest& manifest) {
+std::set<std::string> probe_names_of(const packer::Manifest& manifest) {
   std::set<std::string> probes;
   for (const packer::ManifestProgram* program : manifest.programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
@@ -133,7 +133,7 @@ class CaseRunner {
 };
 
 Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
-  const std::set<std::string> probes = probes_of(manifest_);
+  const std::set<std::string> probes = probe_names_of(manifest_);
   const auto has = [&](const ReferenceTensor& tensor) {
     return tensor.is_probe() ? probes.contains(tensor.source)
                              : decoder_.buffer(tensor.source).has_value();
