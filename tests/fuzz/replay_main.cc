@@ -28,6 +28,7 @@ struct Target {
 };
 constexpr Target kTargets[] = {
 #define FERRY_REPLAYED(name) {#name, replay_##name},
+#include "replayed.inc"
 #undef FERRY_REPLAYED
 };
 
