@@ -9,8 +9,9 @@ set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources of a folder a group has a
 set(FERRY_GROUP_COUNT 6 CACHE STRING "How many groups the product has")
 
 # These are compiled for several processors, or for another one than their neighbours; and the version,
-# which changes with every commit.
+# which changes with every commit; and what the mutation test replaces when it links.
 set(FERRY_ALONE
+  "graph/passes/shard.cc"
   "core/version.cc"
   "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"

@@ -13,6 +13,7 @@
 #include "converters/build_options.h"
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
+#include "converters/family_gguf.h"
 #include "converters/keys/key_rule.h"
 #include "core/program_interface.h"
 
@@ -40,6 +41,7 @@ struct FamilySpec {
   std::vector<ModelType> types;       // the values of model_type that it serves; at least one
   std::vector<Component> components;  // the first is the text decoder
   std::vector<DroppedKeys> dropped = {};
+  std::vector<GgufArchitecture> gguf = {};  // the architectures that its models have there
 
   std::string_view name() const { return types.front().name; }
   const Component& text_decoder() const { return components.front(); }

@@ -3,10 +3,13 @@
 
 #include "converters/blocks/styled_decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::arcee {
 namespace {
+
+using namespace gguf_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({attention_rules(prefix, config.attention_bias),
@@ -33,6 +36,12 @@ const FamilySpec kFamily = {
                                "rms_norm_eps": 1e-5})",
                .attention_bias = true,
                .mlp_bias = true}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "arcee",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = llama_keys(),
+              .unread = block_biases(),
+              .activation = Activation::kRelu2,
+              .rope_factors = true}}};
 
 }  // namespace ferry::converters::families::arcee

@@ -5,10 +5,13 @@
 #include "converters/blocks/deepseek_moe.h"
 #include "converters/blocks/latent_attention.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::deepseek_v2 {
 namespace {
+
+using namespace gguf_tables;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_deepseek_experts(fields, config));
@@ -50,6 +53,16 @@ const FamilySpec kFamily = {
                .mlp_bias = true,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "deepseek2",
+              .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts,
+                         kFusedExperts},
+              .latent = true,
+              .grouped_experts = true,
+              .log_multiplier = 0.1,
+              .predicting = "model.layers.",
+              .own_keys = GgufOwnKeys::kLatentAttention,
+              .keys = deepseek_keys(),
+              .unread = latent_biases()}}};
 
 }  // namespace ferry::converters::families::deepseek_v2

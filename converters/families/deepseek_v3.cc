@@ -5,10 +5,13 @@
 #include "converters/blocks/deepseek_moe.h"
 #include "converters/blocks/latent_attention.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::deepseek_v3 {
 namespace {
+
+using namespace gguf_tables;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_sigmoid_experts(fields, config));
@@ -50,6 +53,18 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "deepseek2",
+              .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts,
+                         kFusedExperts},
+              .latent = true,
+              .grouped_experts = true,
+              .sigmoid_experts = true,
+              .log_multiplier = 0.1,
+              .predicting = "model.layers.",
+              .sign = GgufSign::kSigmoidExperts,
+              .own_keys = GgufOwnKeys::kLatentAttention,
+              .keys = deepseek_keys(),
+              .unread = latent_biases()}}};
 
 }  // namespace ferry::converters::families::deepseek_v3

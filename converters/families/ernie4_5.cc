@@ -3,11 +3,14 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::ernie4_5 {
 namespace {
+
+using namespace gguf_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const bool bias = config.attention_bias;
@@ -28,6 +31,10 @@ const FamilySpec kFamily = {
                .names = {{"attention_bias", {"use_bias"}}, {"mlp_bias", {"use_bias"}}},
                .attention_bias = true,
                .mlp_bias = true}},
-    .components = {{.rules = rules, .build = build_llama}}};
+    .components = {{.rules = rules, .build = build_llama}},
+    .gguf = {{.name = "ernie4_5",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = standard_keys(),
+              .unread = mlp_biases()}}};
 
 }  // namespace ferry::converters::families::ernie4_5

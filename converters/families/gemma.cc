@@ -5,10 +5,14 @@
 #include "converters/blocks/gemma.h"
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gemma {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   if (FERRY_TRY(fields.text("hidden_act")) == "gelu") config.activation = Activation::kGeluTanh;
@@ -27,15 +31,22 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "gemma",
-                                       .defaults = R"({"vocab_size": 256000, "hidden_size": 3072,
+const FamilySpec kFamily = {
+    .types = {{.name = "gemma",
+               .defaults = R"({"vocab_size": 256000, "hidden_size": 3072,
                                "intermediate_size": 24576, "num_hidden_layers": 28,
                                "num_attention_heads": 16, "num_key_value_heads": 16,
                                "head_dim": 256, "max_position_embeddings": 8192,
                                "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
-                                       .attention_bias = true,
-                                       .two_way = TwoWayRule::kRefused,
-                                       .read = read}},
-                            .components = {{.rules = rules, .build = build_llama}}};
+               .attention_bias = true,
+               .two_way = TwoWayRule::kRefused,
+               .read = read}},
+    .components = {{.rules = rules, .build = build_llama}},
+    .gguf = {{.name = "gemma",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .shifted_norms = true,
+              .keys = gemma_keys({kOtherRopeBase}),
+              .unread = {kOutputBias, "output.weight"},
+              .activation = Activation::kGeluTanh}}};
 
 }  // namespace ferry::converters::families::gemma

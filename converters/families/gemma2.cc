@@ -7,9 +7,13 @@
 #include "converters/blocks/gemma.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::gemma2 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
@@ -39,6 +43,13 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .two_way = TwoWayRule::kRefused,
                .read = read}},
-    .components = {{.rules = gemma_rules, .build = build_gemma}}};
+    .components = {{.rules = gemma_rules, .build = build_gemma}},
+    .gguf = {{.name = "gemma2",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp},
+              .shifted_norms = true,
+              .gemma = true,
+              .layers_scaled_by_hidden = 46,
+              .keys = gemma_keys({kScoreSoftcap, kLogitSoftcap, kWindowOrNone, kOtherRopeBase}),
+              .activation = Activation::kGeluTanh}}};
 
 }  // namespace ferry::converters::families::gemma2

@@ -6,9 +6,13 @@
 #include "converters/blocks/gemma.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::gemma3 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kVision = "vision: only the text part is built";
 
@@ -48,6 +52,16 @@ const FamilySpec kFamily = {
     .dropped = {{"model.vision_tower.*", kVision},
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},
-                {"multi_modal_projector.*", kVision}}};
+                {"multi_modal_projector.*", kVision}},
+    .gguf = {{.name = "gemma3",
+              .other_types = {"gemma3"},
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp},
+              .shifted_norms = true,
+              .sliding_pattern = true,
+              .gemma = true,
+              .layers_scaled_by_hidden = 62,
+              .cuts_vocabulary = true,
+              .keys = standard_keys({kHeadLengths, kLogitSoftcap, kWindow}),
+              .activation = Activation::kGeluTanh}}};
 
 }  // namespace ferry::converters::families::gemma3

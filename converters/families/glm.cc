@@ -3,11 +3,15 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::glm {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string layer = prefix + "layers.{i}.";
@@ -33,15 +37,22 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "glm",
-                                       .defaults = R"({"vocab_size": 151552, "hidden_size": 4096,
+const FamilySpec kFamily = {
+    .types = {{.name = "glm",
+               .defaults = R"({"vocab_size": 151552, "hidden_size": 4096,
                                "intermediate_size": 13696, "num_hidden_layers": 40,
                                "num_attention_heads": 32, "num_key_value_heads": 2,
                                "head_dim": 128, "max_position_embeddings": 131072,
                                "rms_norm_eps": 1.5625e-7, "attention_bias": true,
                                "partial_rotary_factor": 0.5})",
-                                       .partial_rope = true,
-                                       .attention_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+               .partial_rope = true,
+               .attention_bias = true}},
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "chatglm",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kGateUp},
+              .partial_rotary = true,
+              .keys = {kContext, kEmbedding, kFeedForward, kBlocks, kHeads, kKvHeads, kRmsEpsilon,
+                       kOtherHeadLengths, kFileType, kRopeDimension, kNoBos, kRopeBase},
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::glm

@@ -3,10 +3,20 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::glm4 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kGlm4NormsGguf[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_self_attn_layernorm.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight"},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_mlp_layernorm.weight"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -33,6 +43,11 @@ const FamilySpec kFamily = {.types = {{.name = "glm4",
                                "partial_rotary_factor": 0.5})",
                                        .partial_rope = true,
                                        .attention_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+                            .components = {{.rules = rules, .build = build}},
+                            .gguf = {{.name = "glm4",
+                                      .tables = {kFrame, kAttention, kFusedAttention,
+                                                 kValueAndOutput, kGlm4NormsGguf, kGateUp},
+                                      .partial_rotary = true,
+                                      .keys = standard_keys({kRopeDimension})}}};
 
 }  // namespace ferry::converters::families::glm4

@@ -4,10 +4,14 @@
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/deepseek_moe.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::glm4_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kQkNorm = "qk_norm";
 
@@ -53,6 +57,16 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "glm4moe",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPostAttentionNorm,
+                         kMlp, kSharedExperts, kExperts, kFusedExperts},
+              .partial_rotary = true,
+              .grouped_experts = true,
+              .sigmoid_experts = true,
+              .flags = {{"blk.{i}.attn_q_norm.weight", "use_qk_norm"}},
+              .predicting = "model.layers.",
+              .keys = standard_keys({kRopeDimension, kExpertLength, kSharedCount, kDenseBlocks,
+                                     kExpertGating, kExpertScale, kExpertNorm})}}};
 
 }  // namespace ferry::converters::families::glm4_moe

@@ -6,12 +6,37 @@
 #include "converters/blocks/styled_decoder.h"
 #include "converters/config/gpt_names.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/gpt_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gpt2 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+// Matrices are (out, in), where a checkpoint has (in, out).
+constexpr GgufName kGpt2Gguf[] = {
+    {"token_embd.weight", "transformer.wte.weight"},
+    {"position_embd.weight", "transformer.wpe.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"output_norm.weight", "transformer.ln_f.weight"},
+    {"output_norm.bias", "transformer.ln_f.bias"},
+    {"blk.{i}.attn_norm.weight", "transformer.h.{i}.ln_1.weight"},
+    {"blk.{i}.attn_norm.bias", "transformer.h.{i}.ln_1.bias"},
+    {"blk.{i}.ffn_norm.weight", "transformer.h.{i}.ln_2.weight"},
+    {"blk.{i}.ffn_norm.bias", "transformer.h.{i}.ln_2.bias"},
+    {"blk.{i}.attn_qkv.weight", "transformer.h.{i}.attn.c_attn.weight.T"},
+    {"blk.{i}.attn_qkv.bias", "transformer.h.{i}.attn.c_attn.bias"},
+    {"blk.{i}.attn_output.weight", "transformer.h.{i}.attn.c_proj.weight.T"},
+    {"blk.{i}.attn_output.bias", "transformer.h.{i}.attn.c_proj.bias"},
+    {"blk.{i}.ffn_up.weight", "transformer.h.{i}.mlp.c_fc.weight.T"},
+    {"blk.{i}.ffn_up.bias", "transformer.h.{i}.mlp.c_fc.bias"},
+    {"blk.{i}.ffn_down.weight", "transformer.h.{i}.mlp.c_proj.weight.T"},
+    {"blk.{i}.ffn_down.bias", "transformer.h.{i}.mlp.c_proj.bias"},
+};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   if (FERRY_TRY(fields.flag_or("add_cross_attention", false))) {
@@ -51,6 +76,14 @@ const FamilySpec kFamily = {
                .qkv_bias = true,
                .rope_layers = RopeLayers::kNone,
                .read = read}},
-    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .gguf = {{.name = "gpt2",
+              .tables = {kGpt2Gguf},
+              .layer_norm = true,
+              .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kLayerNormEpsilon,
+                       kFileType},
+              .activation = Activation::kGeluTanh,
+              .turns_nothing = true,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::gpt2

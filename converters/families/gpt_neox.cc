@@ -4,11 +4,52 @@
 #include "converters/blocks/styled_decoder.h"
 #include "converters/config/head_checks.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gpt_neox {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+// The file has q, k and v of all heads, one after the other; a checkpoint has them head by head.
+constexpr GgufForm kByHead = {.order =
+                                  [](const ModelConfig& c) {
+                                    StridedPiece rows;
+                                    add_axis(rows, {c.num_heads, c.head_dim});
+                                    add_axis(rows, {3, c.num_heads * c.head_dim});
+                                    add_axis(rows, {c.head_dim, 1});
+                                    return std::vector<StridedPiece>{rows};
+                                  },
+                              .written =
+                                  [](const ModelConfig& c) {
+                                    StridedPiece rows;
+                                    add_axis(rows, {3, c.head_dim});
+                                    add_axis(rows, {c.num_heads, 3 * c.head_dim});
+                                    add_axis(rows, {c.head_dim, 1});
+                                    return std::vector<StridedPiece>{rows};
+                                  }};
+
+constexpr GgufName kGptNeoXGguf[] = {
+    {"token_embd.weight", "gpt_neox.embed_in.weight"},
+    {"output.weight", "embed_out.weight"},
+    {"output_norm.weight", "gpt_neox.final_layer_norm.weight"},
+    {"output_norm.bias", "gpt_neox.final_layer_norm.bias"},
+    {"blk.{i}.attn_norm.weight", "gpt_neox.layers.{i}.input_layernorm.weight"},
+    {"blk.{i}.attn_norm.bias", "gpt_neox.layers.{i}.input_layernorm.bias"},
+    {"blk.{i}.ffn_norm.weight", "gpt_neox.layers.{i}.post_attention_layernorm.weight"},
+    {"blk.{i}.ffn_norm.bias", "gpt_neox.layers.{i}.post_attention_layernorm.bias"},
+    {"blk.{i}.attn_qkv.weight", "gpt_neox.layers.{i}.attention.query_key_value.weight", kByHead},
+    {"blk.{i}.attn_qkv.bias", "gpt_neox.layers.{i}.attention.query_key_value.bias", kByHead},
+    {"blk.{i}.attn_output.weight", "gpt_neox.layers.{i}.attention.dense.weight"},
+    {"blk.{i}.attn_output.bias", "gpt_neox.layers.{i}.attention.dense.bias"},
+    {"blk.{i}.ffn_up.weight", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.weight"},
+    {"blk.{i}.ffn_up.bias", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.bias"},
+    {"blk.{i}.ffn_down.weight", "gpt_neox.layers.{i}.mlp.dense_4h_to_h.weight"},
+    {"blk.{i}.ffn_down.bias", "gpt_neox.layers.{i}.mlp.dense_4h_to_h.bias"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string attention = prefix + "layers.{i}.attention.";
@@ -52,6 +93,16 @@ const FamilySpec kFamily = {
     .components = {{.prefixes = {"gpt_neox."},
                     .heads = {"embed_out.weight", "lm_head.weight"},
                     .rules = rules,
-                    .build = build}}};
+                    .build = build}},
+    .gguf = {{.name = "gptneox",
+              .tables = {kGptNeoXGguf},
+              .partial_rotary = true,
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kParallel,
+              .keys = {kContext, kEmbedding, kBlocks, kFeedForward, kRopeDimension, kHeads,
+                       kParallelBlocks, kLayerNormEpsilon, kQuantizedFileType, kOtherRopeBase},
+              .activation = Activation::kGeluTanh,
+              .own_head = true,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::gpt_neox

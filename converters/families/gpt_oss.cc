@@ -5,11 +5,24 @@
 #include "converters/blocks/decoder_context.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/clamped_experts.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gpt_oss {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kGptOssGguf[] = {
+    {"blk.{i}.attn_sinks.weight", "model.layers.{i}.self_attn.sinks"},
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.router.weight"},
+    {"blk.{i}.ffn_gate_inp.bias", "model.layers.{i}.mlp.router.bias"},
+    {"blk.{i}.ffn_gate_exps.bias", "model.layers.{i}.mlp.experts.gate_proj_bias"},
+    {"blk.{i}.ffn_up_exps.bias", "model.layers.{i}.mlp.experts.up_proj_bias"},
+    {"blk.{i}.ffn_down_exps.bias", "model.layers.{i}.mlp.experts.down_proj_bias"},
+};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   const bool is_null = fields.find("rope_parameters") == nullptr;
@@ -53,6 +66,12 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kAll,
                .read = read}},
-    .components = {{.rules = rules, .build = build_llama}}};
+    .components = {{.rules = rules, .build = build_llama}},
+    .gguf = {{.name = "gpt-oss",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPostAttentionNorm,
+                         kGptOssGguf, kExperts, kExpertWeights},
+              .normed_experts = true,
+              .window_every = 2,
+              .keys = standard_keys({kWindow, kExpertSizes})}}};
 
 }  // namespace ferry::converters::families::gpt_oss

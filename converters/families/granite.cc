@@ -4,9 +4,12 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::granite {
 namespace {
+
+using namespace gguf_tables;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   ScalarConfig& out = config.scalars;
@@ -27,6 +30,12 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .mlp_bias = true,
                .read = read}},
-    .components = {{.rules = llama_rules, .build = build_llama}}};
+    .components = {{.rules = llama_rules, .build = build_llama}},
+    .gguf = {{.name = "granite",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .multipliers = true,
+              .keys = granite_keys(),
+              .rope_factors = true,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::granite

@@ -3,10 +3,13 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/granite_experts.h"
 
 namespace ferry::converters::families::granitemoe {
 namespace {
+
+using namespace gguf_tables;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   config.moe.scores = MoeConfig::Scores::kTopSoftmax;
@@ -25,6 +28,15 @@ const FamilySpec kFamily = {.types = {{.name = "granitemoe",
                                        .attention_bias = true,
                                        .experts = ExpertRule::kAll,
                                        .read = read}},
-                            .components = {{.rules = granite_moe_rules, .build = build_llama}}};
+                            .components = {{.rules = granite_moe_rules, .build = build_llama}},
+                            .gguf = {{.name = "granitemoe",
+                                      .tables = {kFrame, kPairedAttention, kValueAndOutput,
+                                                 kPreNorm, kGraniteExperts, kExpertWeights},
+                                      .multipliers = true,
+                                      .normed_experts = true,
+                                      .own_keys = GgufOwnKeys::kExpertsAlone,
+                                      .keys = granite_keys(),
+                                      .rope_factors = true,
+                                      .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::granitemoe

@@ -2,14 +2,60 @@
 // experts beside it, or without any (Micro, 1B, 350M).
 // Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py.
 
+#include <algorithm>
+
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/mamba.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/granite_experts.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::granitemoehybrid {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr auto kHeadColumn = [](const ModelConfig& c) {
+  return std::vector<int64_t>{c.number("mamba_n_heads"), 1};
+};
+constexpr GgufForm kHeadValues = {.written_shape = kHeadColumn, .shape = GgufForm::Shape::kFlat};
+constexpr GgufForm kHeadNegExp = {.written_shape = kHeadColumn,
+                                  .shape = GgufForm::Shape::kFlat,
+                                  .values = GgufForm::Values::kNegExp};
+constexpr GgufForm kGroupRows = {
+    .written_shape =
+        [](const ModelConfig& c) {
+          const int64_t groups = std::max<int64_t>(1, c.number("mamba_n_groups"));
+          return std::vector{groups, c.number("mamba_n_heads") * c.number("mamba_d_head") / groups};
+        },
+    .shape = GgufForm::Shape::kFlat};
+
+constexpr GgufName kMambaGguf[] = {
+    {"blk.{i}.ssm_a", "model.layers.{i}.mamba.A_log", kHeadNegExp},
+    {"blk.{i}.ssm_d", "model.layers.{i}.mamba.D", kHeadValues},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.mamba.dt_bias"},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.mamba.norm.weight", kGroupRows},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.mamba.conv1d.weight", kConv},
+    {"blk.{i}.ssm_conv1d.bias", "model.layers.{i}.mamba.conv1d.bias"},
+    {"blk.{i}.ssm_in.weight", "model.layers.{i}.mamba.in_proj.weight"},
+    {"blk.{i}.ssm_in.bias", "model.layers.{i}.mamba.in_proj.bias"},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.mamba.out_proj.weight"},
+    {"blk.{i}.ssm_out.bias", "model.layers.{i}.mamba.out_proj.bias"},
+};
+
+bool has_mamba_layers(const ModelConfig& config) {
+  return std::ranges::count(config.layer_types, LayerType::kMamba) > 0;
+}
+
+bool has_attention_and_experts(const ModelConfig& config) {
+  return !has_mamba_layers(config) && config.moe.experts > 0;
+}
+
+bool has_attention_and_mlps(const ModelConfig& config) {
+  return !has_mamba_layers(config) && config.moe.experts == 0;
+}
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   MoeConfig& moe = config.moe;
@@ -54,6 +100,42 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kIfNamed,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "granitehybrid",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts,
+                         kExpertWeights, kMambaGguf},
+              .multipliers = true,
+              .without_heads = "mamba",
+              .flags = {{"blk.{i}.ssm_conv1d.bias", "mamba_conv_bias"},
+                        {"blk.{i}.ssm_in.bias", "mamba_proj_bias"}},
+              .own_keys = GgufOwnKeys::kMamba,
+              .keys = granite_keys({kExpertSizes, kMambaSizes, kTurned}),
+              .tokenizer = "granitehybrid",
+              .writes = has_mamba_layers,
+              .unread = {"blk.{i}.ssm_in.bias", "blk.{i}.ssm_out.bias"},
+              .equal_heads = true},
+             {.name = "granitemoe",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts,
+                         kExpertWeights},
+              .multipliers = true,
+              .without_heads = "mamba",
+              .sign = GgufSign::kSharedExpert,
+              .own_keys = GgufOwnKeys::kMamba,
+              .keys = granite_keys({kExpertSizes, kMambaSizes, kTurned}),
+              .tokenizer = "granitehybrid",
+              .writes = has_attention_and_experts,
+              .rope_factors = true,
+              .equal_heads = true},
+             {.name = "granite",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts},
+              .multipliers = true,
+              .without_heads = "mamba",
+              .sign = GgufSign::kNoRope,
+              .own_keys = GgufOwnKeys::kMamba,
+              .keys = granite_keys({kExpertSizes, kMambaSizes, kTurned}),
+              .tokenizer = "granitehybrid",
+              .writes = has_attention_and_mlps,
+              .rope_factors = true,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::granitemoehybrid

@@ -4,10 +4,19 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::hunyuan_v1_dense {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kHunyuanGguf[] = {
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.query_layernorm.weight"},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.key_layernorm.weight"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string attention = prefix + "layers.{i}.self_attn.";
@@ -34,6 +43,11 @@ const FamilySpec kFamily = {.types = {{.name = "hunyuan_v1_dense",
                                "rms_norm_eps": 1e-5})",
                                        .rope = RopeRule::kAlpha,
                                        .attention_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+                            .components = {{.rules = rules, .build = build}},
+                            .gguf = {{.name = "hunyuan-dense",
+                                      .tables = {kFrame, kHunyuanGguf, kAttention, kFusedAttention,
+                                                 kValueAndOutput, kPreNorm, kMlp},
+                                      .keys = standard_keys({kAlphaRope}),
+                                      .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::hunyuan_v1_dense

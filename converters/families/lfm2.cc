@@ -6,9 +6,13 @@
 #include "converters/blocks/lfm2.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::lfm2 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr FloatRange kMultiplierRange = {1e-3, 1e3};
 
@@ -46,6 +50,12 @@ const FamilySpec kFamily = {
                .lists_layers = true,
                .convs = true,
                .read = read}},
-    .components = {{.rules = lfm2_rules, .build = build_lfm2}}};
+    .components = {{.rules = lfm2_rules, .build = build_lfm2}},
+    .gguf = {{.name = "lfm2",
+              .tables = {kLfm2},
+              .without_heads = "conv",
+              .own_keys = GgufOwnKeys::kShortConvs,
+              .keys = standard_keys({kVocabulary, kShortConv}),
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::lfm2

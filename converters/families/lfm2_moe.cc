@@ -5,10 +5,24 @@
 #include "converters/blocks/moe.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::lfm2_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kLfm2ExpertsGguf[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.feed_forward.gate.weight"},
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.feed_forward.expert_bias"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w1.weight",
+     kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w2.weight",
+     kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w3.weight", kStacked},
+};
 
 constexpr double kSumEpsilon = 1e-6;  // a constant of the reference
 
@@ -52,6 +66,16 @@ const FamilySpec kFamily = {
                .convs = true,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build_lfm2}}};
+    .components = {{.rules = rules, .build = build_lfm2}},
+    .gguf = {{.name = "lfm2moe",
+              .tables = {kLfm2, kLfm2ExpertsGguf},
+              .normed_experts = true,
+              .sigmoid_experts = true,
+              .without_heads = "conv",
+              .flags = {{"blk.{i}.exp_probs_b.bias", "use_expert_bias"}},
+              .own_keys = GgufOwnKeys::kShortConvs,
+              .keys = standard_keys(
+                  {kExpertLength, kDenseBlocks, kExpertGating, kVocabulary, kShortConv}),
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::lfm2_moe

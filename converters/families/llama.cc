@@ -3,11 +3,14 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::llama {
 namespace {
+
+using namespace gguf_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({llama_rules(config, prefix),
@@ -23,6 +26,11 @@ const FamilySpec kFamily = {
                                "max_position_embeddings": 2048})",
                .attention_bias = true,
                .mlp_bias = true}},
-    .components = {{.rules = rules, .build = build_llama}}};
+    .components = {{.rules = rules, .build = build_llama}},
+    .gguf = {{.name = "llama",
+              .other_types = {"mistral"},
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = llama_keys(),
+              .rope_factors = true}}};
 
 }  // namespace ferry::converters::families::llama

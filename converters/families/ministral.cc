@@ -4,9 +4,13 @@
 // models/ministral3/modeling_ministral3.py.
 
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::ministral {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kVision = "vision: only the text part is built";
 
@@ -48,6 +52,14 @@ const FamilySpec kFamily = {
     .dropped = {{"model.vision_tower.*", kVision},
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},
-                {"multi_modal_projector.*", kVision}}};
+                {"multi_modal_projector.*", kVision}},
+    .gguf = {{.name = "mistral3",
+              .model_type = "ministral3",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .log_multiplier = 1,
+              .sign = GgufSign::kGrowingQueries,
+              .own_keys = GgufOwnKeys::kGrowingQueries,
+              .keys = llama_keys({kYarnMultiplier, kQueryGrowth}),
+              .rope_factors = true}}};
 
 }  // namespace ferry::converters::families::ministral

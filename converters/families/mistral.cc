@@ -3,11 +3,14 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mistral {
 namespace {
+
+using namespace gguf_tables;
 
 constexpr const char* kVision = "vision: only the text part is built";
 
@@ -38,6 +41,11 @@ const FamilySpec kFamily = {
     .dropped = {{"model.vision_tower.*", kVision},
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},
-                {"multi_modal_projector.*", kVision}}};
+                {"multi_modal_projector.*", kVision}},
+    .gguf = {{.name = "mistral3",
+              .wrapper = "mistral3",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = llama_keys(),
+              .rope_factors = true}}};
 
 }  // namespace ferry::converters::families::mistral

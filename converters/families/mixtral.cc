@@ -4,10 +4,23 @@
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mixtral {
 namespace {
+
+using namespace gguf_tables;
+
+constexpr GgufName kMixtralExpertsGguf[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.gate.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w1.weight",
+     kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight",
+     kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight",
+     kStacked},
+};
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
@@ -32,6 +45,13 @@ const FamilySpec kFamily = {
                          {"moe_intermediate_size", {"intermediate_size"}}},
                .window = WindowRule::kAll,
                .experts = ExpertRule::kAll}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "llama",
+              .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMixtralExpertsGguf,
+                         kExperts, kFusedExperts},
+              .normed_experts = true,
+              .sign = GgufSign::kExperts,
+              .keys = llama_keys(),
+              .rope_factors = true}}};
 
 }  // namespace ferry::converters::families::mixtral

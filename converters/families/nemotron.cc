@@ -4,10 +4,14 @@
 
 #include "converters/blocks/styled_decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::nemotron {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -33,16 +37,26 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "nemotron",
-                                       .defaults = R"({"vocab_size": 256000, "hidden_size": 6144,
+const FamilySpec kFamily = {
+    .types = {{.name = "nemotron",
+               .defaults = R"({"vocab_size": 256000, "hidden_size": 6144,
                                "intermediate_size": 24576, "num_hidden_layers": 32,
                                "num_attention_heads": 48, "hidden_act": "relu2",
                                "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
                                "partial_rotary_factor": 0.5})",
-                                       .names = {{"rms_norm_eps", {"norm_eps"}}},
-                                       .partial_rope = true,
-                                       .attention_bias = true,
-                                       .mlp_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+               .names = {{"rms_norm_eps", {"norm_eps"}}},
+               .partial_rope = true,
+               .attention_bias = true,
+               .mlp_bias = true}},
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "nemotron",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm,
+                         kNormBiases, kMlp},
+              .shifted_norms = true,
+              .partial_rotary = true,
+              .layer_norm = true,
+              .keys = standard_keys({kVocabulary, kLayerNormEpsilon, kRopeDimension, kRopeScaling}),
+              .activation = Activation::kRelu2,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::nemotron

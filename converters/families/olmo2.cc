@@ -3,10 +3,13 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::olmo2 {
 namespace {
+
+using namespace gguf_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -37,6 +40,11 @@ const FamilySpec kFamily = {
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "max_position_embeddings": 2048, "rms_norm_eps": 1e-5})",
                .attention_bias = true}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "olmo2",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kTwoPostNorms, kMlp},
+              .keys = standard_keys(),
+              .unread = {kOutputBias},
+              .own_head = true}}};
 
 }  // namespace ferry::converters::families::olmo2

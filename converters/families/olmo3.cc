@@ -2,9 +2,13 @@
 // Source: transformers, models/olmo3/modeling_olmo3.py.
 
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::olmo3 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return olmo2::kFamily.text_decoder().rules(config, prefix);
@@ -29,6 +33,14 @@ const FamilySpec kFamily = {
                .window = WindowRule::kPattern,
                .lists_layers = true,
                .attention_bias = true}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "olmo2",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kTwoPostNorms, kMlp},
+              .window_every = 4,
+              .sign = GgufSign::kWindows,
+              .keys = standard_keys({kWindow, kWindowPattern}),
+              .unread = {kOutputBias},
+              .own_head = true,
+              .plain_windows = true}}};
 
 }  // namespace ferry::converters::families::olmo3

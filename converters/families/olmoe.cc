@@ -5,10 +5,13 @@
 #include "converters/blocks/moe.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::olmoe {
 namespace {
+
+using namespace gguf_tables;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   config.scalars.qkv_clip = FERRY_TRY(fields.number("clip_qkv", kScaleRange));
@@ -49,6 +52,13 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kListed,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "olmoe",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kExperts,
+                         kFusedExperts},
+              .keys = standard_keys(),
+              .unread = {kOutputBias},
+              .own_head = true,
+              .no_shared_heads = true}}};
 
 }  // namespace ferry::converters::families::olmoe

@@ -4,10 +4,40 @@
 
 #include "converters/blocks/styled_decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::phi {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufForm kSingleQkv = {.read_only = true, .shape = GgufForm::Shape::kQkv};
+
+constexpr GgufName kPhi2Gguf[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.final_layernorm.weight"},
+    {"output_norm.bias", "model.final_layernorm.bias"},
+    {"output.weight", "lm_head.weight"},
+    {"output.bias", "lm_head.bias"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight"},
+    {"blk.{i}.attn_norm.bias", "model.layers.{i}.input_layernorm.bias"},
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
+    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias"},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
+    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias"},
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
+    {"blk.{i}.attn_v.bias", "model.layers.{i}.self_attn.v_proj.bias"},
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kSingleQkv},
+    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kSingleQkv},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.dense.weight"},
+    {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.dense.bias"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.fc1.weight"},
+    {"blk.{i}.ffn_up.bias", "model.layers.{i}.mlp.fc1.bias"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.fc2.weight"},
+    {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.fc2.bias"},
+};
 
 constexpr const char* kQkNorm = "qk_norm";
 
@@ -47,6 +77,14 @@ const FamilySpec kFamily = {
                .flags = {{"qk_layernorm", kQkNorm}},
                .partial_rope = true,
                .qkv_bias = true}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "phi2",
+              .tables = {kPhi2Gguf},
+              .partial_rotary = true,
+              .layer_norm = true,
+              .keys = {kContext, kEmbedding, kFeedForward, kBlocks, kHeads, kKvHeads,
+                       kLayerNormEpsilon, kRopeDimension, kFileType, kNoBos, kOtherRopeBase},
+              .activation = Activation::kGeluTanh,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::phi

@@ -4,11 +4,15 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::phi3 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   const std::string layer = prefix + "layers.{i}.";
@@ -39,6 +43,12 @@ const FamilySpec kFamily = {
                .rope = RopeRule::kPhi3,
                .partial_rope = true,
                .window = WindowRule::kAll}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "phi3",
+              .tables = {kFrame, kPackedProjections, kPreNorm},
+              .partial_rotary = true,
+              .keys = {kContext, kOriginalContext, kEmbedding, kFeedForward, kBlocks, kHeads,
+                       kKvHeads, kRmsEpsilon, kRopeDimension, kRopeBase, kFileType, kWindowOrNone},
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::phi3

@@ -5,10 +5,14 @@
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen2_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
@@ -37,6 +41,11 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kListed,
                .shared_expert = true}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "qwen2moe",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
+                         kExperts, kFusedExperts},
+              .keys = standard_keys({kExpertSizes}),
+              .own_head = true}}};
 
 }  // namespace ferry::converters::families::qwen2_moe

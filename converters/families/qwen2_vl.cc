@@ -4,9 +4,12 @@
 // models/qwen2_5_vl/modeling_qwen2_5_vl.py.
 
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::qwen2_vl {
 namespace {
+
+using namespace gguf_tables;
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 
@@ -40,6 +43,11 @@ const FamilySpec kFamily = {
     .components = {{.prefixes = {"model.", "model.language_model."},
                     .rules = rules,
                     .build = build}},
-    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
+    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}},
+    .gguf = {{.name = "qwen2vl",
+              .model_type = "qwen2_5_vl_text",
+              .other_types = {"qwen2_vl_text"},
+              .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = standard_keys()}}};
 
 }  // namespace ferry::converters::families::qwen2_vl

@@ -3,11 +3,14 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3 {
 namespace {
+
+using namespace gguf_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -28,15 +31,20 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "qwen3",
-                                       .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
+const FamilySpec kFamily = {
+    .types = {{.name = "qwen3",
+               .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
                                "intermediate_size": 22016, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "num_key_value_heads": 32,
                                "head_dim": 128, "max_position_embeddings": 32768,
                                "sliding_window": 4096, "max_window_layers": 28})",
-                                       .window = WindowRule::kFromLayer,
-                                       .lists_layers = true,
-                                       .attention_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+               .window = WindowRule::kFromLayer,
+               .lists_layers = true,
+               .attention_bias = true}},
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "qwen3",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = standard_keys(),
+              .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::qwen3

@@ -4,9 +4,13 @@
 
 #include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::qwen3_5 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
@@ -51,6 +55,22 @@ const FamilySpec kFamily = {
     .dropped = {{"model.visual.*", kVision},
                 {"visual.*", kVision},
                 {"mtp.*", kMtp},
-                {"model.mtp.*", kMtp}}};
+                {"model.mtp.*", kMtp}},
+    .gguf = {
+        {.name = "qwen35",
+         .other_types = {"qwen3_5"},
+         .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kTiledDeltaNet},
+         .shifted_norms = true,
+         .linear_attention = true,
+         .keys = standard_keys({kLinearAttention})},
+        {.name = "qwen35moe",
+         .model_type = "qwen3_5_moe_text",
+         .other_types = {"qwen3_5_moe"},
+         .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kExperts,
+                    kFusedExperts, kTiledDeltaNet, kExpertWeights},
+         .shifted_norms = true,
+         .linear_attention = true,
+         .normed_experts = true,
+         .keys = standard_keys({kExpertSizes, kLinearAttention})}}};
 
 }  // namespace ferry::converters::families::qwen3_5

@@ -3,10 +3,14 @@
 
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -31,6 +35,12 @@ const FamilySpec kFamily = {
                .window = WindowRule::kAllIfUsed,
                .attention_bias = true,
                .experts = ExpertRule::kListed}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "qwen3moe",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
+                         kExperts, kFusedExperts},
+              .normed_experts = true,
+              .keys = standard_keys({kExpertSizes}),
+              .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::qwen3_moe

@@ -4,11 +4,15 @@
 
 #include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_next {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -35,6 +39,13 @@ const FamilySpec kFamily = {
                .experts = ExpertRule::kListed,
                .shared_expert = true}},
     .components = {{.rules = rules, .build = build_hybrid}},
-    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}}};
+    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}},
+    .gguf = {{.name = "qwen3next",
+              .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kExperts,
+                         kFusedExperts, kGroupedDeltaNet},
+              .shifted_norms = true,
+              .linear_attention = true,
+              .normed_experts = true,
+              .keys = standard_keys({kExpertSizes, kLinearAttention})}}};
 
 }  // namespace ferry::converters::families::qwen3_next

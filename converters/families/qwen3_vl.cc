@@ -3,9 +3,13 @@
 // what it adds to the first layers. Source: transformers, models/qwen3_vl/modeling_qwen3_vl.py.
 
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::qwen3_vl {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 
@@ -19,17 +23,22 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "qwen3_vl_text",
-                                       .wrapper = {.name = "qwen3_vl"},
-                                       .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
+const FamilySpec kFamily = {
+    .types = {{.name = "qwen3_vl_text",
+               .wrapper = {.name = "qwen3_vl"},
+               .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
                                "intermediate_size": 22016, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "num_key_value_heads": 32,
                                "head_dim": 128, "max_position_embeddings": 128000,
                                "rope_theta": 500000.0})",
-                                       .attention_bias = true}},
-                            .components = {{.prefixes = {"model.", "model.language_model."},
-                                            .rules = rules,
-                                            .build = build}},
-                            .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
+               .attention_bias = true}},
+    .components = {{.prefixes = {"model.", "model.language_model."},
+                    .rules = rules,
+                    .build = build}},
+    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}},
+    .gguf = {{.name = "qwen3vl",
+              .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},
+              .keys = standard_keys({kDeepstack}),
+              .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::qwen3_vl

@@ -4,10 +4,14 @@
 
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_vl_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 
@@ -49,6 +53,12 @@ const FamilySpec kFamily = {
     .components = {{.prefixes = {"model.", "model.language_model."},
                     .rules = rules,
                     .build = build}},
-    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
+    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}},
+    .gguf = {{.name = "qwen3vlmoe",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
+                         kExperts, kFusedExperts, kExpertWeights},
+              .normed_experts = true,
+              .keys = standard_keys({kExpertSizes, kDeepstack}),
+              .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::qwen3_vl_moe

@@ -3,10 +3,13 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::seed_oss {
 namespace {
+
+using namespace gguf_tables;
 
 constexpr const char* kOutputBias = "attention_out_bias";
 
@@ -33,6 +36,12 @@ const FamilySpec kFamily = {.types = {{.name = "seed_oss",
                                        .flags = {{kOutputBias, kOutputBias}},
                                        .attention_bias = true,
                                        .mlp_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+                            .components = {{.rules = rules, .build = build}},
+                            .gguf = {{.name = "seed_oss",
+                                      .tables = {kFrame, kAttention, kFusedAttention,
+                                                 kValueAndOutput, kPostAttentionNorm, kMlp},
+                                      .flags = {{"blk.{i}.attn_output.bias", "attention_out_bias"}},
+                                      .keys = standard_keys(),
+                                      .unread = block_biases()}}};
 
 }  // namespace ferry::converters::families::seed_oss

@@ -5,11 +5,24 @@
 #include "converters/blocks/styled_decoder.h"
 #include "converters/config/head_checks.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::stablelm {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufForm kHeadNorms = {.shape = GgufForm::Shape::kHeads};
+
+constexpr GgufName kStableLmGguf[] = {
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_layernorm.norms.{e}.weight",
+     kHeadNorms},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_layernorm.norms.{e}.weight",
+     kHeadNorms},
+};
 
 constexpr const char* kQkNorm = "qk_norm";
 
@@ -43,6 +56,16 @@ const FamilySpec kFamily = {
                .partial_rope = true,
                .attention_bias = true,
                .read = check_whole_heads}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "stablelm",
+              .tables = {kFrame, kStableLmGguf, kAttention, kFusedAttention, kValueAndOutput,
+                         kPreNorm, kNormBiases, kMlp},
+              .partial_rotary = true,
+              .layer_norm = true,
+              .flags = {{"blk.{i}.attn_q_norm.weight", "qk_layernorm"}},
+              .own_keys = GgufOwnKeys::kParallel,
+              .keys = {kContext, kEmbedding, kBlocks, kFeedForward, kRopeDimension, kHeads,
+                       kKvHeads, kParallelBlocks, kLayerNormEpsilon, kFileType, kOtherRopeBase},
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::stablelm

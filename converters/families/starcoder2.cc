@@ -4,10 +4,20 @@
 
 #include "converters/blocks/styled_decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::starcoder2 {
 namespace {
+
+using namespace gguf_tables;
+
+constexpr GgufName kStarcoder2Gguf[] = {
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.c_fc.weight"},
+    {"blk.{i}.ffn_up.bias", "model.layers.{i}.mlp.c_fc.bias"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.c_proj.weight"},
+    {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.c_proj.bias"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({attention_rules(prefix, config.attention_bias),
@@ -34,6 +44,12 @@ const FamilySpec kFamily = {
                .names = {{"rms_norm_eps", {"norm_epsilon"}}, {"attention_bias", {"use_bias"}}},
                .window = WindowRule::kAll,
                .attention_bias = true}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "starcoder2",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm,
+                         kNormBiases, kStarcoder2Gguf},
+              .layer_norm = true,
+              .keys = standard_keys(),
+              .activation = Activation::kGeluTanh}}};
 
 }  // namespace ferry::converters::families::starcoder2

@@ -31,7 +31,7 @@ Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
   const GgufTensorNames tensors = gguf_tensor_names(source);
   for (const GgufArchitecture* one : find_gguf_architectures(*name)) {
     const GgufReading file = {.keys = &keys, .architecture = one, .tensors = &tensors};
-    if (one->is == nullptr || one->is(file)) return one;
+    if (has_gguf_sign(file, one->sign)) return one;
   }
   return fields.error(
       ErrorCode::kUnsupported, "general.architecture",

@@ -222,7 +222,7 @@ class ConfigMaker {
     if (architecture.linear_attention) FERRY_RETURN_IF_ERROR(read_linear_sizes());
     FERRY_RETURN_IF_ERROR(read_gguf_layer_types(reading_));
     FERRY_RETURN_IF_ERROR(read_gguf_experts(reading_));
-    if (architecture.read_keys) FERRY_RETURN_IF_ERROR(architecture.read_keys(reading_));
+    FERRY_RETURN_IF_ERROR(read_gguf_own_keys(reading_));
     read_tensors();
     FERRY_RETURN_IF_ERROR(check_vocabulary());
     FERRY_RETURN_IF_ERROR(read_token_ids());

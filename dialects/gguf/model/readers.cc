@@ -40,10 +40,33 @@ Status read_mamba_sizes(GgufReading& in) {
   return {};
 }
 
-}  // namespace
+// Kimi and the like; transformers 5 leaves the function out of the config of DeepSeek V3.
+bool has_sigmoid_experts(const GgufReading& file) {
+  constexpr int64_t kSigmoid = 2;
+  const auto gating = file.integer("expert_gating_func", {0, INT32_MAX});
+  if (gating && gating->value_or(0) > 0) return **gating == kSigmoid;
+  return file.has("blk.{i}.exp_probs_b.bias");
+}
+
+bool has_experts(const GgufReading& file) {
+  const auto experts = file.integer("expert_count", {0, INT32_MAX});
+  return experts && experts->value_or(0) > 0;
+}
+
+// Olmo 3 goes by the name of Olmo 2.
+bool has_windows(const GgufReading& file) {
+  const auto window = file.integer("attention.sliding_window", {0, INT32_MAX});
+  return window && window->value_or(0) > 0;
+}
+
+// Granite 4 without RoPE goes by the name of Granite 3.
+bool turns_nothing(const GgufReading& file) {
+  const auto turned = file.keys->fields.flag(file.keys->name("rope.scaling.finetuned"));
+  return turned && !turned->value_or(true);
+}
 
 // Keys of all heads were split off kv_b_proj, or were not (older files).
-Status read_gguf_latent_attention(GgufReading& in) {
+Status read_latent_attention(GgufReading& in) {
   json& config = *in.config;
   const bool split = in.states("attention.key_length_mla");
   const char* key = split ? "attention.key_length_mla" : "attention.key_length";
@@ -69,7 +92,7 @@ Status read_gguf_latent_attention(GgufReading& in) {
 }
 
 // Granite with Mamba layers, experts, or heads without RoPE.
-Status read_gguf_mamba(GgufReading& in) {
+Status read_mamba(GgufReading& in) {
   json& config = *in.config;
   const bool turned =
       FERRY_TRY(in.keys->fields.flag_or(in.keys->name("rope.scaling.finetuned"), true));
@@ -88,20 +111,20 @@ Status read_gguf_mamba(GgufReading& in) {
   return {};
 }
 
-Status read_gguf_experts_alone(GgufReading& in) {
+Status read_experts_alone(GgufReading& in) {
   const auto turned = FERRY_TRY(in.keys->fields.flag(in.keys->name("rope.scaling.finetuned")));
   if (turned.value_or(true)) return {};
   return in.keys->unsupported("rope.scaling.finetuned",
                               "is false: not supported where experts have no shared one");
 }
 
-Status read_gguf_short_convs(GgufReading& in) {
+Status read_short_convs(GgufReading& in) {
   if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // it has been
   return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);
 }
 
 // Without a second norm the first is that of both. GPT-NeoX has two in any case.
-Status read_gguf_parallel_residual(GgufReading& in) {
+Status read_parallel_residual(GgufReading& in) {
   const bool stated =
       FERRY_TRY(in.keys->fields.flag_or(in.keys->name("use_parallel_residual"), true));
   const bool one_norm = !in.has("blk.{i}.ffn_norm.weight");
@@ -109,7 +132,7 @@ Status read_gguf_parallel_residual(GgufReading& in) {
   return {};
 }
 
-Status read_gguf_growing_queries(GgufReading& in) {
+Status read_growing_queries(GgufReading& in) {
   json& rope = (*in.config)["rope_parameters"];
   const auto growth =
       FERRY_TRY(in.keys->fields.number(in.keys->name("attention.temperature_scale"), kGgufReals));
@@ -117,6 +140,48 @@ Status read_gguf_growing_queries(GgufReading& in) {
     return in.keys->unsupported("attention.temperature_scale", "is not supported without yarn");
   }
   rope["llama_4_scaling_beta"] = growth.value_or(0.0);
+  return {};
+}
+
+}  // namespace
+
+bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
+  switch (sign) {
+    case GgufSign::kNone:
+      return true;
+    case GgufSign::kSigmoidExperts:
+      return has_sigmoid_experts(file);
+    case GgufSign::kExperts:
+      return has_experts(file);
+    case GgufSign::kSharedExpert:
+      return file.has("blk.{i}.ffn_up_shexp.weight");
+    case GgufSign::kWindows:
+      return has_windows(file);
+    case GgufSign::kNoRope:
+      return turns_nothing(file);
+    case GgufSign::kGrowingQueries:
+      return file.states("attention.temperature_scale");
+  }
+  return false;
+}
+
+Status read_gguf_own_keys(GgufReading& reading) {
+  switch (reading.architecture->own_keys) {
+    case GgufOwnKeys::kNone:
+      return {};
+    case GgufOwnKeys::kLatentAttention:
+      return read_latent_attention(reading);
+    case GgufOwnKeys::kMamba:
+      return read_mamba(reading);
+    case GgufOwnKeys::kExpertsAlone:
+      return read_experts_alone(reading);
+    case GgufOwnKeys::kShortConvs:
+      return read_short_convs(reading);
+    case GgufOwnKeys::kParallel:
+      return read_parallel_residual(reading);
+    case GgufOwnKeys::kGrowingQueries:
+      return read_growing_queries(reading);
+  }
   return {};
 }
 

@@ -52,13 +52,9 @@ Status read_gguf_layer_types(GgufReading& reading);
 // Number, layers and routing of experts. kUnsupported where the architecture has none.
 Status read_gguf_experts(GgufReading& reading);
 
-// -- of single architectures
-
-Status read_gguf_latent_attention(GgufReading& reading);
-Status read_gguf_mamba(GgufReading& reading);
-Status read_gguf_experts_alone(GgufReading& reading);
-Status read_gguf_short_convs(GgufReading& reading);
-Status read_gguf_parallel_residual(GgufReading& reading);
-Status read_gguf_growing_queries(GgufReading& reading);
+// Whether a file is of the architecture that has the sign, of several with one name.
+bool has_gguf_sign(const GgufReading& file, GgufSign sign);
+// Reads the keys that only this architecture and few others have.
+Status read_gguf_own_keys(GgufReading& reading);
 
 }  // namespace ferry::converters

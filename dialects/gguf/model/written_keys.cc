@@ -446,7 +446,7 @@ class Keys {
         {kTurned, &Keys::add_turned},
         {kLinearAttention, &Keys::add_linear_attention},
         {kShortConv, &Keys::add_short_conv},
-        {kParallelResidual, &Keys::add_parallel_residual},
+        {kParallelBlocks, &Keys::add_parallel_residual},
         {kDeepstack, &Keys::add_deepstack},
         {kNoBos, &Keys::add_no_bos}};
     return std::ranges::find(kWriters, key, &std::pair<GgufKey, Writer>::first)->second;

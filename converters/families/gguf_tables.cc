@@ -1,8 +1,17 @@
-#include "dialects/gguf/model/names.h"
+#include "converters/families/gguf_tables.h"
+
 #include "converters/keys/row_layouts.h"
 
-namespace ferry::converters::gguf_names {
+namespace ferry::converters::gguf_tables {
 namespace {
+
+using enum GgufKey;
+
+template <typename List = KeyOrder>
+List with(List list, const List& more) {
+  list.insert(list.end(), more.begin(), more.end());
+  return list;
+}
 
 constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
 constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
@@ -61,7 +70,9 @@ constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // the same after q a
 constexpr GgufOrder kTiledQkvDims = [](const ModelConfig& c) {
   return tiled_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
 };
-constexpr GgufOrder kHeads = [](const ModelConfig& c) { return grouped_heads(c.linear, 0, 1); };
+constexpr GgufOrder kGroupedHeads = [](const ModelConfig& c) {
+  return grouped_heads(c.linear, 0, 1);
+};
 constexpr GgufOrder kTiledHeads = [](const ModelConfig& c) { return tiled_heads(c.linear, 0, 1); };
 
 constexpr GgufForm kValueRows = {.order = kValueDims, .written = kTiledValueDims};
@@ -70,9 +81,9 @@ constexpr GgufForm kValueColumns = {
 constexpr GgufForm kQkvRows = {.order = kQkvDims, .written = kTiledQkvDims};
 constexpr GgufForm kQkvConv = {
     .order = kQkvDims, .written = kTiledQkvDims, .shape = GgufForm::Shape::kChannelAxis};
-constexpr GgufForm kValueHeads = {.order = kHeads, .written = kTiledHeads};
+constexpr GgufForm kValueHeads = {.order = kGroupedHeads, .written = kTiledHeads};
 constexpr GgufForm kValueHeadsNegExp = {
-    .order = kHeads, .written = kTiledHeads, .values = GgufForm::Values::kNegExp};
+    .order = kGroupedHeads, .written = kTiledHeads, .values = GgufForm::Values::kNegExp};
 
 // Per key head its rows of q, k, v and z, of all q, all k, all v and, in the gate, all z.
 constexpr GgufForm kPackedInput = {
@@ -261,6 +272,105 @@ constexpr GgufName kLfm2Rows[] = {
     {"blk.{i}.shortconv.out_proj.weight", "model.layers.{i}.conv.out_proj.weight"},
 };
 
+constexpr GgufName kNormBiasesRows[] = {
+    {"output_norm.bias", "model.norm.bias"},
+    {"blk.{i}.attn_norm.bias", "model.layers.{i}.input_layernorm.bias"},
+    {"blk.{i}.ffn_norm.bias", "model.layers.{i}.post_attention_layernorm.bias"},
+};
+
+constexpr GgufName kSharedExpertsRows[] = {
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.mlp.gate.e_score_correction_bias"},
+    {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_experts.gate_proj.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mlp.shared_experts.up_proj.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_experts.down_proj.weight"},
+    {"blk.{i}.ffn_gate_shexp.bias", "model.layers.{i}.mlp.shared_experts.gate_proj.bias"},
+    {"blk.{i}.ffn_up_shexp.bias", "model.layers.{i}.mlp.shared_experts.up_proj.bias"},
+    {"blk.{i}.ffn_down_shexp.bias", "model.layers.{i}.mlp.shared_experts.down_proj.bias"},
+};
+
+// kv_b_proj has the rows of each head's keys, then those of its values. Files have the keys
+// transposed.
+struct LatentHeads {
+  explicit LatentHeads(const ModelConfig& c)
+      : plain(c.number("qk_nope_head_dim")),
+        value(c.number("v_head_dim")),
+        rank(c.number("kv_lora_rank")) {}
+  int64_t row() const { return plain + value; }
+  int64_t plain, value, rank;
+};
+
+constexpr GgufForm kLatentKeys = {.written =
+                                      [](const ModelConfig& c) {
+                                        const LatentHeads s(c);
+                                        StridedPiece elements;
+                                        add_axis(elements, {c.num_heads, s.row() * s.rank});
+                                        add_axis(elements, {s.rank, 1});
+                                        add_axis(elements, {s.plain, s.rank});
+                                        return std::vector<StridedPiece>{elements};
+                                      },
+                                  .written_shape =
+                                      [](const ModelConfig& c) {
+                                        const LatentHeads s(c);
+                                        return std::vector{c.num_heads, s.rank, s.plain};
+                                      }};
+constexpr GgufForm kLatentValues = {.written =
+                                        [](const ModelConfig& c) {
+                                          const LatentHeads s(c);
+                                          StridedPiece elements{.offset = s.plain * s.rank};
+                                          add_axis(elements, {c.num_heads, s.row() * s.rank});
+                                          add_axis(elements, {s.value * s.rank, 1});
+                                          return std::vector<StridedPiece>{elements};
+                                        },
+                                    .written_shape =
+                                        [](const ModelConfig& c) {
+                                          const LatentHeads s(c);
+                                          return std::vector{c.num_heads, s.value, s.rank};
+                                        }};
+constexpr GgufForm kUnsplit = {.read_only = true};
+
+constexpr GgufName kLatentAttentionRows[] = {
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
+    {"blk.{i}.attn_q_a.weight", "model.layers.{i}.self_attn.q_a_proj.weight"},
+    {"blk.{i}.attn_q_a.bias", "model.layers.{i}.self_attn.q_a_proj.bias"},
+    {"blk.{i}.attn_q_a_norm.weight", "model.layers.{i}.self_attn.q_a_layernorm.weight"},
+    {"blk.{i}.attn_q_b.weight", "model.layers.{i}.self_attn.q_b_proj.weight"},
+    {"blk.{i}.attn_kv_a_mqa.weight", "model.layers.{i}.self_attn.kv_a_proj_with_mqa.weight"},
+    {"blk.{i}.attn_kv_a_mqa.bias", "model.layers.{i}.self_attn.kv_a_proj_with_mqa.bias"},
+    {"blk.{i}.attn_kv_a_norm.weight", "model.layers.{i}.self_attn.kv_a_layernorm.weight"},
+    {"blk.{i}.attn_kv_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight", kUnsplit},
+    {"blk.{i}.attn_k_b.weight", "model.layers.{i}.self_attn.k_b_proj.weight"},
+    {"blk.{i}.attn_v_b.weight", "model.layers.{i}.self_attn.v_b_proj.weight"},
+    {"blk.{i}.attn_k_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight", kLatentKeys},
+    {"blk.{i}.attn_v_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight", kLatentValues},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+    {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.o_proj.bias"},
+};
+
+constexpr GgufForm kOfExperts = {.models = GgufForm::Models::kWithExperts};
+constexpr GgufForm kOfMlps = {.models = GgufForm::Models::kWithoutExperts};
+
+// At last weights of the model, whose gate and up checkpoints have in one tensor.
+constexpr GgufName kGraniteExpertsRows[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.router.layer.weight"},
+    {"blk.{i}.ffn_gate_exps.weight",
+     "model.layers.{i}.block_sparse_moe.experts.{e}.gate_proj.weight", kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.up_proj.weight",
+     kStacked},
+    {"blk.{i}.ffn_down_exps.weight",
+     "model.layers.{i}.block_sparse_moe.experts.{e}.down_proj.weight", kStacked},
+    {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.shared_mlp.gate_proj.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.shared_mlp.up_proj.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.shared_mlp.output_linear.weight",
+     kOfExperts},
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.shared_mlp.gate_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.shared_mlp.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.shared_mlp.output_linear.weight", kOfMlps},
+    {"blk.{i}.ffn_gate_shexp.weight", "layers.{i}.feed_forward.shared.w1.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "layers.{i}.feed_forward.shared.w3.weight"},
+    {"blk.{i}.ffn_gate.weight", "layers.{i}.feed_forward.w1.weight"},
+    {"blk.{i}.ffn_up.weight", "layers.{i}.feed_forward.w3.weight"},
+};
+
 }  // namespace
 
 constinit const GgufNames kFrame = kFrameRows;
@@ -281,5 +391,46 @@ constinit const GgufNames kTwoPostNorms = kTwoPostNormsRows;
 constinit const GgufNames kPackedProjections = kPackedProjectionsRows;
 constinit const GgufNames kGateUp = kGateUpRows;
 constinit const GgufNames kLfm2 = kLfm2Rows;
+constinit const GgufNames kNormBiases = kNormBiasesRows;
+constinit const GgufNames kSharedExperts = kSharedExpertsRows;
+constinit const GgufNames kLatentAttention = kLatentAttentionRows;
+constinit const GgufNames kGraniteExperts = kGraniteExpertsRows;
 
-}  // namespace ferry::converters::gguf_names
+KeyOrder standard_keys(const KeyOrder& more) {
+  return with({kStandard, kStatedHeadLengths, kFileType}, more);
+}
+
+KeyOrder llama_keys(const KeyOrder& more) {
+  return with(standard_keys({kVocabulary, kRopeDimension}), more);
+}
+
+KeyOrder granite_keys(const KeyOrder& more) {
+  return with({kStandard, kFileType, kVocabulary, kRopeDimension, kMultipliers}, more);
+}
+
+KeyOrder gemma_keys(const KeyOrder& more) {
+  return with({kContext, kEmbedding, kBlocks, kFeedForward, kHeads, kKvHeads, kRmsEpsilon,
+               kHeadLengths, kFileType},
+              more);
+}
+
+KeyOrder deepseek_keys() {
+  return {kStandard,    kLatentLengths,   kFileType,      kDenseBlocks,
+          kVocabulary,  kLatentSizes,     kExpertLength,  kSharedCount,
+          kExpertScale, kExpertNormIfAny, kRopeDimension, kLatentMultiplier};
+}
+
+TensorNames mlp_biases() {
+  return {"blk.{i}.ffn_gate.bias", "blk.{i}.ffn_up.bias", "blk.{i}.ffn_down.bias"};
+}
+
+TensorNames block_biases() { return with<TensorNames>({kOutputBias}, mlp_biases()); }
+
+TensorNames latent_biases() {
+  const TensorNames before = {"blk.{i}.attn_q_a.bias", "blk.{i}.attn_kv_a_mqa.bias"};
+  return with<TensorNames>(
+      with(before, block_biases()),
+      {"blk.{i}.ffn_gate_shexp.bias", "blk.{i}.ffn_up_shexp.bias", "blk.{i}.ffn_down_shexp.bias"});
+}
+
+}  // namespace ferry::converters::gguf_tables

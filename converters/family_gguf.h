@@ -1,0 +1,211 @@
+// GgufArchitecture: what a family says about one `general.architecture` of GGUF: which model it is,
+// how its tensors are called in Hugging Face checkpoints, and what GGUF writers do to their values.
+// Data only; dialects/gguf/model reads and writes files by it.
+// Source: llama.cpp, gguf-py/gguf/tensor_mapping.py and the Python converter's classes.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "converters/config/model_config.h"
+#include "core/strided.h"
+
+namespace ferry::converters {
+
+// An order of rows, or of columns, as pieces that count those of the other side.
+using GgufOrder = std::vector<StridedPiece> (*)(const ModelConfig& config);
+
+// How a tensor of the file becomes one of a Hugging Face checkpoint, and the reverse. By default it
+// is the same.
+struct GgufForm {
+  enum class Shape {
+    kStored,
+    kChannelAxis,  // [channels, kernel] becomes [channels, 1, kernel]
+    kOneRow,       // [columns] becomes [1, columns]
+    kFlat,         // [a, b] becomes [a * b]
+    kQkv,          // rows of q, k and v, "{p}" in the name; `order` is of q, `key_order` of k
+    kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
+    kHeads,        // [heads, values] likewise
+  };
+  enum class Models { kAll, kWithExperts, kWithoutExperts };
+  enum class Values {
+    kStored,
+    kNorm,    // the file has 1 more, where the architecture has shifted norms
+    kNegExp,  // the file has -exp(A_log)
+  };
+  GgufOrder order = nullptr;  // of the rows in a checkpoint, counting those of the file; or none
+  GgufOrder key_order = nullptr;
+  GgufOrder written = nullptr;  // of the rows in the file, counting those of the checkpoint
+  bool of_columns = false;      // both are of the columns
+  // The shape in the file where the form does not tell it; `written` then counts elements.
+  std::vector<int64_t> (*written_shape)(const ModelConfig& config) = nullptr;
+  bool with_gate = false;        // the rows of kGgufPackedGate follow before they are put in order
+  bool read_only = false;        // Ferry writes no such tensor
+  bool is_part = false;          // the tensor belongs to kGgufPackedInput, where the file has that
+  Models models = Models::kAll;  // that have the tensor, where another one has its place
+  Shape shape = Shape::kStored;
+  Values values = Values::kStored;
+};
+
+// Of one layer, "{i}".
+inline constexpr std::string_view kGgufPackedInput = "blk.{i}.attn_qkv.weight";
+inline constexpr std::string_view kGgufPackedGate = "blk.{i}.attn_gate.weight";
+
+// A matrix that checkpoints have transposed, and files and adapters of them do not.
+inline constexpr std::string_view kGgufTransposed = ".T";
+
+struct GgufName {
+  std::string_view gguf;  // "{i}" is the layer
+  std::string_view hf;    // may end with kGgufTransposed
+  GgufForm form = {};
+};
+
+// A flag of the config that is true where some layer has a tensor, and false elsewhere.
+struct GgufFlag {
+  std::string_view gguf;  // "blk.{i}.attn_q_norm.weight"
+  std::string_view hf;
+};
+
+// Keys, or groups of them, that files have in the order of their architecture (written_keys.cc of
+// the dialect).
+enum class GgufKey {
+  kStandard,  // lengths, heads, RoPE, epsilon and experts, as most architectures begin
+  kContext,
+  kOriginalContext,
+  kEmbedding,
+  kBlocks,
+  kFeedForward,
+  kHeads,
+  kKvHeads,
+  kRmsEpsilon,
+  kLayerNormEpsilon,
+  kHeadLengths,
+  kStatedHeadLengths,  // where the config states the size of a head, and where it must be known
+  kOtherHeadLengths,   // where heads do not share the hidden size
+  kFileType,
+  kQuantizedFileType,  // by llama-quantize alone
+  kRopeDimension,
+  kRopeBase,
+  kOtherRopeBase,  // one that readers do not take for granted
+  kRopeScaling,    // "none" where there is none
+  kAlphaRope,
+  kYarnMultiplier,
+  kQueryGrowth,
+  kVocabulary,
+  kWindow,
+  kWindowOrNone,
+  kWindowPattern,
+  kScoreSoftcap,
+  kLogitSoftcap,
+  kLogitScale,
+  kMultipliers,
+  kExpertSizes,
+  kExpertLength,
+  kSharedCount,
+  kDenseBlocks,  // those before the first with experts
+  kExpertGating,
+  kExpertScale,
+  kExpertNorm,
+  kExpertNormIfAny,
+  kLatentLengths,
+  kLatentSizes,
+  kLatentMultiplier,
+  kMambaSizes,
+  kTurned,  // whether heads are; those that are not have no limit of positions
+  kLinearAttention,
+  kShortConv,
+  kParallelBlocks,
+  kDeepstack,
+  kNoBos,
+};
+
+// By what a file is of an architecture, where several share its name.
+enum class GgufSign {
+  kNone,  // it is of this one where no other has a sign in the file
+  kSigmoidExperts,
+  kExperts,
+  kSharedExpert,
+  kWindows,
+  kNoRope,
+  kGrowingQueries,
+};
+
+// The keys that few architectures have (readers.cc of the dialect).
+enum class GgufOwnKeys {
+  kNone,
+  kLatentAttention,
+  kMamba,
+  kExpertsAlone,
+  kShortConvs,
+  kParallel,
+  kGrowingQueries,
+};
+
+struct GgufArchitecture {
+  std::string_view name;             // "qwen35"
+  std::string_view model_type = {};  // "qwen3_5_text"; by default the first type of its family
+  // Other model types that writers give this architecture; a config may name them.
+  std::vector<std::string_view> other_types = {};
+  std::string_view wrapper = {};  // the model type around it, where that makes another architecture
+  std::vector<std::span<const GgufName>> tables;
+  bool shifted_norms = false;     // norms are stored as 1 + w
+  bool linear_attention = false;  // has ssm keys
+  bool sliding_pattern = false;   // gemma3: every sixth layer is global
+  bool gemma = false;             // its activation, softcaps and scale of queries
+  // Of gemma: how many layers the one model has that scales queries by hidden size / heads.
+  int64_t layers_scaled_by_hidden = 0;
+  bool multipliers = false;      // granite: of embeddings, scores, residuals and logits
+  bool partial_rotary = false;   // may turn a part of each head
+  int64_t no_rope_interval = 0;  // smollm3: every so many layers one turns nothing
+  bool normed_experts = false;   // norm_topk_prob
+  bool layer_norm = false;       // its epsilon is that of layer norms
+  bool latent = false;           // latent attention: keys have sizes of their own
+  bool logit_scale = false;      // multiplies logits
+  bool grouped_experts = false;  // groups, a scale of scores, a number of shared experts
+  bool sigmoid_experts = false;  // scores are sigmoids
+  // What yarn_log_multiplier is of mscale_all_dim; 0: the reference has no such factor.
+  double log_multiplier = 0;
+  // Layers without a KV head are of this type ("mamba"); others have "full_attention".
+  std::string_view without_heads = {};
+  int64_t window_every = 0;  // has windows in all but every so many layers, where no key lists them
+  std::vector<GgufFlag> flags = {};
+  // What the layers of multi-token prediction are called, of which no table knows.
+  std::string_view predicting = "mtp.blk.";
+  GgufSign sign = GgufSign::kNone;
+  GgufOwnKeys own_keys = GgufOwnKeys::kNone;
+  // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
+  bool cuts_vocabulary = false;
+
+  // -- of files that Ferry writes; none where there are no keys
+  std::vector<GgufKey> keys = {};
+  // Whose tokenizer keys it has, where not its own.
+  std::string_view tokenizer = {};
+  // Of several of one model type: which models it is written of.
+  bool (*writes)(const ModelConfig&) = nullptr;
+  // Tensors that Ferry reads and other readers do not: a model that has them is not written.
+  std::vector<std::string_view> unread = {};
+  // What readers take, whatever a file says.
+  Activation activation = Activation::kSilu;
+  bool turns_nothing = false;    // has positions that are learned
+  bool rope_factors = false;     // llama3 scaling is a tensor of factors
+  bool own_head = false;         // no head is tied to the embedding
+  bool equal_heads = false;      // heads share the hidden size
+  bool no_shared_heads = false;  // there are as many key heads as heads
+  bool turns_windows = false;    // where some layers have windows, only they have RoPE
+  bool plain_windows = false;    // layers with a window have RoPE without scaling
+  int64_t qk_norm_layers = 0;    // q and k have norms from so many layers on, and not before
+  int64_t window_layers = 0;     // windows are in models of so many layers, and in no others
+
+  bool has_experts() const {
+    const auto stacks = [](const GgufName& row) {
+      return row.form.shape == GgufForm::Shape::kExperts;
+    };
+    return std::ranges::any_of(
+        tables, [&](const auto& table) { return std::ranges::any_of(table, stacks); });
+  }
+  bool has_key(GgufKey key) const { return std::ranges::count(keys, key) > 0; }
+};
+
+}  // namespace ferry::converters
