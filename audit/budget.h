@@ -46,7 +46,7 @@ Result<std::vector<LimitResult>> evaluate(const std::vector<Limit>& limits, cons
 // "download: 912.3 MB, 12.3 MB over 900 MB"
 std::string failure_line(const LimitResult& result);
 
-// -- limit_text: Limits as people write them. Private to audit/.
+// Limits as people write them. Private to audit/.
 
 // Sets bytes or percent, and `stated`, from "900 MB", "1.5GiB", "4096" or "0.5%". false for
 // anything else.

@@ -27,7 +27,7 @@ namespace {
 
 constexpr uint32_t kMostGgufTypes = 64;
 
-// Of a derived tensor, "gptq:BYTES/ELEMENTS": the share of the bytes that all of it is made of.
+// For a derived tensor, "gptq:BYTES/ELEMENTS": the share of the bytes that all of it is made of.
 std::optional<uint64_t> derived_bytes(std::string_view ratio, uint64_t elements) {
   uint64_t bytes = 0, all = 0;
   const char* const end = ratio.data() + ratio.size();
@@ -61,7 +61,7 @@ class PieceText {
  public:
   explicit PieceText(std::string_view text) : text_(text) {}
 
-  // Of all pieces, as the checkpoint stores them; nullopt for another text.
+  // The bytes of all pieces, as the checkpoint stores them; nullopt for another text.
   std::optional<uint64_t> bytes() {
     uint64_t total = 0;
     do {

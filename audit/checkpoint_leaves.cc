@@ -31,8 +31,8 @@ using formats::GgufMetadata;
 using formats::GgufValueType;
 
 constexpr uint64_t kPrefixBytes = 24;  // magic, version, two counts
-// Of a key/value pair: u64 length of the key, the key, u32 type, the value; an array has u32 type
-// of its elements and u64 count before them.
+// A key/value pair is u64 length of the key, the key, u32 type, the value; an array has
+// u32 type of its elements and u64 count before them.
 constexpr uint64_t kLengthBytes = 8, kTypeBytes = 4, kArrayBytes = 12;
 
 uint64_t begin_of(const GgufItem& item) {
@@ -40,7 +40,7 @@ uint64_t begin_of(const GgufItem& item) {
          kLengthBytes;
 }
 
-// Of texts the end is that of the last one.
+// An array of texts ends where its last text ends.
 uint64_t end_of(const GgufItem& item, const GgufMetadata& metadata,
                 std::span<const std::byte> header) {
   if (item.type != GgufValueType::kString) {

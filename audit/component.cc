@@ -157,8 +157,8 @@ std::optional<int64_t> number(std::string_view text) {
   return value;
 }
 
-// Of ".layers.7.", or, as Keras has it, ".llama_transformer_decoder_7.", which is layer 0 without a
-// number. Layers of multi-token prediction are beside those of the model.
+// The layer in ".layers.7.", or, as Keras has it, ".llama_transformer_decoder_7.", which is layer 0
+// without a number. Layers of multi-token prediction are beside those of the model.
 std::optional<int64_t> layer_of(std::string_view name) {
   if (name.starts_with(".mtp.")) return std::nullopt;
   std::string_view before;

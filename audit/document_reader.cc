@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
 constexpr size_t kMostAxes = 64;
-// Of numbers and of their sums: differences are signed.
+// Limits numbers and their sums: differences are signed.
 constexpr uint64_t kLargest = uint64_t{1} << 62;
 
 class DocumentReader {

@@ -47,7 +47,7 @@ struct Leaf {
   // Values of the model: 0 for scales of codes, and for parts of a tensor after the first one.
   uint64_t elements = 0;
   std::string rule = {};  // of the manifest
-  // Of a constant: the operators that read it. "scales" of what scales codes.
+  // For a constant: the operators that read it. "scales" of what scales codes.
   std::string use = {};
   std::vector<std::string> tied = {};  // further names of the same bytes
   uint32_t part = 0;                   // counts the ranges of one tensor
@@ -60,7 +60,7 @@ struct Leaf {
   bool is_tensor() const { return !dtype.empty(); }
 };
 
-// -- tiling: tile() cuts a file into leaves without gaps and overlaps, from ranges that may
+// tile() cuts a file into leaves without gaps and overlaps, from ranges that may
 // overlap, nest or leave gaps.
 
 struct Claim {

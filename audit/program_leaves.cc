@@ -373,7 +373,7 @@ AuditedBuffer buffer_of(const pte::Tensor& tensor, uint32_t file) {
           .stored = tensor.data_index > 0};
 }
 
-// Of all methods of a file, the largest, because they share their memory; then the sum of files.
+// The sum over files of the largest value of a method: the methods of a file share their memory.
 uint64_t sum_of_largest(const std::vector<AuditedMethod>& methods,
                         uint64_t AuditedMethod::*member) {
   std::map<uint32_t, uint64_t> largest;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kLargest = 10;  // tensors, where no view was asked for
 
-// Of what has elements.
+// Bits per element, of things that have elements.
 std::string bits_per_element(const ViewRow& row) {
   if (row.elements == 0) return "";
   return fmt::format(

@@ -14,7 +14,7 @@ std::string grouped(uint64_t number);
 std::string signed_grouped(int64_t number);
 // "+12.35 MB"
 std::string signed_human(int64_t bytes);
-// Of a whole, in percent: "99.87"; "-" where the whole is nothing.
+// A share of a whole in percent: "99.87"; "-" where the whole is nothing.
 std::string percent_of(uint64_t part, uint64_t whole);
 // "+1.0 %"; "new" where there was nothing.
 std::string growth_of(int64_t delta, uint64_t old);

@@ -13,7 +13,7 @@
 
 namespace ferry::batch {
 
-// -- fingerprint: The fingerprint of a task: the same where converting again would give the same
+// The fingerprint of a task: the same where converting again would give the same
 // bundle.
 
 // What counts of files that are larger than 1 MiB.

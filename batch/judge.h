@@ -34,7 +34,7 @@ Judgement interrupted(Class reason, std::string message);
 // Of the document of `ferry verify --json`; none where it has none.
 std::optional<Parity> parity_in(const std::string& path);
 
-// -- exit_codes: What the exit code of an attempt means for the next one.
+// An exit code of an attempt decides about the next one.
 
 // EX_TEMPFAIL of sysexits.h: interrupted, or failed for a reason that may pass.
 inline constexpr int kTransientExit = 75;

@@ -23,7 +23,7 @@ struct CheckpointInput {
   // For the bundle: config.json, then generation_config.json, tokenizer and processor files where
   // there are any; as they are, or as texts that an adapter made. Last what carry_files() adds.
   std::vector<packer::CopiedFile> copied;
-  // Of a checkpoint with Hugging Face names: where its files are; else empty.
+  // Where the files of a checkpoint with Hugging Face names are; else empty.
   std::string directory = {};
   std::vector<std::string> notes;  // lines for the user: what could not be carried over
 };

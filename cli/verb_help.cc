@@ -14,11 +14,13 @@
 #include "core/file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
+#include "dialects/support_matrix.h"
 
 namespace ferry::cli {
 namespace {
 
 struct HelpLine {
+  bool families = false;
   std::vector<std::string> verb;
   bool man = false;
   std::string man_pages;  // a directory
@@ -64,6 +66,7 @@ Result<int> help(Context& context, const LineSpec& line, const HelpLine& o) {
                                                quoted(fmt::format("{}", fmt::join(o.verb, " "))),
                                                suggestion(o.verb.front(), names)));
   }
+  if (o.families) return give(context, converters::support_matrix());
   if (o.man) return give(context, man_page(line, verb));
   return give(context, verb == nullptr ? help_text(line) : help_text(line, *verb));
 }
@@ -82,6 +85,7 @@ void add_help(CommandLine& line) {
       .positionals("VERB", o->verb, "The verb, such as convert")
       .flag("--man", o->man, "As the source of a man page")
       .option("--man-pages DIR", o->man_pages, "Write the man pages of all verbs as new files")
+      .flag("--families", o->families, "Model families, as a table of what is read and written")
       .example("ferry help convert", "The same as ferry convert --help.")
       .example("ferry help --man convert | man -l -", "The man page, where it is not installed.")
       .action([o, &spec = line.spec()](Context& context) { return help(context, spec, *o); });

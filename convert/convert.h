@@ -24,7 +24,7 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       const packer::BundleTarget& target, ThreadPool& pool);
 
-// -- memory_bundle: bundle_in_memory(): a checkpoint as a bundle that is on no disk, to be executed
+// bundle_in_memory(): a checkpoint as a bundle that is on no disk, to be executed
 // at once.
 
 // What `ferry convert` makes of `checkpoint` without options but `--config` where `config` is not

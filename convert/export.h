@@ -31,7 +31,7 @@ struct ExportOptions {
   plan::ConvertOptions convert;  // source, dtype, max_file_bytes and what maps the keys
   ExportFormat format = ExportFormat::kSafetensors;
   std::string out;  // the target, where it is known: its name says whether it is a file
-  // Of kGguf.
+  // For kGguf only.
   std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
   std::string model_name = {};
   std::string pre_tokenizer = {};  // tokenizer.ggml.pre; empty: found by add_gguf_tokenizer()

@@ -53,7 +53,7 @@ Result<pte::TestCase> case_of(const proof::Reference& reference,
   return made;
 }
 
-// Of all prompts with logits for every token.
+// Makes test cases of all prompts with logits for every token.
 Result<pte::TestSuite> suite_of(const std::string& path, int64_t vocab_size,
                                 const converters::BuildOptions& build) {
   const std::unique_ptr<TensorSource> source = FERRY_TRY(checkpoint::open_tensors(path));

@@ -9,6 +9,7 @@
 
 #include "convert/export.h"
 #include "convert/safetensors_files.h"
+#include "converters/family.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "formats/torch/writer.h"
@@ -21,9 +22,6 @@ using converters::RopeConfig;
 
 constexpr const char* kWeightsName = "consolidated.00.pth";
 constexpr const char* kParamsName = "params.json";
-
-// Text decoders that are nothing but what params.json can state.
-constexpr std::string_view kLlamaLike[] = {"llama", "mistral", "qwen2", "qwen3", "smollm3", "phi3"};
 
 bool is_full_attention(const ModelConfig& config) {
   return std::ranges::all_of(config.layer_types, [](converters::LayerType type) {
@@ -46,11 +44,11 @@ std::optional<int64_t> no_rope_interval(const ModelConfig& config) {
 // What of the config params.json cannot state; empty where there is nothing.
 std::string obstacle(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
-  if (std::ranges::count(kLlamaLike, config.text_type) == 0) {
+  if (!config.family->meta) {
     return fmt::format("model_type {}", quoted(config.text_type));
   }
   if (!is_full_attention(config)) return "sliding windows";
-  if (config.mlp_bias || (config.attention_bias && config.text_type != "qwen2")) {
+  if (config.mlp_bias || (config.attention_bias && !config.family->meta->qkv_bias)) {
     return "biases beside those of q, k and v";
   }
   if (config.scalars != converters::ScalarConfig{}) return "multipliers and softcaps";
@@ -91,7 +89,7 @@ std::string params_text(const ModelConfig& config) {
     json.member("no_rope_layer_interval", interval);
   }
   if (config.attention_bias) json.member("attention_qkv_bias", true);
-  if (config.text_type == "qwen3") {
+  if (config.family->meta->qk_norm) {
     json.member("use_qk_norm", true).member("qk_norm_before_rope", true);
   }
   json.end_object();

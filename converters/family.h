@@ -37,11 +37,19 @@ struct DroppedKeys {
   const char* reason;
 };
 
+// The params.json of Meta's checkpoints states these of a family beyond what it states of Llama.
+// Source: ExecuTorch, examples/models/llama/model_args.py.
+struct MetaParams {
+  bool qkv_bias = false;  // where the config has attention_bias
+  bool qk_norm = false;
+};
+
 struct FamilySpec {
   std::vector<ModelType> types;       // the values of model_type that it serves; at least one
   std::vector<Component> components;  // the first is the text decoder
   std::vector<DroppedKeys> dropped = {};
   std::vector<GgufArchitecture> gguf = {};  // the architectures that its models have there
+  std::optional<MetaParams> meta = {};      // whether Meta's checkpoints can hold its models
 
   std::string_view name() const { return types.front().name; }
   const Component& text_decoder() const { return components.front(); }

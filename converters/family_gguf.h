@@ -5,6 +5,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -49,7 +51,7 @@ struct GgufForm {
   Values values = Values::kStored;
 };
 
-// Of one layer, "{i}".
+// Names in one layer, "{i}".
 inline constexpr std::string_view kGgufPackedInput = "blk.{i}.attn_qkv.weight";
 inline constexpr std::string_view kGgufPackedGate = "blk.{i}.attn_gate.weight";
 
@@ -143,8 +145,29 @@ enum class GgufOwnKeys {
   kGrowingQueries,
 };
 
+// How the files of an architecture state their tokenizers, beyond the plain case: byte-level BPE.
+struct GgufTokenizerRules {
+  // An id that files state whatever the tokenizer says.
+  struct FixedId {
+    std::string_view key = {};
+    uint32_t id = 0;
+    bool operator==(const FixedId&) const = default;
+  };
+  enum class Glm { kNone, kOld, kWithBos, kMasked };
+
+  bool sentence_piece = false;  // takes tokenizer.model where there is one
+  bool llama = false;           // tokenizers of the Llama kind, and the exceptions for two sizes
+  bool no_prefix = false;       // SentencePiece without a space before the text
+  bool stated_prefix = false;   // SentencePiece with such a space if add_prefix_space says so
+  Glm glm = Glm::kNone;         // finds special tokens by their texts
+  bool hunyuan = false;         // ends are those of eod_token_id and of generation_config.json
+  std::array<FixedId, 2> ids = {};  // of SentencePiece
+  bool operator==(const GgufTokenizerRules&) const = default;
+};
+
 struct GgufArchitecture {
-  std::string_view name;             // "qwen35"
+  std::string_view name;                   // "qwen35"
+  GgufTokenizerRules tokenizer_keys = {};  // of those that Ferry writes
   std::string_view model_type = {};  // "qwen3_5_text"; by default the first type of its family
   // Other model types that writers give this architecture; a config may name them.
   std::vector<std::string_view> other_types = {};
@@ -154,7 +177,7 @@ struct GgufArchitecture {
   bool linear_attention = false;  // has ssm keys
   bool sliding_pattern = false;   // gemma3: every sixth layer is global
   bool gemma = false;             // its activation, softcaps and scale of queries
-  // Of gemma: how many layers the one model has that scales queries by hidden size / heads.
+  // For gemma: how many layers the one model has that scales queries by hidden size / heads.
   int64_t layers_scaled_by_hidden = 0;
   bool multipliers = false;      // granite: of embeddings, scores, residuals and logits
   bool partial_rotary = false;   // may turn a part of each head

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kGroupValues = int64_t{1} << 16;
 // What is read, hashed and written at a time, all of it from the cache of one core.
 constexpr uint64_t kTileBytes = uint64_t{1} << 18;
-// Of values that are coded; their source is as long.
+// The coded values of a tile; their source is as long.
 constexpr int64_t kCodedTileValues = int64_t{1} << 17;
 constexpr int64_t kScatteredTileElements = int64_t{1} << 20;
 // What XNNPACK wants groups of 4-bit weights to be a multiple of.
@@ -50,7 +50,7 @@ int64_t columns_of(const Recipe& recipe) {
   return last / encoder.bytes * encoder.elements;
 }
 
-// Of a matrix, or of a stack of them.
+// The rows of a matrix, or of a stack of matrices.
 int64_t rows_of(const Shape& shape) {
   return checked_numel(std::span(shape).first(shape.size() - 1)).value_or(0);
 }

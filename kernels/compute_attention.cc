@@ -37,9 +37,9 @@ struct Attention {
 
   // Keys that query i of the block sees.
   size_t seen(size_t i) const { return args.seen(first + i + 1); }
-  // Of a key, counted in rows of one head.
+  // The position of a key, counted in rows of one head.
   size_t row(size_t key) const { return (batch * args.context + key) * args.kv_heads + kv_head; }
-  // Of query i, for head 0 of the group; the heads of a group lie one after the other.
+  // The offset of query i, for head 0 of the group; the heads of a group lie one after the other.
   size_t query_offset(size_t i) const {
     return (((batch * args.t) + first + i) * args.heads + kv_head * args.group()) * args.dim;
   }

@@ -11,7 +11,7 @@ struct FetchAhead {
   size_t band = 0;    // bytes in each of the streams of banded products (compute_tile-inl.h)
 };
 
-// Of this processor.
+// How far ahead this processor should fetch.
 const FetchAhead& fetch_ahead();
 
 }  // namespace ferry::kernels

@@ -15,7 +15,7 @@
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
-// Of GCC 12's own header: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
+// GCC 12's own header causes the warning: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif

@@ -46,7 +46,7 @@ bool is_vectorised(const CodedMatrix& m) {
                                                                                         << 19;
 }
 
-// Of the groups that `few4` knows.
+// Whether `few4` supports the groups of the matrix.
 bool fits_few(const CodedMatrix& m) {
   const Groups groups(m);
   return m.bits == 8 || groups.count == 1 || groups.columns == kBlockColumns ||

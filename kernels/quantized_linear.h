@@ -63,7 +63,7 @@ uint64_t dynamic_linear_scratch(int64_t m, int64_t columns);
 void dynamic_linear(const float* x, int64_t m, int64_t columns, std::span<const LinearTask> tasks,
                     std::span<std::byte> scratch, ThreadPool& pool);
 
-// The same without quantising the activations: f32 x codes.
+// As above, but activations are not quantised: f32 x codes.
 void weight_only_linear(const float* x, int64_t m, int64_t columns,
                         std::span<const LinearTask> tasks, ThreadPool& pool);
 // One of them; such a product needs nothing beforehand.

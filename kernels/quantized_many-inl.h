@@ -136,7 +136,7 @@ inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
   }
 }
 
-// The same with 16-bit codes.
+// As above, with 16-bit codes.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void wide_products(const std::byte* tile,
                                                          const ActivationRows<kM>& x, size_t k,

@@ -160,7 +160,7 @@ void widen_codes(const CodedMatrix& m, size_t row, size_t j, float* tile) {
   }
 }
 
-// The same where groups begin within a vector.
+// As above, for groups that begin within a vector.
 void widen_codes_one_by_one(const CodedMatrix& m, size_t row, size_t j, float* tile) {
   const Groups groups(m);
   const uint8_t* codes = row_codes(m, row);

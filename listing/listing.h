@@ -44,7 +44,7 @@ struct ListedValue {
   bool stored = false;  // a buffer with initial contents
 };
 
-// Of a delegate.
+// A constant of a delegate.
 struct ListedConstant {
   std::string key;  // in named data; empty: in the blob
   uint64_t bytes = 0;
@@ -79,14 +79,14 @@ struct ListedProgram {
   std::vector<ListedTensor> named;  // data of delegates in the program itself
   uint64_t program_bytes = 0, constant_bytes = 0, initial_bytes = 0;
   uint64_t delegate_bytes = 0, named_bytes = 0;
-  // Of a bundled program: methods with test cases, and how many.
+  // For a bundled program: its methods with test cases, and the number of cases.
   std::vector<std::pair<std::string, size_t>> test_cases = {};
 };
 
 struct Listing {
   std::string kind;  // "checkpoint", "program", "data", "bundle"
   std::string path;
-  // Of a bundle, all untrusted; tool and options are empty where an older Ferry made it.
+  // For a bundle; all of it is untrusted; tool and options are empty where an older Ferry made it.
   std::string model_type = {};
   std::string tool = {}, tool_version = {};
   std::vector<std::pair<std::string, std::string>> options = {};  // of the conversion

@@ -16,7 +16,7 @@ namespace ferry::media {
 // 16-bit colours lose their low byte. kBadInput for damaged, truncated and too large images,
 // kUnsupported for other formats. `where` begins the messages.
 Result<Image> decode_image(std::span<const std::byte> file, const std::string& where);
-// The same of a file of at most kMaxFileBytes.
+// Decodes a file of at most kMaxFileBytes.
 Result<Image> read_image(const std::string& path);
 
 }  // namespace ferry::media

@@ -14,7 +14,7 @@
 namespace ferry::media {
 namespace {
 
-// Of a chunk beside the pixels, such as a colour profile.
+// The largest size of a chunk beside the pixels, such as a colour profile.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 
 struct Png {

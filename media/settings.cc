@@ -124,7 +124,7 @@ struct Field {
   Rule rule;
 };
 
-// Of both kinds. Fields that are null or of no effect are those that the reference saves.
+// Fields of both kinds. Fields that are null or of no effect are those that the reference saves.
 constexpr Field kCommonFields[] = {
     {"do_resize", always_true},
     {"do_rescale", always_true},

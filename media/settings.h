@@ -41,11 +41,11 @@ struct Settings {
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
 };
 
-// Of the checkpoint in `directory`: the member image_processor of processor_config.json if there is
-// one, otherwise preprocessor_config.json. kIo when it has neither; kUnsupported, by name, for
-// classes, fields and values that are not known.
+// The settings of the checkpoint in `directory`: the member image_processor of
+// processor_config.json if there is one, otherwise preprocessor_config.json. kIo when it has
+// neither; kUnsupported, by name, for classes, fields and values that are not known.
 Result<Settings> load_settings(const std::string& directory);
-// The same from the two texts; an empty one is an absent file. `directory` begins the messages.
+// The settings in the two texts; an empty one is an absent file. `directory` begins the messages.
 Result<Settings> settings_from(std::string_view preprocessor, std::string_view processor,
                                const std::string& directory);
 

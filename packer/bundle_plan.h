@@ -1,4 +1,4 @@
-// BundleWriter: plans every file of a bundle to the byte, then streams it. Only here do weight
+// BundlePlan plans every file of a bundle to the byte, and writes them. Only here do weight
 // bytes move. See docs/bundle_format.md.
 #pragma once
 
@@ -112,7 +112,7 @@ class BundlePlan {
     return write({.directory = directory, .overwrite = overwrite, .resume = false}, pool, progress);
   }
 
-  // The same files in memory, to be opened by Bundle::open().
+  // Writes the files to memory, to be opened by Bundle::open().
   Result<MemoryFolder> write_to_memory(ThreadPool& pool, const ShowProgress& progress) const;
 
   // Writes the data files of a part and the record of their digests to a directory of its own, in

@@ -45,8 +45,8 @@ class Bundle {
   // of which `progress` tells the bytes.
   static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool,
                              const ShowProgress& progress = {});
-  // The same for those who execute it: every byte is hashed by XXH3 where the manifest has these
-  // digests (version 7), and by SHA-256 where it has not.
+  // Opens a bundle in order to execute it: every byte is hashed by XXH3 where the manifest has
+  // these digests (version 7), and by SHA-256 where it has not.
   static Result<Bundle> open_to_execute(const std::string& directory, ThreadPool& pool,
                                         const ShowProgress& progress = {});
 
@@ -56,14 +56,14 @@ class Bundle {
 
   // The directory; of programs without a manifest, the file of the text decoder.
   const std::string& path() const { return parts_->path; }
-  // Of one of its programs and data files.
+  // The path of one of its programs or data files.
   std::string path_of(const std::string& file) const {
     return parts_->is_loose ? file : parts_->path + "/" + file;
   }
   // Where the files of text() are.
   const std::string& text_directory() const { return parts_->text_directory; }
   const Manifest& manifest() const { return parts_->manifest; }
-  // Of all components, in the order of manifest().programs().
+  // The programs of all components, in the order of manifest().programs().
   const std::vector<BundleProgram>& programs() const { return parts_->programs; }
   // What the manifest says of programs()[index].
   const ManifestProgram& entry(size_t index) const { return *parts_->manifest.programs()[index]; }

@@ -14,11 +14,11 @@
 namespace ferry::packer {
 
 struct Coding {
-  // Of the matrices of products, those with the fewest bits; 0: none is quantised.
+  // The fewest bits of a matrix of a product; 0: none is quantised.
   int bits = 0;
   int64_t group = 0;     // elements that share a scale, the most of those matrices; 0: a row
   bool dynamic = false;  // activations are quantised to 8 bits before any of them
-  // Of the tables of embeddings; 0: they are not quantised.
+  // Bits of the embedding tables; 0: they are not quantised.
   int table_bits = 0;
 
   bool operator==(const Coding&) const = default;

@@ -109,7 +109,7 @@ class DigestCheck {
 
   const InputFile& file_of(size_t file) const { return files_.at(manifest_.files[file].path); }
 
-  // Of one thread. An error of a range is kept with it.
+  // Runs in one thread. An error is kept with its range.
   void hash_ranges(std::span<Range* const> ranges, TaskDealer& dealer, SharedProgress& progress) {
     HashQueue queue;
     const auto begin = [&](size_t task) -> Result<std::unique_ptr<RangeJob>> {

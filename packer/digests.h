@@ -55,7 +55,7 @@ std::optional<std::vector<HashedSegment>> segments_of(
     std::span<const ManifestTensor* const> tensors, uint64_t file_bytes,
     std::vector<const ManifestTensor*>* owners);
 
-// -- source_tree: sha256_tree: what identifies the files of a checkpoint (docs/bundle_format.md,
+// sha256_tree: what identifies the files of a checkpoint (docs/bundle_format.md,
 // "Source files").
 
 // Of each file of `source`, as hexadecimal digits. `entries` has the digest of each tensor that the

@@ -206,7 +206,7 @@ class FileWriter {
 
   OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
 
-  // Of one thread: takes tasks until there are none, or another thread has failed.
+  // Runs in one thread: takes tasks until there are none, or another thread has failed.
   Status perform(std::span<const Task> tasks, TaskDealer& dealer) {
     HashQueue queue;
     const auto start = [&](size_t task) { return begin(tasks[task], queue); };

@@ -117,7 +117,7 @@ class Encodings {
     return std::optional<Codes>();
   }
 
-  // The same of the new columns of prefill_forward.
+  // The codes of the new columns that prefill_forward returns.
   Result<std::optional<Codes>> stated_new_columns(const ManifestPort& port, size_t& keys,
                                                   size_t& values) const {
     if (is_layer_port(port.name, kNewKPort)) return stated_pair(port, "k", "output", keys++);

@@ -52,7 +52,7 @@ class Sizes {
     return {};
   }
 
-  // The same in every method.
+  // Equal in every method.
   Status set_widths() {
     m_.vocab_size = find_port(first().outputs, kLogitsPort)->shape.back();
     FERRY_RETURN_IF_ERROR(

@@ -16,7 +16,8 @@
 namespace ferry::packer {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-// Of a part of a bundle (BundlePlan::write_part()), instead of a manifest: what its files hold.
+// A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. It says what
+// the files of the part hold.
 inline constexpr std::string_view kPartName = "part.journal";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
@@ -89,7 +90,8 @@ struct ManifestComponent {
 struct ManifestTensor {
   std::string name;  // the key in the .ptd: the runtime name of the weight, ".scales" behind it
   std::string file;  // .ptd
-  // Of the values. i4, two to a byte, is u8 of half as many columns in files and programs.
+  // The dtype of the values. i4, two to a byte, is u8 of half as many columns in files and
+  // programs.
   DType dtype = DType::kF32;
   Shape shape;
   uint64_t offset = 0, bytes = 0;  // in `file`
@@ -120,7 +122,8 @@ struct ManifestFile {
   // data files: made of the digests of its tensors and of all bytes between them.
   std::string method;
   std::string digest;
-  // The same bytes by XXH3, which finds damage in a fraction of the time. Empty before version 7.
+  // The digest of these bytes by XXH3, which finds damage in a fraction of the time. Empty before
+  // version 7.
   std::string xxh3 = {};
 };
 struct ManifestDrop {
@@ -152,7 +155,7 @@ struct Manifest {
   std::string weight_dtype;       // of the text decoder: "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
-  // Of vision-language models: the token that stands for a row of image features, where the config
+  // For vision-language models: the token that stands for a row of image features, where the config
   // states it. Version 4.
   std::optional<int64_t> image_token_id = {};
   // Sequences of more positions than this are computed with other RoPE factors, from their first

@@ -18,7 +18,7 @@
 
 namespace ferry::packer {
 
-// -- output_folder: OutputFolder: where planned files are written, a directory on a disk or memory.
+// OutputFolder: where planned files are written, a directory on a disk or memory.
 // Private to packer/.
 
 // A handle: what it names must outlive it.

@@ -48,12 +48,12 @@ class TaskDealer {
 
  private:
   static constexpr size_t kPair = 2;
-  // Of all threads: each has a buffer of some 256 KiB.
+  // The streams of all threads together: each has a buffer of some 256 KiB.
   static constexpr size_t kMostStreams = 256;
   // So little does not keep other threads waiting.
   static constexpr uint64_t kShort = uint64_t{1} << 22;
 
-  // Of more than two streams together each is slow. A task that would be the last one to end then
+  // More than two streams at once are slow. A task that would be the last one to end then
   // is worked on alone, or with another one of the kind.
   bool has_room(std::span<const size_t> open, size_t next) const {
     if (open.empty()) return true;
@@ -71,8 +71,8 @@ class TaskDealer {
   std::atomic<size_t> next_{0};
 };
 
-// Of one thread: begins tasks as long as there is room for them, and does a step of each by turns
-// until it has ended. begin(task) gives a job, or nullptr where the task is done already;
+// Runs in one thread: begins tasks as long as there is room for them, and does a step of each by
+// turns until it has ended. begin(task) gives a job, or nullptr where the task is done already;
 // step(task, job) says whether the job has ended, which destroys it. An error of either ends all,
 // as stopped() does.
 template <class Job, class Begin, class Step, class Stopped>

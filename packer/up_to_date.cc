@@ -40,7 +40,7 @@ bool same_options(const Manifest& a, const Manifest& b) {
   });
 }
 
-// Of all that the manifests say but digests. Empty: nothing.
+// The first difference of two manifests, digests apart. Empty: there is none.
 std::string stated_difference(const Manifest& planned, const Manifest& existing) {
   if (existing.version < kFirstWithOptions) return "it does not say how it was made";
   if (existing.version < planned.version) return "its format is of an earlier version";
@@ -90,7 +90,7 @@ Status hash_extent(const BundlePlan::Impl& plan, const FilePlan& file, const Ext
   return {};
 }
 
-// Of a file that is no data file: a program, or a copy.
+// The digest of a file that is no data file: a program, or a copy.
 Result<std::string> digest_of_plain(const BundlePlan::Impl& plan, const FilePlan& file) {
   Sha256 hash;
   uint64_t at = 0;

@@ -126,7 +126,7 @@ Status WeightJob::write(size_t output, int64_t first, std::span<const std::byte>
   return {};
 }
 
-// Of `uncoded` values of these rows, why.
+// Counts why `uncoded` values of these rows have no codes.
 Status WeightJob::count_uncoded(int64_t first, int64_t rows, uint64_t uncoded) {
   const uint64_t non_finite =
       FERRY_TRY(graph::count_non_finite_rows(recipe_, *weight_.plan.source, first, rows));

@@ -20,7 +20,7 @@
 
 namespace ferry::packer {
 
-// -- source_tap: SourceTap: digests of source tensors, taken from the reads that convert them.
+// SourceTap: digests of source tensors, taken from the reads that convert them.
 // Private to packer/.
 
 // Passes reads on to a source. A watched entry is read and hashed from front to back, a window at a

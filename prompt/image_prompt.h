@@ -40,11 +40,11 @@ struct ChatMessage {
 // Not thread-safe, because its tokenizer is not.
 class ImagePrompt {
  public:
-  // Of a checkpoint: tokenizer.json, tokenizer_config.json, the processor files and, if there is
-  // one, the chat template. kBadInput where it has no processor; kUnsupported, by name, for
-  // classes, fields and templates that are not known.
+  // Opens the files of a checkpoint: tokenizer.json, tokenizer_config.json, the processor files
+  // and, if there is one, the chat template. kBadInput where it has no processor; kUnsupported, by
+  // name, for classes, fields and templates that are not known.
   static Result<ImagePrompt> open(const std::string& directory);
-  // The same with the files that `read` returns, as of a bundle. `directory` begins the messages.
+  // Opens the files that `read` returns, as those of a bundle. `directory` begins the messages.
   static Result<ImagePrompt> open(const std::string& directory, const text::ReadFile& read);
 
   // `chat` is JSON as ChatTemplate::render() takes it. The content of a message is a string or a

@@ -34,8 +34,8 @@ struct ParityBounds {
   // static program are; the coarsest of them. Every tensor has a floor of its signal-to-noise
   // ratio. None: all is f32.
   std::optional<DType> rounding;
-  // The same of the matrices of the vision encoder. None: they are f32, and its tensors are held to
-  // the bounds of f32.
+  // The dtype of the matrices of the vision encoder. None: they are f32, and its tensors are held
+  // to the bounds of f32.
   std::optional<DType> vision_rounding = {};
   // Of the first layers, where weights are quantised or activations before their products; none
   // where neither is. `coding` says what is, for people.
@@ -85,7 +85,7 @@ ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
 // Against the bundle's own weights with activations in f32, as MethodOptions::widen executes them:
 // what rounding and quantising activations does. The bounds of f32 where neither is done.
 ParityBounds activation_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
-// The same of a bundle with activations in f32: only what caches, inputs and outputs round is left.
+// Bounds of a bundle with activations in f32: only what caches, inputs and outputs round is left.
 ParityBounds widened_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance = {});
 // For a bundle all of whose matrices are f32.
 ParityBounds f32_bounds(const packer::Bundle& bundle, std::optional<double> tolerance = {});

@@ -29,7 +29,7 @@ Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle
                                                     const BundleNoiseOptions& options,
                                                     ThreadPool& pool);
 
-// The same for programs with delegates, which f64 does not execute: `exact` is such an execution,
+// Noise of programs with delegates, which f64 does not execute: `exact` is such an execution,
 // and the others are disturbed. Their tokens pass through the experts of `exact`. Programs that
 // round activations have no such noise as they are: whether a disturbance changes any rounded value
 // of the first layers is chance.

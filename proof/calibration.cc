@@ -97,7 +97,8 @@ Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
   return Failure(converters::problems_error(conversion.problems, *conversion.source));
 }
 
-// The same for these prompts, one part for each layer. Memory is planned for the longest of them.
+// The plan of the model for these prompts, one part for each layer. Memory is planned for the
+// longest of them.
 Result<plan::Conversion> plan_layers(const plan::ConvertOptions& options, const Prompts& prompts) {
   size_t longest = 1;
   for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());

@@ -23,7 +23,7 @@ bool needs_calibration(const plan::ConvertOptions& options);
 // a prompt that does not fit into the context, or a token outside of the vocabulary.
 Status calibrate(plan::ConvertOptions& options, const Prompts& prompts, ThreadPool& pool);
 
-// The same for the caches of prefill_forward alone, after calibrate(): fills ports.prefill_keys and
+// Calibrates the caches of prefill_forward alone, after calibrate(): fills ports.prefill_keys and
 // ports.prefill_values, or empties them where they are those of kv_forward. kUsage unless caches
 // are u8 or u16.
 Status calibrate_prefill(plan::ConvertOptions& options, const Prompts& prompts, ThreadPool& pool);

@@ -45,9 +45,9 @@ std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> 
   return calls;
 }
 
-// The same in several calls: one that begins the sequence, one of several tokens that continues it,
-// the last token of the prompt, and the continuation. Where RoPE factors depend on the length, the
-// calls are those that the reference makes.
+// The calls of an execution in several calls: one that begins the sequence, one of several tokens
+// that continues it, the last token of the prompt, and the continuation. Where RoPE factors depend
+// on the length, the calls are those that the reference makes.
 std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
                                    std::optional<int64_t> rope_switch) {
   const std::vector<int64_t> all = prompt.executed();
@@ -293,7 +293,7 @@ class F32Path {
   std::vector<RecordedPrompt> prompts_;            // with the features that are computed here
   std::map<std::string, ReferenceTensor> caches_;  // by buffer
   std::vector<Run> runs_;
-  // Of the call that runs now.
+  // The call that runs now.
   Run* run_ = nullptr;
   const Call* call_ = nullptr;
 };

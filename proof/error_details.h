@@ -25,8 +25,8 @@ struct ErrorPlace {
   float got = 0, want = 0;
 };
 
-// Of a position: log10 of the rms of the differences over the rms of the expected values. Equal
-// values and values that are not finite stand at the ends.
+// The error of a position: log10 of the rms of the differences over the rms of the expected values.
+// Equal values and values that are not finite stand at the ends.
 inline constexpr float kEqualLog10 = -16, kNotFiniteLog10 = 16;
 
 struct TensorDetails {
@@ -110,7 +110,7 @@ class DetailCollector {
   };
   void place_worst(TensorDetails& tensor, std::optional<int64_t> position, int64_t channel,
                    std::span<const float> got, std::span<const float> want);
-  // Of several outputs of an encoder the last one counts.
+  // If an encoder has several outputs, the last one counts.
   void count_output(std::span<const float> got, std::span<const float> want);
   void close_position(const std::string& name, const Sums& sums);
   void add_column(int64_t position, const PositionDetails& row, bool top1);

@@ -104,7 +104,7 @@ class Search {
     return rows;
   }
 
-  // Of one token; empty where the bundle has no such probe.
+  // The probe of one token; empty if the bundle has none.
   std::span<const float> scores_of(const char* probe, int64_t layer, size_t token) const {
     const auto width = static_cast<size_t>(decoder_.experts_of(layer).second);
     const auto found = seen_.find(fmt::format("{}.{}", probe, layer));

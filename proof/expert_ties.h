@@ -20,7 +20,7 @@ struct ExpertGroups {
   bool operator==(const ExpertGroups&) const = default;
 };
 
-// Of all experts for one token.
+// The scores of all experts for one token.
 struct RouterScores {
   std::span<const float> logits;
   std::span<const float> choice = {};  // sigmoids of logits plus biases, where they decide

@@ -23,7 +23,7 @@ struct ModeProof {
   // noise of f32. Where activations are rounded, the last bit of a sum decides how: then modes are
   // held to what rounding loses in this model.
   std::optional<ParityReport> report;
-  // Of a bundle that rounds activations: both modes with activations in f32, held to the noise of
+  // For a bundle that rounds activations: both modes with activations in f32, held to the noise of
   // f32.
   std::optional<ParityReport> in_f32;
   runner::LookaheadCounts lookahead;  // of all prompts

@@ -34,8 +34,8 @@ struct ValueMetrics {
   std::optional<double> noise_ratio = {};
 };
 
-// The same for logits, with metrics of distributions over a vocabulary. Without rows `values` may
-// be of another output, and the distributions are none.
+// Metrics of logits, and of the distributions over the vocabulary that they stand for. Without rows
+// `values` may be of another output, and the distributions are none.
 struct LogitMetrics {
   ValueMetrics values;
   double kl_mean = 0;         // mean over rows of KL(softmax(want) || softmax(got)), in nats

@@ -50,7 +50,8 @@ struct PerplexityComparison {
 // Adds one prediction: logits of the vocabulary, and the token that followed. kBadInput, without a
 // place, for a token of probability 0, and where logits are no distribution (NaN, +inf, all -inf).
 Status add_prediction(std::span<const float> logits, int64_t token, Perplexity& to);
-// The same of both. kBadInput too where the model gives a token no probability that the other does.
+// Adds the predictions of two models. kBadInput too where the model gives a token no probability
+// that the other does.
 Status add_predictions(std::span<const float> logits, std::span<const float> other, int64_t token,
                        Perplexity& to, PerplexityComparison& comparison);
 

@@ -14,7 +14,7 @@
 namespace ferry::proof {
 namespace {
 
-// Of the logits of a part. Calls of a hundred rows and more lose nothing.
+// Limits the logits of a part. Calls of a hundred rows and more lose nothing.
 constexpr int64_t kPartBytes = int64_t{64} << 20;
 constexpr int64_t kMaxPartRows = 512;
 

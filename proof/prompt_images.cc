@@ -13,7 +13,7 @@ namespace {
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
-// Of the vision encoder; nullptr if no program of it has the port.
+// An input of the vision encoder; nullptr if no program of it has that.
 const packer::ManifestPort* find_port(const packer::Manifest& manifest, Ports ports,
                                       std::string_view name) {
   const packer::ManifestComponent* vision = manifest.find(kVisionEncoderRole);

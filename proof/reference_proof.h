@@ -14,12 +14,12 @@
 namespace ferry::proof {
 
 struct VerifyOptions {
-  // Of the same prompts: has the experts that tokens pass through, and the logits that tokens of
-  // the continuation are chosen from, where `reference` does not say.
+  // A reference for these prompts that has the experts that tokens pass through, and the logits
+  // that tokens of the continuation are chosen from, where `reference` does not say.
   const Reference* recorded = nullptr;
   bool continuation = true;  // compare the continuation as well
-  // Of the same bundle: encodes the pixel values of prompts, and is compared with their features.
-  // nullptr: the features of the reference are taken.
+  // The encoder of this bundle: it encodes the pixel values of prompts, and is compared with their
+  // features. nullptr: the features of the reference are taken.
   runner::VisionEncoder* vision = nullptr;
   bool details = false;  // collect CaseReport::details
   // Takes (done, total) tokens that were run; may be empty.
@@ -35,7 +35,7 @@ Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& ma
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options = {});
 
-// The same comparison between two references: `got` holds what was computed for prompts of the same
+// Compares two references: `got` holds what was computed for prompts of the same
 // names and tokens. Prompts that only one of them has are left out.
 Result<ParityReport> compare_references(const Reference& got, const Reference& want,
                                         const ParityBounds& bounds,

@@ -18,7 +18,8 @@ namespace ferry::proof {
 struct WeightProof {
   uint64_t tensors = 0, bytes = 0;     // compared; codes and scales are two tensors
   std::vector<std::string> different;  // a line for each weight that is not what the source gives
-  // Of what is stored, in the order of the manifest; of weights that share bytes, each.
+  // An error for each stored weight, in the order of the manifest, also for weights that share
+  // bytes.
   std::vector<QuantizationError> errors;
   bool ok() const { return different.empty(); }
 };

@@ -11,7 +11,7 @@ bool is_line_separator(std::string_view rest) {
          (rest[2] == '\xa8' || rest[2] == '\xa9');
 }
 
-// Of the first character of `rest`, empty if it needs none.
+// The escape of the first character of `rest`; empty if it needs none.
 std::string_view json_escape(std::string_view rest) {
   switch (rest[0]) {
     case '<':

@@ -6,8 +6,8 @@
 
 namespace ferry::report {
 
-// The same JSON document without any byte that HTML could take for markup: `<`, `>` and `&` become
-// escapes of JSON, which strings alone can contain, and so do U+2028 and U+2029.
+// Returns the JSON document without any byte that HTML could take for markup: `<`, `>` and `&`
+// become escapes of JSON, which strings alone can contain, and so do U+2028 and U+2029.
 std::string json_in_script(std::string_view json);
 
 // Text as the content of an element or of an attribute in double quotes. Control characters become

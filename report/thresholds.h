@@ -20,7 +20,7 @@ struct Quantity;  // a number that is measured
 struct Judgement {
   std::string field;  // "max_bytes.total"
   bool met = false;
-  // Of a number: met up to the limit, or from it on.
+  // A number meets its limit up to it, or, if `at_least`, from it on.
   double measured = 0, limit = 0;
   bool at_least = false;
   std::string_view unit = {};  // empty: this is about `text`

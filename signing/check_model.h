@@ -39,9 +39,9 @@ struct CheckedFile {
 struct ModelCheck {
   std::string path, signature;         // as they were given
   std::optional<Rejection> rejection;  // absent: verified
-  // Of a bundle with a good signature:
+  // Set for a bundle with a good signature:
   std::optional<Signer> signer = {};
-  // Of a statement that is one about a model:
+  // Set for a statement about a model:
   std::string model;      // what the signer calls it
   std::string root;       // SHA-256 over the digests of all files; hexadecimal digits
   std::string method;     // "files" or "shards"

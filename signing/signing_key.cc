@@ -38,7 +38,8 @@ class Secret {
   std::string text_;
 };
 
-// Of `path`, which must belong to its owner alone, as ssh demands it of keys.
+// Reads the key in `path`. The file must be accessible to its owner alone, as ssh demands it of
+// keys.
 Result<Secret> read_secret(const std::string& path) {
   const InputFile file = FERRY_TRY(InputFile::open(path));
   struct stat info {};

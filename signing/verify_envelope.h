@@ -37,7 +37,7 @@ struct Verdict {
   Signer signer = {};
 };
 
-// Of larger files nothing is read.
+// Larger files are refused unread.
 inline constexpr uint64_t kMaxSignatureBytes = uint64_t{16} << 20;
 
 // `text` is that of a bundle; `name`, its file, begins the messages. An error where there is no

@@ -25,7 +25,7 @@ set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
 set(library_may core formats graph converters packer text runner prompt plan proof convert listing audit
     signing library)
-set(cli_may core formats graph converters packer text media runner prompt checkpoint plan proof convert
+set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof convert
     listing report audit signing batch cli)
 set(rooms core formats text media kernels report signing graph converters packer dialects checkpoint
     runner prompt plan proof convert listing audit batch library cli)

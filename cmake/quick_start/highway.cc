@@ -63,7 +63,7 @@ ChosenTarget& GetChosenTarget() {
   return chosen;
 }
 
-// Of the allocators that callers may give only the system's is used here.
+// Callers may give allocators; only the system's is used here.
 void* AllocateAlignedBytes(size_t payload_size, AllocPtr, void*) {
   if (payload_size > SIZE_MAX - kAlignment) return nullptr;
   const size_t size = (payload_size + kAlignment - 1) / kAlignment * kAlignment;

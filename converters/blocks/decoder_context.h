@@ -65,16 +65,16 @@ inline constexpr const char* kScoresByLayer = "scale_attn_by_inverse_layer_idx";
 // f32 [heads] of layer `layer`; invalid for a model without sinks.
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 
-// Of the stateful style. `input_pos` is i64 [1]; `token_symbol` is T.
+// For stateful programs. `input_pos` is i64 [1]; `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
 
-// Of an encoder, all of whose layers have attention.
+// For an encoder, all of whose layers have attention.
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, int32_t token_symbol);
 
-// Of a method of a static program, which takes `tokens` tokens.
+// For a method of a static program, which takes `tokens` tokens.
 DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
                                    const BuildOptions& options, StaticPorts& ports, int64_t tokens);
 

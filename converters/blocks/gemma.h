@@ -21,7 +21,7 @@ Status read_gemma_scalars(const JsonFields& fields, ModelConfig& config);
 // query_pre_attn_scalar: scores are divided by its square root.
 Status read_query_scalar(const JsonFields& fields, ModelConfig& config);
 
-// Of Gemma 2 and 3: matrices, biases that the config asks for, norms.
+// The rules of Gemma 2 and 3: matrices, biases that the config asks for, norms.
 std::vector<KeyRule> gemma_rules(const ModelConfig& config, const std::string& prefix);
 Result<Methods> build_gemma(const ModelConfig& config, const BuildOptions& options);
 

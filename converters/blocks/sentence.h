@@ -17,7 +17,7 @@ ValueId sentence_embedding(GraphBuilder& b, const SentenceConfig& config, ValueI
 // The key of a parameter of a dense module in a checkpoint: "2_Dense.linear.weight".
 std::string sentence_key(const SentenceModule& module, const std::string& parameter);
 
-// Of the weights of the dense modules.
+// Names of the weights of the dense modules.
 std::vector<KeyRule> sentence_rules(const SentenceConfig& config);
 
 // kBadInput unless every module takes what the one before it gives. `width` is that of the states.

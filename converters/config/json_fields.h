@@ -68,7 +68,7 @@ class JsonFields {
   Result<std::optional<std::vector<double>>> numbers(std::string_view key, FloatRange range) const;
   // The object under `key`.
   Result<std::optional<JsonFields>> object(std::string_view key) const;
-  // The same, where null counts as absent and the default takes its place.
+  // As above, but null counts as absent and the default takes its place.
   Result<std::optional<JsonFields>> object_or_default(std::string_view key) const;
 
   // "NAME: 'path.key' WHAT" as kBadInput, and as another error.

@@ -87,7 +87,7 @@ Result<Directions> read_directions(const JsonFields& fields, const ModelType& ty
   return out;
 }
 
-// Of a model whose decoder must be causal.
+// Refuses attention in both directions for a model whose decoder must be causal.
 Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type) {
   const Directions directions = FERRY_TRY(read_directions(fields, type));
   if (!directions.not_causal && !directions.half_window) return {};

@@ -111,7 +111,7 @@ FamilyTable all_families();
 
 struct ModelConfig {
   const FamilySpec* family = nullptr;  // of the text decoder; never null in a parsed config
-  // Of a vision-language model, with `vision`; nullptr if the model takes text only.
+  // Set for a vision-language model, with `vision`; nullptr if the model takes text only.
   const VisionFamily* vision_family = nullptr;
   std::string model_type;   // of the outer config: "qwen3_5"
   std::string text_type;    // of the text decoder; equals model_type unless multimodal

@@ -15,7 +15,7 @@ namespace ferry::converters {
 // A module behind the pooling.
 struct SentenceModule {
   enum class Kind { kDense, kNormalize } kind = Kind::kNormalize;
-  // Of kDense: y = activation(W x + b).
+  // For kDense: y = activation(W x + b).
   std::string folder = {};  // with its weights: "2_Dense"
   int64_t in = 0, out = 0;
   bool bias = false;

@@ -38,6 +38,7 @@ const FamilySpec kFamily = {
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "arcee",
+              .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = llama_keys(),
               .unread = block_biases(),

@@ -33,6 +33,7 @@ const FamilySpec kFamily = {
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build_llama}},
     .gguf = {{.name = "ernie4_5",
+              .tokenizer_keys = {.sentence_piece = true, .stated_prefix = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = standard_keys(),
               .unread = mlp_biases()}}};

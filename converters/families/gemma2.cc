@@ -45,6 +45,7 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.rules = gemma_rules, .build = build_gemma}},
     .gguf = {{.name = "gemma2",
+              .tokenizer_keys = {.sentence_piece = true, .no_prefix = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp},
               .shifted_norms = true,
               .gemma = true,

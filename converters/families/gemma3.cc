@@ -54,6 +54,7 @@ const FamilySpec kFamily = {
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}},
     .gguf = {{.name = "gemma3",
+              .tokenizer_keys = {.sentence_piece = true, .no_prefix = true},
               .other_types = {"gemma3"},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp},
               .shifted_norms = true,

@@ -49,6 +49,7 @@ const FamilySpec kFamily = {
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "chatglm",
+              .tokenizer_keys = {.glm = GgufTokenizerRules::Glm::kOld},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kGateUp},
               .partial_rotary = true,
               .keys = {kContext, kEmbedding, kFeedForward, kBlocks, kHeads, kKvHeads, kRmsEpsilon,

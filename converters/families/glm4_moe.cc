@@ -59,6 +59,7 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "glm4moe",
+              .tokenizer_keys = {.glm = GgufTokenizerRules::Glm::kMasked},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPostAttentionNorm,
                          kMlp, kSharedExperts, kExperts, kFusedExperts},
               .partial_rotary = true,

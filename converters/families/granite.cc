@@ -32,6 +32,7 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.rules = llama_rules, .build = build_llama}},
     .gguf = {{.name = "granite",
+              .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .multipliers = true,
               .keys = granite_keys(),

@@ -102,6 +102,7 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "granitehybrid",
+              .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts,
                          kExpertWeights, kMambaGguf},
               .multipliers = true,

@@ -28,9 +28,11 @@ const FamilySpec kFamily = {
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build_llama}},
     .gguf = {{.name = "llama",
+              .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .other_types = {"mistral"},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = llama_keys(),
-              .rope_factors = true}}};
+              .rope_factors = true}},
+    .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::llama

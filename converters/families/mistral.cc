@@ -43,9 +43,11 @@ const FamilySpec kFamily = {
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}},
     .gguf = {{.name = "mistral3",
+              .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .wrapper = "mistral3",
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = llama_keys(),
-              .rope_factors = true}}};
+              .rope_factors = true}},
+    .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::mistral

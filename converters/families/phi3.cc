@@ -45,10 +45,12 @@ const FamilySpec kFamily = {
                .window = WindowRule::kAll}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "phi3",
+              .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kPackedProjections, kPreNorm},
               .partial_rotary = true,
               .keys = {kContext, kOriginalContext, kEmbedding, kFeedForward, kBlocks, kHeads,
                        kKvHeads, kRmsEpsilon, kRopeDimension, kRopeBase, kFileType, kWindowOrNone},
-              .equal_heads = true}}};
+              .equal_heads = true}},
+    .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::phi3

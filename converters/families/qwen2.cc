@@ -37,7 +37,9 @@ const FamilySpec kFamily = {
                .qkv_bias = true}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "qwen2",
+              .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
-              .keys = standard_keys()}}};
+              .keys = standard_keys()}},
+    .meta = MetaParams{.qkv_bias = true}};
 
 }  // namespace ferry::converters::families::qwen2

@@ -45,6 +45,7 @@ const FamilySpec kFamily = {
                     .build = build}},
     .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}},
     .gguf = {{.name = "qwen2vl",
+              .tokenizer_keys = {.sentence_piece = true},
               .model_type = "qwen2_5_vl_text",
               .other_types = {"qwen2_vl_text"},
               .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},

@@ -43,8 +43,10 @@ const FamilySpec kFamily = {
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "qwen3",
+              .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = standard_keys(),
-              .unread = {kOutputBias}}}};
+              .unread = {kOutputBias}}},
+    .meta = MetaParams{.qk_norm = true}};
 
 }  // namespace ferry::converters::families::qwen3

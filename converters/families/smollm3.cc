@@ -26,10 +26,12 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kListed}},
     .components = {{.rules = llama_rules, .build = build_llama}},
     .gguf = {{.name = "smollm3",
+              .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .no_rope_interval = 4,
               .keys = llama_keys(),
               .unread = block_biases(),
-              .rope_factors = true}}};
+              .rope_factors = true}},
+    .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::smollm3

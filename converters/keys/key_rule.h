@@ -55,7 +55,7 @@ struct KeyRule {
   // one is that of the family's own checkpoints.
   std::optional<PackedLayout> layout = {};
   bool own_layout = false;
-  // Of several rules for one key, that counts whose expected_shape the tensor has.
+  // If several rules match a key, the one with the tensor's shape as its expected_shape counts.
   bool by_shape = false;
 };
 

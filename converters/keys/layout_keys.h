@@ -13,9 +13,9 @@ namespace ferry::converters {
 std::vector<KeyRule> conv1d_rules(const std::string& layer, const ModelConfig& config);
 
 // The weights of norms over head_dim, one for each head, to one weight (heads, head_dim).
-// Of q_norm and k_norm below `prefix`, in the order of paired_rope_rules().
+// Rules for q_norm and k_norm below `prefix`, in the order of paired_rope_rules().
 std::vector<KeyRule> paired_head_norm_rules(const std::string& prefix, const ModelConfig& config);
-// Of q_layernorm.norms.N and k_layernorm.norms.N below `prefix`.
+// Rules for q_layernorm.norms.N and k_layernorm.norms.N below `prefix`.
 std::vector<KeyRule> separate_head_norm_rules(const std::string& prefix, const ModelConfig& config);
 
 }  // namespace ferry::converters

@@ -19,7 +19,7 @@ std::vector<KeyRule> rename_rules(const std::string& prefix, std::initializer_li
 // Renames of parameters: each row stands for SOURCE.weight and, if `bias`, SOURCE.bias.
 std::vector<KeyRule> parameter_rules(const std::string& prefix, bool bias,
                                      std::initializer_list<Rename> table);
-// Of attention: PREFIX layers.{i}.self_attn.q_proj, k_proj, v_proj and `output`. Drops
+// Rules for attention: PREFIX layers.{i}.self_attn.q_proj, k_proj, v_proj and `output`. Drops
 // rotary_emb.inv_freq.
 std::vector<KeyRule> attention_rules(const std::string& prefix, bool bias,
                                      const char* output = "o_proj");

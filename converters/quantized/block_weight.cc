@@ -30,7 +30,7 @@ void decode_mxfp4(const std::byte* block, float* out) {
 
 constexpr BlockEncoding kMxfp4Blocks = {kMxfp4Name, kMxBlock, 1 + kHalf, decode_mxfp4};
 
-// Of a byte that has elements 2i and 2i + 1.
+// A byte holds the elements 2i and 2i + 1.
 std::byte element(const std::byte* stored, size_t i) {
   return (i % 2 == 0 ? stored[i / 2] : stored[i / 2] >> 4) & std::byte{0xF};
 }

@@ -123,7 +123,7 @@ Result<KerasJson> keras_gemma3(const JsonFields& config, bool) {
 
 // Without a window its size has no effect.
 constexpr std::string_view kGemmaInert[] = {"sliding_window_size"};
-// Of the vision encoder, and of embedding models.
+// Keys of the vision encoder and of embedding models.
 constexpr std::string_view kGemma3Inert[] = {"image_size", "pooling_intermediate_dim",
                                              "embedding_dim"};
 constexpr KerasBackbone kGemmaClasses[] = {{"GemmaBackbone", keras_gemma, kGemmaInert},

@@ -107,7 +107,7 @@ constexpr KerasRow kGemma[] = {
     {"gating_ffw_2/vars/0", "mlp.up_proj.weight", Op::kTranspose, "DM"},
     {"ffw_linear/vars/0", "mlp.down_proj.weight", Op::kTranspose, "MD"},
 };
-// The same path is another norm of Hugging Face in Gemma 1 than in Gemma 2 and 3.
+// One path names different norms of Hugging Face in Gemma 1 and in Gemma 2 and 3.
 constexpr KerasRow kGemma1Norms[] = {
     {"pre_ffw_norm/vars/0", "post_attention_layernorm.weight", Op::kCopy, "D"},
 };

@@ -126,7 +126,7 @@ Result<KerasJson> keras_gpt_oss(const JsonFields& config, bool) {
   return out;
 }
 
-// Of training, and of what is returned beside the states.
+// Keys for training, and for what is returned beside the states.
 constexpr std::string_view kMoeInert[] = {"router_jitter_noise", "router_aux_loss_coef",
                                           "router_aux_loss_coefficient", "output_router_logits"};
 constexpr KerasBackbone kMoeClasses[] = {{"MixtralBackbone", keras_mixtral, kMoeInert},

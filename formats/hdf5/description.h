@@ -37,7 +37,7 @@ struct ElementType {
   bool big_endian = false;
   bool is_signed = false;
   uint32_t precision = 0, bit_offset = 0;
-  // Of a float: positions and widths in bits.
+  // For a float: positions and widths in bits.
   uint32_t sign_at = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
   uint64_t exponent_bias = 0;
   bool implied_one = false;  // the first bit of a normalised mantissa is not stored

@@ -36,8 +36,8 @@ struct BundledLayout {
   uint64_t file_bytes = 0;
 };
 
-// Of a program of `program_bytes`, which begins at a multiple of 32. kUnsupported where the file
-// would have 2 GiB or more, which FlatBuffers cannot refer to.
+// Plans a file around a program of `program_bytes`, which begins at a multiple of 32. kUnsupported
+// where the file would have 2 GiB or more, which FlatBuffers cannot refer to.
 Result<BundledLayout> plan_bundled(const std::vector<TestSuite>& suites, uint64_t program_bytes);
 
 // Whether the first bytes of a file are those of a bundled program.

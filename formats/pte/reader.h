@@ -28,7 +28,7 @@ struct ProgramData {
   // [i] begins constant i (data_index i without allocation); it extends to the end of its segment,
   // and every constant tensor of the program has been checked to fit. [0] is an unused placeholder.
   std::vector<std::span<const std::byte>> constants;
-  // The same for initial contents of mutable buffers (data_index with allocation).
+  // As above, for initial contents of mutable buffers (data_index with allocation).
   std::vector<std::span<const std::byte>> initial;
   // Exact ranges: what Delegate::data and NamedData::data refer to. Without a placeholder, in order
   // of first use.

@@ -108,7 +108,7 @@ void Storage::finish_read(uint64_t bytes) {
   left_ = expected_reads_;
 }
 
-// Of the first element in its storage.
+// The offset of the first element in its storage.
 uint64_t first_byte(const TorchTensor& tensor) {
   return static_cast<uint64_t>(tensor.place.offset * dtype_bytes(tensor.dtype));
 }

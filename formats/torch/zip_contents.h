@@ -18,8 +18,8 @@ namespace ferry::formats {
 Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEntry& entry,
                                               uint64_t limit, const std::string& name);
 
-// The same into `out`, which has the size of the contents. If the contents are shorter than stated,
-// the rest of `out` is not touched.
+// Reads them into `out`, which has the size of the contents. If the contents are shorter than
+// stated, the rest of `out` is not touched.
 Status read_zip_entry_to(const InputFile& file, const ZipEntry& entry, std::span<std::byte> out,
                          const std::string& name);
 

@@ -145,7 +145,7 @@ class Splitter {
     return {static_cast<int32_t>(graph_.values.size()) - 1};
   }
 
-  // Of an input: a cache.
+  // Cuts the part of a head out of an input, which is a cache.
   Result<ValueId> slice(ValueId id, int64_t head) {
     const HeadParts& parts = layouts_.of(id);
     const auto dim = std::ranges::find_if(parts, [](int64_t count) { return count > 1; });

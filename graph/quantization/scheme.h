@@ -30,7 +30,7 @@ struct QuantizationScheme {
   DType scale_dtype = DType::kF32;  // f32 or bf16
   ScaleMethod method = ScaleMethod::kBf16First;
   NibbleOrder order = NibbleOrder::kLowFirst;  // of 4 bits; a nibble is code + 8
-  // Of kHqq: rounds of refinement. The reference stops when no scale of the whole tensor changes;
+  // Rounds of refinement, for kHqq. The reference stops when no scale of the whole tensor changes;
   // hqq_rounds() finds the number.
   int rounds = 20;
   bool operator==(const QuantizationScheme&) const = default;
@@ -54,7 +54,7 @@ uint64_t quantize_rows(const QuantizationScheme& scheme, std::span<const float> 
 void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,
                      std::span<const std::byte> scales, int64_t columns, std::span<float> values);
 
-// Of kHqq: how much the scales of these rows still change, relative to themselves, in each of the
+// For kHqq: how much the scales of these rows still change, relative to themselves, in each of the
 // 20 rounds: the maximum over the rows. The maximum over all rows of a tensor decides in which
 // round the reference stops: the first below 1e-5. `changes` is raised, so that parts of a tensor
 // can be added up.

@@ -185,7 +185,7 @@ HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const in
 }
 #endif
 
-// Of each group so far the codes of least error: the largest xq^2 / qq.
+// The codes of least error of each group so far: the largest xq^2 / qq.
 struct Best {
   VF32 xq, qq;
   VF32 squared;  // xq^2

@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -16,6 +18,17 @@ using Line = std::vector<std::string>;
 
 bool is_installed(const std::string& program) {
   return std::filesystem::exists("/usr/bin/" + program);
+}
+
+TEST(Help, TheDocumentOfFamiliesIsWhatTheFamiliesState) {
+  const Outcome printed = run_ferry({"help", "--families"});
+  EXPECT_EQ(printed.code, 0);
+  std::ifstream file(FERRY_TESTDATA "/../docs/families.md");
+  const std::string document{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_NE(printed.out.find("| qwen3 | qwen3 | qwen3 | qwen3_transformer_decoder | yes |"),
+            std::string::npos);
+  EXPECT_NE(document.find(printed.out), std::string::npos)
+      << "docs/families.md: please copy the output of `ferry help --families` into it";
 }
 
 TEST(Help, EveryVerbHasExamplesExitCodesAndTheOptionsOfAll) {

@@ -39,7 +39,7 @@ Value loop_attribute(const Loop& loop, const std::string& name) {
   if (name == "first") return Value::boolean(i == 0);
   if (name == "last") return Value::boolean(i + 1 == n);
   if (name == "length") return number(n);
-  // Of recursive loops, which are not built.
+  // Recursive loops are not supported, so the depth is always that of one loop.
   if (name == "depth") return Value::integer(1);
   if (name == "depth0") return Value::integer(0);
   if (name == "previtem" && i > 0) return (*loop.items)[i - 1];

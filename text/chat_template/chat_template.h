@@ -22,13 +22,13 @@ inline constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;
 
 class ChatTemplate {
  public:
-  // Of a bundle or a checkpoint: chat_template.jinja, otherwise `chat_template` of
+  // The template of a bundle or a checkpoint: chat_template.jinja, otherwise `chat_template` of
   // tokenizer_config.json, which is a string or a list of {name, template}; of a list the one named
   // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
   // none. The special tokens are those of tokenizer_config.json; unless this has
   // added_tokens_decoder, those of special_tokens_map.json go before them.
   static Result<ChatTemplate> load(const std::string& directory);
-  // The same with the files that `read` returns.
+  // As above, with the files that `read` returns.
   static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
   // `config` is the text of a tokenizer_config.json. `jinja`, unless empty, is used instead of the
   // config's template. `name` begins the messages.

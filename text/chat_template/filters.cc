@@ -13,7 +13,7 @@
 namespace ferry::text::chat {
 namespace {
 
-// Of one call.
+// One call of a filter.
 struct Call {
   std::string_view name;
   const Value& value;

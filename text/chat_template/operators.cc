@@ -133,7 +133,8 @@ Result<Value> slice(const Value& value, const SliceBounds& bounds, Budget& budge
   const auto size = static_cast<int64_t>(items.size());
   const int64_t step = std::clamp<int64_t>(bounds.step.value_or(1), -size - 1, size + 1);
   if (step == 0) return bad_input("a slice with step 0");
-  // Of a bound: from the end where negative, then within what the direction can reach.
+  // Where a bound is: counted from the end if it is negative, then within what the direction can
+  // reach.
   const auto place = [&](std::optional<int64_t> bound, int64_t otherwise) {
     if (!bound) return otherwise;
     const int64_t at = *bound < 0 ? *bound + size : *bound;

@@ -18,7 +18,7 @@ Result<bool> relation(std::string_view op, const Value& a, const Value& b, Budge
 struct SliceBounds {
   std::optional<int64_t> begin, end, step;
 };
-// Of a list or a text.
+// Takes a slice of a list or a text.
 Result<Value> slice(const Value& value, const SliceBounds& bounds, Budget& budget);
 
 }  // namespace ferry::text::chat

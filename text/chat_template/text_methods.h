@@ -11,7 +11,7 @@
 
 namespace ferry::text::chat {
 
-// Of one text that a template makes.
+// Limits one text that a template makes.
 inline constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 enum class Side { kLeft = 1, kRight = 2, kBoth = 3 };

@@ -22,8 +22,8 @@ class Value;
 
 // Lists within lists.
 inline constexpr int kMaxValueDepth = 140;
-// Of one value with all that it holds (what it holds twice counts twice): bytes of texts, and
-// elements. Input is bounded by its line before.
+// Limits one value with all that it holds (what it holds twice counts twice): bytes of texts,
+// and elements. Input is bounded by its line before.
 inline constexpr size_t kMaxValueWeight = size_t{64} << 20;
 
 struct Undefined {

@@ -43,7 +43,7 @@ class PreTokenizer {
   bool byte_level() const { return byte_level_; }
   // Whether the first piece of the input is treated differently.
   bool minds_start() const { return minds_start_; }
-  // The same, behind a step that may cut the input.
+  // As above, behind a step that may cut the input.
   bool minds_start_of_pieces() const { return minds_start_of_pieces_; }
   // `pieces` has one range: all of its text.
   Status apply(Pieces& pieces);

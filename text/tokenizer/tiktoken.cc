@@ -66,7 +66,7 @@ struct Special {
   uint32_t behind;  // its id less the number of ranks
 };
 
-// Of Qwen 1, and of the public encodings of tiktoken.
+// The special tokens of Qwen 1 and of the public encodings of tiktoken.
 std::vector<Special> specials_of(Family family) {
   if (family == Family::kO200k) return {{"<|endoftext|>", 1}, {"<|endofprompt|>", 20}};
   if (family == Family::kCl100k) {

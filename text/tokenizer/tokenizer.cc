@@ -49,7 +49,7 @@ struct Tokenizer::Impl {
   std::unique_ptr<TokenModel> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
-  // Of the current text.
+  // The parts of the current text.
   std::vector<AddedTokens::Part> parts, inner_parts;
   Pieces pieces;
 

@@ -20,7 +20,8 @@ std::string_view find_tokenizer_file(const std::function<bool(std::string_view)>
 // tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json say. kIo where
 // there is no such file.
 Result<Tokenizer> load_tokenizer(const std::string& directory, const ReadFile& read);
-// The same of a directory, or of one of these files; the others are looked for beside it.
+// Loads the tokenizer of a directory, or of one of these files; the others are looked for beside
+// it.
 Result<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace ferry::text

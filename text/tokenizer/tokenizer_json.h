@@ -16,7 +16,7 @@ namespace ferry::text {
 
 inline constexpr int64_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxMerges = 1 << 23;
-// Of strings that steps of a tokenizer insert into a text, and of added tokens.
+// The largest length of strings that steps of a tokenizer insert into a text, and of added tokens.
 inline constexpr size_t kMaxStepText = 512;
 
 struct TokenizerDocument {

@@ -23,7 +23,7 @@ constexpr size_t kMaxToken = 512;  // bytes
 // The length of a word beyond which WordPiece gives up, a constant of the reference.
 constexpr int64_t kMaxWord = 100;
 
-// Of transformers, models/qwen2/tokenization_qwen2.py.
+// Source: transformers, models/qwen2/tokenization_qwen2.py.
 constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
@@ -39,7 +39,7 @@ constexpr ClassRow kClasses[] = {
     {"GPTNeoXTokenizer", TokenizerKind::kGptNeoX}, {"Qwen2Tokenizer", TokenizerKind::kQwen2},
     {"RobertaTokenizer", TokenizerKind::kRoberta},
 };
-// Of model_type, where nothing names a class.
+// The tokenizer class by model_type, where nothing names a class.
 constexpr ClassRow kTypes[] = {
     {"bert", TokenizerKind::kBert},        {"distilbert", TokenizerKind::kBert},
     {"electra", TokenizerKind::kBert},     {"gpt2", TokenizerKind::kGpt2},

@@ -194,7 +194,7 @@ Result<std::vector<std::string_view>> GgufMetadata::texts(std::string_view key) 
   return out;
 }
 
-// Of any type but a string.
+// Reads a value of any type but a string.
 nlohmann::json GgufMetadata::load_json(const GgufItem& item, uint64_t index) const {
   if (const auto flag = load_bool(item, index)) return *flag;
   if (const auto integer = load_integer(item, index)) return *integer;

@@ -37,7 +37,7 @@ struct NumberRow {
   std::string_view hf;
   bool real = false, required = true;
   bool zero_is_none = false;
-  // The same in a parsed config, where the user's must agree with the file's.
+  // The number in a parsed config; a config of the user must agree with the file.
   double (*of)(const ModelConfig&) = nullptr;
   double (*or_of)(const ModelConfig&) = nullptr;
   bool latent = true;  // says the same of latent attention
@@ -149,7 +149,7 @@ constexpr NumberRow kSoftcaps[] = {
      .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
 };
 
-// Of every architecture those that it states.
+// The tables of numbers that files of the architecture state.
 std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& architecture) {
   std::vector<std::span<const NumberRow>> tables = {kModelNumbers};
   tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
@@ -230,7 +230,7 @@ class ConfigMaker {
     return {};
   }
 
-  // Of a row whose key is there.
+  // The number of a row whose key is in the file.
   Result<double> real_of(const NumberRow& row) const {
     return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kGgufReals));
   }
@@ -290,7 +290,7 @@ class ConfigMaker {
     return {};
   }
 
-  // Of latent attention: only these dimensions of a head have RoPE.
+  // With latent attention only these dimensions of a head have RoPE.
   Status read_turned_dim() {
     FERRY_RETURN_IF_ERROR(reading_.take("rope.dimension_count", "head_dim", kGgufSizes));
     reading_.head_dim = config_.value("head_dim", int64_t{0});
@@ -308,7 +308,7 @@ class ConfigMaker {
                         .head_dim = reading_.head_dim,
                         .max_positions = config_.value("max_position_embeddings", int64_t{0})}));
     config_["rope_parameters"] = rope_.parameters;
-    // Of a scaled RoPE the one beside the object counts.
+    // For a scaled RoPE, the key beside the object counts.
     if (rope_.parameters.contains(kPartialFactor)) {
       config_[kPartialFactor] = rope_.parameters[kPartialFactor];
     }
@@ -402,7 +402,7 @@ class ConfigMaker {
     json user = FERRY_TRY(parse_json(input_.user_config, name));
     if (!user.is_object()) return bad_input(name + ": not a JSON object");
     if (user.contains("text_config") && user["text_config"].is_object()) {
-      // Of a multimodal config only the text part is in the file.
+      // A GGUF file holds only the text part of a multimodal config.
       json text = user["text_config"];
       for (const char* shared : {"tie_word_embeddings", "bos_token_id", "eos_token_id"}) {
         if (user.contains(shared)) text[shared] = user[shared];

@@ -11,7 +11,7 @@ namespace {
 constexpr double kFactorTolerance = 1e-5;
 constexpr double kLow = 1.0, kHigh = 4.0;  // of all Llama models with scaling
 constexpr int kMaxOriginalBits = 24;
-// Of a model's own factors any one gives the length; a few are tried, because they are rounded.
+// Any one of a model's own factors gives the length; a few are tried, because they are rounded.
 constexpr size_t kMaxCandidates = 64;
 
 bool same(double a, double b) { return std::abs(a - b) <= kFactorTolerance * std::max(a, b); }

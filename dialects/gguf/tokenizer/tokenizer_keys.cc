@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "converters/families/families.h"
+#include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "dialects/gguf/tokenizer/gguf_keys.h"
@@ -23,59 +25,22 @@
 namespace ferry::text {
 namespace {
 
+using converters::GgufTokenizerRules;
 using nlohmann::json;
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
 
-// An id that files of an architecture state whatever the tokenizer says.
-struct FixedId {
-  const char* key = nullptr;
-  uint32_t id = 0;
-};
-
-// What the converter does for an architecture beyond the plain case: byte-level BPE.
-struct Policy {
-  std::string_view architecture;
-  bool sentence_piece = false;  // takes tokenizer.model where there is one
-  bool llama = false;           // tokenizers of the Llama kind, and the exceptions for two sizes
-  bool no_prefix = false;       // SentencePiece without a space before the text
-  bool stated_prefix = false;   // SentencePiece with such a space where add_prefix_space says so
-  enum class Glm { kNone, kOld, kWithBos, kMasked } glm = Glm::kNone;  // special tokens by text
-  bool hunyuan = false;             // ends are those of eod_token_id and of generation_config.json
-  std::array<FixedId, 2> ids = {};  // of SentencePiece
-};
-constexpr Policy kPolicies[] = {
-    {.architecture = "llama", .sentence_piece = true, .llama = true},
-    {.architecture = "granite", .sentence_piece = true, .llama = true},
-    {.architecture = "granitemoe", .sentence_piece = true, .llama = true},
-    {.architecture = "smollm3", .sentence_piece = true, .llama = true},
-    {.architecture = "mistral3", .sentence_piece = true, .llama = true},
-    {.architecture = "arcee", .sentence_piece = true, .llama = true},
-    {.architecture = "qwen2", .sentence_piece = true},
-    {.architecture = "qwen3", .sentence_piece = true},
-    {.architecture = "gemma",
-     .sentence_piece = true,
-     .no_prefix = true,
-     .ids = {{{"tokenizer.ggml.eot_token_id", 107}}}},
-    {.architecture = "gemma2", .sentence_piece = true, .no_prefix = true},
-    {.architecture = "gemma3", .sentence_piece = true, .no_prefix = true},
-    {.architecture = "phi3", .sentence_piece = true},
-    {.architecture = "ernie4_5", .sentence_piece = true, .stated_prefix = true},
-    {.architecture = "nemotron",
-     .sentence_piece = true,
-     .ids = {{{"tokenizer.ggml.padding_token_id", 0}, {"tokenizer.ggml.unknown_token_id", 1}}}},
-    {.architecture = "qwen2vl", .sentence_piece = true},
-    {.architecture = "granitehybrid", .sentence_piece = true},
-    {.architecture = "chatglm", .glm = Policy::Glm::kOld},
-    {.architecture = "glm4", .glm = Policy::Glm::kWithBos},
-    {.architecture = "glm4moe", .glm = Policy::Glm::kMasked},
-    {.architecture = "hunyuan-dense", .hunyuan = true},
-};
-
-Policy policy_of(std::string_view architecture) {
-  const auto* at = std::ranges::find(kPolicies, architecture, &Policy::architecture);
-  return at == std::end(kPolicies) ? Policy{} : *at;
+// How the files of an architecture state their tokenizers, as its family says.
+GgufTokenizerRules tokenizer_of(std::string_view architecture) {
+  for (const converters::FamilySpec* family : converters::all_families()) {
+    const auto at =
+        std::ranges::find(family->gguf, architecture, &converters::GgufArchitecture::name);
+    if (at != family->gguf.end() && at->tokenizer_keys != GgufTokenizerRules{}) {
+      return at->tokenizer_keys;
+    }
+  }
+  return {};
 }
 
 // The converter takes no notice of members of other kinds. Such a file is damaged, and what it says
@@ -111,7 +76,7 @@ Status check_tokenizer_config(const json& config, const std::string& name) {
 class Maker {
  public:
   Maker(const ReadFile& read, const GgufTokenizerOptions& options)
-      : read_(read), options_(options), policy_(policy_of(options.architecture)) {}
+      : read_(read), options_(options), policy_(tokenizer_of(options.architecture)) {}
 
   Result<GgufTokenizerKeys> run() {
     FERRY_RETURN_IF_ERROR(check_options());
@@ -242,8 +207,8 @@ class Maker {
     set_lists("llama", "default",
               FERRY_TRY(sentence_piece_vocabulary(pieces_, added, document, rule, source())));
     specials(options_.vocab_size).write(keys_);
-    for (const FixedId& fixed : policy_.ids) {
-      if (fixed.key != nullptr) keys_.set(fixed.key, fixed.id);
+    for (const GgufTokenizerRules::FixedId& fixed : policy_.ids) {
+      if (!fixed.key.empty()) keys_.set(std::string(fixed.key), fixed.id);
     }
     if (policy_.no_prefix) keys_.set("tokenizer.ggml.add_space_prefix", false);
     if (policy_.stated_prefix) set_stated_prefix();
@@ -272,7 +237,8 @@ class Maker {
     Tokenizer tokenizer = FERRY_TRY(Tokenizer::parse(tokenizer_text_, kTokenizerFile));
     std::string pre = options_.pre;
     if (pre.empty()) pre = FERRY_TRY(find_pre(tokenizer));
-    if (policy_.glm == Policy::Glm::kOld) keys_.set("tokenizer.ggml.add_bos_token", false);
+    if (policy_.glm == GgufTokenizerRules::Glm::kOld)
+      keys_.set("tokenizer.ggml.add_bos_token", false);
     set_lists("gpt2", std::move(pre),
               FERRY_TRY(byte_level_vocabulary(*document_, tokenizer, source())));
     keys_.set("tokenizer.ggml.merges", byte_level_merges(*document_));
@@ -319,13 +285,13 @@ class Maker {
                                                      {"unk", "<|endoftext|>"},
                                                      {"eom", "<|observation|>"}};
     switch (policy_.glm) {
-      case Policy::Glm::kNone:
+      case GgufTokenizerRules::Glm::kNone:
         return {};
-      case Policy::Glm::kOld:
+      case GgufTokenizerRules::Glm::kOld:
         return std::span(kTokens).first(3);
-      case Policy::Glm::kWithBos:
+      case GgufTokenizerRules::Glm::kWithBos:
         return kTokens;
-      case Policy::Glm::kMasked:
+      case GgufTokenizerRules::Glm::kMasked:
         return kMaskedTokens;
     }
     return {};  // no enumerator: -Wswitch reports a missing case
@@ -360,7 +326,7 @@ class Maker {
 
   const ReadFile& read_;
   const GgufTokenizerOptions& options_;
-  Policy policy_;
+  GgufTokenizerRules policy_;
   std::string tokenizer_text_;
   std::optional<TokenizerDocument> document_;
   std::vector<SentencePiece> pieces_;

@@ -1,0 +1,58 @@
+#include "dialects/support_matrix.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "converters/families/families.h"
+#include "converters/family.h"
+#include "converters/vision_family.h"
+#include "dialects/keras/key_tables.h"
+
+namespace ferry::converters {
+namespace {
+
+std::string cell(const std::set<std::string_view>& names) {
+  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string row_of(const FamilySpec& family) {
+  std::vector<std::string_view> types;
+  std::set<std::string_view> read, written, keras, vision;
+  for (const ModelType& type : family.types) {
+    types.push_back(type.name);
+    if (!type.wrapper.name.empty()) types.push_back(type.wrapper.name);
+    for (const KerasFamily& known : keras_families()) {
+      if (known.model_type == type.name) keras.insert(known.decoder);
+    }
+    for (const VisionFamily* tower : all_vision_families()) {
+      if (std::ranges::count(tower->text_types, type.name) == 0) continue;
+      for (const VisionType& outer : tower->types) vision.insert(outer.name);
+    }
+  }
+  for (const GgufArchitecture& architecture : family.gguf) {
+    read.insert(architecture.name);
+    if (!architecture.keys.empty()) written.insert(architecture.name);
+  }
+  return fmt::format("| {} | {} | {} | {} | {} | {} |\n", fmt::join(types, ", "), cell(read),
+                     cell(written), cell(keras), family.meta ? "yes" : "-", cell(vision));
+}
+
+}  // namespace
+
+std::string support_matrix() {
+  std::vector<std::string> rows;
+  for (const FamilySpec* family : all_families()) rows.push_back(row_of(*family));
+  std::ranges::sort(rows);
+  std::string text =
+      "| model_type | GGUF read | GGUF written | KerasHub layer | params.json | with images |\n"
+      "|---|---|---|---|---|---|\n";
+  for (const std::string& row : rows) text += row;
+  return text;
+}
+
+}  // namespace ferry::converters
