@@ -7,7 +7,8 @@
 #include "library/internal.h"
 #include "packer/check.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 namespace {
 
 constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
@@ -100,4 +101,5 @@ Result<CheckResult> check_bundle(const std::string& directory, const Engine& eng
   });
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -9,7 +9,8 @@
 #include "library/internal.h"
 #include "proof/calibration.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct ConversionPlan::Impl {
   std::string source;
@@ -306,4 +307,5 @@ Status convert(const ConvertOptions& options, const WriteOptions& output, const 
   return plan.write(output, engine, progress);
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

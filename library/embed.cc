@@ -14,7 +14,8 @@
 #include "text/chat_template/text_methods.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct Embedder::Impl {
   Engine engine;
@@ -177,4 +178,5 @@ Result<std::vector<float>> Embedder::states(std::span<const int64_t> tokens) {
                       });
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

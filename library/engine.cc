@@ -7,7 +7,8 @@
 #include "core/version.h"
 #include "library/internal.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 Engine::Engine(size_t threads)
     : impl_(std::make_shared<Impl>(threads == 0 ? ThreadPool::hardware_threads() : threads)) {}
@@ -67,4 +68,5 @@ Failure wrong(const std::string& field, const std::string& message) {
 }
 
 }  // namespace library
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

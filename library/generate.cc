@@ -14,7 +14,8 @@
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct Generator::Impl {
   Engine engine;
@@ -318,4 +319,5 @@ void Generator::restart() { impl_->begin(); }
 int64_t Generator::position() const { return impl_->decoder->position(); }
 int64_t Generator::capacity() const { return impl_->decoder->capacity(); }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -8,7 +8,8 @@
 #include "library/internal.h"
 #include "listing/listing.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 namespace {
 
 TensorInfo info_of(const listing::ListedTensor& from) {
@@ -82,4 +83,5 @@ Result<std::string> audit_json(const std::string& path, bool digests, const Engi
   });
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

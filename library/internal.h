@@ -14,7 +14,8 @@
 #include "packer/bundle_reader.h"
 #include "text/chat_template/chat_template.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct Engine::Impl {
   explicit Impl(size_t threads) : pool(threads) {}
@@ -63,4 +64,5 @@ text::chat::TimeText system_time();
 Result<std::string> chat_of(std::span<const Message> messages, bool add_generation_prompt);
 
 }  // namespace library
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

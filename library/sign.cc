@@ -6,7 +6,8 @@
 #include "signing/check_model.h"
 #include "signing/sign_model.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 Result<Signature> sign(const SignOptions& options, const Engine& engine,
                        const OnProgress& progress) {
@@ -73,4 +74,5 @@ Result<SignatureCheck> check_signature(const SignatureCheckOptions& options, con
   });
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -11,7 +11,8 @@
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct Tokenizer::Impl {
   text::Tokenizer tokenizer;
@@ -119,4 +120,5 @@ Result<std::string> ChatTemplate::render_json(std::string_view chat) const {
   return impl_->chat_template.render(chat, "chat", library::system_time());
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

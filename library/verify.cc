@@ -7,7 +7,8 @@
 #include "library/internal.h"
 #include "proof/bundle_proof.h"
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 namespace {
 
 Verdict verdict_of(proof::Verdict verdict) {
@@ -139,4 +140,5 @@ std::string to_json(const Verification& verification) {
   return json.end_object().take();
 }
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct FileSize {
   std::string name;
@@ -87,4 +88,5 @@ struct CheckResult {
 Result<CheckResult> check_bundle(const std::string& directory, const Engine& engine,
                                  const OnProgress& progress = {});
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 enum class OutputFormat {
   kBundle,
@@ -127,4 +128,5 @@ class ConversionPlan {
 Status convert(const ConvertOptions& options, const WriteOptions& output, const Engine& engine,
                const OnProgress& progress = {});
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct EmbedOptions {
   // What is put before each text. Without it, `prompt_name` is a prompt of the bundle's
@@ -50,4 +51,5 @@ class Embedder {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -7,7 +7,8 @@
 #include <memory>
 #include <string_view>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 // A handle: copies share the threads. An engine does one thing at a time; calls from several
 // threads wait for each other. A callback must not use the engine that calls it.
@@ -42,4 +43,5 @@ void clear_interrupt_request() noexcept;
 // "0.2.0", or with the commit behind it, "0.2.0+1a2b3c4d5e6f".
 std::string_view library_version();
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -15,7 +15,8 @@
 #include <string_view>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 // How a bundle of static programs decodes. Every mode gives the same tokens.
 enum class DecodeMode {
@@ -107,4 +108,5 @@ class Generator {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

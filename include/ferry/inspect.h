@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct TensorInfo {
   std::string name;
@@ -59,4 +60,5 @@ Result<Inspection> inspect(const std::string& path, const Engine& engine);
 Result<std::string> audit_json(const std::string& path, bool digests, const Engine& engine,
                                const OnProgress& progress = {});
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 struct SignOptions {
   std::string path = {};                       // a bundle, any other directory, or a file
@@ -57,4 +58,5 @@ struct SignatureCheck {
 Result<SignatureCheck> check_signature(const SignatureCheckOptions& options, const Engine& engine,
                                        const OnProgress& progress = {});
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

@@ -12,7 +12,8 @@
 #include <string_view>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 // Not thread-safe.
 class Tokenizer {
@@ -86,4 +87,5 @@ class ChatTemplate {
   std::shared_ptr<const Impl> impl_;
 };
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

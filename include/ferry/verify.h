@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-namespace ferry::inline v0 {
+namespace ferry {
+inline namespace v0 {
 
 // At least one of a reference (given or embedded), a checkpoint and another bundle is compared
 // with.
@@ -86,4 +87,5 @@ Result<Verification> verify(const Bundle& bundle, const VerifyOptions& options,
 // One JSON object with the members of Verification.
 std::string to_json(const Verification& verification);
 
-}  // namespace ferry::inline v0
+}  // namespace v0
+}  // namespace ferry

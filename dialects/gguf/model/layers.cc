@@ -115,14 +115,14 @@ class Layers {
   }
 
   Status read_heads() {
-    constexpr const char* kHeads = "attention.head_count_kv";
-    const json* list = keys_.fields.find(keys_.name(kHeads));
+    constexpr const char* kHeadCounts = "attention.head_count_kv";
+    const json* list = keys_.fields.find(keys_.name(kHeadCounts));
     if (list == nullptr || !list->is_array()) {
       write("full_attention", [](int64_t) { return true; });
       return {};
     }
     if (std::ssize(*list) < in_.layers) {
-      return keys_.fields.bad(keys_.name(kHeads), "has too few elements");
+      return keys_.fields.bad(keys_.name(kHeadCounts), "has too few elements");
     }
     write(in_.architecture->without_heads,
           [&](int64_t i) { return (*list)[static_cast<size_t>(i)] == 0; });
@@ -145,9 +145,9 @@ Status check_gating(const GgufReading& in) {
 
 // 0 stands for no group and for no scale.
 Status read_groups(GgufReading& in) {
-  constexpr std::pair<const char*, const char*> kGroups[] = {
+  constexpr std::pair<const char*, const char*> kExpertGroups[] = {
       {"expert_group_count", "n_group"}, {"expert_group_used_count", "topk_group"}};
-  for (const auto& [key, member] : kGroups) {
+  for (const auto& [key, member] : kExpertGroups) {
     (*in.config)[member] =
         std::max<int64_t>(1, FERRY_TRY(in.integer(key, kGgufCounts)).value_or(1));
   }

@@ -42,9 +42,9 @@ Status read_mamba_sizes(GgufReading& in) {
 
 // Kimi and the like; transformers 5 leaves the function out of the config of DeepSeek V3.
 bool has_sigmoid_experts(const GgufReading& file) {
-  constexpr int64_t kSigmoid = 2;
+  constexpr int64_t kSigmoidGating = 2;
   const auto gating = file.integer("expert_gating_func", {0, INT32_MAX});
-  if (gating && gating->value_or(0) > 0) return **gating == kSigmoid;
+  if (gating && gating->value_or(0) > 0) return **gating == kSigmoidGating;
   return file.has("blk.{i}.exp_probs_b.bias");
 }
 
