@@ -127,7 +127,8 @@ std::function<void(uint64_t, uint64_t)> Context::progress(std::string label, Pro
 
 bool Context::flush() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
-int Context::refuse(const Error& error, std::string_view result) {
+int Context::refuse(const Error& given, std::string_view result) {
+  const Error error = with_option(given);
   if (json) print_result(result, exit_code(error), &error);
   flush();
   print_error(error, /*with_details=*/!quiet);

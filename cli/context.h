@@ -45,7 +45,7 @@ class Context {
   // Says what went wrong: on stderr, with details unless quiet, and with --json in a document on
   // stdout, which must be the first unless the verb gives one per line. `result` is what the verb
   // has to say all the same. Returns the exit code.
-  int refuse(const Error& error, std::string_view result = {});
+  int refuse(const Error& given, std::string_view result = {});
   // False once a write to stdout has failed.
   bool flush();
 

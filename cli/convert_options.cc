@@ -260,7 +260,7 @@ std::optional<convert::ExportOptions> export_options(const ConvertLine& line) {
 Status settle(ConvertLine& options) {
   Collector collector(options);
   describe(collector, options);
-  plan::OptionReader reader(collector.texts, "--");
+  plan::OptionReader reader(collector.texts, plan::OptionReader::From::kCaller);
   describe(reader, options);
   FERRY_RETURN_IF_ERROR(reader.take());
   if (options.out.empty() && !options.dry_run) {
@@ -277,7 +277,7 @@ Status settle(ConvertLine& options) {
   // Without --program the checker refuses options of static programs, whatever the model is.
   plan::OptionChecker checker(collector.texts,
                               options.convert.style.value_or(converters::ProgramStyle::kStateful),
-                              output_of(options.to), options.to);
+                              output_of(options.to), options.to, "--");
   describe(checker, options);
   FERRY_RETURN_IF_ERROR(checker.take());
   if (!options.given.at("quantize-method").text.empty() && !options.convert.quantize.quantizes()) {

@@ -172,6 +172,17 @@ std::string_view code_name(ErrorCode code) {
   return "internal";
 }
 
+Error with_option(Error error) {
+  if (error.field.empty()) return error;
+  // Behind a path, the name is the last word of this kind: the path may contain it too.
+  const size_t at = error.message.starts_with(error.field) ? 0 : error.message.rfind(error.field);
+  if (at == std::string::npos) return error;
+  std::string option = "--" + error.field;
+  std::ranges::replace(option, '_', '-');
+  error.message.replace(at, error.field.size(), option);
+  return error;
+}
+
 int exit_code(const Error& error) {
   const int code = static_cast<int>(error.code);
   return error.code == ErrorCode::kInterrupted ? code + interrupt_signal() : code;

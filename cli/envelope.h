@@ -25,6 +25,10 @@ void write_envelope(std::string_view verb, int exit, const Error* error, std::st
 // The whole document of an error.
 std::string error_document(std::string_view verb, const Error& error);
 
+// The error as the command line says it: libraries name a field ("top_k must be ..."), which is the
+// option --top-k here.
+Error with_option(Error error);
+
 // The exit code that belongs to the error's code; for kInterrupted 128 and the number of the
 // signal.
 int exit_code(const Error& error);

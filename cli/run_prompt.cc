@@ -111,7 +111,7 @@ Status read_prompt_texts(RunOptions& options) {
 
 PromptReader::PromptReader(packer::Bundle bundle, ThreadPool& pool,
                            const runner::MethodOptions& method)
-    : bundle_(std::move(bundle)), pool_(&pool), method_(method), time_(present_time()) {}
+    : bundle_(std::move(bundle)), pool_(&pool), method_(method), time_(text::chat::local_time()) {}
 
 Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunOptions& options,
                                         ThreadPool& pool, const runner::MethodOptions& method) {
@@ -211,19 +211,6 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
   if (!options.system.empty()) chat.push_back({"system", options.system});
   chat.push_back({"user", options.chat, images_.size()});
   return messages(chat, "--chat");
-}
-
-text::chat::TimeText present_time() {
-  return [](const std::string& format) -> Result<std::string> {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
-    std::array<char, 256> text{};
-    // Nothing written: too long, or empty.
-    const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
-    if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
-    return std::string(text.data(), size);
-  };
 }
 
 }  // namespace ferry::cli

@@ -79,7 +79,4 @@ class PromptReader {
   std::vector<prompt::EncodedImage> images_;
 };
 
-// Local time, for chat templates that write the date.
-text::chat::TimeText present_time();
-
 }  // namespace ferry::cli

@@ -11,17 +11,18 @@
 #include <utility>
 #include <vector>
 
-#include "cli/embed_files.h"
 #include "cli/line_reader.h"
 #include "cli/option_values.h"
 #include "cli/report_file.h"
 #include "cli/run_prompt.h"
+#include "cli/vector_file.h"
 #include "cli/verbs.h"
 #include "core/json.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "packer/bundle_reader.h"
+#include "prompt/embedding_text.h"
 #include "runner/text_encoder.h"
 
 namespace ferry::cli {
@@ -30,7 +31,7 @@ namespace {
 struct EmbedLine {
   std::string bundle, tokens, out;
   std::vector<std::string> texts;
-  EmbedTextOptions text;
+  prompt::EmbeddingTextOptions text;
   bool plain = false, states = false, normalize = false;
   std::optional<int64_t> width, memory;
 };
@@ -69,14 +70,6 @@ Result<int64_t> kept_width(const EmbedLine& o, int64_t width) {
               fmt::format("--truncate-dim {}: must be from 1 to the width, {}", kept, width));
 }
 
-// Divides by the Euclidean norm, or by 1e-12 where that is larger, as torch's normalize() does.
-void normalize(std::vector<float>& vector) {
-  double squares = 0;
-  for (const float value : vector) squares += static_cast<double>(value) * value;
-  const double norm = std::max(std::sqrt(squares), 1e-12);
-  for (float& value : vector) value = static_cast<float>(value / norm);
-}
-
 // Gives what was asked for of each text, as JSON, or as a row of a file.
 class Embedder {
  public:
@@ -92,11 +85,11 @@ class Embedder {
     return embedder;
   }
 
-  Status open_texts(const packer::Bundle& bundle, const EmbedTextOptions& options) {
+  Status open_texts(const packer::Bundle& bundle, const prompt::EmbeddingTextOptions& options) {
     const runner::TextEncoder::Sizes& sizes = encoder_.sizes();
-    input_ = FERRY_TRY(
-        EmbedInput::open(bundle, options, sizes.tokens, /*is_stripped=*/sizes.embedding_width > 0));
-    return {};
+    input_ = FERRY_TRY(prompt::EmbeddingText::open(bundle, sizes.tokens,
+                                                   /*is_stripped=*/sizes.embedding_width > 0));
+    return input_->set(bundle, options);
   }
 
   Result<size_t> add_text(const std::string& text, JsonWriter& out) {
@@ -111,7 +104,7 @@ class Embedder {
       return tokens.size();
     }
     std::vector<float> vector(text.embedding.begin(), text.embedding.begin() + width_);
-    if (normalize_) normalize(vector);
+    if (normalize_) prompt::normalize(vector);
     if (file_) {
       FERRY_RETURN_IF_ERROR(file_->add(vector));
     } else {
@@ -144,7 +137,7 @@ class Embedder {
   bool states_, normalize_;
   int64_t width_ = 0;
   std::optional<VectorFile> file_;
-  std::optional<EmbedInput> input_;
+  std::optional<prompt::EmbeddingText> input_;
 };
 
 // Answers go out as they come, or with --json together at the end.

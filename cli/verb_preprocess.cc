@@ -122,15 +122,15 @@ Result<std::optional<PromptRequest>> prompt_of(const PreprocessLine& o) {
   }
   if (!o.messages.empty()) {
     std::string text = FERRY_TRY(read_text_file(o.messages, kMaxMessagesFileBytes));
-    return std::optional(
-        PromptRequest{Form::kMessages, std::move(text), printable(o.messages), present_time()});
+    return std::optional(PromptRequest{Form::kMessages, std::move(text), printable(o.messages),
+                                       text::chat::local_time()});
   }
   const bool chat = !o.chat.empty();
   const char* name = chat ? "--chat" : "--prompt";
   const std::string& text = chat ? o.chat : o.prompt;
   if (!utf8::is_valid(text)) return fail(ErrorCode::kUsage, std::string(name) + ": not UTF-8");
   return std::optional(
-      PromptRequest{chat ? Form::kChat : Form::kPlain, text, name, present_time()});
+      PromptRequest{chat ? Form::kChat : Form::kPlain, text, name, text::chat::local_time()});
 }
 
 Result<int> run_preprocess(Context& context, PreprocessLine o) {

@@ -86,7 +86,7 @@ class LineAnswers {
 // Chats to prompts; no tokenizer is needed.
 Result<int> render_chats(Context& context, const TokenizeLine& o) {
   const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(o.path));
-  const text::chat::TimeText time = present_time();
+  const text::chat::TimeText time = text::chat::local_time();
   LineAnswers answers(context);
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {

@@ -57,6 +57,8 @@ class DirectoryLock {
   // False if the directory cannot be opened or another process holds its lock. True on a file
   // system without locks.
   bool is_taken() const { return fd_.is_open(); }
+  // The descriptor of the directory; negative unless is_taken().
+  int fd() const { return fd_.get(); }
   // Whether the lock keeps others out: false on a file system without locks.
   bool is_held() const;
 

@@ -24,4 +24,9 @@ Failure fail(ErrorCode code, std::string message) {
 }
 Failure bad_input(std::string message) { return fail(ErrorCode::kBadInput, std::move(message)); }
 
+Failure fail_field(ErrorCode code, std::string field, const std::string& rest) {
+  std::string text = field + rest;
+  return Failure(Error{.code = code, .message = std::move(text), .field = std::move(field)});
+}
+
 }  // namespace ferry

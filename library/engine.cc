@@ -26,18 +26,6 @@ std::string_view library_version() { return version(); }
 namespace library {
 namespace {
 
-constexpr std::string_view kMust = " must ";
-
-// "temperature" of "temperature must be positive".
-std::string field_of(const Error& error) {
-  if (error.code != ErrorCode::kUsage) return {};
-  const size_t end = error.message.find(kMust);
-  const std::string name = end == std::string::npos ? "" : error.message.substr(0, end);
-  const bool is_name = std::ranges::all_of(
-      name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
-  return is_name ? name : "";
-}
-
 // "DIR/file" of "DIR/file: no tensors", where `path` is DIR.
 std::string place_of(const Error& error, const std::string& path) {
   const std::string shown = printable(path);
@@ -58,13 +46,11 @@ ShowProgress show(const OnProgress& progress, const char* what) {
 }
 
 void locate(Error& error, const std::string& path) {
-  if (error.field.empty()) error.field = field_of(error);
   if (error.place.empty()) error.place = place_of(error, path);
 }
 
 Failure wrong(const std::string& field, const std::string& message) {
-  return Failure(
-      Error{.code = ErrorCode::kUsage, .message = field + " " + message, .field = field});
+  return fail_field(ErrorCode::kUsage, field, " " + message);
 }
 
 }  // namespace library

@@ -199,7 +199,7 @@ Result<std::vector<int64_t>> Generator::Impl::text_tokens(const Prompt& prompt) 
         FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), prompt::reader_of(bundle)));
   }
   // A template writes special tokens itself.
-  return encode(FERRY_TRY(chat_template->render(chat, "chat", library::system_time())),
+  return encode(FERRY_TRY(chat_template->render(chat, "chat", text::chat::local_time())),
                 /*add_special=*/false, is_json ? "chat_json" : "messages");
 }
 
@@ -222,7 +222,7 @@ Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& promp
     }
     chat = input->prompts().chat_of(messages);
   }
-  return input->prompts().chat(chat, "chat", library::system_time(), layouts);
+  return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts);
 }
 
 Result<std::vector<int64_t>> Generator::Impl::prepare(const Prompt& prompt, ThreadPool& pool) {

@@ -58,8 +58,6 @@ auto run(const Engine& engine, const std::string& path, Work&& work)
 // kUsage about a member of an options struct; `message` continues its name ("must be positive").
 Failure wrong(const std::string& field, const std::string& message);
 
-// The time of the system, as chat templates ask for it.
-text::chat::TimeText system_time();
 // Messages as chat templates of text alone take them.
 Result<std::string> chat_of(std::span<const Message> messages, bool add_generation_prompt);
 

@@ -1,7 +1,5 @@
 #include <ferry/text.h>
 
-#include <array>
-#include <ctime>
 #include <utility>
 
 #include "core/json_writer.h"
@@ -26,19 +24,6 @@ struct ChatTemplate::Impl {
 };
 
 namespace library {
-
-text::chat::TimeText system_time() {
-  return [](const std::string& format) -> Result<std::string> {
-    const std::time_t now = std::time(nullptr);
-    std::tm local{};
-    if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
-    std::array<char, 256> text{};
-    // No size means that the text is too long, or empty.
-    const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
-    if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
-    return std::string(text.data(), size);
-  };
-}
 
 Result<std::string> chat_of(std::span<const Message> messages, bool add_generation_prompt) {
   JsonWriter json;
@@ -117,7 +102,7 @@ Result<std::string> ChatTemplate::render(std::span<const Message> messages,
 }
 
 Result<std::string> ChatTemplate::render_json(std::string_view chat) const {
-  return impl_->chat_template.render(chat, "chat", library::system_time());
+  return impl_->chat_template.render(chat, "chat", text::chat::local_time());
 }
 
 }  // namespace v0

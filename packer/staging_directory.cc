@@ -52,9 +52,8 @@ Failure being_written(const std::string& target, const std::string& where) {
 //
 //   .NAME.ferry-tmp-PID      a directory that a run is writing; PID is the id of its process
 //   .NAME.ferry-stage-ID     a stage, which runs go on with
-//   .NAME.ferry-new-NUMBER   an empty directory that a run has just made and not yet locked. It
-//   gets
-//                            one of the names above once it is. NUMBER is random.
+//   .NAME.ferry-new-NUMBER   an empty directory that a run has just made. Once the run has locked
+//                            it, it gets one of the names above. NUMBER is random.
 std::string staging_prefix(const std::string& name) { return "." + name + ".ferry-tmp-"; }
 std::string stage_prefix(const std::string& name) { return "." + name + ".ferry-stage-"; }
 std::string new_prefix(const std::string& name) { return "." + name + ".ferry-new-"; }
@@ -67,11 +66,12 @@ constexpr std::string_view kContentsName = "bundle";
 // sees the other. A process that holds the lock for longer is not waited for: without the lock, the
 // worst is that both runs stop.
 DirectoryLock lock_parent(const std::string& parent) {
-  for (int tries = 0; tries < 20; ++tries) {
-    if (DirectoryLock lock = DirectoryLock::try_lock(parent)) return lock;
-    ::usleep(10'000);
-  }
-  return {};
+  constexpr int kTries = 20;  // for 0.2 s
+  return DirectoryLock::take(parent, InputFile::Links::kRefuse, kTries);
+}
+
+DirectoryLock try_lock(const std::string& path) {
+  return DirectoryLock::take(path, InputFile::Links::kRefuse);
 }
 
 // Who holds a directory that was found beside the target.
@@ -103,8 +103,8 @@ std::optional<pid_t> process_in(std::string_view digits) {
 // containers share a directory, and locks are not enough on every file system, so an owner is gone
 // only where both say so.
 Ownership owner_of(const std::string& path, pid_t pid) {
-  DirectoryLock lock = DirectoryLock::try_lock(path);
-  if (!lock) return {Owner::kWriting};
+  DirectoryLock lock = try_lock(path);
+  if (!lock.is_taken()) return {Owner::kWriting};
   // Our own id in a name is that of an earlier process with the same one.
   const bool alive = pid != ::getpid() && (::kill(pid, 0) == 0 || errno != ESRCH);
   if (alive) return {Owner::kUnknown};
@@ -113,8 +113,8 @@ Ownership owner_of(const std::string& path, pid_t pid) {
 
 // Whose stage `path` is. It has no process in its name, so its lock alone tells.
 Ownership owner_of_stage(const std::string& path) {
-  DirectoryLock lock = DirectoryLock::try_lock(path);
-  if (!lock) return {Owner::kWriting};
+  DirectoryLock lock = try_lock(path);
+  if (!lock.is_taken()) return {Owner::kWriting};
   if (!lock.is_held()) return {Owner::kUnknown};
   return {Owner::kGone, std::move(lock)};
 }
@@ -205,14 +205,15 @@ Result<DirectoryLock> make_locked(const std::string& parent, const std::string& 
     const std::string made =
         fmt::format("{}/{}{:08x}{:08x}", parent, new_prefix(name), random(), random());
     if (::mkdir(made.c_str(), 0777) != 0) return os_error(path, "cannot create", errno);
-    DirectoryLock lock = DirectoryLock::try_lock(made);
-    if (lock &&
+    DirectoryLock lock = try_lock(made);
+    if (lock.is_taken() &&
         ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
       return lock;
     }
     number = errno;
     // Not every file system knows the flag; a plain rename replaces an empty directory at most.
-    if (lock && number == EINVAL && ::rename(made.c_str(), path.c_str()) == 0) return lock;
+    if (lock.is_taken() && number == EINVAL && ::rename(made.c_str(), path.c_str()) == 0)
+      return lock;
     (void)::rmdir(made.c_str());
     if (number != ENOENT) break;  // ENOENT: another run has taken it for a remainder
   }
@@ -266,8 +267,11 @@ Status check_replaceable(const std::string& target, const struct stat& info, boo
     return taken(target, "is a symbolic link to a directory: name the directory itself");
   }
   if (!overwrite) {
-    return taken(target, kind == Kind::kBundle ? "exists already (overwriting replaces a bundle)"
-                                               : "exists already (overwriting replaces it)");
+    Failure exists =
+        taken(target, kind == Kind::kBundle ? "exists already (overwrite replaces a bundle)"
+                                            : "exists already (overwrite replaces it)");
+    exists.error().field = "overwrite";
+    return exists;
   }
   if (kind == Kind::kFile) {
     if (S_ISREG(info.st_mode)) return {};
@@ -308,19 +312,6 @@ Result<std::optional<struct stat>> look_at(const std::string& path) {
 }
 
 }  // namespace
-
-DirectoryLock::~DirectoryLock() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-DirectoryLock DirectoryLock::try_lock(const std::string& path) {
-  DirectoryLock opened(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  // Without locks of its file system, a directory has the process id as the only witness.
-  if (opened && (opened.is_held() || errno != EWOULDBLOCK)) return opened;
-  return {};
-}
-
-bool DirectoryLock::is_held() const { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
 
 // The lock is a member, and so held until the directory is gone.
 StagingDirectory::~StagingDirectory() {
@@ -399,20 +390,20 @@ Status StagingDirectory::make_private(const std::string& name) {
 Status StagingDirectory::take_stage(const std::string& name, std::string_view id,
                                     DirectoryLock held) {
   const std::string path = fmt::format("{}/{}{}", parent_, stage_prefix(name), id);
-  if (!held) {
-    held = is_directory(path) ? DirectoryLock::try_lock(path)
-                              : FERRY_TRY(make_locked(parent_, name, path));
+  if (!held.is_taken()) {
+    held = is_directory(path) ? try_lock(path) : FERRY_TRY(make_locked(parent_, name, path));
   }
   struct stat named {
   }, locked{};
-  if (!held || ::fstat(held.fd(), &locked) != 0 || ::lstat(path.c_str(), &named) != 0 ||
+  if (!held.is_taken() || ::fstat(held.fd(), &locked) != 0 || ::lstat(path.c_str(), &named) != 0 ||
       named.st_ino != locked.st_ino) {
     return being_written(target_, path);
   }
   if (!held.is_held()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: continuing an earlier run needs a file system with locks",
-                            printable(target_)));
+    return Failure(Error{
+        .code = ErrorCode::kUnsupported,
+        .message = fmt::format("{}: resume needs a file system with locks", printable(target_)),
+        .field = "resume"});
   }
   if (locked.st_uid != ::geteuid()) {
     return fail(ErrorCode::kIo, fmt::format("{}: belongs to another user", printable(path)));

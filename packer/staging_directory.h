@@ -12,30 +12,6 @@
 
 namespace ferry::packer {
 
-// An open directory that this process has locked, as far as its file system knows locks. Move-only.
-class DirectoryLock {
- public:
-  DirectoryLock() = default;
-  ~DirectoryLock();
-  DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  DirectoryLock& operator=(DirectoryLock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-
-  // Empty where another process holds the lock, or where there is no such directory.
-  static DirectoryLock try_lock(const std::string& path);
-
-  explicit operator bool() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-  // False where the file system knows no locks: nothing keeps other processes out then.
-  bool is_held() const;
-
- private:
-  explicit DirectoryLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
-};
-
 // Holds a sibling of NAME, locked, from create() until publish() or destruction:
 //
 //   .NAME.ferry-tmp-PID      the directory that is written, of one run

@@ -197,9 +197,9 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::strin
   options.lora = lora;
   if (manifest.options.empty()) {
     set_unrecorded_options(bundle, options);
-  } else if (const Status read = read_options(manifest.options, options); !read) {
-    return bad_input(
-        fmt::format("{}: options of the conversion: {}", bundle.path(), read.error().message));
+  } else if (const Status read = read_recorded_options(manifest.options, options); !read) {
+    return bad_input(fmt::format("{}: options of the conversion: {}", printable(bundle.path()),
+                                 read.error().message));
   }
   // A manifest states the length of an encoder's calls, which is that of its context.
   if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();

@@ -171,9 +171,9 @@ Status check_roles(const std::vector<converters::AssembledComponent>& components
     if (std::ranges::count(components, role, &converters::AssembledComponent::role) > 0) continue;
     std::vector<std::string_view> roles;
     for (const converters::AssembledComponent& has : components) roles.push_back(has.role);
-    return fail(ErrorCode::kUsage,
-                fmt::format("component-dtype {}: the model has no such component; it has {}",
-                            quoted(role), fmt::join(roles, ", ")));
+    return fail_field(ErrorCode::kUsage, "component-dtype",
+                      fmt::format(" {}: the model has no such component; it has {}", quoted(role),
+                                  fmt::join(roles, ", ")));
   }
   return {};
 }

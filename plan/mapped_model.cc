@@ -42,12 +42,12 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
   }
   if (!config.is_encoder) return {};
   if (config.vision_family != nullptr) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("encoder programs: {} takes images", config.model_type));
+    return fail_field(ErrorCode::kUnsupported, "program",
+                      fmt::format(" encoder: {} takes images", config.model_type));
   }
   if (std::ranges::all_of(config.layer_types, converters::is_attention)) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("encoder programs: {} has layers without attention", config.model_type));
+  return fail_field(ErrorCode::kUnsupported, "program",
+                    fmt::format(" encoder: {} has layers without attention", config.model_type));
 }
 
 // Tokens of the longest text where the user states no context length.
@@ -67,38 +67,39 @@ Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
   build.prefill_length = build.context_length;
   const auto limit = converters::longrope_switch(config.rope, build);
   if (!limit) return build;
-  return fail(ErrorCode::kUsage,
-              fmt::format("encoder programs: sequences of more than {} tokens have other RoPE "
-                          "factors (longrope), which an encoder cannot switch; give "
-                          "a context length of {} or less",
-                          *limit, *limit));
+  return fail_field(ErrorCode::kUsage, "program",
+                    fmt::format(" encoder: sequences of more than {} tokens have other RoPE "
+                                "factors (longrope), which an encoder cannot switch; give "
+                                "a context length of {} or less",
+                                *limit, *limit));
 }
 
 // The requirements of a static program on the model and its context.
 Status check_static(const ConvertOptions& options, const converters::ModelConfig& config,
                     const converters::BuildOptions& build) {
   if (build.context_length < 2) {
-    return fail(ErrorCode::kUsage, "static programs: the context length must be at least 2");
+    return fail_field(ErrorCode::kUsage, "program",
+                      " static: the context length must be at least 2");
   }
   if (std::ranges::none_of(config.layer_types, converters::is_attention)) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("static programs: no layer of this {} has attention, and the masks of "
-                            "attention are what states the context of a static program",
-                            config.model_type));
+    return fail_field(ErrorCode::kUnsupported, "program",
+                      fmt::format(" static: no layer of this {} has attention, and the masks of "
+                                  "attention are what states the context of a static program",
+                                  config.model_type));
   }
   if (options.decode_length.value_or(1) > 1 &&
       !std::ranges::all_of(config.layer_types, converters::is_attention)) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("decode-length {}: tokens of a lookahead may be rejected, and the "
-                            "recurrent states of {} cannot be rolled back",
-                            *options.decode_length, config.model_type));
+    return fail_field(ErrorCode::kUsage, "decode-length",
+                      fmt::format(" {}: tokens of a lookahead may be rejected, and the "
+                                  "recurrent states of {} cannot be rolled back",
+                                  *options.decode_length, config.model_type));
   }
   if (const auto limit = converters::longrope_switch(config.rope, build)) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("static programs: sequences of more than {} tokens have other RoPE "
-                            "factors (longrope), which a static program cannot switch; give "
-                            "a context length of {} or less",
-                            *limit, *limit));
+    return fail_field(ErrorCode::kUsage, "program",
+                      fmt::format(" static: sequences of more than {} tokens have other RoPE "
+                                  "factors (longrope), which a static program cannot switch; give "
+                                  "a context length of {} or less",
+                                  *limit, *limit));
   }
   return {};
 }
@@ -107,8 +108,8 @@ Status check_rotation(const converters::ModelConfig& config,
                       const converters::BuildOptions& build) {
   if (build.rotation == converters::Rotation::kNone) return {};
   if (std::has_single_bit(static_cast<uint64_t>(config.head_dim))) return {};
-  return fail(ErrorCode::kUsage,
-              fmt::format("rotate r3: head_dim is {}, not a power of two", config.head_dim));
+  return fail_field(ErrorCode::kUsage, "rotate",
+                    fmt::format(" r3: head_dim is {}, not a power of two", config.head_dim));
 }
 
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
@@ -118,8 +119,9 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
       config.is_encoder ? default_text_length(config)
                         : std::min(config.max_positions, kDefaultContext));
   if (build.context_length < 1 || build.context_length > config.max_positions) {
-    return fail(ErrorCode::kUsage, fmt::format("context-length {}: the model has 1 to {} positions",
-                                               build.context_length, config.max_positions));
+    return fail_field(ErrorCode::kUsage, "context-length",
+                      fmt::format(" {}: the model has 1 to {} positions", build.context_length,
+                                  config.max_positions));
   }
   if (config.is_encoder) return settle_encoder(options, config, std::move(build));
   build.style = options.style.value_or(ProgramStyle::kStateful);
@@ -134,16 +136,16 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   // A static program has at least one column for the cache.
   const int64_t most = build.context_length - (fixed ? 1 : 0);
   if (build.prefill_length < 1 || build.prefill_length > most) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("prefill-length {}: must be from 1 to {} with a context of {}",
-                            build.prefill_length, most, build.context_length));
+    return fail_field(ErrorCode::kUsage, "prefill-length",
+                      fmt::format(" {}: must be from 1 to {} with a context of {}",
+                                  build.prefill_length, most, build.context_length));
   }
   build.all_logits = options.all_logits || fixed;
   build.decode_length = options.decode_length.value_or(1);
   if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("decode-length {}: must be from 1 to the prefill length, {}",
-                            build.decode_length, build.prefill_length));
+    return fail_field(ErrorCode::kUsage, "decode-length",
+                      fmt::format(" {}: must be from 1 to the prefill length, {}",
+                                  build.decode_length, build.prefill_length));
   }
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;
@@ -249,10 +251,10 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
       *c.source, opened.tensors, c.config, model.build,
       {.allow_unmapped = options.allow_unmapped, .packed_layout = options.packed_layout}));
   if (options.packed_layout && made.problems.empty() && !made.report.packed_keys) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--packed-layout: {} has no packed tensor that comes "
-                            "in several layouts",
-                            printable(options.source)));
+    return fail_field(ErrorCode::kUsage, "packed-layout",
+                      fmt::format(": {} has no packed tensor that comes "
+                                  "in several layouts",
+                                  printable(options.source)));
   }
   c.problems = std::move(made.problems);
   if (c.problems.empty())

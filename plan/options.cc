@@ -256,6 +256,9 @@ std::optional<WeightDType> weight_dtype_of(std::string_view name) {
 void OptionVisitor::value(const Option& option, bool& field) {
   visit(option, {.type = Type::kFlag,
                  .read = [&field](const std::string& text) -> Status {
+                   if (text != "true" && text != "false") {
+                     return usage("{}: must be true or false", quoted(text));
+                   }
                    field = text == "true";
                    return {};
                  },
@@ -317,24 +320,28 @@ void OptionVisitor::list(const Option& option, OptionField::Read read, OptionFie
 }
 
 void OptionReader::visit(const Option& option, const OptionField& field) {
+  if (from_ == From::kManifest && option.place == 0) return;
   for (const packer::ManifestOption& given : texts_) {
     if (!status_ || given.name != option.name) continue;
     if (const Status read = field.read(given.value); !read) {
-      status_ = usage("{}{} {}", dashes_, option.name, read.error().message);
+      status_ = fail_field(ErrorCode::kUsage, std::string(option.name), " " + read.error().message);
     }
   }
 }
 
 Status OptionChecker::check(const Option& option, const std::string& text) const {
+  const auto refuse = [&](const std::string& rest) {
+    return fail_field(ErrorCode::kUsage, std::string(option.name), rest);
+  };
   const auto word = std::ranges::find(option.words, text, &OptionWord::text);
   const bool is_word = word != option.words.end();
   const unsigned outputs = option.outputs & (is_word ? word->outputs : kAllOutputs);
   if ((outputs & output_) == 0) {
     if (!option.instead.empty()) {
-      return usage("--{}: with --to {} give --{}", option.name, to_, option.instead);
+      return refuse(fmt::format(": with {}to {} give {}{}", dashes_, to_, dashes_, option.instead));
     }
-    if (outputs == kGgufFiles) return usage("--{}: only with --to gguf", option.name);
-    return usage("--{}: not with --to {}", option.name, to_);
+    if (outputs == kGgufFiles) return refuse(fmt::format(": only with {}to gguf", dashes_));
+    return refuse(fmt::format(": not with {}to {}", dashes_, to_));
   }
   const unsigned program = program_bit(kind_);
   if (takes(option, text, program)) return {};
@@ -343,10 +350,9 @@ Status OptionChecker::check(const Option& option, const std::string& text) const
   for (const OptionWord& other : option.words) {
     if ((option.programs & other.programs & program) != 0) others.push_back(other.text);
   }
-  std::string name = fmt::format("--{}", option.name);
-  if (!others.empty()) name += " " + text;
+  const std::string given = others.empty() ? "" : " " + text;
   for (const auto& [refusing, why] : option.refusals) {
-    if ((refusing & program) != 0) return usage("{}: {}", name, why);
+    if ((refusing & program) != 0) return refuse(fmt::format("{}: {}", given, why));
   }
   const unsigned programs = option.programs & (is_word ? word->programs : kAllPrograms);
   std::string but;
@@ -357,11 +363,11 @@ Status OptionChecker::check(const Option& option, const std::string& text) const
                       last);
   }
   for (const ProgramStyle only : {ProgramStyle::kStateful, ProgramStyle::kStatic}) {
-    if (programs == program_bit(only)) {
-      return usage("{}: only with --program {}{}", name, style_name(only), but);
-    }
+    if (programs != program_bit(only)) continue;
+    return refuse(
+        fmt::format("{}: only with {}program {}{}", given, dashes_, style_name(only), but));
   }
-  return usage("{}: not with --program {}{}", name, style_name(kind_), but);
+  return refuse(fmt::format("{}: not with {}program {}{}", given, dashes_, style_name(kind_), but));
 }
 
 void OptionChecker::visit(const Option& option, const OptionField& /*field*/) {
@@ -391,8 +397,8 @@ FieldTexts texts_of(ConvertOptions options) {
 
 }  // namespace
 
-Status read_options(const OptionTexts& texts, ConvertOptions& options) {
-  OptionReader reader(texts);
+Status read_recorded_options(const OptionTexts& texts, ConvertOptions& options) {
+  OptionReader reader(texts, OptionReader::From::kManifest);
   describe(reader, options);
   return reader.take();
 }
@@ -405,7 +411,7 @@ Status check_encoder_options(const ConvertOptions& options) {
     const auto& [option, texts] = has.all[i];
     if (texts == usual.all[i].second || texts.empty()) continue;
     if (takes(option, texts[0], kEncoderPrograms)) continue;
-    return usage("{}: {}", option.name, kWholeText);
+    return fail_field(ErrorCode::kUsage, std::string(option.name), fmt::format(": {}", kWholeText));
   }
   return {};
 }

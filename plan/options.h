@@ -112,25 +112,26 @@ using OptionTexts = std::vector<packer::ManifestOption>;
 // Sets the field of each option that is among `texts`.
 class OptionReader : public OptionVisitor {
  public:
-  // `dashes` stand before the names in messages.
-  explicit OptionReader(const OptionTexts& texts, std::string_view dashes = "")
-      : texts_(texts), dashes_(dashes) {}
+  // A manifest may state the options that manifests record, and no others: it must not name files.
+  enum class From : uint8_t { kCaller, kManifest };
+  OptionReader(const OptionTexts& texts, From from) : texts_(texts), from_(from) {}
   Status take() { return std::move(status_); }
 
  private:
   void visit(const Option& option, const OptionField& field) override;
   const OptionTexts& texts_;
-  std::string_view dashes_;
+  From from_;
   Status status_ = {};
 };
 
 // Refuses options among `texts` that programs of `kind`, or the output, do not take.
 class OptionChecker : public OptionVisitor {
  public:
-  // `output` is one of the sets of outputs, and `to` its name for messages.
+  // `output` is one of the sets of outputs, and `to` its name for messages. `dashes` precede the
+  // names of further options in messages.
   OptionChecker(const OptionTexts& texts, converters::ProgramStyle kind, unsigned output,
-                std::string_view to)
-      : texts_(texts), kind_(kind), output_(output), to_(to) {}
+                std::string_view to, std::string_view dashes = "")
+      : texts_(texts), kind_(kind), output_(output), to_(to), dashes_(dashes) {}
   Status take() { return std::move(status_); }
 
  private:
@@ -139,12 +140,12 @@ class OptionChecker : public OptionVisitor {
   const OptionTexts& texts_;
   converters::ProgramStyle kind_;
   unsigned output_;
-  std::string_view to_;
+  std::string_view to_, dashes_;
   Status status_ = {};
 };
 
-// Sets the fields of the options among `texts`; names that are no option's are ignored.
-Status read_options(const OptionTexts& texts, ConvertOptions& options);
+// Sets the fields of options that a manifest records. Other names are ignored.
+Status read_recorded_options(const OptionTexts& texts, ConvertOptions& options);
 
 // kUsage for a field that is not as ConvertOptions begins, and whose option encoders do not take.
 Status check_encoder_options(const ConvertOptions& options);

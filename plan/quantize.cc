@@ -29,8 +29,9 @@ Status Quantizer::settle_rounds(graph::StateDict& weights) {
 Status Quantizer::check_rules() const {
   for (size_t i = 0; i < options_.rules.size(); ++i) {
     if (used_rules_.contains(i)) continue;
-    return fail(ErrorCode::kUsage, fmt::format("quantize-rule {}: matches no linear weight",
-                                               quoted(options_.rules[i].pattern)));
+    return fail_field(
+        ErrorCode::kUsage, "quantize-rule",
+        fmt::format(" {}: matches no linear weight", quoted(options_.rules[i].pattern)));
   }
   return {};
 }

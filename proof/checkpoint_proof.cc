@@ -151,14 +151,19 @@ class CheckpointProver {
 
   // kUsage for prompts of a calibration that the bundle has no use for.
   Status check_calibration() const {
-    const char* useless = nullptr;
     if (!given_.calibrate_prefill.empty() && !is_encoded(options_.ports.cache)) {
-      useless = "prompts to calibrate prefill_forward with are given, but no cache is u8 or u16";
-    } else if (!given_.calibrate.empty() && !has_encodings()) {
-      useless = "prompts to calibrate with are given, but no cache or logits are u8 or u16";
+      return useless("calibrate-prefill", "no cache is u8 or u16");
     }
-    if (useless == nullptr) return {};
-    return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(bundle_.path()), useless));
+    if (!given_.calibrate.empty() && !has_encodings()) {
+      return useless("calibrate", "no cache or logits are u8 or u16");
+    }
+    return {};
+  }
+  Failure useless(const char* field, const char* why) const {
+    return Failure(
+        Error{.code = ErrorCode::kUsage,
+              .message = fmt::format("{}: {}: {}", printable(bundle_.path()), field, why),
+              .field = field});
   }
 
   // Derives weights and programs again from the checkpoint, and compares those of the bundle.

@@ -109,10 +109,10 @@ Status MemoryBudget::take(uint64_t bytes) {
   if (!bytes_ && taken_ <= kAlwaysGranted) return {};
   if (!bytes_) bytes_ = available_bytes();
   if (taken_ <= *bytes_) return {};
-  return fail(
-      ErrorCode::kIo,
+  std::string text =
       fmt::format("planned memory of {} bytes exceeds the {} bytes that {}", taken_, *bytes_,
-                  chosen_ ? "the memory limit allows" : "are available (without a memory limit)"));
+                  chosen_ ? "memory allows" : "are available (memory sets the limit)");
+  return Failure(Error{.code = ErrorCode::kIo, .message = std::move(text), .field = "memory"});
 }
 
 Result<Arena> Arena::allocate(uint64_t bytes, MemoryBudget& budget) {

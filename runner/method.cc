@@ -224,7 +224,9 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
   Result<std::shared_ptr<ProgramMemory>> memory =
       allocate_memory(found, budget, options.poison, scale);
   if (!memory) {
-    return fail(memory.error().code, fmt::format("{}: {}", file_name, memory.error().message));
+    Error error = std::move(memory).error();
+    error.message = fmt::format("{}: {}", file_name, error.message);
+    return Failure(std::move(error));
   }
   std::vector<Method> loaded;
   for (size_t i = 0; i < impls.size(); ++i) {

@@ -74,17 +74,17 @@ double Random::uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 Result<Sampler> Sampler::make(const SamplingOptions& o) {
   if (!(o.temperature >= 0 && o.temperature <= 100)) {
-    return fail(ErrorCode::kUsage, "temperature must be from 0 to 100");
+    return fail_field(ErrorCode::kUsage, "temperature", " must be from 0 to 100");
   }
-  if (o.top_k < 0) return fail(ErrorCode::kUsage, "top_k must be at least 0");
+  if (o.top_k < 0) return fail_field(ErrorCode::kUsage, "top_k", " must be at least 0");
   if (!(o.top_p > 0 && o.top_p <= 1)) {
-    return fail(ErrorCode::kUsage, "top_p must be above 0 and at most 1");
+    return fail_field(ErrorCode::kUsage, "top_p", " must be above 0 and at most 1");
   }
   if (!(o.min_p >= 0 && o.min_p <= 1)) {
-    return fail(ErrorCode::kUsage, "min_p must be from 0 to 1");
+    return fail_field(ErrorCode::kUsage, "min_p", " must be from 0 to 1");
   }
   if (!(o.repetition_penalty >= 0.01 && o.repetition_penalty <= 100)) {
-    return fail(ErrorCode::kUsage, "repetition_penalty must be from 0.01 to 100");
+    return fail_field(ErrorCode::kUsage, "repetition_penalty", " must be from 0.01 to 100");
   }
   return Sampler(o);
 }

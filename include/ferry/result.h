@@ -174,6 +174,9 @@ using Status = Result<void>;
 
 Failure fail(ErrorCode code, std::string message);
 Failure bad_input(std::string message);
+// An error about one option or member of an options struct, whose name begins the message. `rest`
+// follows the name: " must be positive", ": not with images".
+Failure fail_field(ErrorCode code, std::string field, const std::string& rest);
 
 }  // namespace ferry
 

@@ -96,8 +96,7 @@ TEST_F(LimitsTest, PlannedMemoryBeyondTheOptionIsRefused) {
   EXPECT_EQ(with("1000000000").code, 0);
   const Outcome refused = with("1000");
   EXPECT_EQ(refused.code, 5);
-  EXPECT_NE(refused.err.find("exceeds the 1000 bytes that the memory limit allows"),
-            std::string::npos);
+  EXPECT_NE(refused.err.find("exceeds the 1000 bytes that --memory allows"), std::string::npos);
   EXPECT_EQ(with("0").code, 2);
 }
 

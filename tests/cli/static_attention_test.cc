@@ -64,7 +64,7 @@ TEST(StaticAttention, R3WantsAPowerOfTwo) {
   const Outcome refused =
       run_ferry(static_line("llama3_tied", dir / "b", {"--rotate", "r3", "--config", path}));
   EXPECT_EQ(refused.code, 2);
-  EXPECT_EQ(refused.err, "ferry: error: rotate r3: head_dim is 24, not a power of two\n");
+  EXPECT_EQ(refused.err, "ferry: error: --rotate r3: head_dim is 24, not a power of two\n");
 }
 
 TEST(StaticAttention, TheDryRunAndTheManifestSayHowProgramsAttend) {

@@ -178,9 +178,9 @@ TEST(StaticVerify, ModesThatAreNotThereAreRefusedByName) {
             "hybrid, lookahead\n");
   EXPECT_EQ(error("static", {"--calibrate", "x"}),
             "ferry: error: --calibrate belongs to --checkpoint\n");
-  EXPECT_EQ(error("static", {"--checkpoint", fixture("llama3_tied"), "--calibrate", "x"}),
-            "ferry: error: " + (dir / "static") +
-                ": prompts to calibrate with are given, but no cache or logits are u8 or u16\n");
+  EXPECT_EQ(
+      error("static", {"--checkpoint", fixture("llama3_tied"), "--calibrate", "x"}),
+      "ferry: error: " + (dir / "static") + ": --calibrate: no cache or logits are u8 or u16\n");
   EXPECT_EQ(error("static", {"--checkpoint", "x", "--against", "y"}),
             "ferry: error: --against and --checkpoint are two proofs: give one of them\n");
 }

@@ -209,10 +209,8 @@ TEST(TwoEncodings, NeedCachesOfCodes) {
   convert(dir / "b", kStatic);
   EXPECT_EQ(error(with({"verify", dir / "b"}, prefill)),
             "ferry: error: --calibrate-prefill belongs to --checkpoint\n");
-  EXPECT_EQ(
-      error(with({"verify", dir / "b", "--checkpoint", fixture(kModel)}, prefill)),
-      "ferry: error: " + (dir / "b") +
-          ": prompts to calibrate prefill_forward with are given, but no cache is u8 or u16\n");
+  EXPECT_EQ(error(with({"verify", dir / "b", "--checkpoint", fixture(kModel)}, prefill)),
+            "ferry: error: " + (dir / "b") + ": --calibrate-prefill: no cache is u8 or u16\n");
 }
 
 TEST(TwoEncodings, AreInThePlanOfADryRun) {

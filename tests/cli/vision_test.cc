@@ -274,7 +274,7 @@ TEST(VisionRefusals, OfConvert) {
   const std::string source = fixture("vision/smolvlm");
   const Line line = {"convert", source, "-o", dir / "b"};
   expect_refused(line + Line{"--component-dtype", "vision=bf16"}, 2,
-                 "component-dtype 'vision': the model has no such component; it has "
+                 "--component-dtype 'vision': the model has no such component; it has "
                  "vision_encoder, token_embedding, text_decoder");
   expect_refused(line + Line{"--component-dtype", "vision_encoder=q8"}, 2,
                  "expected ROLE=keep|f32|f16|bf16");

@@ -23,7 +23,7 @@ std::vector<std::string> texts_of(const OptionTexts& options) {
 ConvertOptions read_back(const ConvertOptions& options, const BuildOptions& build) {
   const OptionTexts recorded = recorded_options(options, build);
   ConvertOptions read;
-  const Status status = read_options(recorded, read);
+  const Status status = read_recorded_options(recorded, read);
   EXPECT_TRUE(status) << status.error().message;
   EXPECT_EQ(texts_of(recorded_options(read, build)), texts_of(recorded));
   return read;
@@ -84,9 +84,30 @@ TEST(Options, OfEncodersNameNoCaches) {
 
 TEST(Options, ReadersNameTheOption) {
   ConvertOptions options;
-  const Status status = read_options({{"another", "1"}, {"quantize", "4bit"}}, options);
+  const Status status = read_recorded_options({{"another", "1"}, {"quantize", "4bit"}}, options);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message.substr(0, 26), "quantize '4bit': expected ");
+}
+
+// A manifest is untrusted, and its reader must not open files that the user has not named.
+TEST(Options, AManifestNamesNoFiles) {
+  ConvertOptions options;
+  options.config = "mine.json";
+  const Status status = read_recorded_options(
+      {{"config", "/etc/passwd"}, {"lora", "/etc"}, {"reference", "/etc/passwd"}, {"shards", "2"}},
+      options);
+  ASSERT_TRUE(status) << status.error().message;
+  EXPECT_EQ(options.config, "mine.json");
+  EXPECT_EQ(options.lora, "");
+  EXPECT_EQ(options.reference, "");
+  EXPECT_EQ(options.shards, 2);
+}
+
+TEST(Options, AFlagIsTrueOrFalse) {
+  ConvertOptions options;
+  const Status status = read_recorded_options({{"shards-in-one-file", "yes"}}, options);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "shards-in-one-file 'yes': must be true or false");
 }
 
 // Two options at one place would stand in an order that nobody has chosen.

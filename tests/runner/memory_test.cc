@@ -25,7 +25,7 @@ TEST(MemoryBudget, CountsAllThatIsTaken) {
   ASSERT_FALSE(over);
   EXPECT_EQ(over.error().code, ErrorCode::kIo);
   EXPECT_EQ(over.error().message,
-            "planned memory of 1001 bytes exceeds the 1000 bytes that the memory limit allows");
+            "planned memory of 1001 bytes exceeds the 1000 bytes that memory allows");
 }
 
 TEST(MemoryBudget, DoesNotWrapAround) {
@@ -39,7 +39,7 @@ TEST(MemoryBudget, WithoutANumberTheSystemDecides) {
   EXPECT_TRUE(budget.take(1 << 20));
   const Status over = budget.take(uint64_t{1} << 60);
   ASSERT_FALSE(over);
-  EXPECT_NE(over.error().message.find("are available (without a memory limit)"), std::string::npos);
+  EXPECT_NE(over.error().message.find("are available (memory sets the limit)"), std::string::npos);
 }
 
 TEST(ControlGroups, TheTightestOfAllParentsCountsWithoutItsCache) {

@@ -87,9 +87,8 @@ TEST(MethodSharing, MemoryIsThatOfTheLargestMethod) {
   const auto refused = two.load();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kIo);
-  EXPECT_EQ(
-      refused.error().message,
-      "two.pte: planned memory of 128 bytes exceeds the 127 bytes that the memory limit allows");
+  EXPECT_EQ(refused.error().message,
+            "two.pte: planned memory of 128 bytes exceeds the 127 bytes that memory allows");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <ctime>
 #include <utility>
 
 #include "core/text.h"
@@ -218,6 +220,19 @@ Result<std::string> Evaluator::capture(const Body& body, bool own_names) {
   if (own_names) frames_.pop_back();
   out_ = outer;
   return text;
+}
+
+TimeText local_time() {
+  return [](const std::string& format) -> Result<std::string> {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
+    std::array<char, 256> text{};
+    // Nothing written: too long, or empty.
+    const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
+    if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
+    return std::string(text.data(), size);
+  };
 }
 
 }  // namespace ferry::text::chat

@@ -21,6 +21,8 @@ inline constexpr int64_t kMaxRange = 100'000;
 using Names = std::map<std::string, Value, std::less<>>;
 // The current time in a format of strftime. Empty: not available.
 using TimeText = std::function<Result<std::string>(const std::string& format)>;
+// The local time of the system, by strftime().
+TimeText local_time();
 
 class Evaluator {
  public:

@@ -1,8 +1,9 @@
-// Source: numpy.lib.format, the description of version 1.0.
-#include "cli/embed_files.h"
+#include "prompt/embedding_text.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -14,7 +15,7 @@
 #include "text/chat_template/text_methods.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace ferry::cli {
+namespace ferry::prompt {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
@@ -31,7 +32,7 @@ Result<nlohmann::json> object_in(const packer::Bundle& bundle, const char* file)
                               : bad_input(where + ": not a JSON object");
 }
 
-Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbedTextOptions& options) {
+Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbeddingTextOptions& options) {
   if (options.prompt) return *options.prompt;
   const nlohmann::json config = FERRY_TRY(object_in(bundle, kPrompts));
   std::string name = options.prompt_name;
@@ -67,34 +68,22 @@ Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle) {
                                printable(bundle.path_of(kTokenizerConfig))));
 }
 
-// The format asks for a multiple of 64. The least one that has room for any number of rows.
-constexpr size_t kHeaderBytes = 128;
-
-std::string header_of(int64_t rows, int64_t width) {
-  constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
-  const size_t length = kHeaderBytes - kMagic.size() - sizeof(uint16_t);
-  std::string header(kMagic);
-  header += static_cast<char>(length & 0xFFU);
-  header += static_cast<char>(length >> 8U);
-  header +=
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, width);
-  header.resize(kHeaderBytes - 1, ' ');
-  return header + '\n';
-}
-
 }  // namespace
 
-Result<EmbedInput> EmbedInput::open(const packer::Bundle& bundle, const EmbedTextOptions& options,
-                                    int64_t most, bool is_stripped) {
-  std::string prompt = FERRY_TRY(prompt_of(bundle, options));
-  EmbedInput input(
-      FERRY_TRY(text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle))),
-      std::move(prompt), static_cast<size_t>(most), is_stripped);
-  if (options.truncate) input.cut_ = FERRY_TRY(cut_of(bundle));
-  return input;
+Result<EmbeddingText> EmbeddingText::open(const packer::Bundle& bundle, int64_t most,
+                                          bool is_stripped) {
+  return EmbeddingText(FERRY_TRY(text::load_tokenizer(bundle.text_directory(), reader_of(bundle))),
+                       static_cast<size_t>(most), is_stripped);
 }
 
-Result<std::vector<int64_t>> EmbedInput::tokens_of(const std::string& text) {
+Status EmbeddingText::set(const packer::Bundle& bundle, const EmbeddingTextOptions& options) {
+  prompt_ = FERRY_TRY(prompt_of(bundle, options));
+  cut_.reset();
+  if (options.truncate) cut_ = FERRY_TRY(cut_of(bundle));
+  return {};
+}
+
+Result<std::vector<int64_t>> EmbeddingText::tokens_of(const std::string& text) {
   const std::string whole = prompt_ + text;
   if (!utf8::is_valid(whole)) return bad_input("a text that is not valid UTF-8");
   std::string_view used = whole;
@@ -102,31 +91,19 @@ Result<std::vector<int64_t>> EmbedInput::tokens_of(const std::string& text) {
   if (cut_) return tokenizer_.encode_cut(used, most_, *cut_);
   std::vector<int64_t> tokens = FERRY_TRY(tokenizer_.encode(used, /*add_special=*/true));
   if (tokens.size() <= most_) return tokens;
-  return fail(
-      ErrorCode::kUsage,
-      fmt::format("a text of {} tokens, with its prompt; the context is {}: --truncate cuts "
-                  "it",
-                  tokens.size(), most_));
+  return Failure(Error{
+      .code = ErrorCode::kUsage,
+      .message =
+          fmt::format("a text of {} tokens, with its prompt; the context is {}: truncate cuts it",
+                      tokens.size(), most_),
+      .field = "truncate"});
 }
 
-Result<VectorFile> VectorFile::create(const std::string& path, int64_t width) {
-  if (!path.ends_with(".npy")) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--out {}: a file of vectors ends in .npy", printable(path)));
-  }
-  return VectorFile(FERRY_TRY(AtomicFile::create(path, IfExists::kRefuse, kHeaderBytes)), width);
+void normalize(std::vector<float>& vector) {
+  double squares = 0;
+  for (const float value : vector) squares += static_cast<double>(value) * value;
+  const double norm = std::max(std::sqrt(squares), 1e-12);
+  for (float& value : vector) value = static_cast<float>(value / norm);
 }
 
-Status VectorFile::add(std::span<const float> row) {
-  const auto offset = kHeaderBytes + static_cast<uint64_t>(rows_) * row.size_bytes();
-  rows_ += 1;
-  return file_.write_at(offset, std::as_bytes(row));
-}
-
-Status VectorFile::finish() {
-  const std::string header = header_of(rows_, width_);
-  FERRY_RETURN_IF_ERROR(file_.write_at(0, std::as_bytes(std::span(header))));
-  return file_.publish();
-}
-
-}  // namespace ferry::cli
+}  // namespace ferry::prompt
