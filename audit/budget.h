@@ -52,7 +52,7 @@ std::string failure_line(const LimitResult& result);
 // anything else.
 bool set_limit(Limit& limit, std::string_view text);
 
-// What is wrong with `of`; empty if nothing is.
+// Says what is wrong with `of`; empty if nothing is.
 std::string problem_with(std::string_view of);
 
 // The JSON form of read_budget(). `name` begins the messages.

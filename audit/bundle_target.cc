@@ -116,7 +116,8 @@ class PieceText {
 
 std::string_view pieces_of(std::string_view recipe) { return recipe.substr(0, recipe.find(" | ")); }
 
-// What a weight is made of: equal for weights that are made of the same elements.
+// Identifies the elements that a weight is made of: equal for weights that are made of the same
+// ones.
 std::string origin_of(const packer::ManifestTensor& tensor) {
   std::string origin(pieces_of(tensor.recipe));
   for (const packer::ManifestTensor::Source& source : tensor.sources) {

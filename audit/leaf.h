@@ -68,7 +68,7 @@ struct Claim {
   int level = 0;  // where claims overlap, the bytes belong to the one of the highest level
 };
 
-// What the bytes between claims are; offset and bytes are set by tile().
+// Describes the bytes between claims; tile() sets offset and bytes.
 using GapRule = std::function<Leaf(uint64_t offset, uint64_t bytes)>;
 // Padding where the gap is shorter than the alignment of what follows it or ends the file within
 // 128 bytes, else unaccounted.

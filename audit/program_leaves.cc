@@ -28,7 +28,7 @@
 namespace ferry::audit {
 namespace {
 
-// What a graph says of one of its constants.
+// The facts that a graph states about one of its constants.
 struct GraphConstant {
   std::string dtype;  // "qbint4"; empty where nothing uses it
   Shape shape;

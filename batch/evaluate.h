@@ -13,10 +13,7 @@
 
 namespace ferry::batch {
 
-// The fingerprint of a task: the same where converting again would give the same
-// bundle.
-
-// What counts of files that are larger than 1 MiB.
+// How closely the fingerprint looks at files that are larger than 1 MiB.
 enum class Thoroughness {
   kStat,   // name, size, time of the last change, first and last 16 KiB
   kBytes,  // every byte, and no time

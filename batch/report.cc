@@ -160,7 +160,7 @@ void write_hosts(JsonWriter& json, const Report& report) {
   json.end_array();
 }
 
-// What the last attempt came to; zeros where there is none.
+// The result of the last attempt; zeros if there was none.
 void write_result(JsonWriter& json, const TaskStatus& status) {
   const AttemptResult result = status.result.value_or(AttemptResult());
   json.member("class", name_of(result.reason)).key("exit");

@@ -24,13 +24,11 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       const packer::BundleTarget& target, ThreadPool& pool);
 
-// bundle_in_memory(): a checkpoint as a bundle that is on no disk, to be executed
-// at once.
-
-// What `ferry convert` makes of `checkpoint` without options but `--config` where `config` is not
-// empty, under the path of the checkpoint.
-// Its bytes are memory of this process; beside them converting takes what it always takes. kIo,
-// before anything is computed, where they are more than the system has available.
+// The bundle that conversion with default options makes of `checkpoint`, in memory and on no disk,
+// to be executed at once. `config` is a config.json instead of the checkpoint's, or empty. The
+// bundle is named by the path of the checkpoint. Its bytes are memory of this process; beside them
+// converting takes what it always takes. kIo, before anything is computed, where they are more than
+// the system has available.
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
                                         ThreadPool& pool);
 

@@ -1,5 +1,6 @@
 #include <ferry/convert.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "convert/export.h"
 #include "converters/assemble.h"
 #include "library/internal.h"
+#include "plan/options.h"
 #include "proof/calibration.h"
 
 namespace ferry {
@@ -28,164 +30,126 @@ namespace {
 
 using library::wrong;
 
-constexpr int32_t kMaxShards = 10000;
+// Members whose options have other names.
+constexpr std::pair<std::string_view, const char*> kMembers[] = {
+    {"kv-dtype", "kv_type"},
+    {"mask-dtype", "mask_type"},
+    {"logits-dtype", "logits_type"},
+    {"logits", "all_logits"},
+    {"max-file-size", "max_file_bytes"},
+    {"quantize-rule", "quantize_rules"},
+    {"quantize-embedding", "embedding_bits"},
+    {"quantize-method", "hqq"}};
 
-DType dtype_of(ValueType type) {
-  switch (type) {
-    case ValueType::kF16:
-      return DType::kF16;
-    case ValueType::kBF16:
-      return DType::kBF16;
-    case ValueType::kU16:
-      return DType::kU16;
-    case ValueType::kU8:
-      return DType::kU8;
-    case ValueType::kI8:
-      return DType::kI8;
-    case ValueType::kF32:
-      break;
+// The same error about the member of ConvertOptions that states the option.
+Failure about_member(Error error) {
+  const std::string option = error.field;
+  if (option.empty()) return Failure(std::move(error));
+  std::ranges::replace(error.field, '-', '_');
+  for (const auto& [name, member] : kMembers) {
+    if (name == option) error.field = member;
   }
-  return DType::kF32;
+  if (error.message.starts_with(option)) error.message.replace(0, option.size(), error.field);
+  return Failure(std::move(error));
 }
 
-graph::WeightDType weight_dtype_of(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return graph::WeightDType::kF32;
-    case WeightType::kF16:
-      return graph::WeightDType::kF16;
-    case WeightType::kBF16:
-      return graph::WeightDType::kBF16;
-    case WeightType::kKeep:
-      break;
-  }
-  return graph::WeightDType::kKeep;
+const char* text_of(WeightType type) {
+  constexpr const char* kTexts[] = {"keep", "f32", "f16", "bf16"};
+  return kTexts[static_cast<int>(type)];
 }
-
-Result<graph::LinearQuantization> linear_of(const LinearQuantization& from,
-                                            const std::string& field) {
-  using Kind = graph::LinearQuantization::Kind;
-  switch (from.scheme) {
+const char* text_of(ValueType type) {
+  constexpr const char* kTexts[] = {"f32", "f16", "bf16", "u16", "u8", "i8"};
+  return kTexts[static_cast<int>(type)];
+}
+std::string text_of(const LinearQuantization& linear) {
+  switch (linear.scheme) {
     case LinearScheme::k8da4w:
-      if (from.group < 32 || from.group > INT32_MAX || from.group % 32 != 0) {
-        return wrong(field, "must have a group that is a multiple of 32");
-      }
-      return graph::LinearQuantization{Kind::k8da4w, from.group};
+      return "8da4w-g" + std::to_string(linear.group);
     case LinearScheme::k8da8w:
-      return graph::LinearQuantization{Kind::k8da8w};
+      return "8da8w";
     case LinearScheme::kInt8:
-      return graph::LinearQuantization{Kind::kInt8};
+      return "int8";
     case LinearScheme::kNone:
       break;
   }
-  return graph::LinearQuantization{};
+  return "none";
 }
 
-Result<graph::QuantizeOptions> quantize_options(const ConvertOptions& options) {
-  graph::QuantizeOptions quantize;
-  quantize.linears = FERRY_TRY(linear_of(options.quantize, "quantize"));
-  for (const QuantizationRule& rule : options.quantize_rules) {
-    if (rule.pattern.empty()) return wrong("quantize_rules", "must have patterns");
-    quantize.rules.push_back({rule.pattern, FERRY_TRY(linear_of(rule.linear, "quantize_rules"))});
+// The options that have other values than their defaults, as texts: what they may be is described
+// in plan/options.h.
+plan::OptionTexts texts_of(const ConvertOptions& o) {
+  plan::OptionTexts texts;
+  const auto add = [&texts](const char* name, bool given, const std::string& text) {
+    if (given) texts.push_back({name, text});
+  };
+  const auto number = [&add](const char* name, const std::optional<int64_t>& value) {
+    add(name, value.has_value(), std::to_string(value.value_or(0)));
+  };
+  add("config", !o.config.empty(), o.config);
+  add("lora", !o.lora.empty(), o.lora);
+  add("reference", !o.reference.empty(), o.reference);
+  add("dtype", o.dtype != WeightType::kKeep, text_of(o.dtype));
+  add("quantize", o.quantize.scheme != LinearScheme::kNone, text_of(o.quantize));
+  for (const QuantizationRule& rule : o.quantize_rules) {
+    add("quantize-rule", true, rule.pattern + "=" + text_of(rule.linear));
   }
-  if (options.embedding_bits == 4) {
-    const int64_t group = options.embedding_group;
-    if (group < 2 || group > INT32_MAX || group % 2 != 0) {
-      return wrong("embedding_group", "must be an even number, 2 or more");
-    }
-    quantize.embeddings = {4, group};
-  } else if (options.embedding_bits == 8) {
-    quantize.embeddings = {8, 0};
-  } else if (options.embedding_bits != 0) {
-    return wrong("embedding_bits", "must be 0, 4 or 8");
-  }
-  if (!options.hqq) return quantize;
-  if (!quantize.quantizes()) return wrong("hqq", "must be false where nothing is quantised");
-  quantize.method = graph::ScaleMethod::kHqq;
-  return quantize;
+  add("quantize-embedding", o.embedding_bits != 0,
+      o.embedding_bits == 4 ? "4," + std::to_string(o.embedding_group)
+                            : std::to_string(o.embedding_bits));
+  add("quantize-method", o.hqq, "hqq");
+  add("max-file-size", o.max_file_bytes != 0, std::to_string(o.max_file_bytes));
+  for (const std::string& glob : o.allow_unmapped) add("allow-unmapped", true, glob);
+  constexpr const char* kPrograms[] = {"", "stateful", "static", "encoder"};
+  add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
+  number("context-length", o.context_length);
+  number("prefill-length", o.prefill_length);
+  number("decode-length", o.decode_length);
+  add("kv-dtype", o.kv_type != ValueType::kF32, text_of(o.kv_type));
+  add("mask-dtype", o.mask_type != ValueType::kF32, text_of(o.mask_type));
+  add("logits-dtype", o.logits_type != ValueType::kF32, text_of(o.logits_type));
+  add("logits", o.all_logits && o.program != ProgramKind::kStatic, "all");
+  add("shards", o.shards != 1, std::to_string(o.shards));
+  return texts;
 }
 
-// The members that programs of one kind only have.
-Status check_program(const ConvertOptions& o) {
-  const bool is_static = o.program == ProgramKind::kStatic;
-  const bool only_static =
-      o.kv_type == ValueType::kBF16 || o.kv_type == ValueType::kU16 || o.kv_type == ValueType::kU8;
-  if (o.shards < 1 || o.shards > kMaxShards) {
-    return wrong("shards", "must be from 1 to the number of layers");
+unsigned output_of(OutputFormat format) {
+  switch (format) {
+    case OutputFormat::kBundle:
+      return plan::kBundles;
+    case OutputFormat::kBundledProgram:
+      return plan::kBundledPrograms;
+    case OutputFormat::kGguf:
+      return plan::kGgufFiles;
+    case OutputFormat::kSafetensors:
+    case OutputFormat::kHuggingFace:
+    case OutputFormat::kPyTorch:
+      break;
   }
-  if (is_static && o.kv_type == ValueType::kI8) {
-    return wrong("kv_type", "must not be i8 with static programs");
-  }
-  if (is_static) {
-    if (o.mask_type == ValueType::kI8) return wrong("mask_type", "must not be i8");
-    if (o.logits_type == ValueType::kI8) return wrong("logits_type", "must not be i8");
-    return {};
-  }
-  if (only_static) return wrong("kv_type", "must be f32, f16 or i8 unless programs are static");
-  if (o.decode_length) return wrong("decode_length", "must be absent unless programs are static");
-  if (o.mask_type != ValueType::kF32) {
-    return wrong("mask_type", "must be f32 unless programs are static");
-  }
-  if (o.logits_type != ValueType::kF32) {
-    return wrong("logits_type", "must be f32 unless programs are static");
-  }
-  return {};
-}
-
-// The members that other formats than bundles have nothing for. A bundled program is a stateful
-// one.
-Status check_format(const ConvertOptions& o) {
-  if (o.format != OutputFormat::kGguf && o.gguf_type != "auto") {
-    return wrong("gguf_type", "must be auto unless the format is GGUF");
-  }
-  if (o.format == OutputFormat::kGguf && o.dtype != WeightType::kKeep) {
-    return wrong("dtype", "must be kKeep with the format GGUF, which has gguf_type");
-  }
-  if (o.format == OutputFormat::kBundle) return {};
-  const bool has_program = o.format == OutputFormat::kBundledProgram;
-  const std::pair<const char*, bool> refused[] = {
-      {"quantize", o.quantize.scheme != LinearScheme::kNone},
-      {"quantize_rules", !o.quantize_rules.empty()},
-      {"embedding_bits", o.embedding_bits != 0},
-      {"program", o.program != ProgramKind::kAuto && o.program != ProgramKind::kStateful},
-      {"shards", o.shards != 1},
-      {"reference", !has_program && !o.reference.empty()},
-      {"context_length", !has_program && o.context_length},
-      {"prefill_length", !has_program && o.prefill_length},
-      {"kv_type", !has_program && o.kv_type != ValueType::kF32},
-      {"all_logits", !has_program && o.all_logits}};
-  for (const auto& [field, given] : refused) {
-    if (given) return wrong(field, "must have its default with this format");
-  }
-  return {};
+  return plan::kWeightFiles;
 }
 
 Result<plan::ConvertOptions> settle(const ConvertOptions& o) {
   if (o.source.empty()) return wrong("source", "must not be empty");
-  FERRY_RETURN_IF_ERROR(check_program(o));
-  FERRY_RETURN_IF_ERROR(check_format(o));
-  const bool is_static = o.program == ProgramKind::kStatic;
+  if (o.format != OutputFormat::kGguf && o.gguf_type != "auto") {
+    return wrong("gguf_type", "must be auto unless the format is GGUF");
+  }
+  const plan::OptionTexts texts = texts_of(o);
   plan::ConvertOptions options;
   options.source = o.source;
-  options.config = o.config;
-  options.lora = o.lora;
-  options.dtype = weight_dtype_of(o.dtype);
-  options.quantize = FERRY_TRY(quantize_options(o));
-  options.shards = o.shards;
-  options.max_file_bytes = o.max_file_bytes;
-  options.context_length = o.context_length;
-  options.prefill_length = o.prefill_length;
-  options.decode_length = o.decode_length;
-  if (o.program == ProgramKind::kStateful) options.style = converters::ProgramStyle::kStateful;
-  if (is_static) options.style = converters::ProgramStyle::kStatic;
-  if (o.program == ProgramKind::kEncoder) options.style = converters::ProgramStyle::kEncoder;
-  (is_static ? options.ports.cache : options.kv_cache) = dtype_of(o.kv_type);
-  options.ports.mask = dtype_of(o.mask_type);
-  options.ports.logits = dtype_of(o.logits_type);
-  options.all_logits = o.all_logits;
-  options.allow_unmapped = o.allow_unmapped;
-  options.reference = o.reference;
   options.check_tokenizer = true;
+  plan::OptionReader reader(texts, plan::OptionReader::From::kCaller);
+  describe(reader, options);
+  Status status = reader.take();
+  if (status) {
+    plan::OptionChecker checker(texts, options.style.value_or(converters::ProgramStyle::kStateful),
+                                output_of(o.format), "this format");
+    describe(checker, options);
+    status = checker.take();
+  }
+  FERRY_RETURN_IF_ERROR(std::move(status));
+  if (o.hqq && !options.quantize.quantizes()) {
+    return wrong("hqq", "must be false where nothing is quantised");
+  }
   return options;
 }
 
@@ -236,7 +200,7 @@ ConversionPlan::ConversionPlan(ConversionPlan&&) noexcept = default;
 ConversionPlan& ConversionPlan::operator=(ConversionPlan&&) noexcept = default;
 
 Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const Engine& engine) {
-  return library::run(engine, options.source, [&](ThreadPool& pool) -> Result<ConversionPlan> {
+  const auto plan = [&](ThreadPool& pool) -> Result<std::unique_ptr<Impl>> {
     auto impl = std::make_unique<Impl>(Impl{.source = options.source});
     plan::ConvertOptions settled = FERRY_TRY(settle(options));
     if (options.format == OutputFormat::kBundle) {
@@ -252,7 +216,12 @@ Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const
       impl->files = FERRY_TRY(convert::plan_export(to, pool));
     }
     FERRY_RETURN_IF_ERROR(check_keys(impl->mapped()));
-    return ConversionPlan(std::move(impl));
+    return impl;
+  };
+  return library::run(engine, options.source, [&](ThreadPool& pool) -> Result<ConversionPlan> {
+    Result<std::unique_ptr<Impl>> impl = plan(pool);
+    if (!impl) return about_member(std::move(impl).error());
+    return ConversionPlan(std::move(*impl));
   });
 }
 
@@ -282,8 +251,7 @@ Status ConversionPlan::write(const WriteOptions& options, const Engine& engine,
     if (options.path.empty()) return wrong("path", "must not be empty");
     if (options.resume && !options.sync) return wrong("sync", "must be true with resume");
     FERRY_RETURN_IF_ERROR(check_apart(impl_->source, options.path));
-    ShowProgress show = library::show(progress, "writing");
-    if (!show) show = [](uint64_t, uint64_t) {};
+    const ShowProgress show = library::show(progress, "writing");
     if (impl_->bundle) {
       const packer::BundleTarget target{.directory = options.path,
                                         .overwrite = options.overwrite,

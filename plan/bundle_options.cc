@@ -211,7 +211,14 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
                             ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
   const std::string& source = options.source;
-  Conversion conversion = FERRY_TRY(plan_conversion(options, &pool));
+  Result<Conversion> planned = plan_conversion(options, &pool);
+  // The options are the bundle's, and not those of a user.
+  if (!planned && planned.error().code == ErrorCode::kUsage) {
+    return bad_input(fmt::format("{}: the options that it was made with do not fit {}: {}",
+                                 printable(bundle.path()), printable(source),
+                                 planned.error().message));
+  }
+  Conversion conversion = FERRY_TRY(std::move(planned));
   if (!conversion.problems.empty()) {
     return Failure(converters::problems_error(conversion.problems, *conversion.source));
   }

@@ -18,7 +18,8 @@ namespace ferry::plan {
 Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
                                   const std::string& config, const std::string& lora);
 
-// A checkpoint whose keys do not fit, or that holds another model, is an error.
+// A checkpoint whose keys do not fit, or that holds another model, is an error; so are options that
+// the model does not take.
 Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,
                             ThreadPool& pool);
 

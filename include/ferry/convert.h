@@ -79,7 +79,7 @@ struct ConvertOptions {
   std::string reference = {};  // a file of expected outputs to embed; may be empty
 };
 
-// What became of a key of the checkpoint.
+// The fate of a key of the checkpoint: the weights that are made of it, or why it is not used.
 struct MappedKey {
   std::string source;  // as it is stored; empty for a weight that shares another's values
   std::vector<std::string> targets;  // weights that are made of it; none: it is not used

@@ -241,6 +241,37 @@ std::string with_self_digest(std::string text) {
   return text.replace(at, 64, to_hex(sha256(std::as_bytes(std::span(text)))));
 }
 
+// The bundle says how it was made, and may lie: it names no file that is opened, and options that
+// the model does not take are an error of the bundle, not of the command line.
+TEST(Verify, OptionsThatABundleStatesAreUntrusted) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, fixture("llama3_tied"));
+  const Line line = {"verify", bundle, "--checkpoint", fixture("llama3_tied")};
+  const std::string text = read_bytes(bundle + "/manifest.json");
+  const auto state = [&](std::string name, std::string value, std::string other,
+                         std::string stated) {
+    const auto member = [](const std::string& n, const std::string& v) {
+      return "\"name\": \"" + n + "\",\n   \"value\": \"" + v + "\"";
+    };
+    std::string changed = text;
+    const size_t at = changed.find(member(name, value));
+    ASSERT_NE(at, std::string::npos);
+    changed.replace(at, member(name, value).size(), member(other, stated));
+    write_bytes(bundle + "/manifest.json", with_self_digest(changed));
+  };
+  for (const char* option : {"lora", "config", "reference"}) {
+    state("shards", "1", option, dir / "absent");
+    EXPECT_EQ(run_ferry(line).code, 0) << option;
+  }
+  state("shards", "1", "shards", "9999");
+  const Outcome cut = run_ferry(line);
+  EXPECT_EQ(cut.code, 3);
+  EXPECT_NE(cut.err.find(bundle + ": the options that it was made with do not fit "),
+            std::string::npos);
+  state("quantize", "none", "quantize", "4bit");
+  EXPECT_EQ(run_ferry(line).code, 3);
+}
+
 // Right bundles have margin: the noise of each tensor is far from its floor.
 TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
   for (const char* name :
