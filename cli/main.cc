@@ -13,6 +13,7 @@
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/interrupt.h"
+#include "formats/hdf5/reader_process.h"
 
 namespace ferry::cli {
 namespace {
@@ -77,6 +78,7 @@ int run_main(Context& context, int argc, char** argv) {
 }  // namespace ferry::cli
 
 int main(int argc, char** argv) {
+  ferry::hdf5::serve_if_asked(argc, argv);
   ferry::cli::Context context;
   ferry::cli::install_signal_handlers();
   try {

@@ -1,11 +1,11 @@
 #include "formats/hdf5/reader_process.h"
 
 #include <fmt/format.h>
-#include <link.h>
 #include <spawn.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -21,6 +21,9 @@ namespace {
 constexpr std::string_view kReaderName = "ferry-hdf5-reader";
 constexpr const char* kThisProgram = "/proc/self/exe";
 
+// Whether main() calls serve_if_asked().
+std::atomic<bool> serves = false;
+
 // The command-line arguments of the reader.
 struct Task {
   uint64_t in = 0, out = 0, file_bytes = 0, memory_bytes = 0, cpu_milliseconds = 0;
@@ -31,41 +34,6 @@ struct Task {
 
 ConfinedWork work_of(int fd, uint64_t file_bytes) {
   return {prepare_walk, [fd, file_bytes] { return encode(walk(fd, file_bytes)); }};
-}
-
-// Runs before main() in every process. It acts only on the arguments that start_reader() gives.
-__attribute__((constructor)) void serve_if_asked(int argc, char** argv) {
-  Task task;
-  const auto fields = task.fields();
-  if (argc != static_cast<int>(fields.size()) + 1 || argv[0] != kReaderName) return;
-  for (size_t i = 0; i < fields.size(); ++i) {
-    const char* text = argv[i + 1];
-    const char* end = text + std::strlen(text);
-    const auto parsed = std::from_chars(text, end, *fields[i]);
-    if (parsed.ec != std::errc() || parsed.ptr != end) return;
-  }
-  const ConfinedLimits limits{.memory_bytes = task.memory_bytes,
-                              .cpu_milliseconds = task.cpu_milliseconds,
-                              .answer_bytes = 0};
-  const int in = static_cast<int>(task.in);
-  run_confined(in, static_cast<int>(task.out), limits, work_of(in, task.file_bytes));
-}
-
-// Whether serve_if_asked() is part of the executable, which is the first in the list.
-bool is_in_executable() {
-  const auto look = [](dl_phdr_info* info, size_t, void* result) -> int {
-    const auto address = reinterpret_cast<ElfW(Addr)>(&serve_if_asked);
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-      const ElfW(Phdr)& part = info->dlpi_phdr[i];
-      const ElfW(Addr) begin = info->dlpi_addr + part.p_vaddr;
-      if (part.p_type != PT_LOAD || address < begin || address - begin >= part.p_memsz) continue;
-      *static_cast<bool*>(result) = true;
-    }
-    return 1;
-  };
-  bool inside = false;
-  ::dl_iterate_phdr(look, &inside);
-  return inside;
 }
 
 struct SpawnSettings {
@@ -111,11 +79,30 @@ pid_t start_reader(Task task) {
 
 }  // namespace
 
+void serve_if_asked(int argc, char** argv) {
+  serves = true;
+  // It acts only on the arguments that start_reader() gives.
+  Task task;
+  const auto fields = task.fields();
+  if (argc != static_cast<int>(fields.size()) + 1 || argv[0] != kReaderName) return;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const char* text = argv[i + 1];
+    const char* end = text + std::strlen(text);
+    const auto parsed = std::from_chars(text, end, *fields[i]);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return;
+  }
+  const ConfinedLimits limits{.memory_bytes = task.memory_bytes,
+                              .cpu_milliseconds = task.cpu_milliseconds,
+                              .answer_bytes = 0};
+  const int in = static_cast<int>(task.in);
+  run_confined(in, static_cast<int>(task.out), limits, work_of(in, task.file_bytes));
+}
+
 Result<std::string> describe_confined(const std::string& name, int fd, uint64_t file_bytes,
                                       const ConfinedLimits& limits) {
   const StartChild fork = fork_confined(fd, limits, work_of(fd, file_bytes));
   return call_confined(name, limits, [&](int out) {
-    if (!is_in_executable()) return fork(out);
+    if (!serves) return fork(out);
     const pid_t child = start_reader({.in = static_cast<uint64_t>(fd),
                                       .out = static_cast<uint64_t>(out),
                                       .file_bytes = file_bytes,

@@ -1,11 +1,9 @@
 // The confined reader as a process of its own.
 //
 // A fork of a program with threads may only call a few functions, and libhdf5 is not among them. So
-// the reader is this same program, started anew: /proc/self/exe is executed under another name, and
-// before main() a function of this library sees that name, reads the file and ends the process.
-// Nothing has to be installed, and programs that use the library, tests among them, get this
-// without a line in their main(). Where the library is not part of the executable itself (it was
-// loaded by one), or the executable cannot be started again, the reader is a fork.
+// a program whose main() calls serve_if_asked() is started anew as the reader: /proc/self/exe is
+// executed under another name. In other programs the reader is a fork, which works with a C library
+// whose memory and streams work after a fork of a threaded process, as those of glibc do.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +13,10 @@
 #include "formats/hdf5/confined.h"
 
 namespace ferry::hdf5 {
+
+// To be called first in main(). If describe_confined() started this process, it reads the file,
+// answers and exits. Otherwise it returns, and readers are started as processes of this program.
+void serve_if_asked(int argc, char** argv);
 
 // The encoded description of the HDF5 file behind `fd`, of `file_bytes` bytes. Errors as those of
 // call_confined().
