@@ -16,7 +16,7 @@
 namespace ferry::cli {
 namespace {
 
-constexpr size_t kShown = 20;
+constexpr size_t kShownDifferences = 20;
 
 // A line of a report, whose names have been made printable.
 std::string code(std::string_view line) {
@@ -29,10 +29,6 @@ std::string code(std::string_view line) {
 }
 std::string name_as_code(std::string_view untrusted) { return code(printable(untrusted)); }
 
-std::string number(double value) {
-  return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
-}
-
 std::string comparison_row(const NamedComparison& comparison) {
   if (comparison.report == nullptr) {
     return fmt::format("| {} | not made: {} | | | | | | |\n", comparison.title(),
@@ -40,12 +36,13 @@ std::string comparison_row(const NamedComparison& comparison) {
   }
   const proof::ParityReport& report = *comparison.report;
   const proof::LogitMetrics& m = report.metrics;
-  std::string row = fmt::format("| {} | {} | {} | {:.1f} dB | {} |", comparison.title(),
-                                report.parity ? "parity" : "**no parity**",
-                                number(m.values.max_abs), m.values.sqnr_db, bound_text(report));
+  std::string row =
+      fmt::format("| {} | {} | {} | {:.1f} dB | {} |", comparison.title(),
+                  report.parity ? "parity" : "**no parity**", difference_text(m.values.max_abs),
+                  m.values.sqnr_db, bound_text(report));
   if (!report.has_logits()) return row + " | | |\n";
-  return row + fmt::format(" {} | {:.2f} % | {}/{} |\n", number(m.kl_mean), 100 * m.top1_agreement,
-                           report.greedy_match, report.greedy_total);
+  return row + fmt::format(" {} | {:.2f} % | {}/{} |\n", difference_text(m.kl_mean),
+                           100 * m.top1_agreement, report.greedy_match, report.greedy_total);
 }
 
 std::string comparison_table(const std::vector<NamedComparison>& comparisons) {
@@ -73,23 +70,26 @@ std::string divergences(const NamedComparison& comparison) {
   }
   if (beyond.empty()) return text;
   text += "| tensor | layer | max_abs | SQNR | floor |\n|---|---|---|---|---|\n";
-  for (size_t i = 0; i < std::min(kShown, beyond.size()); ++i) {
+  for (size_t i = 0; i < std::min(kShownDifferences, beyond.size()); ++i) {
     const proof::LayerResult& layer = *beyond[i];
     text += fmt::format("| {} | {} | {} | {:.1f} dB | {} |\n", name_as_code(layer.tensor.name),
-                        layer.tensor.layer, number(layer.metrics.max_abs), layer.metrics.sqnr_db,
+                        layer.tensor.layer, difference_text(layer.metrics.max_abs),
+                        layer.metrics.sqnr_db,
                         layer.floor_db ? fmt::format("{:.1f} dB", *layer.floor_db) : std::string());
   }
-  if (beyond.size() > kShown) text += fmt::format("\n... and {} more\n", beyond.size() - kShown);
+  if (beyond.size() > kShownDifferences)
+    text += fmt::format("\n... and {} more\n", beyond.size() - kShownDifferences);
   return text + "\n";
 }
 
 std::string list(std::string_view title, const std::vector<std::string>& lines, bool untrusted) {
   if (lines.empty()) return {};
   std::string text = fmt::format("{}:\n\n", title);
-  for (size_t i = 0; i < std::min(kShown, lines.size()); ++i) {
+  for (size_t i = 0; i < std::min(kShownDifferences, lines.size()); ++i) {
     text += fmt::format("- {}\n", untrusted ? code(lines[i]) : lines[i]);
   }
-  if (lines.size() > kShown) text += fmt::format("- ... and {} more\n", lines.size() - kShown);
+  if (lines.size() > kShownDifferences)
+    text += fmt::format("- ... and {} more\n", lines.size() - kShownDifferences);
   return text + "\n";
 }
 

@@ -13,10 +13,6 @@
 namespace ferry::cli {
 namespace {
 
-std::string number(double value) {
-  return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
-}
-
 // "6.1x": how many times a difference fits into its bound.
 std::string margin_text(const proof::ValueMetrics& metrics) {
   const double margin = *proof::noise_margin(metrics);
@@ -28,14 +24,15 @@ std::string case_lines(const proof::CaseReport& c) {
   if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
   std::string text = fmt::format(
       "{}: {}, {} tokens: max_abs {}", name, c.parity ? "parity" : "NO PARITY", c.tokens,
-      number(c.worst().rows > 0 ? c.prefill.values.max_abs : c.worst().values.max_abs));
+      difference_text(c.worst().rows > 0 ? c.prefill.values.max_abs : c.worst().values.max_abs));
   if (c.worst().rows > 0) text += " in one prefill";
-  if (c.steps.rows > 0) text += fmt::format(", {} token by token", number(c.steps.values.max_abs));
+  if (c.steps.rows > 0)
+    text += fmt::format(", {} token by token", difference_text(c.steps.values.max_abs));
   if (c.greedy_total > 0) text += fmt::format(", greedy {}/{}", c.greedy_match, c.greedy_total);
   text += "\n";
   if (c.f64) {
-    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n", number(c.f64->ours),
-                        number(c.f64->reference));
+    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n",
+                        difference_text(c.f64->ours), difference_text(c.f64->reference));
   }
   if (c.routing.different > 0) {
     text += fmt::format(
@@ -60,11 +57,11 @@ std::string layer_line(const proof::LayerResult& layer) {
     bound =
         fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB", *layer.floor_db, *layer.margin_db());
   } else if (const auto most = proof::noise_bound(layer.metrics)) {
-    bound = fmt::format("  noise {}  bound {}  margin {}", number(layer.metrics.noise),
-                        number(*most), margin_text(layer.metrics));
+    bound = fmt::format("  noise {}  bound {}  margin {}", difference_text(layer.metrics.noise),
+                        difference_text(*most), margin_text(layer.metrics));
   }
   return fmt::format("  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n", layer.tensor.name,
-                     number(layer.metrics.max_abs), layer.metrics.sqnr_db, bound,
+                     difference_text(layer.metrics.max_abs), layer.metrics.sqnr_db, bound,
                      layer.within ? "" : "  DIVERGES");
 }
 
@@ -74,11 +71,11 @@ std::string report_lines(const proof::ParityReport& report) {
   const proof::LogitMetrics& m = report.metrics;
   fmt::format_to(std::back_inserter(text),
                  "{}: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB", report.output(),
-                 number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
-                 m.values.cosine, m.values.sqnr_db);
+                 difference_text(m.values.max_abs), bound_text(report),
+                 difference_text(m.values.rel_rms), m.values.cosine, m.values.sqnr_db);
   if (report.has_logits()) {
     fmt::format_to(std::back_inserter(text), ", KL mean {} max {}, top-1 {:.2f} %",
-                   number(m.kl_mean), number(m.kl_max), 100 * m.top1_agreement);
+                   difference_text(m.kl_mean), difference_text(m.kl_max), 100 * m.top1_agreement);
   }
   text += "\n";
   for (const proof::LayerResult& layer : report.layers) text += layer_line(layer);
@@ -92,9 +89,9 @@ std::string mode_comparison(const std::string& title, const proof::ParityReport&
   std::string text = fmt::format(
       "{}: {}: logits max_abs {} ({}), SQNR {:.1f} dB, KL mean {}, top-1 {:.2f} %, greedy "
       "{}/{}{}\n",
-      title, report.parity ? "parity" : "NO PARITY", number(logits.max_abs), bound_text(report),
-      logits.sqnr_db, number(report.metrics.kl_mean), 100 * report.metrics.top1_agreement,
-      report.greedy_match, report.greedy_total, more);
+      title, report.parity ? "parity" : "NO PARITY", difference_text(logits.max_abs),
+      bound_text(report), logits.sqnr_db, difference_text(report.metrics.kl_mean),
+      100 * report.metrics.top1_agreement, report.greedy_match, report.greedy_total, more);
   for (const proof::LayerResult& layer : report.layers) {
     if (!layer.within) text += layer_line(layer);
   }
@@ -143,7 +140,8 @@ std::string f64_line(const proof::ParityReport& f64) {
   return fmt::format(
       "the checkpoint in f64, against the reference: {} max_abs {}, rel_rms {}: {:.2f} times the "
       "noise of f32\n\n",
-      f64.output(), number(values.max_abs), number(values.rel_rms), *values.noise_ratio);
+      f64.output(), difference_text(values.max_abs), difference_text(values.rel_rms),
+      *values.noise_ratio);
 }
 
 std::string proof_lines(const proof::CheckpointProof& proof) {
@@ -172,11 +170,15 @@ std::string proof_lines(const proof::CheckpointProof& proof) {
 
 std::string divergence_line(const proof::ParityReport& report) {
   return fmt::format("max_abs {}, SQNR {:.1f} dB ({}){}, first divergence in {}",
-                     number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
+                     difference_text(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
                      bound_text(report), greedy_text(report), place_of(report));
 }
 
 }  // namespace
+
+std::string difference_text(double value) {
+  return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
+}
 
 std::string to_text(const proof::Verification& v) {
   std::string text = pixel_lines(v.pixels);

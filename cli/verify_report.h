@@ -13,5 +13,7 @@ std::string to_json(const proof::Verification& verification, const std::string& 
 std::string to_text(const proof::Verification& verification);
 // A line for each reason why there is no parity; empty at parity.
 std::vector<std::string> reasons(const proof::Verification& verification);
+// "1.23e-04", or "not finite".
+std::string difference_text(double value);
 
 }  // namespace ferry::cli
