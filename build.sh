@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # Installs what packages.txt names (Debian, as root, only where something is missing) and builds:
 #   build.sh [PRESET [TARGET...]]      the preset `release` and everything in it by default
-# Prints little, unless something fails.
+# Prints a line in eight seconds, and everything if something fails.
 set -euo pipefail
 cd "$(dirname "$0")"
 preset=${1:-release}
 shift || true
+log=$(mktemp)
+trap 'kill $(jobs -p) 2>/dev/null; rm -f "$log"' EXIT
 
-# Runs a command and shows its output only if it fails.
+# Runs a command, shows the last line of its output every eight seconds, and all of it if it fails.
 quietly() {
-  local log status=0
-  log=$(mktemp)
+  local status=0 progress
+  while sleep 8 >&/dev/null; do echo "build.sh: $(tail -n 1 "$log" | cut -c 1-90)"; done &
+  progress=$!
   "$@" >"$log" 2>&1 || status=$?
-  [ "$status" = 0 ] || cat "$log" >&2
-  rm -f "$log"
+  kill "$progress"
+  wait "$progress" 2>/dev/null || true
+  # What ninja finished is no news, but what compilers said of it.
+  [ "$status" = 0 ] || sed '/^\[[0-9]*\/[0-9]*\] /d' "$log" >&2
   return "$status"
 }
 
@@ -36,4 +41,5 @@ fi
 
 echo "build.sh: building ${*:-everything} (preset $preset)"
 quietly cmake --preset "$preset"
-cmake --build --preset "$preset" ${1:+--target "$@"} -- --quiet
+quietly cmake --build --preset "$preset" ${1:+--target "$@"}
+sed '/^\[[0-9]*\/[0-9]*\] /d; /^ninja: no work to do/d' "$log"
