@@ -2,10 +2,9 @@
 # of the time: what sources include is read once for each group, and templates that they share are
 # compiled once. A change then compiles a whole group, so it is for builds from nothing. Builds without
 # it prove that every source includes what it uses, and that a folder links what it may use.
-option(FERRY_GROUPS "Compile sources in groups" OFF)
 # Sources of a folder that follow each other are in one group, and the next so many in another: an
 # anonymous namespace of a folder is not shared by more of its sources than these.
-set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources of a folder a group has at most")
+set(FERRY_GROUP_SIZE 48 CACHE STRING "How many sources of a folder a group has at most")
 set(FERRY_GROUP_COUNT 6 CACHE STRING "How many groups the product has")
 
 # These are compiled for several processors, or for another one than their neighbours; and the version,

@@ -98,31 +98,32 @@ limited=ThreadPool.RefusedThreadsAreDoneWithout
 limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
 limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
 
-# run_tests DIRECTORY CMAKE-OPTIONS... -- TEST-PROGRAMS...: in one process each.
-run_tests() {
-  local directory=$1 tests
-  build "$@"
-  while [ "$1" != -- ]; do shift; done
-  for tests in "${@:2}"; do
-    "$directory/bin/$tests" --gtest_brief=1 --gtest_filter="-$limited"
-  done
+# suites FOLDER...: the suites of tests/FOLDER, as a filter of GoogleTest.
+suites() {
+  local folder
+  for folder in "$@"; do
+    grep -rhoP '^TEST(_F)?\(\K\w+' "tests/$folder" | sed 's/$/.*/'
+    grep -rhoP '^TEST_P\(\K\w+' "tests/$folder" | sed 's,.*,*/&.*,' || true
+  done | sort -u | paste -sd :
 }
+
 # The tests with sanitizers and the fuzz targets share objects. Without optimisation these compile in
 # half of the time. step_gcc compiles each source alone, without precompiled headers.
 sanitized=(build/matrix-fuzz --preset fuzz -DFERRY_TESTS=ON -DFERRY_GROUPS=ON
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -g1")
-# Every room but cli, whose tests start the program thousands of times.
+# Every folder but those whose tests start the program thousands of times.
 step_asan() {
   need clang++ clang
-  run_tests "${sanitized[@]}" -- core_tests formats_tests media_tests text_tests converters_tests \
-    packer_tests signing_tests audit_tests report_tests graph_tests runner_tests proof_tests \
-    plan_tests convert_tests checkpoint_tests dialects_tests kernels_tests prompt_tests batch_tests
+  build "${sanitized[@]}" -- ferry_tests
+  build/matrix-fuzz/bin/ferry_tests --gtest_brief=1 \
+    --gtest_filter="-$limited:$(suites cli end_to_end)"
 }
 # What uses threads. With this sanitizer GCC 12 warns of members that are not initialised and of copies
 # out of bounds in code that it accepts otherwise: warnings are no errors here.
 step_tsan() {
-  run_tests build/matrix-tsan --preset tsan -DFERRY_GROUPS=ON \
-    -DFERRY_WERROR=OFF -- core_tests packer_tests runner_tests
+  build build/matrix-tsan --preset tsan -DFERRY_GROUPS=ON -DFERRY_WERROR=OFF -- ferry_tests
+  build/matrix-tsan/bin/ferry_tests --gtest_brief=1 \
+    --gtest_filter="$(suites core packer runner)-$limited"
 }
 
 # Each fuzz target for FUZZ_SECONDS (60), from the inputs that are kept of it. None may crash, or take
@@ -167,23 +168,21 @@ END
   touch "$root/complete"
 }
 
-# The other kind of processor: the tests of four rooms, bundles with the bytes that x86 gives them,
+# The other kind of processor: the tests of five folders, bundles with the bytes that x86 gives them,
 # and one proof. qemu-user has neither seccomp, without which the reader of HDF5 files refuses to
 # work, nor limits of the address space, which three other tests need.
 step_aarch64() {
   need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
   need qemu-aarch64-static qemu-user-static
   unpack_aarch64_root
-  local arm=build/matrix-aarch64 samples=build/matrix-samples room sample name
+  local arm=build/matrix-aarch64 samples=build/matrix-samples sample name
   local refused=Hdf5*:KerasShards*:Formats/HostileTest.*/hdf5:$limited
   ./build.sh release ferry
   build $arm --preset release --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -- \
-    ferry core_tests formats_tests graph_tests runner_tests
+    ferry ferry_tests
   export QEMU_LD_PREFIX=$PWD/build/aarch64-root
-  for room in core formats graph runner; do
-    qemu-aarch64-static $arm/bin/${room}_tests --gtest_brief=1 \
-      --gtest_filter="-$refused"
-  done
+  qemu-aarch64-static $arm/bin/ferry_tests --gtest_brief=1 \
+    --gtest_filter="$(suites core formats graph kernels runner)-$refused"
   rm -rf $samples
   mkdir -p $samples/x86 $samples/arm
   for sample in testdata/{llama3_tied,qwen3_5_text,golden/{gemma3,phi3_window,qwen3_moe_bf16}} \

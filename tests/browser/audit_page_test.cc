@@ -5,7 +5,7 @@
 #include "page_test.h"
 #include "report/html_page.h"
 
-namespace ferry::testing {
+namespace ferry::pages {
 namespace {
 
 using report::html_page;
@@ -173,4 +173,4 @@ TEST_F(AuditPage, MapIsPrintedWithoutColours) {
 TEST_F(AuditPage, ReadsWellInLightDarkAndPrint) { expect_readable(audit_page({.diff = true})); }
 
 }  // namespace
-}  // namespace ferry::testing
+}  // namespace ferry::pages

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
-namespace ferry::testing {
+namespace ferry::pages {
 namespace {
 
 using nlohmann::json;
@@ -231,4 +231,4 @@ void Browser::note(const json& event) {
   }
 }
 
-}  // namespace ferry::testing
+}  // namespace ferry::pages

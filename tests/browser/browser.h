@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferry::testing {
+namespace ferry::pages {
 
 class Browser {
  public:
@@ -69,4 +69,4 @@ class Browser {
   std::vector<std::string> requests_;
 };
 
-}  // namespace ferry::testing
+}  // namespace ferry::pages

@@ -1,6 +1,6 @@
 #include "page_test.h"
 
-namespace ferry::testing {
+namespace ferry::pages {
 namespace {
 
 // Texts whose contrast with their background (WCAG 2.2, section 1.4.3) is under 4.5, as lines. The
@@ -92,4 +92,4 @@ void PageTest::expect_readable(const std::string& page) {
   browser().allow_scripts(true);
 }
 
-}  // namespace ferry::testing
+}  // namespace ferry::pages

@@ -8,7 +8,7 @@
 
 #include "browser.h"
 
-namespace ferry::testing {
+namespace ferry::pages {
 
 class PageTest : public ::testing::Test {
  protected:
@@ -22,4 +22,4 @@ class PageTest : public ::testing::Test {
   static void expect_readable(const std::string& page);
 };
 
-}  // namespace ferry::testing
+}  // namespace ferry::pages

@@ -5,7 +5,7 @@
 #include "../cli/ferry_process.h"
 #include "page_test.h"
 
-namespace ferry::testing {
+namespace ferry::pages {
 namespace {
 
 const std::string kCheckpoint = FERRY_TESTDATA "/golden/qwen3";
@@ -155,4 +155,4 @@ TEST_F(RealPages, Batch) {
 }
 
 }  // namespace
-}  // namespace ferry::testing
+}  // namespace ferry::pages

@@ -9,8 +9,8 @@ namespace ferry {
 
 inline std::string encoder(const std::string& name) { return fixture("encoder/" + name); }
 
-inline Outcome convert(const std::string& source, const std::string& to,
-                       std::vector<std::string> more) {
+inline Outcome convert_encoder(const std::string& source, const std::string& to,
+                               std::vector<std::string> more) {
   std::vector<std::string> line = {"convert", source, "-o", to};
   // Nothing in its config says that it is one.
   if (source.ends_with("qwen3_causal")) more.insert(more.end(), {"--program", "encoder"});

@@ -185,22 +185,22 @@ Outcome run_checked(const std::string& input, const std::vector<std::string>& ar
 
 }  // namespace
 
-Outcome run_program(const std::string& program, const std::vector<std::string>& args,
+Outcome run_program(const std::string& program, const Words& args,
                     const std::vector<std::string>& environment) {
-  return run("", "", args, {program, environment});
+  return run("", "", args.all(), {program, environment});
 }
-Outcome run_ferry(const std::vector<std::string>& args) { return run_checked("", args); }
-Outcome run_ferry_once(const std::vector<std::string>& args) { return run("", "", args); }
-Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args) {
-  return run_checked(input, args);
+Outcome run_ferry(const Words& args) { return run_checked("", args.all()); }
+Outcome run_ferry_once(const Words& args) { return run("", "", args.all()); }
+Outcome run_ferry_on(const std::string& input, const Words& args) {
+  return run_checked(input, args.all());
 }
-Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args) {
-  return run("", stdout_path, args);
+Outcome run_ferry_to(const std::string& stdout_path, const Words& args) {
+  return run("", stdout_path, args.all());
 }
 
-RunningFerry::RunningFerry(const std::vector<std::string>& args, bool close_input) {
+RunningFerry::RunningFerry(const Words& args, bool close_input) {
   std::vector<std::string> words = {FERRY_BINARY};
-  words.insert(words.end(), args.begin(), args.end());
+  words.insert(words.end(), args.all().begin(), args.all().end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

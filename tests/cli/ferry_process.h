@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/formats/temp_dir.h"
@@ -22,25 +25,36 @@ struct Outcome {
   size_t error_lines() const;
 };
 
+// The words of a command line, as {"convert", path, "-o", out} or as a vector.
+class Words {
+ public:
+  Words(std::initializer_list<std::string_view> words) : words_(words.begin(), words.end()) {}
+  Words(std::vector<std::string> words) : words_(std::move(words)) {}
+  const std::vector<std::string>& all() const { return words_; }
+
+ private:
+  std::vector<std::string> words_;
+};
+
 // Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. Safe to
 // call from several threads.
-Outcome run_program(const std::string& program, const std::vector<std::string>& args,
+Outcome run_program(const std::string& program, const Words& args,
                     const std::vector<std::string>& environment = {});
 // Runs `ferry ARGS...` without a shell. What is refused is run once more with --json, and fails the
 // test unless that gives the same exit code and one document that says what stderr says.
-Outcome run_ferry(const std::vector<std::string>& args);
+Outcome run_ferry(const Words& args);
 // The same, but never a second time: where running changes what happens next.
-Outcome run_ferry_once(const std::vector<std::string>& args);
+Outcome run_ferry_once(const Words& args);
 // The same with `input` on stdin.
-Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args);
+Outcome run_ferry_on(const std::string& input, const Words& args);
 // The same with stdout opened on `stdout_path`.
-Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args);
+Outcome run_ferry_to(const std::string& stdout_path, const Words& args);
 
 // A `ferry` that runs beside the test.
 class RunningFerry {
  public:
   // Both ends of its stdin and stdout are pipes; with `close_input` it finds an empty stdin.
-  explicit RunningFerry(const std::vector<std::string>& args, bool close_input = true);
+  explicit RunningFerry(const Words& args, bool close_input = true);
   ~RunningFerry();  // kills it if it still runs
   RunningFerry(const RunningFerry&) = delete;
   RunningFerry& operator=(const RunningFerry&) = delete;

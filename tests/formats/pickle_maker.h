@@ -16,7 +16,7 @@ struct PickleTensor {
 
 namespace pickle_maker {
 
-inline std::string text(const std::string& s) {
+inline std::string unicode(const std::string& s) {
   return std::string{'X', static_cast<char>(s.size()), 0, 0, 0} + s;
 }
 
@@ -36,9 +36,9 @@ inline std::string make_pickle(const std::vector<PickleTensor>& tensors) {
   using namespace pickle_maker;
   std::string out = "\x80\x02}(";
   for (const PickleTensor& t : tensors) {
-    out += text(t.name) + "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") +
-           "ctorch\nFloatStorage\n" + text(t.storage) + text("cpu") + number(t.storage_elements) +
-           "tQ" + number(0) + tuple(t.shape) + tuple(t.strides) +
+    out += unicode(t.name) + "ctorch._utils\n_rebuild_tensor_v2\n((" + unicode("storage") +
+           "ctorch\nFloatStorage\n" + unicode(t.storage) + unicode("cpu") +
+           number(t.storage_elements) + "tQ" + number(0) + tuple(t.shape) + tuple(t.strides) +
            "\x89"
            "ccollections\nOrderedDict\n)RtR";
   }

@@ -5,6 +5,8 @@
 #include "media/codecs.h"
 #include "tests/fuzz/image_fuzz.h"
 
+namespace ferry::bitmap_fuzz {
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ferry::media;
   const Bytes file(reinterpret_cast<const std::byte*>(data), size);
@@ -13,3 +15,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ferry::require_good_image(pnm ? decode_pnm(file, "f") : decode_bmp(file, "f"));
   return 0;
 }
+
+}  // namespace ferry::bitmap_fuzz

@@ -8,8 +8,9 @@
 #include "tests/fuzz/require.h"
 #include "text/tokenizer/charsmap.h"
 
+namespace ferry::charsmap_fuzz {
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const auto map = text::Charsmap::parse(bytes, "m");
   if (!map) {
@@ -26,3 +27,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(utf8::is_valid(text) && text.size() <= 4096);
   return 0;
 }
+
+}  // namespace ferry::charsmap_fuzz

@@ -8,9 +8,8 @@
 
 #include "tests/fuzz/require.h"
 
+namespace ferry::chat_template_fuzz {
 namespace {
-
-using namespace ferry;
 
 constexpr std::string_view kConfig = R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}})";
 constexpr std::string_view kChat = R"({"messages": [
@@ -46,3 +45,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace ferry::chat_template_fuzz

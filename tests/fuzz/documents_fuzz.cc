@@ -11,7 +11,7 @@
 #include "report/thresholds.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry {
+namespace ferry::documents_fuzz {
 namespace {
 
 void read_batch(const std::string& text) {
@@ -62,10 +62,7 @@ void read_settings(const std::string& text) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto thresholds = report::Thresholds::parse(text, "f");
   if (!thresholds) require_good_message(thresholds.error());
@@ -75,3 +72,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   read_settings(text);
   return 0;
 }
+
+}  // namespace ferry::documents_fuzz

@@ -11,9 +11,8 @@
 #include "runner/method.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::execute_fuzz {
 namespace {
-
-using namespace ferry;
 
 constexpr uint64_t kMaxMemory = 1 << 22;  // bytes of planned memory, and of one tensor
 
@@ -84,3 +83,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   run(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::execute_fuzz

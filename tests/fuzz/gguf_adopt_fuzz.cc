@@ -8,7 +8,7 @@
 #include "dialects/gguf/model/adopt.h"
 #include "tests/fuzz/memory_file.h"
 
-namespace ferry {
+namespace ferry::gguf_adopt_fuzz {
 namespace {
 
 void run(std::span<const std::byte> file) {
@@ -32,9 +32,9 @@ void run(std::span<const std::byte> file) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::run(std::as_bytes(std::span(data, size)));
+  run(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::gguf_adopt_fuzz

@@ -9,7 +9,7 @@
 #include "dialects/gguf/file/header.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry {
+namespace ferry::gguf_fuzz {
 namespace {
 
 // Accepted tensors lie in the file one after the other, and are what their type and shape say.
@@ -70,9 +70,9 @@ void run(std::span<const std::byte> file) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::run(std::as_bytes(std::span(data, size)));
+  run(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::gguf_fuzz

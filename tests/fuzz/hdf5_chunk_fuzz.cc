@@ -4,7 +4,7 @@
 #include "formats/hdf5/chunks.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry::hdf5 {
+namespace ferry::hdf5::hdf5_chunk_fuzz {
 namespace {
 
 // Every order of every choice.
@@ -32,9 +32,9 @@ void run(std::span<const std::byte> input) {
 }
 
 }  // namespace
-}  // namespace ferry::hdf5
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::hdf5::run(std::as_bytes(std::span(data, size)));
+  run(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::hdf5::hdf5_chunk_fuzz

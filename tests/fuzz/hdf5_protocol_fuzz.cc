@@ -9,7 +9,7 @@
 #include "formats/hdf5/description.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry::hdf5 {
+namespace ferry::hdf5::hdf5_protocol_fuzz {
 namespace {
 
 constexpr uint64_t kFileBytes = 65536;
@@ -71,9 +71,9 @@ void run(std::span<const std::byte> message) {
 }
 
 }  // namespace
-}  // namespace ferry::hdf5
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::hdf5::run(std::as_bytes(std::span(data, size)));
+  run(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::hdf5::hdf5_protocol_fuzz

@@ -11,9 +11,8 @@
 #include "prompt/image_prompt.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::image_prompt_fuzz {
 namespace {
-
-using namespace ferry;
 
 constexpr std::string_view kTokenizer = R"({"version": "1.0", "added_tokens": [
     {"id": 2, "content": "<image>", "special": true, "normalized": false},
@@ -76,3 +75,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace ferry::image_prompt_fuzz

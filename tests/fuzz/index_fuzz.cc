@@ -8,7 +8,7 @@
 #include "dialects/keras/keras_index.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry {
+namespace ferry::index_fuzz {
 namespace {
 
 class TwoFiles final : public TensorSource {
@@ -51,11 +51,11 @@ void run_keras(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  ferry::run(text);
-  ferry::run_keras(text);
+  run(text);
+  run_keras(text);
   return 0;
 }
+
+}  // namespace ferry::index_fuzz

@@ -12,7 +12,7 @@
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/parts.h"
 
-namespace ferry {
+namespace ferry::keras_adopt_fuzz {
 namespace {
 
 class Zeros final : public MemoryFile {
@@ -76,10 +76,10 @@ Status run(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto status = ferry::run(std::string_view(reinterpret_cast<const char*>(data), size));
+  const auto status = run(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!status) ferry::require_good_message(status.error());
   return 0;
 }
+
+}  // namespace ferry::keras_adopt_fuzz

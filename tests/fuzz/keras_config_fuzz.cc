@@ -8,8 +8,9 @@
 #include "converters/config/model_config.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::keras_config_fuzz {
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
   const std::string text(reinterpret_cast<const char*>(data), size);
   (void)converters::is_keras_config(text);
   const auto made = converters::hugging_face_config_of_keras(text, size % 2 == 1, "f");
@@ -23,3 +24,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!config) require_good_message(config.error());
   return 0;
 }
+
+}  // namespace ferry::keras_config_fuzz

@@ -5,7 +5,7 @@
 #include "packer/manifest.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry {
+namespace ferry::manifest_fuzz {
 namespace {
 
 void make_self_digest_right(std::string& text) {
@@ -30,9 +30,9 @@ void check(std::string text) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::check(std::string(reinterpret_cast<const char*>(data), size));
+  check(std::string(reinterpret_cast<const char*>(data), size));
   return 0;
 }
+
+}  // namespace ferry::manifest_fuzz

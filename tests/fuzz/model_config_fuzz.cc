@@ -8,6 +8,7 @@
 
 #include "tests/fuzz/require.h"
 
+namespace ferry::model_config_fuzz {
 namespace {
 
 using ferry::converters::ModelConfig;
@@ -28,7 +29,6 @@ void require_attention(const ModelConfig& config) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const size_t nul = text.find('\0');
   const std::string generation = nul == std::string::npos ? "" : text.substr(nul + 1);
@@ -51,3 +51,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (attends) require_attention(*config);
   return 0;
 }
+
+}  // namespace ferry::model_config_fuzz

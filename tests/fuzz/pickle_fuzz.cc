@@ -8,8 +8,9 @@
 #include "formats/torch/state_dict.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::pickle_fuzz {
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
   const auto pickle = formats::Pickle::parse(std::as_bytes(std::span(data, size)), "f");
   if (!pickle) {
     require_good_message(pickle.error());
@@ -34,3 +35,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(total <= kLimit);
   return 0;
 }
+
+}  // namespace ferry::pickle_fuzz

@@ -2,7 +2,7 @@
 #include "formats/ptd/ptd.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry::ptd {
+namespace ferry::ptd::ptd_fuzz {
 namespace {
 
 void check(std::span<const std::byte> file) {
@@ -26,9 +26,9 @@ void check(std::span<const std::byte> file) {
 }
 
 }  // namespace
-}  // namespace ferry::ptd
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::ptd::check(std::as_bytes(std::span(data, size)));
+  check(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::ptd::ptd_fuzz

@@ -6,7 +6,7 @@
 #include "formats/xnnpack/calls.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry::pte {
+namespace ferry::pte::pte_fuzz {
 namespace {
 
 // Reading touches every byte that the program may refer to.
@@ -51,9 +51,9 @@ void check(std::span<const std::byte> file) {
 }
 
 }  // namespace
-}  // namespace ferry::pte
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::pte::check(std::as_bytes(std::span(data, size)));
+  check(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::pte::pte_fuzz

@@ -6,7 +6,7 @@
 #include "formats/safetensors/header.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry {
+namespace ferry::safetensors_fuzz {
 namespace {
 
 // Accepted entries tile the data exactly and are what their dtype and shape say.
@@ -37,9 +37,9 @@ void run(std::span<const std::byte> file) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::run(std::as_bytes(std::span(data, size)));
+  run(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::safetensors_fuzz

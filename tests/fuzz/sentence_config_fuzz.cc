@@ -8,8 +8,9 @@
 #include "tests/fuzz/parts.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::sentence_config_fuzz {
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
   std::string_view text(reinterpret_cast<const char*>(data), size);
   std::map<std::string, std::string> files;
   for (const char* name : {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
@@ -35,3 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(!(*config)->max_tokens || *(*config)->max_tokens > 0);
   return 0;
 }
+
+}  // namespace ferry::sentence_config_fuzz

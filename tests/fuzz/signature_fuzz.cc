@@ -10,7 +10,7 @@
 #include "signing/verify_envelope.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry {
+namespace ferry::signature_fuzz {
 namespace {
 
 constexpr const char* kKey =
@@ -78,9 +78,9 @@ void check(const std::string& text) {
 }
 
 }  // namespace
-}  // namespace ferry
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::check(std::string(reinterpret_cast<const char*>(data), size));
+  check(std::string(reinterpret_cast<const char*>(data), size));
   return 0;
 }
+
+}  // namespace ferry::signature_fuzz

@@ -12,9 +12,8 @@
 #include "core/utf8.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::tokenizer_fuzz {
 namespace {
-
-using namespace ferry;
 
 constexpr std::string_view kSample = "It's a  t\xC3\xA9st, 12345\r\n\r\n <s> \xF0\x9F\xA6\x84 '";
 
@@ -86,3 +85,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace ferry::tokenizer_fuzz

@@ -10,9 +10,8 @@
 #include "tests/fuzz/require.h"
 #include "text/tokenizer/tokenizer_files.h"
 
+namespace ferry::tokenizer_model_fuzz {
 namespace {
-
-using namespace ferry;
 
 constexpr std::string_view kSample = "It's a  t\xC3\xA9st, 12345\r\n\r\n <s> \xF0\x9F\xA6\x84 '";
 constexpr std::array<const char*, 8> kSettings = {
@@ -51,3 +50,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (text) require(utf8::is_valid(*text));
   return 0;
 }
+
+}  // namespace ferry::tokenizer_model_fuzz

@@ -10,9 +10,8 @@
 
 #include "tests/fuzz/require.h"
 
+namespace ferry::torch_fuzz {
 namespace {
-
-using namespace ferry;
 
 void read_all(const TensorSource& source) {
   for (size_t i = 0; i < source.entries().size(); ++i) {
@@ -38,3 +37,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace ferry::torch_fuzz

@@ -5,9 +5,13 @@
 #include "media/codecs.h"
 #include "tests/fuzz/image_fuzz.h"
 
+namespace ferry::webp_fuzz {
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ferry::media;
   const Bytes file(reinterpret_cast<const std::byte*>(data), size);
   ferry::require_good_image(decode_webp(file, "f"));
   return 0;
 }
+
+}  // namespace ferry::webp_fuzz

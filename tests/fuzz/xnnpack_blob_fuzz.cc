@@ -4,7 +4,7 @@
 #include "formats/xnnpack/writer.h"
 #include "tests/fuzz/require.h"
 
-namespace ferry::xnnpack {
+namespace ferry::xnnpack::xnnpack_blob_fuzz {
 namespace {
 
 // Named data of the size that each constant has; scales are then refused, as they are zeros.
@@ -36,9 +36,9 @@ void check(std::span<const std::byte> blob) {
 }
 
 }  // namespace
-}  // namespace ferry::xnnpack
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::xnnpack::check(std::as_bytes(std::span(data, size)));
+  check(std::as_bytes(std::span(data, size)));
   return 0;
 }
+
+}  // namespace ferry::xnnpack::xnnpack_blob_fuzz

@@ -17,9 +17,8 @@
 #include "formats/torch/zip_contents.h"
 #include "tests/fuzz/require.h"
 
+namespace ferry::zip_fuzz {
 namespace {
-
-using namespace ferry;
 
 constexpr uint64_t kMaxContents = 4 << 20;
 
@@ -70,3 +69,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const formats::ZipEntry& entry : *entries) read(*file, entry);
   return 0;
 }
+
+}  // namespace ferry::zip_fuzz

@@ -7,7 +7,7 @@
 
 #include "core/json_writer.h"
 
-namespace ferry::testing {
+namespace ferry::pages {
 namespace {
 
 struct Item {
@@ -167,4 +167,4 @@ std::string audit_document(const AuditDocument& options) {
   return json.end_object().take();
 }
 
-}  // namespace ferry::testing
+}  // namespace ferry::pages

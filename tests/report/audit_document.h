@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferry::testing {
+namespace ferry::pages {
 
 struct AuditDocument {
   int layers = 4;
@@ -21,4 +21,4 @@ int items_of(const AuditDocument& options);
 inline constexpr std::string_view kHostileName =
     "</script><img src=x onerror=\"document.title='taken'\">-->\xe2\x80\xa8\xe2\x80\xae'\"\\&lt;";
 
-}  // namespace ferry::testing
+}  // namespace ferry::pages

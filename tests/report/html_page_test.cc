@@ -50,8 +50,8 @@ std::string base64_sha256(const std::string& text) {
 }
 
 TEST(HtmlPage, HostileNamesStayText) {
-  const std::string document = testing::audit_document({.name = testing::kHostileName});
-  const std::string page = html_page(PageKind::kAudit, testing::kHostileName, document);
+  const std::string document = pages::audit_document({.name = pages::kHostileName});
+  const std::string page = html_page(PageKind::kAudit, pages::kHostileName, document);
   EXPECT_EQ(json::parse(data_of(page)), json::parse(document));
   EXPECT_EQ(count_of(page, "<script"), 2U);
   EXPECT_EQ(count_of(page, "</script"), 2U);
@@ -140,9 +140,9 @@ TEST(HtmlPage, SameInputSameBytes) {
 }
 
 TEST(HtmlPage, TenThousandTensorsFitInThreeMegabytes) {
-  const testing::AuditDocument options{.layers = 49, .experts = 68, .diff = true};
-  ASSERT_GE(testing::items_of(options), 10000);
-  const std::string page = html_page(PageKind::kAudit, "large", testing::audit_document(options));
+  const pages::AuditDocument options{.layers = 49, .experts = 68, .diff = true};
+  ASSERT_GE(pages::items_of(options), 10000);
+  const std::string page = html_page(PageKind::kAudit, "large", pages::audit_document(options));
   RecordProperty("bytes", static_cast<int>(page.size()));
   EXPECT_LT(page.size(), 3'000'000U);
 }

@@ -1,0 +1,237 @@
+// Types whose classes have no test of their own in model_config_reference_test.cc: what
+// transformers 5.23.0 takes where a config leaves a key out, and what these types read that others
+// do not.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "converters/config/model_config.h"
+#include "converters/family.h"
+
+namespace ferry::converters::model_config_defaults_test {
+namespace {
+
+using nlohmann::json;
+
+ModelConfig parse(const json& config) {
+  const auto result = parse_model_config(config.dump(), "", "config.json");
+  EXPECT_TRUE(result) << result.error().message;
+  return result ? *result : ModelConfig{};
+}
+
+// "4 config.json: ..." or "accepted".
+std::string refusal(const json& config) {
+  const auto result = parse_model_config(config.dump(), "", "config.json");
+  if (result) return "accepted";
+  return std::to_string(static_cast<int>(result.error().code)) + " " + result.error().message;
+}
+
+json type(const std::string& name, const json& more = json::object()) {
+  json config = {{"model_type", name}};
+  config.update(more);
+  return config;
+}
+
+struct Defaults {
+  const char* type;
+  int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions;
+  double eps, theta;
+  bool tied;
+};
+
+TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
+  const Defaults rows[] = {
+      {"mixtral", 32000, 4096, 0, 32, 32, 8, 128, 131072, 1e-5, 1e6, false},
+      {"qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 128, 32768, 1e-6, 1e4, false},
+      {"olmoe", 50304, 2048, 2048, 16, 16, 16, 128, 4096, 1e-5, 1e4, false},
+      {"seed_oss", 155136, 4096, 27648, 64, 80, 8, 128, 524288, 1e-6, 1e4, false},
+      {"ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128, 131072, 1e-5, 5e5, true},
+      {"glm4", 151552, 4096, 13696, 40, 32, 2, 128, 131072, 1.5625e-7, 1e4, false},
+      {"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
+      {"olmo3", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 1e-5, 5e5, false},
+      {"ministral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 1e-6, 1e4, false},
+      {"ministral3", 131072, 4096, 14336, 34, 32, 8, 128, 262144, 1e-5, 1e6, false},
+      {"hunyuan_v1_dense", 290943, 4096, 11008, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
+      {"cwm", 128256, 6144, 21504, 64, 48, 8, 128, 131072, 1e-5, 1e6, false},
+      {"helium", 48000, 2560, 7040, 24, 20, 20, 128, 4096, 1e-8, 1e5, false},
+      {"qwen2_vl_text", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 1e-5, 1e6, false},
+      {"qwen2_5_vl_text", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 1e-5, 1e6, false},
+      {"qwen3_vl_text", 151936, 4096, 22016, 32, 32, 32, 128, 128000, 1e-6, 5e5, false},
+      {"qwen3_vl_moe_text", 151936, 2048, 5632, 24, 16, 16, 128, 128000, 1e-6, 5e5, false},
+  };
+  for (const Defaults& row : rows) {
+    SCOPED_TRACE(row.type);
+    const ModelConfig c = parse(type(row.type));
+    EXPECT_EQ(c.vocab_size, row.vocab);
+    EXPECT_EQ(c.hidden_size, row.hidden);
+    EXPECT_EQ(c.intermediate_size, row.intermediate);
+    EXPECT_EQ(c.num_layers, row.layers);
+    EXPECT_EQ(c.num_heads, row.heads);
+    EXPECT_EQ(c.num_kv_heads, row.kv_heads);
+    EXPECT_EQ(c.head_dim, row.head_dim);
+    EXPECT_EQ(c.max_positions, row.positions);
+    EXPECT_EQ(c.rms_norm_eps, row.eps);
+    EXPECT_EQ(c.rope.theta, row.theta);
+    EXPECT_EQ(c.tie_word_embeddings, row.tied);
+  }
+}
+
+TEST(ReferenceDefaults, ExpertsOfMixtralHaveTheSizeOfAnMlp) {
+  const ModelConfig c = parse(type("mixtral"));
+  EXPECT_EQ(c.moe.experts, 8);
+  EXPECT_EQ(c.moe.per_token, 2);
+  EXPECT_EQ(c.moe.expert_size, 14336);
+  EXPECT_TRUE(c.moe.norm_top_scores);
+  EXPECT_EQ(parse(type("olmoe", {{"num_experts", 9}})).moe.experts, 9);
+  EXPECT_EQ(parse(type("olmoe")).scalars.qkv_clip, std::nullopt);
+  EXPECT_EQ(parse(type("olmoe", {{"clip_qkv", 8.0}})).scalars.qkv_clip, 8.0);
+  EXPECT_EQ(refusal(type("olmoe", {{"clip_qkv", -8.0}})).substr(0, 26),
+            "3 config.json: 'clip_qkv' ");
+}
+
+// Whatever norm_topk_prob says, which the reference does not read.
+TEST(ReferenceDefaults, ChosenScoresOfQwen3VlMoeSumToOne) {
+  const ModelConfig c = parse(type("qwen3_vl_moe_text", {{"norm_topk_prob", false}}));
+  EXPECT_EQ(c.moe.experts, 60);
+  EXPECT_EQ(c.moe.per_token, 4);
+  EXPECT_EQ(c.moe.expert_size, 1408);
+  EXPECT_TRUE(c.moe.norm_top_scores);
+}
+
+std::vector<bool> sliding(const json& config) {
+  std::vector<bool> out;
+  for (const LayerType layer : parse(config).layer_types) {
+    out.push_back(layer == LayerType::kSlidingAttention);
+  }
+  return out;
+}
+
+TEST(ReferenceDefaults, EachTypeHasItsOwnPatternOfWindows) {
+  const json five = {{"num_hidden_layers", 5}};
+  EXPECT_EQ(sliding(type("olmo3", five)), (std::vector<bool>{true, true, true, false, true}));
+  EXPECT_EQ(sliding(type("cwm", five)), (std::vector<bool>{false, true, true, true, false}));
+  EXPECT_EQ(sliding(type("ministral", five)), std::vector<bool>(5, true));
+  json moe = type("qwen2_moe", {{"num_hidden_layers", 5}, {"max_window_layers", 3}});
+  EXPECT_EQ(sliding(moe), std::vector<bool>(5, false));
+  moe["use_sliding_window"] = true;
+  EXPECT_EQ(sliding(moe), (std::vector<bool>{true, false, true, false, false}));
+}
+
+// Layers of EXAONE 4 with full attention have no RoPE where the config states a window.
+TEST(ReferenceDefaults, AWindowTakesTheRopeFromOtherLayersOfExaoneFour) {
+  json config = type("exaone4", {{"num_hidden_layers", 5}});
+  EXPECT_EQ(sliding(config), (std::vector<bool>{true, true, true, false, true}));
+  EXPECT_EQ(parse(config).rope_layers, sliding(config));
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                           "full_attention", "full_attention"};
+  config["sliding_window_pattern"] = "LLLG";
+  EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{true, false, false, false, false}));
+  config["layer_types"] = json(5, "full_attention");
+  EXPECT_FALSE(parse(config).has_rope());
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(parse(config).rope_layers, std::vector<bool>(5, true));
+}
+
+// AutoConfig reads a mistral that lists its layers as a ministral.
+TEST(ReferenceDefaults, AMistralMayListItsLayers) {
+  const json list = {"sliding_attention", "full_attention"};
+  const json more = {{"num_hidden_layers", 2}, {"layer_types", list}};
+  EXPECT_EQ(sliding(type("mistral", more)), (std::vector<bool>{true, false}));
+}
+
+TEST(ReferenceDefaults, AnAlphaOfHunyuanChangesTheBaseOfDynamicRope) {
+  const auto theta = [](const json& alpha) {
+    const json rope = {{"type", "dynamic"}, {"factor", 1.0}, {"alpha", alpha}};
+    return parse(type("hunyuan_v1_dense", {{"rope_scaling", rope}})).rope.theta;
+  };
+  EXPECT_DOUBLE_EQ(theta(1000.0), 1e4 * std::pow(1000.0, 128.0 / 126.0));
+  EXPECT_DOUBLE_EQ(theta(nullptr), 1e4);
+  EXPECT_DOUBLE_EQ(theta(0), 1e4);
+}
+
+TEST(ReferenceDefaults, QueriesOfMinistralThreeGrow) {
+  for (const json& config :
+       {type("ministral3"), type("ministral3", {{"rope_parameters", nullptr}})}) {
+    const RopeConfig rope = parse(config).rope;
+    EXPECT_EQ(rope.type, RopeConfig::Type::kYarn);
+    EXPECT_EQ(rope.original_max_positions, 16384);
+    EXPECT_EQ(rope.query_growth, 0.1);
+  }
+  json rope = {{"rope_type", "default"}, {"llama_4_scaling_beta", 0.5}};
+  EXPECT_EQ(refusal(type("ministral3", {{"rope_parameters", rope}})),
+            "3 config.json: 'rope_parameters.original_max_position_embeddings' is missing");
+  rope = {{"rope_type", "default"}, {"original_max_position_embeddings", 8}};
+  EXPECT_EQ(refusal(type("ministral3", {{"rope_parameters", rope}})),
+            "3 config.json: 'rope_parameters.llama_4_scaling_beta' is missing");
+}
+
+TEST(ReferenceDefaults, ATextPartNamesWhichDecoderMistralThreeHas) {
+  const auto text_type = [](const json& text) {
+    return parse({{"model_type", "mistral3"}, {"text_config", text}}).text_type;
+  };
+  EXPECT_EQ(text_type({{"model_type", "mistral"}}), "mistral");
+  EXPECT_EQ(text_type({{"model_type", "ministral3"}}), "ministral3");
+  EXPECT_EQ(text_type(json::object()), "mistral");
+  const json qwen = {{"model_type", "mistral3"}, {"text_config", {{"model_type", "qwen2"}}}};
+  EXPECT_EQ(
+      refusal(qwen),
+      "4 config.json: 'text_config.model_type' is 'qwen2': the text part of mistral3 is mistral");
+}
+
+TEST(ReferenceDefaults, AHeadThatTheConfigDoesNotSettleIsTiedUnlessItIsStored) {
+  json config = {{"model_type", "mistral3"}, {"text_config", json::object()}};
+  EXPECT_TRUE(parse(config).tie_word_embeddings && parse(config).tie_unless_stored);
+  config["tie_word_embeddings"] = true;
+  EXPECT_TRUE(parse(config).tie_word_embeddings && !parse(config).tie_unless_stored);
+  config["tie_word_embeddings"] = false;
+  EXPECT_FALSE(parse(config).tie_word_embeddings || parse(config).tie_unless_stored);
+}
+
+// The configs of the releases.
+TEST(ReferenceDefaults, AConfigOfQwenVlMayBeFlat) {
+  const json rope = {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}};
+  const json more = {{"hidden_size", 2048},         {"num_attention_heads", 16},
+                     {"rope_scaling", rope},        {"rope_theta", 5000.0},
+                     {"tie_word_embeddings", true}, {"vision_config", json::object()}};
+  for (const std::string name : {"qwen2_vl", "qwen2_5_vl"}) {
+    const ModelConfig c = parse(type(name, more));
+    EXPECT_EQ(c.text_type, name + "_text");
+    EXPECT_EQ(c.hidden_size, 2048);
+    EXPECT_EQ(c.rope, (RopeConfig{.theta = 5000.0}));
+    EXPECT_TRUE(c.tie_word_embeddings);
+  }
+  EXPECT_EQ(refusal(type("qwen3_vl", more)), "3 config.json: 'text_config' is missing");
+  EXPECT_EQ(refusal(type("llama", {{"rope_scaling", rope}})),
+            "4 config.json: 'rope_scaling.type' is 'mrope'; default, linear, dynamic, yarn, llama3 "
+            "and longrope are supported");
+}
+
+TEST(ReferenceDefaults, GraniteFourMayBeDense) {
+  const json dense = {{"num_local_experts", 0},
+                      {"num_hidden_layers", 2},
+                      {"position_embedding_type", "rope"},
+                      {"layer_types", {"attention", "attention"}}};
+  const auto with = [&](const std::string& key, const json& value) {
+    json config = type("granitemoehybrid", dense);
+    config[key] = value;
+    return parse(config);
+  };
+  const ModelConfig c = parse(type("granitemoehybrid", dense));
+  EXPECT_EQ(c.intermediate_size, 1024);
+  EXPECT_EQ(c.layer_types, std::vector<LayerType>(2, LayerType::kFullAttention));
+  EXPECT_TRUE(c.has_rope());
+  for (const json& none : {json(nullptr), json("nope")}) {
+    json config = type("granitemoehybrid", dense);
+    config["position_embedding_type"] = none;
+    EXPECT_FALSE(parse(config).has_rope());
+  }
+  EXPECT_EQ(with("num_local_experts", 4).moe.experts, 4);
+  EXPECT_EQ(with("layer_types", nullptr).layer_types, std::vector<LayerType>(2, LayerType::kMamba));
+  EXPECT_EQ(with("layer_types", {"attention", "mamba"}).layer_types[1], LayerType::kMamba);
+}
+
+}  // namespace
+}  // namespace ferry::converters::model_config_defaults_test

@@ -1,0 +1,25 @@
+# tests/FOLDER/NAME_test.cc tests FOLDER/NAME, or one aspect of it: NAME_ASPECT_test.cc. This finds the
+# tests that are named like no source. Features of several sources are tested in the folders that
+# are named below. Run: cmake -DROOT=... -P names.cmake
+cmake_minimum_required(VERSION 3.25)
+set(features browser decoding end_to_end faults fuzz mutation)
+
+file(GLOB_RECURSE tests RELATIVE ${ROOT}/tests ${ROOT}/tests/*_test.cc)
+set(nameless "")
+foreach(test ${tests})
+  string(REGEX REPLACE "/.*" "" folder ${test})
+  if(folder IN_LIST features)
+    continue()
+  endif()
+  string(REGEX REPLACE "_test\\.cc$" "" source ${test})
+  while(NOT EXISTS ${ROOT}/${source}.cc AND NOT EXISTS ${ROOT}/${source}.h
+        AND source MATCHES "_[^_/]*$")
+    string(REGEX REPLACE "_[^_/]*$" "" source ${source})
+  endwhile()
+  if(NOT EXISTS ${ROOT}/${source}.cc AND NOT EXISTS ${ROOT}/${source}.h)
+    string(APPEND nameless "\n  tests/${test}")
+  endif()
+endforeach()
+if(nameless)
+  message(FATAL_ERROR "These tests are named like no source:${nameless}")
+endif()

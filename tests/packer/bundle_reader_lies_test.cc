@@ -1,0 +1,252 @@
+// Manifests of somebody who rewrites them with right digests: they still have to make sense.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "packer/check.h"
+#include "tests/packer/bundle_reader_testing.h"
+
+namespace ferry::packer::bundle_reader_lies_test {
+namespace {
+
+struct Lie {
+  const char* name;
+  void (*tell)(Manifest&);
+  const char* message;
+};
+
+ManifestProgram& program(Manifest& m, size_t index) { return m.components[0].programs[index]; }
+ManifestMethod& forward(Manifest& m, size_t index) { return program(m, index).methods[0]; }
+
+const Lie kLies[] = {
+    {"no components", [](Manifest& m) { m.components.clear(); },
+     "lists no component 'text_decoder'"},
+    {"another role", [](Manifest& m) { m.components[0].role = "encoder"; },
+     "lists no component 'text_decoder'"},
+    {"component twice", [](Manifest& m) { m.components.push_back(m.components[0]); },
+     "component 'text_decoder' is listed twice"},
+    {"component without programs",
+     [](Manifest& m) {
+       m.components.push_back({"encoder", {}});
+     },
+     "component 'encoder' lists no program"},
+    {"no methods", [](Manifest& m) { program(m, 0).methods.clear(); },
+     "program 'decoder-00001-of-00002.pte' lists no method"},
+    {"method in one program only",
+     [](Manifest& m) {
+       program(m, 1).methods.push_back(forward(m, 1));
+       program(m, 1).methods[1].name = "get_max_seq_len";
+     },
+     "do not have the same methods"},
+    {"method twice", [](Manifest& m) { program(m, 0).methods.push_back(forward(m, 0)); },
+     "has two methods 'forward'"},
+    {"method that is not there",
+     [](Manifest& m) {
+       for (const size_t i : {0u, 1u}) forward(m, i).name = "backward";
+     },
+     "has no method 'backward'"},
+    {"no method forward",
+     [](Manifest& m) {
+       for (const size_t i : {0u, 1u}) forward(m, i).name = "backward";
+     },
+     "component 'text_decoder' has no method forward"},
+    {"backend that is not needed", [](Manifest& m) { program(m, 1).backends = {"XnnpackBackend"}; },
+     "needs the backends [], the manifest states [XnnpackBackend]"},
+    {"scales of no codes", [](Manifest& m) { tensor_named(m, "q.weight").output = "scales"; },
+     "tensor 'q.weight' is not the scales of a tensor of codes"},
+    {"file twice", [](Manifest& m) { m.files.push_back(m.files[0]); }, "twice"},
+    {"program twice", [](Manifest& m) { m.components[0].programs.push_back(program(m, 1)); },
+     "listed twice"},
+    {"program not a file", [](Manifest& m) { program(m, 0).file = "x.pte"; },
+     "program 'x.pte' is not among the files"},
+    {"data not a file", [](Manifest& m) { program(m, 0).data_files[0] = "x.ptd"; },
+     "data file 'x.ptd' is not among the files"},
+    {"data file is a program", [](Manifest& m) { program(m, 1).data_files[1] = kPte1; },
+     "both a program and a data file"},
+    {"reference not a file", [](Manifest& m) { m.reference = "r.safetensors"; },
+     "reference 'r.safetensors' is not among the files"},
+    {"tensor twice", [](Manifest& m) { m.tensors.push_back(m.tensors[0]); }, "listed twice"},
+    {"tensor missing", [](Manifest& m) { m.tensors.pop_back(); }, "holds"},
+    {"tensor renamed", [](Manifest& m) { m.tensors[0].name = "x"; }, "where the manifest has 'x'"},
+    {"tensor dtype", [](Manifest& m) { tensor_named(m, "q.weight").dtype = DType::kI32; },
+     "tensor 'q.weight' is f32 [4, 4], the manifest states i32 [4, 4]"},
+    {"tensor shape", [](Manifest& m) { tensor_named(m, "q.weight").shape = {16}; },
+     "the manifest states f32 [16]"},
+    {"tensor offset", [](Manifest& m) { tensor_named(m, "q.weight").offset += 16; }, "at offset"},
+    {"tensor size", [](Manifest& m) { tensor_named(m, "q.weight").bytes -= 4; }, "bytes at offset"},
+    {"tensor elsewhere", [](Manifest& m) { tensor_named(m, "q.weight").file = kPtd2; }, "holds"},
+    {"data file not loaded",
+     [](Manifest& m) { program(m, 1).data_files.erase(program(m, 1).data_files.begin()); },
+     "tensor 'output.weight' is in none of its data files"},
+    {"input count",
+     [](Manifest& m) {
+       forward(m, 0).inputs.push_back({"input_pos", DType::kI64, {1}});
+     },
+     "has 1 inputs, the manifest states 2"},
+    {"input dtype", [](Manifest& m) { forward(m, 0).inputs[0].dtype = DType::kI64; },
+     "input 'tokens' is f32 [1, 4] in the program and i64 [1, 4] in the manifest"},
+    {"output shape",
+     [](Manifest& m) {
+       forward(m, 1).outputs[0].shape = {1, 5};
+     },
+     "output 'logits'"},
+    {"unfed input", [](Manifest& m) { forward(m, 1).inputs[0].name = "nothing"; },
+     "comes from no earlier program"},
+    {"changed between shards", [](Manifest& m) { forward(m, 0).outputs[0].dtype = DType::kF16; },
+     "an earlier program has it as f16 [1, 4]"},
+    {"probe out of range", [](Manifest& m) { forward(m, 0).probes[0].value = 1000; },
+     "is value 1000, which is not a tensor"},
+    {"probe of no tensor", [](Manifest& m) { forward(m, 0).probes[0].value = 1; },
+     "which is not a tensor"},
+    {"probe twice", [](Manifest& m) { forward(m, 0).probes.push_back(forward(m, 0).probes[0]); },
+     "two probes"},
+    {"buffer shape", [](Manifest& m) { forward(m, 0).buffers[0].shape = {3}; }, "buffer 'plain'"},
+    {"buffer size", [](Manifest& m) { forward(m, 0).buffers[0].bytes = 12; },
+     "does not have the 12"},
+    {"buffer contents", [](Manifest& m) { forward(m, 0).buffers[1].init = "none"; },
+     "the program has its contents"},
+    {"buffer without memory",
+     [](Manifest& m) {
+       forward(m, 0).buffers[0] = {"x", 0, DType::kF32, {1, 4}, 16, "none"};
+     },
+     "has no planned memory"},
+    {"programs in another order", [](Manifest& m) { std::swap(program(m, 0), program(m, 1)); },
+     "begins with layer 1 where 0 is next"},
+    {"plain digest of a data file", [](Manifest& m) { m.files[1].method = "sha256"; },
+     "has a digest of method 'sha256'"},
+    {"segments of a program", [](Manifest& m) { m.files[0].method = "sha256-segments"; },
+     "has a digest of method 'sha256-segments'"},
+    {"tied tensors of two digests",
+     [](Manifest& m) { tensor_named(m, "output.weight").sha256 = kZeroDigest; },
+     "share a place but not a digest"},
+    {"overlapping tensors",
+     [](Manifest& m) {
+       tensor_named(m, "tok.weight").bytes += 100;
+       tensor_named(m, "output.weight").bytes += 100;
+     },
+     "overlap, are out of order"},
+    {"tensors beyond the end",
+     [](Manifest& m) { tensor_named(m, "q.weight").bytes = uint64_t{1} << 62; }, "beyond its end"},
+    {"tensors out of order", [](Manifest& m) { std::swap(m.tensors[0], m.tensors[2]); },
+     "out of order"},
+    {"smaller vocabulary", [](Manifest& m) { m.vocab_size = 3; },
+     "output 'logits' is [1, 4], not [1, 3]"},
+    {"larger vocabulary", [](Manifest& m) { m.vocab_size = 5; },
+     "output 'logits' is [1, 4], not [1, 5]"},
+    {"no vocabulary", [](Manifest& m) { m.vocab_size = 0; }, "a size of the model is 0"},
+    {"logits of all tokens", [](Manifest& m) { m.all_logits = true; }, "not [1, 4, 4]"},
+    {"longer calls", [](Manifest& m) { m.prefill_length = 5; },
+     "input 'tokens' is [1, 4], not [1, 5]"},
+    {"longer calls than a method says", [](Manifest& m) { m.prefill_length = 5; },
+     "its method get_max_seq_len gives 4, the manifest states 5"},
+    {"calls longer than the context", [](Manifest& m) { m.context_length = 3; },
+     "prefill_length 4 is more than context_length 3"},
+    {"another hidden size", [](Manifest& m) { m.hidden_size = 7; },
+     "the hidden_size of the manifest is 7"},
+    {"switch at no token", [](Manifest& m) { m.rope_switch = 0; }, "rope_switch 0 is not inside"},
+    {"switch beyond the context", [](Manifest& m) { m.rope_switch = 8; },
+     "rope_switch 8 is not inside"},
+    {"layer missing", [](Manifest& m) { m.num_layers = 3; }, "end with layer 2, the model has 3"},
+    {"placeholder beyond the vocabulary", [](Manifest& m) { m.image_token_id = 4; },
+     "image_token_id 4 is outside of the vocabulary of 4"},
+    {"images for a decoder of tokens",
+     [](Manifest& m) {
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+     },
+     "has a component 'vision_encoder' but none 'token_embedding'"},
+    {"features of another shape",
+     [](Manifest& m) {
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "image_features", DType::kF32, {1, 6, 3}};
+     },
+     "output 'image_features' is [1, 6, 3], not [1, 6, 4] by the manifest's hidden_size"},
+    {"embeddings of another width",
+     [](Manifest& m) {
+       m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "embeddings", DType::kF32, {1, 4, 3}};
+     },
+     "value 'embeddings' is [1, 4, 3], not [1, 4, 4] by the manifest's prefill_length and"},
+    {"embeddings of longer calls",
+     [](Manifest& m) {
+       m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "embeddings", DType::kF32, {1, 5, 4}};
+     },
+     "value 'embeddings' is [1, 5, 4], not [1, 4, 4] by the manifest's prefill_length and"},
+};
+
+TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
+  for (const Lie& lie : kLies) {
+    Manifest changed = manifest;
+    lie.tell(changed);
+    publish(changed);
+    // Without digests, so that it is the structure which tells.
+    const auto bundle = Bundle::open(path, false, pool);
+    ASSERT_FALSE(bundle) << lie.name;
+    const std::string messages = all_messages(bundle);
+    EXPECT_NE(messages.find(lie.message), std::string::npos) << lie.name << ": " << messages;
+    EXPECT_FALSE(Bundle::open(path, true, pool)) << lie.name;
+  }
+  publish(manifest);
+  EXPECT_TRUE(Bundle::open(path, true, pool));
+}
+
+// The same for what a second method adds.
+const Lie kMethodLies[] = {
+    {"buffer of another shape",
+     [](Manifest& m) {
+       program(m, 0).methods[1].buffers[0].shape = {1, 2};
+     },
+     "buffer 'plain' of program 'decoder-00001-of-00002.pte' differs from method to method"},
+    {"buffer elsewhere", [](Manifest& m) { program(m, 0).methods[1].buffers[0].name = "kept"; },
+     "buffer 'kept'"},
+    {"methods in another order",
+     [](Manifest& m) { std::swap(program(m, 1).methods[0], program(m, 1).methods[1]); },
+     "do not have the same methods"},
+    {"unfed input of the second method",
+     [](Manifest& m) { program(m, 1).methods[1].inputs[0].name = "nothing"; },
+     "input 'nothing' of method 'decode' of program 'decoder-00002-of-00002.pte' comes from no"},
+    {"longer calls than prefill_length",
+     [](Manifest& m) {
+       program(m, 0).methods[1].inputs[0].shape = {1, 5};
+     },
+     "method 'decode' takes 5 tokens, the prefill_length is 4"},
+};
+
+TEST_F(BundleReader, MethodsOfOneProgramFitTogether) {
+  path = dir / "two";
+  const auto plan = BundlePlan::make(model.two_methods(), model.source, 0);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto written = plan->write(path, false, pool, {});
+  ASSERT_TRUE(written) << written.error().message;
+  const auto good = check_bundle(path, pool);
+  ASSERT_TRUE(good);
+  EXPECT_TRUE(good->ok());
+  for (const Lie& lie : kMethodLies) {
+    Manifest changed = written->manifest;
+    lie.tell(changed);
+    publish(changed);
+    EXPECT_NE(all_messages(Bundle::open(path, false, pool)).find(lie.message), std::string::npos)
+        << lie.name << ": " << all_messages(Bundle::open(path, false, pool));
+  }
+}
+
+// Both methods of the program name the buffer; the second one plans it elsewhere.
+TEST_F(BundleReader, SharedBufferHasOnePlace) {
+  BundleInput input = model.two_methods();
+  pte::Method& decode = input.components[0].parts[0].lowered.program.methods[1];
+  const int32_t plain = input.components[0].parts[0].lowered.methods[1].buffers[0].value;
+  std::get<pte::Tensor>(decode.values[static_cast<size_t>(plain)]).allocation->offset = 8;
+  const auto plan = BundlePlan::make(std::move(input), model.source, 0);
+  ASSERT_FALSE(plan);
+  ASSERT_EQ(plan.error().details.size(), 1u);
+  EXPECT_NE(plan.error().details[0].find("buffer 'plain' is at another place in method 'decode'"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ferry::packer::bundle_reader_lies_test
