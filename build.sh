@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 preset=${1:-release}
 shift || true
 log=$(mktemp)
-trap 'kill $(jobs -p) 2>/dev/null; rm -f "$log"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -f "$log"' EXIT
 
 # Runs a command, shows the last line of its output every eight seconds, and all of it if it fails.
 quietly() {
