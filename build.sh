@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what packages.txt names (Debian, as root, only where something is missing) and builds:
 #   build.sh [PRESET [TARGET...]]      the preset `release` and everything in it by default
-# Prints a line in eight seconds, and everything if something fails.
+# Prints a line every eight seconds, and the output of the command that failed.
 set -euo pipefail
 cd "$(dirname "$0")"
 preset=${1:-release}
@@ -17,7 +17,7 @@ quietly() {
   "$@" >"$log" 2>&1 || status=$?
   kill "$progress"
   wait "$progress" 2>/dev/null || true
-  # What ninja finished is no news, but what compilers said of it.
+  # Lines of finished steps are left out.
   [ "$status" = 0 ] || sed '/^\[[0-9]*\/[0-9]*\] /d' "$log" >&2
   return "$status"
 }

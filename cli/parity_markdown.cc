@@ -16,7 +16,7 @@
 namespace ferry::cli {
 namespace {
 
-constexpr size_t kShownDifferences = 20;
+constexpr size_t kShownLines = 20;
 
 // A line of a report, whose names have been made printable.
 std::string code(std::string_view line) {
@@ -70,26 +70,26 @@ std::string divergences(const NamedComparison& comparison) {
   }
   if (beyond.empty()) return text;
   text += "| tensor | layer | max_abs | SQNR | floor |\n|---|---|---|---|---|\n";
-  for (size_t i = 0; i < std::min(kShownDifferences, beyond.size()); ++i) {
+  for (size_t i = 0; i < std::min(kShownLines, beyond.size()); ++i) {
     const proof::LayerResult& layer = *beyond[i];
     text += fmt::format("| {} | {} | {} | {:.1f} dB | {} |\n", name_as_code(layer.tensor.name),
                         layer.tensor.layer, difference_text(layer.metrics.max_abs),
                         layer.metrics.sqnr_db,
                         layer.floor_db ? fmt::format("{:.1f} dB", *layer.floor_db) : std::string());
   }
-  if (beyond.size() > kShownDifferences)
-    text += fmt::format("\n... and {} more\n", beyond.size() - kShownDifferences);
+  if (beyond.size() > kShownLines)
+    text += fmt::format("\n... and {} more\n", beyond.size() - kShownLines);
   return text + "\n";
 }
 
 std::string list(std::string_view title, const std::vector<std::string>& lines, bool untrusted) {
   if (lines.empty()) return {};
   std::string text = fmt::format("{}:\n\n", title);
-  for (size_t i = 0; i < std::min(kShownDifferences, lines.size()); ++i) {
+  for (size_t i = 0; i < std::min(kShownLines, lines.size()); ++i) {
     text += fmt::format("- {}\n", untrusted ? code(lines[i]) : lines[i]);
   }
-  if (lines.size() > kShownDifferences)
-    text += fmt::format("- ... and {} more\n", lines.size() - kShownDifferences);
+  if (lines.size() > kShownLines)
+    text += fmt::format("- ... and {} more\n", lines.size() - kShownLines);
   return text + "\n";
 }
 

@@ -98,25 +98,25 @@ limited=ThreadPool.RefusedThreadsAreDoneWithout
 limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
 limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
 
-# suites FOLDER...: the suites of tests/FOLDER, as a filter of GoogleTest.
+# suites PATH...: the suites of these files and folders of tests, as a filter of GoogleTest.
 suites() {
-  local folder
-  for folder in "$@"; do
-    grep -rhoP '^TEST(_F)?\(\K\w+' "tests/$folder" | sed 's/$/.*/'
-    grep -rhoP '^TEST_P\(\K\w+' "tests/$folder" | sed 's,.*,*/&.*,' || true
-  done | sort -u | paste -sd :
+  (cd tests && grep -rhoP '^TEST(_F|_P)?\(\K\w+' "$@") | sort -u | sed 's,.*,&.*:*/&.*,' | paste -sd :
 }
 
+in_process=(audit batch checkpoint convert converters core dialects
+  end_to_end/hostile_files_test.cc formats graph kernels media packer plan prompt proof report runner
+  signing text)
 # The tests with sanitizers and the fuzz targets share objects. Without optimisation these compile in
 # half of the time. step_gcc compiles each source alone, without precompiled headers.
 sanitized=(build/matrix-fuzz --preset fuzz -DFERRY_TESTS=ON -DFERRY_GROUPS=ON
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -g1")
-# Every folder but those whose tests start the program thousands of times.
+# Every folder but cli and end_to_end, whose tests start the program thousands of times; of these, the
+# tests of hostile files start none.
 step_asan() {
   need clang++ clang
   build "${sanitized[@]}" -- ferry_tests
   build/matrix-fuzz/bin/ferry_tests --gtest_brief=1 \
-    --gtest_filter="-$limited:$(suites cli end_to_end)"
+    --gtest_filter="$(suites "${in_process[@]}")-$limited"
 }
 # What uses threads. With this sanitizer GCC 12 warns of members that are not initialised and of copies
 # out of bounds in code that it accepts otherwise: warnings are no errors here.
@@ -168,8 +168,8 @@ END
   touch "$root/complete"
 }
 
-# The other kind of processor: the tests of five folders, bundles with the bytes that x86 gives them,
-# and one proof. qemu-user has neither seccomp, without which the reader of HDF5 files refuses to
+# The other kind of processor: the tests of five folders and of hostile files, bundles with the bytes
+# that x86 gives them, and one proof. qemu-user has neither seccomp, without which the reader of HDF5 files refuses to
 # work, nor limits of the address space, which three other tests need.
 step_aarch64() {
   need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
@@ -182,7 +182,7 @@ step_aarch64() {
     ferry ferry_tests
   export QEMU_LD_PREFIX=$PWD/build/aarch64-root
   qemu-aarch64-static $arm/bin/ferry_tests --gtest_brief=1 \
-    --gtest_filter="$(suites core formats graph kernels runner)-$refused"
+    --gtest_filter="$(suites core end_to_end/hostile_files_test.cc formats graph kernels runner)-$refused"
   rm -rf $samples
   mkdir -p $samples/x86 $samples/arm
   for sample in testdata/{llama3_tied,qwen3_5_text,golden/{gemma3,phi3_window,qwen3_moe_bf16}} \

@@ -54,6 +54,7 @@ if(NOT output MATCHES "^token: [0-9]+\ntoken: [0-9]+\nrefused: 2\nparity\n")
 endif()
 file(MAKE_DIRECTORY ${DIRECTORY}/stranger)
 run(${DIRECTORY}/build/stranger ${SOURCE}/testdata/trained
-    ${SOURCE}/testdata/encoder/embedding_gemma ${DIRECTORY}/stranger)
+    ${SOURCE}/testdata/encoder/embedding_gemma
+    ${SOURCE}/testdata/hostile/hdf5/h5_valid.h5 ${DIRECTORY}/stranger)
 run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
 file(REMOVE_RECURSE ${DIRECTORY})

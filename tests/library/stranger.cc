@@ -1,5 +1,5 @@
 // Every part of the public interface once, as a program that knows nothing else of Ferry:
-//   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT DIRECTORY
+//   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT HDF5_FILE DIRECTORY
 #include <ferry/ferry.h>
 
 #include <cstdio>
@@ -103,9 +103,16 @@ ferry::Status embeds(const std::string& source, const std::string& out,
   return {};
 }
 
+// The child that reads HDF5 files is a fork here: this main() cannot be started as that child.
+ferry::Status reads_hdf5(const std::string& file, const ferry::Engine& engine) {
+  const auto found = FERRY_TRY(ferry::inspect(file, engine));
+  expect(found.kind == "checkpoint" && !found.tensors.empty(), "tensors of an HDF5 file");
+  return {};
+}
+
 ferry::Status run(char** argv) {
   const ferry::Engine engine(2);
-  const std::string directory = argv[3], out = directory + "/text";
+  const std::string directory = argv[4], out = directory + "/text";
   FERRY_RETURN_IF_ERROR(converts(argv[1], out, engine));
   FERRY_RETURN_IF_ERROR(reads(out, engine));
   const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
@@ -115,13 +122,14 @@ ferry::Status run(char** argv) {
   const auto verified = FERRY_TRY(ferry::verify(bundle, verify, engine));
   expect(verified.proved() && verified.checkpoint->different_weights.empty(), "verified");
   expect(ferry::to_json(verified).starts_with("{\"verdict\":"), "JSON of a verification");
+  FERRY_RETURN_IF_ERROR(reads_hdf5(argv[3], engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 2;
+  if (argc != 5) return 2;
   const ferry::Status status = run(argv);
   if (!status) std::fprintf(stderr, "%s\n", status.error().message.c_str());
   return status ? 0 : 1;

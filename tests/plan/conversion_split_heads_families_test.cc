@@ -7,14 +7,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "converters/assemble.h"
 #include "core/checked.h"
 #include "core/encoding.h"
 #include "core/program_interface.h"
 #include "graph/passes/passes.h"
+#include "tests/converters/family_fixture.h"
 #include "tests/plan/executed_method.h"
 
 namespace ferry::plan::conversion_split_heads_families_test {
@@ -26,29 +25,11 @@ using graph::Model;
 
 // -- all families
 
-std::string read_all(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-// A checkpoint of random values with the names, dtypes and shapes of a list.
+// A checkpoint of random values with the names, dtypes and shapes of a family.
 class RandomCheckpoint : public TensorSource {
  public:
-  explicit RandomCheckpoint(const std::filesystem::path& list) {
-    std::ifstream in(list);
-    for (std::string line; std::getline(in, line);) {
-      std::istringstream row(line);
-      TensorEntry entry{.name = {}, .dtype = DType::kF32, .shape = {}};
-      std::string dtype;
-      row >> entry.name >> dtype;
-      entry.dtype = dtype_from_safetensors(dtype).value();
-      for (int64_t dim = 0; row >> dim;) entry.shape.push_back(dim);
-      entry.bytes = static_cast<uint64_t>(*checked_numel(entry.shape) * dtype_bytes(entry.dtype));
-      entries_.push_back(entry);
-    }
-  }
+  explicit RandomCheckpoint(const std::string& family)
+      : entries_(converters::family_tensors(family)) {}
   const std::string& path() const override { return path_; }
   const std::vector<SourceFile>& files() const override { return files_; }
   const std::vector<TensorEntry>& entries() const override { return entries_; }
@@ -91,11 +72,8 @@ struct Family {
   ModelConfig config;
   RandomCheckpoint source;
 
-  explicit Family(const std::filesystem::path& dir) : source(dir / "tensors.txt") {
-    auto parsed = converters::parse_model_config(read_all(dir / "config.json"), "", "config.json");
-    EXPECT_TRUE(parsed) << parsed.error().message;
-    if (parsed) config = *parsed;
-  }
+  explicit Family(const std::string& name)
+      : config(converters::family_config(name)), source(name) {}
 
   Model model(const Variant& variant) const {
     BuildOptions options{.context_length = 24,
@@ -215,7 +193,7 @@ TEST(SplitHeads, EveryFamilyComputesTheSame) {
   const auto families = std::filesystem::path(FERRY_TESTDATA) / "families";
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
-    const Family family(entry.path());
+    const Family family(entry.path().filename());
     check_family(family, entry.path().filename(), {});
     count += 1;
   }
@@ -225,7 +203,7 @@ TEST(SplitHeads, EveryFamilyComputesTheSame) {
 TEST(SplitHeads, EveryFamilyComputesTheSameWithMaskedSoftmaxAndR3) {
   const auto families = std::filesystem::path(FERRY_TESTDATA) / "families";
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
-    const Family family(entry.path());
+    const Family family(entry.path().filename());
     const bool rotates = std::has_single_bit(static_cast<uint64_t>(family.config.head_dim));
     check_family(family, entry.path().filename(),
                  {.softmax = converters::SoftmaxStyle::kMasked,
@@ -235,7 +213,7 @@ TEST(SplitHeads, EveryFamilyComputesTheSameWithMaskedSoftmaxAndR3) {
 
 TEST(SplitHeads, CachesMasksAndLogitsOfOtherDTypesStayTheSame) {
   for (const char* name : {"llama", "llama3_tied", "qwen3_5_text", "gemma3", "olmo2"}) {
-    const Family family(std::filesystem::path(FERRY_TESTDATA) / "families" / name);
+    const Family family(name);
     for (const DType dtype : {DType::kU8, DType::kU16, DType::kF16, DType::kBF16}) {
       Variant variant;
       variant.ports.cache = variant.ports.mask = variant.ports.logits = dtype;
@@ -276,7 +254,7 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
 TEST(R3, ChangesKeysAndNoLogits) {
   for (const char* name : {"llama3_tied", "qwen3", "gemma3", "codegen", "smollm3", "granite",
                            "olmo2", "lfm2", "qwen3_5_text"}) {
-    const Family family(std::filesystem::path(FERRY_TESTDATA) / "families" / name);
+    const Family family(name);
     ASSERT_TRUE(std::has_single_bit(static_cast<uint64_t>(family.config.head_dim)));
     const Model plain = family.model({});
     const Model turned = family.model({.rotation = converters::Rotation::kR3});
@@ -302,7 +280,7 @@ TEST(R3, ChangesKeysAndNoLogits) {
 
 TEST(MaskedSoftmax, IsThePlainOneWhereScoresAreModerate) {
   for (const char* name : {"llama", "gemma2", "gemma3"}) {
-    const Family family(std::filesystem::path(FERRY_TESTDATA) / "families" / name);
+    const Family family(name);
     const Model plain = family.model({});
     const Model masked = family.model({.softmax = converters::SoftmaxStyle::kMasked});
     for (const std::string_view method : {kKvForwardMethod, kPrefillForwardMethod}) {

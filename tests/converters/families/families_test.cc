@@ -6,65 +6,24 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 
 #include "converters/assemble.h"
-#include "core/checked.h"
+#include "tests/converters/family_fixture.h"
+#include "tests/converters/names_source.h"
 
 namespace ferry::converters::families_test {
 namespace {
 
-std::string read_all(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-// A checkpoint of which only names, dtypes and shapes exist.
-class KeyList : public TensorSource {
- public:
-  explicit KeyList(const std::filesystem::path& file) {
-    std::ifstream in(file);
-    for (std::string line; std::getline(in, line);) {
-      std::istringstream row(line);
-      TensorEntry entry{.name = {}, .dtype = DType::kF32, .shape = {}};
-      std::string dtype;
-      row >> entry.name >> dtype;
-      entry.dtype = dtype_from_safetensors(dtype).value();
-      for (int64_t dim = 0; row >> dim;) entry.shape.push_back(dim);
-      entry.bytes = static_cast<uint64_t>(*checked_numel(entry.shape) * dtype_bytes(entry.dtype));
-      entries_.push_back(entry);
-    }
-  }
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t, uint64_t, std::span<std::byte>) const override {
-    return fail(ErrorCode::kInternal, "mapping must not read weights");
-  }
-  std::vector<TensorEntry>& edit() { return entries_; }
-
- private:
-  std::string path_ = "checkpoint";
-  std::vector<SourceFile> files_ = {{.name = "model.safetensors"}};
-  std::vector<TensorEntry> entries_;
-};
-
 struct Case {
   ModelConfig config;
-  KeyList keys;
+  Names keys;
 };
 
 Case load(const std::string& name) {
-  const std::filesystem::path dir = std::filesystem::path(FERRY_TESTDATA) / "families" / name;
-  Result<ModelConfig> config = parse_model_config(read_all(dir / "config.json"), "", "config.json");
-  EXPECT_TRUE(config.has_value()) << config.error().message;
-  return {.config = *config, .keys = KeyList(dir / "tensors.txt")};
+  return {.config = family_config(name), .keys = Names(family_tensors(name))};
 }
 
 Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {

@@ -2,47 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "converters/assemble.h"
 #include "converters/components.h"
-#include "core/file.h"
 #include "core/program_interface.h"
+#include "tests/converters/family_fixture.h"
 #include "tests/converters/names_source.h"
 
 namespace ferry::converters::vision_keys_test {
 namespace {
-
-std::string fixture(const std::string& name) {
-  return std::string(FERRY_TESTDATA) + "/families/" + name + "/";
-}
-
-ModelConfig config_of(const std::string& name) {
-  const std::string text = read_text_file(fixture(name) + "config.json", 1 << 20).value();
-  return parse_model_config(text, "", "config.json").value();
-}
-
-std::vector<TensorEntry> entries_of(const std::string& name) {
-  std::ifstream in(fixture(name) + "tensors.txt");
-  std::vector<TensorEntry> entries;
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream row(line);
-    TensorEntry entry{.name = {}, .dtype = DType::kF32, .shape = {}};
-    std::string dtype;
-    row >> entry.name >> dtype;
-    uint64_t bytes = sizeof(float);
-    for (int64_t dim = 0; row >> dim;) {
-      entry.shape.push_back(dim);
-      bytes *= static_cast<uint64_t>(dim);
-    }
-    entry.bytes = bytes;
-    entries.push_back(entry);
-  }
-  EXPECT_FALSE(entries.empty()) << name;
-  return entries;
-}
 
 Assembled assembled(const Names& source, const ModelConfig& config) {
   return assemble(source, key_by_name(source), config, {.context_length = 64, .prefill_length = 16},
@@ -79,8 +48,8 @@ const graph::Recipe& recipe_of(const Assembled& made, const std::string& weight)
 class VisionKeys : public testing::TestWithParam<std::string> {};
 
 TEST_P(VisionKeys, EveryKeyIsMappedAndEveryComponentHasItsWeights) {
-  const ModelConfig config = config_of(GetParam());
-  const Names source(entries_of(GetParam()));
+  const ModelConfig config = family_config(GetParam());
+  const Names source(family_tensors(GetParam()));
   const Assembled made = assembled(source, config);
   ASSERT_TRUE(made.problems.empty()) << made.problems[0].message;
   EXPECT_EQ(made.report.entries.size(), source.entries().size());
@@ -101,10 +70,10 @@ TEST_P(VisionKeys, EveryKeyIsMappedAndEveryComponentHasItsWeights) {
 }
 
 TEST_P(VisionKeys, ALayerBeyondThoseOfTheTowerIsAnUnknownKey) {
-  const ModelConfig config = config_of(GetParam());
-  std::vector<TensorEntry> entries = entries_of(GetParam());
+  const ModelConfig config = family_config(GetParam());
+  std::vector<TensorEntry> entries = family_tensors(GetParam());
   std::vector<std::string> beyond;
-  for (const TensorEntry& entry : entries_of(GetParam())) {
+  for (const TensorEntry& entry : family_tensors(GetParam())) {
     const size_t at = entry.name.find(".1.");
     if (entry.name.find("vision") == std::string::npos || at == std::string::npos) continue;
     TensorEntry extra = entry;
@@ -127,9 +96,9 @@ TEST_P(VisionKeys, ALayerBeyondThoseOfTheTowerIsAnUnknownKey) {
 
 // With more layers in the config than in the checkpoint, each missing key is listed.
 TEST_P(VisionKeys, ALayerThatIsMissingIsListed) {
-  ModelConfig config = config_of(GetParam());
+  ModelConfig config = family_config(GetParam());
   config.vision->num_layers = 3;
-  const Names source(entries_of(GetParam()));
+  const Names source(family_tensors(GetParam()));
   const Assembled made = assembled(source, config);
   EXPECT_GE(made.problems.size(), 12u);
   for (const KeyProblem& problem : made.problems) {
@@ -144,25 +113,25 @@ INSTANTIATE_TEST_SUITE_P(Layouts, VisionKeys,
                          [](const auto& test) { return test.param; });
 
 TEST(VisionKeyLayouts, BothLayoutsOfInternVlAndTheNamesInMemoryGiveTheSameWeights) {
-  const Names saved(entries_of("internvl3_hf"));
-  const Names chat(entries_of("internvl3_opengvlab"));
-  std::vector<TensorEntry> in_memory = entries_of("internvl3_hf");
+  const Names saved(family_tensors("internvl3_hf"));
+  const Names chat(family_tensors("internvl3_opengvlab"));
+  std::vector<TensorEntry> in_memory = family_tensors("internvl3_hf");
   rename(in_memory, "language_model.lm_head.", "lm_head.");
   rename(in_memory, "language_model.model.", "model.language_model.");
   rename(in_memory, "vision_tower.", "model.vision_tower.");
   rename(in_memory, "multi_modal_projector.", "model.multi_modal_projector.");
   const Names memory(in_memory);
-  const ModelConfig config = config_of("internvl3_hf");
+  const ModelConfig config = family_config("internvl3_hf");
   const Assembled made = assembled(memory, config);
   ASSERT_TRUE(made.problems.empty()) << made.problems[0].message;
   const std::set<std::string> expected = weights_of(assembled(saved, config));
   EXPECT_EQ(weights_of(made), expected);
-  EXPECT_EQ(weights_of(assembled(chat, config_of("internvl3_opengvlab"))), expected);
+  EXPECT_EQ(weights_of(assembled(chat, family_config("internvl3_opengvlab"))), expected);
 }
 
 // A checkpoint that has a tensor under two names is not one of either.
 TEST(VisionKeyLayouts, MixedLayoutsAreRefused) {
-  std::vector<TensorEntry> entries = entries_of("internvl3_hf");
+  std::vector<TensorEntry> entries = family_tensors("internvl3_hf");
   TensorEntry twice = entries.front();
   for (const TensorEntry& entry : entries) {
     if (entry.name == "vision_tower.embeddings.cls_token") twice = entry;
@@ -170,16 +139,16 @@ TEST(VisionKeyLayouts, MixedLayoutsAreRefused) {
   twice.name = "model.vision_tower.embeddings.cls_token";
   entries.push_back(twice);
   const Names source(entries);
-  const Assembled made = assembled(source, config_of("internvl3_hf"));
+  const Assembled made = assembled(source, family_config("internvl3_hf"));
   ASSERT_FALSE(made.problems.empty());
   EXPECT_EQ(made.problems[0].kind, KeyProblem::Kind::kDuplicate) << made.problems[0].message;
 }
 
 // Rows [q | k | v] of attn.qkv: rows 0 to 31 are wq, 32 to 63 wk, 64 to 95 wv.
 TEST(VisionKeyLayouts, ThePackedProjectionIsCutInOrder) {
-  const std::vector<TensorEntry> entries = entries_of("internvl3_opengvlab");
+  const std::vector<TensorEntry> entries = family_tensors("internvl3_opengvlab");
   const Names source(entries);
-  const Assembled made = assembled(source, config_of("internvl3_opengvlab"));
+  const Assembled made = assembled(source, family_config("internvl3_opengvlab"));
   ASSERT_TRUE(made.problems.empty()) << made.problems[0].message;
   const auto index_of = [&](const std::string& name) {
     return static_cast<size_t>(std::ranges::find(entries, name, &TensorEntry::name) -
@@ -199,12 +168,12 @@ TEST(VisionKeyLayouts, ThePackedProjectionIsCutInOrder) {
 }
 
 TEST(VisionKeyLayouts, APackedProjectionOfAnotherHeightIsRefused) {
-  std::vector<TensorEntry> entries = entries_of("internvl3_opengvlab");
+  std::vector<TensorEntry> entries = family_tensors("internvl3_opengvlab");
   for (TensorEntry& entry : entries) {
     if (entry.name == "vision_model.encoder.layers.1.attn.qkv.weight") entry.shape[0] = 64;
   }
   const Names source(entries);
-  const Assembled made = assembled(source, config_of("internvl3_opengvlab"));
+  const Assembled made = assembled(source, family_config("internvl3_opengvlab"));
   ASSERT_EQ(made.problems.size(), 1u);
   EXPECT_EQ(made.problems[0].kind, KeyProblem::Kind::kShape);
   EXPECT_EQ(made.problems[0].key, "vision_model.encoder.layers.1.attn.qkv.weight");
@@ -214,12 +183,12 @@ TEST(VisionKeyLayouts, APackedProjectionOfAnotherHeightIsRefused) {
 // A convolution of another kernel has as many values where its sides are exchanged.
 TEST(VisionKeyLayouts, TheKernelOfThePatchesIsThatOfTheConfig) {
   for (const Shape& shape : {Shape{48, 4, 4, 3}, Shape{48, 3, 2, 8}, Shape{48, 48}}) {
-    std::vector<TensorEntry> entries = entries_of("smolvlm");
+    std::vector<TensorEntry> entries = family_tensors("smolvlm");
     for (TensorEntry& entry : entries) {
       if (entry.name.ends_with("patch_embedding.weight")) entry.shape = shape;
     }
     const Names source(entries);
-    const Assembled made = assembled(source, config_of("smolvlm"));
+    const Assembled made = assembled(source, family_config("smolvlm"));
     ASSERT_EQ(made.problems.size(), 1u) << to_string(shape);
     EXPECT_EQ(made.problems[0].key, "model.vision_model.embeddings.patch_embedding.weight");
   }
