@@ -245,16 +245,16 @@ unsigned output_of(std::string_view to) {
 
 }  // namespace
 
-std::optional<convert::ExportOptions> export_options(const ConvertLine& line) {
-  const auto format = convert::export_format_of(line.to);
+std::optional<conversion::ExportOptions> export_options(const ConvertLine& line) {
+  const auto format = conversion::export_format_of(line.to);
   if (!format) return std::nullopt;
-  return convert::ExportOptions{.convert = line.convert,
-                                .format = *format,
-                                .out = line.out,
-                                .type = line.outtype,
-                                .model_name = line.name,
-                                .pre_tokenizer = line.tokenizer_pre,
-                                .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
+  return conversion::ExportOptions{.convert = line.convert,
+                                   .format = *format,
+                                   .out = line.out,
+                                   .type = line.outtype,
+                                   .model_name = line.name,
+                                   .pre_tokenizer = line.tokenizer_pre,
+                                   .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
 }
 
 Status settle(ConvertLine& options) {

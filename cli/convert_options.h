@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "core/result.h"
 #include "packer/bundle_part.h"
 #include "plan/options.h"
@@ -45,6 +45,6 @@ void add_convert_options(Verb& verb, ConvertLine& line);
 Status settle(ConvertLine& line);
 
 // The options of an export, from a settled line; nullopt where the line asks for a bundle.
-std::optional<convert::ExportOptions> export_options(const ConvertLine& line);
+std::optional<conversion::ExportOptions> export_options(const ConvertLine& line);
 
 }  // namespace ferry::cli

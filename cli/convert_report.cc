@@ -66,7 +66,7 @@ void write_components(JsonWriter& json, const packer::Manifest& manifest) {
 std::vector<packer::PlannedFile> files_of(const plan::Conversion& c) {
   return c.plan ? c.plan->files() : std::vector<packer::PlannedFile>();
 }
-Transforms transforms_of(const convert::Export& c) {
+Transforms transforms_of(const conversion::Export& c) {
   Transforms transforms;
   if (!c.plan) return transforms;
   for (const packer::WeightFile& file : c.plan->input().files) {
@@ -78,7 +78,7 @@ Transforms transforms_of(const convert::Export& c) {
 }
 
 // Files, with digests where they have been written.
-void write_exported(JsonWriter& json, const convert::Export& c, const ExportOutcome& outcome) {
+void write_exported(JsonWriter& json, const conversion::Export& c, const ExportOutcome& outcome) {
   if (outcome.files.empty()) {
     return write_files(json, c.plan ? c.plan->files() : std::vector<packer::PlannedFile>());
   }
@@ -123,7 +123,7 @@ std::string conversion_text(const plan::Conversion& c, bool table) {
                             human_bytes(c.state_bytes));
 }
 
-std::string export_json(const convert::Export& c, const ExportOutcome& outcome) {
+std::string export_json(const conversion::Export& c, const ExportOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
   write_account(json, c, transforms_of(c), outcome);
@@ -133,7 +133,7 @@ std::string export_json(const convert::Export& c, const ExportOutcome& outcome) 
   return json.take();
 }
 
-std::string export_text(const convert::Export& c, bool table) {
+std::string export_text(const conversion::Export& c, bool table) {
   return model_lines(c) + key_lines(c, transforms_of(c), table) + file_lines(c.plan->files());
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "packer/weight_files.h"
 #include "plan/conversion.h"
 
@@ -44,7 +44,7 @@ std::string unused_keys_note(const std::vector<std::string>& keys);
 std::string conversion_text(const plan::Conversion& conversion, bool table);
 
 // The result and the lines of a conversion to files of another format.
-std::string export_json(const convert::Export& exported, const ExportOutcome& outcome);
-std::string export_text(const convert::Export& exported, bool table);
+std::string export_json(const conversion::Export& exported, const ExportOutcome& outcome);
+std::string export_text(const conversion::Export& exported, bool table);
 
 }  // namespace ferry::cli

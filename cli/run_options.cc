@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "convert/convert.h"
-#include "convert/gguf_proof.h"
+#include "conversion/convert.h"
+#include "conversion/gguf_proof.h"
 #include "core/text.h"
 #include "packer/loose_programs.h"
 #include "text/end_tokens.h"
@@ -78,13 +78,13 @@ void add_loose_options(Verb& verb, LooseOptions& o) {
 
 Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOptions& options,
                                    ThreadPool& pool) {
-  const bool is_gguf = convert::is_gguf_file(choice.directory);
+  const bool is_gguf = conversion::is_gguf_file(choice.directory);
   FERRY_RETURN_IF_ERROR(check_kind(choice, is_gguf));
   if (!is_any_given(options)) {
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
     }
-    if (is_gguf) return convert::bundle_in_memory(choice.directory, choice.config, pool);
+    if (is_gguf) return conversion::bundle_in_memory(choice.directory, choice.config, pool);
     return choice.check_digests
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)
                : packer::Bundle::open(choice.directory, /*check_digests=*/false, pool);

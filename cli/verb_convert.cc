@@ -12,7 +12,7 @@
 #include "cli/convert_options.h"
 #include "cli/convert_report.h"
 #include "cli/verbs.h"
-#include "convert/convert.h"
+#include "conversion/convert.h"
 #include "converters/assemble.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
@@ -123,7 +123,7 @@ std::string last_line(const ConvertLine& options, const ConversionOutcome& outco
   return fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
 }
 
-Status write(Context& context, const convert::Export& exported, const ConvertLine& options,
+Status write(Context& context, const conversion::Export& exported, const ConvertLine& options,
              ExportOutcome& outcome) {
   packer::WrittenFiles written =
       FERRY_TRY(exported.plan->write({.path = options.out,
@@ -158,10 +158,10 @@ Status check_apart(const ConvertLine& options) {
 
 // Makes files of another format.
 Result<int> export_files(Context& context, const ConvertLine& options,
-                         const convert::ExportOptions& to) {
+                         const conversion::ExportOptions& to) {
   const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(check_apart(options));
-  const convert::Export exported = FERRY_TRY(convert::plan_export(to, context.pool()));
+  const conversion::Export exported = FERRY_TRY(conversion::plan_export(to, context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ExportOutcome outcome;
@@ -216,7 +216,8 @@ Result<int> convert(Context& context, ConvertLine& options) {
   } else if (proof::needs_calibration(options.convert)) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
-  const plan::Conversion conversion = FERRY_TRY(convert::prepare(options.convert, &context.pool()));
+  const plan::Conversion conversion =
+      FERRY_TRY(conversion::prepare(options.convert, &context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};

@@ -17,8 +17,8 @@
 #include "cli/verify_comparisons.h"
 #include "cli/verify_report.h"
 #include "cli/verify_sections.h"
-#include "convert/convert.h"
-#include "convert/gguf_proof.h"
+#include "conversion/convert.h"
+#include "conversion/gguf_proof.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
 #include "core/result.h"
@@ -33,7 +33,7 @@ namespace {
 
 // -- a GGUF file
 
-std::string gguf_json(const convert::GgufProof& proof, const std::string& file) {
+std::string gguf_json(const conversion::GgufProof& proof, const std::string& file) {
   JsonWriter json;
   json.begin_object();
   json.member("path", file).member("parity", proof.parity());
@@ -50,7 +50,7 @@ std::string gguf_json(const convert::GgufProof& proof, const std::string& file) 
   return json.take();
 }
 
-std::string gguf_text(const convert::GgufProof& proof) {
+std::string gguf_text(const conversion::GgufProof& proof) {
   return fmt::format(
       "{}: {} tensors ({}, {} different), {} keys ({} different)\n{}\n", proof.file_type,
       proof.tensors, human_bytes(proof.bytes), proof.different_tensors.size(), proof.keys,
@@ -60,9 +60,10 @@ std::string gguf_text(const convert::GgufProof& proof) {
 
 // The exit code: 0, or 1 where tensors or keys differ, which stderr names.
 Result<int> verify_gguf(Context& context, const std::string& file,
-                        convert::GgufProofOptions options) {
+                        conversion::GgufProofOptions options) {
   options.progress = context.progress("comparing tensors");
-  const convert::GgufProof proof = FERRY_TRY(convert::prove_gguf(file, options, context.pool()));
+  const conversion::GgufProof proof =
+      FERRY_TRY(conversion::prove_gguf(file, options, context.pool()));
   const int exit = proof.parity() ? 0 : 1;
   if (context.json) {
     context.print_result(gguf_json(proof, file), exit);
@@ -245,7 +246,7 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
 // A GGUF file becomes a bundle in memory.
 Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
   const std::string& path = options.bundle;
-  if (is_gguf) return convert::bundle_in_memory(path, options.verify.config, context.pool());
+  if (is_gguf) return conversion::bundle_in_memory(path, options.verify.config, context.pool());
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));
 }
@@ -258,7 +259,7 @@ int exit_code(proof::Verdict verdict) {
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (proof::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   proof::BundleProofOptions verify = options.verify;
-  const bool is_gguf = convert::is_gguf_file(options.bundle);
+  const bool is_gguf = conversion::is_gguf_file(options.bundle);
   FERRY_RETURN_IF_ERROR(check_options(verify, is_gguf));
   FERRY_RETURN_IF_ERROR(check_companions(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
@@ -394,8 +395,8 @@ void add_verify(CommandLine& line) {
                     "not proved: nothing disagrees, but codes hide what a wrong bundle would "
                     "do; --checkpoint decides"}})
       .action([options](Context& context) {
-        return convert::is_gguf_file(options->bundle) ? verify_file(context, *options)
-                                                      : verify_bundle(context, *options);
+        return conversion::is_gguf_file(options->bundle) ? verify_file(context, *options)
+                                                         : verify_bundle(context, *options);
       });
 }
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "convert/convert.h"
-#include "convert/gguf_proof.h"
+#include "conversion/convert.h"
+#include "conversion/gguf_proof.h"
 #include "library/internal.h"
 #include "packer/check.h"
 
@@ -16,8 +16,8 @@ constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
 Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
                                    const OnProgress& progress) {
   if (options.path.empty()) return library::wrong("path", "must not be empty");
-  if (convert::is_gguf_file(options.path)) {
-    return convert::bundle_in_memory(options.path, options.config, pool);
+  if (conversion::is_gguf_file(options.path)) {
+    return conversion::bundle_in_memory(options.path, options.config, pool);
   }
   if (!options.config.empty()) {
     return library::wrong("config", "must be empty unless the path is a GGUF file");

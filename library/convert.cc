@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "convert/convert.h"
-#include "convert/export.h"
+#include "conversion/convert.h"
+#include "conversion/export.h"
 #include "converters/assemble.h"
 #include "library/internal.h"
 #include "plan/options.h"
@@ -18,7 +18,7 @@ struct ConversionPlan::Impl {
   std::string source;
   // One of both.
   std::optional<plan::Conversion> bundle = {};
-  std::optional<convert::Export> files = {};
+  std::optional<conversion::Export> files = {};
 
   const plan::MappedCheckpoint& mapped() const {
     if (bundle) return *bundle;
@@ -153,21 +153,21 @@ Result<plan::ConvertOptions> settle(const ConvertOptions& o) {
   return options;
 }
 
-convert::ExportFormat export_format(OutputFormat format) {
+conversion::ExportFormat export_format(OutputFormat format) {
   switch (format) {
     case OutputFormat::kHuggingFace:
-      return convert::ExportFormat::kHuggingFace;
+      return conversion::ExportFormat::kHuggingFace;
     case OutputFormat::kPyTorch:
-      return convert::ExportFormat::kPth;
+      return conversion::ExportFormat::kPth;
     case OutputFormat::kBundledProgram:
-      return convert::ExportFormat::kBundled;
+      return conversion::ExportFormat::kBundled;
     case OutputFormat::kGguf:
-      return convert::ExportFormat::kGguf;
+      return conversion::ExportFormat::kGguf;
     case OutputFormat::kBundle:
     case OutputFormat::kSafetensors:
       break;
   }
-  return convert::ExportFormat::kSafetensors;
+  return conversion::ExportFormat::kSafetensors;
 }
 
 Status check_keys(const plan::MappedCheckpoint& checkpoint) {
@@ -207,13 +207,13 @@ Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const
       if (proof::needs_calibration(settled)) {
         FERRY_RETURN_IF_ERROR(proof::calibrate(settled, {}, pool));
       }
-      impl->bundle = FERRY_TRY(convert::prepare(settled, &pool));
+      impl->bundle = FERRY_TRY(conversion::prepare(settled, &pool));
     } else {
-      convert::ExportOptions to;
+      conversion::ExportOptions to;
       to.convert = std::move(settled);
       to.format = export_format(options.format);
       to.type = options.gguf_type;
-      impl->files = FERRY_TRY(convert::plan_export(to, pool));
+      impl->files = FERRY_TRY(conversion::plan_export(to, pool));
     }
     FERRY_RETURN_IF_ERROR(check_keys(impl->mapped()));
     return impl;

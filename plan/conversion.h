@@ -96,7 +96,7 @@ struct Conversion : MappedCheckpoint {
 
 // Keys that do not fit the model come back as Conversion::problems, not as an error.
 // `pool` serves ScaleMethod::kHqq, which reads the weights for its plan; without one, this thread
-// does. A reference is copied and not read; convert::prepare() checks it.
+// does. A reference is copied and not read; conversion::prepare() checks it.
 Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool = nullptr);
 
 }  // namespace ferry::plan

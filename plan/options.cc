@@ -85,8 +85,8 @@ Result<graph::QuantizeRule> read_rule(const std::string& text) {
   if (equals == std::string::npos || equals == 0) {
     return usage("{}: expected PATTERN=SCHEME", quoted(text));
   }
-  return graph::QuantizeRule{text.substr(0, equals),
-                             FERRY_TRY(read_linear(text.substr(equals + 1)))};
+  const auto scheme = FERRY_TRY(read_linear(text.substr(equals + 1)));
+  return graph::QuantizeRule{text.substr(0, equals), scheme};
 }
 
 void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {

@@ -95,8 +95,8 @@ struct Opened {
                              std::optional<runner::DecodeMode> mode, ThreadPool& pool) {
     const runner::DecodeOptions decode =
         mode ? decode_options_of(bundle.manifest(), *mode) : runner::DecodeOptions{};
-    return Opened{bundle,
-                  FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode))};
+    auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode));
+    return Opened{bundle, std::move(decoder)};
   }
   WindowReader reader(const WindowedTokens& tokens) const {
     return {*decoder, bundle.manifest(), tokens, bundle.path()};

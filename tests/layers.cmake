@@ -19,16 +19,16 @@ set(prompt_may core formats/safetensors packer/bundle_reader.h text media runner
 set(plan_may core graph converters packer text checkpoint plan)
 set(proof_may core formats graph converters packer runner text media prompt checkpoint plan signing
     proof)
-set(convert_may core formats graph converters packer dialects runner text checkpoint plan proof convert)
+set(conversion_may core formats graph converters packer dialects runner text checkpoint plan proof conversion)
 set(listing_may core formats packer/bundle_reader.h packer/check.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
-set(library_may core formats graph converters packer text runner prompt plan proof convert listing audit
+set(library_may core formats graph converters packer text runner prompt plan proof conversion listing audit
     signing library)
-set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof convert
+set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof conversion
     listing report audit signing batch cli)
 set(rooms core formats text media kernels report signing graph converters packer dialects checkpoint
-    runner prompt plan proof convert listing audit batch library cli)
+    runner prompt plan proof conversion listing audit batch library cli)
 list(JOIN rooms "|" any_room)
 
 set(violations 0)

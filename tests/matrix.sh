@@ -103,7 +103,7 @@ suites() {
   (cd tests && grep -rhoP '^TEST(_F|_P)?\(\K\w+' "$@") | sort -u | sed 's,.*,&.*:*/&.*,' | paste -sd :
 }
 
-in_process=(audit batch checkpoint convert converters core dialects
+in_process=(audit batch checkpoint conversion converters core dialects
   end_to_end/hostile_files_test.cc formats graph kernels media packer plan prompt proof report runner
   signing text)
 # The tests with sanitizers and the fuzz targets share objects. Without optimisation these compile in

@@ -21,10 +21,6 @@
 namespace ferry::converters {
 namespace {
 
-// The value of masked scores. It is finite, so that a softmax computed block by block gives no NaN
-// for a block whose keys are all masked. exp(-65535 - maximum) is exactly zero in f32.
-constexpr float kMasked = -65535.0F;
-
 constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
 
 // Consecutive rows of a RoPE table: the positions from 0 on, with these inverse frequencies.
@@ -156,7 +152,7 @@ ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& rang
 
 ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
   const ValueId open = b.scalar(0.0F);
-  const ValueId masked = b.scalar(kMasked);
+  const ValueId masked = b.scalar(kMaskedScore);
   const ValueId mask = b.where(seen, open, masked);
   b.name(mask, std::move(name));
   return mask;

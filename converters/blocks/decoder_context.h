@@ -10,6 +10,10 @@
 
 namespace ferry::converters {
 
+// The value of masked scores. It is finite, so that a softmax computed block by block gives no NaN
+// for a block whose keys are all masked. exp(-65535 - maximum) is exactly zero in f32.
+inline constexpr float kMaskedScore = -65535.0F;
+
 // f32 [T,1,rotary_dim], in the static style [1,T,1,rotary_dim]: the rows of this call's positions.
 // The first half of sin is negated.
 struct RopeTable {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/decoder_context.h"
 #include "converters/blocks/gemma3n.h"
 #include "core/program_interface.h"
 
@@ -29,9 +30,8 @@ bool has_window(const ModelConfig& config, const BuildOptions& options) {
 
 Encoding mask_encoding(DType dtype) {
   if (!is_encoded(dtype)) return {};
-  constexpr int64_t kMasked = 65535;
   const int64_t greatest = largest_code(dtype);
-  return {static_cast<double>(kMasked) / static_cast<double>(greatest), greatest};
+  return {-static_cast<double>(kMaskedScore) / static_cast<double>(greatest), greatest};
 }
 
 ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, DType ids, Dim count) {

@@ -182,7 +182,8 @@ Failure fail_field(ErrorCode code, std::string field, const std::string& rest);
 
 // auto x = FERRY_TRY(f());   the value of a Result, or returns its error from this function.
 // A GNU statement expression, which both supported compilers have, so that moves work and no
-// helper macros are needed.
+// helper macros are needed. Not in a braced list behind a member that owns memory: compilers do not
+// destroy that member when the function returns from the middle of the list.
 #define FERRY_TRY(...)                             \
   __extension__({                                  \
     auto ferry_result = (__VA_ARGS__);             \

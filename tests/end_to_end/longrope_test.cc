@@ -26,7 +26,7 @@ Json verified(const std::string& bundle, const std::string& checkpoint) {
   return outcome.json();
 }
 
-TEST(LongRope, IsAtParityWhateverTheLengthOfCalls) {
+TEST(LongRopeBundles, IsAtParityWhateverTheLengthOfCalls) {
   const std::string source = fixture(kModel);
   for (const char* prefill : {"1", "3", "7", "16", "24", "25", "96"}) {
     for (const char* shards : {"1", "2"}) {
@@ -46,7 +46,7 @@ TEST(LongRope, IsAtParityWhateverTheLengthOfCalls) {
   }
 }
 
-TEST(LongRope, ConvertSaysWhatAProgramAloneCannotDo) {
+TEST(LongRopeBundles, ConvertSaysWhatAProgramAloneCannotDo) {
   const std::string source = fixture(kModel);
   const auto convert = [&](const TempDir& dir, const char* context, const char* prefill) {
     return run_ferry({"convert", source, "-o", dir / "b", "--context-length", context,
@@ -70,7 +70,7 @@ TEST(LongRope, ConvertSaysWhatAProgramAloneCannotDo) {
 
 // States begin anew at position 0 however it is given. With long factors of one a prompt beyond the
 // original length is what the checkpoint's own RoPE gives.
-TEST(LongRope, StatefulLayersBeginAnewToo) {
+TEST(LongRopeBundles, StatefulLayersBeginAnewToo) {
   const TempDir dir;
   const std::string source = fixture("golden/qwen3_next_dense");
   std::filesystem::copy(source, dir / "c");
@@ -100,7 +100,7 @@ TEST(LongRope, StatefulLayersBeginAnewToo) {
 }
 
 // What other runners do: they give plain positions, and the call's end decides.
-TEST(LongRope, PlainPositionsAndComplementsAgreeWhereACallCanTell) {
+TEST(LongRopeBundles, PlainPositionsAndComplementsAgreeWhereACallCanTell) {
   const TempDir dir;
   ASSERT_EQ(run_ferry({"convert", fixture(kModel), "-o", dir / "b", "--dtype", "f32"}).code, 0);
   std::string tokens = "1";

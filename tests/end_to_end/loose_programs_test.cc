@@ -63,7 +63,7 @@ Json tokens(const Line& line) {
 }
 
 // The prompt went through the official model in two calls, the second padded behind 5 tokens.
-TEST(LoosePrograms, OfficialStaticProgramGivesTheLogitsOfTheOfficialModel) {
+TEST(LooseProgramFiles, OfficialStaticProgramGivesTheLogitsOfTheOfficialModel) {
   const TensorFile trace(fixture("static_llama/llama_kv8.safetensors"));
   const TempDir dir;
   std::vector<int64_t> prompt;
@@ -83,7 +83,7 @@ TEST(LoosePrograms, OfficialStaticProgramGivesTheLogitsOfTheOfficialModel) {
   EXPECT_EQ(tokens(with(run, {"--mode", "kv"})), tokens(run));
 }
 
-TEST(LoosePrograms, OfficialStatefulProgramsGiveTheLogitsOfTheOfficialRuntime) {
+TEST(LooseProgramFiles, OfficialStatefulProgramsGiveTheLogitsOfTheOfficialRuntime) {
   for (const auto& [name, prompt] :
        {std::pair<std::string, std::string>("llama_tiny_ext", "60,33,115"),
         {"qwen35_dyn", "37,107,12"}}) {
@@ -99,7 +99,7 @@ TEST(LoosePrograms, OfficialStatefulProgramsGiveTheLogitsOfTheOfficialRuntime) {
   }
 }
 
-TEST(LoosePrograms, ProgramsOfABundleGiveItsTokensWithoutIt) {
+TEST(LooseProgramFiles, ProgramsOfABundleGiveItsTokensWithoutIt) {
   const Line fixed = {"--program", "static", "--context-length", "64", "--prefill-length", "8"};
   const Line codes = {"--kv-dtype", "u8", "--mask-dtype", "u16", "--logits-dtype", "u16"};
   struct Case {
@@ -128,7 +128,7 @@ TEST(LoosePrograms, ProgramsOfABundleGiveItsTokensWithoutIt) {
 }
 
 // Sequences of more than 24 tokens have the second set of factors from their first token on.
-TEST(LoosePrograms, ProgramsStateWhereTheirRopeFactorsChange) {
+TEST(LooseProgramFiles, ProgramsStateWhereTheirRopeFactorsChange) {
   const TempDir dir;
   convert("golden/phi4_mini", dir / "b", {"--dtype", "f32", "--prefill-length", "7"});
   for (const int64_t length : {20, 30}) {
@@ -249,7 +249,7 @@ TEST_F(LooseVision, ComponentsThatDoNotFitAreRefused) {
   }
 }
 
-TEST(LoosePrograms, WhatEndsAnAnswerIsStatedOrRefused) {
+TEST(LooseProgramFiles, WhatEndsAnAnswerIsStatedOrRefused) {
   const TempDir dir;
   const std::string path = fixture("official_pte/llama_tiny_ext.pte");
   const Line line = {"run", "--text-decoder", path, "--tokens", "37,107,12", "--json"};
@@ -279,7 +279,7 @@ TEST(LoosePrograms, WhatEndsAnAnswerIsStatedOrRefused) {
   }
 }
 
-TEST(LoosePrograms, TextGoesThroughTheTokenizerOfTheDirectory) {
+TEST(LooseProgramFiles, TextGoesThroughTheTokenizerOfTheDirectory) {
   const TempDir dir;
   Json file = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
   file["added_tokens"] = Json::array();  // they are beyond the model's vocabulary
@@ -296,7 +296,7 @@ TEST(LoosePrograms, TextGoesThroughTheTokenizerOfTheDirectory) {
   EXPECT_EQ(outcome.json()["tokens"].size(), 4u);
 }
 
-TEST(LoosePrograms, DataFilesAreFoundOrRefused) {
+TEST(LooseProgramFiles, DataFilesAreFoundOrRefused) {
   namespace fs = std::filesystem;
   const TempDir dir;
   const std::string pte = dir / "a.pte", ptd = dir / "weights.ptd", copy = dir / "copy.ptd";
@@ -322,7 +322,7 @@ TEST(LoosePrograms, DataFilesAreFoundOrRefused) {
   EXPECT_EQ(refusal({"--data", ptd, "--data", ptd}, 2), "ferry: error: " + ptd + ": given twice\n");
 }
 
-TEST(LoosePrograms, PartsOfAModelAreRefused) {
+TEST(LooseProgramFiles, PartsOfAModelAreRefused) {
   for (const std::string style : {"stateful", "static"}) {
     const TempDir dir;
     convert("llama3_tied", dir / "b", {"--shards", "2", "--program", style});
@@ -337,7 +337,7 @@ TEST(LoosePrograms, PartsOfAModelAreRefused) {
   }
 }
 
-TEST(LoosePrograms, OptionsThatContradictAreRefused) {
+TEST(LooseProgramFiles, OptionsThatContradictAreRefused) {
   const std::string pte = fixture(kKv8);
   const struct {
     Line line;

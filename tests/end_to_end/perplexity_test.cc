@@ -83,7 +83,7 @@ Json measure(const std::string& bundle, const std::string& file, const Line& mor
   return outcome.json();
 }
 
-TEST(Perplexity, IsThatOfTheReferencesLogits) {
+TEST(PerplexityOfBundles, IsThatOfTheReferencesLogits) {
   const std::vector<std::pair<std::string, Line>> variants = {
       {"golden/qwen3", {}},
       {"golden/qwen3", {"--logits", "all"}},
@@ -110,7 +110,7 @@ TEST(Perplexity, IsThatOfTheReferencesLogits) {
 }
 
 // The second window has the prompt again, and begins anew.
-TEST(Perplexity, WindowsBeginAtPositionZero) {
+TEST(PerplexityOfBundles, WindowsBeginAtPositionZero) {
   for (const Line& options : {Line{}, Line{"--logits", "all"}, Line{"--program", "static"}}) {
     const TempDir dir;
     Golden golden("golden/qwen3");
@@ -128,7 +128,7 @@ TEST(Perplexity, WindowsBeginAtPositionZero) {
 }
 
 // The tokens that a window adds have the NLL that they have in a file of this window alone.
-TEST(Perplexity, StridesCountTheTokensThatAreNew) {
+TEST(PerplexityOfBundles, StridesCountTheTokensThatAreNew) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("golden/qwen3"), {"--logits", "all"});
   const std::vector<int64_t> ids = Golden("golden/qwen3").ids[0];
@@ -152,7 +152,7 @@ TEST(Perplexity, StridesCountTheTokensThatAreNew) {
   EXPECT_NEAR(report["nll_mean"].get<double>() * 15, sum, 1e-4);
 }
 
-TEST(Perplexity, AnotherBundleAndTheCheckpointAreRunBeside) {
+TEST(PerplexityOfBundles, AnotherBundleAndTheCheckpointAreRunBeside) {
   const TempDir dir, half, still;
   const std::string checkpoint = fixture("golden/qwen3");
   const Golden golden("golden/qwen3");
@@ -187,7 +187,7 @@ TEST(Perplexity, AnotherBundleAndTheCheckpointAreRunBeside) {
   }
 }
 
-TEST(Perplexity, TextIsTokenizedAsAWhole) {
+TEST(PerplexityOfBundles, TextIsTokenizedAsAWhole) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
   // The special tokens of this tokenizer are beyond the model's vocabulary.
@@ -211,7 +211,7 @@ TEST(Perplexity, TextIsTokenizedAsAWhole) {
               1e-9);
 }
 
-TEST(Perplexity, WhatCannotBeMeasuredIsRefused) {
+TEST(PerplexityOfBundles, WhatCannotBeMeasuredIsRefused) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("golden/qwen3"), {"--context-length", "16"});
   const auto refused = [&](const std::string& text, Line more, int code, const std::string& why) {

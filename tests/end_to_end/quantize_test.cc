@@ -34,7 +34,7 @@ const std::vector<std::string> kSchemes[] = {
     {"--quantize", "8da4w", "--program", "static", "--quantize-embedding", "8"},
     {"--quantize", "8da4w", "--program", "static", "--attention", "sha", "--shards", "2"}};
 
-TEST(Quantize, WhatADryRunPromisesIsWhatIsWrittenAndRuns) {
+TEST(QuantizedConversion, WhatADryRunPromisesIsWhatIsWrittenAndRuns) {
   for (const std::vector<std::string>& scheme : kSchemes) {
     SCOPED_TRACE(testing::PrintToString(scheme));
     const TempDir dir;
@@ -52,7 +52,7 @@ TEST(Quantize, WhatADryRunPromisesIsWhatIsWrittenAndRuns) {
   }
 }
 
-TEST(Quantize, TheBundleDoesNotDependOnTheNumberOfThreads) {
+TEST(QuantizedConversion, TheBundleDoesNotDependOnTheNumberOfThreads) {
   const TempDir dir;
   const std::vector<std::string> scheme = {
       "--quantize", "8da4w", "--quantize-method", "hqq", "--quantize-embedding", "4"};
@@ -68,7 +68,7 @@ TEST(Quantize, TheBundleDoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(Quantize, AnEmbeddingAndAHeadOfEightBitsShareTheirBytes) {
+TEST(QuantizedConversion, AnEmbeddingAndAHeadOfEightBitsShareTheirBytes) {
   const TempDir dir;
   const Outcome made = run_ferry(
       convert("llama3_tied", dir / "out", {"--quantize", "8da8w", "--quantize-embedding", "8"}));
@@ -101,7 +101,7 @@ const Refusal kRefusals[] = {
     {{"--kv-dtype", "u8"}, "--kv-dtype u8: only with --program static"},
     {{"--kv-dtype", "i8", "--program", "static"}, "--kv-dtype i8: only with --program stateful"}};
 
-TEST(Quantize, WhatCannotBeHadIsRefusedInWords) {
+TEST(QuantizedConversion, WhatCannotBeHadIsRefusedInWords) {
   for (const Refusal& refusal : kRefusals) {
     SCOPED_TRACE(testing::PrintToString(refusal.options));
     const TempDir dir;
@@ -112,7 +112,7 @@ TEST(Quantize, WhatCannotBeHadIsRefusedInWords) {
   }
 }
 
-TEST(Quantize, AWeightThatIsNotFiniteIsRefused) {
+TEST(QuantizedConversion, AWeightThatIsNotFiniteIsRefused) {
   const TempDir dir;
   const std::string name = "model.layers.0.mlp.up_proj.weight";
   const std::string checkpoint = changed_checkpoint(dir, "llama3_tied", [&](TensorFile& file) {
@@ -132,7 +132,7 @@ TEST(Quantize, AWeightThatIsNotFiniteIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(dir / "out"));
 }
 
-TEST(Quantize, KvCachesOfFewerBytes) {
+TEST(QuantizedConversion, KvCachesOfFewerBytes) {
   for (const std::string dtype : {"f16", "i8"}) {
     SCOPED_TRACE(dtype);
     const TempDir dir;

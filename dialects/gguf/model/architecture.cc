@@ -32,8 +32,8 @@ std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view na
   for (const GgufArchitecture& architecture : architectures()) {
     if (architecture.name == name) found.push_back(&architecture);
   }
-  std::ranges::stable_partition(
-      found, [](const GgufArchitecture* one) { return one->sign != GgufSign::kNone; });
+  std::stable_partition(found.begin(), found.end(),
+                        [](const GgufArchitecture* one) { return one->sign != GgufSign::kNone; });
   return found;
 }
 

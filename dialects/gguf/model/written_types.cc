@@ -174,12 +174,13 @@ GgufModelSizes gguf_model_sizes(const GgufArchitecture& architecture, const Mode
 
 std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tensors,
                                            GgufFileType type, const GgufModelSizes& sizes) {
-  constexpr std::pair<GgufFileType, GgufElement> kPlain[] = {
+  constexpr std::pair<GgufFileType, GgufElement> kPlainTypes[] = {
       {GgufFileType::kF32, GgufElement::kF32},
       {GgufFileType::kF16, GgufElement::kF16},
       {GgufFileType::kBF16, GgufElement::kBF16},
       {GgufFileType::kQ8_0, GgufElement::kQ8_0}};
-  const auto* plain = std::ranges::find(kPlain, type, &std::pair<GgufFileType, GgufElement>::first);
+  const auto* plain =
+      std::ranges::find(kPlainTypes, type, &std::pair<GgufFileType, GgufElement>::first);
   std::vector<GgufElement> types(tensors.size(), GgufElement::kF32);
   Mixture mixture(tensors, type, sizes);
   for (const size_t i : gguf_name_order(tensors)) {
@@ -189,7 +190,7 @@ std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tenso
       continue;
     }
     if (stays_f32(tensor)) continue;
-    const bool mixed = plain == std::end(kPlain);
+    const bool mixed = plain == std::end(kPlainTypes);
     if (mixed && !is_matrix(tensor.shape)) continue;
     types[i] = fitting(mixed ? mixture.choose(tensor) : plain->second, tensor.shape);
   }

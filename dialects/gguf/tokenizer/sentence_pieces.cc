@@ -17,12 +17,12 @@ class Message {
  public:
   explicit Message(std::string_view bytes) : left_(bytes) {}
 
-  enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+  enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
   struct Field {
     uint64_t number = 0;
     uint32_t wire = 0;
     uint64_t value = 0;      // of varints and fixed widths
-    std::string_view bytes;  // of kBytes
+    std::string_view bytes;  // of kLengthDelimited
   };
 
   bool at_end() const { return left_.empty(); }
@@ -37,7 +37,7 @@ class Message {
       return fixed(field, field.wire == kFixed64 ? 8 : 4);
     }
     const auto value = varint();
-    if (!value || (field.wire != kVarint && field.wire != kBytes)) return std::nullopt;
+    if (!value || (field.wire != kVarint && field.wire != kLengthDelimited)) return std::nullopt;
     field.value = *value;
     if (field.wire == kVarint) return field;
     if (*value > left_.size()) return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<SentencePiece> read_spelled_piece(std::string_view bytes) {
   while (!message.at_end()) {
     const auto field = message.next();
     if (!field) return std::nullopt;
-    if (field->number == kText && field->wire == Message::kBytes) {
+    if (field->number == kText && field->wire == Message::kLengthDelimited) {
       piece.text = field->bytes;
     } else if (field->number == kScore && field->wire == Message::kFixed32) {
       piece.score = std::bit_cast<float>(static_cast<uint32_t>(field->value));
@@ -102,7 +102,7 @@ Result<std::vector<SentencePiece>> read_sentence_pieces(std::string_view bytes,
   while (!model.at_end()) {
     const auto field = model.next();
     if (!field) return bad_input(name + ": is no SentencePiece model");
-    if (field->number != kPieces || field->wire != Message::kBytes) continue;
+    if (field->number != kPieces || field->wire != Message::kLengthDelimited) continue;
     auto piece = read_spelled_piece(field->bytes);
     if (!piece) return bad_input(fmt::format("{}: piece {} is malformed", name, pieces.size()));
     if (std::ssize(pieces) > kMaxTokenId) return bad_input(name + ": too many pieces");

@@ -1,4 +1,4 @@
-#include "convert/gguf_tensors.h"
+#include "conversion/gguf_tensors.h"
 
 #include <algorithm>
 #include <set>
@@ -11,7 +11,7 @@
 #include "core/program_interface.h"
 #include "graph/recipe.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 using converters::KeyedTensor;
@@ -165,4 +165,4 @@ Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
   return out;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -7,14 +7,14 @@
 #include <optional>
 #include <utility>
 
-#include "convert/export.h"
-#include "convert/safetensors_files.h"
+#include "conversion/export.h"
+#include "conversion/safetensors_files.h"
 #include "converters/family.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "formats/torch/writer.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 using converters::ModelConfig;
@@ -214,4 +214,4 @@ Result<PlannedFiles> plan_pth_files(plan::MappedModel& model, const ExportOption
   return planned;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -1,4 +1,4 @@
-#include "convert/gguf_proof.h"
+#include "conversion/gguf_proof.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <span>
 #include <utility>
 
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "converters/assemble.h"
 #include "core/file.h"
 #include "core/interrupt.h"
@@ -20,7 +20,7 @@
 #include "dialects/gguf/file/header.h"
 #include "dialects/gguf/model/written_types.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 constexpr const char* kPre = "tokenizer.ggml.pre";
@@ -316,4 +316,4 @@ bool is_gguf_file(const std::string& path) {
   return std::memcmp(magic, "GGUF", sizeof(magic)) == 0;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "convert/export.h"
-#include "convert/gguf_proof.h"
+#include "conversion/export.h"
+#include "conversion/gguf_proof.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::convert::gguf_proof_test {
+namespace ferry::conversion::gguf_proof_test {
 namespace {
 
 std::string testdata(const std::string& name) { return std::string(FERRY_TESTDATA) + "/" + name; }
@@ -140,4 +140,4 @@ TEST(GgufExport, FilesWithMxfp4AreProved) {
 }
 
 }  // namespace
-}  // namespace ferry::convert::gguf_proof_test
+}  // namespace ferry::conversion::gguf_proof_test

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
 #include "core/shape.h"
 #include "packer/weight_files.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 
 struct GgufTensor {
   std::string name;
@@ -35,4 +35,4 @@ Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOption
 // keys, whose values it sets, last.
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors);
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

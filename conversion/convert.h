@@ -9,7 +9,7 @@
 #include "packer/bundle_reader.h"
 #include "plan/conversion.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 
 // plan::plan_conversion(). If a reference will be embedded, it is read, and an error if it is not
 // one of this model.
@@ -32,4 +32,4 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
                                         ThreadPool& pool);
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "convert/export.h"
-#include "convert/gguf_files.h"
-#include "convert/gguf_tensors.h"
+#include "conversion/export.h"
+#include "conversion/gguf_files.h"
+#include "conversion/gguf_tensors.h"
 #include "core/file.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
@@ -21,7 +21,7 @@
 #include "dialects/gguf/tokenizer/tokenizer_keys.h"
 #include "plan/mapped_model.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 using converters::GgufElement;
@@ -177,4 +177,4 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
   return planned;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

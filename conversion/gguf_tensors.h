@@ -10,7 +10,7 @@
 #include "dialects/gguf/model/written_tensors.h"
 #include "plan/mapped_model.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 
 struct GgufModelTensors {
   std::vector<converters::GgufWrittenTensor> written;
@@ -23,4 +23,4 @@ struct GgufModelTensors {
 Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
                                             const converters::GgufArchitecture& architecture);
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

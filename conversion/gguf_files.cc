@@ -1,4 +1,4 @@
-#include "convert/gguf_files.h"
+#include "conversion/gguf_files.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "dialects/gguf/file/writer.h"
 #include "dialects/gguf/model/written_types.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 constexpr const char* kStem = "model";
@@ -99,4 +99,4 @@ void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>&
   tensors = std::move(sorted);
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/pte/bundled.h"
@@ -18,7 +18,7 @@
 #include "plan/program_metadata.h"
 #include "proof/reference.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 template <class T>
@@ -163,4 +163,4 @@ Result<PlannedFiles> plan_bundled_files(plan::MappedModel& model, const ExportOp
   return planned;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

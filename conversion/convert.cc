@@ -1,4 +1,4 @@
-#include "convert/convert.h"
+#include "conversion/convert.h"
 
 #include <fmt/format.h>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "proof/reference_check.h"
 #include "runner/memory.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 Status check_reference_file(const std::string& path, const plan::Conversion& conversion) {
@@ -79,4 +79,4 @@ Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std
   return packer::Bundle::open(std::move(files), checkpoint, pool);
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -11,7 +11,7 @@
 #include "core/thread_pool.h"
 #include "proof/progress.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 
 struct GgufProof {
   std::string file_type;                       // "q8_0": of general.file_type
@@ -38,4 +38,4 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
 // Whether the path names a file whose first bytes are those of GGUF.
 bool is_gguf_file(const std::string& path);
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -1,4 +1,4 @@
-#include "convert/export.h"
+#include "conversion/export.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint_input.h"
 #include "core/text.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 struct Format {
@@ -103,4 +103,4 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
   return out;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

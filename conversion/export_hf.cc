@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "checkpoint/bundle_input.h"
-#include "convert/export.h"
-#include "convert/safetensors_files.h"
+#include "conversion/export.h"
+#include "conversion/safetensors_files.h"
 #include "converters/components.h"
 #include "converters/keys/entry_index.h"
 #include "converters/keys/key_pattern.h"
@@ -20,7 +20,7 @@
 #include "core/text.h"
 #include "graph/recipe.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 using converters::KeyedTensor;
@@ -201,4 +201,4 @@ Result<PlannedFiles> plan_hugging_face_files(plan::MappedModel& model,
   return planned;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

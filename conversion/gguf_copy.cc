@@ -9,15 +9,15 @@
 #include <variant>
 
 #include "checkpoint/checkpoint.h"
-#include "convert/gguf_files.h"
-#include "convert/gguf_tensors.h"
+#include "conversion/gguf_files.h"
+#include "conversion/gguf_tensors.h"
 #include "converters/quantized/block_weight.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"
 #include "dialects/gguf/file/split.h"
 #include "dialects/gguf/model/written_types.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 using converters::GgufElement;
@@ -168,4 +168,4 @@ Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOption
   return planned;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "packer/bundle_plan.h"
 #include "packer/weight_files.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 
 struct NamedRecipe {
   std::string name;
@@ -32,4 +32,4 @@ Result<bool> is_single_file(const ExportOptions& options, std::string_view endin
 // Files beside the weights.
 std::vector<packer::PlainFileInput> plain_files(const std::vector<packer::CopiedFile>& copied);
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

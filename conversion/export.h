@@ -14,7 +14,7 @@
 #include "plan/conversion.h"
 #include "plan/mapped_model.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 
 enum class ExportFormat {
   kSafetensors,  // runtime names
@@ -70,4 +70,4 @@ struct Export : plan::MappedCheckpoint {
 // equal; of a bundle every byte, to check it.
 Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool);
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion

@@ -1,5 +1,5 @@
 // --to safetensors: the weights under their runtime names, as a bundle has them.
-#include "convert/safetensors_files.h"
+#include "conversion/safetensors_files.h"
 
 #include <fmt/format.h>
 #include <map>
@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "convert/export.h"
+#include "conversion/export.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "formats/safetensors/writer.h"
 #include "graph/passes/passes.h"
 
-namespace ferry::convert {
+namespace ferry::conversion {
 namespace {
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
@@ -180,4 +180,4 @@ Result<PlannedFiles> plan_safetensors_files(plan::MappedModel& model,
   return planned;
 }
 
-}  // namespace ferry::convert
+}  // namespace ferry::conversion
