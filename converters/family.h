@@ -14,6 +14,7 @@
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
 #include "converters/family_gguf.h"
+#include "converters/family_keras.h"
 #include "converters/keys/key_rule.h"
 #include "core/program_interface.h"
 
@@ -49,9 +50,16 @@ struct FamilySpec {
   std::vector<Component> components;  // the first is the text decoder
   std::vector<DroppedKeys> dropped = {};
   std::vector<GgufArchitecture> gguf = {};  // the architectures that its models have there
-  std::optional<MetaParams> meta = {};      // whether Meta's checkpoints can hold its models
+  // The architecture of another family that GGUF writers give its models too; or none.
+  std::string_view gguf_shared = {};
+  std::vector<KerasArchitecture> keras = {};  // how KerasHub stores its models
+  std::optional<MetaParams> meta = {};        // whether Meta's checkpoints can hold its models
 
   std::string_view name() const { return types.front().name; }
+  // The model_type of the text part that `architecture`, one of this family's, has in KerasHub.
+  std::string_view type_of(const KerasArchitecture& architecture) const {
+    return architecture.model_type.empty() ? name() : architecture.model_type;
+  }
   const Component& text_decoder() const { return components.front(); }
 };
 

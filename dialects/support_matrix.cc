@@ -11,7 +11,6 @@
 #include "converters/families/families.h"
 #include "converters/family.h"
 #include "converters/vision_family.h"
-#include "dialects/keras/key_tables.h"
 
 namespace ferry::converters {
 namespace {
@@ -26,9 +25,6 @@ std::string row_of(const FamilySpec& family) {
   for (const ModelType& type : family.types) {
     types.push_back(type.name);
     if (!type.wrapper.name.empty()) types.push_back(type.wrapper.name);
-    for (const KerasFamily& known : keras_families()) {
-      if (known.model_type == type.name) keras.insert(known.decoder);
-    }
     for (const VisionFamily* tower : all_vision_families()) {
       if (std::ranges::count(tower->text_types, type.name) == 0) continue;
       for (const VisionType& outer : tower->types) vision.insert(outer.name);
@@ -37,6 +33,16 @@ std::string row_of(const FamilySpec& family) {
   for (const GgufArchitecture& architecture : family.gguf) {
     read.insert(architecture.name);
     if (!architecture.keys.empty()) written.insert(architecture.name);
+  }
+  for (const FamilySpec* other : all_families()) {
+    for (const GgufArchitecture& architecture : other->gguf) {
+      if (architecture.name != family.gguf_shared) continue;
+      read.insert(architecture.name);
+      if (!architecture.keys.empty()) written.insert(architecture.name);
+    }
+  }
+  for (const KerasArchitecture& architecture : family.keras) {
+    keras.insert(architecture.classes.begin(), architecture.classes.end());
   }
   return fmt::format("| {} | {} | {} | {} | {} | {} |\n", fmt::join(types, ", "), cell(read),
                      cell(written), cell(keras), family.meta ? "yes" : "-", cell(vision));
@@ -49,7 +55,7 @@ std::string support_matrix() {
   for (const FamilySpec* family : all_families()) rows.push_back(row_of(*family));
   std::ranges::sort(rows);
   std::string text =
-      "| model_type | GGUF read | GGUF written | KerasHub layer | params.json | with images |\n"
+      "| model_type | GGUF read | GGUF written | KerasHub class | params.json | with images |\n"
       "|---|---|---|---|---|---|\n";
   for (const std::string& row : rows) text += row;
   return text;

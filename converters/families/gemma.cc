@@ -6,12 +6,14 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gemma {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -28,6 +30,11 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
                     {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.ffn_norm.weight"},
                     {"norm.weight", "norm.weight"}})});
 }
+
+// One path names different norms of Hugging Face in Gemma 1 and in Gemma 2 and 3.
+constexpr KerasRow kKerasMlpNorm[] = {
+    {"pre_ffw_norm/vars/0", "post_attention_layernorm.weight", KerasOp::kCopy, "D"},
+};
 
 }  // namespace
 
@@ -50,6 +57,11 @@ const FamilySpec kFamily = {
               .shifted_norms = true,
               .keys = gemma_keys({kOtherRopeBase}),
               .unread = {kOutputBias, "output.weight"},
-              .activation = Activation::kGeluTanh}}};
+              .activation = Activation::kGeluTanh}},
+    .keras = {{.classes = {"GemmaBackbone"},
+               .decoder = "gemma_decoder_block",
+               .final_norm = "rms_normalization",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasGemma}, {kKerasMlpNorm}}}}};
 
 }  // namespace ferry::converters::families::gemma

@@ -8,11 +8,13 @@
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 
 namespace ferry::converters::families::gemma2 {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -51,6 +53,11 @@ const FamilySpec kFamily = {
               .gemma = true,
               .layers_scaled_by_hidden = 46,
               .keys = gemma_keys({kScoreSoftcap, kLogitSoftcap, kWindowOrNone, kOtherRopeBase}),
-              .activation = Activation::kGeluTanh}}};
+              .activation = Activation::kGeluTanh}},
+    .keras = {{.classes = {"GemmaBackbone"},
+               .decoder = "gemma_decoder_block",
+               .final_norm = "rms_normalization",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasGemma}, {kKerasGemma2Norms}}}}};
 
 }  // namespace ferry::converters::families::gemma2

@@ -7,11 +7,13 @@
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 
 namespace ferry::converters::families::gemma3 {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 constexpr const char* kVision = "vision: only the text part is built";
@@ -24,6 +26,11 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   config.scalars.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
   return {};
 }
+
+constexpr KerasRow kKerasHeadNorms[] = {
+    {"attention/query_norm/vars/0", "self_attn.q_norm.weight", KerasOp::kCopy, "d"},
+    {"attention/key_norm/vars/0", "self_attn.k_norm.weight", KerasOp::kCopy, "d"},
+};
 
 }  // namespace
 
@@ -63,6 +70,12 @@ const FamilySpec kFamily = {
               .layers_scaled_by_hidden = 62,
               .cuts_vocabulary = true,
               .keys = standard_keys({kHeadLengths, kLogitSoftcap, kWindow}),
-              .activation = Activation::kGeluTanh}}};
+              .activation = Activation::kGeluTanh}},
+    .keras = {{.model_type = "gemma3_text",
+               .classes = {"Gemma3Backbone"},
+               .decoder = "gemma3_decoder_block",
+               .final_norm = "rms_normalization",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasGemma}, {kKerasGemma2Norms}, {kKerasHeadNorms}}}}};
 
 }  // namespace ferry::converters::families::gemma3

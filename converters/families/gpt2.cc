@@ -7,6 +7,7 @@
 #include "converters/config/gpt_names.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/gpt_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
@@ -60,6 +61,37 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
                                .learned_positions = true});
 }
 
+constexpr KerasRow kKerasOutside[] = {
+    {"layers/reversible_embedding/vars/0", "transformer.wte.weight", KerasOp::kCopy, "VD"},
+    {"layers/position_embedding/vars/0", "transformer.wpe.weight", KerasOp::kCopy, "PD"},
+    {"layers/layer_normalization/vars/0", "transformer.ln_f.weight", KerasOp::kCopy, "D"},
+    {"layers/layer_normalization/vars/1", "transformer.ln_f.bias", KerasOp::kCopy, "D"},
+};
+
+// A matrix whose key ends with .T is that of Conv1D transposed: q, k and v are rows of it.
+constexpr KerasRow kKerasInside[] = {
+    {"_self_attention_layer_norm/vars/0", "ln_1.weight", KerasOp::kCopy, "D"},
+    {"_self_attention_layer_norm/vars/1", "ln_1.bias", KerasOp::kCopy, "D"},
+    {"_self_attention_layer/query_dense/vars/0", "attn.c_attn.weight.T",
+     KerasOp::kMergeLastTranspose, "DHd"},
+    {"_self_attention_layer/key_dense/vars/0", "attn.c_attn.weight.T", KerasOp::kMergeLastTranspose,
+     "DHd"},
+    {"_self_attention_layer/value_dense/vars/0", "attn.c_attn.weight.T",
+     KerasOp::kMergeLastTranspose, "DHd"},
+    {"_self_attention_layer/query_dense/vars/1", "attn.c_attn.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/key_dense/vars/1", "attn.c_attn.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/value_dense/vars/1", "attn.c_attn.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/output_dense/vars/0", "attn.c_proj.weight", KerasOp::kMergeFirst,
+     "HdD"},
+    {"_self_attention_layer/output_dense/vars/1", "attn.c_proj.bias", KerasOp::kCopy, "D"},
+    {"_feedforward_layer_norm/vars/0", "ln_2.weight", KerasOp::kCopy, "D"},
+    {"_feedforward_layer_norm/vars/1", "ln_2.bias", KerasOp::kCopy, "D"},
+    {"_feedforward_intermediate_dense/vars/0", "mlp.c_fc.weight", KerasOp::kCopy, "DM"},
+    {"_feedforward_intermediate_dense/vars/1", "mlp.c_fc.bias", KerasOp::kCopy, "M"},
+    {"_feedforward_output_dense/vars/0", "mlp.c_proj.weight", KerasOp::kCopy, "MD"},
+    {"_feedforward_output_dense/vars/1", "mlp.c_proj.bias", KerasOp::kCopy, "D"},
+};
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -84,6 +116,11 @@ const FamilySpec kFamily = {
                        kFileType},
               .activation = Activation::kGeluTanh,
               .turns_nothing = true,
-              .equal_heads = true}}};
+              .equal_heads = true}},
+    .keras = {{.classes = {"GPT2Backbone"},
+               .decoder = "transformer_decoder",
+               .layers = "transformer.h.",
+               .outside = kKerasOutside,
+               .inside = {{kKerasInside}}}}};
 
 }  // namespace ferry::converters::families::gpt2

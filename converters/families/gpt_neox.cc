@@ -5,6 +5,7 @@
 #include "converters/config/head_checks.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -73,6 +74,31 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
                                .mlp_bias = true});
 }
 
+constexpr KerasRow kKerasOutside[] = {
+    {"layers/reversible_embedding/vars/0", "gpt_neox.embed_in.weight", KerasOp::kCopy, "VD"},
+    {"layers/layer_normalization/vars/0", "gpt_neox.final_layer_norm.weight", KerasOp::kCopy, "D"},
+    {"layers/layer_normalization/vars/1", "gpt_neox.final_layer_norm.bias", KerasOp::kCopy, "D"},
+};
+
+constexpr KerasRow kKerasInside[] = {
+    {"_self_attention_layer_norm/vars/0", "input_layernorm.weight", KerasOp::kCopy, "D"},
+    {"_self_attention_layer_norm/vars/1", "input_layernorm.bias", KerasOp::kCopy, "D"},
+    {"_self_attention_layer/_qkv_dense/vars/0", "attention.query_key_value.weight",
+     KerasOp::kMergeLastTranspose, "DHt"},
+    {"_self_attention_layer/_qkv_dense/vars/1", "attention.query_key_value.bias", KerasOp::kFlatten,
+     "Ht"},
+    {"_self_attention_layer/_output_dense/vars/0", "attention.dense.weight", KerasOp::kTranspose,
+     "DD"},
+    {"_self_attention_layer/_output_dense/vars/1", "attention.dense.bias", KerasOp::kCopy, "D"},
+    {"_feedforward_layer_norm/vars/0", "post_attention_layernorm.weight", KerasOp::kCopy, "D"},
+    {"_feedforward_layer_norm/vars/1", "post_attention_layernorm.bias", KerasOp::kCopy, "D"},
+    {"_feedforward_intermediate_dense/vars/0", "mlp.dense_h_to_4h.weight", KerasOp::kTranspose,
+     "DM"},
+    {"_feedforward_intermediate_dense/vars/1", "mlp.dense_h_to_4h.bias", KerasOp::kCopy, "M"},
+    {"_feedforward_output_dense/vars/0", "mlp.dense_4h_to_h.weight", KerasOp::kTranspose, "MD"},
+    {"_feedforward_output_dense/vars/1", "mlp.dense_4h_to_h.bias", KerasOp::kCopy, "D"},
+};
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -103,6 +129,11 @@ const FamilySpec kFamily = {
                        kParallelBlocks, kLayerNormEpsilon, kQuantizedFileType, kOtherRopeBase},
               .activation = Activation::kGeluTanh,
               .own_head = true,
-              .equal_heads = true}}};
+              .equal_heads = true}},
+    .keras = {{.classes = {"GPTNeoXBackbone"},
+               .decoder = "gpt_neo_x_decoder",
+               .layers = "gpt_neox.layers.",
+               .outside = kKerasOutside,
+               .inside = {{kKerasInside}}}}};
 
 }  // namespace ferry::converters::families::gpt_neox

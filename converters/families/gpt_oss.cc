@@ -6,6 +6,7 @@
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/clamped_experts.h"
 #include "converters/keys/standard_keys.h"
 
@@ -13,6 +14,7 @@ namespace ferry::converters::families::gpt_oss {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 constexpr GgufName kGptOssGguf[] = {
@@ -43,6 +45,31 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
                                       {"mlp.router.bias", "layers.{i}.feed_forward.gate.bias"}})});
 }
 
+// The experts are stored as Hugging Face stores them.
+constexpr KerasRow kKerasInside[] = {
+    {"input_layernorm/vars/0", "input_layernorm.weight", KerasOp::kCopy, "D"},
+    {"post_attention_layernorm/vars/0", "post_attention_layernorm.weight", KerasOp::kCopy, "D"},
+    {"self_attention_layer/query_dense/vars/0", "self_attn.q_proj.weight",
+     KerasOp::kMergeLastTranspose, "DHd"},
+    {"self_attention_layer/query_dense/vars/1", "self_attn.q_proj.bias", KerasOp::kFlatten, "Hd"},
+    {"self_attention_layer/key_dense/vars/0", "self_attn.k_proj.weight",
+     KerasOp::kMergeLastTranspose, "DKd"},
+    {"self_attention_layer/key_dense/vars/1", "self_attn.k_proj.bias", KerasOp::kFlatten, "Kd"},
+    {"self_attention_layer/value_dense/vars/0", "self_attn.v_proj.weight",
+     KerasOp::kMergeLastTranspose, "DKd"},
+    {"self_attention_layer/value_dense/vars/1", "self_attn.v_proj.bias", KerasOp::kFlatten, "Kd"},
+    {"self_attention_layer/output_dense/vars/0", "self_attn.o_proj.weight",
+     KerasOp::kMergeFirstTranspose, "HdD"},
+    {"self_attention_layer/output_dense/vars/1", "self_attn.o_proj.bias", KerasOp::kCopy, "D"},
+    {"self_attention_layer/vars/0", "self_attn.sinks", KerasOp::kCopy, "H"},
+    {"sparse_moe_block/router/router_dense/vars/0", "mlp.router.weight", KerasOp::kTranspose, "DE"},
+    {"sparse_moe_block/router/router_dense/vars/1", "mlp.router.bias", KerasOp::kCopy, "E"},
+    {"sparse_moe_block/experts/vars/0", "mlp.experts.gate_up_proj", KerasOp::kCopy, "EDY"},
+    {"sparse_moe_block/experts/vars/1", "mlp.experts.gate_up_proj_bias", KerasOp::kCopy, "EY"},
+    {"sparse_moe_block/experts/vars/2", "mlp.experts.down_proj", KerasOp::kCopy, "EXD"},
+    {"sparse_moe_block/experts/vars/3", "mlp.experts.down_proj_bias", KerasOp::kCopy, "ED"},
+};
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -72,6 +99,11 @@ const FamilySpec kFamily = {
                          kGptOssGguf, kExperts, kExpertWeights},
               .normed_experts = true,
               .window_every = 2,
-              .keys = standard_keys({kWindow, kExpertSizes})}}};
+              .keys = standard_keys({kWindow, kExpertSizes})}},
+    .keras = {{.classes = {"GptOssBackbone"},
+               .decoder = "gpt_oss_transformer_decoder",
+               .final_norm = "gpt_oss_layer_normalization",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasInside}}}}};
 
 }  // namespace ferry::converters::families::gpt_oss

@@ -4,6 +4,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -11,6 +12,7 @@ namespace ferry::converters::families::llama {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({llama_rules(config, prefix),
@@ -29,10 +31,14 @@ const FamilySpec kFamily = {
     .components = {{.rules = rules, .build = build_llama}},
     .gguf = {{.name = "llama",
               .tokenizer_keys = {.sentence_piece = true, .llama = true},
-              .other_types = {"mistral"},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = llama_keys(),
               .rope_factors = true}},
+    .keras = {{.classes = {"LlamaBackbone", "Llama3Backbone"},
+               .decoder = "llama_transformer_decoder",
+               .final_norm = "llama_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms}, {kKerasAttention}, {kKerasMlp}}}},
     .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::llama

@@ -4,6 +4,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -11,6 +12,7 @@ namespace ferry::converters::families::mistral {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 
 constexpr const char* kVision = "vision: only the text part is built";
 
@@ -48,6 +50,12 @@ const FamilySpec kFamily = {
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = llama_keys(),
               .rope_factors = true}},
+    .gguf_shared = "llama",
+    .keras = {{.classes = {"MistralBackbone"},
+               .decoder = "mistral_transformer_decoder",
+               .final_norm = "mistral_layer_normalization",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms}, {kKerasAttention}, {kKerasMlp}}}},
     .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::mistral

@@ -5,12 +5,14 @@
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mixtral {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 
 constexpr GgufName kMixtralExpertsGguf[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.gate.weight"},
@@ -30,6 +32,19 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {});
 }
+
+constexpr KerasRow kKerasMoe[] = {
+    {"_self_attention_layer/output_dense/vars/0", "self_attn.o_proj.weight",
+     KerasOp::kMergeFirstTranspose, "HdD"},
+    {"_sparse_moe_block/_sparse_feedforward_gate_dense/vars/0", "mlp.gate.weight",
+     KerasOp::kTranspose, "DE"},
+    {"_sparse_moe_block/expert_bank/vars/0", "mlp.experts.gate_up_proj", KerasOp::kTransposeEach,
+     "EDX"},
+    {"_sparse_moe_block/expert_bank/vars/1", "mlp.experts.gate_up_proj", KerasOp::kTransposeEach,
+     "EDX"},
+    {"_sparse_moe_block/expert_bank/vars/2", "mlp.experts.down_proj", KerasOp::kTransposeEach,
+     "EXD"},
+};
 
 }  // namespace
 
@@ -52,6 +67,11 @@ const FamilySpec kFamily = {
               .normed_experts = true,
               .sign = GgufSign::kExperts,
               .keys = llama_keys(),
-              .rope_factors = true}}};
+              .rope_factors = true}},
+    .keras = {{.classes = {"MixtralBackbone"},
+               .decoder = "mixtral_transformer_decoder",
+               .final_norm = "mixtral_layer_normalization",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms}, {kKerasPlainQkv}, {kKerasMoe}}}}};
 
 }  // namespace ferry::converters::families::mixtral

@@ -3,6 +3,7 @@
 
 #include "converters/blocks/styled_decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::opt {
@@ -35,6 +36,40 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
        .embedding_size = config.number("word_embed_proj_dim")});
 }
 
+constexpr KerasRow kKerasOutside[] = {
+    {"layers/token_and_position_embedding/token_embedding/vars/0",
+     "model.decoder.embed_tokens.weight", KerasOp::kCopy, "VD"},
+    {"layers/token_and_position_embedding/position_embedding/vars/0",
+     "model.decoder.embed_positions.weight", KerasOp::kAfterTwoRows, "PD"},
+    {"layers/layer_normalization/vars/0", "model.decoder.final_layer_norm.weight", KerasOp::kCopy,
+     "D"},
+    {"layers/layer_normalization/vars/1", "model.decoder.final_layer_norm.bias", KerasOp::kCopy,
+     "D"},
+};
+
+constexpr KerasRow kKerasInside[] = {
+    {"_self_attention_layer_norm/vars/0", "self_attn_layer_norm.weight", KerasOp::kCopy, "D"},
+    {"_self_attention_layer_norm/vars/1", "self_attn_layer_norm.bias", KerasOp::kCopy, "D"},
+    {"_self_attention_layer/query_dense/vars/0", "self_attn.q_proj.weight",
+     KerasOp::kMergeLastTranspose, "DHd"},
+    {"_self_attention_layer/query_dense/vars/1", "self_attn.q_proj.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/key_dense/vars/0", "self_attn.k_proj.weight",
+     KerasOp::kMergeLastTranspose, "DHd"},
+    {"_self_attention_layer/key_dense/vars/1", "self_attn.k_proj.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/value_dense/vars/0", "self_attn.v_proj.weight",
+     KerasOp::kMergeLastTranspose, "DHd"},
+    {"_self_attention_layer/value_dense/vars/1", "self_attn.v_proj.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/output_dense/vars/0", "self_attn.out_proj.weight",
+     KerasOp::kMergeFirstTranspose, "HdD"},
+    {"_self_attention_layer/output_dense/vars/1", "self_attn.out_proj.bias", KerasOp::kCopy, "D"},
+    {"_feedforward_layer_norm/vars/0", "final_layer_norm.weight", KerasOp::kCopy, "D"},
+    {"_feedforward_layer_norm/vars/1", "final_layer_norm.bias", KerasOp::kCopy, "D"},
+    {"_feedforward_intermediate_dense/vars/0", "fc1.weight", KerasOp::kTranspose, "DM"},
+    {"_feedforward_intermediate_dense/vars/1", "fc1.bias", KerasOp::kCopy, "M"},
+    {"_feedforward_output_dense/vars/0", "fc2.weight", KerasOp::kTranspose, "MD"},
+    {"_feedforward_output_dense/vars/1", "fc2.bias", KerasOp::kCopy, "D"},
+};
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -54,6 +89,11 @@ const FamilySpec kFamily = {
                .rope = RopeRule::kNone,
                .attention_bias = true,
                .rope_layers = RopeLayers::kNone}},
-    .components = {{.prefixes = {"model.decoder.", "decoder."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"model.decoder.", "decoder."}, .rules = rules, .build = build}},
+    .keras = {{.classes = {"OPTBackbone"},
+               .decoder = "transformer_decoder",
+               .layers = "model.decoder.layers.",
+               .outside = kKerasOutside,
+               .inside = {{kKerasInside}}}}};
 
 }  // namespace ferry::converters::families::opt

@@ -5,6 +5,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -12,6 +13,7 @@ namespace ferry::converters::families::phi3 {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
@@ -32,6 +34,22 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {});
 }
 
+constexpr KerasRow kKerasInside[] = {
+    {"pre_attention_layernorm/vars/0", "input_layernorm.weight", KerasOp::kCopy, "D"},
+    {"attention/query_dense/vars/0", "self_attn.qkv_proj.weight", KerasOp::kMergeLastTranspose,
+     "DHd"},
+    {"attention/key_dense/vars/0", "self_attn.qkv_proj.weight", KerasOp::kMergeLastTranspose,
+     "DKd"},
+    {"attention/value_dense/vars/0", "self_attn.qkv_proj.weight", KerasOp::kMergeLastTranspose,
+     "DKd"},
+    {"attention/output_dense/vars/0", "self_attn.o_proj.weight", KerasOp::kMergeFirstTranspose,
+     "HdD"},
+    {"post_attention_layernorm/vars/0", "post_attention_layernorm.weight", KerasOp::kCopy, "D"},
+    {"feedforward_gate_dense/vars/0", "mlp.gate_up_proj.weight", KerasOp::kTranspose, "DM"},
+    {"feedforward_intermediate_dense/vars/0", "mlp.gate_up_proj.weight", KerasOp::kTranspose, "DM"},
+    {"feedforward_output_dense/vars/0", "mlp.down_proj.weight", KerasOp::kTranspose, "MD"},
+};
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -51,6 +69,11 @@ const FamilySpec kFamily = {
               .keys = {kContext, kOriginalContext, kEmbedding, kFeedForward, kBlocks, kHeads,
                        kKvHeads, kRmsEpsilon, kRopeDimension, kRopeBase, kFileType, kWindowOrNone},
               .equal_heads = true}},
+    .keras = {{.classes = {"Phi3Backbone"},
+               .decoder = "phi3_decoder",
+               .final_norm = "phi3_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasInside}}}},
     .meta = MetaParams{}};
 
 }  // namespace ferry::converters::families::phi3

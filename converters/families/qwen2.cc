@@ -5,6 +5,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -12,6 +13,7 @@ namespace ferry::converters::families::qwen2 {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
@@ -22,6 +24,12 @@ std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {.qkv_bias = true});
 }
+
+constexpr KerasRow kKerasBiases[] = {
+    {"_self_attention_layer/_query_dense/vars/1", "self_attn.q_proj.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/_key_dense/vars/1", "self_attn.k_proj.bias", KerasOp::kFlatten, "Kd"},
+    {"_self_attention_layer/_value_dense/vars/1", "self_attn.v_proj.bias", KerasOp::kFlatten, "Kd"},
+};
 
 }  // namespace
 
@@ -40,6 +48,11 @@ const FamilySpec kFamily = {
               .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = standard_keys()}},
+    .keras = {{.classes = {"QwenBackbone"},
+               .decoder = "qwen_transformer_decoder",
+               .final_norm = "qwen_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms}, {kKerasAttention}, {kKerasMlp}, {kKerasBiases}}}},
     .meta = MetaParams{.qkv_bias = true}};
 
 }  // namespace ferry::converters::families::qwen2

@@ -6,12 +6,14 @@
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen2_moe {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -23,6 +25,22 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {.qkv_bias = config.attention_bias});
 }
+
+constexpr KerasRow kKerasMoe[] = {
+    {"_self_attention_layer/query_dense/vars/1", "self_attn.q_proj.bias", KerasOp::kFlatten, "Hd"},
+    {"_self_attention_layer/key_dense/vars/1", "self_attn.k_proj.bias", KerasOp::kFlatten, "Kd"},
+    {"_self_attention_layer/value_dense/vars/1", "self_attn.v_proj.bias", KerasOp::kFlatten, "Kd"},
+    {"_self_attention_layer/_output_dense/vars/0", "self_attn.o_proj.weight",
+     KerasOp::kMergeFirstTranspose, "HdD"},
+    {"mlp/shared_expert_dense/_feedforward_gate_dense/vars/0", "mlp.shared_expert.gate_proj.weight",
+     KerasOp::kTranspose, "DS"},
+    {"mlp/shared_expert_dense/_feedforward_intermediate_dense/vars/0",
+     "mlp.shared_expert.up_proj.weight", KerasOp::kTranspose, "DS"},
+    {"mlp/shared_expert_dense/_feedforward_output_dense/vars/0",
+     "mlp.shared_expert.down_proj.weight", KerasOp::kTranspose, "SD"},
+    {"mlp/shared_expert_gate_dense/vars/0", "mlp.shared_expert_gate.weight", KerasOp::kTranspose,
+     "D1"},
+};
 
 }  // namespace
 
@@ -46,6 +64,11 @@ const FamilySpec kFamily = {
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
                          kExperts, kFusedExperts},
               .keys = standard_keys({kExpertSizes}),
-              .own_head = true}}};
+              .own_head = true}},
+    .keras = {{.classes = {"QwenMoeBackbone"},
+               .decoder = "qwen_moe_transformer_decoder",
+               .final_norm = "qwen_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms}, {kKerasPlainQkv}, {kKerasMoe}, {kKerasExperts}}}}};
 
 }  // namespace ferry::converters::families::qwen2_moe

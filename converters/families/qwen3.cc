@@ -4,6 +4,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -11,6 +12,7 @@ namespace ferry::converters::families::qwen3 {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -47,6 +49,11 @@ const FamilySpec kFamily = {
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = standard_keys(),
               .unread = {kOutputBias}}},
+    .keras = {{.classes = {"Qwen3Backbone"},
+               .decoder = "qwen3_transformer_decoder",
+               .final_norm = "qwen3_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms}, {kKerasAttention}, {kKerasMlp}, {kKerasQwen3Norms}}}},
     .meta = MetaParams{.qk_norm = true}};
 
 }  // namespace ferry::converters::families::qwen3

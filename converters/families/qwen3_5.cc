@@ -5,15 +5,64 @@
 #include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 
 namespace ferry::converters::families::qwen3_5 {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
+
+constexpr std::string_view kKerasVision = "layers/qwen3_5_vision_encoder/";
+
+constexpr KerasRow kKerasLayerNorms[] = {
+    {"_input_layernorm/vars/0", "input_layernorm.weight", KerasOp::kCopy, "D"},
+    {"_post_attention_layernorm/vars/0", "post_attention_layernorm.weight", KerasOp::kCopy, "D"},
+};
+
+// A query head is followed by its gate.
+constexpr KerasRow kKerasGatedAttention[] = {
+    {"_self_attention_layer/_query_dense/vars/0", "self_attn.q_proj.weight",
+     KerasOp::kMergeLastTranspose, "DHu"},
+    {"_self_attention_layer/_query_norm/vars/0", "self_attn.q_norm.weight", KerasOp::kCopy, "d"},
+    {"_self_attention_layer/_key_dense/vars/0", "self_attn.k_proj.weight",
+     KerasOp::kMergeLastTranspose, "DKd"},
+    {"_self_attention_layer/_key_norm/vars/0", "self_attn.k_norm.weight", KerasOp::kCopy, "d"},
+    {"_self_attention_layer/_value_dense/vars/0", "self_attn.v_proj.weight",
+     KerasOp::kMergeLastTranspose, "DKd"},
+    {"_self_attention_layer/_output_dense/vars/0", "self_attn.o_proj.weight",
+     KerasOp::kMergeFirstTranspose, "HdD"},
+};
+
+constexpr KerasRow kKerasDeltaNet[] = {
+    {"_linear_attn/in_proj_qkv/vars/0", "linear_attn.in_proj_qkv.weight", KerasOp::kTranspose,
+     "DC"},
+    {"_linear_attn/in_proj_z/vars/0", "linear_attn.in_proj_z.weight", KerasOp::kTranspose, "DW"},
+    {"_linear_attn/in_proj_b/vars/0", "linear_attn.in_proj_b.weight", KerasOp::kTranspose, "Dn"},
+    {"_linear_attn/in_proj_a/vars/0", "linear_attn.in_proj_a.weight", KerasOp::kTranspose, "Dn"},
+    {"_linear_attn/vars/0", "linear_attn.conv1d.weight", KerasOp::kAddMiddle, "Ck"},
+    {"_linear_attn/vars/1", "linear_attn.dt_bias", KerasOp::kCopy, "n"},
+    {"_linear_attn/vars/2", "linear_attn.A_log", KerasOp::kCopy, "n"},
+    {"_linear_attn/norm/vars/0", "linear_attn.norm.weight", KerasOp::kCopy, "w"},
+    {"_linear_attn/out_proj/vars/0", "linear_attn.out_proj.weight", KerasOp::kTranspose, "WD"},
+};
+
+constexpr KerasRow kKerasMoe[] = {
+    {"mlp/_router_gate/vars/0", "mlp.gate.weight", KerasOp::kTranspose, "DE"},
+    {"mlp/expert_bank/vars/0", "mlp.experts.gate_up_proj", KerasOp::kTransposeEach, "EDY"},
+    {"mlp/expert_bank/vars/1", "mlp.experts.down_proj", KerasOp::kTransposeEach, "EXD"},
+    {"mlp/shared_expert/_feedforward_gate_dense/vars/0", "mlp.shared_expert.gate_proj.weight",
+     KerasOp::kTranspose, "DS"},
+    {"mlp/shared_expert/_feedforward_intermediate_dense/vars/0", "mlp.shared_expert.up_proj.weight",
+     KerasOp::kTranspose, "DS"},
+    {"mlp/shared_expert/_feedforward_output_dense/vars/0", "mlp.shared_expert.down_proj.weight",
+     KerasOp::kTranspose, "SD"},
+    {"mlp/_shared_expert_gate/vars/0", "mlp.shared_expert_gate.weight", KerasOp::kTranspose, "D1"},
+};
 
 }  // namespace
 
@@ -56,21 +105,40 @@ const FamilySpec kFamily = {
                 {"visual.*", kVision},
                 {"mtp.*", kMtp},
                 {"model.mtp.*", kMtp}},
-    .gguf = {
-        {.name = "qwen35",
-         .other_types = {"qwen3_5"},
-         .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kTiledDeltaNet},
-         .shifted_norms = true,
-         .linear_attention = true,
-         .keys = standard_keys({kLinearAttention})},
-        {.name = "qwen35moe",
-         .model_type = "qwen3_5_moe_text",
-         .other_types = {"qwen3_5_moe"},
-         .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kExperts,
-                    kFusedExperts, kTiledDeltaNet, kExpertWeights},
-         .shifted_norms = true,
-         .linear_attention = true,
-         .normed_experts = true,
-         .keys = standard_keys({kExpertSizes, kLinearAttention})}}};
+    .gguf = {{.name = "qwen35",
+              .other_types = {"qwen3_5"},
+              .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp,
+                         kTiledDeltaNet},
+              .shifted_norms = true,
+              .linear_attention = true,
+              .keys = standard_keys({kLinearAttention})},
+             {.name = "qwen35moe",
+              .model_type = "qwen3_5_moe_text",
+              .other_types = {"qwen3_5_moe"},
+              .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kExperts,
+                         kFusedExperts, kTiledDeltaNet, kExpertWeights},
+              .shifted_norms = true,
+              .linear_attention = true,
+              .normed_experts = true,
+              .keys = standard_keys({kExpertSizes, kLinearAttention})}},
+    .keras = {{.classes = {"Qwen3_5Backbone"},
+               .decoder = "qwen3_5_transformer_decoder",
+               .final_norm = "qwen3_5_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasLayerNorms},
+                          {kKerasMlp},
+                          {kKerasGatedAttention, KerasLayer::kAttention},
+                          {kKerasDeltaNet, KerasLayer::kLinearAttention}},
+               .unread = kKerasVision},
+              {.model_type = "qwen3_5_moe_text",
+               .classes = {"Qwen3_5MoeBackbone"},
+               .decoder = "qwen3_5_moe_transformer_decoder",
+               .final_norm = "qwen3_5_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasLayerNorms},
+                          {kKerasMoe},
+                          {kKerasGatedAttention, KerasLayer::kAttention},
+                          {kKerasDeltaNet, KerasLayer::kLinearAttention}},
+               .unread = kKerasVision}}};
 
 }  // namespace ferry::converters::families::qwen3_5

@@ -4,12 +4,14 @@
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/families/keras_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_moe {
 namespace {
 
 using namespace gguf_tables;
+using namespace keras_tables;
 using enum GgufKey;
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -20,6 +22,12 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return qwen3::kFamily.text_decoder().build(config, options);
 }
+
+constexpr KerasRow kKerasDenseMlp[] = {
+    {"mlp/_feedforward_gate_dense/vars/0", "mlp.gate_proj.weight", KerasOp::kTranspose, "DM"},
+    {"mlp/_feedforward_intermediate_dense/vars/0", "mlp.up_proj.weight", KerasOp::kTranspose, "DM"},
+    {"mlp/_feedforward_output_dense/vars/0", "mlp.down_proj.weight", KerasOp::kTranspose, "MD"},
+};
 
 }  // namespace
 
@@ -41,6 +49,15 @@ const FamilySpec kFamily = {
                          kExperts, kFusedExperts},
               .normed_experts = true,
               .keys = standard_keys({kExpertSizes}),
-              .unread = {kOutputBias}}}};
+              .unread = {kOutputBias}}},
+    .keras = {{.classes = {"Qwen3MoeBackbone"},
+               .decoder = "qwen3_moe_transformer_decoder",
+               .final_norm = "qwen3_moe_layer_norm",
+               .outside = kKerasEmbeddingAndHead,
+               .inside = {{kKerasNorms},
+                          {kKerasAttention},
+                          {kKerasQwen3Norms},
+                          {kKerasDenseMlp, KerasLayer::kDense},
+                          {kKerasExperts, KerasLayer::kExperts}}}}};
 
 }  // namespace ferry::converters::families::qwen3_moe

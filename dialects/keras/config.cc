@@ -33,9 +33,7 @@ Result<const KerasBackbone*> find_backbone(const JsonFields& outer) {
   const auto class_name = FERRY_TRY(outer.text("class_name"));
   if (!class_name) return outer.bad("class_name", "is missing");
   const std::string registered = FERRY_TRY(outer.text("registered_name")).value_or(*class_name);
-  std::vector<std::string_view> known;
   for (const KerasBackbone& backbone : backbones()) {
-    known.push_back(backbone.class_name);
     if (*class_name != backbone.class_name) continue;
     // A class of the same name that somebody else registered is another model.
     for (const std::string_view package : {"", "keras_hub>", "keras_nlp>"}) {
@@ -46,7 +44,7 @@ Result<const KerasBackbone*> find_backbone(const JsonFields& outer) {
   }
   return unsupported_keras(outer, "class_name",
                            fmt::format("is {}, which is not supported; supported are {}",
-                                       quoted(*class_name), fmt::join(known, ", ")));
+                                       quoted(*class_name), fmt::join(keras_classes(), ", ")));
 }
 
 // No numbers of the model, or (dropout) without effect once it is trained.
@@ -79,6 +77,12 @@ Status refuse_keras_quantization(const JsonFields& config) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> keras_classes() {
+  std::vector<std::string_view> names;
+  for (const KerasBackbone& backbone : backbones()) names.push_back(backbone.class_name);
+  return names;
+}
 
 bool is_keras_config(const std::string& config_json) {
   const Result<nlohmann::json> document = parse_json(config_json, "config");

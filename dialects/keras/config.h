@@ -7,10 +7,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/result.h"
 
 namespace ferry::converters {
+
+// The classes of backbones whose options are read: those that the families state
+// (KerasArchitecture::classes).
+std::vector<std::string_view> keras_classes();
 
 // Whether the text is a serialised Keras object ("class_name" and "config") and no Hugging Face
 // config ("model_type"). Text that is no JSON object at all is neither.

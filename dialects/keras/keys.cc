@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <initializer_list>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "converters/family.h"
 #include "core/checked.h"
 #include "core/text.h"
-#include "dialects/keras/key_tables.h"
 
 namespace ferry::converters {
 namespace {
@@ -36,6 +39,65 @@ bool is_variable(std::string_view path) {
 
 // -- the table of one model
 
+// The output matrix beside the embedding.
+constexpr std::string_view kKerasHead = "layers/reversible_embedding/vars/1";
+
+// Whether a layer is of a kind.
+bool is_of_kind(KerasLayer kind, const ModelConfig& config, int64_t layer) {
+  const bool experts = config.has_experts(layer);
+  const auto at = static_cast<size_t>(layer);
+  const bool linear =
+      at < config.layer_types.size() && config.layer_types[at] == LayerType::kLinearAttention;
+  switch (kind) {
+    case KerasLayer::kAny:
+      return true;
+    case KerasLayer::kDense:
+      return !experts;
+    case KerasLayer::kExperts:
+      return experts;
+    case KerasLayer::kAttention:
+      return !linear;
+    case KerasLayer::kLinearAttention:
+      return linear;
+  }
+  return false;
+}
+
+// V vocabulary, D hidden, M MLP, P positions; H heads, K key-value heads, d size of a head, f half
+// of it, u two times it, t three times it; Q and R are H * d and K * d; E experts, X size of one, Y
+// two sizes, S size of the shared one; of linear attention C channels of the convolution, k its
+// kernel, n value heads, w size of one, W all of them; 1 is one. 0 for other letters.
+int64_t keras_dim(char letter, const ModelConfig& config) {
+  const MoeConfig& moe = config.moe;
+  const LinearAttentionConfig& linear = config.linear;
+  const std::pair<char, int64_t> sizes[] = {{'V', config.vocab_size},
+                                            {'D', config.hidden_size},
+                                            {'M', config.intermediate_size},
+                                            {'P', config.max_positions},
+                                            {'H', config.num_heads},
+                                            {'K', config.num_kv_heads},
+                                            {'d', config.head_dim},
+                                            {'f', config.head_dim / 2},
+                                            {'u', 2 * config.head_dim},
+                                            {'t', 3 * config.head_dim},
+                                            {'Q', config.q_size()},
+                                            {'R', config.kv_size()},
+                                            {'E', moe.experts},
+                                            {'X', moe.expert_size},
+                                            {'Y', 2 * moe.expert_size},
+                                            {'S', moe.shared_size},
+                                            {'C', linear.conv_channels()},
+                                            {'k', linear.conv_kernel},
+                                            {'n', linear.value_heads},
+                                            {'w', linear.value_dim},
+                                            {'W', linear.value_size()},
+                                            {'1', 1}};
+  for (const auto& [name, size] : sizes) {
+    if (name == letter) return size;
+  }
+  return 0;
+}
+
 struct KnownVariable {
   std::string key;
   KerasOp op;
@@ -43,15 +105,32 @@ struct KnownVariable {
 };
 
 struct KnownVariables {
-  std::string_view unread;  // KerasFamily::unread
+  std::string_view unread;  // KerasArchitecture::unread
   std::unordered_map<std::string, KnownVariable> by_path;
   // The paths of the parts of each key, in order; keys in the order of the tables.
   std::vector<std::pair<std::string, std::vector<std::string>>> by_key;
 };
 
+const KerasArchitecture* find_architecture(const ModelConfig& config) {
+  for (const FamilySpec* family : all_families()) {
+    for (const KerasArchitecture& known : family->keras) {
+      if (family->type_of(known) == config.text_type) return &known;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> known_types() {
+  std::vector<std::string_view> types;
+  for (const FamilySpec* family : all_families()) {
+    for (const KerasArchitecture& known : family->keras) types.push_back(family->type_of(known));
+  }
+  return types;
+}
+
 class KnownVariablesOf {
  public:
-  KnownVariablesOf(const KerasFamily& family, const ModelConfig& config) : config_(config) {
+  KnownVariablesOf(const KerasArchitecture& family, const ModelConfig& config) : config_(config) {
     known_.unread = family.unread;
     for (const KerasRow& row : family.outside) add("", "", row);
     if (!family.final_norm.empty()) {
@@ -64,13 +143,13 @@ class KnownVariablesOf {
   KnownVariables take() { return std::move(known_); }
 
  private:
-  void add_layer(const KerasFamily& family, int64_t layer) {
+  void add_layer(const KerasArchitecture& family, int64_t layer) {
     // The first of several layers has no number.
     const std::string number = layer == 0 ? "" : fmt::format("_{}", layer);
     const std::string path = fmt::format("layers/{}{}/", family.decoder, number);
     const std::string key = fmt::format("{}{}.", family.layers, layer);
     for (const KerasLayerRows& table : family.inside) {
-      if (!is_keras_layer(table.of, config_, layer)) continue;
+      if (!is_of_kind(table.kind, config_, layer)) continue;
       for (const KerasRow& row : table.rows) add(path, key, row);
     }
   }
@@ -280,16 +359,14 @@ bool has_keras_head(const TensorSource& source) {
 
 Result<KeyedTensors> key_keras_tensors(const TensorSource& source, const ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_lora(source));
-  const auto families = keras_families();
-  const auto family = std::ranges::find(families, config.text_type, &KerasFamily::model_type);
-  if (family == families.end()) {
-    std::vector<std::string_view> known;
-    for (const KerasFamily& each : families) known.push_back(each.model_type);
-    return unsupported(source, fmt::format("Keras weights of model_type {} are not supported; "
-                                           "supported are {}",
-                                           quoted(config.text_type), fmt::join(known, ", ")));
+  const KerasArchitecture* architecture = find_architecture(config);
+  if (architecture == nullptr) {
+    return unsupported(source,
+                       fmt::format("Keras weights of model_type {} are not supported; "
+                                   "supported are {}",
+                                   quoted(config.text_type), fmt::join(known_types(), ", ")));
   }
-  const KnownVariables known = KnownVariablesOf(*family, config).take();
+  const KnownVariables known = KnownVariablesOf(*architecture, config).take();
   KeyedTensors keyed;
   const FoundVariables found = FERRY_TRY(find_variables(source, known, keyed));
   for (const auto& [key, paths] : known.by_key) {

@@ -20,6 +20,11 @@ const std::vector<GgufArchitecture>& architectures() {
         rows.push_back(std::move(row));
       }
     }
+    for (const FamilySpec* family : all_families()) {
+      for (GgufArchitecture& row : rows) {
+        if (row.name == family->gguf_shared) row.other_types.push_back(family->name());
+      }
+    }
     return rows;
   }();
   return all;

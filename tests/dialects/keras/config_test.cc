@@ -10,9 +10,12 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "converters/config/model_config.h"
+#include "converters/family.h"
 
 namespace ferry::converters::config_test {
 namespace {
@@ -337,6 +340,17 @@ TEST(KerasConfig, WhatIsNotKnownOrWrongIsRefusedUnderItsOwnName) {
     EXPECT_NE(text.error().message.find(refusal.message), std::string::npos)
         << text.error().message;
   }
+}
+
+TEST(KerasConfig, ReadsTheClassesThatTheFamiliesState) {
+  std::set<std::string_view> stated;
+  for (const FamilySpec* family : all_families()) {
+    for (const KerasArchitecture& known : family->keras) {
+      stated.insert(known.classes.begin(), known.classes.end());
+    }
+  }
+  const std::vector<std::string_view> read = keras_classes();
+  EXPECT_EQ(std::set<std::string_view>(read.begin(), read.end()), stated);
 }
 
 TEST(KerasConfig, OptionsThatAreOffNeedNotBeKnown) {

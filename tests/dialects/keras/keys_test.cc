@@ -437,8 +437,9 @@ TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
   EXPECT_EQ(error.code, ErrorCode::kUnsupported);
   EXPECT_EQ(error.message,
             "model.weights.h5: Keras weights of model_type 'granite' are not supported; supported "
-            "are llama, qwen2, qwen3, gemma, gemma2, gemma3_text, mistral, phi3, smollm3, mixtral, "
-            "qwen2_moe, qwen3_moe, gpt_oss, qwen3_5_text, qwen3_5_moe_text, gpt2, opt, gpt_neox");
+            "are gemma, gemma2, gemma3_text, gpt2, gpt_neox, gpt_oss, llama, mistral, mixtral, "
+            "opt, phi3, "
+            "qwen2, qwen2_moe, qwen3, qwen3_5_text, qwen3_5_moe_text, qwen3_moe, smollm3");
 }
 
 }  // namespace
