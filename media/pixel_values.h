@@ -21,9 +21,9 @@ struct PixelValues {
 // The images of one prompt.
 using Sample = std::vector<TiledImage>;
 
-// Returns, for Idefics3, [samples, tiles, 3, side, side], in which samples with fewer tiles end
-// with tiles of zeros. Returns, for GotOcr2, [tiles of all samples, 3, side, side]. Neither
-// `samples` nor a sample is empty.
+// Idefics3: returns [samples, tiles, 3, side, side], in which samples with fewer tiles end with
+// tiles of zeros. GotOcr2: returns [tiles of all samples, 3, side, side]. The samples are not
+// empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 
