@@ -21,12 +21,12 @@ namespace ferry {
 namespace {
 
 constexpr std::string_view kPartSuffix = ".ferry-part-";
-constexpr mode_t kMode = 0666;  // less what the umask takes
-// Processes that replace files of one directory keep each other out for the few calls that this
-// takes. A process that locks the directory for longer is not waited for.
+constexpr mode_t kMode = 0666;  // the process's umask is subtracted
+// Processes that replace files of one directory hold the lock of the directory for a few system
+// calls only. A process that holds the lock for longer is not waited for.
 constexpr int kLockTries = 50;
 
-// An error if a file has the name already and may not be replaced.
+// Returns an error if `path` exists and `existing` forbids its replacement.
 Status check_existing(const std::string& path, IfExists existing) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) {
@@ -39,7 +39,7 @@ Status check_existing(const std::string& path, IfExists existing) {
               fmt::format("{}: cannot replace: not a regular file", printable(path)));
 }
 
-// The name of an open file by which it can be linked.
+// Returns the path under /proc by which an open file without a name can be linked.
 std::string open_name(const OutputFile& file) { return fmt::format("/proc/self/fd/{}", file.fd()); }
 
 // Removes the file at `path` unless a process that writes it holds its lock.
@@ -115,7 +115,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, IfExists existing
   return made;
 }
 
-// A file without a name is of use only if /proc is there to give it one.
+// A file without a name can be published only through /proc.
 Status AtomicFile::create_unnamed(uint64_t size, bool& supported) {
   UniqueFd fd = open_new(parent_, O_TMPFILE);
   supported = fd.is_open();
@@ -140,7 +140,7 @@ Status AtomicFile::create_named(uint64_t size) {
     if (!fd.is_open() && errno == EEXIST) continue;
     if (!fd.is_open()) return os_error(path_, "cannot create", errno);
     file_ = OutputFile::adopt(std::move(fd), path_);
-    // Another process may have taken it for abandoned before it was locked.
+    // Another process may have removed the file as abandoned before this one locked it.
     struct stat info {};
     const bool locked = ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (!locked || ::lstat(part.c_str(), &info) != 0) continue;
@@ -177,8 +177,8 @@ Status AtomicFile::link_new() {
   return os_error(path_, "cannot be given its name", errno);
 }
 
-// A link cannot replace, a rename can. The name between them is always the same, so that what a
-// killed process left there is found without a search.
+// A link cannot replace a file, but a rename can. The intermediate name is always the same, so that
+// a file that a killed process left there is found without a search.
 Status AtomicFile::link_replacing() {
   const DirectoryLock lock = DirectoryLock::take(parent_, InputFile::Links::kFollow, kLockTries);
   const std::string part = sibling(".ferry-new");
@@ -200,7 +200,8 @@ Status AtomicFile::rename_part() {
     result = ::rename(part_.c_str(), path_.c_str());
   } else {
     result = ::renameat2(AT_FDCWD, part_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
-    // Where the flag is not known, a link refuses to replace; the first name goes with this object.
+    // Where the file system does not support RENAME_NOREPLACE, link() refuses to replace a file as
+    // well.
     if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
       result = ::link(part_.c_str(), path_.c_str());
       if (result == 0) (void)::unlink(part_.c_str());

@@ -1,4 +1,5 @@
-// write_atomically: a file that is there complete, or not at all, whatever happens meanwhile.
+// write_atomically: after it, a file is there complete, or not at all, even if the process is
+// killed.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +14,39 @@
 namespace ferry {
 
 enum class IfExists {
-  kRefuse,   // an error, and what has the name is left alone
-  kReplace,  // a regular file or a symbolic link gives way, in one step; anything else does not
+  kRefuse,   // kExists if the path exists
+  kReplace,  // a regular file or a symbolic link is replaced in one step; anything else is an error
 };
 
-// Writes a whole file, as AtomicFile does.
+// Writes a whole file with AtomicFile.
 Status write_atomically(const std::string& path, std::span<const std::byte> bytes,
                         IfExists existing);
 Status write_atomically(const std::string& path, std::string_view text, IfExists existing);
 
-// A file that gets its name when it has been written and synced (docs/crash_consistency.md).
-// Until then it has none where the file system knows files without a name (O_TMPFILE), so that
-// nothing is left of a killed process. Elsewhere it is `.NAME.ferry-part-RANDOM` beside the target,
-// locked; the next file for the same name removes those whose lock is free.
+// A file that gets its name after it has been written and synced (docs/crash_consistency.md).
+// Before that, the file has no name if the file system supports O_TMPFILE, so that a killed process
+// leaves nothing behind. On other file systems the file is `.NAME.ferry-part-RANDOM` beside the
+// target, and locked; the next file of the same name removes those whose lock is free.
 //
-// Move-only. Writes at distinct places may be made by several threads.
+// Move-only. Several threads may write at distinct places.
 class AtomicFile {
  public:
   AtomicFile() = default;
-  ~AtomicFile();  // without publish(), nothing is left
+  ~AtomicFile();  // removes the file unless it was published
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
 
-  // `size` bytes of zeros, for which space is reserved where the file system can do that. kUsage
-  // if the path is no name for a file; kIo if `existing` forbids it, if there is no such directory
-  // or if space is short. So errors that can be known early come before the work.
+  // Creates a file of `size` zero bytes and reserves space for it if the file system can. kUsage if
+  // the path is not a file name; kIo if `existing` forbids the file, if the directory does not
+  // exist, or if space is short. Thus errors that can be known early are reported before the work
+  // begins.
   static Result<AtomicFile> create(const std::string& path, IfExists existing, uint64_t size);
 
   Status write_at(uint64_t offset, std::span<const std::byte> data) const {
     return file_.write_at(offset, data);
   }
-  // Syncs the file, gives it its name, syncs the directory. An error of the last step leaves a
-  // complete file that may not survive a power failure.
+  // Syncs the file, gives it its name, and syncs the directory. If the last step fails, the file is
+  // complete but may not survive a power failure.
   Status publish();
 
  private:
@@ -57,7 +59,7 @@ class AtomicFile {
 
   OutputFile file_;
   std::string path_, parent_, name_;
-  std::string part_;  // the path that is to be removed; empty while the file has no name
+  std::string part_;  // the path to remove on destruction; empty while the file has no name
   IfExists existing_ = IfExists::kRefuse;
 };
 

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// The six bits of a character, or -1.
+// Returns the six bits that a character stands for, or -1.
 int value_of(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -18,7 +18,7 @@ int value_of(char c) {
   return -1;
 }
 
-// Bytes [at, at + 3) as a number; zeros behind the end.
+// Returns bytes [at, at + 3) as a big-endian number, with zeros behind the end.
 uint32_t group_at(std::string_view bytes, size_t at) {
   uint32_t group = 0;
   for (size_t i = at; i < at + 3; ++i) {
@@ -49,7 +49,7 @@ std::optional<std::string> from_base64(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size() / 4 * 3 + 2);
   uint32_t bits = 0;
-  int pending = 0;  // bits that have not become a byte yet
+  int pending = 0;  // the number of bits that have not become a byte yet
   for (const char c : text) {
     const int value = value_of(c);
     if (value < 0) return std::nullopt;

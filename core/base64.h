@@ -7,10 +7,10 @@
 
 namespace ferry {
 
-// The standard alphabet, with padding.
+// Encodes with the standard alphabet and padding.
 std::string to_base64(std::string_view bytes);
-// The standard or the URL-safe alphabet, with padding. nullopt for other characters, white space
-// too, for wrong padding, and where bits that encode nothing are not zero.
+// Decodes the standard and the URL-safe alphabet, with padding. nullopt for other characters (white
+// space included), wrong padding, and bits that are not zero though they encode nothing.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace ferry

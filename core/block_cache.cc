@@ -5,7 +5,7 @@
 
 namespace ferry {
 
-// Takes the place out again unless the block arrives: by an error, or by an exception.
+// Removes the place of a block again if computing the block ends with an error or an exception.
 class BlockCache::Computation {
  public:
   Computation(BlockCache& cache, Place place) : cache_(cache), place_(place) {}
@@ -34,7 +34,7 @@ BlockCache::Place BlockCache::find(size_t tensor, uint64_t number) {
       kept_, [&](const Kept& kept) { return kept.tensor == tensor && kept.number == number; });
 }
 
-// Blocks that are still computed stay.
+// Blocks that are being computed are kept.
 void BlockCache::trim() {
   const size_t most = std::max(kLeastBlocks, 2 * readers_.size());
   for (Place place = kept_.end(); kept_.size() > most && place != kept_.begin();) {

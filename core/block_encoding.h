@@ -1,4 +1,4 @@
-// BlockEncoding: a stored form that packs several elements into one block of bytes, as the
+// BlockEncoding describes a stored form that packs several elements into one block of bytes, as the
 // quantised types of GGUF do.
 #pragma once
 
@@ -13,8 +13,8 @@ inline constexpr size_t kMaxBlockElements = 256;
 // A row is a whole number of blocks. Blocks have no alignment.
 struct BlockEncoding {
   std::string_view name;  // in lower case, "q8_0"
-  uint32_t elements = 0;  // of a block; at most kMaxBlockElements
-  uint32_t bytes = 0;     // of a block
+  uint32_t elements = 0;  // per block; at most kMaxBlockElements
+  uint32_t bytes = 0;     // per block
   // Writes the `elements` values of the block that begins at `block`.
   void (*decode)(const std::byte* block, float* out) = nullptr;
 };

@@ -21,8 +21,8 @@ template <class T>
   return out;
 }
 
-// Product of `dims`; nullopt on overflow or on a negative dimension. The product is formed from
-// left to right, so that a zero does not hide an overflow before it.
+// Returns the product of `dims`, or nullopt on overflow and for a negative dimension. The product
+// is formed from left to right, so that a zero does not hide an overflow before it.
 [[nodiscard]] constexpr std::optional<int64_t> checked_numel(std::span<const int64_t> dims) {
   int64_t n = 1;
   for (int64_t d : dims) {
@@ -31,12 +31,13 @@ template <class T>
   return n;
 }
 
-// True when [offset, offset + size) lies inside [0, limit).
+// Returns true if [offset, offset + size) lies inside [0, limit).
 [[nodiscard]] constexpr bool range_inside(uint64_t offset, uint64_t size, uint64_t limit) {
   return offset <= limit && size <= limit - offset;
 }
 
-// Next multiple of `alignment`, a power of two. The caller knows that the sum fits.
+// Returns the next multiple of `alignment`, a power of two. The caller ensures that the sum does
+// not overflow.
 [[nodiscard]] constexpr uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) & ~(alignment - 1);
 }

@@ -15,9 +15,9 @@
 namespace ferry {
 namespace {
 
-// Of a block: long enough for long reads of tensors that are stored column by column.
+// The size of a block makes reads long even if a tensor is stored column by column.
 constexpr int64_t kBlockElements = int64_t{1} << 18;
-// Blocks begin at multiples of what packed formats put into one integer.
+// Blocks begin at multiples of the number of rows that packed formats put into one integer.
 constexpr int64_t kRowMultiple = 8;
 
 int64_t block_rows(int64_t columns) {
@@ -25,7 +25,7 @@ int64_t block_rows(int64_t columns) {
   return rows < kRowMultiple ? kRowMultiple : rows / kRowMultiple * kRowMultiple;
 }
 
-// Of so many values; nullopt where that is too much.
+// Returns the bytes of `elements` values, or nullopt on overflow.
 std::optional<uint64_t> bytes_of(uint64_t elements, const BlockEncoding* encoding) {
   if (encoding == nullptr) return checked_mul(elements, uint64_t{sizeof(float)});
   return checked_mul(elements / encoding->elements, uint64_t{encoding->bytes});

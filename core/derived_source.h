@@ -1,5 +1,5 @@
-// DerivedSource: a checkpoint's stored tensors, and behind them tensors that are computed from
-// them: what a quantised tensor stands for, or a weight with an adapter merged into it.
+// DerivedSource presents a checkpoint's stored tensors and, behind them, tensors that are computed
+// from them: the values of a quantised tensor, or a weight with an adapter merged into it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace ferry {
 
-// How the values of a derived tensor are made. Thread-safe.
+// Computes the values of a derived tensor. Thread-safe.
 class Derivation {
  public:
   virtual ~Derivation() = default;
-  // What the values are in; nullptr: f32. Rows are whole blocks.
+  // The encoding of the values; nullptr for f32. A row consists of whole blocks.
   virtual const BlockEncoding* encoding() const { return nullptr; }
-  // Fills `out` with whole rows, from row `first` on. `source` is the DerivedSource.
+  // Fills `out` with whole rows, beginning with row `first`. `source` is the DerivedSource.
   virtual Status rows(const TensorSource& source, int64_t first,
                       std::span<std::byte> out) const = 0;
 };
@@ -36,28 +36,29 @@ class FloatDerivation : public Derivation {
 };
 
 struct DerivedTensor {
-  std::string name;  // for messages; unique
-  Shape shape;       // a matrix; its columns are not 0
-  // Indices of the entries that it is made of; derived ones stand for their parts.
+  std::string name;  // unique; used in messages
+  Shape shape;       // a matrix with at least one column
+  // Indices of the entries that the tensor is made of. A derived entry is replaced by its own
+  // parts.
   std::vector<size_t> parts;
-  std::string kind;  // "gptq", in reports
+  std::string kind;  // appears in reports, such as "gptq"
   std::unique_ptr<Derivation> derivation;
 };
 
-// Derived tensors are computed in groups of rows, of which the last ones are kept.
+// Computes derived tensors in groups of rows and caches the most recently used groups.
 class DerivedSource final : public TensorSource, public FileState {
  public:
   explicit DerivedSource(std::unique_ptr<TensorSource> base);
 
-  // Adds the files and the entries of a further source; their names follow `folder` and a dot
-  // where it is given. Returns the index of its first entry.
-  // kBadInput where an entry's name is taken.
+  // Adds the files and the entries of another source, and returns the index of its first entry. If
+  // `folder` is not empty, it and a dot precede their names. kBadInput if the name of an entry is
+  // taken.
   Result<size_t> add_source(std::unique_ptr<TensorSource> source, const std::string& folder = {});
-  // Adds a file without tensors, all of which is in `file.header`; its digest is stated with those
-  // of the others. `state` is what state_of() gives.
+  // Adds a file without tensors. `file.header` holds the whole file; its digest is stated with
+  // those of the other files. `state` is the result of state_of().
   void add_file(SourceFile file, std::string state);
-  // Returns the index of the entry. kBadInput where the tensor is too large, or its rows are not
-  // whole blocks.
+  // Returns the index of the entry. kBadInput if the tensor is too large or its rows are not whole
+  // blocks.
   Result<size_t> add(DerivedTensor tensor);
 
   const std::string& path() const override { return sources_.front()->path(); }
@@ -67,15 +68,16 @@ class DerivedSource final : public TensorSource, public FileState {
   Status check_unchanged() const override;
   Result<std::string> state() const override;
 
-  // The stored entries that a derived one is made of, and "gptq:BYTES/ELEMENTS": how, from how many
-  // bytes, and how many values. Empty of a stored one.
+  // parts() returns the stored entries that a derived entry is made of. form() is
+  // "gptq:BYTES/ELEMENTS": the kind, the number of stored bytes, and the number of values. Both are
+  // empty for a stored entry.
   std::span<const size_t> parts(size_t index) const { return places_[index].parts; }
   std::string_view form(size_t index) const { return places_[index].form; }
 
  private:
   struct Place {
-    const TensorSource* source = nullptr;  // nullptr: derived
-    size_t index = 0;                      // in it
+    const TensorSource* source = nullptr;  // nullptr for a derived tensor
+    size_t index = 0;                      // index of the entry in `source`
     std::unique_ptr<Derivation> derivation = {};
     std::vector<size_t> parts = {};
     std::string form = {};
@@ -86,18 +88,18 @@ class DerivedSource final : public TensorSource, public FileState {
   std::vector<std::unique_ptr<TensorSource>> sources_;
   std::vector<SourceFile> files_;
   std::vector<TensorEntry> entries_;
-  std::vector<Place> places_;        // of the entries
-  std::vector<std::string> states_;  // of files that are no source's
+  std::vector<Place> places_;        // one for each entry
+  std::vector<std::string> states_;  // states of the files that add_file() added
   mutable BlockCache blocks_;
 };
 
-// DerivedSource::parts(): none where the source is no such one.
+// Returns DerivedSource::parts(), or nothing if `source` is not a DerivedSource.
 std::span<const size_t> parts_of(const TensorSource& source, size_t entry);
-// DerivedSource::form() of a derived entry, TensorEntry::form() of any other.
+// Returns DerivedSource::form() for a derived entry and TensorEntry::form() for any other.
 std::string_view form_of(const TensorSource& source, size_t entry);
 
-// The floats of an entry of f32, f16, bf16 or an 8-bit float type, elements [first, first +
-// out.size()). kUnsupported for other types.
+// Reads elements [first, first + out.size()) of an entry of f32, f16, bf16 or an 8-bit float type
+// as f32. kUnsupported for other types.
 Status read_floats(const TensorSource& source, size_t entry, uint64_t first, std::span<float> out);
 
 }  // namespace ferry

@@ -20,7 +20,7 @@ namespace ferry {
 Result<Directory> Directory::open(const std::string& path) {
   if (path.find('\0') != std::string::npos) return os_error(path, "cannot open", EINVAL);
   Directory directory;
-  // O_PATH: the files of a directory that may not be listed can be opened.
+  // With O_PATH, files of a directory that may not be listed can be opened.
   directory.fd_ = UniqueFd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!directory.fd_.is_open()) return os_error(path, "cannot open", errno);
   directory.path_ = path;
@@ -50,7 +50,7 @@ bool Directory::contains(const std::string& name) const {
 Result<std::vector<std::string>> Directory::names() const { return names_in(fd_.get(), path_); }
 
 Result<std::vector<std::string>> names_in(int directory, const std::string& path) {
-  // A second descriptor, because reading moves the position of the first, and closedir() closes it.
+  // Listing needs a descriptor of its own: it moves the position, and closedir() closes it.
   UniqueFd fd(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd.is_open() ? ::fdopendir(fd.get()) : nullptr,
                                                     &::closedir);

@@ -7,7 +7,7 @@
 namespace ferry {
 namespace {
 
-// In the order of the enumeration.
+// The rows are in the order of the enumeration.
 constexpr std::array<DTypeInfo, 23> kDTypes = {{
     {DType::kBool, "bool", "BOOL", 8, 11},
     {DType::kU8, "u8", "U8", 8, 0},

@@ -23,10 +23,10 @@ namespace {
 // Linux transfers at most 2 GiB - 4 KiB per call anyway.
 constexpr size_t kMaxWrite = size_t{1} << 30;
 constexpr int kMaxTreeDepth = 32;
-// Files that are smaller need no more than what a check of the free space has left aside.
+// For smaller files no space is reserved.
 constexpr uint64_t kLeastReserved = uint64_t{1} << 16;
 
-// In memory, reserving allocates all pages on one thread, which takes as long as writing them.
+// On tmpfs, reserving space allocates all pages on one thread, which takes as long as writing them.
 bool is_in_memory(int fd) {
   struct statfs info {};
   return ::fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
@@ -131,7 +131,7 @@ Status OutputFile::extend(uint64_t size) const {
   do {
     result = ::fallocate(fd(), 0, 0, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
-  // posix_fallocate would write zeros where the file system cannot reserve.
+  // posix_fallocate is not used, because it writes zeros if the file system cannot reserve space.
   if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return {};
   return os_error(path_, fmt::format("cannot reserve {} bytes", size), errno);
 }
@@ -172,7 +172,7 @@ Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
 
 void OutputFile::start_writeback(uint64_t offset, uint64_t size) const {
   if (!synced_) return;
-  // Its failure changes nothing: fsync writes what is still dirty, and reports errors.
+  // An error is ignored: fsync writes what is still dirty, and reports errors.
   (void)::sync_file_range(fd(), static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
@@ -213,7 +213,7 @@ Status sync_directory(const std::string& path) {
   do {
     result = ::fsync(fd.get());
   } while (result != 0 && errno == EINTR);
-  // EINVAL: the file system has no such operation for directories.
+  // EINVAL says that the file system cannot sync directories.
   if (result != 0 && errno != EINVAL) return os_error(name, "cannot sync", errno);
   return {};
 }
@@ -242,7 +242,8 @@ Status remove_entries(UniqueFd fd, const std::string& path, int depth) {
   return status;
 }
 
-// Works on descriptors, so that a symlink put in place meanwhile is removed and never followed.
+// Entries are removed by way of descriptors, so that a symbolic link that is put in place meanwhile
+// is removed and not followed.
 Status remove_below(int parent, const std::string& name, const std::string& path, int depth) {
   if (::unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return {};
   if (errno != EISDIR && errno != EPERM) return os_error(path, "cannot remove", errno);

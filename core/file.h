@@ -1,4 +1,5 @@
-// Files: opened without blocking on FIFOs or devices, read with pread, written with explicit sync.
+// Files are opened without blocking on FIFOs or devices, read with pread, and written with explicit
+// sync.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,15 @@
 
 namespace ferry {
 
-// A regular file open for reading. Move-only, closes itself. Thread-safe for reads.
+// A regular file open for reading. Move-only; closed by the destructor. Thread-safe for reads.
 //
-// Checkpoints can have more files than a process may have open. So only some have a descriptor at a
-// time; the others are opened again when they are read, and it is an error if that is not the same
-// file in the same state.
+// A checkpoint can have more files than a process may have open, so only some InputFiles have a
+// descriptor at a time. The others are opened again when they are read. It is an error if the path
+// then names another file, or the file has changed.
 class InputFile {
  public:
-  enum class Links { kFollow, kRefuse };  // where the path itself is a symbolic link
-  // Keeps the descriptor open as long as it lives, which must not be longer than the file does.
+  enum class Links { kFollow, kRefuse };  // for a path that is itself a symbolic link
+  // Keeps the descriptor open as long as the Descriptor lives. It must not outlive the InputFile.
   class Descriptor;
 
   InputFile();
@@ -29,10 +30,10 @@ class InputFile {
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
-  // Refuses anything but a regular file before an open could block. `path` is used in messages.
+  // Refuses anything but a regular file before opening it could block. `path` is used in messages.
   static Result<InputFile> open(const std::string& path, Links links = Links::kFollow);
-  // Opens `file`, a path relative to the open directory `directory`. `path` is used in messages,
-  // and to open the file again; it is an error then if that is another file.
+  // Opens `file`, a path relative to the open directory `directory`. `path` is used in messages and
+  // to open the file again; it is an error if it then names another file.
   static Result<InputFile> open_at(int directory, const std::string& file, const std::string& path,
                                    Links links);
 
@@ -40,10 +41,10 @@ class InputFile {
   const std::string& path() const;
   Result<Descriptor> descriptor() const;
 
-  // All of `out`, or an error: kIo on a read error and when the file ends early.
+  // Fills `out`. kIo on a read error and if the file ends early.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;
-  // kIo unless size and times of change are still those seen by open(). The time of the last change
-  // of its state (ctime) is among them, because tools that set the other one back cannot set that.
+  // Returns kIo unless the size and the times of change are those that open() saw. They include
+  // ctime, because tools that set the modification time back cannot set ctime.
   Status check_unchanged() const;
 
  private:
@@ -65,17 +66,17 @@ class InputFile::Descriptor {
   State* state_;
 };
 
-// The number of files that this process may have open.
+// Returns the number of files that this process may have open.
 size_t most_open_files();
-// Raises that number to the most that the system allows.
+// Raises the number of files that this process may have open to the maximum of the system.
 void raise_most_open_files();
 
-// Reads a whole small text file, which may have at most `limit` bytes.
+// Reads a whole small text file. kBadInput if it has more than `limit` bytes.
 Result<std::string> read_text_file(const std::string& path, uint64_t limit);
 Result<std::string> read_text(const InputFile& file, uint64_t limit);
 
-// A read-only private mapping of a whole file. Only for bundles and programs, whose digests are
-// known; checkpoints are read with InputFile, because a mapped file that shrinks raises SIGBUS.
+// A read-only private mapping of a whole file. It is for bundles and programs only, whose digests
+// are known. Checkpoints are read with InputFile, because a mapped file that shrinks raises SIGBUS.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -84,9 +85,9 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   static Result<MappedFile> open(const std::string& path);
-  // Maps the file that `file` has open, even if its name means another one by now.
+  // Maps the file that `file` has open, even if its path names another file by now.
   static Result<MappedFile> map(const InputFile& file);
-  // Valid as long as this object lives.
+  // The bytes are valid as long as this object lives.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
 
@@ -102,31 +103,30 @@ class OutputFile {
  public:
   // Creates a new file (O_EXCL) and extends it to `size`.
   static Result<OutputFile> create(const std::string& path, uint64_t size);
-  // Opens an existing file, to be read and written in place. kIo unless it is a regular file that
-  // has this name only (no symbolic link, no further hard link).
+  // Opens an existing file for reading and writing in place. kIo unless it is a regular file
+  // without other hard links and the path is not a symbolic link.
   static Result<OutputFile> open_existing(const std::string& path);
   // Takes a descriptor that is open for writing. `path` is used in messages.
   static OutputFile adopt(UniqueFd fd, std::string path);
 
-  // Makes it `size` bytes long, and reserves space on the disk for all of them where the file
-  // system can do that without writing. In memory (tmpfs) nothing is reserved. What was not written
-  // before is zero.
+  // Sets the size of the file, and reserves space on the disk for all of it if the file system can
+  // do that without writing. On tmpfs no space is reserved. Bytes that were never written are zero.
   Status extend(uint64_t size) const;
   Result<uint64_t> size() const;
   Status write_at(uint64_t offset, std::span<const std::byte> data) const;
-  // The file must be open for reading too, as open_existing() opens it.
+  // The file must be open for reading too; open_existing() opens it so.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;
-  // A hint: written bytes of this range should begin to go to the disk, so that the sync at the end
+  // Hints that the bytes of this range should begin to go to the disk, so that the sync at the end
   // has little left to wait for.
   void start_writeback(uint64_t offset, uint64_t size) const;
-  // fsync. After an error the file must be written anew: the system may have dropped what it could
-  // not write, and say nothing about it the next time.
+  // Calls fsync. After an error the whole file must be written anew: the system may have dropped
+  // the bytes that it could not write, and the next fsync does not report them.
   Status sync() const;
-  // Syncs the contents alone (fdatasync).
+  // Syncs the contents without the metadata (fdatasync).
   Status sync_data() const;
-  // sync() and close; errors of either are reported.
+  // Calls sync() and closes the file; an error of either is returned.
   Status sync_and_close();
-  // Turns sync() into nothing: written bytes reach the disk when the system wants.
+  // Makes sync() do nothing, so that the system decides when bytes reach the disk.
   void leave_unsynced() { synced_ = false; }
   int fd() const { return fd_.get(); }
 
@@ -137,7 +137,7 @@ class OutputFile {
 };
 
 Status sync_directory(const std::string& path);
-// Removes `path` and everything below it; used for temporary and replaced bundles.
+// Removes `path` and everything below it. Temporary and replaced bundles are removed so.
 Status remove_tree(const std::string& path);
 
 }  // namespace ferry

@@ -1,4 +1,4 @@
-// FileState: which files something was read from, and in which state they were.
+// FileState identifies the files that something was read from, and the state that they were in.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace ferry {
 
-// "inode N, N bytes, modified N, changed N"; times in nanoseconds. kIo unless the file still is
-// what it was when it was opened.
+// Returns "inode N, N bytes, modified N, changed N", with times in nanoseconds. kIo if the file has
+// changed since it was opened.
 Result<std::string> state_of(const InputFile& file);
 
-// A further base of tensor sources that are files.
+// A second base class of tensor sources that read files.
 class FileState {
  public:
   virtual ~FileState() = default;
-  // A text that another file, or a file in another state, would change. kIo unless all files still
-  // are what they were when they were opened.
+  // Returns a text that differs for another file and for another state of a file. kIo if a file has
+  // changed since it was opened.
   virtual Result<std::string> state() const = 0;
 };
 

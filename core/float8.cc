@@ -10,13 +10,14 @@ namespace {
 
 using Table = std::array<float, 256>;
 
-// 2^exponent, of which the exponent is one of a normal number or that of the smallest subnormals.
+// Returns 2^exponent for the exponent of a normal f32 or of the smallest f32 subnormals.
 constexpr float power_of_two(int exponent) {
   if (exponent < -126) return std::bit_cast<float>(uint32_t{1} << (exponent + 149));
   return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
 }
 
-// A sign, an exponent and a mantissa of `bits` bits; subnormal where the exponent is 0.
+// Returns the absolute value of a code with an exponent and `bits` bits of mantissa. The value is
+// subnormal if the exponent is 0.
 constexpr float magnitude(int code, int bits, int bias) {
   const int exponent = code >> bits, mantissa = code & ((1 << bits) - 1);
   const int whole = exponent == 0 ? mantissa : mantissa | (1 << bits);

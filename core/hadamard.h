@@ -1,5 +1,5 @@
-// hadamard_rotate: the rotation R3 of queries and keys, on numbers in memory (SpinQuant, arXiv
-// 2405.16406).
+// hadamard_rotate applies the rotation R3 of SpinQuant (arXiv 2405.16406) to queries and keys in
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace ferry {
 
-// Multiplies each row of `width` values by Sylvester's Hadamard matrix over sqrt(width), which is
-// its own inverse. `width` is a power of two; what is left of `values` after whole rows stays.
+// Multiplies each row of `width` values by Sylvester's Hadamard matrix divided by sqrt(width),
+// which is its own inverse. `width` is a power of two. Values after the last whole row stay
+// unchanged.
 void hadamard_rotate(std::span<float> values, size_t width);
 
 }  // namespace ferry

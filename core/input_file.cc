@@ -1,4 +1,4 @@
-// InputFile, and which of them have a descriptor.
+// InputFile, and the decision which InputFiles have a descriptor.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -34,7 +34,7 @@ Status require_regular(const std::string& path, const struct stat& info) {
   return bad_input(fmt::format("{}: not a regular file but {}", printable(path), kind));
 }
 
-// Says which file it is, and in which state.
+// Identifies a file and the state that it is in.
 struct Identity {
   uint64_t device = 0, inode = 0, size = 0;
   int64_t mtime_ns = 0, ctime_ns = 0;
@@ -69,8 +69,8 @@ struct Place {
   InputFile::Links links;
 };
 
-// stat first, so that a device is never opened at all; O_NONBLOCK and fstat after it, because the
-// name may mean something else by then.
+// fstatat comes first, so that a device is never opened. O_NONBLOCK and fstat follow, because the
+// path may name another file by the time of openat.
 Result<OpenFile> open_regular(const Place& place) {
   const bool follow = place.links == InputFile::Links::kFollow;
   const std::string& path = place.path;
@@ -99,12 +99,12 @@ struct InputFile::State {
   std::string path;
   Identity identity;
   UniqueFd fd;
-  // Readers that use the descriptor now; -1 while there is none.
+  // The number of readers that use the descriptor now; -1 while there is no descriptor.
   std::atomic<int> users{0};
 };
 
-// All descriptors of InputFiles, in the order in which they were opened. Those that nobody uses at
-// the moment can be closed to make room.
+// The descriptors of all InputFiles, in the order in which they were opened. Descriptors that
+// nobody uses can be closed to make room for others.
 class OpenFiles {
  public:
   using State = InputFile::State;
@@ -123,11 +123,11 @@ class OpenFiles {
     return state;
   }
 
-  // The descriptor stays until release().
+  // Opens the descriptor if necessary. It stays open until release().
   Status acquire(State& state) {
     if (try_acquire(state)) return {};
     const std::lock_guard lock(mutex_);
-    if (try_acquire(state)) return {};  // another thread has opened it
+    if (try_acquire(state)) return {};  // another thread has opened it meanwhile
     OpenFile opened =
         FERRY_TRY(open_with_room({AT_FDCWD, state.path, state.path, InputFile::Links::kFollow}));
     if (Identity(opened.info) != state.identity) return changed(state.path);
@@ -157,7 +157,7 @@ class OpenFiles {
     return false;
   }
 
-  // Half of what the process may have is left to others.
+  // InputFiles take at most half of the descriptors that the process may have.
   Result<OpenFile> open_with_room(const Place& place) {
     const size_t most = std::max(kLeastOpen, most_open_files() / 2);
     while (open_.size() >= most && close_one()) {

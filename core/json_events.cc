@@ -19,22 +19,22 @@ bool is_structural(char c) {
   return c == ',' || c == ':' || c == '{' || c == '}' || c == '[' || c == ']';
 }
 
-// The characters of a text that comes in pieces. Of white space between tokens only the first
-// character is passed on: the library keeps a copy of it, and a padded header may have 100 MB. What
-// the library would take for something else (NUL for the end, a byte order mark for nothing) and
-// tokens that are too long end the text with a problem.
+// The characters of a text that arrives in pieces. Only the first of several white space characters
+// between tokens is passed on, because the library keeps a copy of them and a padded header may
+// have 100 MB. A NUL byte, which the library takes for the end, a byte order mark, which it skips,
+// and a token that is too long end the text with a problem.
 class TextStream {
  public:
   TextStream(const JsonPieces& next, uint64_t base_offset)
       : next_(next), base_offset_(base_offset) {}
 
-  // False at the end and after a problem.
+  // Returns false at the end and after a problem.
   bool has_char();
   char current() const { return piece_[at_]; }
   void advance();
 
   uint64_t offset_of(size_t position) const { return base_offset_ + position + skipped_; }
-  // The reason that ended the text early, if any; the parser then saw an end that is none.
+  // Returns the reason why the text ended early, if it did. The parser saw a regular end then.
   std::optional<Error> take_problem(const std::string& name) const;
 
  private:
@@ -44,14 +44,14 @@ class TextStream {
   const JsonPieces& next_;
   uint64_t base_offset_;
   std::string_view piece_;
-  size_t at_ = 0;             // in piece_
-  uint64_t before_ = 0;       // bytes of earlier pieces
-  uint64_t skipped_ = 0;      // of white space
-  uint64_t token_bytes_ = 0;  // of the token that is being read
+  size_t at_ = 0;             // position in piece_
+  uint64_t before_ = 0;       // bytes of the pieces before piece_
+  uint64_t skipped_ = 0;      // bytes of white space that were not passed on
+  uint64_t token_bytes_ = 0;  // bytes of the current token
   bool in_string_ = false, escaped_ = false, after_space_ = false, ended_ = false;
-  std::string_view what_;  // is wrong, at problem_at_
+  std::string_view what_;  // the problem at problem_at_
   uint64_t problem_at_ = 0;
-  std::optional<Error> error_;  // of next_
+  std::optional<Error> error_;  // the error that next_ returned
 };
 
 bool TextStream::end_with(std::string_view what) {
@@ -113,7 +113,7 @@ std::optional<Error> TextStream::take_problem(const std::string& name) const {
                fmt::format("{}: not valid JSON: {} (offset {})", name, what_, problem_at_)};
 }
 
-// What the library takes its input from. All copies are at the same place, that of the stream.
+// The iterator that the library reads its input with. All copies are at the position of the stream.
 struct TextIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -126,14 +126,14 @@ struct TextIterator {
     stream->advance();
     return *this;
   }
-  // Only ever compared with the end.
+  // The library compares an iterator only with the end.
   bool operator==(const TextIterator&) const { return !stream->has_char(); }
 
   TextStream* stream;
 };
 
-// The library's message quotes the input; only its reason is kept:
-// "... - invalid literal; last read: ..." becomes "invalid literal".
+// Extracts the reason from a message of the library, because the rest quotes the input: "... -
+// invalid literal; last read: ..." becomes "invalid literal".
 std::string reason_of(const nlohmann::json::exception& error) {
   const std::string_view what = error.what();
   const size_t dash = what.find(" - ");
@@ -144,7 +144,7 @@ std::string reason_of(const nlohmann::json::exception& error) {
 
 }  // namespace
 
-// What the library calls: hands its events to a handler.
+// The library calls these functions; they pass its events on to a handler.
 class JsonEvents {
  public:
   JsonEvents(JsonHandler& handler, const TextStream& stream) : handler_(handler), stream_(stream) {}
@@ -172,7 +172,7 @@ class JsonEvents {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
-    // The position counts characters read, the offending one included.
+    // `position` counts the characters that were read, including the offending one.
     const uint64_t offset = stream_.offset_of(position == 0 ? 0 : position - 1);
     return handler_.refuse(fmt::format("not valid JSON: {} (offset {})", reason_of(error), offset));
   }

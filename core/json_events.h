@@ -11,23 +11,25 @@
 
 namespace ferry {
 
-// Of a string or a number as it is written: bounds the memory, whatever the length of the text.
+// The maximum length of a string or a number in the text. It bounds the memory, whatever the length
+// of the text.
 inline constexpr uint64_t kMaxJsonTokenBytes = uint64_t{16} << 20;
 
-// Gives a text piece by piece: the next one, valid until the next call, or an empty one at the end.
-// The first piece has 3 bytes or more, unless it is all.
+// Returns the next piece of a text, valid until the next call, or an empty one at the end. The
+// first piece has at least 3 bytes unless it is the whole text.
 using JsonPieces = std::function<Result<std::string_view>()>;
 
-// Base of handlers. Each function returns true to go on, or refuse(...). The nesting is bounded,
-// and the first error is kept.
+// Base class of handlers. Each function returns true to go on, or refuse(...). The nesting is
+// bounded, and the first error is kept.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
   virtual bool null() = 0;
   virtual bool boolean(bool value) = 0;
-  virtual bool number_integer(int64_t value) = 0;  // negative
+  virtual bool number_integer(int64_t value) = 0;  // only for negative numbers
   virtual bool number_unsigned(uint64_t value) = 0;
-  virtual bool number_float(double value, const std::string& text) = 0;  // `text`: as it is written
+  virtual bool number_float(
+      double value, const std::string& text) = 0;  // `text` is the number as the document has it
   virtual bool string(std::string& value) = 0;
   virtual bool key(std::string& value) = 0;
 
@@ -36,9 +38,9 @@ class JsonHandler {
   virtual bool close_object() = 0;
   virtual bool begin_array() = 0;
   virtual bool close_array() = 0;
-  // Ends the parse with kBadInput; `message` comes after the file's name.
+  // Ends the parse with kBadInput; `message` follows the file's name.
   bool refuse(std::string message);
-  // Containers that are open: 1 inside the outermost object.
+  // The number of open containers: 1 inside the outermost object.
   int depth() const { return depth_; }
 
  private:
@@ -49,9 +51,9 @@ class JsonHandler {
   std::string error_;
 };
 
-// Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which
-// are the handler's to find. `name` begins the messages; their offsets count from `base_offset`,
-// the place of the text in its file. Nothing is held in memory but one piece and one token; an
+// Feeds one document to `handler`. Refuses what parse_json refuses, except for duplicate keys,
+// which the handler must find. `name` begins the messages; their offsets count from `base_offset`,
+// the position of the text in its file. Only one piece and one token are in memory at a time. An
 // error of `next` ends the parse.
 Status parse_json_events(const JsonPieces& next, const std::string& name, JsonHandler& handler,
                          uint64_t base_offset = 0);

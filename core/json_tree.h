@@ -1,5 +1,5 @@
-// JsonTree: builds a document from the events of a parser. For handlers of parse_json_events that
-// want a tree of some parts and take the large rest as it comes.
+// JsonTree builds a document from the events of a parser. It is for handlers of parse_json_events
+// that want some parts as a tree and the large rest as events.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,14 +11,14 @@ namespace ferry {
 
 class JsonTree {
  public:
-  // The key of the value that comes next. False when the innermost object has it already.
+  // Sets the key of the next value. Returns false if the innermost object has that key already.
   bool set_key(std::string key) {
     key_ = std::move(key);
     return !open_.back()->contains(key_);
   }
   const std::string& key() const { return key_; }
   void add(nlohmann::json value) { place(std::move(value)); }
-  // `container` is an empty object or array; what is added next goes into it.
+  // Opens `container`, an empty object or array, to which the next values are added.
   void open(nlohmann::json container) { open_.push_back(place(std::move(container))); }
   void close() { open_.pop_back(); }
   nlohmann::json take() { return std::move(document_); }
@@ -33,7 +33,8 @@ class JsonTree {
   }
 
   nlohmann::json document_;
-  // Outermost first. An element is added only to the innermost one, so no pointer is invalidated.
+  // The open containers, outermost first. Elements are added only to the innermost one, so no
+  // pointer becomes invalid.
   std::vector<nlohmann::json*> open_;
   std::string key_;
 };

@@ -11,7 +11,8 @@
 namespace ferry {
 namespace {
 
-// Characters that break lines for some readers of one document per line; nullptr for others.
+// Returns the escape of a character that some readers of one document per line take for a line
+// break, or nullptr.
 const char* line_break(std::string_view text) {
   if (text.starts_with("\xC2\x85")) return "\\u0085";
   if (text.starts_with("\xE2\x80\xA8")) return "\\u2028";
@@ -19,7 +20,7 @@ const char* line_break(std::string_view text) {
   return nullptr;
 }
 
-// The letter of a short escape, 0 for characters that have none.
+// Returns the letter of a short escape, or 0 for characters that have none.
 char short_escape(char c) {
   switch (c) {
     case '"':

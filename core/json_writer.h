@@ -1,6 +1,6 @@
-// JsonWriter: appends one JSON document to a string. Unlike a tree of values it needs no memory but
-// the text, which matters when a checkpoint has a hundred thousand tensors, and it is quick to
-// compile. Untrusted text is made valid: bytes that are not UTF-8 become U+FFFD.
+// JsonWriter appends one JSON document to a string. Unlike a tree of values it needs no memory but
+// the text, which matters when a checkpoint has a hundred thousand tensors, and it compiles
+// quickly. Untrusted text is made valid: bytes that are not UTF-8 become U+FFFD.
 #pragma once
 
 #include <concepts>
@@ -20,18 +20,18 @@ class JsonWriter {
   JsonWriter& end_object() { return end('}'); }
   JsonWriter& begin_array() { return begin('['); }
   JsonWriter& end_array() { return end(']'); }
-  // Inside an object, before each value.
+  // Inside of an object, key() precedes each value.
   JsonWriter& key(std::string_view name);
 
   JsonWriter& value(std::string_view text);
   JsonWriter& value(const char* text) { return value(std::string_view(text)); }
   JsonWriter& value(bool b) { return raw(b ? "true" : "false"); }
   JsonWriter& value(std::integral auto n) { return raw(std::to_string(n)); }
-  // null for what is not finite.
+  // Writes null for a number that is not finite.
   JsonWriter& value(double d);
   JsonWriter& value(const Shape& shape);
   JsonWriter& value(const std::vector<std::string>& texts);
-  // null for none.
+  // Writes null for nullopt.
   template <class T>
   JsonWriter& value(const std::optional<T>& v) {
     return v ? value(*v) : null();
@@ -43,7 +43,7 @@ class JsonWriter {
     return key(name).value(v);
   }
 
-  // The finished document with a newline.
+  // Returns the finished document, with a newline.
   std::string take();
 
  private:
@@ -54,7 +54,7 @@ class JsonWriter {
   void separate();
 
   std::string text_;
-  bool first_ = true;  // no value yet in the innermost bracket, or right after a key
+  bool first_ = true;  // the innermost bracket has no value yet, or the last call was key()
 };
 
 }  // namespace ferry

@@ -31,7 +31,7 @@ Result<OutputFile> MemoryFolder::create(const std::string& name, uint64_t bytes)
   if (!memory.is_open()) return os_error(shown(name), "cannot create", errno);
   OutputFile file = OutputFile::adopt(std::move(memory), shown(name));
   const int fd = file.fd();
-  // OutputFile::extend() would take the memory at once.
+  // OutputFile::extend() would allocate all of the memory at once.
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     return os_error(shown(name), fmt::format("cannot extend to {} bytes", bytes), errno);
   }
@@ -49,7 +49,7 @@ Result<OutputFile> MemoryFolder::open_to_write(const std::string& name) const {
   return copy_of(FERRY_TRY(descriptor_of(name)), name);
 }
 
-// The system knows the file by the descriptor alone.
+// The file has no path but that of its descriptor.
 Result<InputFile> MemoryFolder::open(const std::string& name) const {
   return InputFile::open(fmt::format("/proc/self/fd/{}", FERRY_TRY(descriptor_of(name))));
 }

@@ -1,4 +1,5 @@
-// MemoryFolder: named files that are in memory only, for what takes files but need not stay.
+// MemoryFolder holds named files in memory, for code that takes files which need not stay on a
+// disk.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +12,17 @@
 
 namespace ferry {
 
-// A file takes memory as it is written. All of them are gone with this object and the files that
-// were opened, or with the process, whatever ends it. Move-only.
+// A file takes memory as it is written. The files are gone when this object and the files that were
+// opened are destroyed, or when the process ends. Move-only.
 class MemoryFolder {
  public:
-  // A new file of `bytes` bytes, which are zero, to be read and written. kExists where there is one
-  // of this name; kIo where the system gives no memory.
+  // Creates a file of `bytes` zero bytes for reading and writing. kExists if the name is taken; kIo
+  // if the system gives no memory.
   Result<OutputFile> create(const std::string& name, uint64_t bytes);
 
-  // The file of this name; kIo where there is none.
+  // Opens the file `name` for reading and writing; kIo if there is none.
   Result<OutputFile> open_to_write(const std::string& name) const;
-  // The same, to be read only. The folder must outlive it.
+  // Opens the file `name` for reading; kIo if there is none. The folder must outlive the result.
   Result<InputFile> open(const std::string& name) const;
 
   std::vector<std::string> names() const;

@@ -1,4 +1,4 @@
-// MemorySource: tensors in memory behind the interface of a checkpoint reader.
+// MemorySource presents tensors in memory behind the interface of a checkpoint reader.
 #pragma once
 
 #include <cstring>
@@ -10,10 +10,10 @@
 
 namespace ferry {
 
-// Thread-safe once filled.
+// Thread-safe after the last tensor was added.
 class MemorySource : public TensorSource {
  public:
-  // `name` is what messages call the source.
+  // Messages call the source `name`.
   explicit MemorySource(std::string name);
 
   template <class T>

@@ -6,7 +6,7 @@
 namespace ferry {
 namespace {
 
-// All bits of the exponent.
+// Masks of the exponent bits.
 constexpr uint16_t kF16Exponent = 0x7c00;
 constexpr uint16_t kBF16Exponent = 0x7f80;
 constexpr uint32_t kF32Exponent = 0x7f800000;

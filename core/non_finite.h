@@ -1,4 +1,4 @@
-// Values that are infinite or NaN.
+// Counts values that are infinite or NaN.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace ferry {
 
-// How many of `values` are not finite; 0 for dtypes that are not f64, f32, f16 or bf16. As fast as
-// memory: cheap beside a digest of the same bytes.
+// Returns how many of `values` are not finite; 0 for dtypes other than f64, f32, f16 and bf16. It
+// runs at the speed of memory, which is little beside a digest of the same bytes.
 uint64_t count_non_finite(DType dtype, std::span<const std::byte> values);
 
 }  // namespace ferry

@@ -1,4 +1,4 @@
-// What the system refused, as an error. Private to those who make system calls.
+// Turns an errno of a system call into an Error. Private to code that makes system calls.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ferry {
 
-// "PATH: WHAT: reason", kIo; kExists for EEXIST.
+// Returns "PATH: WHAT: reason" with kIo, or with kExists for EEXIST.
 Failure os_error(const std::string& path, std::string_view what, int number);
 
 }  // namespace ferry

@@ -1,4 +1,4 @@
-// How work says how far it is, to whoever asked for it.
+// How long-running work reports its progress to the caller.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace ferry {
 
-// Takes (done, total); may be empty. One call at a time.
+// Takes (done, total). May be empty. Calls do not overlap.
 using ShowProgress = std::function<void(uint64_t, uint64_t)>;
 
-// Adds up what several threads have done.
+// Adds up the progress of several threads.
 class SharedProgress {
  public:
   SharedProgress(ShowProgress show, uint64_t total) : show_(std::move(show)), total_(total) {}

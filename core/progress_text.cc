@@ -15,7 +15,7 @@ std::string amount(double number, ProgressUnit unit) {
   return unit == ProgressUnit::kBytes ? human_bytes(whole) : fmt::format("{}", whole);
 }
 
-// "42 s", "3:05 min", "1:02 h".
+// Returns a text such as "42 s", "3:05 min" or "1:02 h".
 std::string duration(double seconds) {
   const auto whole = static_cast<uint64_t>(std::ceil(std::clamp(seconds, 0.0, 1e9)));
   if (whole < 60) return fmt::format("{} s", whole);

@@ -17,19 +17,19 @@ constexpr size_t kBlock = kSha256BlockBytes;
 constexpr Sha256State kInitial = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
-// EVP calls fail only when memory is exhausted or OpenSSL is broken; neither leaves a digest to
-// trust.
+// EVP calls fail only when memory is exhausted or OpenSSL is broken. In neither case can a digest
+// be trusted.
 void require(bool ok) {
   if (!ok) std::abort();
 }
 
-// The state of a computation with the instructions of the processor.
+// The state of a computation that uses the processor's SHA instructions.
 struct OwnHash {
   Sha256State state = kInitial;
   uint64_t bytes = 0;
-  std::array<std::byte, kBlock> rest = {};  // of the last block, bytes % kBlock
+  std::array<std::byte, kBlock> rest = {};  // the first bytes % kBlock bytes of an unfinished block
 
-  // What is left of `data` begins a block.
+  // Completes the unfinished block. The returned rest of `data` begins a block.
   std::span<const std::byte> fill_block(std::span<const std::byte> data) {
     const size_t filled = bytes % kBlock;
     if (filled == 0 || data.empty()) return data;  // an empty span may have no address to copy from
@@ -39,7 +39,7 @@ struct OwnHash {
     if (bytes % kBlock == 0) add_sha256_blocks(state, rest.data(), 1);
     return data.subspan(part.size());
   }
-  // `data` begins a block.
+  // `data` begins at the start of a block.
   void add(std::span<const std::byte> data) {
     const size_t blocks = data.size() / kBlock;
     add_sha256_blocks(state, data.data(), blocks);
@@ -67,7 +67,7 @@ struct OwnHash {
 
 }  // namespace
 
-// With the instructions of the processor where there are some, else OpenSSL's.
+// Uses the processor's SHA instructions if it has them, else OpenSSL.
 struct Sha256::Impl {
   OwnHash own;
   EVP_MD_CTX* context = nullptr;
@@ -104,7 +104,7 @@ Digest Sha256::finish() {
 
 namespace {
 
-// From so many computations on, 16 lanes of vectors take less time than pairs do.
+// From this number of computations on, 16 vector lanes take less time than pairs of computations.
 constexpr size_t kLeastLanes = 10;
 
 }  // namespace

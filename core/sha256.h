@@ -1,5 +1,5 @@
-// SHA-256 by the instructions and vectors of the processor where it has them on x86, else through
-// OpenSSL.
+// Computes SHA-256 with the SHA instructions and vectors of an x86 processor if it has them, else
+// with OpenSSL.
 #pragma once
 
 #include <array>
@@ -30,17 +30,18 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 
-// The next bytes of one of several computations.
+// The next bytes for one of several concurrent computations.
 struct Sha256Update {
   Sha256* hash = nullptr;
   std::span<const std::byte> data;
 };
 
-// How many computations at once this processor is good for: 1, 2, or 16. That many take much less
-// time than one after the other.
+// Returns how many computations this processor does efficiently at once: 1, 2 or 16. They take much
+// less time together than one after the other.
 size_t sha256_width();
-// Adds bytes to distinct hashes until at least one of them has all of its data; `data` is then what
-// is left. Only the first ones get bytes: at most sha256_width(), and two where there are few.
+// Adds bytes to distinct hashes until at least one of them has all of its data; `data` is then the
+// rest of each. Only the first hashes get bytes: at most sha256_width() of them, and two if there
+// are few.
 void update_together(std::span<Sha256Update> updates);
 
 Digest sha256(std::span<const std::byte> data);

@@ -14,7 +14,7 @@
 namespace ferry {
 namespace {
 
-// The instructions want the words a, b, e, f and c, d, g, h of the state together.
+// The instructions take words a, b, e, f of the state in one register and c, d, g, h in another.
 struct Words {
   __m128i abef, cdgh;
 };
@@ -35,7 +35,8 @@ inline void store_words(const Words& words, Sha256State& state) {
   store(state.data() + 4, _mm_alignr_epi8(dchg, feba, 8));
 }
 
-// Four rounds, the `round`th of 16; the message words of a later one take the place of theirs.
+// Does four of the 64 rounds, those of group `round` of 16, and replaces their message words by
+// those of a later group.
 inline __attribute__((always_inline)) void four_rounds(size_t round, __m128i (&message)[4],
                                                        Words& words) {
   __m128i& now = message[round % 4];
@@ -106,7 +107,8 @@ namespace ferry {
 bool has_sha256_blocks() {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    // Leaf 7, EBX bit 29: SHA. GCC 12's __builtin_cpu_supports() does not know it.
+    // CPUID leaf 7, EBX bit 29 says that there are SHA instructions. __builtin_cpu_supports() of
+    // GCC 12 cannot ask for them.
     const bool sha = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 29 & 1) != 0;
     return sha && __builtin_cpu_supports("sse4.1");
   }();

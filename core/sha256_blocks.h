@@ -1,8 +1,8 @@
-// The compression function of SHA-256 (FIPS 180-4, 6.2.2) by the instructions that processors have
-// for it, and by vectors. Private to core/.
+// The compression function of SHA-256 (FIPS 180-4, 6.2.2), with the processor's SHA instructions
+// and with vectors. Private to core/.
 //
-// Bytes per second of one core, one computation = 1: two at once by the instructions for SHA-256,
-// which otherwise wait for each other, 1.5; 16 at once by AVX-512 2.6 (AMD Zen 5).
+// Relative throughput of one core (AMD Zen 5): one computation 1; two at once with SHA instructions
+// 1.5, because the instructions of one wait for each other; 16 at once with AVX-512 2.6.
 #pragma once
 
 #include <array>
@@ -15,26 +15,27 @@ namespace ferry {
 inline constexpr size_t kSha256BlockBytes = 64;
 using Sha256State = std::array<uint32_t, 8>;
 
-// Whether this processor has the instructions; without them the functions below must not be called.
+// Returns whether this processor has the SHA instructions. Without them the functions below must
+// not be called.
 bool has_sha256_blocks();
-// `blocks` blocks from `data` on, which has no alignment.
+// Processes `blocks` blocks from `data` on. `data` may have any alignment.
 void add_sha256_blocks(Sha256State& state, const std::byte* data, size_t blocks);
 void add_sha256_blocks_of_two(Sha256State& a, const std::byte* data_a, Sha256State& b,
                               const std::byte* data_b, size_t blocks);
 
 inline constexpr size_t kSha256Lanes = 16;
-// One computation of several, and where its next blocks are.
+// The state of one of several computations, and the start of its next blocks.
 struct Sha256Lane {
   Sha256State* state = nullptr;
   const std::byte* data = nullptr;
 };
-// Whether this processor has the vectors, and the instructions above.
+// Returns whether this processor has AVX-512 and the SHA instructions.
 bool has_sha256_lanes();
-// `blocks` blocks of each of 1 to kSha256Lanes computations, in the same time however many they
-// are.
+// Processes `blocks` blocks of each of 1 to kSha256Lanes computations. The time does not depend on
+// the number of computations.
 void add_sha256_blocks_of_many(std::span<const Sha256Lane> lanes, size_t blocks);
 
-// FIPS 180-4, 4.2.2.
+// The round constants of FIPS 180-4, 4.2.2.
 inline constexpr std::array<uint32_t, 64> kSha256Constants = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,

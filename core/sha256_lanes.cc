@@ -11,7 +11,7 @@
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw")
-// Of GCC 12's own header: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
+// GCC 12's own header causes this warning: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
@@ -25,7 +25,7 @@ inline Vector add(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
 inline Vector exclusive_or(Vector a, Vector b, Vector c) {
   return _mm512_ternarylogic_epi32(a, b, c, 0x96);
 }
-// FIPS 180-4, 4.1.2.
+// The functions of FIPS 180-4, 4.1.2.
 inline Vector choice(Vector e, Vector f, Vector g) {
   return _mm512_ternarylogic_epi32(e, f, g, 0xca);
 }
@@ -43,7 +43,7 @@ inline Vector rotations_and_shift(Vector x) {
                       _mm512_srli_epi32(x, kShift));
 }
 
-// rows[i], word j becomes rows[j], word i.
+// Moves word j of rows[i] to word i of rows[j].
 inline __attribute__((always_inline)) void transpose(Vector (&rows)[16]) {
   Vector pairs[16], quads[16];
   for (size_t i = 0; i < 16; i += 2) {
@@ -68,9 +68,9 @@ inline __attribute__((always_inline)) void transpose(Vector (&rows)[16]) {
   }
 }
 
-// The `round`th of 64. Words of the state move by one each round, so that word i of it, a to h, is
-// state[(i - round) % 8]. Rounds wait for the new e, so it is the last sum that adds what takes
-// longest.
+// Does round `round` of 64. The words of the state move by one each round, so word i, from a to h,
+// is state[(i - round) % 8]. The next round waits for the new e, so the term that takes longest is
+// added last.
 inline __attribute__((always_inline)) void one_round(size_t round, Vector (&state)[8],
                                                      Vector (&message)[16]) {
   const auto word = [&](size_t i) -> Vector& { return state[(i + 64 - round) % 8]; };
@@ -78,7 +78,7 @@ inline __attribute__((always_inline)) void one_round(size_t round, Vector (&stat
   const Vector constant = _mm512_set1_epi32(static_cast<int>(kSha256Constants[round]));
   Vector known = add(word(7), add(now, constant));
   known = add(known, choice(e, word(5), word(6)));
-  // Not to be summed in another order.
+  // This keeps the compiler from summing in another order.
   asm("" : "+v"(known));
   Vector first = add(known, rotations<6, 11, 25>(e));
   asm("" : "+v"(first));
@@ -93,7 +93,7 @@ inline __attribute__((always_inline)) void one_round(size_t round, Vector (&stat
 }  // namespace
 
 void add_sha256_blocks_of_many(std::span<const Sha256Lane> lanes, size_t blocks) {
-  // Lanes that nobody wants compute what the first one does.
+  // Unused lanes compute the same as the first lane.
   std::array<const std::byte*, kSha256Lanes> data;
   alignas(64) uint32_t words[8][kSha256Lanes];
   for (size_t lane = 0; lane < kSha256Lanes; ++lane) {

@@ -15,8 +15,8 @@ using Shape = std::vector<int64_t>;
 // "[2, 3]"
 std::string to_string(const Shape& shape);
 
-// What a tensor takes. nullopt where the elements of a row, the last dimension, do not fill whole
-// bytes, where a dimension is negative, and on overflow.
+// Returns the bytes of a tensor. nullopt if the elements of a row (the last dimension) do not fill
+// whole bytes, if a dimension is negative, and on overflow.
 std::optional<uint64_t> bytes_of(DType dtype, const Shape& shape);
 
 }  // namespace ferry

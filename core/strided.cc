@@ -8,7 +8,7 @@
 namespace ferry {
 namespace {
 
-// Whether the two walks differ in their offsets only.
+// Returns whether two pieces differ in their offsets only.
 bool alike(const StridedPiece& a, const StridedPiece& b) {
   return a.tensor == b.tensor && a.axes == b.axes;
 }
@@ -33,7 +33,8 @@ StridedPiece simplified(const StridedPiece& piece) {
   return out;
 }
 
-// How many of `pieces` from the first on are alike and at a constant distance, at least one.
+// Returns how many of `pieces`, from the first on, are alike and at a constant distance; at least
+// one.
 size_t series(std::span<const StridedPiece> pieces) {
   size_t count = 1;
   while (count < pieces.size() && alike(pieces[0], pieces[count])) {
@@ -59,8 +60,9 @@ std::vector<StridedPiece> fold_once(std::span<const StridedPiece> pieces) {
   return out;
 }
 
-// Appends the elements [from, from + count) of the walk over the axes from `level` on, which begins
-// at element `base`: a part of one slice, whole slices, a part of the last one.
+// Appends the elements [from, from + count) of the walk over the axes from `level` on. The walk
+// begins at element `base`. The elements are a part of one slice, whole slices, and a part of the
+// last slice.
 void append_range(std::vector<StridedPiece>& out, const StridedPiece& piece, size_t level,
                   int64_t base, int64_t from, int64_t count) {
   if (count == 0) return;
@@ -159,7 +161,7 @@ std::vector<StridedPiece> folded(std::span<const StridedPiece> pieces) {
 
 std::vector<StridedPiece> select(std::span<const StridedPiece> from,
                                  std::span<const StridedPiece> what) {
-  std::vector<int64_t> begins;  // of each piece in the sequence
+  std::vector<int64_t> begins;  // first element of each piece in the sequence
   int64_t end = 0;
   for (const StridedPiece& piece : from) {
     begins.push_back(end);

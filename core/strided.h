@@ -1,5 +1,5 @@
-// StridedPiece: elements of a tensor in the order of a strided walk: a slice, a transpose, a
-// permutation of rows. A list of pieces, one after the other, describes every re-layout in Ferry.
+// StridedPiece describes elements of a tensor in the order of a strided walk: a slice, a transpose,
+// a permutation of rows. A list of pieces, one after the other, describes every re-layout in Ferry.
 #pragma once
 
 #include <cstddef>
@@ -17,41 +17,42 @@ struct StridedAxis {
 };
 
 // Element (i, j, ...) of the piece is element offset + i * axes[0].stride + j * axes[1].stride +
-// ... of the tensor. Elements of the tensor and of the piece are counted row-major.
+// ... of the tensor. The elements of the tensor and of the piece are counted row-major.
 struct StridedPiece {
-  size_t tensor = 0;  // in the numbering of whoever owns the tensors
+  size_t tensor = 0;  // as the owner of the tensors numbers them
   int64_t offset = 0;
   std::vector<StridedAxis> axes = {};  // outermost first
   bool operator==(const StridedPiece&) const = default;
 
-  int64_t count() const;  // elements of the piece; the product of the sizes must not overflow
-  bool is_run() const;    // the elements are consecutive
+  int64_t count() const;  // number of elements; the product of the sizes must not overflow
+  bool is_run() const;    // whether the elements are consecutive
 };
 
-// Elements [offset, offset + count) of a tensor.
+// Returns the piece of the elements [offset, offset + count) of a tensor.
 StridedPiece run_piece(size_t tensor, int64_t offset, int64_t count);
 
-// Appends an inner axis. An axis of size 1 is left out. An axis that continues the one before it is
-// joined with that one. The piece must lie in an array, so that no product overflows.
+// Appends an inner axis. An axis of size 1 is left out. An axis that continues the previous one is
+// joined with it. The piece must lie in an array, so that no product overflows.
 void add_axis(StridedPiece& piece, StridedAxis axis);
 
-// One past the last element of the tensor that the piece reaches; the offset for an empty piece.
-// nullopt where a size, a stride or the offset is negative, or where a product overflows.
+// Returns the end (exclusive) of the elements of the tensor that the piece reaches; the offset for
+// an empty piece. nullopt if a size, a stride or the offset is negative, or if a product overflows.
 std::optional<int64_t> end_of(const StridedPiece& piece);
 
 // Calls body(offset, count) for each run of consecutive elements, in the order of the piece.
 void for_each_run(const StridedPiece& piece, const std::function<void(int64_t, int64_t)>& body);
 
-// The same elements in fewer pieces: runs that touch are joined, and pieces that follow each other
-// at a constant distance become one piece with one more axis. Pieces without elements are left out.
+// Returns the same elements in fewer pieces: adjacent runs are joined, and pieces that follow each
+// other at a constant distance become one piece with one more axis. Pieces without elements are
+// left out.
 std::vector<StridedPiece> folded(std::span<const StridedPiece> pieces);
 
-// The elements `what` of the sequence that the pieces `from` make. The offsets and strides of
-// `what` count elements of that sequence, in which every piece of `what` lies.
+// Returns the elements `what` of the sequence that the pieces `from` form. The offsets and strides
+// of `what` count elements of that sequence. Every piece of `what` lies in the sequence.
 std::vector<StridedPiece> select(std::span<const StridedPiece> from,
                                  std::span<const StridedPiece> what);
 
-// Pieces that count elements, made of pieces that count rows of `width` elements.
+// Converts pieces that count rows of `width` elements into pieces that count elements.
 std::vector<StridedPiece> rows_to_elements(std::span<const StridedPiece> rows, int64_t width);
 
 }  // namespace ferry

@@ -1,5 +1,5 @@
-// The part of the piece that is asked for is cut into boxes, which are ranges of all axes. Each box
-// is gathered from windows of consecutive elements.
+// The requested part of the piece is cut into boxes, which are ranges of all axes. Each box is
+// gathered from windows of consecutive elements.
 #include "core/strided_gather.h"
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 namespace ferry {
 namespace {
 
-// A window may hold this many times the elements that are wanted from it.
+// A window may hold this many times the elements that are needed from it.
 constexpr int64_t kWindowSlack = 2;
 
-// An axis of a box: its steps in the stored tensor and in the output.
+// An axis of a box, with its steps in the stored tensor and in the output.
 struct BoxAxis {
   int64_t size, from, to;
 };
 
-// Copies from `in` to `out`, which are at the first element of the box.
+// Copies from `in` to `out`, which both point to the first element of the box.
 template <size_t Size>
 void scatter(const std::byte* in, std::byte* out, std::span<const BoxAxis> axes) {
   if (axes.empty()) {
@@ -70,8 +70,9 @@ class Gather {
     return count;
   }
 
-  // Gathers elements of the walk over the axes from `level` on, which begins at element `base` of
-  // the tensor: a part of one slice, whole slices, a part of the last one.
+  // Gathers elements of the walk over the axes from `level` on. The walk begins at element `base`
+  // of the tensor. The elements are a part of one slice, whole slices, and a part of the last
+  // slice.
   Status walk(size_t level, int64_t base, int64_t from, int64_t count, std::byte* out) {
     if (count == 0) return {};
     if (level == axes_.size()) return box({}, base, out);
@@ -103,7 +104,7 @@ class Gather {
     return box(std::move(axes), base, out);
   }
 
-  // Axes with small strides make a window that is read at once; the others are iterated.
+  // Axes with small strides form a window that is read at once; the other axes are iterated.
   Status box(std::vector<BoxAxis> axes, int64_t base, std::byte* out) {
     std::stable_sort(axes.begin(), axes.end(),
                      [](const BoxAxis& a, const BoxAxis& b) { return a.from < b.from; });
@@ -117,7 +118,7 @@ class Gather {
       wanted = next_wanted;
     }
     std::vector<BoxAxis> window(axes.begin(), axes.begin() + static_cast<int64_t>(inside));
-    // Outermost in the output first, so that writes are in order.
+    // The axis that is outermost in the output comes first, so that writes are in order.
     std::ranges::sort(window, [](const BoxAxis& a, const BoxAxis& b) { return a.to > b.to; });
     const std::span<const BoxAxis> outer = std::span(axes).subspan(inside);
     return windows(outer, window, span, base, out);
@@ -146,7 +147,7 @@ class Gather {
 
   const std::vector<StridedAxis>& axes_;
   int64_t offset_;
-  int64_t size_;  // of an element
+  int64_t size_;  // bytes of an element
   const ReadTensor& read_;
   std::vector<std::byte> window_;
 };

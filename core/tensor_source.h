@@ -1,4 +1,5 @@
-// TensorSource: the tensors of a checkpoint as its files store them, whatever the file format.
+// TensorSource presents the tensors of a checkpoint as its files store them, whatever the file
+// format.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +16,22 @@
 
 namespace ferry {
 
-// One tensor. read() gives its values little-endian, row-major and contiguous, or, where there is
-// an encoding, the blocks that hold them.
+// One tensor. read() returns its values little-endian, row-major and contiguous or, if the tensor
+// has an encoding, the blocks that hold them.
 struct TensorEntry {
   std::string name;  // as the file has it; untrusted: quote it with quoted() before printing
-  DType dtype;       // of the values; f32 where there is an encoding
+  DType dtype;       // dtype of the values; f32 if there is an encoding
   Shape shape;
-  uint64_t bytes = 0;   // that read() gives, checked against the shape
+  uint64_t bytes = 0;   // bytes that read() returns, checked against the shape
   uint32_t file = 0;    // index into TensorSource::files()
-  uint64_t offset = 0;  // of the first byte in that file
+  uint64_t offset = 0;  // position of the first byte in that file
   const BlockEncoding* encoding = nullptr;
-  // What the file does to these bytes beyond that, and read() undoes: "deflate", "big-endian".
-  // Where it does something, the bytes of the file are `filtered_bytes`.
+  // The filters that the file applies to these bytes beyond their encoding and that read() undoes:
+  // "deflate", "big-endian". If there are any, the tensor takes `filtered_bytes` bytes of the file.
   std::string filters = {};
   uint64_t filtered_bytes = 0;
 
-  // The name of the encoding, or of the dtype.
+  // Returns the name of the encoding, or else of the dtype.
   std::string_view form() const { return encoding ? encoding->name : dtype_name(dtype); }
   uint64_t stored_bytes() const { return filters.empty() ? bytes : filtered_bytes; }
 };
@@ -38,7 +39,7 @@ struct TensorEntry {
 struct SourceFile {
   std::string name;                    // relative to the checkpoint directory
   uint64_t bytes = 0;                  // length of the file
-  std::vector<std::byte> header = {};  // what precedes the tensor data, kept for provenance digests
+  std::vector<std::byte> header = {};  // bytes before the tensor data, for provenance digests
 };
 
 // Implementations validate everything before the first entry is visible. Thread-safe once open.
@@ -46,18 +47,18 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
 
-  // How error messages name the source: the path that the user gave.
+  // The name of the source in error messages: the path that the user gave.
   virtual const std::string& path() const = 0;
   virtual const std::vector<SourceFile>& files() const = 0;
-  // In a fixed order (file, offset, size, name); names are unique.
+  // The entries are in a fixed order (file, offset, size, name); names are unique.
   virtual const std::vector<TensorEntry>& entries() const = 0;
 
-  // Fills `out` with the bytes [offset, offset + out.size()) of entry `index`. Fails with kIo if
-  // the file ends early or has changed since it was opened. Safe to call from several threads.
+  // Fills `out` with the bytes [offset, offset + out.size()) of entry `index`. kIo if the file ends
+  // early or has changed since it was opened. Thread-safe.
   virtual Status read(size_t index, uint64_t offset, std::span<std::byte> out) const = 0;
 
-  // kIo unless every file of the source still is what it was when it was opened, as far as size and
-  // modification time tell. For those who have read all they need.
+  // Returns kIo if a file of the source has changed since it was opened, as far as its size and
+  // modification time tell. Callers use it after their last read.
   virtual Status check_unchanged() const { return {}; }
 };
 

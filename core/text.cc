@@ -59,7 +59,7 @@ std::string escaped(std::string_view text, const utf8::Char& c) {
   return fmt::format("\\u{{{:x}}}", static_cast<uint32_t>(c.value));
 }
 
-// The first character of `text`, escaped where needed; removes it.
+// Removes the first character of `text` and returns it, escaped if necessary.
 std::string take_escaped(std::string_view& text) {
   const utf8::Char c = utf8::decode(text, 0);
   std::string out = escaped(text, c);
@@ -104,7 +104,7 @@ std::string human_bytes(uint64_t bytes) {
   constexpr std::array<const char*, 7> kUnits = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   size_t unit = 0;
   double value = static_cast<double>(bytes);
-  // 999.995 would print as 1000.00.
+  // The bound is below 1000, because 999.995 would print as 1000.00.
   while (value >= 999.995 && unit + 1 < kUnits.size()) {
     value /= 1000.0;
     ++unit;
@@ -114,7 +114,8 @@ std::string human_bytes(uint64_t bytes) {
 }
 
 bool glob_match(std::string_view pattern, std::string_view text) {
-  // Backtracks to the last star only, so the time is at most the product of the two lengths.
+  // Matching goes back to the last star only, so the time is at most the product of the two
+  // lengths.
   size_t p = 0, t = 0;
   size_t star = std::string_view::npos, resume = 0;
   while (t < text.size()) {

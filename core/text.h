@@ -1,4 +1,4 @@
-// Text for people: untrusted names made safe to print, sizes made readable.
+// Text for people: untrusted names become safe to print, and sizes become readable.
 #pragma once
 
 #include <cstddef>
@@ -9,33 +9,34 @@
 
 namespace ferry {
 
-// 'name' in single quotes; control characters, quotes, backslashes and bytes that are not printable
-// ASCII or valid UTF-8 letters are escaped; cut after about `max_bytes`. An object rather than a
-// function, so that argument-dependent lookup does not find std::quoted instead.
+// Prints as 'name' in single quotes. Control characters, quotes, backslashes and bytes that are not
+// printable ASCII or valid UTF-8 letters are escaped; the text is cut after about `max_bytes`. This
+// is a type and not a function, so that argument-dependent lookup does not find std::quoted.
 struct Quoted {
   std::string operator()(std::string_view untrusted, size_t max_bytes = 200) const;
 };
 inline constexpr Quoted quoted{};
-// The same escapes, without quotes and uncut: for paths at the start of messages.
+// Applies the escapes of Quoted, without quotes and without a limit, for paths at the start of
+// messages.
 std::string printable(std::string_view untrusted);
-// The next line, without its end; `rest` goes on behind it.
+// Removes the next line from `rest` and returns it without its end.
 std::string_view take_line(std::string_view& rest);
-// The last component of a path.
+// Returns the last component of a path.
 std::string base_name(std::string_view path);
-// "1.19 GB"; decimal units.
+// Returns a size in decimal units, such as "1.19 GB".
 std::string human_bytes(uint64_t bytes);
-// '*' and '?' match within the whole text.
+// Matches the whole text; '*' and '?' are wildcards.
 bool glob_match(std::string_view pattern, std::string_view text);
 
-// The least number of characters to insert, remove or replace that makes `a` of `b`; for texts of
-// people, because it takes the product of both lengths.
+// Returns the least number of insertions, removals and replacements of characters that turn `b`
+// into `a`. It is for short texts, because the time is the product of both lengths.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The layer 3 of "hidden_states.3": the decimal number between `prefix` and the end of `name`;
-// nullopt for any other name.
+// Returns the decimal number between `prefix` and the end of `name`, such as the layer 3 of
+// "hidden_states.3". nullopt for any other name.
 std::optional<int64_t> number_after(std::string_view name, std::string_view prefix);
 
-// The bytes that lower-case hexadecimal digits spell; nullopt for anything else.
+// Returns the bytes that lower-case hexadecimal digits spell; nullopt for anything else.
 std::optional<std::string> from_hex(std::string_view text);
 
 }  // namespace ferry

@@ -47,12 +47,12 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
 
 }  // namespace
 
-// A job is done when its items are done; a thread that slept through it is not waited for. That is
-// safe because a thread looks at `body` and `count` only after it has claimed an item, and the job
-// cannot end, nor the next one begin, before that item is done.
+// A job is done when its items are done; a thread that slept through the job is not waited for.
+// That is safe because a thread looks at `body` and `count` only after it has claimed an item, and
+// the job cannot end, nor the next job begin, before that item is done.
 struct ThreadPool::Impl {
-  // High half: number of the job, so that a claim can never hit a later one. Low half: items that
-  // nobody has claimed yet.
+  // The high half is the number of the job, so that a claim cannot take an item of a later job. The
+  // low half is the number of items that nobody has claimed yet.
   alignas(kCacheLine) std::atomic<uint64_t> ticket{0};
   alignas(kCacheLine) std::atomic<uint32_t> unfinished{0};
   alignas(kCacheLine) std::atomic<uint32_t> signal{0};  // changes with every job
@@ -63,14 +63,14 @@ struct ThreadPool::Impl {
   uint64_t job = 0;
   bool spin = false;
   std::vector<std::thread> workers;
-  // Of the job in hand: once an item has thrown, the items that are left are counted but not run.
+  // Once an item of the current job has thrown, the remaining items are counted but not run.
   std::atomic<bool> failed{false};
   std::mutex failure_mutex;
-  std::exception_ptr failure;  // the first one, guarded by failure_mutex
+  std::exception_ptr failure;  // the first exception, guarded by failure_mutex
 
   ~Impl() { end_workers(); }
 
-  // True when all `wanted` threads run. Where the system refuses one, none is left running.
+  // Returns true if all `wanted` threads run. If the system refuses one, all of them are ended.
   bool start_workers(size_t wanted) {
     try {
       workers.reserve(wanted);
@@ -151,9 +151,10 @@ struct ThreadPool::Impl {
 };
 
 ThreadPool::ThreadPool(size_t threads) : impl_(std::make_unique<Impl>()) {
-  // With more threads than processors a spinning thread would keep a working one from running.
+  // With more threads than processors, a spinning thread would keep a working one from running.
   impl_->spin = threads <= hardware_threads();
-  // Half as many after a refusal, not as many as there were: the work needs room beside them.
+  // After a refusal half as many threads are tried, not as many as could be started: the work needs
+  // some of the resources itself.
   for (size_t extra = threads - 1; extra > 0 && !impl_->start_workers(extra);) extra /= 2;
 }
 

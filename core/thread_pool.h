@@ -1,4 +1,5 @@
-// Runs independent items on a fixed set of threads. Results do not depend on their number.
+// ThreadPool runs independent items on a fixed set of threads. Results do not depend on the number
+// of threads.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +8,12 @@
 
 namespace ferry {
 
-// Passed by reference to what needs it. parallel_for may be called from one thread at a time.
+// Passed by reference to code that runs items in parallel. parallel_for may be called from one
+// thread at a time.
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the calling thread; 1 starts no thread at all. Where the system refuses
-  // that many, there are fewer.
+  // `threads` >= 1 counts the calling thread; 1 starts no thread. If the system refuses that many
+  // threads, there are fewer.
   explicit ThreadPool(size_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -19,12 +21,13 @@ class ThreadPool {
 
   size_t size() const;
 
-  // Calls body(i) for every i in [0, count), each exactly once, and returns when all are done.
-  // What body(i) computes must not depend on which thread runs it. If one throws, items that have
-  // not begun are left out, and the first exception is thrown here once no other item is running.
+  // Calls body(i) for every i in [0, count), each exactly once, and returns when all calls are
+  // done. What body(i) computes must not depend on the thread that runs it. If a call throws, calls
+  // that have not begun are left out, and the first exception is thrown here once no other call is
+  // running.
   void parallel_for(size_t count, const std::function<void(size_t)>& body);
 
-  // The number of hardware threads this process may use.
+  // Returns the number of hardware threads that this process may use.
   static size_t hardware_threads();
 
  private:

@@ -22,13 +22,13 @@ class UniqueFd {
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  // Gives the descriptor away.
+  // Returns the descriptor, which the caller then owns.
   int release() { return std::exchange(fd_, -1); }
   void reset() {
     if (fd_ >= 0) (void)close();
   }
-  // For callers that report errors: -1 and errno if the close failed. On Linux the descriptor is
-  // gone in either case.
+  // For callers that report errors: returns -1 and sets errno if the close failed. On Linux the
+  // descriptor is closed in either case.
   int close() { return ::close(release()); }
 
  private:

@@ -3,8 +3,8 @@
 namespace ferry::utf8 {
 namespace {
 
-// Length in bytes of the valid sequence at bytes[at]; or minus the number of bytes that a valid
-// sequence could begin with.
+// Returns the length in bytes of the valid sequence at bytes[at], or minus the number of bytes that
+// a valid sequence could begin with.
 int sequence_length(std::string_view bytes, size_t at) {
   const auto byte = [&](size_t i) -> unsigned {
     return at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0U;
@@ -12,7 +12,8 @@ int sequence_length(std::string_view bytes, size_t at) {
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
   if (first < 0xC2 || first > 0xF4) return -1;
-  // The range of the second byte excludes overlong forms, surrogates and what is beyond U+10FFFF.
+  // The range of the second byte excludes overlong forms, surrogates and code points beyond
+  // U+10FFFF.
   const unsigned low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   const unsigned high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   if (byte(1) < low || byte(1) > high) return -1;

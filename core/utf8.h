@@ -1,5 +1,5 @@
-// UTF-8, decoded and encoded in one place. `decode` is for bytes from outside; `decode_valid` is
-// for text that is known to be valid.
+// Decodes and encodes UTF-8. `decode` is for untrusted bytes; `decode_valid` is for text that is
+// known to be valid.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace ferry::utf8 {
 
 struct Char {
   char32_t value;
-  uint32_t size;  // bytes
+  uint32_t size;  // length in bytes
 };
 
-// The character at text[at], `at` < text.size(). Not valid UTF-8 (cut short, overlong, a surrogate,
-// beyond U+10FFFF): size 0.
+// Returns the character at text[at]; `at` < text.size(). The size is 0 for invalid UTF-8 (cut
+// short, overlong, a surrogate, or beyond U+10FFFF).
 Char decode(std::string_view text, size_t at);
 
-// The same for valid text, without the checks.
+// Returns the character at text[at] of a valid text, without checks.
 inline Char decode_valid(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) {
     return static_cast<char32_t>(static_cast<unsigned char>(text[at + i]));
@@ -31,15 +31,14 @@ inline Char decode_valid(std::string_view text, size_t at) {
           4};
 }
 
-// The character that ends before text[end]; the text is valid, and end > 0.
+// Returns the character that ends before text[end]. The text is valid, and end > 0.
 Char decode_before(std::string_view text, size_t end);
 
 void append(std::string& text, char32_t c);
 
 bool is_valid(std::string_view text);
 
-// Replaces what is not valid: one U+FFFD for each maximal beginning of a sequence, as Unicode
-// recommends.
+// Replaces each maximal beginning of an invalid sequence by one U+FFFD, as Unicode recommends.
 std::string make_valid(std::string_view bytes);
 
 }  // namespace ferry::utf8

@@ -1,12 +1,12 @@
-// The version of this program, as it stands in manifests, reports and signatures.
+// The version of this program, which manifests, reports and signatures state.
 #pragma once
 
 #include <string_view>
 
 namespace ferry {
 
-// "0.2.0" for the sources of a release; else with the commit behind it, "0.2.0+1a2b3c4d5e6f", or
-// with ".modified" behind that where the sources differ from the commit.
+// Returns "0.2.0" for the sources of a release, "0.2.0+1a2b3c4d5e6f" for those of a commit, and
+// with ".modified" after that for sources that differ from the commit.
 std::string_view version();
 
 }  // namespace ferry

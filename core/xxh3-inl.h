@@ -1,4 +1,4 @@
-// The functions of XXH3 for one instruction set: included once by each xxh3_TARGET.cc.
+// The functions of XXH3 for one instruction set. Each xxh3_TARGET.cc includes this file once.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -38,7 +38,7 @@ struct alignas(kXxh3StateAlignment) State {
 
 struct FastHash::Impl {
   State block, blocks;
-  uint64_t filled = 0;  // bytes of the block
+  uint64_t filled = 0;  // bytes in the current block
 };
 
 FastHash::FastHash() : impl_(std::make_unique<Impl>()) {}

@@ -1,4 +1,4 @@
-// XXH3 with AVX2.
+// XXH3 with AVX2 instructions.
 #include "core/xxh3_targets.h"
 
 #if defined(__x86_64__)
@@ -16,7 +16,7 @@
 #pragma GCC target("avx2")
 #endif
 
-#define XXH_VECTOR 2  // XXH_AVX2: not every compiler says so after a pragma
+#define XXH_VECTOR 2  // XXH_AVX2; not every compiler defines __AVX2__ after the pragma
 #include "core/xxh3-inl.h"
 
 namespace ferry {

@@ -1,4 +1,4 @@
-// XXH3 with what every processor of the architecture has.
+// XXH3 with the instructions that every processor of the architecture has.
 #include "core/xxh3-inl.h"
 
 namespace ferry {

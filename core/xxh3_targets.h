@@ -1,4 +1,4 @@
-// XXH3 compiled for several instruction sets, which give the same digests. Private to core/.
+// XXH3 compiled for several instruction sets, which all give the same digests. Private to core/.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 namespace ferry {
 
 struct Xxh3Functions {
-  // 16 bytes to `out`.
+  // Writes 16 bytes to `out`.
   void (*digest)(const void* data, size_t size, void* out);
-  // Of a state of kXxh3StateBytes, aligned to kXxh3StateAlignment.
+  // `state` has kXxh3StateBytes bytes and the alignment kXxh3StateAlignment.
   void (*reset)(void* state);
   void (*update)(void* state, const void* data, size_t size);
   void (*finish)(const void* state, void* out);

@@ -1,4 +1,4 @@
-// What the readers of several checkpoint formats share.
+// Types and checks that the readers of several checkpoint formats share.
 #pragma once
 
 #include <string>
@@ -14,15 +14,16 @@ namespace ferry::formats {
 // One open file of a checkpoint.
 struct CheckpointFile {
   InputFile file;
-  std::string name;  // relative to the checkpoint directory: SourceFile::name
+  std::string name;  // SourceFile::name: relative to the checkpoint directory
 };
-// A checkpoint of one file.
+// Returns the files of a checkpoint that consists of one file.
 std::vector<CheckpointFile> one_file(InputFile file, std::string name);
 
-// A file name as indexes may hold it: nothing that leads out of the directory of the index.
+// Returns whether an index may hold `name` as a file name: it must not lead out of the directory of
+// the index.
 bool is_index_file_name(std::string_view name);
 
-// kBadInput for a tensor that is in two files.
+// Returns kBadInput if a tensor is in two files.
 Status check_unique_names(const TensorSource& source);
 
 }  // namespace ferry::formats

@@ -1,5 +1,5 @@
-// FileTensorSource: what the tensor sources of all file formats share. A format adds its files and
-// entries while it opens them, and says how the bytes of an entry are read.
+// FileTensorSource is the common base of the tensor sources of all file formats. A format adds its
+// files and entries while it opens them, and defines how the bytes of an entry are read.
 #pragma once
 
 #include <memory>
@@ -26,13 +26,14 @@ class FileTensorSource : public TensorSource, public FileState {
  protected:
   explicit FileTensorSource(std::string path) : path_(std::move(path)) {}
 
-  // Returns the number of the file, for TensorEntry::file. `header` is SourceFile::header.
+  // Returns the number of the file, which is TensorEntry::file of its entries. `header` is
+  // SourceFile::header.
   uint32_t add_file(std::string name, std::unique_ptr<InputFile> file,
                     std::vector<std::byte> header);
   void add_entry(TensorEntry entry) { entries_.push_back(std::move(entry)); }
   const InputFile& input(uint32_t file) const { return *inputs_[file]; }
-  // As read(), of bytes that the entry has; `out` is not empty. By default the bytes are those of
-  // the file from the entry's offset on.
+  // Reads as read() does, but the range is known to lie in the entry, and `out` is not empty. The
+  // default implementation reads the file's bytes from the entry's offset on.
   virtual Status read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const;
 
  private:

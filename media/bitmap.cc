@@ -21,9 +21,9 @@ uint32_t little(Bytes file, uint64_t offset, int size) {
 }
 
 struct BmpHeader {
-  uint64_t pixels;        // offset in the file
-  int64_t width, height;  // of the image
-  bool bottom_up;         // order of the rows
+  uint64_t pixels;        // position in the file
+  int64_t width, height;  // size of the image
+  bool bottom_up;         // the rows are stored from bottom to top
 };
 
 Result<BmpHeader> read_bmp_header(Bytes file, const std::string& where) {
@@ -48,13 +48,13 @@ void copy_bgr(const uint8_t* from, uint8_t* to, int count) {
   }
 }
 
-// The header of a PNM file: numbers between white space and comments.
+// The header of a PNM file: numbers separated by white space and comments.
 class PnmHeader {
  public:
   explicit PnmHeader(Bytes file)
       : text_(reinterpret_cast<const char*>(octets(file)), file.size()) {}
 
-  // The next number, at most nine digits.
+  // Returns the next number, which has at most nine digits.
   std::optional<int64_t> number() {
     skip_space();
     const size_t begin = at_;
@@ -65,7 +65,7 @@ class PnmHeader {
     if (at_ == begin) return std::nullopt;
     return value;
   }
-  // After the one white space that ends the header.
+  // Returns the position of the pixels: one white space character ends the header.
   size_t pixels() const { return at_ + 1; }
 
  private:

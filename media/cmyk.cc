@@ -5,7 +5,7 @@
 namespace ferry::media {
 namespace {
 
-// a * b / 255, rounded.
+// Returns a * b / 255, rounded.
 int scaled(int a, int b) {
   const int t = a * b + 128;
   return ((t >> 8) + t) >> 8;

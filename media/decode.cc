@@ -14,7 +14,7 @@ namespace {
 
 struct Codec {
   std::string_view magic;
-  size_t offset;  // of the second magic
+  size_t offset;  // position of the second magic
   std::string_view second;
   Result<Decoded> (*decode)(Bytes, const std::string&);
 };

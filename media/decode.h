@@ -1,5 +1,5 @@
-// decode_image: the bytes of an image file to RGB, as Pillow 13 opens it, turns it by its EXIF
-// orientation (ImageOps.exif_transpose) and converts it to RGB.
+// decode_image converts the bytes of an image file to RGB as Pillow 13 does: it opens the file,
+// turns the image by its EXIF orientation (ImageOps.exif_transpose) and converts it to RGB.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace ferry::media {
 
-// JPEG, PNG, WebP (still), BMP (24 bits, uncompressed), PGM and PPM (binary, 8 bits). Alpha is
-// dropped, gray repeated, CMYK converted by Pillow's formula; 16-bit gray saturates at 255 and
-// 16-bit colours lose their low byte. kBadInput for damaged, truncated and too large images,
-// kUnsupported for other formats. `where` begins the messages.
+// Supports JPEG, PNG, WebP (still), BMP (24 bits, uncompressed), PGM and PPM (binary, 8 bits).
+// Alpha is dropped, gray is repeated, and CMYK is converted by Pillow's formula; 16-bit gray
+// saturates at 255, and 16-bit colours lose their low byte. kBadInput for damaged, truncated and
+// too large images, kUnsupported for other formats. `where` begins the messages.
 Result<Image> decode_image(std::span<const std::byte> file, const std::string& where);
 // Decodes a file of at most kMaxFileBytes.
 Result<Image> read_image(const std::string& path);

@@ -1,4 +1,5 @@
-// EXIF is a TIFF file: a byte order, the offset of a directory, and entries of 12 bytes there.
+// An EXIF block is a TIFF file: a byte order, the offset of a directory, and entries of 12 bytes in
+// the directory.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -39,7 +40,8 @@ class Tiff {
   bool big_ = false;
 };
 
-// Where the pixel (x, y) comes from: coordinates exchanged first, then mirrored in the source.
+// Maps a pixel (x, y) of the result to its pixel in the source: the coordinates are exchanged
+// first, then mirrored.
 struct Turn {
   bool exchange, mirror_x, mirror_y;
 };

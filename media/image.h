@@ -1,4 +1,4 @@
-// An image in memory, and the limits that every decoder keeps.
+// An image in memory, and the limits that every decoder enforces.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Size {
   bool operator==(const Size&) const = default;
 };
 
-// 8-bit RGB, interleaved, rows from top to bottom without padding.
+// 8-bit RGB, interleaved. The rows go from top to bottom without padding.
 struct Image {
   Size size;
   std::vector<uint8_t> rgb;
@@ -25,15 +25,16 @@ struct Image {
   const uint8_t* row(int y) const { return rgb.data() + row_bytes() * static_cast<size_t>(y); }
 };
 
-// The longest side, which is also the longest that JPEG can state.
+// The longest side that is accepted, which is also the longest that JPEG can state.
 inline constexpr int kMaxSide = 65'535;
-// Above it Pillow 13 refuses an image as a decompression bomb.
+// Pillow 13 refuses a larger image as a decompression bomb.
 inline constexpr int64_t kMaxPixels = 178'956'970;
 inline constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 
-// What a header states, before memory is allocated for it. `where` begins the message.
+// Checks the size that a header states, before memory is allocated for the image. `where` begins
+// the message.
 Status check_size(int64_t width, int64_t height, const std::string& where);
-// A black image.
+// Returns a black image.
 Image make_image(Size size);
 
 }  // namespace ferry::media

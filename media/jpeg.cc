@@ -1,12 +1,12 @@
-// libjpeg reports errors by calling a function that must not return. It jumps back here; nothing
-// that a jump leaves has a destructor: what is allocated belongs to the caller of guarded().
+// libjpeg reports errors by calling a function that must not return. That function jumps back into
+// guarded(). The jump skips no destructor: the caller of guarded() owns all that is allocated.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
-// After <cstdio>, which they need.
+// These headers need <cstdio> before them.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -39,7 +39,7 @@ Jpeg& owner(j_common_ptr info) { return *static_cast<Jpeg*>(info->client_data); 
   std::longjmp(jpeg.jump, 1);
 }
 
-// Warnings about which no pixel is lost; all others are of damaged data.
+// Returns whether a warning means that no pixel is lost. All other warnings mean damaged data.
 bool is_harmless(int code) {
   return code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR || code == JWRN_TOO_MUCH_DATA ||
          code == JWRN_EXTRANEOUS_DATA;
@@ -63,7 +63,7 @@ Jpeg::Jpeg() {
   progress.progress_monitor = count_scans;
 }
 
-// False when libjpeg gave up; `step` may own nothing.
+// Returns false if libjpeg reported an error. `step` must not own anything.
 template <class Step>
 bool guarded(Jpeg& jpeg, Step&& step) {
   if (setjmp(jpeg.jump)) return false;
@@ -113,7 +113,7 @@ void to_rgb(int components, const uint8_t* from, uint8_t* to, size_t count) {
   for (size_t i = 0; i < count; ++i) to[3 * i] = to[3 * i + 1] = to[3 * i + 2] = from[i];
 }
 
-// `row` has room for four components.
+// `row` holds one row of four components.
 bool read_pixels(Jpeg& jpeg, Image& image, std::vector<uint8_t>& row) {
   return guarded(jpeg, [&](jpeg_decompress_struct& info) {
     const int components = info.num_components;

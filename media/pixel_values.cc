@@ -6,10 +6,10 @@
 namespace ferry::media {
 namespace {
 
-// The value of each level in each channel. Every operation rounds once to f32.
+// The value of each of the 256 levels in each channel. Every operation rounds once to f32.
 using Levels = std::array<std::array<float, 256>, 3>;
 
-// torchvision's backend folds the rescaling into mean and deviation.
+// torchvision's backend merges the rescaling factor into mean and standard deviation.
 float fused_value(int level, double mean, double deviation, double rescale) {
   const auto scale = static_cast<float>(1.0 / rescale);
   const float shift = static_cast<float>(mean) * scale;

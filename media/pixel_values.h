@@ -1,4 +1,4 @@
-// pixel_values: tiles to the inputs of a vision encoder.
+// pixel_values converts tiles to the inputs of a vision encoder.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ferry::media {
 struct PixelValues {
   Shape shape;
   std::vector<float> values;
-  // Idefics3 only: 1 for every pixel of a tile, 0 for those of padding.
+  // For Idefics3 only: 1 for every pixel of a tile, 0 for pixels of padding.
   Shape mask_shape = {};
   std::vector<int64_t> mask = {};
 };
@@ -21,8 +21,9 @@ struct PixelValues {
 // The images of one prompt.
 using Sample = std::vector<TiledImage>;
 
-// Idefics3: [samples, tiles, 3, side, side], where samples with fewer tiles end with tiles of
-// zeros. GotOcr2: [tiles of all samples, 3, side, side]. The samples are not empty.
+// Idefics3: returns [samples, tiles, 3, side, side], in which samples with fewer tiles end with
+// tiles of zeros. GotOcr2: returns [tiles of all samples, 3, side, side]. The samples are not
+// empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 

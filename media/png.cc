@@ -1,5 +1,5 @@
-// libpng reports errors by calling a function that must not return. It jumps back here; nothing
-// that a jump leaves has a destructor: what is allocated belongs to the caller of guarded().
+// libpng reports errors by calling a function that must not return. That function jumps back into
+// guarded(). The jump skips no destructor: the caller of guarded() owns all that is allocated.
 #include <png.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace ferry::media {
 namespace {
 
-// The largest size of a chunk beside the pixels, such as a colour profile.
+// The largest size of a chunk other than the pixels, such as a colour profile.
 constexpr png_alloc_size_t kMaxChunkBytes = 8 << 20;
 
 struct Png {
@@ -45,13 +45,13 @@ void read_bytes(png_structp png, png_bytep out, size_t size) {
   self.left = self.left.subspan(size);
 }
 
-// A null `png` or `info` means that there is no memory.
+// `png` or `info` is null if there is no memory.
 Png::Png(Bytes file) : left(file) {
   png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, stop, ignore);
   if (png) info = png_create_info_struct(png);
 }
 
-// False when libpng gave up; `step` may own nothing.
+// Returns false if libpng reported an error. `step` must not own anything.
 template <class Step>
 bool guarded(Png& self, Step&& step) {
   if (setjmp(self.jump)) return false;
@@ -66,13 +66,13 @@ Failure damaged(const Png& self, const std::string& where) {
 bool read_header(Png& self) {
   return guarded(self, [&](png_structp png, png_infop info) {
     png_set_read_fn(png, &self, read_bytes);
-    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size says it better
+    png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_size has a better message
     png_set_chunk_malloc_max(png, kMaxChunkBytes);
     png_read_info(png, info);
   });
 }
 
-// How pixels leave libpng: as 8-bit RGB, or as what is converted here.
+// The form in which libpng returns pixels: 8-bit RGB, or a form that is converted here.
 enum class Form : size_t { kRgb = 3, kGray16 = 2, kIndex = 1 };  // bytes per pixel
 
 Form form_of(const Png& self) {
@@ -92,7 +92,7 @@ void set_transforms(png_structp png, png_infop info, Form form) {
   if (!(type & PNG_COLOR_MASK_COLOR)) png_set_gray_to_rgb(png);
 }
 
-// `row_bytes` is what a row of `form` has.
+// `row_bytes` is the size of a row in `form`.
 bool read_pixels(Png& self, Form form, uint8_t* pixels, size_t row_bytes, int rows) {
   return guarded(self, [&](png_structp png, png_infop info) {
     set_transforms(png, info, form);
@@ -108,14 +108,14 @@ bool read_pixels(Png& self, Form form, uint8_t* pixels, size_t row_bytes, int ro
   });
 }
 
-// Pillow's I;16 to L: values saturate.
+// Converts I;16 to L as Pillow does: values saturate.
 void saturate_gray16(const std::vector<uint8_t>& gray, std::vector<uint8_t>& rgb) {
   for (size_t i = 0; 2 * i < gray.size(); ++i) {
     std::fill_n(&rgb[3 * i], 3, gray[2 * i] ? uint8_t{255} : gray[2 * i + 1]);
   }
 }
 
-// False when a pixel is beyond the palette.
+// Returns false if a pixel's index is beyond the palette.
 bool look_up(Png& self, const std::vector<uint8_t>& indices, std::vector<uint8_t>& rgb) {
   png_colorp palette = nullptr;
   int colours = 0;

@@ -31,9 +31,9 @@ struct Kernel {
   double support;
   double (*at)(double);
 };
-constexpr std::array<Kernel, 2> kKernels = {{{3, lanczos}, {2, bicubic}}};  // by Filter
+constexpr std::array<Kernel, 2> kKernels = {{{3, lanczos}, {2, bicubic}}};  // order of Filter
 
-// The input values that make output value i: `count` of them from `first` on.
+// Output value i is computed from `count` input values, from index `first` on.
 struct Taps {
   int first, count;
   size_t weights;  // index of the first weight
@@ -41,13 +41,13 @@ struct Taps {
 
 struct Pass {
   std::vector<Taps> taps;
-  std::vector<int32_t> weights;  // of 2^bits each
+  std::vector<int32_t> weights;  // in units of 2^-bits
   int bits = 0;
 
   const int32_t* weights_of(const Taps& t) const { return weights.data() + t.weights; }
 };
 
-// As the originals round: to what std::lround gives only above -0.5.
+// Rounds as the original implementations do, which differs from std::lround below -0.5.
 int half_up(double x) { return static_cast<int>(x + 0.5); }  // NOLINT(bugprone-incorrect-roundings)
 
 Taps taps_of(double centre, double reach, int in) {
@@ -67,7 +67,7 @@ void append_weights(std::vector<double>& weights, const Taps& taps, double centr
   for (size_t j = taps.weights; j < weights.size(); ++j) weights[j] /= sum;
 }
 
-// torchvision takes as many bits as leave the greatest weight below 2^15.
+// torchvision uses as many bits as keep the greatest weight below 2^15.
 int bits_for(const std::vector<double>& weights, Backend backend) {
   if (backend == Backend::kPil) return kPilBits;
   double greatest = 0;
@@ -118,7 +118,8 @@ void resize_row(const uint8_t* from, uint8_t* to, const Pass& pass) {
   }
 }
 
-// One row of the output: a sum of rows, in pieces that stay in the first cache.
+// Computes one row of the output as a sum of input rows, in pieces that fit into the first-level
+// cache.
 void mix_rows(const Image& image, uint8_t* to, const Pass& pass, const Taps& taps) {
   constexpr size_t kPiece = 1024;
   std::array<int32_t, kPiece> sums;
@@ -161,7 +162,7 @@ Image resize_height(const Image& image, int height, Filter filter, Backend backe
   return out;
 }
 
-// Pillow pull request 9549.
+// Pillow pull request 9549 defines this condition.
 bool vertical_first(Size in, Size out, Backend backend) {
   return backend == Backend::kPil && out.height < in.height &&
          in.height - out.height > 2 * (in.width - out.width);

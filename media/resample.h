@@ -1,4 +1,4 @@
-// resize: the two fixed-point resamplers of Hugging Face's image processors, bit for bit.
+// resize reproduces the two fixed-point resamplers of Hugging Face's image processors, bit for bit.
 #pragma once
 
 #include "core/thread_pool.h"
@@ -6,13 +6,13 @@
 
 namespace ferry::media {
 
-// Whose arithmetic: torchvision 0.27 (uint8, antialiased; weights of 16 bits) or Pillow 13 (weights
-// of 22 bits; the vertical pass first where that is less work).
+// The implementation whose arithmetic is used: torchvision 0.27 (uint8, antialiased, weights of 16
+// bits) or Pillow 13 (weights of 22 bits; the vertical pass comes first if that is less work).
 enum class Backend { kTorchvision, kPil };
 enum class Filter { kLanczos, kBicubic };  // Lanczos with a = 3, bicubic with a = -0.5
 
-// Antialiased, horizontally and vertically, rounded to 8 bits after each pass. A pass that changes
-// no size is left out.
+// Resizes with antialiasing, horizontally and vertically, and rounds to 8 bits after each pass. A
+// pass that does not change the size is left out.
 Image resize(const Image& image, Size size, Filter filter, Backend backend, ThreadPool& pool);
 
 }  // namespace ferry::media

@@ -22,7 +22,7 @@ constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 constexpr const char* kProcessorFile = "processor_config.json";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
-// A field's meaning: sets `s`, or says what is wrong with the value.
+// Applies the value of a field to `s`, or returns what is wrong with the value.
 using Rule = Result<void> (*)(const json& value, Settings& s);
 
 Failure unsupported(const json& value) {
@@ -113,7 +113,7 @@ Status least(const json& value, Settings& s) {
 }
 Status most(const json& value, Settings& s) { return set_int(value, kMaxPatches, s.most_patches); }
 
-// InternVLProcessor crops whatever its image processor's file says.
+// InternVLProcessor crops images whatever the file of its image processor says.
 Status crop(const json& value, Settings&) {
   bool stated = false;
   return set_bool(value, stated);
@@ -124,7 +124,7 @@ struct Field {
   Rule rule;
 };
 
-// Fields of both kinds. Fields that are null or of no effect are those that the reference saves.
+// Fields that both kinds have. The reference also saves fields that are null or have no effect.
 constexpr Field kCommonFields[] = {
     {"do_resize", always_true},
     {"do_rescale", always_true},
@@ -172,7 +172,7 @@ constexpr std::string_view kGotOcr2Classes[] = {"GotOcr2ImageProcessor",
                                                 "GotOcr2ImageProcessorFast"};
 constexpr std::string_view kGotOcr2Processors[] = {"InternVLProcessor"};
 
-// Defaults are those of the classes in transformers 5.12.1.
+// The defaults are those of the classes in transformers 5.12.1.
 constexpr Kind kKinds[] = {
     {ProcessorKind::kIdefics3,
      kIdefics3Classes,
@@ -225,7 +225,7 @@ Status apply(const json& fields, const Kind& kind, Settings& s, const std::strin
     const std::string place = where + ": field " + quoted(name) + ": ";
     const Field* field = find_field(kind, name);
     if (!field) return fail(ErrorCode::kUnsupported, place + "not supported");
-    if (value.is_null()) continue;  // the default of the class
+    if (value.is_null()) continue;  // the default of the class stays
     const Status status = field->rule(value, s);
     if (!status) return fail(status.error().code, place + status.error().message);
   }

@@ -1,4 +1,4 @@
-// Settings: what a checkpoint's own processor files say about pictures.
+// Settings of image processing that a checkpoint's processor files state.
 #pragma once
 
 #include <array>
@@ -18,34 +18,35 @@ enum class ProcessorKind {
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
-inline constexpr int kMaxLongestEdge = 4096;  // the reference cuts what is longer
+inline constexpr int kMaxLongestEdge = 4096;  // the reference limits the longest edge to this
 inline constexpr int kMaxPatches = 256;
 
-// The defaults are those of the classes; sizes are set by settings_from.
+// The defaults are those of the classes; settings_from() sets the sizes.
 struct Settings {
   ProcessorKind kind = ProcessorKind::kIdefics3;
   Filter filter = Filter::kLanczos;
-  int tile = 0;  // side
+  int tile = 0;  // side, in pixels
   std::array<double, 3> mean{}, std{};
   double rescale = 1.0 / 255;
 
-  // Idefics3. A fixed size takes the place of the longest edge.
+  // These are for Idefics3. A fixed size replaces the longest edge.
   int longest_edge = 4 * 364;
   Size fixed{};
   bool split = true;
 
-  // GotOcr2.
+  // These are for GotOcr2.
   bool crop = true;
   int least_patches = 1, most_patches = 12;
 
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
 };
 
-// The settings of the checkpoint in `directory`: the member image_processor of
-// processor_config.json if there is one, otherwise preprocessor_config.json. kIo when it has
-// neither; kUnsupported, by name, for classes, fields and values that are not known.
+// Returns the settings of the checkpoint in `directory`: the member image_processor of
+// processor_config.json if there is one, otherwise preprocessor_config.json. kIo if neither exists;
+// kUnsupported, with the name, for unknown classes, fields and values.
 Result<Settings> load_settings(const std::string& directory);
-// The settings in the two texts; an empty one is an absent file. `directory` begins the messages.
+// Returns the settings that the two texts state. An empty text stands for an absent file.
+// `directory` begins the messages.
 Result<Settings> settings_from(std::string_view preprocessor, std::string_view processor,
                                const std::string& directory);
 

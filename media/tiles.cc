@@ -32,7 +32,7 @@ TiledImage single(Image tile) {
   return out;
 }
 
-// The last tile is the canvas made smaller, not the original.
+// The last tile is the canvas, scaled down, and not the original image.
 template <class Resize>
 TiledImage cut_idefics3(const Image& image, const Settings& s, const Resize& to) {
   const Size whole{s.tile, s.tile};
@@ -47,7 +47,7 @@ TiledImage cut_idefics3(const Image& image, const Settings& s, const Resize& to)
   return out;
 }
 
-// The last tile is the original made smaller.
+// The last tile is the original image, scaled down.
 template <class Resize>
 TiledImage cut_gotocr2(const Image& image, const Settings& s, const Resize& to) {
   const Size whole{s.tile, s.tile};

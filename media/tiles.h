@@ -1,4 +1,4 @@
-// cut: an image to the tiles that a checkpoint's processor makes of it.
+// cut divides an image into tiles as a checkpoint's processor does.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,8 @@
 
 namespace ferry::media {
 
-// Tiles of one size, row by row; the whole picture is the last one if there is a grid of several.
+// Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
+// tile.
 struct TiledImage {
   Grid grid;
   std::vector<Image> tiles;  // each settings.tile wide and high

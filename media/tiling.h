@@ -1,4 +1,4 @@
-// Target sizes and grids, in the doubles of the reference (transformers 5.12.1).
+// Target sizes and grids, computed in f64 as in the reference (transformers 5.12.1).
 #pragma once
 
 #include "media/image.h"
@@ -6,18 +6,19 @@
 namespace ferry::media {
 
 struct Grid {
-  int columns = 0, rows = 0;  // 0: one tile that is no part of a grid
+  int columns = 0, rows = 0;  // both 0 for a single tile that is not part of a grid
   bool operator==(const Grid&) const = default;
 };
 
-// Idefics3: the size whose longer side is `longest_edge`; the other side is even.
+// For Idefics3: returns the size whose longer side is `longest_edge`; the other side is even.
 Size idefics3_size(Size image, int longest_edge);
-// Idefics3: that size grown to whole tiles of a side.
+// For Idefics3: returns `size` with both sides increased to multiples of `tile`.
 Size idefics3_canvas(Size size, int tile);
-// Idefics3: the tiles of a canvas.
+// For Idefics3: returns the grid of the tiles of a canvas.
 Grid idefics3_grid(Size canvas, int tile);
 
-// GotOcr2 (InternVL): the grid of `least` to `most` tiles whose shape is nearest to the image's.
+// For GotOcr2 (InternVL): returns the grid of `least` to `most` tiles whose shape is nearest to
+// that of the image.
 Grid gotocr2_grid(Size image, int tile, int least, int most);
 
 }  // namespace ferry::media

@@ -1,5 +1,5 @@
-// Members and values of the JSON of bundles, which their reader and their writer share. Private to
-// signing/.
+// Members and values of the JSON of signature bundles, shared by the reader and the writer. Private
+// to signing/.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ inline constexpr std::string_view kHint = "hint";
 inline constexpr std::string_view kRawBytes = "rawBytes";
 inline constexpr std::string_view kChain = "x509CertificateChain";
 inline constexpr std::string_view kCertificates = "certificates";
-inline constexpr std::string_view kCertificate = "certificate";  // of the keyless method
+inline constexpr std::string_view kCertificate = "certificate";  // the keyless method has it
 inline constexpr std::string_view kLogEntries = "tlogEntries";
 inline constexpr std::string_view kTimestamps = "timestampVerificationData";
 inline constexpr std::string_view kEnvelope = "dsseEnvelope";

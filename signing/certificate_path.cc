@@ -11,7 +11,8 @@
 namespace ferry::signing {
 namespace {
 
-// At least 80 bits of security, so no signature of a certificate may be by MD5 or SHA-1.
+// This level demands at least 80 bits of security, so no certificate may have a signature by MD5 or
+// SHA-1.
 constexpr int kSecurityLevel = 1;
 
 Owned<X509> parse_certificate(const std::string& der) {

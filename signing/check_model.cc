@@ -17,7 +17,7 @@
 namespace ferry::signing {
 namespace {
 
-// The files of a model beside the resources of a statement.
+// Compares the files of a model with the resources of a statement.
 class Comparison {
  public:
   Comparison(const ModelTree& tree, const ModelStatement& statement, const CheckOptions& options)
@@ -47,7 +47,7 @@ class Comparison {
   uint64_t hashed_bytes() const { return hashed_bytes_; }
 
  private:
-  using Listed = std::vector<const Resource*>;  // of one file, in ascending order
+  using Listed = std::vector<const Resource*>;  // resources of one file, in ascending order
 
   void add(const std::string& name, FileStatus status, std::string what = {}) {
     files_.push_back({name, status, std::move(what)});
@@ -80,7 +80,7 @@ class Comparison {
     add(entry.name, FileStatus::kExtra, "is not in the signature");
   }
 
-  // Whether shards of the stated size cover [0, bytes).
+  // Returns whether shards of the stated size cover [0, bytes).
   bool tiles(const Listed& shards, uint64_t bytes) const {
     uint64_t at = 0;
     for (const Resource* shard : shards) {
@@ -107,7 +107,7 @@ class Comparison {
     const auto digests =
         FERRY_TRY(hash_ranges(tree_, ranges_, statement_.hash, pool, options_.progress));
     for (size_t begin = 0, end; begin < ranges_.size(); begin = end) {
-      std::string changed;  // the first range that differs, in words
+      std::string changed;  // describes the first range that differs
       for (end = begin; end < ranges_.size() && ranges_[end].name == ranges_[begin].name; ++end) {
         if (digests[end] == wanted_[end]->digest || !changed.empty()) continue;
         changed = "differs from what was signed";
@@ -126,10 +126,10 @@ class Comparison {
   const ModelStatement& statement_;
   const CheckOptions& options_;
   std::map<std::string, Listed, std::less<>> listed_;
-  std::vector<std::string> names_;  // keys of listed_
+  std::vector<std::string> names_;  // the keys of listed_
   std::map<std::string, bool> found_;
-  std::vector<FileRange> ranges_;        // to hash; those of one file in a row
-  std::vector<const Resource*> wanted_;  // one for each of them
+  std::vector<FileRange> ranges_;        // the ranges to hash; ranges of one file are consecutive
+  std::vector<const Resource*> wanted_;  // one for each range
   std::vector<CheckedFile> files_;
   uint64_t hashed_files_ = 0, hashed_bytes_ = 0;
 };

@@ -1,4 +1,4 @@
-// Checks a model, a folder or one file, against its signature (OpenSSF Model Signing 1.0).
+// Checks a model (a folder or one file) against its signature (OpenSSF Model Signing 1.0).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 namespace ferry::signing {
 
 struct CheckOptions {
-  bool ignore_unsigned_files = false;  // files that the signature does not list are in order
+  bool ignore_unsigned_files = false;  // accept files that the signature does not list
   // Takes (done, total) bytes; may be empty.
   std::function<void(uint64_t, uint64_t)> progress = {};
 };
@@ -23,26 +23,26 @@ struct CheckOptions {
 enum class FileStatus {
   kOk,
   kChanged,
-  kMissing,   // listed, and not there as a regular file
-  kExtra,     // there, and not listed
-  kUnsigned,  // the same, with ignore_unsigned_files
-  kIgnored,   // the signer left it out; a directory with all that is below it
+  kMissing,   // listed, but there is no such regular file
+  kExtra,     // there, but not listed
+  kUnsigned,  // there, but not listed, with ignore_unsigned_files
+  kIgnored,   // the signer left out the file, or a directory with all files below it
 };
 std::string_view name_of(FileStatus status);
 
 struct CheckedFile {
   std::string name;  // relative to the model
   FileStatus status = FileStatus::kOk;
-  std::string what = {};  // of a difference, in words
+  std::string what = {};  // describes a difference
 };
 
 struct ModelCheck {
-  std::string path, signature;         // as they were given
-  std::optional<Rejection> rejection;  // absent: verified
-  // Set for a bundle with a good signature:
+  std::string path, signature;         // as the caller gave them
+  std::optional<Rejection> rejection;  // absent if verified
+  // The next member is set for a bundle with a good signature.
   std::optional<Signer> signer = {};
-  // Set for a statement about a model:
-  std::string model;      // what the signer calls it
+  // The other members are set for a statement about a model.
+  std::string model;      // the signer's name of the model
   std::string root;       // SHA-256 over the digests of all files; hexadecimal digits
   std::string method;     // "files" or "shards"
   std::string hash_type;  // "sha256" or "blake2b"
@@ -54,9 +54,9 @@ struct ModelCheck {
   uint64_t count(FileStatus status) const;
 };
 
-// First the signature, then the statement, then all files: every difference is listed. An error
-// where there is no answer: those of verify_envelope(); kUnsupported also for digests by blake3 and
-// for signers that followed symbolic links; kIo where the model cannot be read.
+// Checks the signature, then the statement, then all files; lists every difference. An error says
+// that no result is possible: those of verify_envelope(); kUnsupported also for digests by BLAKE3
+// and for signers that followed symbolic links; kIo if the model cannot be read.
 Result<ModelCheck> check_model(const std::string& path, const std::string& signature,
                                const Trust& trust, const CheckOptions& options, ThreadPool& pool);
 

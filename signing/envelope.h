@@ -12,19 +12,19 @@
 namespace ferry::signing {
 
 struct Envelope {
-  bool has_certificates = false;               // otherwise it names a public key
-  std::optional<std::string> hint = {};        // of the public key; bundles before 1.1.0 have none
-  std::vector<std::string> certificates = {};  // DER, the leaf first; at least one if there are any
+  bool has_certificates = false;         // if false, the envelope names a public key
+  std::optional<std::string> hint = {};  // names the public key; bundles before 1.1.0 have none
+  std::vector<std::string> certificates = {};  // DER, leaf first; not empty if has_certificates
   std::string payload_type, payload;
-  std::string signature;  // in base64, not decoded yet
+  std::string signature;  // base64, not yet decoded
 };
 
-// kBadInput for what is no such bundle, kUnsupported for the keyless method. `name` begins the
-// messages.
+// kBadInput for a text that is not such a bundle, kUnsupported for the keyless method. `name`
+// begins the messages.
 Result<Envelope> read_envelope(std::string_view text, const std::string& name);
 
-// One line, without a line end. Members are in the order of the reference implementation. The
-// signature of `envelope` is in base64.
+// Returns one line, without a line end. The members are in the order of the reference
+// implementation. The signature of `envelope` is in base64.
 std::string write_envelope(const Envelope& envelope);
 
 }  // namespace ferry::signing

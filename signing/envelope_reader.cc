@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// More than any path from a signer to a root has.
+// No path from a signer to a root has as many certificates.
 constexpr size_t kMostCertificates = 100;
 
 class EnvelopeReader {
@@ -42,7 +42,7 @@ class EnvelopeReader {
     return bad_input(fmt::format("{}: not a signature bundle: {}", name_, what));
   }
 
-  // Where `value` is an object with all of `needed`, some of `optional` and nothing else.
+  // Checks that `value` is an object with all of `needed`, some of `optional`, and nothing else.
   Status check_members(const json& value, std::string_view what, Names needed,
                        Names optional) const {
     if (!value.is_object()) return wrong(fmt::format("{} is not an object", what));
@@ -57,7 +57,7 @@ class EnvelopeReader {
     return {};
   }
 
-  // The member must be there.
+  // Returns the text of a member that must exist.
   Result<std::string> text_of(const json& object, std::string_view what,
                               std::string_view member) const {
     const json& value = object[member];
@@ -104,7 +104,7 @@ class EnvelopeReader {
                 fmt::format("{}: entries of a transparency log: not supported", name_));
   }
 
-  // Bundles before 1.1.0 have the key itself. It is not used.
+  // Bundles before 1.1.0 hold the key itself. That key is not used.
   Status read_key(const json& key) {
     if (!key.is_object()) return wrong(fmt::format("{} is not an object", kPublicKey));
     if (key.contains(kHint)) {

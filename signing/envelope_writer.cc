@@ -40,7 +40,7 @@ std::string write_envelope(const Envelope& envelope) {
   write_signed(json, envelope);
   json.end_object();
   std::string text = json.take();
-  text.pop_back();  // the line end
+  text.pop_back();  // removes the line end
   return text;
 }
 

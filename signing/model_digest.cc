@@ -13,7 +13,7 @@
 namespace ferry::signing {
 namespace {
 
-// A signature that lists more is too long to be verified.
+// A signature that lists more ranges is too long to be verified.
 constexpr uint64_t kMostRanges = 1'000'000;
 
 Result<std::vector<std::string>> plain_paths(const std::vector<std::string>& given) {
@@ -34,7 +34,7 @@ Result<std::vector<std::string>> plain_paths(const std::vector<std::string>& giv
   return paths;
 }
 
-// Symbolic links and names of unknown characters are all named.
+// The error names all symbolic links and all names that are not UTF-8.
 Status check_entries(const ModelTree& tree, const std::vector<ModelEntry>& entries) {
   std::vector<std::string> problems;
   for (const ModelEntry& entry : entries) {
@@ -52,7 +52,7 @@ Status check_entries(const ModelTree& tree, const std::vector<ModelEntry>& entri
   return Failure(std::move(error));
 }
 
-// One range, or one for each shard. Empty files have no shards.
+// Adds one range, or one for each shard. An empty file has no shards.
 void add_ranges(const ModelEntry& file, uint64_t shard_size, std::vector<FileRange>& ranges) {
   if (shard_size == 0) {
     ranges.push_back({file.name, 0, file.bytes, file.bytes});

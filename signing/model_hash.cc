@@ -16,7 +16,7 @@
 namespace ferry::signing {
 namespace {
 
-// Stays in the second-level cache between the read and the hash.
+// A chunk stays in the second-level cache between reading and hashing.
 constexpr uint64_t kChunk = uint64_t{256} << 10;
 constexpr uint64_t kProgressStep = uint64_t{16} << 20;
 
@@ -45,7 +45,7 @@ class RangeHash {
   bool ok_ = false;
 };
 
-// Adds up the bytes of all threads.
+// Adds up the bytes that all threads have hashed.
 class Meter {
  public:
   Meter(const Progress& progress, uint64_t total) : progress_(progress), total_(total) {}
@@ -97,7 +97,7 @@ Result<std::vector<std::string>> hash_ranges(const ModelTree& tree,
                                              ThreadPool& pool, const Progress& progress) {
   std::vector<size_t> order(ranges.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // Long ones first, so that no thread starts the longest one last.
+  // Long ranges come first, so that no thread starts the longest one last.
   std::ranges::stable_sort(order, std::greater<>(), [&](size_t i) { return ranges[i].bytes; });
   uint64_t total = 0;
   for (const FileRange& range : ranges) total += range.bytes;

@@ -1,4 +1,4 @@
-// Digests of ranges of a model's files. Private to signing/.
+// Computes digests of ranges of a model's files. Private to signing/.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,12 @@ struct FileRange {
   uint64_t file_bytes = 0;  // the file must have this size
 };
 
-// Takes (done, total) bytes; one call at a time.
+// Takes (done, total) bytes. Calls do not overlap.
 using Progress = std::function<void(uint64_t, uint64_t)>;
 
-// The digest of each range, raw bytes. Files are read, not mapped: one that shrinks meanwhile is an
-// error then. kIo where a file cannot be read, or changes. Ranges are spread over the pool.
+// Returns the digest of each range as raw bytes. Files are read and not mapped, so that a file that
+// shrinks meanwhile is an error. kIo if a file cannot be read or changes. The ranges are spread
+// over the pool.
 Result<std::vector<std::string>> hash_ranges(const ModelTree& tree,
                                              std::span<const FileRange> ranges, HashType type,
                                              ThreadPool& pool, const Progress& progress);

@@ -1,4 +1,4 @@
-// What of a model is to be hashed. Private to signing/.
+// Lists and hashes the parts of a model that are to be signed. Private to signing/.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct ListedModel {
   uint64_t files = 0, bytes = 0;
 };
 
-// Errors are those of model_digest().
+// Returns the errors of model_digest().
 Result<ListedModel> list_for_signing(const std::string& path, const DigestOptions& options);
 
-// In ascending order of the names that the statement has.
+// Returns resources in ascending order of the names that the statement gives them.
 Result<std::vector<Resource>> hash_listed(const ListedModel& model, const DigestOptions& options,
                                           ThreadPool& pool);
 

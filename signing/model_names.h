@@ -1,4 +1,4 @@
-// Names of files in statements, and which of them a signature leaves out. Private to signing/.
+// Names of files in statements, and the names that a signature leaves out. Private to signing/.
 #pragma once
 
 #include <array>
@@ -10,18 +10,20 @@
 
 namespace ferry::signing {
 
-// Left out of every signature, with all that is below them; only in the root of a model.
+// Every signature leaves these out, with all that is below them. They count only in the root of a
+// model.
 inline constexpr std::array<std::string_view, 4> kAlwaysIgnored = {".git", ".gitattributes",
                                                                    ".github", ".gitignore"};
 
-// Relative, valid UTF-8, components separated by single slashes, none of them "." or "..".
+// Returns whether a name is relative and valid UTF-8, has components separated by single slashes,
+// and none of them is "." or "..".
 bool is_canonical_name(std::string_view name);
 
 // The paths that a statement leaves out, each with all that is below it.
 class IgnoredPaths {
  public:
-  // Of `paths` those count that are canonical names without characters of patterns. What is listed
-  // is not ignored; `listed` is kept by reference and is in ascending order.
+  // Uses those of `paths` that are canonical names without pattern characters. A listed path is
+  // never ignored. `listed` is in ascending order and must outlive this object.
   IgnoredPaths(const std::vector<std::string>& paths, const std::vector<std::string>& listed);
   bool operator()(const std::string& name) const;
 
@@ -32,7 +34,7 @@ class IgnoredPaths {
   const std::vector<std::string>& listed_;
 };
 
-// Characters of patterns, which such paths cannot have.
+// Returns whether `path` contains a pattern character. Ignored paths cannot contain one.
 bool has_pattern(std::string_view path);
 
 }  // namespace ferry::signing

@@ -1,4 +1,4 @@
-// The in-toto statement of OpenSSF Model Signing 1.0: what the payload of a model's signature says.
+// The in-toto statement of OpenSSF Model Signing 1.0, which is the payload of a model's signature.
 // Private to signing/.
 #pragma once
 
@@ -13,32 +13,32 @@
 
 namespace ferry::signing {
 
-// A file, or with shards a part of one.
+// A file or, with shards, a part of a file.
 struct Resource {
-  std::string name;             // canonical
-  uint64_t begin = 0, end = 0;  // of a shard: [begin, end) in bytes
+  std::string name;             // a canonical name
+  uint64_t begin = 0, end = 0;  // bytes [begin, end) of a shard
   std::string digest;           // raw bytes
 };
 
 struct ModelStatement {
-  std::string model;  // what the signer calls it; for people
+  std::string model;  // the signer's name of the model, for people
   HashType hash = HashType::kSha256;
-  uint64_t shard_size = 0;  // 0: files as a whole
+  uint64_t shard_size = 0;  // 0 if files are hashed as a whole
   std::vector<std::string> ignore_paths = {};
   std::vector<Resource> resources = {};
 };
 
-// As the statement names it: "NAME", or "NAME:BEGIN:END".
+// Returns the name in the statement: "NAME", or "NAME:BEGIN:END".
 std::string full_name(const Resource& resource, bool shard);
 
-// SHA-256 over the digests, in the order of the list; raw bytes.
+// Returns the SHA-256 over the digests in the order of the list, as raw bytes.
 std::string root_digest(const std::vector<Resource>& resources);
 
 std::string write_statement(const ModelStatement& statement);
 
-// kBadInput for what breaks the rules of the specification or ours, kUnsupported for another hash
-// and for symbolic links that are followed. `name` begins the messages. `file_name` is that of a
-// model that is one file, for which some signers write "."; otherwise empty.
+// kBadInput for a text that breaks the rules of the specification or of Ferry; kUnsupported for
+// another hash and for symbolic links that are followed. `name` begins the messages. `file_name` is
+// the name of a model that is one file, for which some signers write "."; it is empty for a folder.
 Result<ModelStatement> read_statement(std::string_view text, const std::string& name,
                                       const std::string& file_name);
 

@@ -20,12 +20,12 @@
 namespace ferry::signing {
 namespace {
 
-// Each level of a walk has a descriptor open.
+// Each level of a walk keeps a descriptor open.
 constexpr int kMaxDepth = 128;
 
 FileIdentity identity_of(const struct stat& info) { return {info.st_dev, info.st_ino}; }
 
-// `name` in `parent`, which must be a directory itself and not a link to one.
+// Opens `name` in `parent`. It must be a directory and not a link to one.
 Result<UniqueFd> open_directory(int parent, const std::string& name, const std::string& path,
                                 int flags) {
   UniqueFd opened(::openat(parent, name.c_str(), flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -50,7 +50,7 @@ std::optional<FileIdentity> identity_of(const std::string& path) {
 
 struct ModelTree::State {
   std::string path, name;
-  UniqueFd root;  // none where the model is one file
+  UniqueFd root;  // not open if the model is one file
   InputFile file = {};
   uint64_t bytes = 0;
 
@@ -61,7 +61,7 @@ struct ModelTree::State {
 
 namespace {
 
-// One walk over a folder.
+// One walk through a folder.
 class Walk {
  public:
   using Ignored = std::function<bool(const std::string&)>;

@@ -1,5 +1,5 @@
-// Which files of a model a signature is about (OpenSSF Model Signing 1.0): all regular files below
-// a folder, or one file. Symbolic links are never followed.
+// ModelTree lists the files of a model that a signature is about (OpenSSF Model Signing 1.0): all
+// regular files below a folder, or one file. Symbolic links are never followed.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace ferry::signing {
 
-// A file by what it is, whatever its name.
+// Identifies a file independently of its name.
 struct FileIdentity {
   uint64_t device = 0, inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
-// nullopt where `path` is no regular file.
+// Returns nullopt if `path` is not a regular file.
 std::optional<FileIdentity> identity_of(const std::string& path);
 
 enum class EntryKind { kFile, kLink, kSpecial, kIgnored };
 
 struct ModelEntry {
-  std::string name;  // relative, components separated by '/'; bytes as the system has them
+  std::string name;  // relative, components separated by '/'; any bytes that the file system has
   EntryKind kind = EntryKind::kFile;
-  uint64_t bytes = 0;  // of a kFile
+  uint64_t bytes = 0;  // size of a kFile
 };
 
-// A model that is open.
+// An open model.
 class ModelTree {
  public:
   ModelTree();
@@ -38,19 +38,20 @@ class ModelTree {
   ModelTree(ModelTree&& other) noexcept;
   ModelTree& operator=(ModelTree&& other) noexcept;
 
-  // A path that is no folder is that of a model of one file. kIo where it cannot be opened,
-  // kBadInput where it is neither a folder nor a regular file.
+  // If `path` is not a folder, the model is that file. kIo if it cannot be opened, kBadInput if it
+  // is neither a folder nor a regular file.
   static Result<ModelTree> open(const std::string& path);
 
   bool is_file() const;
   const std::string& path() const;
-  // The last component of the path, with links and dots resolved.
+  // Returns the last component of the path, after links and dots are resolved.
   const std::string& name() const;
-  // That of a file in it, for messages.
+  // Returns the path of a file in the model, for messages.
   std::string path_of(const std::string& name) const;
 
-  // Everything but directories, in ascending order of names. What `ignored` is true for is listed
-  // as kIgnored, a directory without what is below it. The file `signature` is left out, once.
+  // Returns everything but directories, in ascending order of names. If `ignored` returns true, the
+  // entry is listed as kIgnored, and a directory so without the entries below it. One file that is
+  // `signature` is left out.
   Result<std::vector<ModelEntry>> list(const std::function<bool(const std::string& name)>& ignored,
                                        std::optional<FileIdentity> signature) const;
   // Opens a regular file. No component of `name` may be a symbolic link.

@@ -7,7 +7,7 @@
 namespace ferry::signing {
 
 Owned<BIO> reader_of(std::string_view text) {
-  // The size fits: callers have bounded it.
+  // The size fits into an int, because callers have bounded it.
   Owned<BIO> bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   if (!bio) throw std::bad_alloc();
   return bio;

@@ -1,4 +1,4 @@
-// Owners of OpenSSL objects, and its errors as text. Private to signing/.
+// Owners of OpenSSL objects, and OpenSSL's errors as text. Private to signing/.
 #pragma once
 
 #include <openssl/bio.h>
@@ -20,18 +20,18 @@ struct OpensslDeleter {
   void operator()(X509* certificate) const { X509_free(certificate); }
   void operator()(X509_STORE* store) const { X509_STORE_free(store); }
   void operator()(X509_STORE_CTX* context) const { X509_STORE_CTX_free(context); }
-  // The list alone, not what is in it.
+  // Frees the list, but not its certificates.
   void operator()(STACK_OF(X509) * list) const { sk_X509_free(list); }
 };
 template <class T>
 using Owned = std::unique_ptr<T, OpensslDeleter>;
 using Certificates = std::vector<Owned<X509>>;
 
-// Reads from `text`, which must outlive it.
+// Returns a BIO that reads from `text`, which must outlive it.
 Owned<BIO> reader_of(std::string_view text);
-// All that was written to a BIO_s_mem().
+// Returns all that was written to a BIO_s_mem().
 std::string text_of(BIO* bio);
-// The last error of this thread's queue, which is emptied.
+// Returns the last error of this thread's queue and empties the queue.
 std::string take_openssl_error();
 
 }  // namespace ferry::signing

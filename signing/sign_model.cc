@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The path of `output` in the folder `model`; empty where it is not inside of it.
+// Returns the path of `output` relative to the folder `model`, or an empty text if it is not inside
+// of the folder.
 std::string path_inside(const std::string& model, const std::string& output) {
   std::error_code error;
   const fs::path root = fs::canonical(model, error);
@@ -29,8 +30,8 @@ std::string path_inside(const std::string& model, const std::string& output) {
   return inside.empty() || inside == ".." || inside.starts_with("../") ? std::string() : inside;
 }
 
-// The signature of a model may be replaced; anything else at its place, such as another statement
-// that was signed, must not be lost.
+// The signature of a model may be replaced. Any other file at its place, such as another signed
+// statement, must not be lost.
 Status check_replaceable(const std::string& output) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(output, error))) return {};
@@ -52,7 +53,7 @@ Status check_size(const std::string& path, uint64_t bytes) {
                   printable(path), bytes));
 }
 
-// What the entries of a statement take at least, in base64.
+// Returns a lower bound of the bytes that the entries of a statement take in base64.
 uint64_t least_bytes(const ListedModel& model) {
   constexpr uint64_t kEntry = 100;  // a digest and the names of members
   uint64_t bytes = 0;
@@ -73,7 +74,7 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
                                ThreadPool& pool) {
   SignedModel result;
   result.signature = output;
-  result.signer = FERRY_TRY(signer_of(key));  // before hours of hashing
+  result.signer = FERRY_TRY(signer_of(key));  // an unusable key is found before hours of hashing
   FERRY_RETURN_IF_ERROR(check_replaceable(output));
   DigestOptions all = options;
   if (std::string own = path_inside(path, output); !own.empty()) {

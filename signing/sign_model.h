@@ -1,4 +1,4 @@
-// Signs a model, a folder or one file, as OpenSSF Model Signing 1.0 says. check_model.h is the
+// Signs a model (a folder or one file) as OpenSSF Model Signing 1.0 says. check_model.h is the
 // counterpart.
 #pragma once
 
@@ -13,17 +13,17 @@
 namespace ferry::signing {
 
 struct SignedModel {
-  std::string signature;  // the file that was written
+  std::string signature;  // the path of the file that was written
   ModelDigest digest;
   Signer signer;
 };
 
-// PATH/model.sig of a folder, PATH.sig of a file.
+// Returns PATH/model.sig for a folder and PATH.sig for a file.
 std::string default_signature_path(const std::string& path);
 
-// Writes the signature of the model at `path` to `output`, at once or not at all. Where that is
-// inside of the model, the signature leaves it out. A signature that is there is replaced; anything
-// else is not (kExists). Errors are those of model_digest() and sign_statement().
+// Writes the signature of the model at `path` to `output` atomically. If `output` is inside of the
+// model, the signature leaves it out. An existing signature is replaced; any other existing file is
+// kExists. Other errors are those of model_digest() and sign_statement().
 Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
                                const std::string& output, const DigestOptions& options,
                                ThreadPool& pool);

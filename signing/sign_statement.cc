@@ -46,14 +46,14 @@ std::string der_of(X509* certificate) {
   return der;
 }
 
-// What the files of a SigningKey hold.
+// The contents of the files of a SigningKey.
 struct LoadedKey {
   Owned<EVP_PKEY> key;
   const Curve* curve = nullptr;
-  Certificates certificates = {};  // that of the key first
+  Certificates certificates = {};  // the certificate of the key first
 };
 
-// The certificate of the key, and those of its issuers.
+// Loads the certificate of the key and those of its issuers.
 Result<Certificates> load_certificates(const SigningKey& files, EVP_PKEY* key) {
   Certificates certificates = FERRY_TRY(read_certificates(files.certificate));
   const std::string name = printable(files.certificate);

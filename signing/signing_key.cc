@@ -24,7 +24,7 @@ constexpr std::array kCurves = {Curve{"P-256", "prime256v1", "SHA256"},
                                 Curve{"P-384", "secp384r1", "SHA384"},
                                 Curve{"P-521", "secp521r1", "SHA512"}};
 
-// Text that is wiped when it is no longer needed.
+// A text that is wiped when it is no longer needed.
 class Secret {
  public:
   explicit Secret(std::string text) : text_(std::move(text)) {}
@@ -38,8 +38,7 @@ class Secret {
   std::string text_;
 };
 
-// Reads the key in `path`. The file must be accessible to its owner alone, as ssh demands it of
-// keys.
+// Reads the key in `path`. Only the owner may have access to the file, as ssh demands for its keys.
 Result<Secret> read_secret(const std::string& path) {
   const InputFile file = FERRY_TRY(InputFile::open(path));
   struct stat info {};
@@ -54,7 +53,7 @@ Result<Secret> read_secret(const std::string& path) {
   return Secret(FERRY_TRY(read_text(file, kMaxPemBytes)));
 }
 
-// How a key is decrypted: what OpenSSL calls for a passphrase.
+// The source of a passphrase, and the callback with which OpenSSL asks for it.
 struct Passphrase {
   std::optional<Secret> secret = {};
   bool asked = false;
@@ -71,7 +70,7 @@ struct Passphrase {
   }
 };
 
-// What PEM blocks begin with; other text may stand between them.
+// Counts PEM blocks by their first line; other text may stand between them.
 size_t count_blocks(std::string_view text) {
   constexpr std::string_view kBegin = "-----BEGIN ";
   size_t count = 0;

@@ -1,4 +1,4 @@
-// Keys of elliptic curves in PEM files. Private to signing/.
+// Reads elliptic-curve keys from PEM files. Private to signing/.
 #pragma once
 
 #include <string>
@@ -13,26 +13,26 @@ inline constexpr uint64_t kMaxPemBytes = uint64_t{1} << 20;
 
 // A curve of the specification, and the hash that belongs to it.
 struct Curve {
-  std::string_view name;    // of NIST
-  std::string_view group;   // of OpenSSL
-  std::string_view digest;  // of OpenSSL
+  std::string_view name;    // the name that NIST gives it
+  std::string_view group;   // the name of the group in OpenSSL
+  std::string_view digest;  // the name of the hash in OpenSSL
 };
 
-// kUnsupported for any other key, and where the curve is not given by its name.
+// kUnsupported for any other key, and for a curve that is not given by its name.
 Result<const Curve*> curve_of(EVP_PKEY* key, const std::string& name);
 
-// The public part in SubjectPublicKeyInfo form: PEM as `openssl pkey -pubout` prints it, with the
-// named curve and the uncompressed point, however it was stored.
+// Returns the public key in SubjectPublicKeyInfo form, as the PEM that `openssl pkey -pubout`
+// prints. It has the named curve and the uncompressed point, however the key was stored.
 Result<std::string> public_key_pem(EVP_PKEY* key, const std::string& name);
-// SHA-256 of that PEM, in lower-case hexadecimal digits.
+// Returns the SHA-256 of the result of public_key_pem(), in lower-case hexadecimal digits.
 Result<std::string> key_hint(EVP_PKEY* key, const std::string& name);
 
-// A file of exactly one public key. kBadInput where it is something else.
+// Reads a file of exactly one public key. kBadInput for any other file.
 Result<Owned<EVP_PKEY>> read_public_key(const std::string& path);
-// A file that only its owner may read. `passphrase_file` may be empty.
+// Reads a file that only its owner may read. `passphrase_file` may be empty.
 Result<Owned<EVP_PKEY>> read_private_key(const std::string& path,
                                          const std::string& passphrase_file);
-// All certificates of a file, at least one.
+// Returns all certificates of a file; there must be at least one.
 Result<Certificates> read_certificates(const std::string& path);
 
 }  // namespace ferry::signing

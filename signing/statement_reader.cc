@@ -19,10 +19,10 @@ namespace {
 
 using nlohmann::json;
 
-// Bytes of a name that a message shows.
+// A message shows at most this many bytes of a name.
 constexpr size_t kShownName = 100;
 
-// A decimal number without a sign and without leading zeros.
+// Reads a decimal number without a sign and without leading zeros.
 std::optional<uint64_t> read_decimal(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -31,7 +31,8 @@ std::optional<uint64_t> read_decimal(std::string_view text) {
   return value;
 }
 
-// An integer in either spelling: some signers write it through a floating-point number.
+// Reads an integer in either spelling, because some signers write integers as floating-point
+// numbers.
 std::optional<uint64_t> read_integer(const json& value) {
   if (value.is_number_unsigned()) return value.get<uint64_t>();
   if (!value.is_number_float()) return std::nullopt;
@@ -79,7 +80,7 @@ class StatementReader {
     return found == object.end() ? nullptr : &*found;
   }
 
-  // Where `object`, which is one, has all of `needed`, some of `optional` and nothing else.
+  // Checks that the object has all of `needed`, some of `optional`, and nothing else.
   Status check_members(const json& object, std::string_view what, Names needed,
                        Names optional) const {
     for (const std::string_view member : needed) {
@@ -107,7 +108,7 @@ class StatementReader {
     return wrong(fmt::format("{} is {}, not {}", member, quoted(text), value));
   }
 
-  // Takes the name of the subject, returns its digest.
+  // Sets the name of the subject and returns its digest.
   Result<std::string> read_subject(const json& statement) {
     const json* const subject = find(statement, kSubject);
     if (subject == nullptr || !subject->is_array() || subject->size() != 1 ||
@@ -214,7 +215,7 @@ class StatementReader {
     return {};
   }
 
-  // The reference implementation writes the size of shards into their algorithm.
+  // The reference implementation writes the size of shards into the name of the algorithm.
   bool is_algorithm(const std::string& text) const {
     const std::string_view hash = name_of(statement_.hash);
     if (text == hash) return true;
@@ -222,7 +223,7 @@ class StatementReader {
            text == fmt::format("{}-sharded-{}", hash, statement_.shard_size);
   }
 
-  // "NAME", or with shards "NAME:BEGIN:END", where NAME may have colons.
+  // Splits "NAME" or, with shards, "NAME:BEGIN:END". NAME may have colons.
   Result<Resource> split_name(const std::string& full) const {
     if (statement_.shard_size == 0) return Resource{full, 0, 0, {}};
     const size_t last = full.rfind(':');

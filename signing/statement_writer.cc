@@ -58,7 +58,7 @@ std::string write_statement(const ModelStatement& statement) {
   write_resources(json, statement);
   json.end_object().end_object();
   std::string text = json.take();
-  text.pop_back();  // the line end
+  text.pop_back();  // removes the line end
   return text;
 }
 

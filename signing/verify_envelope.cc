@@ -15,13 +15,13 @@
 namespace ferry::signing {
 namespace {
 
-// The key that a bundle must be signed with, and whose it is.
+// The key that must have signed a bundle, and its owner.
 struct TrustedKey {
   Owned<EVP_PKEY> key;
   Signer signer;
 };
 
-// What the files of Trust hold; one of both.
+// The contents of the files of Trust: either a key or anchors.
 struct TrustedFiles {
   Owned<EVP_PKEY> key;
   Certificates anchors = {};
@@ -51,7 +51,7 @@ Result<TrustedKey> key_of_leaf(const Envelope& envelope, const TrustedFiles& fil
         fmt::format("{}: its certificate has no usable key: {}", name, take_openssl_error()));
   }
   const auto curve = curve_of(trusted.key.get(), fmt::format("{}: its certificate", name));
-  // No signer may use such a certificate, so it is not a feature that is missing here.
+  // The certificate is invalid, and not merely unsupported, because no signer may use such a key.
   if (!curve) return bad_input(curve.error().message);
   trusted.signer.curve = (*curve)->name;
   trusted.signer.key = FERRY_TRY(key_hint(trusted.key.get(), name));
@@ -67,7 +67,7 @@ Result<TrustedKey> key_of_user(TrustedFiles& files, const Trust& trust) {
   return trusted;
 }
 
-// Whether `signature` is one of `bytes` with the hash of the key's curve.
+// Returns whether `signature` is a signature of `bytes` with the hash of the key's curve.
 bool verifies(EVP_PKEY* key, const Curve& curve, std::string_view bytes,
               std::string_view signature) {
   const Owned<EVP_MD_CTX> context(EVP_MD_CTX_new());
@@ -83,7 +83,7 @@ bool verifies(EVP_PKEY* key, const Curve& curve, std::string_view bytes,
   return ok;
 }
 
-// Empty where the signature is good; otherwise why not.
+// Returns an empty text if the signature is good, otherwise the reason why it is not.
 Result<std::string> signature_problem(const Envelope& envelope, const TrustedKey& trusted,
                                       const std::string& name) {
   if (envelope.hint && *envelope.hint != trusted.signer.key) {

@@ -18,21 +18,21 @@
 namespace ferry::hdf5 {
 namespace {
 
-constexpr uint64_t kSuperblockBytes = 48;  // of the smallest
+constexpr uint64_t kSuperblockBytes = 48;  // the size of the smallest superblock
 constexpr uint64_t kMaxChunkBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxInflation = 1032;
 constexpr uint64_t kChecksumBytes = 4;
-constexpr uint64_t kMaxFilledRatio = 64;  // of bytes that are not stored, over the size of the file
+constexpr uint64_t kMaxFilledRatio = 64;  // of bytes that are not stored to the size of the file
 constexpr uint64_t kFilledAlways = uint64_t{1} << 20;
 
 // A range of file bytes that belongs to a dataset.
 struct Extent {
   uint64_t begin, end;
-  uint64_t object;  // whose they are
+  uint64_t object;  // the address of the dataset's header
   const std::string* path;
 };
 
-// Messages of one file.
+// Makes the error messages about one file.
 class Messages {
  public:
   explicit Messages(std::string name) : name_(std::move(name)) {}
@@ -72,7 +72,7 @@ bool is_keras(const Description& description) {
          });
 }
 
-// Those with `dtype` = "bfloat16".
+// Returns the datasets that have the attribute `dtype` = "bfloat16".
 std::set<std::string_view> declared_bfloat16(const Description& description) {
   std::set<std::string_view> paths;
   for (const Attribute& a : description.attributes) {
@@ -115,8 +115,8 @@ class Checker {
   uint64_t base_, file_bytes_;
   bool legacy_;
   std::set<std::string_view> bfloat16_;
-  std::map<std::string_view, const std::vector<std::byte>*> fills_;  // by path of the dataset
-  uint64_t filled_ = 0, most_filled_;                                // bytes of fill values
+  std::map<std::string_view, const std::vector<std::byte>*> fills_;  // by the path of the dataset
+  uint64_t filled_ = 0, most_filled_;  // total bytes of fill values, and their limit
   std::vector<Extent> extents_;
 };
 
@@ -148,7 +148,7 @@ Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
   return {};
 }
 
-// -- H7, H8: places of the data
+// -- H7, H8: storage of the data
 
 Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes) {
   if (bytes == 0) return {};
@@ -162,7 +162,7 @@ Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t by
   return {};
 }
 
-// `bytes` of the dataset are not stored.
+// Adds `bytes` to the bytes that the dataset does not store, and sets the fill value.
 Status Checker::fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out) {
   const auto found = fills_.find(dataset.path);
   const auto size = static_cast<size_t>(dtype_bytes(out.entry.dtype));
@@ -238,8 +238,8 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
   return add_extent(dataset, chunk.address, chunk.bytes);
 }
 
-// Counts elements of the shape, not chunk elements outside of it. The chunks begin inside the shape
-// and do not overlap.
+// Counts elements of the shape; elements of chunks that lie outside of the shape do not count. The
+// chunks begin inside the shape and do not overlap.
 uint64_t bytes_in_chunks(const Dataset& dataset) {
   uint64_t bytes = 0;
   for (const Chunk& chunk : dataset.chunks) {
@@ -263,7 +263,7 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
   FERRY_RETURN_IF_ERROR(filters(dataset));
   uint64_t chunk_bytes = dataset.type.size;
   uint64_t wanted = 1;   // number of chunks
-  uint64_t abreast = 1;  // of those that rows have in common
+  uint64_t abreast = 1;  // number of chunks that one row meets
   for (size_t i = 0; i < rank; ++i) {
     const uint64_t size = dataset.chunk_dims[i];
     const auto product = checked_mul(chunk_bytes, size);
@@ -366,8 +366,8 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
   return out;
 }
 
-// H8 for all datasets. The header of a dataset counts as one byte, which is enough to find data
-// that overlap it.
+// Applies H8 to all datasets. The header of a dataset counts as one byte, which is enough to find
+// data that overlap it.
 Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
   for (const Dataset& d : datasets) {
     const auto header = checked_add(base_, d.object);
@@ -386,7 +386,7 @@ Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
     return failure_.bad(*twice->path,
                         fmt::format("two of its chunks are the bytes at offset {}", twice->begin));
   }
-  const Extent* last = nullptr;  // the one that ends last
+  const Extent* last = nullptr;  // the extent that ends last so far
   for (const Extent& e : extents_) {
     const bool same = last != nullptr && key(*last) == key(e);
     if (last != nullptr && !same && e.begin < last->end) {

@@ -17,7 +17,8 @@ ChunkShape chunk_shape(const CheckedTensor& tensor) {
   ChunkShape shape;
   shape.element_bytes = static_cast<uint64_t>(dtype_bytes(tensor.entry.dtype));
   shape.bytes = shape.element_bytes;
-  for (const uint64_t size : tensor.chunk_dims) shape.bytes *= size;  // checked: at most 64 MiB
+  for (const uint64_t size : tensor.chunk_dims)
+    shape.bytes *= size;  // check() has bounded it: at most 64 MiB
   return shape;
 }
 
@@ -33,7 +34,7 @@ Result<std::vector<std::byte>> inflate_exactly(std::span<const std::byte> stored
   std::vector<std::byte> out(bytes);
   z_stream stream{};
   if (::inflateInit(&stream) != Z_OK) return fail(ErrorCode::kInternal, "zlib does not start");
-  // Both sizes have been checked: they are hardly larger than 64 MiB.
+  // Both sizes fit into zlib's types, because check() has bounded them to little more than 64 MiB.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(stored.data()));
   stream.avail_in = static_cast<uInt>(stored.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -72,7 +73,7 @@ Status take_sum(std::vector<std::byte>& data) {
 
 bool is_applied(uint32_t skipped, size_t filter) { return (skipped >> filter & 1) == 0; }
 
-// The chunk's size before filter `end`, including earlier checksums.
+// Returns the size of the chunk before filter `end` was applied, including earlier checksums.
 uint64_t bytes_before(const std::vector<Filter>& filters, uint32_t skipped, size_t end,
                       uint64_t chunk_bytes) {
   for (size_t i = 0; i < end; ++i) {
@@ -102,14 +103,14 @@ class Scatter {
     }
   }
 
-  // Whether the chunk and the request can intersect.
+  // Returns whether the chunk and the request can intersect.
   bool meets() const { return last_ + element_bytes_ > flat_ && first_ < flat_ + out_.size(); }
 
   void copy(std::span<const std::byte> data) const { copy_dimension(data.data(), 0, first_); }
 
  private:
-  // `from` and `to`: the byte offsets, in the chunk and in the tensor, of the element with the
-  // coordinates chosen so far and 0 for the others.
+  // `from` is the element's byte position in the chunk, `to` its byte offset in the tensor. The
+  // element has the coordinates chosen so far, and 0 for the other dimensions.
   void copy_dimension(const std::byte* from, size_t dimension, uint64_t to) const {
     if (dimension + 1 == extent_.size()) return copy_run(from, to);
     uint64_t step = element_bytes_;
@@ -135,8 +136,8 @@ class Scatter {
 }  // namespace
 
 uint32_t fletcher32(std::span<const std::byte> data) {
-  // Two sums of big-endian 16-bit words modulo 65535. Carries are folded in every 360 words, before
-  // a sum could overflow.
+  // The checksum consists of two sums of big-endian 16-bit words modulo 65535. Carries are folded
+  // in every 360 words, before a sum could overflow.
   constexpr size_t kWords = 360;
   uint32_t sum = 0, sum_of_sums = 0;
   const auto fold = [&] {

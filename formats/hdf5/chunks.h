@@ -1,7 +1,7 @@
 // ChunkReader reads chunked data, filtered or not, without libhdf5.
 //
-// A chunk is a small array of the rank of the tensor, row-major; those at the end of a dimension
-// reach beyond it. The filters were applied to it in the order of their list:
+// A chunk is a small row-major array of the rank of the tensor. Chunks at the end of a dimension
+// reach beyond it. The filters were applied to the chunk in the order of their list:
 //   shuffle     all first bytes of the elements, then all second bytes, ...; a remainder as it is
 //   deflate     a zlib stream
 //   fletcher32  the sum of the bytes so far, little-endian, behind them
@@ -23,17 +23,17 @@
 
 namespace ferry::hdf5 {
 
-// The checksum of the fletcher32 filter.
+// Returns the checksum of the fletcher32 filter.
 uint32_t fletcher32(std::span<const std::byte> data);
 
 struct ChunkShape {
-  uint64_t bytes = 0;  // of the chunk without filters
+  uint64_t bytes = 0;  // size of the chunk without filters
   uint64_t element_bytes = 0;
 };
 
 // Undoes the filters. With `to_sum` it stops after the checksum; otherwise the result has
 // shape.bytes bytes. kBadInput for a wrong checksum and for a stream that does not inflate to the
-// size of the chunk. The message names neither file nor tensor.
+// size of the chunk. The message names neither the file nor the tensor.
 Result<std::vector<std::byte>> unfilter_chunk(std::vector<std::byte> stored,
                                               const std::vector<Filter>& filters, uint32_t skipped,
                                               const ChunkShape& shape, bool to_sum = false);
@@ -52,7 +52,7 @@ class ChunkReader {
   Result<Bytes> chunk(const InputFile& input, const CheckedTensor& tensor, const Key& key);
 
   std::mutex mutex_;
-  std::list<std::pair<Key, Bytes>> recent_;  // the last used first
+  std::list<std::pair<Key, Bytes>> recent_;  // most recently used first
   std::map<Key, std::list<std::pair<Key, Bytes>>::iterator> places_;
   uint64_t held_bytes_ = 0;
 };

@@ -36,14 +36,14 @@ namespace {
 #endif
 #endif
 #ifdef FERRY_HDF5_SANITIZED
-constexpr bool kSanitized = true;  // shadow memory is address space without end, and slow
+constexpr bool kSanitized = true;  // sanitizers are slow and reserve vast address space
 #else
 constexpr bool kSanitized = false;
 #endif
 
 using Clock = std::chrono::steady_clock;
 
-// Exit statuses of the child. Others come from a sanitizer.
+// Exit statuses of the child. Any other status comes from a sanitizer.
 enum ChildExit : int { kDone = 0, kNotConfined = 101, kNoMemory = 102, kThrew = 103 };
 
 // The wall-clock limit. It is long, because on a busy machine the child may have a tenth of a
@@ -72,8 +72,8 @@ bool set_limits(const ConfinedLimits& limits) {
   if (kSanitized) return true;
   const uint64_t used = address_space_bytes();
   if (used == 0 || !limit_to(RLIMIT_AS, used + limits.memory_bytes)) return false;
-  // The timer is the limit. RLIMIT_CPU, which counts whole seconds of the child alone, is a second
-  // one behind it.
+  // The timer is the effective limit. RLIMIT_CPU, which counts whole seconds of the child alone, is
+  // a second limit behind it.
   if (!limit_to(RLIMIT_CPU, 2 + limits.cpu_milliseconds / 1000)) return false;
   itimerval timer{};
   timer.it_value.tv_sec = static_cast<time_t>(limits.cpu_milliseconds / 1000);
@@ -81,8 +81,8 @@ bool set_limits(const ConfinedLimits& limits) {
   return ::setitimer(ITIMER_PROF, &timer, nullptr) == 0;
 }
 
-// After this call, an unlisted system call fails with EPERM. So does a read of any descriptor but
-// `in` and a write to any but `out`.
+// After this call, a system call that is not listed fails with EPERM. So does a read from a
+// descriptor other than `in`, and a write to one other than `out`.
 bool enter_filter(int in, int out) {
   scmp_filter_ctx filter = ::seccomp_init(SCMP_ACT_ERRNO(EPERM));
   if (filter == nullptr) return false;
@@ -112,7 +112,7 @@ bool enter_filter(int in, int out) {
         SCMP_SYS(exit_group)}) {
     allow(call);
   }
-  // Private memory, because other descriptors of the parent are still open here.
+  // Only private memory may be mapped, because other descriptors of the parent are still open here.
   const scmp_arg_cmp anonymous = {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS};
   ok = ok && ::seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, &anonymous) == 0;
   ok = ok && ::seccomp_load(filter) == 0;  // sets no_new_privs
@@ -131,15 +131,15 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
-// The trailer of every answer. It shows that the answer is complete if the exit status is
-// unavailable.
+// Appends the trailer that every answer has. It shows that the answer is complete if the exit
+// status is unavailable.
 std::string with_trailer(std::string answer) {
   const uint64_t size = answer.size();
   answer.append(reinterpret_cast<const char*>(&size), sizeof size);
   return answer;
 }
 
-// Removes the trailer. False if the answer is incomplete.
+// Removes the trailer. Returns false if the answer is incomplete.
 bool take_trailer(std::string& answer) {
   uint64_t size = 0;
   if (answer.size() < sizeof size) return false;
@@ -201,8 +201,8 @@ Status judge_end(const std::string& name, int status, const ConfinedLimits& limi
   }
 }
 
-// The exit status of the child. nullopt if the program ignores SIGCHLD, because the system then
-// keeps no status.
+// Returns the exit status of the child, or nullopt if the program ignores SIGCHLD, because the
+// system then keeps no status.
 std::optional<int> wait_for(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {

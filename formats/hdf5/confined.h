@@ -37,7 +37,8 @@ struct ConfinedWork {
 [[noreturn]] void run_confined(int in, int out, const ConfinedLimits& limits,
                                const ConfinedWork& work);
 
-// Starts a child that calls run_confined() with `out`. -1 and errno where it cannot.
+// Starts a child that calls run_confined() with `out`, and returns its process id. Returns -1 and
+// sets errno on failure.
 using StartChild = std::function<pid_t(int out)>;
 
 // Returns the answer of the child that `start` makes. `name` begins the messages. kBadInput if the
@@ -46,8 +47,8 @@ using StartChild = std::function<pid_t(int out)>;
 Result<std::string> call_confined(const std::string& name, const ConfinedLimits& limits,
                                   const StartChild& start);
 
-// Starts the child as a fork. The process must have one thread, or a C library whose memory and
-// streams work after a fork of a threaded process, as those of glibc do.
+// Returns a StartChild that forks. The process must have one thread, or a C library whose memory
+// and streams work after a fork of a threaded process, as glibc's do.
 StartChild fork_confined(int in, const ConfinedLimits& limits, const ConfinedWork& work);
 
 }  // namespace ferry::hdf5

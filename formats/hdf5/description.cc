@@ -13,8 +13,8 @@ namespace {
 constexpr std::string_view kMagic = "FH5D";
 constexpr uint32_t kVersion = 1;
 
-// One function for each structure lists its fields in the order of the message. Writer and Reader
-// call it.
+// One function for each structure lists its fields in the order of the message. Both Writer and
+// Reader call that function.
 class Writer {
  public:
   template <class T>

@@ -24,20 +24,20 @@
 namespace ferry::hdf5 {
 
 inline constexpr uint64_t kMaxMessageBytes = uint64_t{16} << 20;
-inline constexpr uint32_t kMaxRank = 32;                // as in libhdf5
+inline constexpr uint32_t kMaxRank = 32;                // the limit of libhdf5
 inline constexpr uint64_t kMaxChunksOfDataset = 32768;  // listing them takes quadratic time
-inline constexpr uint64_t kNoAddress = UINT64_MAX;      // nothing is stored
+inline constexpr uint64_t kNoAddress = UINT64_MAX;      // the address of data that are not stored
 
 enum class TypeClass : uint8_t { kInteger, kFloat, kOpaque, kOther };
 
 struct ElementType {
   TypeClass type_class = TypeClass::kOther;
-  std::string name;  // of a kOther class: "string", "compound", ...
+  std::string name;  // the name of a kOther class: "string", "compound", ...
   uint32_t size = 0;
   bool big_endian = false;
   bool is_signed = false;
   uint32_t precision = 0, bit_offset = 0;
-  // For a float: positions and widths in bits.
+  // These are set for a float: positions and widths in bits.
   uint32_t sign_at = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
   uint64_t exponent_bias = 0;
   bool implied_one = false;  // the first bit of a normalised mantissa is not stored
@@ -51,29 +51,30 @@ inline constexpr uint32_t kDeflate = 1, kShuffle = 2, kFletcher32 = 3;
 
 struct Filter {
   uint32_t id = 0;
-  std::vector<uint32_t> values;  // its parameters
+  std::vector<uint32_t> values;  // the parameters of the filter
 };
 
 struct Chunk {
   uint64_t address = kNoAddress;
   uint64_t bytes = 0;
-  uint32_t skipped = 0;               // bit i: filter i was not applied
-  std::vector<uint64_t> coordinates;  // of the first element, as many as the dataset has dimensions
+  uint32_t skipped = 0;  // bit i is set if filter i was not applied
+  std::vector<uint64_t>
+      coordinates;  // coordinates of the first element, one for each dimension of the dataset
 };
 
 struct Dataset {
   std::string path;     // without the leading slash
-  uint64_t object = 0;  // address of the header: equal for two names of one dataset
+  uint64_t object = 0;  // address of the header; two names of one dataset have the same
   ElementType type;
   Space space = Space::kNull;
   std::vector<uint64_t> dims;
   Layout layout = Layout::kOther;
   uint64_t external_files = 0;    // number of other files that hold the data
-  uint64_t address = kNoAddress;  // of contiguous data
+  uint64_t address = kNoAddress;  // position of contiguous data
   uint64_t stored_bytes = 0;
-  std::vector<std::byte> inline_bytes = {};  // of the compact layout
+  std::vector<std::byte> inline_bytes = {};  // data of the compact layout
   std::vector<uint64_t> chunk_dims = {};
-  uint32_t chunk_options = 0;  // of H5Pset_chunk_opts
+  uint32_t chunk_options = 0;  // options of H5Pset_chunk_opts
   std::vector<Filter> filters = {};
   std::vector<Chunk> chunks = {};
 };
@@ -85,38 +86,38 @@ struct Attribute {
   std::vector<std::string> values;
 };
 
-// The value of the elements of a dataset that are not stored, if the file states one.
+// The value of elements that a dataset does not store, if the file states one.
 struct FillValue {
-  std::string path;  // of the dataset
+  std::string path;  // path of the dataset
   std::vector<std::byte> element;
 };
 
 enum class LinkKind : uint8_t { kSoft, kExternal, kUserDefined };
 
-// A link that is not followed.
+// A link, which the walk does not follow.
 struct OtherLink {
   std::string path;
   LinkKind kind = LinkKind::kSoft;
 };
 
-// The walk ended early.
+// The reason why the walk ended early.
 struct Trouble {
-  std::string path;  // of the object, empty for the file
+  std::string path;  // path of the object; empty if the reason concerns the file
   std::string what;
 };
 
 struct Description {
   std::vector<Dataset> datasets;  // depth first, in the order of names
   std::vector<Attribute> attributes;
-  std::vector<FillValue> fills;  // of datasets that are not stored whole
+  std::vector<FillValue> fills;  // for datasets that do not store all of their elements
   std::vector<OtherLink> links;
   std::vector<Trouble> troubles;
 };
 
 std::string encode(const Description& description);
 
-// `name` begins the messages. kBadInput unless the message is well formed to its last byte. The
-// contents are checked by check.h.
+// Decodes a message. `name` begins the error messages. kBadInput unless the message is well formed
+// to its last byte. check.h checks the contents.
 Result<Description> decode(std::span<const std::byte> message, const std::string& name);
 
 }  // namespace ferry::hdf5

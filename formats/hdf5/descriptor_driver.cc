@@ -16,8 +16,8 @@ struct File {
   haddr_t end_of_addresses;
 };
 
-// Global, because a driver can receive a pointer only through a copied property. The child reads
-// one file in its life.
+// This is global, because a driver can receive a pointer only through a copied property. A child
+// reads only one file.
 int g_fd = -1;
 uint64_t g_file_bytes = 0;
 
@@ -47,7 +47,7 @@ herr_t file_read(H5FD_t*, H5FD_mem_t, hid_t, haddr_t address, size_t size, void*
   while (size > 0) {
     const ssize_t got = ::pread(g_fd, out, size, static_cast<off_t>(address));
     if (got < 0 && errno == EINTR) continue;
-    // The read failed or the file became shorter. That is no defect of the contents.
+    // The read failed or the file became shorter. Neither is a defect of the contents.
     if (got <= 0) ::_exit(kExitCannotRead);
     out += got;
     size -= static_cast<size_t>(got);
@@ -62,7 +62,7 @@ H5FD_class_t driver_class() {
   std::memset(&c, 0, sizeof c);
 #if H5_VERSION_GE(1, 13, 0)
   c.version = H5FD_CLASS_VERSION;
-  c.value = static_cast<H5FD_class_value_t>(512);  // any beyond those of the library
+  c.value = static_cast<H5FD_class_value_t>(512);  // any value that the library does not use
 #endif
   c.name = "descriptor";
   c.maxaddr = static_cast<haddr_t>(INT64_MAX);

@@ -7,9 +7,9 @@
 
 namespace ferry::hdf5 {
 
-// The dtype of the elements. The message of the error describes the unsupported type alone: the
-// file and the dataset are the caller's to name. `bfloat16`: the file says that opaque values of
-// two bytes are bfloat16.
+// Returns the dtype of elements of `type`. The error message describes the unsupported type; the
+// caller names the file and the dataset. `bfloat16` says that opaque values of two bytes are
+// bfloat16.
 Result<DType> dtype_of(const ElementType& type, bool bfloat16);
 
 }  // namespace ferry::hdf5

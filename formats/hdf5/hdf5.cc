@@ -45,7 +45,8 @@ class Hdf5Source final : public FileTensorSource {
   mutable hdf5::ChunkReader chunks_;
 };
 
-// Where the superblock begins: at 0, or after a user block of 512, 1024, 2048, ... bytes.
+// Returns whether a superblock begins at `at`: at 0, or after a user block of 512, 1024, 2048, ...
+// bytes.
 Result<bool> has_signature(const InputFile& file, uint64_t at) {
   std::array<std::byte, kSignature.size()> start;
   if (!range_inside(at, start.size(), file.size())) return false;
@@ -78,7 +79,7 @@ Status Hdf5Source::add(CheckpointFile file, bool keras, KerasAttributes& attribu
       FERRY_TRY(hdf5::check(std::move(description), *base, input->size(), shown, keras));
   for (hdf5::CheckedTensor& tensor : checked.tensors) {
     FERRY_RETURN_IF_ERROR(hdf5::check_sums(*input, tensor));
-    if (tensor.big_endian) {  // of compact tensors; others have no bytes here
+    if (tensor.big_endian) {  // only compact tensors have bytes here
       hdf5::swap_elements(tensor.inline_bytes,
                           static_cast<size_t>(dtype_bytes(tensor.entry.dtype)));
     }

@@ -5,7 +5,7 @@
 // (confined.h, walk.h); the description is checked here, and the tensors are then read by offset
 // without libhdf5. So a file that crashes the library, which small files do, is one refused file.
 //
-// What is accepted, and what is stricter than libhdf5 and h5py:
+// These rules say what is accepted. They are stricter than libhdf5 and h5py:
 //   H1  the walk ends in bounded time and memory: 200,000 links, groups 64 deep, paths of 4,096
 //       bytes, 65,536 chunks (32,768 in a dataset), 4 MiB of text in attributes, 16 MiB of
 //       description, 64 MiB of memory, and 0.7 s of processor time and 0.1 s for each MiB of the
@@ -17,17 +17,17 @@
 //   H4  element types: integers of 1, 2, 4 or 8 bytes, IEEE floats of 2, 4 or 8 bytes, either byte
 //       order, without padding bits; 2-byte opaque values are bfloat16 where the attribute `dtype`
 //       says so, and in a legacy Keras file (one with `layer_names`), which lacks the attribute.
-//       Other types (strings, compounds, enumerations, ...) are refused even beside tensors: there
-//       is no telling what was meant
+//       Other types (strings, compounds, enumerations, ...) are refused even beside tensors,
+//       because their meaning is not known
 //   H5  the shape is a scalar or simple; without a null dataspace; its product fits into 63 bits
 //   H6  storage is contiguous, compact or chunked. External storage (CVE-2026-1669 in Keras) and
 //       virtual datasets, which read other files, are refused
-//   H7  contiguous and compact data have the size that shape and type ask for; no place of the
-//   shape
-//       is in two chunks. Elements that were never stored (contiguous data without a place, missing
-//       chunks) have the fill value, the file's own or zero. They are refused where the file says
-//       that there is no such value or that it is never written, because the library then gives
-//       what was in memory, and where they are more than 64 times the bytes of the file, or 1 MiB
+//   H7  contiguous and compact data have the size that shape and type ask for; no element
+//       is in two chunks. Elements that were never stored (contiguous data without an address,
+//       missing chunks) have the fill value, the file's own or zero. They are refused if the file
+//       says that there is no such value or that it is never written, because the library then
+//       returns uninitialised memory, and if they have more bytes than 64 times those of the file,
+//       or than 1 MiB
 //   H8  data lie in the file, after the superblock, and those of two datasets or chunks do not
 //       overlap; they do not cover the header of any dataset. Two names of one dataset are tied
 //       tensors
@@ -38,8 +38,8 @@
 //   H11 fletcher32 sums are checked when the file is opened, of all that have them
 //   H12 in a Keras file (with `layer_names`, with a group `vars` that holds dataset `0`, or named
 //       by an index as a shard) the groups `optimizer` and `optimizer_weights` of the root are left
-//       out: they are the state of training. Nothing is asked of what is in them but H1 to H3, and
-//       that the file is long enough for it
+//       out: they are the state of training. Only H1 to H3 apply to their contents, and the file
+//       must be long enough for them
 //   H13 where a legacy Keras file lists `weight_names`, each of them is a dataset
 // Chunked data after a user block are not supported.
 #pragma once
@@ -57,12 +57,12 @@
 
 namespace ferry::formats {
 
-// What a Keras file says beside its tensors.
+// Information of a Keras file in addition to its tensors.
 struct KerasAttributes {
-  // The text attributes `dtype`, `name`, `layer_names`, `weight_names` (or their parts, numbered),
-  // `keras_version` and `backend`, of all groups and datasets, in the order of files and paths.
+  // The text attributes `dtype`, `name`, `layer_names`, `weight_names` (or their numbered parts),
+  // `keras_version` and `backend` of all groups and datasets, in the order of files and paths.
   std::vector<hdf5::Attribute> attributes;
-  uint64_t optimizer_bytes = 0;  // of the optimizer's state, which is no entry (H12)
+  uint64_t optimizer_bytes = 0;  // bytes of the optimizer's state, which is not an entry (H12)
 };
 
 struct Hdf5File {
@@ -70,14 +70,15 @@ struct Hdf5File {
   KerasAttributes attributes;
 };
 
-// Whether the file begins with the signature of HDF5. One after a user block is not looked for
-// here: another format's file may hold anything there.
+// Returns whether the file begins with the signature of HDF5. A signature after a user block is not
+// looked for, because a file of another format may hold anything there.
 Result<bool> detect_hdf5(const InputFile& file);
 
 // Opens all files, in this order, as one source. `display_path` is TensorSource::path(). In
-// files(), the header is the description of the file, from which all entries follow. kBadInput for
-// a malformed file and for a tensor that is in two files, kUnsupported by the rules above. `keras`:
-// the files are known to be shards of a Keras checkpoint, so that H12 holds for each of them.
+// files(), the header is the description of the file, from which all entries follow. `keras` says
+// that the files are known to be shards of a Keras checkpoint, so that H12 holds for each of them.
+// kBadInput for a malformed file and for a tensor that is in two files, kUnsupported by the rules
+// above.
 Result<Hdf5File> open_hdf5(std::vector<CheckpointFile> files, const std::string& display_path,
                            bool keras = false);
 

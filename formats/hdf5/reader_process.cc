@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kReaderName = "ferry-hdf5-reader";
 constexpr const char* kThisProgram = "/proc/self/exe";
 
-// Whether main() calls serve_if_asked().
+// Set if main() calls serve_if_asked().
 std::atomic<bool> serves = false;
 
 // The command-line arguments of the reader.
@@ -51,7 +51,7 @@ struct SpawnSettings {
   }
 };
 
-// -1 and errno if this program cannot be started again.
+// Returns -1 and sets errno if this program cannot be started again.
 pid_t start_reader(Task task) {
   std::array<std::string, 6> texts{std::string(kReaderName)};
   const auto fields = task.fields();
@@ -60,7 +60,7 @@ pid_t start_reader(Task task) {
   for (size_t i = 0; i < texts.size(); ++i) arguments[i] = texts[i].data();
 
   SpawnSettings settings;
-  // dup2 onto the same number keeps the descriptors open in the child only.
+  // dup2 onto the same number keeps a descriptor open in the child only.
   for (const uint64_t fd : {task.in, task.out}) {
     const int number = static_cast<int>(fd);
     ::posix_spawn_file_actions_adddup2(&settings.files, number, number);
@@ -81,7 +81,7 @@ pid_t start_reader(Task task) {
 
 void serve_if_asked(int argc, char** argv) {
   serves = true;
-  // It acts only on the arguments that start_reader() gives.
+  // Only the arguments that start_reader() gives make this process a reader.
   Task task;
   const auto fields = task.fields();
   if (argc != static_cast<int>(fields.size()) + 1 || argv[0] != kReaderName) return;

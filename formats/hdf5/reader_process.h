@@ -1,4 +1,4 @@
-// The confined reader as a process of its own.
+// Runs the confined reader as a process of its own.
 //
 // A fork of a program with threads may only call a few functions, and libhdf5 is not among them. So
 // a program whose main() calls serve_if_asked() is started anew as the reader: /proc/self/exe is
@@ -14,12 +14,13 @@
 
 namespace ferry::hdf5 {
 
-// To be called first in main(). If describe_confined() started this process, it reads the file,
-// answers and exits. Otherwise it returns, and readers are started as processes of this program.
+// Must be called first in main(). If describe_confined() started this process, the function reads
+// the file, answers and exits. Otherwise it returns, and readers are started as processes of this
+// program.
 void serve_if_asked(int argc, char** argv);
 
-// The encoded description of the HDF5 file behind `fd`, of `file_bytes` bytes. Errors as those of
-// call_confined().
+// Returns the encoded description of the HDF5 file behind `fd`, which has `file_bytes` bytes.
+// Errors are those of call_confined().
 Result<std::string> describe_confined(const std::string& name, int fd, uint64_t file_bytes,
                                       const ConfinedLimits& limits);
 

@@ -19,14 +19,14 @@ namespace {
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxPath = 4096;
 constexpr size_t kMaxLinks = 200'000;
-constexpr uint64_t kMaxChunks = 65'536;  // of the file
-constexpr uint64_t kMaxTexts = 200'000;  // of attributes
+constexpr uint64_t kMaxChunks = 65'536;  // in a file
+constexpr uint64_t kMaxTexts = 200'000;  // of attributes in a file
 constexpr size_t kMaxTextBytes = size_t{4} << 20;
-constexpr size_t kMaxCompactBytes = 65'536;  // as in the format
-constexpr size_t kMaxFillBytes = 16;         // of an element
-constexpr size_t kMaxFilters = 32;           // as in libhdf5
+constexpr size_t kMaxCompactBytes = 65'536;  // the limit of the format
+constexpr size_t kMaxFillBytes = 16;         // of one element
+constexpr size_t kMaxFilters = 32;           // the limit of libhdf5
 
-// Ends the walk; caught in walk().
+// Thrown to end the walk; walk() catches it.
 struct Stop {
   Trouble trouble;
 };
@@ -50,7 +50,7 @@ class Id {
 
 // -- errors
 
-// The innermost message of the library's error stack.
+// Returns the innermost message of the library's error stack.
 std::string library_error() {
   std::string text;
   const auto keep = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -229,8 +229,8 @@ bool is_stored_whole(const Dataset& d) {
   return d.chunks.size() >= chunks;
 }
 
-// The value that the library gives for elements that are not stored. It gives none if the value is
-// undefined or is never written.
+// Sets the value that the library returns for elements that are not stored. The library has no such
+// value if it is undefined or is never written.
 void Walker::fill_value(hid_t id, hid_t properties, const Dataset& dataset) {
   if (is_stored_whole(dataset) || dataset.type.type_class == TypeClass::kOther ||
       dataset.type.size > kMaxFillBytes) {
@@ -313,8 +313,8 @@ void Walker::keep_text(const std::string& path, std::vector<std::string>& values
   values.emplace_back(text, size);
 }
 
-// Keeps a text attribute or a list of texts and ignores others. Exception: h5py writes an empty
-// list as a list of floats, which is kept.
+// Keeps an attribute that is a text or a list of texts, and ignores others. An empty list of floats
+// is kept as well, because h5py writes an empty list so.
 void Walker::attribute(hid_t object, const std::string& path, const std::string& name) {
   if (!has_attribute(object, path, name)) return;
   const Id id(require(H5Aopen(object, name.c_str(), H5P_DEFAULT), path), H5Aclose);
@@ -348,7 +348,7 @@ void Walker::attribute(hid_t object, const std::string& path, const std::string&
   out_.attributes.push_back(std::move(out));
 }
 
-// NAME, or NAME0, NAME1, ... if Keras split the attribute.
+// Reads the attribute NAME, or NAME0, NAME1, ... if Keras split it.
 void Walker::list_attribute(hid_t object, const std::string& path, const std::string& name) {
   if (has_attribute(object, path, name)) return attribute(object, path, name);
   for (size_t i = 0; i < kMaxTexts; ++i) {
@@ -405,7 +405,7 @@ void Walker::link(hid_t parent, const Link& link, const std::string& path, size_
     case H5I_DATASET:
       return dataset(object, link, path);
     case H5I_DATATYPE:
-      return;  // holds no values
+      return;  // it holds no values
     default:
       stop(path, "an object of unknown kind");
   }

@@ -1,8 +1,8 @@
-// The walk through an HDF5 file with libhdf5: with its driver (descriptor_driver.h) all of the
-// project that uses the library, in functions that run only in a confined child (confined.h).
+// The walk through an HDF5 file with libhdf5. Only this and the driver (descriptor_driver.h) use
+// the library, in functions that run only in a confined child (confined.h).
 //
-// Hard links are followed, depth first in the order of names; no other link is. A group is visited
-// once however many names it has, so that cycles end. No element is read, but those of datasets
+// Hard links are followed, depth first in the order of names. Other links are not followed. A group
+// is visited once however many names it has, so that cycles end. Elements are read only of datasets
 // whose bytes are in their header (compact) and of a few text attributes that Keras writes.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace ferry::hdf5 {
 
-// Loads what the library needs of the system; before the confinement.
+// Loads the system resources that the library needs. Must precede the confinement.
 void prepare_walk();
 
-// The file behind `fd`, of `file_bytes` bytes. Where the library refuses something, or a bound is
-// exceeded, the walk ends with a Trouble.
+// Walks through the file behind `fd`, which has `file_bytes` bytes. If the library reports an error
+// or a bound is exceeded, the description ends with a Trouble.
 Description walk(int fd, uint64_t file_bytes);
 
 }  // namespace ferry::hdf5

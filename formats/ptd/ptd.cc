@@ -105,7 +105,8 @@ class Reader {
   Result<NamedTensor> read_entry(const wire::NamedData& entry) {
     if (entry.key() == nullptr) return bad_input(file_ + ": a tensor without a name");
     key_ = entry.key()->string_view();
-    // Keys may be shared in a FlatBuffer; what is copied stays within a few times the file.
+    // Entries of a FlatBuffer may share a key, so the copies are limited to a few times the size of
+    // the file.
     if (key_.size() > budget_) return error("names larger than the file");
     budget_ -= key_.size();
     if (key_.empty() || key_.find('\0') != std::string_view::npos) {
@@ -175,7 +176,7 @@ class Reader {
   std::optional<ferry::wire::SegmentProblem> problem_;
   uint64_t budget_;
   const std::string& file_;
-  std::string_view key_;  // of the entry being read
+  std::string_view key_;  // key of the entry that is being read
 };
 
 flatbuffers::Offset<wire::Layout> encode_layout(flatbuffers::FlatBufferBuilder& b,
@@ -220,7 +221,7 @@ Result<DataFile> read_data_file(std::span<const std::byte> file, const std::stri
   for (const wire::DataSegment* segment : *root->segments()) {
     segments.push_back({segment->offset(), segment->size()});
   }
-  // In a file that is cut, the index still tells which tensor is.
+  // If the file is cut short, the index still names the tensor that is affected.
   const uint64_t there = file.size() - std::min<uint64_t>(header.data.offset, file.size());
   const Status range = check_data_range(header, file.size(), name);
   const uint64_t data_bytes = range ? header.data.size : std::min(header.data.size, there);

@@ -1,6 +1,6 @@
-// A file is made as the FlatBuffer of everything but the program, which has one block of zeros
-// there at its end; the block is taken off, the length set, and the program follows. So nothing of
-// the size of a model is in memory.
+// A file is made as the FlatBuffer of everything but the program. That FlatBuffer ends with one
+// block of zeros in the place of the program. The block is removed, its length is set to that of
+// the program, and the program follows. Thus a model is never in memory as a whole.
 #include "formats/pte/bundled.h"
 
 #include <bundled_generated.h>
@@ -22,8 +22,8 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-constexpr size_t kAlignment = 32;    // of the program
-constexpr size_t kMaxCases = 65536;  // of all methods
+constexpr size_t kAlignment = 32;    // alignment of the program
+constexpr size_t kMaxCases = 65536;  // of all methods together
 
 // -- writing
 
@@ -118,7 +118,8 @@ class Reader {
                                  where_.empty() ? "" : fmt::format(" (method {})", where_)));
   }
 
-  // Offsets may name one value many times. All values together take no more than the file has.
+  // Several offsets may refer to one value. All values together may take no more bytes than the
+  // file has.
   Status take(uint64_t bytes) {
     if (bytes > left_) return bad("its values have more bytes than the file");
     left_ -= bytes;
@@ -193,7 +194,7 @@ class Reader {
   }
 
   const std::string& name_;
-  std::string where_;  // the method
+  std::string where_;  // name of the method
   size_t cases_ = 0;
   uint64_t left_;  // bytes that further values may have
 };

@@ -125,7 +125,7 @@ class Decoder {
     if (root.named_data() == nullptr) return {};
     for (const wire::NamedBlob* blob : *root.named_data()) {
       if (blob->key() == nullptr) return bad_input(file_ + ": named data without a key");
-      // Keys may be shared too.
+      // Blobs may share a key, so the copies count against the budget.
       if (blob->key()->size() > budget_) return bad_input(file_ + ": keys larger than the file");
       budget_ -= blob->key()->size();
       program.named_data.push_back(
@@ -134,7 +134,7 @@ class Decoder {
     return {};
   }
 
-  // Numbers places in the order in which they are met.
+  // Numbers places in the order in which they first occur.
   template <class Place>
   static uint32_t index_of(const Place& place, std::map<Place, uint32_t>& known,
                            std::vector<Place>& places) {
@@ -283,7 +283,7 @@ class Decoder {
 
   uint64_t budget_;
   const std::string& file_;
-  std::string method_;  // being decoded, for messages
+  std::string method_;  // name of the method that is being decoded, for messages
   BlobPlaces places_;
   std::map<BlobPlaces::Delegate, uint32_t> delegate_data_;
   std::map<uint32_t, uint32_t> named_data_;

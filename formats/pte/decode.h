@@ -1,4 +1,4 @@
-// From a verified FlatBuffer to a Program. Not a public header.
+// Converts a verified FlatBuffer to a Program. Private to formats/pte.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@ namespace wire {
 struct Program;
 }
 
-// A method's name in a message that holds other names too: cut short, so that the line stays short
-// even if every byte is escaped.
+// Quotes a method's name for a message that holds other names too. The name is cut short, so that
+// the line stays short even if every byte is escaped.
 inline std::string short_quoted(std::string_view name) { return quoted(name.substr(0, 20)); }
 
-// Where blobs lie, by the index that the Program has for them. Not checked.
+// The places of blobs, by their index in the Program. The places are not checked.
 struct BlobPlaces {
   struct Delegate {
-    bool is_segment = false;  // else one of the program's own tables
+    bool is_segment = false;  // if false, the blob is in a table of the program
     uint32_t index = 0;
     auto operator<=>(const Delegate&) const = default;
   };
   std::vector<Delegate> delegates;
-  std::vector<uint32_t> named;  // segments
+  std::vector<uint32_t> named;  // indices of segments
 };
 
 struct DecodedProgram {
@@ -36,7 +36,8 @@ struct DecodedProgram {
 };
 
 // Copies the methods out of `root`, whose FlatBuffer has `flat_bytes` bytes. Checks only what the
-// Program type cannot hold: absent fields, unknown codes, several chains. `name` begins messages.
+// Program type cannot represent: absent fields, unknown codes, several chains. `name` begins the
+// messages.
 Result<DecodedProgram> decode_program(const wire::Program& root, size_t flat_bytes,
                                       const std::string& name);
 

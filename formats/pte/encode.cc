@@ -27,7 +27,7 @@ Offset<wire::TensorValue> encode_tensor(FlatBufferBuilder& b, const Tensor& tens
                                  placement, 0, static_cast<int8_t>(tensor.dynamism), extra);
 }
 
-// One overload per kind of value: its type on the wire and its table.
+// There is one overload for each kind of value; it returns the type on the wire and the table.
 struct ValueEncoder {
   FlatBufferBuilder& b;
   using Union = std::pair<wire::AnyValue, Offset<void>>;
@@ -126,7 +126,7 @@ Offset<wire::Plan> encode_method(FlatBufferBuilder& b, const Method& method,
   }
   std::vector<Offset<wire::OperatorName>> operators;
   for (const Operator& op : method.operators) {
-    // An absent overload would be dereferenced by the runtime's log.
+    // The overload is always present, because the runtime's log would dereference an absent one.
     const auto name = b.CreateString(op.name);
     operators.push_back(wire::CreateOperatorName(b, name, b.CreateString(op.overload)));
   }

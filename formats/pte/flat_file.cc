@@ -44,7 +44,8 @@ std::vector<std::byte> insert_header(std::span<const uint8_t> flat, size_t heade
   std::memcpy(out.data(), flat.data(), kPreambleBytes);
   std::memcpy(out.data() + kPreambleBytes + header_bytes, flat.data() + kPreambleBytes,
               flat.size() - kPreambleBytes);
-  // All other offsets are relative to their own place.
+  // The root offset is the only one that changes, because all other offsets are relative to their
+  // own position.
   store(std::span(out), 0, static_cast<uint32_t>(load<uint32_t>(out, 0) + header_bytes));
   return out;
 }

@@ -1,5 +1,5 @@
-// What .pte and .ptd files have in common, for their readers and planners: a FlatBuffer with a
-// header inserted after its first 8 bytes, then segments of data. Not a public header.
+// The layout that .pte and .ptd files share: a FlatBuffer with a header inserted after its first 8
+// bytes, then segments of data. Private to formats/.
 #pragma once
 
 #include <flatbuffers/flatbuffers.h>
@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "fields are read as th
 inline constexpr size_t kPreambleBytes = 8;  // u32 root offset, 4 bytes of identifier
 inline constexpr uint64_t kSegmentAlignment = 128;
 inline constexpr uint64_t kConstantAlignment = 16;
-// FlatBuffers' own limit: offsets are signed 32 bit.
+// FlatBuffers limits a buffer to this size, because offsets are signed 32-bit numbers.
 inline constexpr uint64_t kMaxFlatBufferBytes = (uint64_t{1} << 31) - 1;
 
 struct Range {
@@ -45,8 +45,9 @@ void store(std::span<std::byte> bytes, size_t offset, T value) {
   std::memcpy(bytes.data() + offset, &value, sizeof(T));
 }
 
-// A FlatBuffer's bytes at an address that suits its 8-byte fields: the original where that is
-// aligned (every mapped file), else a copy. The original must outlive this.
+// Holds the bytes of a FlatBuffer at an address that is aligned for its 8-byte fields. That is the
+// original address if it is aligned, as in every mapped file, else a copy. The original must
+// outlive this object.
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::span<const std::byte> bytes);
@@ -57,9 +58,9 @@ class AlignedBytes {
   std::span<const std::byte> bytes_;
 };
 
-// Runs the FlatBuffers verifier, which proves that all offsets stay inside `bytes` and nothing
-// about meaning. At most one table per 4 bytes: shared tables are legal, so the file's size alone
-// would not bound the time.
+// Runs the FlatBuffers verifier, which proves that all offsets stay inside of `bytes` and nothing
+// about their meaning. At most one table per 4 bytes is allowed: shared tables are legal, so the
+// file's size alone would not bound the time.
 template <class Root>
 Result<const Root*> verified_root(std::span<const std::byte> bytes, const char* identifier,
                                   const std::string& name) {
@@ -75,8 +76,8 @@ Result<const Root*> verified_root(std::span<const std::byte> bytes, const char* 
   return flatbuffers::GetRoot<Root>(data);
 }
 
-// Elements of a verified vector; empty for an absent one. The verifier does not check that elements
-// of 8 bytes are aligned, so they are copied as bytes.
+// Returns the elements of a verified vector; empty for an absent one. The verifier does not check
+// that elements of 8 bytes are aligned, so they are copied as bytes.
 template <class To, class From>
 std::vector<To> copy_vector(const flatbuffers::Vector<From>* vector) {
   if (vector == nullptr) return {};
@@ -89,7 +90,8 @@ std::vector<To> copy_vector(const flatbuffers::Vector<From>* vector) {
   }
 }
 
-// Segments lie inside [0, data_bytes) and share no bytes: the first that does not, if there is one.
+// Checks that segments lie inside of [0, data_bytes) and do not overlap. Returns the first segment
+// that breaks this, if there is one.
 struct SegmentProblem {
   size_t segment;
   std::string what;
@@ -97,7 +99,7 @@ struct SegmentProblem {
 std::optional<SegmentProblem> find_segment_problem(const std::vector<Range>& segments,
                                                    uint64_t data_bytes);
 
-// `flat` with room for `header_bytes` (zeros) after its preamble.
+// Returns `flat` with `header_bytes` zeros inserted after its preamble.
 std::vector<std::byte> insert_header(std::span<const uint8_t> flat, size_t header_bytes);
 
 }  // namespace ferry::wire

@@ -54,7 +54,7 @@ class InstructionCheck {
   }
 
  private:
-  // What the method does with a value.
+  // How the method uses a value.
   static constexpr uint8_t kInput = 1, kOutput = 2, kView = 4, kWritten = 8, kUnknown = 16,
                            kDelegated = 32;
 
@@ -70,7 +70,7 @@ class InstructionCheck {
                                   short_quoted(method_.name), index, op, what));
   }
 
-  // Names the tensor rather than the operator: both would make a long line.
+  // The message names the tensor and not the operator, because both would make a long line.
   auto write_error(size_t index, int32_t written, const char* what,
                    ErrorCode code = ErrorCode::kBadInput) const {
     const Tensor& tensor = *get<Tensor>(written);
@@ -105,7 +105,7 @@ class InstructionCheck {
     return {};
   }
 
-  // Which of the arguments it writes is in its blob.
+  // Which of its arguments a delegate writes is stated in its blob only.
   Status check_delegate_call(size_t index, const DelegateCall& call) {
     if (call.delegate < 0 || static_cast<size_t>(call.delegate) >= method_.delegates.size()) {
       return error(index,
@@ -125,7 +125,8 @@ class InstructionCheck {
     return {};
   }
 
-  // A move must not turn a value into another kind, nor a tensor into one of other memory's size.
+  // A move must not turn a value into another kind, nor a tensor into one of another size in
+  // memory.
   Status check_move(size_t index, const MoveCall& move) const {
     if (!is_value(move.from) || !is_value(move.to)) {
       return error(index,
@@ -164,7 +165,7 @@ class InstructionCheck {
     FERRY_RETURN_IF_ERROR(check_args(index, call.args));
     const OpSchema* schema = schemas_[static_cast<size_t>(call.op)];
     if (schema == nullptr) {
-      // Nothing is known of it, so anything it gets may be what it makes.
+      // An unknown operator may write any of its arguments.
       for (int32_t arg : call.args) role(arg) |= kUnknown;
       return {};
     }
@@ -205,8 +206,9 @@ class InstructionCheck {
     return same ? Status() : error(index, "its result is not what it writes");
   }
 
-  // A view has its input's bytes, may not claim more of them, and is planned where they are. So
-  // whatever is planned is planned memory for good, and may be written.
+  // A view has the dtype of its input, may not claim more bytes than the input has, and is planned
+  // at the address of the input. Therefore a tensor with an allocation is planned memory forever,
+  // and may be written.
   Status check_view(size_t index, const std::vector<int32_t>& args) {
     const Tensor& self = *get<Tensor>(args[0]);
     const Tensor& out = *get<Tensor>(args[2]);
@@ -246,8 +248,9 @@ class InstructionCheck {
     return {};
   }
 
-  // A tensor without memory is handed in, handed out, or made by a view. One that is written is
-  // an output, and no view: the view's bytes may be a constant's.
+  // A tensor without memory is an input, an output, or the result of a view. If it is written, it
+  // must be an output and not the result of a view, because the bytes of a view may be those of a
+  // constant.
   Status check_roles() const {
     for (size_t i = 0; i < method_.values.size(); ++i) {
       const auto* tensor = std::get_if<Tensor>(&method_.values[i]);
@@ -265,8 +268,9 @@ class InstructionCheck {
 
   const Method& method_;
   const std::string& file_;
-  std::vector<uint8_t> role_;             // of each value
-  std::vector<const OpSchema*> schemas_;  // of each operator, nullptr where it is not known
+  std::vector<uint8_t> role_;  // one for each value
+  std::vector<const OpSchema*>
+      schemas_;  // one for each operator; nullptr if the operator is unknown
 };
 
 }  // namespace

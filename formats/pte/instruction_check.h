@@ -1,4 +1,4 @@
-// Validation of the instructions of a method whose values have passed. Not a public header.
+// Validates the instructions of a method whose values have been validated. Private to formats/pte.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace ferry::pte {
 
-// A tensor outside of the program's planned memory that cannot be written.
+// Returns whether a tensor is outside of the program's planned memory and cannot be written.
 inline bool is_constant(const Tensor& tensor) {
   return !tensor.allocation && (tensor.external || tensor.data_index > 0);
 }
 
-// Operators, argument counts and kinds, results, destinations, and that nothing but planned memory
-// and unplanned outputs is ever written. `file` begins the messages.
+// Checks operators, the number and kinds of their arguments, results and jump destinations, and
+// that instructions write only planned memory and unplanned outputs. `file` begins the messages.
 Status check_instructions(const Method& method, const std::string& file);
 
 }  // namespace ferry::pte

@@ -1,4 +1,4 @@
-// The operator table. Offers find_op_schema.
+// The table of operators, and find_op_schema, which searches it.
 #include "formats/pte/op_schema.h"
 
 #include <unordered_map>
@@ -112,11 +112,11 @@ constexpr Row kRows[] = {
     {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_clone_dim_order.out"},
     {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_to_dim_order_copy.out"},
 
-    // Written in place; the result is `self`.
+    // The operator writes its first argument, which is also the result.
     {"T! self, T src, b non_blocking >> self", "aten::copy_"},
     {"T! self, T?[] indices, T values, b accumulate >> self", "aten::index_put_"},
 
-    // Symbolic: no repeated result.
+    // The operator is symbolic, so the result is not repeated.
     {"T self, i dim -> i out", "aten::sym_size.int"},
     {"T self -> i out", "aten::sym_numel"},
     {"T self -> S out", "aten::_local_scalar_dense"},
@@ -197,7 +197,8 @@ constexpr struct {
     {"b", ArgKind::kBool},   {"S", ArgKind::kScalar},       {"s", ArgKind::kString},
 };
 
-// The text before the first `separator`; `rest` becomes what follows it, empty if there is none.
+// Returns the text before the first `separator`. `rest` becomes the text after it, or empty if
+// there is none.
 std::string_view take(std::string_view& rest, std::string_view separator) {
   const size_t end = rest.find(separator);
   const std::string_view head = rest.substr(0, end);
@@ -221,7 +222,7 @@ void parse_args(std::string_view text, bool out, std::vector<ArgSchema>& args) {
   while (!text.empty()) args.push_back(parse_arg(take(text, ", "), out));
 }
 
-// Arguments and result style of one signature, without a name.
+// Parses the arguments and the result style of one signature, without a name.
 OpSchema parse_signature(std::string_view text) {
   OpSchema schema;
   if (text.find(" >> ") != std::string_view::npos) {

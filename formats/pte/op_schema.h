@@ -13,11 +13,11 @@ enum class ArgKind {
   kTensor,
   kTensorList,
   kOptionalTensorList,
-  kInt,  // also SymInt, ScalarType, MemoryFormat
+  kInt,  // SymInt, ScalarType and MemoryFormat are ints too
   kIntList,
   kFloat,
   kBool,
-  kScalar,  // Int, Double or Bool value
+  kScalar,  // an Int, Double or Bool value
   kString,
   kBoolList,
 };
@@ -25,30 +25,32 @@ enum class ArgKind {
 struct ArgSchema {
   std::string name;
   ArgKind kind;
-  bool optional = false;  // a None value is allowed
-  bool out = false;       // where a result goes
-  bool mutated = false;   // an input that the operator also writes (copy_'s self, a cache)
+  bool optional = false;  // a value of None is allowed
+  bool out = false;       // the operator writes a result here
+  bool mutated = false;   // an input that the operator also writes (self of copy_, a cache)
 };
 
-// How the result appears after the schema's arguments in a KernelCall.
+// How the result follows the arguments of the schema in a KernelCall.
 enum class ResultStyle {
-  kRepeatOut,    // the out value again; for several outs a TensorList of them
-  kTrailingOut,  // symbolic operators: inputs, then the one out value, nothing repeated
-  kRepeatSelf,   // aten::copy_: `self` again
+  kRepeatOut,    // the out value is repeated; several outs are repeated as a TensorList
+  kTrailingOut,  // symbolic operators: the inputs and then the only out value, which is not
+                 // repeated
+  kRepeatSelf,   // aten::copy_: `self` is repeated
 };
 
 struct OpSchema {
   std::string name;             // "aten::linear"
   std::string overload;         // "out"
-  std::vector<ArgSchema> args;  // outs included, in call order
+  std::vector<ArgSchema> args;  // in call order, outs included
   ResultStyle result;
-  // Arguments of a KernelCall: args plus the repeated result.
+  // Returns the number of arguments of a KernelCall, including the repeated result.
   size_t call_args() const { return args.size() + (result == ResultStyle::kTrailingOut ? 0 : 1); }
-  // "aten::linear.out"
+  // Returns a name such as "aten::linear.out".
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
 };
 
-// nullptr for an operator that is not in the table. `full_name` is "name.overload" or "name".
+// Returns nullptr for an operator that is not in the table. `full_name` is "name.overload" or
+// "name".
 const OpSchema* find_op_schema(std::string_view full_name);
 
 }  // namespace ferry::pte

@@ -1,5 +1,6 @@
-// Program: an in-memory mirror of a .pte file (ExecuTorch program, FlatBuffer identifier ET12).
-// Structure only: the bytes of constants stay in the file (reader) or with their producer (writer).
+// Program is an in-memory mirror of a .pte file (ExecuTorch program, FlatBuffer identifier ET12).
+// It holds the structure only: the bytes of constants stay in the file (reader) or with their
+// producer (writer).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace ferry::pte {
 
-// Where a planned tensor lives: `memory` is 1-based, as on the wire; entry m of
-// Method::memory_bytes is its size.
+// The place of a planned tensor. `memory` is 1-based, as on the wire; entry `memory` of
+// Method::memory_bytes is the size of that memory.
 struct Allocation {
   uint32_t memory = 1;
   uint64_t offset = 0;
@@ -31,25 +32,25 @@ enum class Dynamism : int8_t { kStatic = 0, kDynamicBound = 1 };
 //   neither                   set at run time (inputs, outputs, views)
 struct Tensor {
   DType dtype = DType::kF32;
-  std::vector<int32_t> sizes;      // upper bounds where dynamic
-  std::vector<uint8_t> dim_order;  // a permutation; ours is always the identity
+  std::vector<int32_t> sizes;      // upper bounds if dynamic
+  std::vector<uint8_t> dim_order;  // a permutation; Ferry writes the identity
   Dynamism dynamism = Dynamism::kStatic;
   uint32_t data_index = 0;
   std::optional<Allocation> allocation = {};
   bool external = false;
-  std::string fqn = {};  // fully qualified name, may be empty
+  std::string fqn = {};  // fully qualified name; may be empty
   bool operator==(const Tensor&) const = default;
 };
 
 struct None {
   bool operator==(const None&) const = default;
 };
-// Indices of Int values.
+// The items are indices of Int values.
 struct IntList {
   std::vector<int32_t> items;
   bool operator==(const IntList&) const = default;
 };
-// Literals.
+// The items are literals, as in DoubleList.
 struct BoolList {
   std::vector<bool> items;
   bool operator==(const BoolList&) const = default;
@@ -58,7 +59,8 @@ struct DoubleList {
   std::vector<double> items;
   bool operator==(const DoubleList&) const = default;
 };
-// Indices of Tensor values that come earlier; in the second one -1 is None.
+// The items are indices of Tensor values with lower indices. In OptionalTensorList, -1 stands for
+// None.
 struct TensorList {
   std::vector<int32_t> items;
   bool operator==(const TensorList&) const = default;
@@ -73,8 +75,8 @@ using Value = std::variant<None, int64_t, bool, double, Tensor, std::string, Int
 
 struct Operator {
   std::string name;      // "aten::linear"
-  std::string overload;  // "out", may be empty
-  // "aten::linear.out"
+  std::string overload;  // "out"; may be empty
+  // Returns a name such as "aten::linear.out".
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
   bool operator==(const Operator&) const = default;
 };
@@ -88,8 +90,8 @@ struct MoveCall {
   int32_t from = 0, to = 0;
   bool operator==(const MoveCall&) const = default;
 };
-// Continues at instruction `destination` when the condition, a Bool value or a tensor of them, is
-// false. `destination` may be the end.
+// Continues at instruction `destination` if the condition, a Bool value or a tensor of them, is
+// false. `destination` may be the end of the chain.
 struct JumpFalseCall {
   int32_t condition = 0, destination = 0;
   bool operator==(const JumpFalseCall&) const = default;
@@ -98,8 +100,8 @@ struct FreeCall {
   int32_t value = 0;
   bool operator==(const FreeCall&) const = default;
 };
-// Has the inputs of the delegate and then its outputs as arguments, none of them twice for the
-// result, as kernels have it.
+// The arguments are the inputs of the delegate and then its outputs. Unlike in a KernelCall, the
+// result is not repeated.
 struct DelegateCall {
   int32_t delegate = 0;  // index into Method::delegates
   std::vector<int32_t> args;
@@ -107,29 +109,29 @@ struct DelegateCall {
 };
 using Instruction = std::variant<KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall>;
 
-// Work for a backend, in a format of its own. Compile specs are neither kept nor written: the
-// backends that we know ignore them.
+// Work for a backend, in a format of its own. Compile specs are neither kept nor written, because
+// the backends that Ferry supports ignore them.
 struct Delegate {
   std::string backend;  // "XnnpackBackend"
-  uint32_t data = 0;    // its blob: index into ProgramData::delegates; several may share one
+  uint32_t data = 0;    // index of its blob in ProgramData::delegates; delegates may share a blob
   bool operator==(const Delegate&) const = default;
 };
 
 struct Method {
   std::string name;
   std::vector<Value> values;
-  std::vector<int32_t> inputs, outputs;  // value indices
+  std::vector<int32_t> inputs, outputs;  // indices of values
   std::vector<Operator> operators;
-  std::vector<Instruction> instructions;  // of the only chain
+  std::vector<Instruction> instructions;  // instructions of the only chain
   std::vector<Delegate> delegates;
   std::vector<uint64_t> memory_bytes;  // entry 0 is the reserved 0 of the wire format
   bool operator==(const Method&) const = default;
 };
 
-// Bytes that delegates ask for by name. Tensors are never found by it.
+// Bytes that delegates ask for by name. No tensor is found by that name.
 struct NamedData {
   std::string key;    // unique
-  uint32_t data = 0;  // index into ProgramData::named; several may share one
+  uint32_t data = 0;  // index into ProgramData::named; several entries may share one
   bool operator==(const NamedData&) const = default;
 };
 
@@ -144,7 +146,8 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// Bytes that a tensor takes at its upper bound; nullopt on overflow or a negative size.
+// Returns the bytes that a tensor takes at its upper bound; nullopt on overflow or for a negative
+// size.
 std::optional<uint64_t> tensor_bytes(const Tensor& tensor);
 
 }  // namespace ferry::pte

@@ -1,4 +1,4 @@
-// The file around a program: extended header, segments, and where constants lie in them.
+// Reads the extended header, the segments, and the positions of constants in them.
 #include "formats/pte/reader.h"
 
 #include <fmt/format.h>
@@ -16,14 +16,14 @@ namespace {
 using ferry::wire::Range;
 using Bytes = std::span<const std::byte>;
 
-// The extended header (writer.cc has its layout), or what stands for it where there is none.
+// The extended header, whose layout is in writer.cc. A file without one has default values here.
 struct Header {
   uint64_t program_bytes = 0;
-  Range data;  // all segments; absolute in the file
+  Range data;  // all segments, at their position in the file
 };
 
 constexpr size_t kHeaderAt = ferry::wire::kPreambleBytes;
-constexpr uint32_t kShortHeader = 24;  // early files: no size of the segments
+constexpr uint32_t kShortHeader = 24;  // early files, which do not state the size of the segments
 constexpr uint32_t kLongHeader = 32;
 constexpr std::string_view kHeaderMagic = "eh00";
 
@@ -52,7 +52,7 @@ Result<Header> read_header(Bytes file, const std::string& name) {
   } else if (header.data.offset <= file.size()) {
     header.data.size = file.size() - header.data.offset;
   }
-  if (header.data.size == 0) {  // the base may be 0 when there is nothing to find there
+  if (header.data.size == 0) {  // the base may be 0 if there are no data
     header.data.offset = header.program_bytes;
   }
   return header;
@@ -85,7 +85,7 @@ std::vector<Range> segments_of(const wire::Program& root) {
   return out;
 }
 
-// The pieces of one data segment, each from its start to the end of the segment.
+// The pieces of one data segment. Each extends from its start to the end of the segment.
 struct Pieces {
   std::vector<Bytes> spans;
   uint64_t segment_bytes = 0;
@@ -97,7 +97,7 @@ Result<Pieces> pieces_of(const wire::Subsegments& table, const std::vector<Range
   if (offsets.empty()) return bad_input(fmt::format("{}: no offsets of {}", name, what));
   Pieces out;
   out.spans.resize(offsets.size());
-  if (offsets.size() == 1) return out;  // only the placeholder: no segment is loaded
+  if (offsets.size() == 1) return out;  // there is only the placeholder, so no segment is loaded
   if (table.segment() >= segments.size()) {
     return bad_input(
         fmt::format("{}: {} in segment {} of {}", name, what, table.segment(), segments.size()));
@@ -137,7 +137,7 @@ Result<ProgramData> read_data(const wire::Program& root, const std::vector<Range
   return out;
 }
 
-// Blobs that the program holds itself, as ranges of the file.
+// Returns the blobs in the program's own table, as ranges of the file.
 Result<std::vector<Bytes>> inline_blobs(const wire::Program& root, Bytes flat, Bytes file,
                                         const std::string& name) {
   std::vector<Bytes> out;
@@ -152,7 +152,7 @@ Result<std::vector<Bytes>> inline_blobs(const wire::Program& root, Bytes flat, B
 
 struct File {
   const wire::Program& root;
-  Bytes flat;  // of `root`
+  Bytes flat;  // the FlatBuffer of `root`
   Bytes bytes;
   std::vector<Range> segments;
   Bytes data;  // all segments

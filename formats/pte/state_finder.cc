@@ -15,7 +15,7 @@ StateFinder::StateFinder(const Method& method) : method_(method) {
       touch(move->from, /*read=*/true);
       touch(move->to, /*read=*/false);
     } else if (const auto* delegate = std::get_if<DelegateCall>(&instruction)) {
-      // Which of them it writes is not stated.
+      // The program does not state which of its arguments a delegate writes.
       for (int32_t arg : delegate->args) touch(arg, /*read=*/false);
     }
   }

@@ -1,4 +1,5 @@
-// StateFinder: which planned memory of a method is state, that is, lives from one call to the next.
+// StateFinder finds the planned memory of a method that is state, which means that it lives from
+// one call to the next.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@
 
 namespace ferry::pte {
 
-// State is planned memory that some instruction reads before any has written it. It is found by
-// address, not by value, because a view without a copy is another value in the same place. The
-// method must have passed validation, and outlive this.
+// State is planned memory that some instruction reads before any instruction has written it. It is
+// found by address and not by value, because a view without a copy is another value at the same
+// address. The method must have passed validation, and outlive this object.
 class StateFinder {
  public:
   explicit StateFinder(const Method& method);
-  // Values that are state, one per address.
+  // Returns the values that are state, one per address.
   const std::set<int32_t>& values() const { return state_; }
 
  private:

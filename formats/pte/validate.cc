@@ -1,4 +1,4 @@
-// What a FlatBuffers verifier cannot know: that indices, sizes and instructions make sense
+// Checks what a FlatBuffers verifier cannot: that indices, sizes and instructions make sense
 // together.
 #include "formats/pte/validate.h"
 
@@ -118,7 +118,7 @@ class MethodCheck {
     return {};
   }
 
-  // The runtime resolves lists in order, so tensors come before the lists that hold them.
+  // The runtime resolves lists in order, so the tensors of a list must come before the list.
   Status check_tensor_list(size_t index, const std::vector<int32_t>& items, int32_t lowest) const {
     for (int32_t item : items) {
       if (item == -1 && lowest == -1) continue;

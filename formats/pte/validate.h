@@ -1,5 +1,4 @@
-// Validation of a Program in memory, the same for what was read and for what is to be written. Not
-// a public header.
+// Validation of a Program in memory. Reader and writer use the same rules. Private to formats/pte.
 #pragma once
 
 #include <string>
@@ -10,13 +9,13 @@
 
 namespace ferry::pte {
 
-// Tensors that mean something of any size are refused beyond these: no real program comes near.
+// Tensors beyond these limits are refused; no real program comes near them.
 inline constexpr size_t kMaxRank = 16;
 inline constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 48;
 
-// Every promise of reader.h about indices, sizes, lists and instructions. `extents` holds the bytes
-// that are there from the start of each constant and initial contents. kBadInput for what is
-// malformed, kUnsupported for what is well formed but not for us.
+// Checks every promise of reader.h about indices, sizes, lists and instructions. `extents` holds
+// the bytes that are available from the start of each constant and each initial contents. kBadInput
+// for a malformed program, kUnsupported for a well-formed one that Ferry does not support.
 Status validate_program(const Program& program, const DataSizes& extents, const std::string& name);
 
 }  // namespace ferry::pte

@@ -30,7 +30,8 @@ using ferry::wire::Range;
 
 constexpr size_t kHeaderBytes = 32;
 
-// Offsets of pieces within their segment, and the segment's size (its last piece is not padded).
+// The offsets of pieces within their segment, and the size of the segment. The last piece is not
+// padded.
 struct Packed {
   std::vector<uint64_t> offsets;
   uint64_t bytes = 0;
@@ -64,11 +65,12 @@ Status check_sizes(const DataSizes& sizes) {
   return {};
 }
 
-// All segments in their order, and the pieces in them. Offsets are relative to the first segment.
+// All segments in their order, and their pieces. Offsets are relative to the first segment.
 class Segments {
  public:
   explicit Segments(const DataSizes& sizes) {
-    tables_.constants = add_packed(Piece::Kind::kConstant, sizes.constants);  // even when empty
+    tables_.constants = add_packed(Piece::Kind::kConstant,
+                                   sizes.constants);  // this segment exists even if it is empty
     if (sizes.initial.size() > 1) {
       tables_.initial = add_packed(Piece::Kind::kInitial, sizes.initial);
     }
@@ -100,7 +102,7 @@ class Segments {
     return std::move(packed.offsets);
   }
 
-  // One segment for each; the result is their indices.
+  // Adds one segment for each size and returns the indices of the segments.
   std::vector<uint32_t> add_single(Piece::Kind kind, const std::vector<uint64_t>& sizes) {
     std::vector<uint32_t> out;
     for (size_t i = 0; i < sizes.size(); ++i) {

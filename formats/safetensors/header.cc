@@ -20,7 +20,8 @@ namespace {
 constexpr size_t kMaxSafetensorsRank = 64;
 constexpr size_t kMaxSafetensors = 1'000'000;
 constexpr size_t kMaxMetadataKeys = 65'536;
-// Strings other than the tensor's name are shown shorter, so that the line stays short.
+// Strings other than the tensor's name are cut to this length in messages, so that the line stays
+// short.
 constexpr size_t kMaxShown = 40;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
@@ -185,7 +186,7 @@ class HeaderHandler final : public JsonHandler {
     return refuse(fmt::format("{} (tensor {})", what, quoted(tensor_.name)));
   }
 
-  // A value of the wrong kind, named by the place where it is.
+  // Reports a value of the wrong kind by the place where it is.
   bool unexpected() {
     switch (where_) {
       case Where::kOutside:
@@ -209,7 +210,7 @@ class HeaderHandler final : public JsonHandler {
   size_t offset_count_ = 0;
   Where where_ = Where::kOutside;
   Field field_ = kDType;
-  unsigned seen_ = 0;  // bit set of fields
+  unsigned seen_ = 0;  // bit set of fields that have occurred
   bool in_metadata_ = false, has_metadata_ = false;
   std::string metadata_key_;
   std::set<std::string> metadata_keys_;
@@ -227,7 +228,7 @@ Status check_unique_names(const std::vector<TensorEntry>& entries, const std::st
   return bad_input(fmt::format("{}: there twice (tensor {})", name, quoted(name_of(*twice))));
 }
 
-// Turns relative offsets into absolute ones. `entries` are in order of offsets.
+// Turns relative offsets into absolute ones. `entries` are in the order of offsets.
 Status place_data(std::vector<TensorEntry>& entries, uint64_t data_start, uint64_t file_bytes,
                   const std::string& name) {
   const uint64_t data_bytes = file_bytes - data_start;

@@ -1,6 +1,8 @@
-// The header of a safetensors file: 8 bytes little-endian length N, N bytes of JSON, tensor data.
+// The header of a safetensors file: 8 bytes that hold the little-endian length N, and N bytes of
+// JSON. The tensor data follow.
 //
-// The verdict is that of the reference library 0.8 for every input, except that we are stricter:
+// The result equals that of the reference library 0.8 for every input, except that Ferry is
+// stricter:
 //   S1 a name that occurs twice is refused, also when both occurrences agree
 //   S2 a tensor has exactly the fields dtype, shape and data_offsets; any other is refused
 //   S3 a dimension, and the number of elements, is below 2^63 (formed from left to right)
@@ -29,14 +31,15 @@ namespace ferry::formats {
 inline constexpr uint64_t kSafetensorsPrefixBytes = 8;
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// Length of the JSON, from the first bytes of the file: `start` holds min(file_bytes, 64 or more)
-// of them. `name` begins the messages. Allocates nothing, so that a false length costs nothing.
+// Returns the length of the JSON from the first bytes of the file: `start` holds the first
+// min(file_bytes, 64) bytes or more. `name` begins the messages. Allocates nothing, so that a false
+// length costs nothing.
 Result<uint64_t> safetensors_header_bytes(std::span<const std::byte> start, uint64_t file_bytes,
                                           const std::string& name);
 
-// The tensors that the JSON after the length, `json_bytes` long, describes, validated, ordered by
-// offset, then size, then name; offsets are from the start of the file. `file` becomes
-// TensorEntry::file.
+// Parses and validates the JSON after the length, which has `json_bytes` bytes, and returns its
+// tensors in the order of offset, then size, then name. Offsets are from the start of the file.
+// `file` becomes TensorEntry::file.
 Result<std::vector<TensorEntry>> parse_safetensors_header(const JsonPieces& json,
                                                           uint64_t json_bytes, uint64_t file_bytes,
                                                           const std::string& name,

@@ -33,7 +33,7 @@ Status check_file_name(const std::string& file, const std::string& tensor, const
   return fail(ErrorCode::kUnsupported, message(fmt::format("does not end in {}", suffix)));
 }
 
-// One error from all differences: the first is the message, all are the details.
+// Makes one error of all differences: the first is the message, and all are the details.
 Status summarize(std::vector<std::string> problems, const std::string& name) {
   if (problems.empty()) return {};
   Error error{ErrorCode::kBadInput, fmt::format("{}: {}", name, problems.front())};

@@ -14,7 +14,7 @@ namespace ferry::formats {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{64} << 10;
-// Those of real checkpoints are a hundredth of this; the format allows 100 MB.
+// Headers of real checkpoints have a hundredth of this size. The format allows 100 MB.
 constexpr uint64_t kMaxKeptHeaderBytes = uint64_t{16} << 20;
 
 class SafetensorsSource final : public FileTensorSource {
@@ -26,10 +26,11 @@ class SafetensorsSource final : public FileTensorSource {
 
 struct Header {
   std::vector<TensorEntry> entries;
-  std::vector<std::byte> bytes;  // from the start of the file; none where they are too many to keep
+  std::vector<std::byte>
+      bytes;  // bytes from the start of the file; empty if there are too many to keep
 };
 
-// The JSON is read in pieces; nothing needs all of it at once.
+// Reads the JSON in pieces, so that it is never in memory as a whole.
 Result<Header> read_header(const InputFile& input, const std::string& name, uint32_t file) {
   std::array<std::byte, 64> buffer;
   const auto start = std::span(buffer).first(std::min<uint64_t>(buffer.size(), input.size()));

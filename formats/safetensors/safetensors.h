@@ -1,4 +1,5 @@
-// Safetensors files as a TensorSource. Read with pread: a mapped file that shrinks raises SIGBUS.
+// Presents safetensors files as a TensorSource. They are read with pread, because a mapped file
+// that shrinks raises SIGBUS.
 #pragma once
 
 #include <memory>
@@ -11,9 +12,9 @@
 
 namespace ferry::formats {
 
-// All files, in this order, as one source. Their headers are read and checked now, their data
+// Opens all files, in this order, as one source. Their headers are read and checked now, their data
 // later. `display_path` is TensorSource::path(). kBadInput for a malformed file and for a tensor
-// that is in two files. SourceFile::header is empty where it would have more than 16 MiB.
+// that is in two files. SourceFile::header is empty if it would have more than 16 MiB.
 Result<std::unique_ptr<TensorSource>> open_safetensors(std::vector<CheckpointFile> files,
                                                        const std::string& display_path);
 

@@ -34,8 +34,8 @@ Result<uint64_t> bytes_of(const TensorSpec& tensor) {
   return static_cast<uint64_t>(*bits) / 8;
 }
 
-// The reference library writes tensors by falling position in this list, then by name. Doing the
-// same makes our files equal to its files.
+// The reference library writes tensors by falling position in this list, then by name. The same
+// order makes the files of Ferry equal to its files.
 constexpr std::array<DType, 22> kWriteOrder = {
     DType::kBool,       DType::kF4,     DType::kF6E2M3, DType::kF6E3M2, DType::kU8,
     DType::kI8,         DType::kF8E5M2, DType::kF8E4M3, DType::kF8E8M0, DType::kF8E4M3FNUZ,
@@ -55,7 +55,7 @@ std::vector<size_t> file_order(const std::vector<TensorSpec>& tensors) {
   return order;
 }
 
-// JSON throws on a name that is not UTF-8; the exception ends here.
+// nlohmann-json throws for a name that is not UTF-8; the exception ends here.
 Result<std::string> json_text(const nlohmann::json& value) {
   try {
     return value.dump();

@@ -1,6 +1,6 @@
-// Writes safetensors files. What is planned is what is written, to the byte, and equal input gives
-// equal bytes, those of the reference library 0.8: wide dtypes first, then by name; header padded
-// with spaces to 8 bytes.
+// Writes safetensors files. The written file equals the plan to the byte, and equal input gives
+// equal bytes, which are those of the reference library 0.8: tensors of wide dtypes come first,
+// then the order is by name; the header is padded with spaces to 8 bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,13 @@ struct TensorSpec {
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 struct SafetensorsLayout {
-  std::vector<std::byte> head;    // everything before the data
-  std::vector<uint64_t> offsets;  // of each tensor in the file, in the order of the argument
+  std::vector<std::byte> head;  // all bytes before the data
+  std::vector<uint64_t>
+      offsets;  // position of each tensor in the file, in the order of the argument
   uint64_t file_bytes = 0;
 };
 
-// kInternal for names or shapes that the format cannot hold.
+// kInternal for names or shapes that the format cannot represent.
 Result<SafetensorsLayout> plan_safetensors(const std::vector<TensorSpec>& tensors,
                                            const SafetensorsMetadata& metadata = {});
 
@@ -39,7 +40,7 @@ struct TensorData {
   std::span<const std::byte> bytes;  // little-endian, row-major; must outlive the call
 };
 
-// A new file, synced; kIo where `path` exists. On failure the file is removed.
+// Writes and syncs a new file; kIo if `path` exists. On failure the file is removed.
 Status write_safetensors(const std::string& path, const std::vector<TensorData>& tensors,
                          const SafetensorsMetadata& metadata = {});
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kTorch = "torch", kStorageModule = "torch.storage",
                            kUtils = "torch._utils";
 
-// The allowed globals.
+// The globals that a pickle may use.
 constexpr std::array kNames = {
     PickleName{"collections", "OrderedDict", PickleGlobal::kOrderedDict},
     PickleName{kUtils, "_rebuild_tensor_v2", PickleGlobal::kRebuildTensorV2},
@@ -91,7 +91,7 @@ enum class Op : unsigned char {
   kLong1 = 0x8a,
 };
 
-constexpr unsigned char kProtocol = 2;  // the one that torch.save writes
+constexpr unsigned char kProtocol = 2;  // torch.save writes this protocol
 
 }  // namespace
 
@@ -99,7 +99,7 @@ class PickleMachine {
  public:
   PickleMachine(std::span<const std::byte> data, const std::string& name) : name_(name) {
     out_.data_ = data;
-    // Values without contents are shared.
+    // Values without contents exist once and are shared.
     none_ = add({PickleKind::kNone});
     false_ = add({PickleKind::kBool, false, 0, 0});
     true_ = add({PickleKind::kBool, false, 0, 1});
@@ -116,14 +116,14 @@ class PickleMachine {
     const std::string tensor = key ? fmt::format("tensor {}, ", quoted(*key, 120)) : "";
     return bad_input(fmt::format("{}: data.pkl: {} ({}offset {})", name_, what, tensor, op_at_));
   }
-  // The key of the innermost dict whose value is missing or incomplete. In a state dict this is the
-  // name of the current tensor.
+  // Returns the key of the innermost dict whose value is missing or incomplete. In a state dict
+  // this is the name of the current tensor.
   std::optional<std::string_view> open_key() const;
   bool is(Id id, PickleKind kind) const { return out_.kind(id) == kind; }
 
-  // Input.
+  // The following functions read the input.
   size_t left() const { return out_.data_.size() - at_; }
-  // A little-endian number of `bytes` bytes, at most 8.
+  // Reads a little-endian number of `bytes` bytes, at most 8.
   Result<uint64_t> number(size_t bytes) {
     if (bytes > left()) return bad("cut");
     uint64_t value = 0;
@@ -133,7 +133,7 @@ class PickleMachine {
   }
   Result<std::string_view> line();
 
-  // Values and the stack.
+  // The following functions handle values and the stack.
   Id add(Value value) {
     out_.values_.push_back(value);
     return static_cast<Id>(out_.values_.size() - 1);
@@ -156,7 +156,7 @@ class PickleMachine {
     return mark;
   }
 
-  // Opcodes.
+  // The following functions execute opcodes.
   Status step(Op op);
   Status mark();
   Status global();
@@ -187,7 +187,7 @@ std::optional<std::string_view> PickleMachine::open_key() const {
   for (size_t i = stack_.size(); i-- > 0;) {
     while (mark > 0 && marks_[mark - 1] > i) --mark;
     if (!is(stack_[i], PickleKind::kString) || i == 0 || !is(stack_[i - 1], PickleKind::kDict)) {
-      // After a mark, keys are the even items; they will be added to the dict before the mark.
+      // After a mark, the keys are the even items. They will be added to the dict before the mark.
       const size_t begin = mark > 0 ? marks_[mark - 1] : 0;
       const bool items = mark > 0 && begin > 0 && is(stack_[begin - 1], PickleKind::kDict);
       if (!items || (i - begin) % 2 != 0 || !is(stack_[i], PickleKind::kString)) continue;
@@ -259,7 +259,7 @@ Status PickleMachine::long1() {
   return push_integer(static_cast<int64_t>(value));
 }
 
-// Replaces the items from stack position `begin` on by a tuple of them.
+// Replaces the items from stack position `begin` on by a tuple of these items.
 Status PickleMachine::tuple(size_t begin) {
   const Id id = add({PickleKind::kTuple});
   for (size_t i = begin; i < stack_.size(); ++i) append(id, stack_[i]);
@@ -304,8 +304,8 @@ Status PickleMachine::reduce() {
   return {};
 }
 
-// Sets attributes of an object. They are ignored: those of a state dict (_metadata) do not describe
-// tensors.
+// Executes BUILD, which sets attributes of an object. They are ignored, because those of a state
+// dict (_metadata) do not describe tensors.
 Status PickleMachine::build() {
   const Id state = FERRY_TRY(pop());
   const Id object = FERRY_TRY(pop());

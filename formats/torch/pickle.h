@@ -1,6 +1,6 @@
-// The pickle inside a PyTorch checkpoint, read as data. There is nothing here that could call
-// anything: a call in the pickle (REDUCE) of one of the few known names becomes a value that says
-// so, and any other opcode or name is an error. Values are not interpreted further than that.
+// Reads the pickle inside of a PyTorch checkpoint as data. Nothing here could call anything: a call
+// in the pickle (REDUCE) of one of the few known names becomes a kCall value, and any other opcode
+// or name is an error. Values are not interpreted further.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace ferry::formats {
 
 inline constexpr uint64_t kMaxPickleBytes = 64u << 20;
-// Bounds time and memory (about 30 bytes each); 42,000 tensors need this many.
+// This bounds time and memory (about 30 bytes for each opcode). 42,000 tensors need this many.
 inline constexpr uint64_t kMaxPickleOpcodes = 2'000'000;
 inline constexpr size_t kMaxPickleMarks = 1000;
 
@@ -25,14 +25,14 @@ enum class PickleKind : uint8_t {
   kNone,
   kBool,
   kInt,
-  kFloat,  // the value itself is not kept
+  kFloat,  // the number itself is not kept
   kString,
   kTuple,
   kList,
-  kDict,    // dict or OrderedDict; items are key, value, key, value, ...
+  kDict,    // dict or OrderedDict; the items are key, value, key, value, ...
   kGlobal,  // one of PickleGlobal
-  kCall,    // items: the global, the tuple of arguments
-  kStorage  // a persistent id; items: what identifies it, a tuple in a valid file
+  kCall,    // the items are the global and the tuple of arguments
+  kStorage  // a persistent id; its item is what identifies it, a tuple in a valid file
 };
 
 enum class PickleGlobal : uint8_t {
@@ -42,8 +42,8 @@ enum class PickleGlobal : uint8_t {
   kRebuildParameter,
   kSize,
   kUntypedStorage,
-  kTypedStorage,  // with a dtype
-  kDType,         // with a dtype
+  kTypedStorage,  // has a dtype
+  kDType,         // has a dtype
 };
 
 struct PickleName {
@@ -61,23 +61,23 @@ class Pickle {
 
   Id root() const { return root_; }
   PickleKind kind(Id id) const { return values_[id].kind; }
-  int64_t integer(Id id) const;           // of kInt
-  std::string_view string(Id id) const;   // of kString; any bytes
-  const PickleName& global(Id id) const;  // of kGlobal
-  size_t size(Id id) const;               // number of items; 0 for kinds without
-  std::vector<Id> items(Id id) const;     // of kTuple, kList, kDict, kCall, kStorage
+  int64_t integer(Id id) const;           // for kInt
+  std::string_view string(Id id) const;   // for kString; any bytes
+  const PickleName& global(Id id) const;  // for kGlobal
+  size_t size(Id id) const;               // number of items; 0 for kinds without items
+  std::vector<Id> items(Id id) const;     // for kTuple, kList, kDict, kCall, kStorage
 
  private:
   friend class PickleMachine;
   static constexpr uint32_t kNothing = 0xffffffff;
 
-  // Small, because a hostile file can have millions. Items are a chain of cells.
+  // A Value is small, because a hostile file can have millions of them. Items are a chain of cells.
   struct Value {
     PickleKind kind;
-    bool ordered = false;       // of kDict: OrderedDict
-    uint32_t count = 0;         // of items, or bytes of a string
+    bool ordered = false;       // for kDict: it is an OrderedDict
+    uint32_t count = 0;         // number of items, or bytes of a string
     uint32_t first = kNothing;  // cell; offset of a string; low half of an integer; index of a name
-    uint32_t last = kNothing;   // cell; high half of an integer
+    uint32_t last = kNothing;   // cell, or high half of an integer
   };
   struct Cell {
     Id value;

@@ -15,12 +15,12 @@ namespace {
 
 using Id = Pickle::Id;
 
-constexpr size_t kMaxTorchRank = 64;  // of torch
+constexpr size_t kMaxTorchRank = 64;  // the limit of torch
 constexpr std::array<std::string_view, 2> kWrappers = {"state_dict", "model"};
 constexpr std::array<std::string_view, 8> kDevices = {"cpu", "cuda", "mps", "xpu",
                                                       "hpu", "npu",  "xla", "hip"};
 
-// "cpu", "cuda:0"
+// Returns whether a text names a device, such as "cpu" or "cuda:0".
 bool is_device(std::string_view text) {
   const size_t colon = text.find(':');
   bool known = false;
@@ -41,7 +41,7 @@ class StateDictReader {
  private:
   struct Storage {
     StorageRecord record;
-    std::optional<DType> dtype;  // none: UntypedStorage
+    std::optional<DType> dtype;  // absent for UntypedStorage
   };
 
   Failure bad(std::string_view what) const {
@@ -72,10 +72,10 @@ class StateDictReader {
   const Pickle& pickle_;
   const StorageRecords& storages_;
   const std::string& name_;
-  std::string_view tensor_;  // the one in hand
+  std::string_view tensor_;  // name of the current tensor
 };
 
-// The dict that holds the tensors.
+// Returns the dict that holds the tensors.
 Result<Id> StateDictReader::find_dict() const {
   Id dict = pickle_.root();
   if (!is(dict, PickleKind::kDict)) return bad("holds no dict of tensors");
@@ -115,7 +115,7 @@ Result<Id> StateDictReader::tensor_of_parameter(Id parameter) const {
   return args[0];
 }
 
-// ("storage", class, key, device, number of elements)
+// Reads ("storage", class, key, device, number of elements).
 Result<StateDictReader::Storage> StateDictReader::storage(Id id) const {
   if (!is(id, PickleKind::kStorage)) return bad("the tensor has no storage");
   const Id what = pickle_.items(id)[0];
@@ -145,7 +145,7 @@ Result<StateDictReader::Storage> StateDictReader::storage(Id id) const {
   return Storage{record->second, kind.dtype};
 }
 
-// A tuple of integers >= 0, or torch.Size of such a tuple.
+// Reads a tuple of integers >= 0, or torch.Size of such a tuple.
 Result<std::vector<int64_t>> StateDictReader::sizes(Id id, std::string_view what) const {
   if (is_call(id, PickleGlobal::kSize)) {
     const std::vector<Id> args = arguments(id);
@@ -164,7 +164,7 @@ Result<std::vector<int64_t>> StateDictReader::sizes(Id id, std::string_view what
   return out;
 }
 
-// The last element that the strides reach must lie in the storage.
+// Checks that the last element that the strides reach lies in the storage.
 Status StateDictReader::place(TorchTensor& tensor, int64_t offset,
                               const std::vector<int64_t>& strides, uint64_t storage_bytes) const {
   const int64_t item = dtype_bytes(tensor.dtype);
@@ -184,7 +184,7 @@ Status StateDictReader::place(TorchTensor& tensor, int64_t offset,
   return {};
 }
 
-// (storage, offset, size, strides, requires_grad, hooks [, dtype] [, metadata])
+// Reads (storage, offset, size, strides, requires_grad, hooks [, dtype] [, metadata]).
 Result<TorchTensor> StateDictReader::tensor(Id id) const {
   if (!is_tensor(id)) return bad("the value is not a tensor");
   if (is_call(id, PickleGlobal::kRebuildParameter)) id = FERRY_TRY(tensor_of_parameter(id));

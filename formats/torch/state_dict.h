@@ -1,5 +1,5 @@
 // read_state_dict() returns the tensors that a pickle describes, checked against the storages of
-// its file.
+// the file.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,24 @@
 
 namespace ferry::formats {
 
-// A view of a storage.
+// A tensor that is a view of a storage.
 struct TorchTensor {
   std::string name;  // valid UTF-8
   DType dtype;
   Shape shape;
-  StridedPiece
-      place;  // its elements; `tensor` is StorageRecord::index, and they lie in the storage
-  uint64_t bytes = 0;  // when contiguous
+  StridedPiece place;  // the elements in the storage that `tensor`, a StorageRecord::index, names
+  uint64_t bytes = 0;  // size when contiguous
 };
 
 struct StorageRecord {
-  size_t index;  // the caller's number for it
+  size_t index;  // the caller's number for the storage
   uint64_t bytes;
 };
-// By key: the last component of the name of the storage's zip entry.
+// Storages by key. The key is the last component of the name of the storage's zip entry.
 using StorageRecords = std::unordered_map<std::string_view, StorageRecord>;
 
-// The tensors in the order of the dict. kBadInput if all tensors, made contiguous, have more than
-// `max_bytes` bytes.
+// Returns the tensors in the order of the dict. kBadInput if all tensors, made contiguous, have
+// more than `max_bytes` bytes.
 Result<std::vector<TorchTensor>> read_state_dict(const Pickle& pickle,
                                                  const StorageRecords& storages, uint64_t max_bytes,
                                                  const std::string& name);

@@ -22,9 +22,9 @@
 namespace ferry::formats {
 namespace {
 
-constexpr uint64_t kMaxExpansion = 64;  // of views and of compression, over the size of the file
+constexpr uint64_t kMaxExpansion = 64;  // by views and by compression, to the size of the file
 constexpr uint64_t kAlwaysAllowed = 1u << 20;
-constexpr uint64_t kMaxInflatedBytes = uint64_t{4} << 30;  // of the storages of a file
+constexpr uint64_t kMaxInflatedBytes = uint64_t{4} << 30;  // limit for the storages of a file
 constexpr uint64_t kMaxPickleRatio = 256;
 constexpr int64_t kBlockElements = int64_t{1} << 20;
 constexpr size_t kTarMagicOffset = 257;
@@ -35,7 +35,7 @@ constexpr std::string_view kSaveAgain =
 // A storage of a file, its state and its decompressed contents. Thread-safe.
 class Storage {
  public:
-  // `expected_reads`: the sum of the bytes of all its tensors.
+  // `expected_reads` is the sum of the bytes of all tensors of the storage.
   Storage(const InputFile& file, ZipEntry entry, uint64_t expected_reads, const std::string& shown)
       : file_(&file),
         entry_(std::move(entry)),
@@ -61,8 +61,8 @@ class Storage {
   uint64_t expected_reads_, left_;
   std::string shown_;
   std::mutex mutex_;
-  std::optional<Status> checked_;  // of a stored one
-  std::optional<Error> failed_;    // of a compressed one
+  std::optional<Status> checked_;  // result for an uncompressed storage
+  std::optional<Error> failed_;    // error of a compressed storage
   Contents contents_;
 };
 
@@ -77,7 +77,7 @@ Result<Storage::Contents> Storage::load() {
   if (failed_) return Failure(*failed_);
   if (contents_) return contents_;
   std::shared_ptr<std::byte[]> bytes(
-      new std::byte[entry_.bytes]);  // not touched before it is filled
+      new std::byte[entry_.bytes]);  // memory is not touched before it is filled
   const Status loaded =
       read_zip_entry_to(*file_, entry_, {bytes.get(), static_cast<size_t>(entry_.bytes)}, shown_);
   if (!loaded) {
@@ -108,13 +108,13 @@ void Storage::finish_read(uint64_t bytes) {
   left_ = expected_reads_;
 }
 
-// The offset of the first element in its storage.
+// Returns the offset of the first element in its storage.
 uint64_t first_byte(const TorchTensor& tensor) {
   return static_cast<uint64_t>(tensor.place.offset * dtype_bytes(tensor.dtype));
 }
 
 struct TorchFile {
-  std::unique_ptr<InputFile> input;  // until the source has it; the storages point to it
+  std::unique_ptr<InputFile> input;  // owned until the source takes it; the storages point to it
   std::string shown;
   std::vector<std::unique_ptr<Storage>> storages;
   std::vector<TorchTensor> tensors;
@@ -144,7 +144,7 @@ Status check_content(const InputFile& input, const std::string& shown) {
       fmt::format("{}: not a PyTorch file: it does not begin as a zip file (offset 0)", shown));
 }
 
-// All names begin with the same folder; returns it with its slash.
+// Checks that all names begin with the same folder, and returns the folder with its slash.
 Result<std::string> top_folder(const std::vector<ZipEntry>& entries, const std::string& shown) {
   const std::string& first = entries[0].name;
   const std::string folder = first.substr(0, first.find('/') + 1);
@@ -159,7 +159,7 @@ Result<std::string> top_folder(const std::vector<ZipEntry>& entries, const std::
 }
 
 Status check_byte_order(const InputFile& input, const ZipEntry* record, const std::string& shown) {
-  if (!record) return {};  // absent before PyTorch 2.1, which wrote little-endian files
+  if (!record) return {};  // PyTorch before 2.1 wrote no such record, and little-endian files
   const auto text = FERRY_TRY(read_zip_entry(input, *record, 16, shown));
   const std::string_view order(reinterpret_cast<const char*>(text.data()), text.size());
   if (order == "little") return {};
@@ -167,7 +167,7 @@ Status check_byte_order(const InputFile& input, const ZipEntry* record, const st
                                              quoted(order), record->offset));
 }
 
-// Rule T3.
+// Checks rule T3.
 Status check_inflated(const std::vector<const ZipEntry*>& storages, uint64_t limit,
                       const std::string& shown) {
   uint64_t total = 0;
@@ -189,7 +189,7 @@ Status check_inflated(const std::vector<const ZipEntry*>& storages, uint64_t lim
 
 Result<std::vector<std::byte>> read_pickle(const InputFile& input, const ZipEntry& record,
                                            const std::string& shown) {
-  // The stored size is inside of the file, so the product fits.
+  // The stored size is at most that of the file, so the product does not overflow.
   const uint64_t limit = std::min(kMaxPickleBytes, kMaxPickleRatio * record.stored);
   return read_zip_entry(input, record, limit, shown);
 }
@@ -275,7 +275,7 @@ class TorchSource final : public FileTensorSource {
 
   std::vector<TorchFile> torch_files_;  // parallel to files()
   std::vector<size_t> tensors_;         // parallel to entries(): index in TorchFile::tensors
-  mutable BlockCache blocks_;           // of strided views
+  mutable BlockCache blocks_;           // caches strided views
 };
 
 Status TorchSource::add(CheckpointFile file) {

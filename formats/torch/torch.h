@@ -31,7 +31,7 @@
 
 namespace ferry::formats {
 
-// The kind of a file, by its first bytes.
+// The kind of a file, as its first bytes show it.
 enum class TorchContent {
   kOther,
   kZip,

@@ -13,10 +13,10 @@ namespace ferry::formats {
 namespace {
 
 constexpr std::string_view kFolder = "archive/";
-constexpr uint64_t kContentsAlignment = 64;  // of contents, as torch has it
+constexpr uint64_t kContentsAlignment = 64;  // torch aligns contents so
 constexpr uint64_t kZip64Limit = 0xFFFFFFFF;
 constexpr size_t kZip64EntriesLimit = 0xFFFF;
-constexpr uint16_t kDosDate = 0x21;  // 1980-01-01, the first one that there is
+constexpr uint16_t kDosDate = 0x21;  // 1980-01-01, the first date that the format can state
 
 struct StorageClass {
   DType dtype;
@@ -36,7 +36,7 @@ std::string_view storage_class(DType dtype) {
   return {};
 }
 
-// Bytes, integers little-endian.
+// Appends bytes, and integers in little-endian order.
 class LittleEndianBytes {
  public:
   LittleEndianBytes& text(std::string_view text) {
@@ -58,7 +58,7 @@ class LittleEndianBytes {
   std::vector<std::byte> bytes_;
 };
 
-// -- the pickle, protocol 2: opcodes that the restricted unpickler of torch takes
+// -- the pickle of protocol 2, with opcodes that the restricted unpickler of torch accepts
 
 class Pickler {
  public:
@@ -73,7 +73,7 @@ class Pickler {
   }
 
  private:
-  // _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)
+  // Writes _rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks).
   void add(const TorchTensorSpec& tensor) {
     const int64_t elements = checked_numel(tensor.shape).value_or(0);
     out_.text("ctorch._utils\n_rebuild_tensor_v2\n(");
@@ -94,7 +94,7 @@ class Pickler {
     out_.text("tR");
   }
 
-  // The persistent id of a storage.
+  // Writes the persistent id of a storage.
   void add_storage(const TorchTensorSpec& tensor, int64_t elements) {
     out_.text("(");
     text("storage");
@@ -134,7 +134,7 @@ struct Entry {
 
 class Archive {
  public:
-  // An entry of bytes that are known.
+  // Adds an entry whose bytes are known.
   void add(const std::string& name, std::vector<std::byte> bytes) {
     const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
     const auto crc = static_cast<uint32_t>(::crc32_z(0, data, bytes.size()));
@@ -142,7 +142,7 @@ class Archive {
     layout_.known.emplace_back(end_, std::move(bytes));
     end_ += entries_.back().bytes;
   }
-  // One whose CRC is not.
+  // Adds an entry whose bytes, and thus CRC, are not known yet.
   void add_storage(const std::string& name, uint64_t bytes) {
     begin(name, bytes, 0);
     storages_.push_back(entries_.size() - 1);
@@ -153,7 +153,7 @@ class Archive {
 
   TorchLayout finish() {
     LittleEndianBytes directory;
-    std::vector<uint64_t> places;  // of the CRC of each entry
+    std::vector<uint64_t> places;  // positions of the CRC of each entry
     for (const Entry& entry : entries_) {
       places.push_back(end_ + directory.size() + kCrcInCentral);
       add_central(entry, directory);
@@ -177,7 +177,7 @@ class Archive {
     return static_cast<uint32_t>(std::min(value, kZip64Limit));
   }
 
-  // The local header, whose extra field ends where the contents are aligned.
+  // Writes the local header. Its extra field ends where the contents are aligned.
   void begin(const std::string& name, uint64_t bytes, uint32_t crc) {
     Entry entry{.name = std::string(kFolder) + name, .header = end_, .bytes = bytes, .crc = crc};
     const bool zip64 = bytes >= kZip64Limit;
@@ -196,7 +196,7 @@ class Archive {
     entries_.push_back(std::move(entry));
   }
 
-  // From the version to the length of the name.
+  // Writes the fields from the version to the length of the name.
   static void add_common(const Entry& entry, bool zip64, LittleEndianBytes& out) {
     out.integer(static_cast<uint16_t>(zip64 ? 45 : 20)).integer(uint16_t{0});  // version, flags
     out.integer(uint16_t{0}).integer(uint16_t{0}).integer(kDosDate);           // stored
@@ -210,7 +210,8 @@ class Archive {
     if (entry.header >= kZip64Limit) extra.integer(entry.header);
     const bool zip64 = extra.size() > 0;
     out.integer(uint32_t{0x02014b50}).integer(static_cast<uint16_t>(zip64 ? 45 : 20));
-    // Local headers state version 4.5 only for long contents; both headers agree in the rest.
+    // A local header states version 4.5 only for long contents. Both headers agree in the other
+    // fields.
     add_common(entry, zip64, out);
     out.integer(static_cast<uint16_t>(zip64 ? extra.size() + 4 : 0));
     out.integer(uint16_t{0}).integer(uint16_t{0}).integer(uint16_t{0}).integer(uint32_t{0});
@@ -220,7 +221,7 @@ class Archive {
     for (const std::byte b : extra.get()) out.integer(static_cast<uint8_t>(b));
   }
 
-  // The end records behind a directory that begins at end_.
+  // Writes the end records that follow a directory which begins at end_.
   void add_end(LittleEndianBytes& out) const {
     const uint64_t bytes = out.size(), count = entries_.size();
     if (count >= kZip64EntriesLimit || bytes >= kZip64Limit || end_ >= kZip64Limit) {
@@ -238,7 +239,7 @@ class Archive {
 
   TorchLayout layout_;
   std::vector<Entry> entries_;
-  std::vector<size_t> storages_;  // in entries_
+  std::vector<size_t> storages_;  // indices in entries_
   uint64_t end_ = 0;
 };
 
@@ -251,7 +252,7 @@ Failure refuse(ErrorCode code, const TorchTensorSpec& tensor, std::string_view w
       code, fmt::format("cannot write a PyTorch file: {} (tensor {})", what, quoted(tensor.name)));
 }
 
-// The bytes of each storage.
+// Returns the bytes of each storage.
 Result<std::vector<uint64_t>> storage_sizes(std::span<const TorchTensorSpec> tensors,
                                             size_t storages) {
   std::vector<std::optional<uint64_t>> sizes(storages);

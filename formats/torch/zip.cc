@@ -27,17 +27,17 @@ constexpr uint32_t kDescriptorSignature = 0x08074b50;
 constexpr size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
                  kLocatorBytes = 20, kLongestDescriptor = 24;
 constexpr uint16_t kDescriptorFlag = 1u << 3;
-// Bits 1 and 2 describe a compression level, 11 says that the name is UTF-8.
+// Bits 1 and 2 describe a compression level. Bit 11 says that the name is UTF-8.
 constexpr uint16_t kAllowedFlags = 0x6u | kDescriptorFlag | 1u << 11;
 constexpr uint16_t kStored = 0, kDeflate = 8;
 constexpr uint64_t kMaxDeflateRatio = 1032;  // a match of 258 bytes takes two bits at least
-constexpr uint32_t k32 = 0xffffffff;         // "see the zip64 field"
+constexpr uint32_t k32 = 0xffffffff;         // says that the value is in the zip64 field
 constexpr uint16_t k16 = 0xffff;
 constexpr uint16_t kZip64Field = 1;
 
 using Bytes = std::span<const std::byte>;
 
-// The caller has checked that the number is inside the range.
+// The caller has checked that the number lies inside of the range.
 template <class T>
 T number_at(Bytes bytes, size_t offset) {
   T value;
@@ -54,7 +54,7 @@ Result<std::vector<std::byte>> read_bytes(const InputFile& file, uint64_t offset
   return out;
 }
 
-// The fields of the end record, with zip64 values where it refers to them.
+// The fields of the end record. Values that it refers to the zip64 record for are taken from there.
 struct Directory {
   uint64_t offset = 0, bytes = 0, entries = 0;
 };
@@ -130,7 +130,7 @@ Result<Directory> ZipReader::read_end64(const Directory& end, uint64_t end_offse
 }
 
 // Replaces each of `fields` that refers to the zip64 extra field by the next value of that field.
-// False if the extra field is too short.
+// Returns false if the extra field is too short.
 bool resolve_zip64(Bytes extra, std::initializer_list<uint64_t*> fields) {
   Bytes values;
   while (extra.size() >= 4) {
@@ -211,10 +211,10 @@ Result<ZipEntry> ZipReader::parse_central(Bytes& rest, uint64_t offset) const {
   return entry;
 }
 
-// The length of the record after the contents, which repeats CRC and sizes: with or without a
-// signature, with sizes of 4 or 8 bytes.
+// Returns the length of the record after the contents, which repeats CRC and sizes. The record may
+// have a signature, and sizes of 4 or 8 bytes.
 Result<uint64_t> ZipReader::descriptor_bytes(const ZipEntry& entry, uint64_t limit) const {
-  const uint64_t at = entry.offset + entry.stored;  // inside of the file
+  const uint64_t at = entry.offset + entry.stored;  // lies inside of the file
   const auto record =
       FERRY_TRY(read_bytes(file_, at, std::min<uint64_t>(kLongestDescriptor, limit - at)));
   for (const size_t start : {size_t{4}, size_t{0}}) {
@@ -233,8 +233,8 @@ Result<uint64_t> ZipReader::descriptor_bytes(const ZipEntry& entry, uint64_t lim
   return bad_entry(entry, "is not followed by its sizes");
 }
 
-// Compares the local header at entry.header with the directory and sets entry.offset. `limit` is
-// where the entry must end.
+// Compares the local header at entry.header with the directory and sets entry.offset. The entry
+// must end at `limit`.
 Status ZipReader::check_local(ZipEntry& entry, uint64_t limit) const {
   if (!range_inside(entry.header, kLocalBytes, limit)) return bad_entry(entry, "is cut");
   const auto fixed = FERRY_TRY(read_bytes(file_, entry.header, kLocalBytes));

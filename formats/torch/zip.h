@@ -24,13 +24,13 @@ namespace ferry::formats {
 struct ZipEntry {
   std::string name;
   uint64_t header = 0;  // offset of the local header
-  uint64_t offset = 0;  // of the first stored byte
-  uint64_t stored = 0;  // bytes in the file
-  uint64_t bytes = 0;   // of the contents
-  uint32_t crc = 0;     // of the contents, not checked by read_zip_directory
+  uint64_t offset = 0;  // position of the first stored byte
+  uint64_t stored = 0;  // stored bytes in the file
+  uint64_t bytes = 0;   // bytes of the contents
+  uint32_t crc = 0;     // CRC-32 of the contents, which read_zip_directory does not check
   uint16_t flags = 0;   // only bits 1 and 2 (meaningless here), 3 (descriptor) and 11 (UTF-8)
   bool deflated = false;
-  std::string tensor = {};  // the name of a tensor in it, for messages; may be empty
+  std::string tensor = {};  // name of a tensor in the entry, for messages; may be empty
 };
 
 inline bool is_directory(const ZipEntry& entry) {

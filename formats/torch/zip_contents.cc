@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kCheckedPieceBytes = uint64_t{1} << 20;
 constexpr uint64_t kInflatePieceBytes = uint64_t{64} << 10;
-constexpr int kRawDeflate = -MAX_WBITS;  // without a zlib header
+constexpr int kRawDeflate = -MAX_WBITS;  // deflate without a zlib header
 
 uint32_t update_crc(uint32_t crc, std::span<const std::byte> data) {
   return static_cast<uint32_t>(
@@ -47,7 +47,7 @@ struct InflateState {
   }
 };
 
-// The stream must end where both the stored bytes and `out` do.
+// Inflates an entry to `out`. The stream must end where both the stored bytes and `out` end.
 Status inflate_to(const InputFile& file, const ZipEntry& entry, std::span<std::byte> out,
                   const std::string& name) {
   InflateState state;
@@ -55,7 +55,7 @@ Status inflate_to(const InputFile& file, const ZipEntry& entry, std::span<std::b
   z_stream& stream = state.stream;
   std::vector<std::byte> piece(std::min(kInflatePieceBytes, entry.stored));
   uint64_t read = 0, made = 0;
-  std::byte none{};  // zlib wants an address even for no bytes
+  std::byte none{};  // zlib needs an address even if there are no bytes
   int result = Z_OK;
   while (result == Z_OK) {
     if (stream.avail_in == 0 && read < entry.stored) {

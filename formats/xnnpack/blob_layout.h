@@ -10,7 +10,7 @@
 //   32  ...   FlatBuffer, identifier XN01
 //   ...       zeros to a multiple of 16, constants without a key
 //
-// Not a public header.
+// Private to formats/xnnpack.
 #pragma once
 
 #include <cstddef>

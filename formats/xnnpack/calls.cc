@@ -38,7 +38,7 @@ bool fits(DType dtype, const Value& value) {
   return dtype_of(value.datatype) == dtype;
 }
 
-// The exporter gives scalars one dimension.
+// Compares the shape of a tensor with that of a value. The exporter gives scalars one dimension.
 bool has_shape(const pte::Tensor& tensor, const Value& value) {
   if (tensor.sizes.empty() && value.dims == std::vector<uint32_t>{1}) return true;
   return std::ranges::equal(tensor.sizes, value.dims, [](int32_t size, uint32_t dim) {
@@ -46,7 +46,7 @@ bool has_shape(const pte::Tensor& tensor, const Value& value) {
   });
 }
 
-// The values of a graph by their position among the arguments.
+// Returns the values of a graph by their position in the arguments of a call.
 std::vector<const Value*> externals_of(const Graph& graph) {
   std::vector<const Value*> out(graph.num_externals, nullptr);
   for (const Value& value : graph.values) {
@@ -85,7 +85,7 @@ class CallCheck {
                                  quoted(method_.name), index_, what));
   }
 
-  // What a view, or an operator that we know nothing of, may make another tensor's memory.
+  // A view, or an operator that is not known, may make another tensor an alias of its argument.
   void find_aliases(const pte::Instruction& step) {
     const auto* call = std::get_if<pte::KernelCall>(&step);
     if (call == nullptr) return;
@@ -146,7 +146,7 @@ class CallCheck {
   const pte::Method& method_;
   const std::string& file_;
   std::unordered_set<int32_t> inputs_, outputs_, aliases_;
-  size_t index_ = 0;  // of the instruction being checked
+  size_t index_ = 0;  // index of the instruction that is being checked
 };
 
 }  // namespace

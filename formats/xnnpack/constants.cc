@@ -1,4 +1,4 @@
-// What the bytes of constants have to be.
+// Checks the bytes of constants.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -12,8 +12,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// The first scale of `Word`s that is not positive and normal; SIZE_MAX where all are. Positive
-// normal numbers are the codes from 1 in the lowest bit of the exponent up to infinity.
+// Returns the index of the first scale that is not positive and normal, or SIZE_MAX if all are.
+// Positive normal numbers are the codes from the lowest bit of the exponent up to infinity.
 template <class Word, Word kSmallest, Word kInfinity>
 size_t find_wrong_scale(Bytes bytes) {
   const auto is_wrong = [&](size_t i) {

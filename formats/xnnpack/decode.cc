@@ -16,7 +16,7 @@ using FlatDims = flatbuffers::Vector<uint32_t>;
 
 class Decoder {
  public:
-  // Strings may be shared in a FlatBuffer; what is copied stays within a few times its size.
+  // A FlatBuffer may share strings, so the copies are limited to a few times its size.
   Decoder(size_t flat_bytes, const std::string& file) : budget_(4 * flat_bytes), file_(file) {}
 
   Result<Graph> decode(const wire::Graph& root) {
@@ -60,7 +60,7 @@ class Decoder {
   }
 
   Result<Constant> decode_constant(size_t index, const wire::Constant& in) {
-    if (index == 0) return Constant{};  // a placeholder, whatever it holds
+    if (index == 0) return Constant{};  // the placeholder, whose contents do not matter
     Constant out{"", in.offset(), in.size()};
     if (in.key() == nullptr) return out;
     if (in.key()->size() > budget_) return error("keys larger than the blob");
@@ -148,7 +148,7 @@ class Decoder {
     return node;
   }
 
-  // The verifier has found a table of the kind's type.
+  // The verifier has checked that the table has the type of the kind.
   template <class Table>
   static const Table& table_of(const wire::NodeSlot& slot) {
     return *static_cast<const Table*>(slot.node());

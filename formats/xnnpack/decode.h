@@ -1,4 +1,4 @@
-// From a verified FlatBuffer to a Graph. Not a public header.
+// Converts a verified FlatBuffer to a Graph. Private to formats/xnnpack.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace wire {
 struct Graph;
 }
 
-// Checks only what the Graph type cannot hold: absent fields, old forms, counts that contradict
-// each other, and kinds of nodes that we do not read. Offsets of constants are still relative to
-// the region of constants.
+// Checks only what the Graph type cannot represent: absent fields, old forms, counts that
+// contradict each other, and kinds of nodes that are not supported. The offsets of constants are
+// still relative to the region of constants.
 Result<Graph> decode_graph(const wire::Graph& root, size_t flat_bytes, const std::string& name);
 
 }  // namespace ferry::xnnpack

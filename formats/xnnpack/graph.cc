@@ -12,7 +12,7 @@ namespace {
 
 using Kind = NodeKind;
 
-// [i] is the kind with code i + 1.
+// Element i is the kind with code i + 1.
 constexpr std::array kNodes = {
     NodeInfo{Kind::kAdd, "Add", Form::kBinary, 2, true},
     NodeInfo{Kind::kFullyConnected, "FullyConnected", Form::kFullyConnected, 3, true},

@@ -1,4 +1,4 @@
-// Graph: an in-memory mirror of an XNNPACK delegate blob of ExecuTorch (header "XH00", FlatBuffer
+// Graph is an in-memory mirror of an XNNPACK delegate blob of ExecuTorch (header "XH00", FlatBuffer
 // identifier XN01): the nodes that the backend executes, the values between them, and the names of
 // the constants that they need. The bytes of named constants are elsewhere, in the named data of
 // the program or of a .ptd file.
@@ -14,30 +14,31 @@
 namespace ferry::xnnpack {
 
 inline constexpr std::string_view kBackend = "XnnpackBackend";
-// No value, and no external id.
+// Stands for no value, and for no external id.
 inline constexpr uint32_t kNone = 0xffffffff;
 
-// Codes as on the wire.
+// The codes are those on the wire.
 enum class Datatype : int16_t {
   kF32 = 1,
   kF16 = 2,
   kQInt8 = 3,
   kQUInt8 = 4,
   kQInt32 = 5,
-  kQCInt8 = 6,  // i8, a scale for each channel
+  kQCInt8 = 6,  // i8 with a scale for each channel
   kQCInt32 = 7,
-  kQCInt4 = 8,   // two to a byte, low nibble first, code + 8; a scale for each channel
-  kQDInt8 = 9,   // activations quantised at run time, each row by itself
-  kQBInt4 = 10,  // as kQCInt4, but a bf16 scale for each group of a row
+  kQCInt4 = 8,   // two to a byte, low nibble first, stored as code + 8; a scale for each channel
+  kQDInt8 = 9,   // activations that are quantised at run time, each row by itself
+  kQBInt4 = 10,  // codes as in kQCInt4, but with a bf16 scale for each group of a row
   kQPInt8 = 11,
   kI32 = 12,
   kPF32 = 13,
   kBF16 = 14,
 };
-// "qbint4"; "datatype 99" of a code that is none.
+// Returns a name such as "qbint4", or "datatype 99" for an unknown code.
 std::string datatype_name(Datatype datatype);
 
-// `scales` is an index into Graph::constants: f32 of kQCInt8 and kQCInt4, bf16 of kQBInt4.
+// `scales` is an index into Graph::constants. The scales are f32 for kQCInt8 and kQCInt4, and bf16
+// for kQBInt4.
 struct PerTensor {
   float scale = 0;
   int32_t zero_point = 0;
@@ -61,17 +62,17 @@ struct PerToken {  // the scale and zero point of each row are found at run time
 using Quantization = std::variant<std::monostate, PerTensor, PerChannel, PerChannelGroup, PerToken>;
 
 struct Value {
-  uint32_t id = 0;  // nodes name values by it; unique
+  uint32_t id = 0;  // unique; nodes refer to values by id
   Datatype datatype = Datatype::kF32;
-  std::vector<uint32_t> dims = {};  // upper bounds where the program is dynamic
-  uint32_t constant = 0;            // index into Graph::constants, 0 = none
-  uint32_t external = kNone;        // position among the arguments of the DelegateCall
+  std::vector<uint32_t> dims = {};  // upper bounds if the program is dynamic
+  uint32_t constant = 0;            // index into Graph::constants; 0 means none
+  uint32_t external = kNone;        // position in the arguments of the DelegateCall
   bool is_input = false, is_output = false;
   Quantization quantization = {};
   bool operator==(const Value&) const = default;
 };
 
-// Codes of the node union as on the wire.
+// The codes are those of the node union on the wire.
 enum class NodeKind : uint8_t {
   kAdd = 1,
   kFullyConnected = 2,
@@ -121,7 +122,7 @@ enum class NodeKind : uint8_t {
   kCopy = 46,
   kCos = 47,
 };
-// "FullyConnected"; "kind 99" of a code that is none.
+// Returns a name such as "FullyConnected", or "kind 99" for an unknown code.
 std::string node_name(NodeKind kind);
 
 struct MinMax {
@@ -131,24 +132,24 @@ struct MinMax {
 
 struct Node {
   NodeKind kind = NodeKind::kAdd;
-  // Ids of values in the order of the node's table. Of kFullyConnected: input, filter, bias, which
-  // may be kNone.
+  // Ids of values in the order of the node's table. For kFullyConnected they are input, filter, and
+  // bias, which may be kNone.
   std::vector<uint32_t> inputs = {}, outputs = {};
   uint32_t flags = 0;
-  std::optional<MinMax> output_range = {};  // the result is clamped to it
-  // What else the table has, in its order: the new shape of kStaticReshape, the permutation of
-  // kStaticTranspose, the offsets and then the sizes of kStaticSlice, the paddings before and then
-  // after of kStaticConstantPad, the axis of kConcatenate. A 0 in the new shape is the dimension
-  // that follows from the others; a size 0 is the whole dimension.
+  std::optional<MinMax> output_range = {};  // if set, the result is clamped to it
+  // The other numbers of the table, in its order: the new shape for kStaticReshape, the permutation
+  // for kStaticTranspose, the offsets and then the sizes for kStaticSlice, the paddings before and
+  // then after for kStaticConstantPad, the axis for kConcatenate. A 0 in the new shape is the
+  // dimension that follows from the others; a size 0 is the whole dimension.
   std::vector<int64_t> numbers = {};
-  std::vector<float> factors = {};  // one of kLeakyRelu (slope), kElu (alpha), kStaticConstantPad
-  uint32_t debug_handle = 0;        // of the exporter, for people
+  std::vector<float> factors = {};  // one for kLeakyRelu (slope), kElu (alpha), kStaticConstantPad
+  uint32_t debug_handle = 0;        // set by the exporter, for people
   bool operator==(const Node&) const = default;
 };
 
 struct Constant {
-  std::string key;      // in the named data
-  uint64_t offset = 0;  // without a key: where its bytes begin in the blob
+  std::string key;      // key in the named data
+  uint64_t offset = 0;  // for a constant without a key: position of its bytes in the blob
   uint64_t bytes = 0;
   bool operator==(const Constant&) const = default;
 };
@@ -157,7 +158,7 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;                         // in the order of execution
   uint32_t num_externals = 0;                      // arguments of the DelegateCall, inputs first
-  std::vector<Constant> constants = {Constant{}};  // [0] is a placeholder
+  std::vector<Constant> constants = {Constant{}};  // entry 0 is a placeholder
   bool operator==(const Graph&) const = default;
 };
 

@@ -23,7 +23,7 @@ bool is_elementwise(Datatype datatype) {
   return is_float(datatype) || datatype == Datatype::kQInt8 || datatype == Datatype::kQUInt8;
 }
 
-// As NumPy does; empty where the shapes do not go together, which no scalars reach.
+// Broadcasts as NumPy does. Returns nullopt if the shapes are incompatible.
 std::optional<Dims> broadcast(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()));
   for (size_t i = 1; i <= out.size(); ++i) {
@@ -153,7 +153,7 @@ class NodeCheck {
                              fmt::join(output().dims, ", ")));
   }
 
-  // All inputs and the output have one datatype, that elements can be computed in.
+  // Checks that all inputs and the output have one datatype in which elements can be computed.
   Status expect_one_datatype() const {
     for (size_t i = 0; i < node().inputs.size(); ++i) {
       if (input(i).datatype != output().datatype) {
@@ -165,7 +165,8 @@ class NodeCheck {
     return unsupported(datatype_name(output().datatype));
   }
 
-  // Elements are moved, not computed.
+  // Checks that inputs and output have one datatype and quantisation, because elements
+  // are moved and not computed.
   Status expect_same_elements() const {
     FERRY_RETURN_IF_ERROR(expect_one_datatype());
     for (size_t i = 0; i < node().inputs.size(); ++i) {
@@ -332,7 +333,7 @@ class NodeCheck {
   // At most one dimension follows from the others.
   Status check_reshape() const {
     FERRY_RETURN_IF_ERROR(expect_same_elements());
-    uint64_t elements = 1, known = 1;  // of values whose bytes have been checked
+    uint64_t elements = 1, known = 1;  // no overflow: bytes of values are checked
     for (uint32_t dim : input(0).dims) elements *= dim;
     size_t open = SIZE_MAX;
     Dims dims;
@@ -389,8 +390,8 @@ class NodeCheck {
   const Graph& graph_;
   const ValueTable& values_;
   const std::string& file_;
-  std::vector<bool> has_source_;  // of each value, so far
-  size_t index_ = 0;              // of the node being checked
+  std::vector<bool> has_source_;  // for each value, whether a source precedes the current node
+  size_t index_ = 0;              // index of the node that is being checked
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Validation of the nodes of a graph whose values have passed. Not a public header.
+// Validates the nodes of a graph whose values have been validated. Private to formats/xnnpack.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace ferry::xnnpack {
 
-// Arity, order, one source for each value, datatypes, shapes, numbers, flags. `name` begins the
-// messages.
+// Checks arity, order, the only source of each value, datatypes, shapes, numbers and flags. `name`
+// begins the messages.
 Status check_nodes(const Graph& graph, const ValueTable& values, const std::string& name);
 
 }  // namespace ferry::xnnpack

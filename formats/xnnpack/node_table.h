@@ -1,4 +1,4 @@
-// What each kind of node looks like. Not a public header.
+// The properties of each kind of node. Private to formats/xnnpack.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace ferry::xnnpack {
 
 // The table that a node has on the wire (blob.fbs).
 enum class Form : uint8_t {
-  kAbsent,  // we neither read nor write it
+  kAbsent,  // neither read nor written by Ferry
   kUnary,
   kBinary,
   kFullyConnected,
@@ -27,10 +27,10 @@ struct NodeInfo {
   std::string_view name;
   Form form = Form::kAbsent;
   uint8_t inputs = 1;
-  bool may_clamp = false;  // the runtime heeds the output range of these only
+  bool may_clamp = false;  // the runtime applies the output range of these kinds only
 };
 
-// nullptr for a code that is no kind.
+// Returns nullptr for an unknown code.
 const NodeInfo* find_node_info(NodeKind kind);
 
 }  // namespace ferry::xnnpack

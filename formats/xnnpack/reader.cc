@@ -1,4 +1,4 @@
-// The bytes around the graph (writer.cc has their layout).
+// Reads the bytes around the graph, whose layout is in blob_layout.h.
 #include "formats/xnnpack/reader.h"
 
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ const char* identifier_of(Bytes flat) {
   return early ? kEarlyIdentifier : kIdentifier;
 }
 
-// From the region of constants to the blob.
+// Makes offsets that are relative to the region of constants relative to the blob.
 Status place_constants(const Header& header, const std::string& name, Graph& graph) {
   for (size_t i = 1; i < graph.constants.size(); ++i) {
     Constant& constant = graph.constants[i];

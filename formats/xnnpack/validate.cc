@@ -1,4 +1,4 @@
-// What a FlatBuffers verifier cannot know of the values of a graph.
+// Checks what a FlatBuffers verifier cannot know about the values of a graph.
 #include "formats/xnnpack/validate.h"
 
 #include <fmt/format.h>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr uint64_t kMaxValueBytes = uint64_t{1} << 48;
 
-// What the codes of a datatype mean, and how large they are.
+// The meaning and the size of the codes of a datatype.
 struct DatatypeInfo {
-  unsigned bits = 0;        // 0: unknown, or made by the backend for itself
+  unsigned bits = 0;        // 0 if the size is unknown, or only the backend makes such values
   size_t quantization = 0;  // index of the alternative in Quantization
 };
 
@@ -173,7 +173,7 @@ class ValueCheck {
     return check_constant(value_->constant, *value_bytes(*value_), "data");
   }
 
-  // Each position once, inputs first.
+  // Checks that each position occurs once, and that inputs come first.
   Status check_externals() {
     if (graph_.num_externals > kMaxExternals) {
       return bad_input(fmt::format("{}: {} arguments", file_, graph_.num_externals));
@@ -203,7 +203,7 @@ class ValueCheck {
 
   const Graph& graph_;
   const std::string& file_;
-  const Value* value_ = nullptr;  // being checked
+  const Value* value_ = nullptr;  // the value that is being checked
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The values of a graph by id. Not a public header.
+// The values of a graph by id. Private to formats/xnnpack.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class ValueTable {
   explicit ValueTable(const Graph& graph) {
     for (size_t i = 0; i < graph.values.size(); ++i) index_.emplace(graph.values[i].id, i);
   }
-  // An index into Graph::values; SIZE_MAX where there is no such id.
+  // Returns an index into Graph::values, or SIZE_MAX for an unknown id.
   size_t find(uint32_t id) const {
     const auto found = index_.find(id);
     return found == index_.end() ? SIZE_MAX : found->second;

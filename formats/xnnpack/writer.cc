@@ -18,12 +18,13 @@ namespace {
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-// One overload per kind of quantisation: its type on the wire and its table.
+// There is one overload for each kind of quantisation; it returns the type on the wire and the
+// table.
 struct QuantizationEncoder {
   FlatBufferBuilder& b;
   using Union = std::pair<wire::AnyQuantization, Offset<void>>;
 
-  // The runtime reads the vector, though it is empty.
+  // The vector is present though it is empty, because the runtime reads it.
   auto no_scales() const { return b.CreateVector(std::vector<float>()); }
 
   Union operator()(std::monostate) const { return {wire::AnyQuantization::NONE, 0}; }
@@ -61,7 +62,7 @@ Offset<wire::ValueSlot> encode_value(FlatBufferBuilder& b, const Value& value) {
   return wire::CreateValueSlot(b, wire::AnyValue::QuantizedValue, quantized.Union());
 }
 
-// The table of a node by its form.
+// Makes the table of a node by its form.
 class NodeEncoder {
  public:
   NodeEncoder(FlatBufferBuilder& b, const Node& node) : b_(b), node_(node) {}
@@ -134,7 +135,7 @@ Offset<wire::NodeSlot> encode_node(FlatBufferBuilder& b, const Node& node) {
                               range);
 }
 
-// In the order of arguments.
+// Returns ids in the order of arguments.
 std::vector<uint32_t> ids_of(const Graph& graph, bool Value::*role) {
   std::vector<std::pair<uint32_t, uint32_t>> ids;
   for (const Value& value : graph.values) {

@@ -9,8 +9,8 @@
 
 namespace ferry::xnnpack {
 
-// Equal graphs give equal bytes. kInternal where the reader would refuse the graph, kUnsupported
-// where a constant has no key.
+// Equal graphs give equal bytes. kInternal if the reader would refuse the graph, kUnsupported if a
+// constant has no key.
 Result<std::vector<std::byte>> write_blob(const Graph& graph);
 
 }  // namespace ferry::xnnpack
