@@ -1,4 +1,4 @@
-// Call and Kernel: what a kernel receives, and what the table says of it.
+// A kernel receives a Call. A Kernel is a row of the kernel table.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace ferry::kernels {
 
-// One execution of an instruction. The arguments follow pte::OpSchema in number and kind. Input
-// tensors have data. Outs are writable and never overlap inputs, except as Kernel::memory allows.
+// A Call is one execution of an instruction. The arguments follow pte::OpSchema in number and kind.
+// Input tensors have data. Outs are writable and never overlap inputs, except as Kernel::memory
+// allows.
 struct Call {
   std::span<Value* const> args;
   int variant;  // Kernel::variant
   ThreadPool& pool;
 };
 
-// Errors name tensors by value index; the Method adds the instruction.
+// Errors name tensors by value index. The Method adds the instruction.
 using KernelFn = Status (*)(const Call&);
 
 struct Kernel {
@@ -28,9 +29,9 @@ struct Kernel {
     kInPlace,   // an out may be exactly the memory of an input
     kView,      // the out takes its memory from the first input
   };
-  std::string_view name;  // "aten::add.out"
+  std::string_view name;  // such as "aten::add.out"
   KernelFn run;
-  int variant = 0;  // tells operators apart that share a function
+  int variant = 0;  // distinguishes operators that share a function
   Memory memory = Memory::kDisjoint;
 };
 

@@ -1,4 +1,4 @@
-// The operators that can be executed: full operator name -> kernel.
+// The table of executable operators maps a full operator name to a kernel.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace ferry::kernels {
 
-// nullptr for an operator without a kernel.
+// Returns nullptr for an operator without a kernel.
 const Kernel* find_kernel(std::string_view full_name);
-// All of them, sorted by name.
+// Returns all kernels, sorted by name.
 std::span<const Kernel> all_kernels();
 
 }  // namespace ferry::kernels

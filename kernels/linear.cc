@@ -20,7 +20,7 @@ std::vector<float> as_f32(const Tensor& tensor) {
   return values;
 }
 
-// out[batch,m,n] = a[batch,m,k] * b[batch,k,n], any floating dtype, the same for all.
+// Computes out[batch,m,n] = a[batch,m,k] * b[batch,k,n] in any floating dtype, equal for all three.
 Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t batch,
                 int64_t m, int64_t n, int64_t k) {
   if (out.numel == 0) return {};
@@ -53,14 +53,14 @@ Status require_product(const Tensor& a, const Tensor& b, const Tensor& out) {
   return bad_input(fmt::format("shape mismatch: {} times {}", describe(a), describe(b)));
 }
 
-// out += bias along the last dimension.
+// Adds bias along the last dimension of out.
 Status add_bias(const Call& call, const Tensor& bias, Tensor& out) {
   const Operand operands[] = {Operand(out), Operand(bias)};
   return add_scaled(call, operands[0], operands[1], Number::of_int(1), out.dtype, out);
 }
 
-// out[m,n] = input[m,k] * weight[n,k] in f32, with a weight in half precision. Each task widens a
-// few rows of it into memory that its core's cache holds.
+// Computes out[m,n] = input[m,k] * weight[n,k] in f32, with a weight in half precision. Each task
+// widens a few rows of the weight into memory that stays in its core's cache.
 void linear_of_half(const Call& call, const Tensor& input, const Tensor& weight, Tensor& out,
                     int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kElements = int64_t{1} << 15;
@@ -89,7 +89,7 @@ Status linear(const Call& call) {
   const Tensor* bias = optional_tensor(call, 2);
   Tensor& out = tensor(call, 3);
   FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
-  // The result is wider than the program states; so is the input, but not the matrix.
+  // The result and the input are wider than the program states, but not the matrix.
   const bool widened =
       out.widened && input.dtype != weight.dtype && is_floating(weight.dtype) &&
       (input.dtype == DType::kF64 || (input.dtype == DType::kF32 && is_half(weight.dtype)));

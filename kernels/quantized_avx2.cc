@@ -1,4 +1,4 @@
-// AVX2: products of bytes by pairs.
+// AVX2: products of bytes are summed in pairs.
 #include "kernels/quantized_targets.h"
 
 #if defined(__x86_64__)
@@ -17,7 +17,7 @@
 
 #include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
-// After the vectors.
+// These includes must follow the vectors.
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {

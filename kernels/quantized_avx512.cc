@@ -1,4 +1,4 @@
-// AVX-512 without VNNI: as AVX2, with wider tiles for many rows.
+// AVX-512 without VNNI: like AVX2, with wider tiles for many rows.
 #include "kernels/quantized_targets.h"
 
 #if defined(__x86_64__)
@@ -19,7 +19,7 @@
 #define FERRY_QUANTIZED_V512
 #include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
-// After the vectors.
+// These includes must follow the vectors.
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {

@@ -1,5 +1,5 @@
-// Plain C++, for processors without any of the instruction sets, and for group sizes that the
-// others do not know.
+// Plain C++, for processors without any of the instruction sets, and for group sizes that the other
+// instruction sets do not support.
 #include <algorithm>
 #include <cmath>
 

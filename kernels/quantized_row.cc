@@ -1,4 +1,4 @@
-// Quantising rows of activations, in plain C++.
+// Quantises rows of activations in plain C++.
 #include "kernels/quantized_row.h"
 
 #include <bit>
@@ -7,7 +7,7 @@
 namespace ferry::kernels {
 namespace {
 
-// To the nearest integer, halves to the even one, for |x| < 2^22.
+// Rounds to the nearest integer, halves to even, for |x| < 2^22.
 float nearest(float x) {
   constexpr float kShift = 0x1.8p23f;
   return (x + kShift) - kShift;

@@ -1,4 +1,4 @@
-// The instruction sets that are compiled in, each by a file of its own.
+// The instruction sets that are compiled in. Each has a file of its own.
 #pragma once
 
 #include "kernels/quantized_kernels.h"

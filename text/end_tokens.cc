@@ -21,7 +21,7 @@ using chat::Value;
 constexpr const char* kGenerationFile = "generation_config.json";
 constexpr uint64_t kMaxGenerationConfigBytes = uint64_t{16} << 20;
 
-// nullopt where there is no such file, it has no such member, or that is null.
+// Returns nullopt if the file is absent, has no such member, or the member is null.
 Result<std::optional<Value>> member_of(const std::string& path, std::string_view name) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::optional<Value>();
@@ -47,7 +47,7 @@ Result<std::vector<int64_t>> ids_of(const Value& value, const std::string& path)
       fmt::format("{}: eos_token_id is neither a token id nor a list of them", printable(path)));
 }
 
-// A token is its text, or an object with it.
+// A token is a string or an object that holds its text.
 Result<std::string> text_of(const Value& token, const std::string& path) {
   if (token.is_text()) return token.str();
   if (token.is<Value::DictPtr>()) {
@@ -69,7 +69,7 @@ Result<std::vector<int64_t>> end_tokens(const std::string& directory) {
   const std::string map = directory + "/" + kSpecialTokensMapFile;
   const auto decoder = FERRY_TRY(member_of(file, "added_tokens_decoder"));
   const auto mapped = FERRY_TRY(member_of(map, "eos_token"));
-  if (!decoder && mapped) {  // the map goes before the config
+  if (!decoder && mapped) {  // the map takes precedence over the config
     token = mapped;
     file = map;
   }

@@ -7,7 +7,7 @@
 namespace ferry::text {
 namespace {
 
-// How many bytes at the end of `text` are the beginning of `stop`, but not all of it.
+// Returns how many bytes at the end of `text` begin `stop` without completing it.
 size_t begun(std::string_view text, std::string_view stop) {
   for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
     if (text.ends_with(stop.substr(0, length))) return length;

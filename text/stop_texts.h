@@ -1,4 +1,4 @@
-// StopTexts: ends a text that comes in parts before the first of some texts.
+// StopTexts cuts a text that arrives in parts before the first stop text.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,18 @@ namespace ferry::text {
 
 class StopTexts {
  public:
-  // None of `stops` is empty.
+  // Stop texts must not be empty.
   explicit StopTexts(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
-  // Takes the next part; returns what is certainly before every stop. The rest is kept: it may be
-  // the beginning of one. Nothing is returned once a stop has been found.
+  // Takes the next part, and returns the text that is certainly before every stop text. The rest is
+  // kept, because it may begin a stop text. After a stop text has been found, push() returns
+  // nothing.
   std::string push(std::string_view part);
-  // Returns what has been kept, because no more is coming.
+  // Returns the kept text, because no more parts follow.
   std::string finish();
 
-  // The stop that was found: of several, the one that ends first, and of those the longest. So it
-  // does not depend on how the text is cut into parts.
+  // Returns the stop text that was found. Among several, the one that ends first is found, and of
+  // those the longest, so the result does not depend on how the text is cut into parts.
   const std::optional<std::string>& found() const { return found_; }
 
  private:

@@ -1,4 +1,4 @@
-// Elements, attributes and methods of values.
+// Reads elements and attributes of values, and calls their methods.
 
 #include <fmt/format.h>
 

@@ -13,7 +13,7 @@
 namespace ferry::text::chat {
 namespace {
 
-// One call of a filter.
+// The operands of one call of a filter.
 struct Call {
   std::string_view name;
   const Value& value;
@@ -168,7 +168,7 @@ Result<Value> integer(const Call& c) {
   return Value::integer(static_cast<int64_t>(real));
 }
 
-// map(attribute='a', default=...) and map('filter', ...).
+// The filter has two forms: map(attribute='a', default=...) and map('filter', ...).
 Result<Value> map(const Call& c) {
   const Value* attribute = c.find(SIZE_MAX, "attribute");
   std::vector<Value> out;
@@ -179,7 +179,7 @@ Result<Value> map(const Call& c) {
     if (name.empty() || !c.arguments.named.empty()) {
       return fail(ErrorCode::kUnsupported, "map: this form is not supported");
     }
-    // Lazy filters would nest calls as deep as the template is long.
+    // Filters of Jinja are lazy: a chain of them would nest calls as deep as the template is long.
     if (name == "map") return fail(ErrorCode::kUnsupported, "map: map of map is not supported");
     rest.positional.assign(c.arguments.positional.begin() + 1, c.arguments.positional.end());
   } else {
@@ -197,7 +197,8 @@ Result<Value> map(const Call& c) {
   return Value::list(std::move(out));
 }
 
-// select, reject('test', ...) and selectattr, rejectattr('attribute', 'test', ...).
+// The filters are select and reject('test', ...), selectattr and rejectattr('attribute', 'test',
+// ...).
 Result<Value> select(const Call& c) {
   FERRY_RETURN_IF_ERROR(c.arguments.check(8, {}));
   const bool by_attribute = c.name.ends_with("attr");

@@ -8,7 +8,7 @@
 
 namespace ferry::text::chat {
 
-// Strict JSON as a value; the members of objects stay in their order. `name` begins the messages.
+// Parses strict JSON. The members of objects keep their order. `name` begins error messages.
 Result<Value> parse_json_value(std::string_view json, const std::string& name);
 
 }  // namespace ferry::text::chat

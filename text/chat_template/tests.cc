@@ -1,4 +1,4 @@
-// value is NAME.
+// Tests: value is NAME.
 
 #include <fmt/format.h>
 
@@ -38,7 +38,7 @@ constexpr KindTest kKinds[] = {
      }},
 };
 
-// For which results of a comparison each holds.
+// The results of a comparison for which a test of order is true.
 struct OrderTest {
   std::string_view name;
   bool less, same, more;
@@ -56,7 +56,7 @@ Result<bool> divisible(const Value& value, const Value& by) {
   return by.integer() == -1 || value.integer() % by.integer() == 0;
 }
 
-// Identity of what has one: constants.
+// `is sameas` of Jinja: only constants have an identity.
 Result<bool> same(const Value& a, const Value& b) {
   if (a.is<bool>() || a.is<None>() || b.is<bool>() || b.is<None>()) {
     return a.data().index() == b.data().index() && equal(a, b);

@@ -13,7 +13,7 @@
 namespace ferry::text::chat {
 namespace {
 
-// The shortest digits that read back as the number. The exponent has the form of Python.
+// Writes the shortest digits that read back as the same number. The exponent has Python's form.
 std::string real_text(double d) {
   if (std::isnan(d)) return "nan";
   if (std::isinf(d)) return d < 0 ? "-inf" : "inf";

@@ -40,8 +40,8 @@ Result<AddedTokens> AddedTokens::make(const TokenizerDocument& document,
   const std::string where = document.name + ": added_tokens";
   if (!list->is_array()) return bad_input(where + ": not a list");
   if (list->size() > kMaxAddedTokens) return bad_input(where + ": too many");
-  // The reference ignores the stated id and gives new contents the next free one. A file with
-  // another id would therefore be read differently there.
+  // The reference ignores the stated id and gives new contents the next free id. A file that states
+  // another id would be read differently there.
   auto next = static_cast<uint32_t>(vocabulary.size());
   std::vector<std::pair<std::string, uint32_t>> plain, normalized;
   for (const nlohmann::json& value : *list) {

@@ -1,5 +1,5 @@
-// AddedTokens: tokens that are matched literally, such as control tokens. A text is split at them
-// first, and only the parts between them are encoded by the model.
+// AddedTokens are tokens that are matched literally, such as control tokens. A text is split at
+// them first, and only the parts between them are encoded by the model.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace ferry::text {
 
 struct AddedToken {
   std::string content;
-  std::string text;  // in decoded text: the content, normalized if the token is
+  std::string text;  // decoded text: the content, or its normalized form if `normalized`
   uint32_t id = 0;
   bool special = false;
   bool skipped = false;      // left out of decoded text on request, because `text` is special
   bool normalized = false;   // matched in normalized text, and decoded in that form
   bool single_word = false;  // does not match inside a word
-  bool lstrip = false, rstrip = false;  // also matches white space on that side
+  bool lstrip = false, rstrip = false;  // whether white space on that side also matches
 };
 
 class AddedTokens {
  public:
-  // Reads the field `added_tokens`. kBadInput for ids that differ from the vocabulary's. Contents
-  // that the vocabulary lacks must have the next free ids.
+  // Reads the field `added_tokens`. kBadInput for ids that differ from those of the vocabulary.
+  // Contents that the vocabulary lacks must have the next free ids.
   static Result<AddedTokens> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                                   const Normalizer& normalizer);
 
@@ -43,7 +43,7 @@ class AddedTokens {
   // Cuts `text` at the tokens that are `normalized` or at those that are not, from left to right.
   void cut(std::string_view text, bool normalized, std::vector<Part>& parts) const;
 
-  // nullptr for other ids and contents.
+  // Returns nullptr for ids and contents that are not added tokens.
   const AddedToken* find(int64_t id) const;
   const AddedToken* find(std::string_view content) const;
   const std::vector<AddedToken>& all() const { return tokens_; }

@@ -13,7 +13,7 @@ namespace {
 
 using StepPtr = std::unique_ptr<NormalizerStep>;
 
-// `append(out, c)` for every character.
+// Calls `append(out, c)` for every character c of the text.
 template <class Append>
 void map_characters(std::string& text, Append append) {
   std::string out;
@@ -26,7 +26,7 @@ void map_characters(std::string& text, Append append) {
   text = std::move(out);
 }
 
-// Control characters go, U+0085 among them; what else is white space becomes a blank.
+// Control characters are removed, including U+0085. Other white space becomes a blank.
 void append_clean(std::string& out, char32_t c) {
   const bool line = c == '\t' || c == '\n' || c == '\r';
   if (!line && (c == 0xFFFD || reference::is_control(c))) return;
@@ -37,7 +37,7 @@ void append_clean(std::string& out, char32_t c) {
   }
 }
 
-// The blocks that the tokenizer of BERT calls Chinese.
+// Returns true for the blocks that BERT's tokenizer calls Chinese.
 bool is_ideograph(char32_t c) {
   if (c < 0x3400) return false;
   return (c >= 0x4E00 && c <= 0x9FFF) || c <= 0x4DBF || (c >= 0xF900 && c <= 0xFAFF) ||
@@ -179,7 +179,7 @@ ReadNormalizer find_character_normalizer(std::string_view type) {
 
 void lower_case(std::string& text) {
   map_characters(text, [](std::string& out, char32_t c) {
-    if (c == 0x130) {  // the only one that becomes two: i and a dot above
+    if (c == 0x130) {  // the only character that becomes two: i and a dot above
       out += "i\xCC\x87";
     } else {
       utf8::append(out, reference::lower(c));

@@ -1,5 +1,4 @@
-// The normalizers of BERT and SentencePiece models: BertNormalizer, StripAccents, Nmt and
-// Precompiled; and ByteLevel.
+// The normalizers BertNormalizer, StripAccents, Nmt, Precompiled and ByteLevel.
 #pragma once
 
 #include <memory>
@@ -12,10 +11,10 @@ namespace ferry::text {
 
 using ReadNormalizer = Result<std::unique_ptr<NormalizerStep>> (*)(StepFields&);
 
-// How the fields of a step of this type are read; nullptr for other types.
+// Returns the function that reads the fields of a step of this type, or nullptr for other types.
 ReadNormalizer find_character_normalizer(std::string_view type);
 
-// `text` with every character in lower case.
+// Converts every character of `text` to lower case.
 void lower_case(std::string& text);
 
 }  // namespace ferry::text

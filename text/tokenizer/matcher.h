@@ -1,5 +1,5 @@
-// Matcher: the pattern of a Split or a Replace. It is a literal text, a regex, or one of the known
-// word-splitting regexes, which are implemented directly.
+// Matcher finds the matches of the pattern of a Split or a Replace. The pattern is a literal text,
+// a regex, or one of the known word-splitting regexes, which are implemented directly.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace ferry::text {
 
-// Not thread-safe.
+// Matchers are not thread-safe.
 class Matcher {
  public:
   virtual ~Matcher() = default;
-  // Appends every match in `text`, from left to right, not overlapping, none empty.
+  // Appends the matches in `text` from left to right. They do not overlap and are not empty.
   virtual Status find_all(std::string_view text, std::vector<TextRange>& matches) const = 0;
 };
 
-// `where` begins the messages.
+// `where` begins error messages.
 Result<std::unique_ptr<Matcher>> make_matcher(const StepPattern& pattern, const std::string& where);
 
 }  // namespace ferry::text

@@ -22,12 +22,12 @@ utf8proc_option_t options(NormalForm form) {
   return static_cast<utf8proc_option_t>(flags);
 }
 
-// Whether the character is unchanged by normalization and does not combine with the one before it,
-// so that a part may end here. May return false for such a character.
+// Returns whether normalization leaves the character unchanged and never combines it with the one
+// before, so that a part may end before it. May return false for such a character.
 bool is_fixed(char32_t c, NormalForm form) {
   if (c < 0x80) return true;
-  // The letters of Latin-1 and Latin Extended are composed, and nothing below U+0300 follows in a
-  // composition.
+  // The letters of Latin-1 and Latin Extended are composed already. No character below U+0300
+  // combines with the one before.
   if (form == NormalForm::kNfc && c < 0x300) return true;
   if (c >= 0xAC00 && c <= 0xD7A3) return composes(form);  // Hangul syllables
   const bool jamo = c >= 0x1160 && c <= 0x11FF;           // the vowels and tails that compose
@@ -39,7 +39,8 @@ bool is_fixed(char32_t c, NormalForm form) {
       (property->decomp_type == 0 || compatibility(form))) {
     return false;
   }
-  // An index of 0x8000 and more: second of a composition.
+  // In utf8proc, a comb_index of 0x8000 or more belongs to a character that can be the second of a
+  // composition.
   return !composes(form) || property->comb_index == UINT16_MAX || property->comb_index < 0x8000;
 }
 
@@ -63,8 +64,8 @@ Status append_normalized(std::string& out, std::string_view text, NormalForm for
 
 Status normalize(std::string& text, NormalForm form) {
   std::string out;
-  size_t copied = 0;      // [0, copied) is in `out`
-  size_t last_fixed = 0;  // where the last fixed character begins
+  size_t copied = 0;      // [0, copied) has been appended to `out`
+  size_t last_fixed = 0;  // the offset of the last fixed character
   for (size_t at = 0; at < text.size();) {
     const utf8::Char c = utf8::decode_valid(text, at);
     if (is_fixed(c.value, form)) {
@@ -72,7 +73,8 @@ Status normalize(std::string& text, NormalForm form) {
       at += c.size;
       continue;
     }
-    // From the fixed character before, which may compose with this one, to the next fixed one.
+    // Normalize from the previous fixed character, which may compose with this one, to the next
+    // fixed one.
     size_t end = at + c.size;
     while (end < text.size()) {
       const utf8::Char next = utf8::decode_valid(text, end);

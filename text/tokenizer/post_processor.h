@@ -1,4 +1,4 @@
-// PostProcessor: adds special tokens around a text.
+// PostProcessor adds special tokens around a text.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace ferry::text {
 
 class PostProcessor {
  public:
-  // `value` is the field `post_processor`, null included. TemplateProcessing, BertProcessing,
-  // RobertaProcessing, ByteLevel (which concerns offsets only), Sequence; kUnsupported, by name,
-  // for others.
+  // `value` is the field `post_processor`, which may be null. Supported types: TemplateProcessing,
+  // BertProcessing, RobertaProcessing, ByteLevel (which concerns offsets only), Sequence.
+  // kUnsupported, by name, for others.
   static Result<PostProcessor> make(const nlohmann::json& value, const std::string& where);
 
-  // `ids` with the special tokens of one text.
+  // Returns `ids` with the special tokens that belong around one text.
   std::vector<int64_t> apply(std::vector<int64_t> ids) const;
 
-  // Special tokens, or the text, which may occur several times.
+  // A piece is special tokens, or the text, which may occur several times.
   struct Piece {
     bool is_text = false;
     std::vector<int64_t> ids;

@@ -1,4 +1,4 @@
-// PreTokenizer: splits a normalized text into words, which the model encodes one at a time.
+// PreTokenizer splits a normalized text into words, which the model encodes one at a time.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@
 
 namespace ferry::text {
 
-// A text and its pieces, in order. A step may drop parts of the text.
+// A text and its pieces, in order. A step may remove parts of the text.
 struct Pieces {
   std::string text;
   std::vector<TextRange> ranges;
-  bool starts_input = false;  // whether the text begins where the whole input does
+  bool starts_input = false;  // whether the text begins at the start of the whole input
 
   std::string_view at(size_t i) const {
     return std::string_view(text).substr(ranges[i].begin, ranges[i].end - ranges[i].begin);
@@ -30,22 +30,23 @@ class PreTokenizerStep {
   virtual bool minds_start() const { return false; }
 };
 
-// Not thread-safe: steps keep scratch memory.
+// PreTokenizer is not thread-safe, because its steps reuse memory.
 class PreTokenizer {
  public:
-  // `value` is the field `pre_tokenizer`, null included. Split, ByteLevel, Digits, Metaspace,
-  // BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, CharDelimiterSplit, Sequence;
-  // kUnsupported, by name, for others.
+  // `value` is the field `pre_tokenizer`, which may be null. Supported types: Split, ByteLevel,
+  // Digits, Metaspace, BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation,
+  // CharDelimiterSplit, Sequence. kUnsupported, by name, for others.
   static Result<PreTokenizer> make(const nlohmann::json& value, const std::string& where);
 
-  // Whether words are bytes for a byte-level vocabulary, because ByteLevel is the last step. The
-  // model maps bytes to tokens directly, without the byte-level alphabet.
+  // Returns whether words are bytes for a byte-level vocabulary, because ByteLevel is the last
+  // step. The model then maps bytes to tokens directly, without the byte-level alphabet.
   bool byte_level() const { return byte_level_; }
-  // Whether the first piece of the input is treated differently.
+  // Returns whether a step treats the first piece of the input differently.
   bool minds_start() const { return minds_start_; }
-  // As above, behind a step that may cut the input.
+  // Returns whether a step after the first treats the first piece of the input differently. A step
+  // before it may cut the input.
   bool minds_start_of_pieces() const { return minds_start_of_pieces_; }
-  // `pieces` has one range: all of its text.
+  // `pieces` has one range, which is all of its text.
   Status apply(Pieces& pieces);
 
  private:

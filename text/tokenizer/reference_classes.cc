@@ -14,7 +14,7 @@ struct Range {
   char32_t first, last;
 };
 
-// The characters for which the answer is not that of utf8proc 2.8 (Unicode 15).
+// The characters for which the reference's answer differs from that of utf8proc 2.8 (Unicode 15).
 // clang-format off
 constexpr Range kNonspacing[] = {
     {0x7FD, 0x7FD}, {0x898, 0x89F}, {0x8CA, 0x8E1}, {0x9FE, 0x9FE}, {0xAFA, 0xAFF}, {0xB55, 0xB55},
@@ -101,9 +101,9 @@ bool is_between(utf8proc_category_t of, utf8proc_category_t first, utf8proc_cate
   return of >= first && of <= last;
 }
 
-// Capital letters of Unicode 16 and 17.
+// A range of capital letters that Unicode 16 or 17 added.
 struct Capital {
-  char32_t first, last, lower;  // lower: of the first
+  char32_t first, last, lower;  // `lower` is the lower case of `first`
 };
 constexpr Capital kCapitals[] = {
     {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},  {0xA7CC, 0xA7CC, 0xA7CD},

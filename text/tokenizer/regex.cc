@@ -9,7 +9,8 @@
 namespace ferry::text {
 namespace {
 
-constexpr size_t kMaxCode = 1 << 20;  // compiled bytes: {1000} of {1000} is small as text
+// in bytes after compilation, because {1000} of {1000} is a short text
+constexpr size_t kMaxCode = 1 << 20;
 constexpr uint32_t kMaxNesting = 50;
 constexpr uint32_t kMatchLimit = 20'000'000;
 constexpr uint32_t kHeapLimitKib = 64 << 10;
@@ -75,7 +76,8 @@ Result<Regex> Regex::compile(std::string_view pattern, const std::string& where)
   if (info<uint32_t>(impl->code.get(), PCRE2_INFO_MATCHEMPTY) != 0) {
     return fail(ErrorCode::kUnsupported, where + ": a regex that may match nothing");
   }
-  // Without JIT (an architecture that has none) the interpreter does the same, more slowly.
+  // Without a JIT compiler for the processor, the interpreter of PCRE2 gives the same matches more
+  // slowly.
   pcre2_jit_compile(impl->code.get(), PCRE2_JIT_COMPLETE);
   impl->data.reset(pcre2_match_data_create(1, nullptr));
   impl->context.reset(pcre2_match_context_create(nullptr));

@@ -12,12 +12,13 @@ namespace {
 
 struct Escape {
   char letter;
-  std::string_view outside, inside;  // of a class; empty: not supported there
+  // `inside` is for character classes; an empty text means that the place is not supported
+  std::string_view outside, inside;
 };
 
-// Where the two differ, the meaning is spelt out: \s of PCRE2 has U+180E, \w lacks marks and
-// connectors, \h is something else altogether. Oniguruma's \w has the numbers of Latin-1 (such as
-// one half) outside of classes only.
+// Where Oniguruma and PCRE2 differ, the rewritten pattern lists the characters: \s of PCRE2 has
+// U+180E, \w lacks marks and connectors, \h has another meaning. The \w of Oniguruma has the
+// numbers of Latin-1 (such as one half) outside of classes only.
 #define FERRY_WORD R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})"
 #define FERRY_NUMBERS R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})"
 constexpr Escape kEscapes[] = {
@@ -39,7 +40,7 @@ constexpr std::array<std::string_view, 35> kProperties = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd",
     "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm",
     "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Co"};
-// Oniguruma matches the script; PCRE2 matches script extensions by default.
+// Oniguruma matches the script. PCRE2 would match script extensions by default.
 constexpr std::array<std::string_view, 8> kScripts = {"Han",   "Hiragana", "Katakana", "Hangul",
                                                       "Latin", "Greek",    "Cyrillic", "Arabic"};
 constexpr std::array<std::string_view, 7> kGroups = {"?:", "?i:", "?=", "?!", "?<=", "?<!", "?>"};
@@ -76,8 +77,8 @@ class Translator {
     return {};
   }
 
-  // {n}, {n,}, {n,m}: what follows means the same in both only if it is not another quantifier, and
-  // a possessive + only after * + ?.
+  // A quantifier {n}, {n,} or {n,m} means the same in both libraries only if no other quantifier
+  // follows, and a possessive + only after * + ?.
   Status quantifier() {
     const char kind = pattern_[at_];
     if (kind == '{') {
@@ -109,7 +110,7 @@ class Translator {
       return unsupported(pattern_.substr(at_, 4));
     } else {
       ++at_;
-      out_ += "(?:";  // captures are of no use here
+      out_ += "(?:";  // captures are not needed
     }
     return {};
   }
@@ -132,9 +133,10 @@ class Translator {
     return {};
   }
 
-  // A set within a set adds its characters to it, which PCRE2 writes without the inner brackets.
+  // A class inside a class adds its characters, which PCRE2 writes without the inner brackets.
   Status open_nested() {
-    constexpr std::string_view kOther = ":^-]";  // these would mean something else there
+    // characters that have another meaning in PCRE2 here
+    constexpr std::string_view kOther = ":^-]";
     const std::string_view rest = pattern_.substr(at_ + 1);
     if (rest.empty() || kOther.find(rest[0]) != std::string_view::npos || out_.ends_with('-')) {
       return unsupported("[[");
@@ -193,7 +195,7 @@ class Translator {
   const std::string& where_;
   size_t at_ = 0;
   bool in_class_ = false;
-  int nested_ = 0;  // sets that are open within the class
+  int nested_ = 0;  // the number of open classes inside the class
   std::string out_;
 };
 

@@ -8,8 +8,8 @@
 
 namespace ferry::text {
 
-// The pattern for PCRE2 with UTF and UCP. kUnsupported, by name, for constructs that the two do not
-// share or that no tokenizer at hand uses; `where` begins the messages.
+// Returns the pattern for PCRE2 with UTF and UCP. kUnsupported, by name, for constructs that the
+// two libraries do not share or that no known tokenizer uses. `where` begins error messages.
 Result<std::string> to_pcre2(std::string_view pattern, const std::string& where);
 
 }  // namespace ferry::text

@@ -16,7 +16,7 @@ Status Replace::apply(std::string& text, size_t most) const {
   std::vector<TextRange> matches;
   FERRY_RETURN_IF_ERROR(matcher_->find_all(text, matches));
   if (matches.empty()) return {};
-  // Both factors are bounded: no overflow.
+  // The product cannot overflow, because both factors have limits.
   if (text.size() + matches.size() * content_.size() > most) {
     return bad_input(where_ + ": the text becomes too long");
   }

@@ -1,4 +1,4 @@
-// Replace: replaces every match of a pattern by a given text. A step of normalizers and decoders.
+// Replace replaces every match of a pattern by a text. Normalizers and decoders have this step.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,17 @@
 
 namespace ferry::text {
 
-// The largest size to which steps may grow a text of `size` bytes. Real tokenizers need less. It
-// stops files whose every step doubles the text.
+// Returns the largest size to which steps may grow a text of `size` bytes. Real tokenizers need
+// less. The limit stops files whose every step doubles the text.
 inline size_t growth_limit(size_t size) {
   return std::min(size * 32 + (size_t{1} << 16), size_t{1} << 30);
 }
 
 class Replace {
  public:
-  // From the fields `pattern` and `content`.
+  // Reads the fields `pattern` and `content`.
   static Result<Replace> read(StepFields& fields);
-  // kBadInput when the text would become larger than `most` bytes.
+  // kBadInput if the text would become larger than `most` bytes.
   Status apply(std::string& text, size_t most) const;
   bool removes() const { return content_.empty(); }
 

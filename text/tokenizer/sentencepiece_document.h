@@ -1,4 +1,4 @@
-// A SentencePiece model as a tokenizer document.
+// Makes a tokenizer document of a SentencePiece model.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 
 namespace ferry::text {
 
-// What transformers 5.12 makes of `model` for the class that the settings name: LlamaTokenizer,
-// GemmaTokenizer, T5Tokenizer, XLMRobertaTokenizer, AlbertTokenizer. Where nothing names a class,
-// or it is one that says nothing (PreTrainedTokenizer, TokenizersBackend), what the model itself
-// says, as SentencePiece does it, of BPE models that do not change characters. kUnsupported, by
-// name, for other classes and for what cannot be expressed. `name` begins the messages.
+// Returns the tokenizer that transformers 5.12 makes of `model` for the class that the settings
+// name: LlamaTokenizer, GemmaTokenizer, T5Tokenizer, XLMRobertaTokenizer, AlbertTokenizer. If the
+// settings name no class or a generic one (PreTrainedTokenizer, TokenizersBackend), the tokenizer
+// follows SentencePiece itself; that supports BPE models that do not change characters.
+// kUnsupported, by name, for other classes and for settings that cannot be expressed. `name` begins
+// error messages.
 Result<TokenizerDocument> sentencepiece_document(const SentencePieceModel& model,
                                                  const TokenizerSettings& settings,
                                                  const std::string& name);

@@ -16,7 +16,7 @@ namespace {
 using Wire = ProtoField::Wire;
 using Piece = SentencePieceModel::Piece;
 
-// Calls `visit` with every field of a message.
+// Calls `visit` for every field of a message.
 template <class Visit>
 Status for_each_field(std::string_view message, const std::string& where, Visit visit) {
   ProtoReader reader(message, where);
@@ -24,7 +24,7 @@ Status for_each_field(std::string_view message, const std::string& where, Visit 
   return {};
 }
 
-// The value of a known field, whose kind on the wire must be the right one.
+// The value of a known field, whose wire type must match.
 class FieldValue {
  public:
   FieldValue(const ProtoField& field, const std::string& where) : field_(field), where_(where) {}

@@ -34,7 +34,7 @@ void Split::add(TextRange range, bool matched, std::vector<TextRange>& out) {
       joins = matched && !last_matched_;
       break;
     case SplitBehavior::kMergedWithNext:
-      // Seen from the end: a match joins what comes behind it unless that is a match.
+      // A match begins a piece, and the unmatched text behind it belongs to the same piece.
       joins = last_matched_ && !matched;
       break;
   }

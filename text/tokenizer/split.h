@@ -1,4 +1,4 @@
-// Split: splits every piece at the matches of a matcher.
+// Split splits every piece at the matches of a matcher.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace ferry::text {
 
-// How matches become pieces.
+// SplitBehavior says how matches become pieces.
 enum class SplitBehavior {
   kRemoved,
   kIsolated,            // each match is a piece
@@ -23,7 +23,7 @@ std::optional<SplitBehavior> find_split_behavior(std::string_view name);
 
 class Split final : public PreTokenizerStep {
  public:
-  // `invert`: what is between the matches counts as matched.
+  // With `invert`, the text between the matches counts as matched.
   Split(std::unique_ptr<Matcher> matcher, SplitBehavior behavior, bool invert)
       : matcher_(std::move(matcher)), behavior_(behavior), invert_(invert) {}
 
@@ -36,7 +36,7 @@ class Split final : public PreTokenizerStep {
   std::unique_ptr<Matcher> matcher_;
   SplitBehavior behavior_;
   bool invert_;
-  // State of the current piece.
+  // The state of the current piece.
   std::vector<TextRange> matches_;
   bool first_ = true, last_matched_ = false;
   std::vector<TextRange> out_;

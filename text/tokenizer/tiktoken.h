@@ -1,6 +1,6 @@
-// Ranks of tiktoken: a file with a token in base64 and its rank on each line. The rank is the id
-// and the order of merging. Which words a text is split into, and which special tokens there are,
-// is not in the file.
+// Reads ranks of tiktoken: a file with a token in base64 and its rank on each line. The rank is the
+// id and the order of merging. The file contains neither the word-splitting pattern nor the special
+// tokens.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace ferry::text {
 
-// Whether it begins as such a file does: base64, a blank, a number, a newline.
+// Returns whether `bytes` begin like a file of ranks: base64, a blank, a number, a newline.
 bool is_tiktoken(std::string_view bytes);
 
-// The splitting pattern and special tokens are those of: the class QWenTokenizer, or the file name
-// qwen.tiktoken; the class TikTokenTokenizer (Kimi K2); Llama 3 where config.json says model_type
-// llama; the encodings o200k_base and cl100k_base, by the name of the file. added_tokens_decoder
-// of the settings goes before the latter. kUnsupported where nothing says it. kBadInput for other
-// lines than these, and tokens or ranks that are there twice. `file` is the name of the file,
-// `name` begins the messages.
+// The source of the splitting pattern and of the special tokens is found in this order: the class
+// QWenTokenizer or the file name qwen.tiktoken; the class TikTokenTokenizer (Kimi K2); Llama 3 if
+// config.json has model_type llama; the encodings o200k_base and cl100k_base, by the name of the
+// file. For these encodings added_tokens_decoder of the settings takes precedence. kUnsupported if
+// nothing determines the source. kBadInput for other lines, and for tokens or ranks that occur
+// twice. `file` is the name of the file. `name` begins error messages.
 Result<TokenizerDocument> tiktoken_document(std::string_view bytes,
                                             const TokenizerSettings& settings,
                                             const std::string& file, const std::string& name);

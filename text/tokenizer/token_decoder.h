@@ -1,4 +1,4 @@
-// TokenDecoder: from the texts of tokens back to a text.
+// TokenDecoder makes a text of the texts of tokens.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace ferry::text {
 
-// Takes the list of texts that the step before left, and leaves another.
+// A step takes the list of texts that the previous step returned, and returns another list.
 class TokenDecoderStep {
  public:
   virtual ~TokenDecoderStep() = default;
@@ -20,8 +20,9 @@ class TokenDecoderStep {
 
 class TokenDecoder {
  public:
-  // `value` is the field `decoder`, null included. ByteLevel, Replace, ByteFallback, Fuse, Strip,
-  // Metaspace, WordPiece, BPEDecoder, Sequence; kUnsupported, by name, for others.
+  // `value` is the field `decoder`, which may be null. Supported types: ByteLevel, Replace,
+  // ByteFallback, Fuse, Strip, Metaspace, WordPiece, BPEDecoder, Sequence. kUnsupported, by name,
+  // for others.
   static Result<TokenDecoder> make(const nlohmann::json& value, const std::string& where);
 
   // Without steps the texts are joined by blanks, as in the reference.

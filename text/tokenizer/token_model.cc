@@ -38,7 +38,8 @@ class Spelled final : public TokenModel {
   std::string spelled_;
 };
 
-// Old files do not name the type. The reference then takes the first one whose fields are there.
+// Old files do not name the type. The reference then takes the first model whose fields are
+// present.
 Result<std::string> type_of(const TokenizerDocument& document, StepFields& fields) {
   const auto type = FERRY_TRY(fields.optional_text("type"));
   if (type) return *type;

@@ -31,13 +31,13 @@ std::optional<TokenTrie::Match> TokenTrie::find(std::string_view text, size_t fr
   return std::nullopt;
 }
 
-// [low, high) are the texts that agree with text[at, at + depth).
+// In the loop, [low, high) are the texts that agree with text[at, at + depth).
 std::optional<TokenTrie::Match> TokenTrie::longest_at(std::string_view text, size_t at) const {
   std::optional<Match> best;
   auto low = texts_.begin() + first_[text_byte(text, at)];
   auto high = texts_.begin() + first_[text_byte(text, at) + 1];
   for (size_t depth = 1; low != high; ++depth) {
-    if (low->first.size() == depth) {  // the shortest sorts first
+    if (low->first.size() == depth) {  // the shortest text sorts first
       best = Match{at, at + depth, low->second};
       if (++low == high) break;
     }

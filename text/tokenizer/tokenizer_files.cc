@@ -18,7 +18,7 @@ namespace ferry::text {
 namespace {
 
 constexpr uint64_t kMaxModelFile = uint64_t{64} << 20;
-// In the order in which they are looked for.
+// Files are looked for in this order.
 constexpr std::array<std::string_view, 11> kFiles = {
     kTokenizerFile,         "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
     "tiktoken.model",       "qwen.tiktoken",   "tokenizer.tiktoken", "o200k_base.tiktoken",
@@ -41,7 +41,8 @@ Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
     }
     return Tokenizer::make(FERRY_TRY(byte_bpe_document(bytes, merges, settings, name)));
   }
-  // Both have files of the name tokenizer.model. Ranks are lines of printable characters.
+  // SentencePiece models and ranks both have the file name tokenizer.model. Ranks are lines of
+  // printable characters.
   if (is_tiktoken(bytes)) {
     return Tokenizer::make(FERRY_TRY(tiktoken_document(bytes, settings, file, name)));
   }

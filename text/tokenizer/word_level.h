@@ -1,5 +1,5 @@
-// WordLevel: a word is a token, or the unknown one, as the WordLevel model of tokenizer.json
-// describes it.
+// WordLevel maps a word to its token or to the unknown token, as the WordLevel model of
+// tokenizer.json describes it.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace ferry::text {
 
 class WordLevel final : public TokenModel {
  public:
-  // `vocabulary` must outlive this.
+  // `vocabulary` must outlive the model.
   static Result<WordLevel> make(const TokenizerDocument& document, const Vocabulary& vocabulary);
 
   Status encode(std::string_view word, std::vector<int64_t>& ids) override;
