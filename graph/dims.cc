@@ -12,7 +12,7 @@
 namespace ferry::graph {
 namespace {
 
-// Canonical: a symbol that drops out leaves a static dimension.
+// A dimension whose symbol has the factor 0 becomes static.
 Dim canonical(int64_t base, int32_t symbol, int64_t scale) {
   return scale == 0 ? Dim(base) : Dim::of(symbol, scale, base);
 }
@@ -23,7 +23,7 @@ bool compatible(const Dim& a, const Dim& b) {
 
 auto order_of(const Dim& d) { return std::tuple(d.symbol, d.scale, d.base); }
 
-// a op b of bases and scales, with `op` an overflow-checked operation.
+// Applies `op`, an overflow-checked operation, to the bases and the scales of a and b.
 template <class Op>
 std::optional<Dim> combine(const Dim& a, const Dim& b, Op op) {
   if (!compatible(a, b)) return std::nullopt;
@@ -137,7 +137,8 @@ std::string to_text(const Graph& graph, DType dtype, const Dims& shape) {
   return fmt::format("{}[{}]", dtype_name(dtype), text);
 }
 
-// Wraps around like the additions of the runtime; unsigned, because that is defined.
+// Wraps around like the additions of the runtime. The arithmetic is unsigned, where C++ defines
+// wrapping.
 IntForm IntForm::plus(const IntForm& other, int64_t factor) const {
   const auto add_scaled = [factor](int64_t a, int64_t b) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) +

@@ -50,7 +50,7 @@ class BlobBuilder {
             .is_output = !input};
   }
 
-  // The rows of the input as 8-bit codes.
+  // Adds the rows of the input as 8-bit codes.
   uint32_t add_coded(ValueId x, uint32_t input) {
     const uint32_t coded = add({.datatype = xnnpack::Datatype::kQDInt8,
                                 .dims = bounds(graph_[x].shape),

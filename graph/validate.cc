@@ -1,4 +1,4 @@
-// validate: the invariants of a graph.
+// validate checks the invariants of a graph.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ class Validator {
     return check_literal(id, is_literal);
   }
 
-  // Sizes come from configs: their products must not wrap around in Graph::max_bytes.
+  // Sizes come from configs. Their products must not wrap around in Graph::max_bytes.
   bool has_sane_size(const Value& value) const {
     std::optional<int64_t> bits = dtype_bits(value.dtype);
     for (const Dim& dim : value.shape) {
@@ -210,7 +210,7 @@ class Validator {
 
   const Graph& graph_;
   std::vector<bool> defined_;
-  std::vector<ValueId> memory_of_;  // the value that a view is of, else the value itself
+  std::vector<ValueId> memory_of_;  // the value that a view is of, or the value itself
   std::set<std::string> names_;
   IntForms forms_;
 };

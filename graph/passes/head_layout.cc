@@ -1,5 +1,5 @@
-// trace_heads: forwards from the named axes through the operators, then backwards from each view
-// that splits features into heads to the linear node that made them.
+// trace_heads follows the named axes forwards through the operators, then backwards from each view
+// that splits features into heads to the linear node that made the features.
 #include "graph/passes/head_layout.h"
 
 #include <fmt/format.h>
@@ -16,20 +16,20 @@
 namespace ferry::graph {
 namespace {
 
-// Heads of a result. nullopt: the operator cannot be done head by head.
+// The heads of a result. nullopt means that the operator cannot be computed head by head.
 using Traced = std::optional<HeadParts>;
 
 bool is_fixed(const Dims& shape) { return std::ranges::all_of(shape, &Dim::is_static); }
 
 HeadParts normal(HeadParts parts) { return head_count(parts) > 1 ? std::move(parts) : HeadParts{}; }
 
-// Heads as a stride through the elements of a value: head h has those at [h * stride, (h + 1) *
-// stride), and again `count * stride` elements later.
+// Heads as a stride through the elements of a value: head h has the elements [h * stride, (h + 1) *
+// stride), and the elements `count * stride` later, and so on.
 struct HeadStride {
   int64_t count = 1, stride = 1;
 };
 
-// nullopt where heads are no such stride.
+// Returns nullopt if the heads are no such stride.
 std::optional<HeadStride> stride_of(const Dims& shape, const HeadParts& parts) {
   HeadStride heads;
   int64_t inner = 1;
@@ -43,7 +43,7 @@ std::optional<HeadStride> stride_of(const Dims& shape, const HeadParts& parts) {
   return heads;
 }
 
-// nullopt where a dimension would have heads in its middle.
+// Returns nullopt if heads would begin or end inside an index of a dimension.
 Traced layout_parts(const Dims& shape, const HeadStride& heads) {
   HeadParts parts(shape.size(), 1);
   int64_t inner = 1;
@@ -65,7 +65,7 @@ Traced reshaped(const Dims& from, const HeadParts& parts, const Dims& to) {
   return heads ? layout_parts(to, *heads) : std::nullopt;
 }
 
-// The dimensions that are named as heads, as far as there are several heads.
+// Returns the dimensions that are named as heads, if there are several heads.
 HeadParts named_heads(const Dims& shape) {
   HeadParts parts(shape.size(), 1);
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -81,7 +81,7 @@ size_t dim_of(const Arg& arg, size_t rank) {
 
 ValueId tensor_arg(const Node& node, size_t arg) { return std::get<ValueId>(node.args[arg]); }
 
-// What is known of the values so far, and the rule of each operator.
+// The heads of the values so far, and the rule of each operator.
 class Rules {
  public:
   explicit Rules(const Graph& graph) : graph_(graph), parts_(graph.values.size()) {
@@ -98,7 +98,8 @@ class Rules {
     return std::ranges::any_of(used_values(node), [&](ValueId id) { return !of(id).empty(); });
   }
 
-  // For a node that reads heads. Empty: all heads are needed for every element of the result.
+  // Applies the rule of a node that reads heads. An empty result means that every element of the
+  // node's result needs all heads.
   Traced trace(const Node& node) {
     switch (node.op) {
       case Op::kAdd:
@@ -159,13 +160,14 @@ class Rules {
     }
   }
 
-  // The heads of an operand that is broadcast to a result with `parts`; nullopt where it has none
-  // of its own and needs some. Weights are cut as the result needs it.
+  // Returns whether an operand fits, if it is broadcast to a result with `parts`. An activation
+  // must have these heads, or serve all heads. A weight is cut as the result needs.
   bool fits_operand(ValueId id, const HeadParts& parts) {
     const HeadParts wanted = operand_parts(graph_[id].shape, parts);
     return of(id) == wanted || fits_weight(id, wanted);
   }
-  // Whether `id` is a weight that can be cut into these parts, and is not cut yet.
+  // Returns whether `id` is a weight that can be cut into these parts, and is not cut differently
+  // yet.
   bool fits_weight(ValueId id, const HeadParts& parts) {
     if (!of(id).empty() || graph_[id].origin != Value::Origin::kWeight) return false;
     if (!is_row_range(graph_[id].shape, parts)) return false;
@@ -173,7 +175,7 @@ class Rules {
     return true;
   }
 
-  // What of `parts` an operand of this shape has: dimensions of size 1 serve all heads.
+  // Returns the parts of an operand of this shape. Dimensions of size 1 serve all heads.
   static HeadParts operand_parts(const Dims& shape, const HeadParts& parts) {
     HeadParts wanted(shape.size(), 1);
     const size_t added = parts.size() - shape.size();
@@ -184,7 +186,7 @@ class Rules {
   }
 
  private:
-  // Whether the part of a head is one run of elements.
+  // Returns whether the part of a head is one run of elements.
   static bool is_row_range(const Dims& shape, const HeadParts& parts) {
     size_t first = 0;
     while (first < shape.size() && shape[first] == Dim(1)) ++first;
@@ -194,7 +196,7 @@ class Rules {
     return true;
   }
 
-  // Whether head h of a result needs head h * count(part) / count(whole) of an operand.
+  // Returns whether head h of a result needs head h * count(part) / count(whole) of an operand.
   static bool is_leading(const HeadParts& part, const HeadParts& whole) {
     const size_t added = whole.size() - part.size();
     bool ended = false;
@@ -219,7 +221,7 @@ class Rules {
     return parts;
   }
 
-  // Over the last dimension.
+  // Reductions over the last dimension.
   Traced reduce(const Node& node) {
     HeadParts parts = of(tensor_arg(node, 0));
     if (parts.back() > 1) return HeadParts{};
@@ -227,8 +229,8 @@ class Rules {
     return parts;
   }
 
-  // Each row by itself, with a weight and a bias that serve all rows. Means and deviations are of
-  // the shape of the rows.
+  // A norm computes each row separately, with a weight and a bias that serve all rows. Means and
+  // deviations have the shape of the rows.
   Traced norm(const Node& node) {
     const HeadParts& parts = of(tensor_arg(node, 0));
     return parts.empty() || parts.back() > 1 ? HeadParts{} : parts;
@@ -240,8 +242,8 @@ class Rules {
     return parts.back() > 1 ? HeadParts{} : parts;
   }
 
-  // [B,m,k] x [B,k,n]: batches are heads, or groups of heads whose rows are those of several heads.
-  // A weight has a matrix for each head.
+  // bmm is [B,m,k] x [B,k,n]: batches are heads, or groups of heads whose rows are those of several
+  // heads. A weight has a matrix for each head.
   Traced bmm(const Node& node) {
     const ValueId a = tensor_arg(node, 0), b = tensor_arg(node, 1);
     const HeadParts none = {1, 1, 1};
@@ -286,7 +288,7 @@ class Rules {
     return parts;
   }
 
-  // Dimensions that grow have size 1, and serve all heads.
+  // Dimensions that are expanded have size 1, and serve all heads.
   Traced expand(const Node& node) {
     HeadParts parts = of(tensor_arg(node, 0));
     const size_t added = graph_[node.outs[0]].shape.size() - parts.size();
@@ -362,8 +364,8 @@ class Tracer {
     for (ValueId out : node.outs) rules_.set(out, parts);
   }
 
-  // A softmax over heads makes its layer one with attention, and so does one whose heads were lost
-  // on the way, which is refused.
+  // A softmax over heads makes its layer one with attention. So does a softmax whose heads were
+  // lost on the way, which is refused.
   void note_attention(const Node& node) {
     if (node.op == Op::kSdpa) {
       layers_.insert(node.layer);
@@ -379,7 +381,7 @@ class Tracer {
     }
   }
 
-  // What a view into heads reads is made head by head too.
+  // Makes the source of a view into heads head by head too.
   Status divide_source(const Node& view) {
     const ValueId x = tensor_arg(view, 0);
     const Dims& heads = graph_[view.outs[0]].shape;
@@ -433,7 +435,7 @@ class Tracer {
   const Graph& graph_;
   Rules rules_;
   std::vector<const Node*> makers_;     // by value
-  std::vector<const Node*> undivided_;  // read heads, and cannot be done head by head
+  std::vector<const Node*> undivided_;  // nodes that read heads and cannot be computed head by head
   std::vector<const Node*> origins_;    // views that split features into heads
   std::set<int32_t> layers_;
 };
