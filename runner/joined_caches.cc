@@ -18,10 +18,10 @@ using kernels::Value;
 constexpr kernels::Kernel kCatRest = {ops::Cat::kName, kernels::cat, 1};
 constexpr kernels::Kernel kJoinedBmm = {ops::Bmm::kName, kernels::joined_bmm};
 
-// Where the values of a cache come from.
+// The source of the values of a cache.
 struct JoinedSource {
   Tensor* input = nullptr;
-  int64_t offset = 0;  // where the part that is used begins, in elements
+  int64_t offset = 0;  // the begin of the part that is used, in elements
   float scale = 1;
   int32_t zero_point = 0;
   std::vector<size_t> steps = {};  // the steps that are left out
@@ -72,7 +72,7 @@ class Joiner {
            uses_.writers(value).empty() && is_plain(*value->tensor);
   }
 
-  // The cache that `value` is computed from, if that is all that is done to it.
+  // Returns the cache from which `value` is computed, if only supported steps compute it.
   std::optional<JoinedSource> source_of(const Value* value) const {
     JoinedSource source;
     bool coded = false;
@@ -108,7 +108,8 @@ class Joiner {
     return is_stored_float(self.dtype) && out.dtype == DType::kF32 && self.sizes == out.sizes;
   }
 
-  // The operator itself reports whatever it would refuse.
+  // Returns false for arguments that the operator itself refuses, because it then reports the
+  // error.
   bool read_encoding(const Step& step, JoinedSource& source) const {
     using Op = ops::DequantizePerTensor;
     const Tensor& self = *step.args[Op::kInput]->tensor;
@@ -128,7 +129,7 @@ class Joiner {
            step.args[Op::kQuantMin]->integer == 0 && step.args[Op::kQuantMax]->integer == largest;
   }
 
-  // A slice that lies in one piece: one index of all dimensions before it.
+  // Reads a slice that is contiguous, so all dimensions before it have one index.
   bool read_slice(const Step& step, JoinedSource& source) const {
     using Op = ops::SliceCopy;
     const Tensor& self = *step.args[Op::kSelf]->tensor;
@@ -178,7 +179,7 @@ class Joiner {
            uses_.is_inner(&out) && state_.planned[id(&out)];
   }
 
-  // Readers of the joined matrix and of views of it, all of them bmm.
+  // Finds the readers of the joined matrix and of its views. All of them must be bmm.
   bool find_products(const Step& cat, Join& join) const {
     const Value* out = cat.args[ops::Cat::kOut];
     for (size_t reader : uses_.readers(out)) {
@@ -229,8 +230,8 @@ class Joiner {
     return true;
   }
 
-  // The steps follow each other in that order whenever one of them is executed, and nothing else
-  // uses the memory of the joined matrix meanwhile.
+  // Returns whether the steps follow each other in that order whenever one of them is executed, and
+  // nothing else uses the memory of the joined matrix meanwhile.
   bool in_one_go(const Join& join) const {
     size_t first = join.cat;
     for (size_t step : join.source.steps) {
@@ -274,7 +275,7 @@ class Joiner {
     for (size_t at : join.products) {
       Step& step = changed(at);
       step.kernel = &kJoinedBmm;
-      // A call ends in what it returns, which is the out again.
+      // The arguments of a call end with the returned value, which is the out again.
       auto& args = state_.joined.args.emplace_back(step.args.begin(),
                                                    step.args.begin() + ops::Bmm::kOut + 1);
       args.insert(args.end(), std::begin(extra), std::end(extra));

@@ -1,5 +1,6 @@
-// Where operators have their arguments, for code that looks into the steps of a method. The names
-// are those of the table in formats/pte/op_schema.cc; a test compares the two. Not a public header.
+// Indices of operators' arguments, for code that inspects the steps of a method. The names are
+// those of the table in formats/pte/op_schema.cc, and a test compares the two. This is not a public
+// header.
 #pragma once
 
 #include <cstddef>
@@ -86,7 +87,7 @@ struct ToCopy {
   enum Arg : size_t { kSelf, kNonBlocking, kMemoryFormat, kOut };
 };
 
-// A view: the result shares the memory of `self`.
+// The result of a view shares the memory of `self`.
 struct View {
   static constexpr std::string_view kName = "executorch_prim::et_view.default";
   enum Arg : size_t { kSelf, kSize, kOut };

@@ -1,4 +1,4 @@
-// What all rewrites of steps look up, and the views of constants.
+// Look-ups for all rewrites of steps, and the views of constants.
 #include "runner/step_rewrites.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ class ConstantFinder {
            writers_[dim] == 0 && !is_port(static_cast<int32_t>(dim));
   }
 
-  // Values that views or moves alias; they may be written through the alias.
+  // Returns the values that views or moves alias, because they may be written through the alias.
   std::vector<bool> aliased_values() const {
     std::vector<bool> aliased(writers_.size(), false);
     for (const Step& step : state_.steps) {

@@ -21,10 +21,10 @@ struct Slice {
   Value *start = nullptr, *end = nullptr;
 };
 
-// The stored rows that keys or values are computed from.
+// The stored rows from which keys or values are computed.
 struct Cache {
   Slice rows;
-  Value *scales = nullptr, *zero_points = nullptr;  // buffers, where the rows are codes
+  Value *scales = nullptr, *zero_points = nullptr;  // buffers, if the rows are codes
   std::vector<size_t> steps = {};                   // the steps that are left out
   std::vector<int32_t> values = {};
 };
@@ -44,7 +44,7 @@ class Reader {
   }
 
  private:
-  // The step that makes `value` for `reader` and for nothing else.
+  // Returns the step that makes `value` for `reader` only.
   std::optional<size_t> maker(const Value* value, size_t reader) const {
     if (value->tensor == nullptr || !uses_.is_inner(value)) return std::nullopt;
     const auto other = [&](size_t step) { return step != reader; };
@@ -109,7 +109,7 @@ class Reader {
     return step.args[ops::ToCopy::kSelf]->tensor != nullptr && out.dtype == to && !out.widened;
   }
 
-  // The operator reports whatever it would refuse, but for scales.
+  // Invalid arguments, except scales, are left to the operator, which reports them.
   bool is_coded(const Step& step) const {
     using Op = ops::DequantizePerToken;
     const auto code = [](DType dtype) { return int64_t{dtype_info(dtype).executorch}; };
@@ -139,7 +139,7 @@ class Reader {
     return Slice{step.args[Op::kSelf], step.args[Op::kStart], step.args[Op::kEnd]};
   }
 
-  // A scale or zero point of that dtype for each row.
+  // Returns whether each row has a scale or zero point of that dtype.
   static bool go_together(const Slice& rows, const Slice& by_row, DType dtype) {
     kernels::Dims sizes = rows.buffer->tensor->sizes;
     sizes[3] = 1;
@@ -147,7 +147,7 @@ class Reader {
            by_row.buffer->tensor->dtype == dtype && by_row.buffer->tensor->sizes == sizes;
   }
 
-  // Whether attention finds in the buffers what the first step that is left out would find.
+  // Returns whether attention finds the buffers as the first removed step would find them.
   bool are_kept(const Cache& cache, size_t sdpa) const {
     const size_t first = *std::ranges::min_element(cache.steps);
     if (*std::ranges::max_element(cache.steps) > sdpa || !uses_.in_one_go(first, first, sdpa)) {
@@ -162,7 +162,7 @@ class Reader {
     return std::ranges::all_of(uses_.writers(value), [&](size_t at) { return at < step; });
   }
 
-  // Keys and values may be computed by the same step.
+  // One step may compute keys and values.
   void leave_out(size_t step) {
     if (state_.steps[step].kind != Step::Kind::kNothing) changed(step).kind = Step::Kind::kNothing;
   }

@@ -121,8 +121,8 @@ class PartBuilder {
     return mapped_.at(old);
   }
 
-  // Imports a size of a tensor: the size of any input that has it, or that of a symbol with another
-  // value.
+  // Imports a size of a tensor as the size of any input of the part that has this dimension.
+  // Returns nullopt if no input has it.
   Result<std::optional<ValueId>> import_size(ValueId old) {
     const Node& node = cut_.producer(old);
     if (node.op != Op::kSymSize || cut_.part_of(node) == part_) return std::nullopt;

@@ -25,7 +25,7 @@ struct Candidates {
 };
 
 // Counts the multipliers, which ascend: `free` of them give codes within the range for every value,
-// and the next ones may pass the upper limit only. A value is at most 32767.
+// and the next `above` can exceed the upper limit only. A value is at most 32767.
 struct Unclamped {
   size_t free = 0, above = 0;
   bool operator==(const Unclamped&) const = default;
