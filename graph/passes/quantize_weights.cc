@@ -90,13 +90,13 @@ class Chooser {
   Result<Decisions> run(const std::map<std::string, Use>& uses) {
     for (const auto& [name, use] : uses) choose(name, use);
     if (problems_.empty()) return std::move(decisions_);
-    const std::string summary = problems_.size() == 1
-                                    ? problems_[0]
-                                    : fmt::format(
-                                          "{} matrices have rows that the group of a scale does "
-                                          "not divide; --quantize-rule gives "
-                                          "matrices other schemes",
-                                          problems_.size());
+    const std::string summary =
+        problems_.size() == 1
+            ? problems_[0]
+            : fmt::format(
+                  "{} matrices have rows that the group of a scale does not divide; a rule "
+                  "can give matrices another scheme",
+                  problems_.size());
     return Failure(Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
   }
   std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
