@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/dims.h"
 #include "graph/shape_inference.h"
 
@@ -21,8 +22,9 @@ size_t out_count(Op op, const std::vector<Arg>& args) {
     return 2;
   }
   if (op == Op::kLayerNorm) return 3;
-  if (op != Op::kSplit || args.size() < 2) return 1;
-  const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
+  if (op != Op::kSplit || args.size() <= pte::ops::SplitWithSizes::kSplitSizes) return 1;
+  const auto* sizes =
+      std::get_if<std::vector<IntArg>>(&args[pte::ops::SplitWithSizes::kSplitSizes]);
   return sizes == nullptr ? 1 : sizes->size();
 }
 

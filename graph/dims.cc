@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/checked.h"
+#include "formats/pte/operator_args.h"
 
 namespace ferry::graph {
 namespace {
@@ -185,13 +186,13 @@ std::optional<Dim> IntForms::to_dim(const Graph& graph, const IntForm& form) con
 IntForm IntForms::form_of(const Graph& graph, const Node& node) const {
   const IntForm unknown = {.terms = {{node.outs[0], 1}}};
   if (node.op == Op::kIntAdd || node.op == Op::kIntSub) {
-    const IntForm a = of(std::get<IntArg>(node.args[0]));
-    const IntForm b = of(std::get<IntArg>(node.args[1]));
+    const IntForm a = of(std::get<IntArg>(node.args[pte::ops::IntBinary::kA]));
+    const IntForm b = of(std::get<IntArg>(node.args[pte::ops::IntBinary::kB]));
     return a.plus(b, node.op == Op::kIntAdd ? 1 : -1);
   }
   if (node.op == Op::kSymSize) {
-    const Dims& shape = graph[std::get<ValueId>(node.args[0])].shape;
-    const int64_t dim = std::get<IntArg>(node.args[1]).number;
+    const Dims& shape = graph[std::get<ValueId>(node.args[pte::ops::SymSize::kSelf])].shape;
+    const int64_t dim = std::get<IntArg>(node.args[pte::ops::SymSize::kDim]).number;
     const int64_t rank = static_cast<int64_t>(shape.size());
     return of(graph, shape[static_cast<size_t>(dim < 0 ? dim + rank : dim)]).value_or(unknown);
   }

@@ -15,7 +15,9 @@
 namespace ferry::graph {
 
 // The arguments of the node.
-enum class DynamicLinearsArg : size_t { kX, kCodes, kScales };
+struct DynamicLinearsArgs {
+  enum Arg : size_t { kX, kCodes, kScales };
+};
 
 // Returns the argument list of the node in the form of an operator of the runtime. The node has as
 // many outs as matrices.

@@ -21,26 +21,11 @@ using Call = ExpertsProgram::Call;
 constexpr std::monostate kNoAttributes;
 constexpr uint64_t kRowAlignment = 16;
 
-// The arguments and outs of the node.
-enum Port : size_t {
-  kX,
-  kIds,
-  kScores,
-  kW1,
-  kW3,
-  kW2,
-  kS1,
-  kS3,
-  kS2,
-  kB1,
-  kB3,
-  kB2,
-  kSteepness,
-  kLimit
-};
+using Port = ExpertsArgs::Arg;
+using enum ExpertsArgs::Arg;
 constexpr size_t kScalesOf = kS1 - kW1;  // distance from a matrix to its scales
 constexpr size_t kBiasOf = kB1 - kW1;    // distance from a matrix to its biases
-constexpr size_t kOut = 0;
+constexpr size_t kOut = 0;               // among the outs of the node
 
 class Builder {
  public:

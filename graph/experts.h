@@ -33,6 +33,27 @@
 
 namespace ferry::graph {
 
+// The arguments of the node. Matrices, scales and biases have one order.
+struct ExpertsArgs {
+  enum Arg : size_t {
+    kX,
+    kIds,
+    kScores,
+    kW1,
+    kW3,
+    kW2,
+    kS1,
+    kS3,
+    kS2,
+    kB1,
+    kB3,
+    kB2,
+    kSteepness,
+    kLimit
+  };
+  static constexpr bool is_matrix(size_t arg) { return arg >= kW1 && arg <= kW2; }
+};
+
 // The program of one node of experts, over its own values.
 struct ExpertsProgram {
   struct Local {

@@ -227,7 +227,8 @@ class MethodLowering {
   }
 
   Status lower_delegate(const Node& node) {
-    std::vector<int32_t> args = {FERRY_TRY(value(std::get<ValueId>(node.args[0])))};
+    std::vector<int32_t> args = {
+        FERRY_TRY(value(std::get<ValueId>(node.args[DynamicLinearsArgs::kX])))};
     for (ValueId out : node.outs) args.push_back(FERRY_TRY(value(out)));
     const xnnpack::Graph blob = delegate_graph(graph_, node);
     for (const xnnpack::Constant& constant : blob.constants) {

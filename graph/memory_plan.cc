@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/checked.h"
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 
 namespace ferry::graph {
@@ -172,7 +173,7 @@ std::vector<ValueId> find_roots(const Graph& graph) {
   for (size_t i = 0; i < graph.values.size(); ++i) roots.push_back({static_cast<int32_t>(i)});
   for (const Node& node : graph.nodes) {
     if (node.op != Op::kView) continue;
-    const auto self = std::get<ValueId>(node.args[0]);
+    const auto self = std::get<ValueId>(node.args[pte::ops::View::kSelf]);
     roots[static_cast<size_t>(node.outs[0].index)] = roots[static_cast<size_t>(self.index)];
   }
   return roots;

@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/dims.h"
 #include "graph/graph.h"
 #include "graph/shape_inference.h"
@@ -134,7 +135,7 @@ class Validator {
     FERRY_RETURN_IF_ERROR(check_mutated(node));
     if (node.op == Op::kView) {
       memory_of_[static_cast<size_t>(node.outs[0].index)] =
-          memory_of(std::get<ValueId>(node.args[0]));
+          memory_of(std::get<ValueId>(node.args[pte::ops::View::kSelf]));
     }
     forms_.define(graph_, node);
     return {};
@@ -169,7 +170,7 @@ class Validator {
     }
     if (out.origin == Value::Origin::kBuffer) {
       if (node.op == Op::kCopy) {
-        if (id == std::get<ValueId>(node.args[0])) return {};
+        if (id == std::get<ValueId>(node.args[pte::ops::Copy::kSelf])) return {};
       } else if (!reads_memory_of(node, id)) {
         return {};
       }

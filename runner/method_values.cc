@@ -10,9 +10,9 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "kernels/dtypes.h"
 #include "runner/method_loading.h"
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -23,8 +23,8 @@ bool is_constant(const pte::Tensor& tensor) {
 
 // Returns whether the operator reads argument `index` in any floating-point dtype.
 bool reads_matrix(const std::string& op, size_t index) {
-  return (op == ops::Linear::kName && index == ops::Linear::kWeight) ||
-         (op == ops::Embedding::kName && index == ops::Embedding::kWeight);
+  return (op == pte::ops::Linear::kName && index == pte::ops::Linear::kWeight) ||
+         (op == pte::ops::Embedding::kName && index == pte::ops::Embedding::kWeight);
 }
 
 // Returns, per value, whether it is a matrix: a constant, or a selection from one (the matrix of
@@ -46,7 +46,7 @@ std::vector<bool> matrices(const pte::Method& method) {
   };
   // A selection from a stack of matrices may be a matrix. The loop below decides.
   calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
-    if (op != ops::SelectCopy::kName || a != ops::SelectCopy::kSelf ||
+    if (op != pte::ops::SelectCopy::kName || a != pte::ops::SelectCopy::kSelf ||
         !matrix[static_cast<size_t>(call.args[a])])
       return;
     matrix[static_cast<size_t>(call.args.back())] = true;
@@ -58,10 +58,10 @@ std::vector<bool> matrices(const pte::Method& method) {
     calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
       const auto value = static_cast<size_t>(call.args[a]);
       if (!matrix[value] || reads_matrix(op, a)) return;
-      const bool selects = op == ops::SelectCopy::kName &&
-                           (a == ops::SelectCopy::kSelf || a + 1 == call.args.size());
-      const auto other =
-          static_cast<size_t>(a == ops::SelectCopy::kSelf ? call.args.back() : call.args.front());
+      const bool selects = op == pte::ops::SelectCopy::kName &&
+                           (a == pte::ops::SelectCopy::kSelf || a + 1 == call.args.size());
+      const auto other = static_cast<size_t>(a == pte::ops::SelectCopy::kSelf ? call.args.back()
+                                                                              : call.args.front());
       if (selects && matrix[other]) return;
       matrix[value] = false;
       changed = true;
@@ -99,7 +99,7 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
     const auto* call = std::get_if<pte::KernelCall>(&instruction);
     if (call == nullptr || call->args.size() < 2) continue;
     const pte::Operator& op = method.operators[static_cast<size_t>(call->op)];
-    if (op.full_name() != ops::SelectCopy::kName) continue;
+    if (op.full_name() != pte::ops::SelectCopy::kName) continue;
     const auto self = static_cast<size_t>(call->args.front());
     const auto out = static_cast<size_t>(call->args.back());
     if (!constant[self]) continue;

@@ -1,9 +1,8 @@
+#include "formats/pte/operator_args.h"
 #include "runner/step_rewrites.h"
 
 #include <algorithm>
 #include <optional>
-
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -17,11 +16,12 @@ struct RowOp {
   std::string_view name;
   size_t out;
 };
-constexpr RowOp kLinears[] = {{ops::Linear::kName, ops::Linear::kOut},
-                              {ops::MixedLinear::kName, ops::MixedLinear::kOut}};
+constexpr RowOp kLinears[] = {{pte::ops::Linear::kName, pte::ops::Linear::kOut},
+                              {pte::ops::MixedLinear::kName, pte::ops::MixedLinear::kOut}};
 constexpr RowOp kDelegate = {"a linear layer as a delegate", 0};
-constexpr RowOp kElementwise[] = {{ops::ToCopy::kName, ops::ToCopy::kOut},
-                                  {ops::QuantizePerTensor::kName, ops::QuantizePerTensor::kOut}};
+constexpr RowOp kElementwise[] = {
+    {pte::ops::ToCopy::kName, pte::ops::ToCopy::kOut},
+    {pte::ops::QuantizePerTensor::kName, pte::ops::QuantizePerTensor::kOut}};
 
 bool is_linear(const RowOp& op) {
   return op.name == kDelegate.name ||

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
+#include "graph/experts.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "graph/recipe.h"
@@ -13,15 +16,16 @@
 namespace ferry::graph {
 namespace {
 
-// Returns the index of the matrix among the arguments of a node that is cast, or -1.
-int matrix_arg(Op op) {
-  if (op == Op::kLinear) return 1;
-  return op == Op::kEmbedding ? 0 : -1;
+// Returns the index of the matrix among the arguments of a node that is cast.
+std::optional<size_t> matrix_arg(Op op) {
+  if (op == Op::kLinear) return pte::ops::Linear::kWeight;
+  if (op == Op::kEmbedding) return pte::ops::Embedding::kWeight;
+  return std::nullopt;
 }
 
 // Returns whether an argument is a matrix. Experts have three, and cast their own activations.
 bool is_matrix_arg(Op op, size_t arg) {
-  return op == Op::kExperts ? arg >= 3 && arg < 6 : static_cast<int>(arg) == matrix_arg(op);
+  return op == Op::kExperts ? ExpertsArgs::is_matrix(arg) : matrix_arg(op) == arg;
 }
 
 // Finds, by name, the weights that every method uses only as matrices of linear, embedding and
@@ -104,8 +108,8 @@ class Caster {
 
   void run() {
     for (Node& node : std::exchange(graph_.nodes, {})) {
-      const int matrix = matrix_arg(node.op);
-      const DType dtype = matrix < 0 ? DType::kF32 : graph_[matrix_of(node, matrix)].dtype;
+      const std::optional<size_t> matrix = matrix_arg(node.op);
+      const DType dtype = matrix ? graph_[matrix_of(node, *matrix)].dtype : DType::kF32;
       if (dtype != DType::kF32) {
         cast_node(std::move(node), dtype);
         continue;
@@ -117,8 +121,8 @@ class Caster {
   }
 
  private:
-  static ValueId matrix_of(const Node& node, int arg) {
-    return std::get<ValueId>(node.args[static_cast<size_t>(arg)]);
+  static ValueId matrix_of(const Node& node, size_t arg) {
+    return std::get<ValueId>(node.args[arg]);
   }
 
   ValueId add_value(DType dtype, Dims shape) {
@@ -144,7 +148,7 @@ class Caster {
   // The result keeps its value, so that probes, outputs and readers stay unchanged.
   void cast_node(Node node, DType dtype) {
     if (node.op == Op::kLinear) {
-      auto& activation = std::get<ValueId>(node.args[0]);
+      auto& activation = std::get<ValueId>(node.args[pte::ops::Linear::kInput]);
       activation = cast_activation(activation, dtype, node.layer);
     }
     const ValueId result = node.outs[0];
@@ -171,7 +175,7 @@ class Caster {
   }
 
   void note_view(const Node& node) {
-    if (node.op == Op::kView && is_state(std::get<ValueId>(node.args[0]))) {
+    if (node.op == Op::kView && is_state(std::get<ValueId>(node.args[pte::ops::View::kSelf]))) {
       state_views_.insert(node.outs[0]);
     }
   }

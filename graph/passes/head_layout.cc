@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 
 namespace ferry::graph {
@@ -80,6 +81,8 @@ size_t dim_of(const Arg& arg, size_t rank) {
 }
 
 ValueId tensor_arg(const Node& node, size_t arg) { return std::get<ValueId>(node.args[arg]); }
+// Returns the tensor that an operator works on, which is its first argument (self, input).
+ValueId first_arg(const Node& node) { return std::get<ValueId>(node.args.front()); }
 
 // The heads of the values so far, and the rule of each operator.
 class Rules {
@@ -107,9 +110,12 @@ class Rules {
       case Op::kMul:
       case Op::kDiv:
       case Op::kLogicalAnd:
-        return elementwise(node, {tensor_arg(node, 0), tensor_arg(node, 1)});
+        return elementwise(node, {tensor_arg(node, pte::ops::Binary::kSelf),
+                                  tensor_arg(node, pte::ops::Binary::kOther)});
       case Op::kWhere:
-        return elementwise(node, {tensor_arg(node, 0), tensor_arg(node, 1), tensor_arg(node, 2)});
+        return elementwise(node, {tensor_arg(node, pte::ops::Where::kCondition),
+                                  tensor_arg(node, pte::ops::Where::kSelf),
+                                  tensor_arg(node, pte::ops::Where::kOther)});
       case Op::kMulScalar:
       case Op::kClamp:
       case Op::kRsqrt:
@@ -126,7 +132,7 @@ class Rules {
       case Op::kGtScalar:
       case Op::kGeScalar:
       case Op::kLtScalar:
-        return of(tensor_arg(node, 0));
+        return of(first_arg(node));
       case Op::kMean:
       case Op::kSum:
       case Op::kAmin:
@@ -138,11 +144,11 @@ class Rules {
       case Op::kBmm:
         return bmm(node);
       case Op::kSoftmax:
-        return untouched(node, 1);
+        return untouched(node, pte::ops::Softmax::kDim);
       case Op::kSlice:
-        return untouched(node, 1);
+        return untouched(node, pte::ops::SliceCopy::kDim);
       case Op::kSplit:
-        return untouched(node, 2);
+        return untouched(node, pte::ops::SplitWithSizes::kDim);
       case Op::kCat:
         return cat(node);
       case Op::kSelect:
@@ -223,7 +229,7 @@ class Rules {
 
   // Reductions over the last dimension.
   Traced reduce(const Node& node) {
-    HeadParts parts = of(tensor_arg(node, 0));
+    HeadParts parts = of(first_arg(node));
     if (parts.back() > 1) return HeadParts{};
     parts.resize(graph_[node.outs[0]].shape.size());
     return parts;
@@ -232,12 +238,12 @@ class Rules {
   // A norm computes each row separately, with a weight and a bias that serve all rows. Means and
   // deviations have the shape of the rows.
   Traced norm(const Node& node) {
-    const HeadParts& parts = of(tensor_arg(node, 0));
+    const HeadParts& parts = of(first_arg(node));
     return parts.empty() || parts.back() > 1 ? HeadParts{} : parts;
   }
 
   Traced linear(const Node& node) {
-    const HeadParts& parts = of(tensor_arg(node, 0));
+    const HeadParts& parts = of(first_arg(node));
     if (parts.empty()) return std::nullopt;
     return parts.back() > 1 ? HeadParts{} : parts;
   }
@@ -245,7 +251,8 @@ class Rules {
   // bmm is [B,m,k] x [B,k,n]: batches are heads, or groups of heads whose rows are those of several
   // heads. A weight has a matrix for each head.
   Traced bmm(const Node& node) {
-    const ValueId a = tensor_arg(node, 0), b = tensor_arg(node, 1);
+    const ValueId a = tensor_arg(node, pte::ops::Bmm::kSelf),
+                  b = tensor_arg(node, pte::ops::Bmm::kMat2);
     const HeadParts none = {1, 1, 1};
     for (const auto& [weight, other] : {std::pair(a, b), std::pair(b, a)}) {
       if (of(other).empty() || graph_[weight].origin != Value::Origin::kWeight) continue;
@@ -261,36 +268,40 @@ class Rules {
 
   // Operators along one dimension, which must not be that of the heads.
   Traced untouched(const Node& node, size_t dim_arg) {
-    const HeadParts& parts = of(tensor_arg(node, 0));
+    const HeadParts& parts = of(first_arg(node));
     if (parts.empty() || parts[dim_of(node.args[dim_arg], parts.size())] > 1) return std::nullopt;
     return parts;
   }
 
   Traced cat(const Node& node) {
-    const std::vector<ValueId>& items = std::get<TensorListArg>(node.args[0]).items;
+    const std::vector<ValueId>& items =
+        std::get<TensorListArg>(node.args[pte::ops::Cat::kTensors]).items;
     const HeadParts& parts = of(items[0]);
     const bool alike = std::ranges::all_of(items, [&](ValueId id) { return of(id) == parts; });
-    if (!alike || parts[dim_of(node.args[1], parts.size())] > 1) return std::nullopt;
+    if (!alike || parts[dim_of(node.args[pte::ops::Cat::kDim], parts.size())] > 1)
+      return std::nullopt;
     return parts;
   }
 
   Traced select(const Node& node) {
-    Traced parts = untouched(node, 1);
+    Traced parts = untouched(node, pte::ops::SelectCopy::kDim);
     if (!parts) return std::nullopt;
-    parts->erase(parts->begin() + static_cast<std::ptrdiff_t>(dim_of(node.args[1], parts->size())));
+    parts->erase(parts->begin() + static_cast<std::ptrdiff_t>(dim_of(
+                                      node.args[pte::ops::SelectCopy::kDim], parts->size())));
     return parts;
   }
 
   Traced unsqueeze(const Node& node) {
-    HeadParts parts = of(tensor_arg(node, 0));
-    parts.insert(
-        parts.begin() + static_cast<std::ptrdiff_t>(dim_of(node.args[1], parts.size() + 1)), 1);
+    HeadParts parts = of(first_arg(node));
+    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(dim_of(
+                                     node.args[pte::ops::Unsqueeze::kDim], parts.size() + 1)),
+                 1);
     return parts;
   }
 
   // Dimensions that are expanded have size 1, and serve all heads.
   Traced expand(const Node& node) {
-    HeadParts parts = of(tensor_arg(node, 0));
+    HeadParts parts = of(first_arg(node));
     const size_t added = graph_[node.outs[0]].shape.size() - parts.size();
     parts.insert(parts.begin(), added, 1);
     return parts;
@@ -298,10 +309,10 @@ class Rules {
 
   // Groups must stay before the heads of a group.
   Traced permute(const Node& node) {
-    const HeadParts& from = of(tensor_arg(node, 0));
+    const HeadParts& from = of(first_arg(node));
     HeadParts to;
     size_t last = 0;
-    for (const IntArg& arg : std::get<std::vector<IntArg>>(node.args[1])) {
+    for (const IntArg& arg : std::get<std::vector<IntArg>>(node.args[pte::ops::Permute::kDims])) {
       const size_t dim = dim_of(arg, from.size());
       to.push_back(from[dim]);
       if (from[dim] == 1) continue;
@@ -312,7 +323,7 @@ class Rules {
   }
 
   Traced view(const Node& node) {
-    const ValueId x = tensor_arg(node, 0);
+    const ValueId x = first_arg(node);
     const Dims& to = graph_[node.outs[0]].shape;
     if (!is_fixed(graph_[x].shape) || !is_fixed(to)) return std::nullopt;
     return reshaped(graph_[x].shape, of(x), to);
@@ -372,7 +383,7 @@ class Tracer {
       undivided_.push_back(&node);
     }
     if (node.op != Op::kSoftmax) return;
-    const ValueId scores = tensor_arg(node, 0);
+    const ValueId scores = first_arg(node);
     if (!rules_.of(scores).empty()) {
       layers_.insert(node.layer);
     } else if (!named_heads(graph_[scores].shape).empty()) {
@@ -383,7 +394,7 @@ class Tracer {
 
   // Makes the source of a view into heads head by head too.
   Status divide_source(const Node& view) {
-    const ValueId x = tensor_arg(view, 0);
+    const ValueId x = first_arg(view);
     const Dims& heads = graph_[view.outs[0]].shape;
     if (!is_fixed(heads) || !is_fixed(graph_[x].shape)) return refuse(view);
     const Traced parts = reshaped(heads, rules_.of(view.outs[0]), graph_[x].shape);
@@ -400,13 +411,14 @@ class Tracer {
         return divide_weight(*node, parts);
       case Op::kMulScalar:
       case Op::kClamp:
-        return divide(tensor_arg(*node, 0), parts);
+        return divide(first_arg(*node), parts);
       case Op::kAdd:
       case Op::kSub:
       case Op::kMul:
       case Op::kDiv:
-        FERRY_RETURN_IF_ERROR(divide_operand(*node, tensor_arg(*node, 0), parts));
-        return divide_operand(*node, tensor_arg(*node, 1), parts);
+        FERRY_RETURN_IF_ERROR(
+            divide_operand(*node, tensor_arg(*node, pte::ops::Binary::kSelf), parts));
+        return divide_operand(*node, tensor_arg(*node, pte::ops::Binary::kOther), parts);
       default:
         return refuse(*node);
     }
@@ -420,7 +432,7 @@ class Tracer {
 
   // Rows of the weight are columns of the result.
   Status divide_weight(const Node& node, const HeadParts& parts) {
-    const ValueId weight = tensor_arg(node, 1);
+    const ValueId weight = tensor_arg(node, pte::ops::Linear::kWeight);
     const bool in_columns = head_count(parts) == parts.back();
     return in_columns && rules_.fits_operand(weight, {parts.back(), 1}) ? Status{} : refuse(node);
   }

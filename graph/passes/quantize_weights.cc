@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/dims.h"
+#include "graph/dynamic_linears.h"
+#include "graph/experts.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
@@ -17,10 +20,6 @@ namespace ferry::graph {
 namespace {
 
 using Kind = LinearQuantization::Kind;
-
-// The arguments of an experts node from this index on are its matrices, then their scales.
-constexpr size_t kFirstExpertMatrix = 3;
-constexpr size_t kExpertMatrices = 3;
 
 enum class Use { kLinear, kEmbedding, kExperts };
 
@@ -45,12 +44,9 @@ class QuantizableFinder {
 
  private:
   static std::optional<Use> use_of(Op op, size_t arg) {
-    if (op == Op::kLinear && arg == 1) return Use::kLinear;
-    if (op == Op::kEmbedding && arg == 0) return Use::kEmbedding;
-    if (op == Op::kExperts && arg >= kFirstExpertMatrix &&
-        arg < kFirstExpertMatrix + kExpertMatrices) {
-      return Use::kExperts;
-    }
+    if (op == Op::kLinear && arg == pte::ops::Linear::kWeight) return Use::kLinear;
+    if (op == Op::kEmbedding && arg == pte::ops::Embedding::kWeight) return Use::kEmbedding;
+    if (op == Op::kExperts && ExpertsArgs::is_matrix(arg)) return Use::kExperts;
     return std::nullopt;
   }
   void add(const Graph& graph, const Node& node) {
@@ -213,7 +209,7 @@ class Rewriter {
 
   void rewrite(Node node) {
     if (node.op == Op::kLinear) {
-      const auto matrix = std::get<ValueId>(node.args[1]);
+      const auto matrix = std::get<ValueId>(node.args[pte::ops::Linear::kWeight]);
       const Decision* decision = decision_of(matrix);
       if (decision != nullptr && decision->linear.kind == Kind::kInt8) {
         return mixed_linear(std::move(node), matrix);
@@ -221,7 +217,7 @@ class Rewriter {
       if (decision != nullptr) return dynamic_linear(std::move(node), matrix);
     }
     if (node.op == Op::kEmbedding) {
-      const auto table = std::get<ValueId>(node.args[0]);
+      const auto table = std::get<ValueId>(node.args[pte::ops::Embedding::kWeight]);
       if (decision_of(table) != nullptr) return embedding(std::move(node), table);
     }
     if (node.op == Op::kExperts) quantize_experts(node);
@@ -254,7 +250,7 @@ class Rewriter {
   }
 
   void dynamic_linear(Node node, ValueId matrix) {
-    const auto x = std::get<ValueId>(node.args[0]);
+    const auto x = std::get<ValueId>(node.args[pte::ops::Linear::kInput]);
     const ValueId scales = coded(matrix);
     const auto [known, fresh] = joinable_.try_emplace({x, node.layer}, graph_.nodes.size());
     if (fresh) {
@@ -265,15 +261,15 @@ class Rewriter {
       return;
     }
     Node& joined = graph_.nodes[known->second];
-    std::get<TensorListArg>(joined.args[1]).items.push_back(matrix);
-    std::get<TensorListArg>(joined.args[2]).items.push_back(scales);
+    std::get<TensorListArg>(joined.args[DynamicLinearsArgs::kCodes]).items.push_back(matrix);
+    std::get<TensorListArg>(joined.args[DynamicLinearsArgs::kScales]).items.push_back(scales);
     joined.outs.push_back(node.outs[0]);
   }
 
   // The operator takes and makes tensors of two dimensions.
   void mixed_linear(Node node, ValueId matrix) {
     const ValueId scales = coded(matrix);
-    auto x = std::get<ValueId>(node.args[0]);
+    auto x = std::get<ValueId>(node.args[pte::ops::Linear::kInput]);
     const ValueId result = node.outs[0];
     const Dims wide = graph_[result].shape;
     if (wide.size() == 2) {
@@ -321,7 +317,8 @@ class Rewriter {
     const ValueId scales = coded(table);
     const bool nibbles = graph_[table].dtype == DType::kI4;
     const int64_t least = nibbles ? -8 : -128;
-    const ValueId ids = long_ids(std::get<ValueId>(node.args[1]), node.layer);
+    const ValueId ids =
+        long_ids(std::get<ValueId>(node.args[pte::ops::Embedding::kIndices]), node.layer);
     node.args = {table, scales,     std::monostate{}, IntArg(least), IntArg(-least - 1),
                  ids,   DType::kF32};
     node.op = nibbles ? Op::kEmbedding4Bit : Op::kEmbeddingByte;
@@ -330,11 +327,11 @@ class Rewriter {
 
   // The scratch size of the loop's body changes.
   void quantize_experts(Node& node) {
-    for (size_t i = kFirstExpertMatrix; i < kFirstExpertMatrix + kExpertMatrices; ++i) {
-      const auto matrix = std::get<ValueId>(node.args[i]);
+    for (size_t i = 0; ExpertsArgs::is_matrix(ExpertsArgs::kW1 + i); ++i) {
+      const auto matrix = std::get<ValueId>(node.args[ExpertsArgs::kW1 + i]);
       if (decision_of(matrix) == nullptr) continue;
       const ValueId scales = coded(matrix);
-      node.args[i + kExpertMatrices] = scales;
+      node.args[ExpertsArgs::kS1 + i] = scales;
     }
     const Result<Types> types = infer_types(graph_, {}, node);
     // otherwise validate() reports the error

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 #include "graph/passes/layer_partition.h"
 #include "graph/passes/passes.h"
@@ -52,8 +53,11 @@ Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
 
 // Returns whether `node` only converts an input of the program, such as a mask, to another dtype.
 bool converts_input(const Cut& cut, const Node& node) {
-  if (node.op != Op::kToCopy && node.op != Op::kDequantize) return false;
-  return cut.graph[std::get<ValueId>(node.args[0])].origin == Value::Origin::kInput;
+  const bool casts = node.op == Op::kToCopy;
+  if (!casts && node.op != Op::kDequantize) return false;
+  const size_t from =
+      casts ? size_t{pte::ops::ToCopy::kSelf} : size_t{pte::ops::DequantizePerTensor::kInput};
+  return cut.graph[std::get<ValueId>(node.args[from])].origin == Value::Origin::kInput;
 }
 
 // Returns whether every part computes the value for itself instead of importing it.
@@ -126,8 +130,8 @@ class PartBuilder {
   Result<std::optional<ValueId>> import_size(ValueId old) {
     const Node& node = cut_.producer(old);
     if (node.op != Op::kSymSize || cut_.part_of(node) == part_) return std::nullopt;
-    const Dims& shape = cut_.graph[std::get<ValueId>(node.args[0])].shape;
-    const int64_t index = std::get<IntArg>(node.args[1]).number;
+    const Dims& shape = cut_.graph[std::get<ValueId>(node.args[pte::ops::SymSize::kSelf])].shape;
+    const int64_t index = std::get<IntArg>(node.args[pte::ops::SymSize::kDim]).number;
     const int64_t rank = static_cast<int64_t>(shape.size());
     const Dim& dim = shape[static_cast<size_t>(index < 0 ? index + rank : index)];
     for (ValueId input : out_.inputs) {

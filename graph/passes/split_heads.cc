@@ -8,6 +8,7 @@
 
 #include "core/strided.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 #include "graph/passes/head_layout.h"
 #include "graph/passes/passes.h"
@@ -108,7 +109,8 @@ class Splitter {
     for (ValueId out : node.outs) {
       shapes.push_back(part_shape(graph_[out].shape, layouts_.of(out)));
     }
-    if (node.op == Op::kView || node.op == Op::kExpand) own.args[1] = sizes(shapes[0]);
+    if (node.op == Op::kView) own.args[pte::ops::View::kSize] = sizes(shapes[0]);
+    if (node.op == Op::kExpand) own.args[pte::ops::Expand::kSize] = sizes(shapes[0]);
     const std::vector<ValueId> outs = FERRY_TRY(append(std::move(own), shapes));
     for (size_t i = 0; i < outs.size(); ++i) parts_[{node.outs[i], head}] = outs[i];
     return {};
