@@ -6,7 +6,7 @@
 
 #include "core/text.h"
 #include "core/utf8.h"
-#include "text/tokenizer/reference_classes.h"
+#include "text/tokenizer/reference_unicode.h"
 #include "text/unicode.h"
 
 namespace ferry::text {

@@ -5,7 +5,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
-#include "text/tokenizer/reference_classes.h"
+#include "text/tokenizer/reference_unicode.h"
 #include "text/tokenizer/replace.h"  // growth_limit
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/word_rules.h"

@@ -1,8 +1,12 @@
-// Classes of characters as the reference (tokenizers 0.23) has them. Its libraries follow different
-// versions of Unicode: some know fewer characters than utf8proc, others know more.
+// Unicode as the reference (tokenizers 0.23) has it: classes of characters, lower case, normal
+// forms. The reference's libraries follow different versions of Unicode: some know fewer characters
+// than utf8proc, others know more.
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include "core/result.h"
 
 namespace ferry::text::reference {
 
@@ -17,5 +21,11 @@ bool is_number(char32_t c);           // N
 bool is_unmapped(char32_t c);
 // U+0130 is not supported, because its lower case is two characters.
 char32_t lower(char32_t c);
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// `text` is valid UTF-8. Only parts that can change are normalized, so a text that is already
+// normalized costs one pass.
+Status normalize(std::string& text, NormalForm form);
 
 }  // namespace ferry::text::reference
