@@ -1,4 +1,4 @@
-#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -8,8 +8,8 @@
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/charsmap.h"
+#include "text/tokenizer/matcher.h"
 #include "text/tokenizer/reference_unicode.h"
-#include "text/tokenizer/replace.h"
 #include "text/unicode.h"
 
 namespace ferry::text {

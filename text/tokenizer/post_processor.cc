@@ -1,4 +1,4 @@
-#include "text/tokenizer/post_processor.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 

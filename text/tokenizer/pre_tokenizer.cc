@@ -1,13 +1,12 @@
-#include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/matcher.h"
 #include "text/tokenizer/reference_unicode.h"
-#include "text/tokenizer/replace.h"  // growth_limit
-#include "text/tokenizer/split.h"
 #include "text/tokenizer/word_rules.h"
 #include "text/unicode.h"
 

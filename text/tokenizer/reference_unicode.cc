@@ -11,7 +11,6 @@
 #include "text/unicode.h"
 
 namespace ferry::text::reference {
-
 namespace {
 
 struct Range {
@@ -159,7 +158,7 @@ char32_t lower(char32_t c) {
 }
 
 // -- normal forms
-//
+
 namespace {
 
 bool composes(NormalForm form) { return form == NormalForm::kNfc || form == NormalForm::kNfkc; }

@@ -1,4 +1,4 @@
-#include "text/tokenizer/token_decoder.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
-#include "text/tokenizer/replace.h"
+#include "text/tokenizer/matcher.h"
 
 namespace ferry::text {
 namespace {

@@ -7,12 +7,9 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/normalizer.h"
-#include "text/tokenizer/post_processor.h"
-#include "text/tokenizer/pre_tokenizer.h"
-#include "text/tokenizer/token_decoder.h"
 #include "text/tokenizer/token_model.h"
 #include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/tokenizer_steps.h"
 #include "text/tokenizer/vocabulary.h"
 
 namespace ferry::text {
