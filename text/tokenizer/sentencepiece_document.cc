@@ -1,4 +1,4 @@
-#include "text/tokenizer/sentencepiece_document.h"
+#include "text/tokenizer/converted_documents.h"
 
 #include <fmt/format.h>
 

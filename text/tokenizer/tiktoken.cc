@@ -1,4 +1,4 @@
-#include "text/tokenizer/tiktoken.h"
+#include "text/tokenizer/converted_documents.h"
 
 #include <fmt/format.h>
 

@@ -7,12 +7,10 @@
 
 #include "core/file.h"
 #include "core/text.h"
-#include "text/tokenizer/sentencepiece_document.h"
+#include "text/tokenizer/converted_documents.h"
 #include "text/tokenizer/sentencepiece_model.h"
-#include "text/tokenizer/tiktoken.h"
 #include "text/tokenizer/tokenizer_json.h"
 #include "text/tokenizer/tokenizer_settings.h"
-#include "text/tokenizer/vocabulary_document.h"
 
 namespace ferry::text {
 namespace {

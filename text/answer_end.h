@@ -1,13 +1,24 @@
-// StopTexts cuts a text that arrives in parts before the first stop text.
+// The tokens and the texts that end an answer.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/result.h"
+
 namespace ferry::text {
 
+// Returns eos_token_id of generation_config.json, a number or a list. If it is absent, returns the
+// id that the tokenizer gives eos_token of tokenizer_config.json. If that file has no
+// added_tokens_decoder, special_tokens_map.json takes precedence over it. Returns no ids if no file
+// states a token. kBadInput for values of other types, and for an eos_token that the tokenizer does
+// not know.
+Result<std::vector<int64_t>> end_tokens(const std::string& directory);
+
+// StopTexts cuts a text that arrives in parts before the first stop text.
 class StopTexts {
  public:
   // Stop texts must not be empty.
