@@ -8,8 +8,8 @@
 
 #include "core/text.h"
 #include "text/chat_template/chat_template.h"
-#include "text/chat_template/json_value.h"
 #include "text/chat_template/lexer.h"
+#include "text/chat_template/value.h"
 
 namespace ferry::prompt {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/text.h"
-#include "text/chat_template/json_value.h"
+#include "text/chat_template/value.h"
 
 namespace ferry::prompt {
 namespace {

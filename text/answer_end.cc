@@ -11,7 +11,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "text/chat_template/chat_template.h"
-#include "text/chat_template/json_value.h"
+#include "text/chat_template/value.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 #include "text/chat_template/text_methods.h"
 
 namespace ferry::text::chat {

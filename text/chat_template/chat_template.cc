@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/text.h"
-#include "text/chat_template/json_value.h"
 #include "text/chat_template/parser.h"
+#include "text/chat_template/value.h"
 
 namespace ferry::text {
 namespace {

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "text/chat_template/ast.h"
-#include "text/chat_template/budget.h"
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 
 namespace ferry::text::chat {
 

@@ -8,7 +8,7 @@
 
 #include "core/text.h"
 #include "text/chat_template/evaluator.h"
-#include "text/chat_template/operators.h"
+#include "text/chat_template/operations.h"
 
 namespace ferry::text::chat {
 namespace {

@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "core/text.h"
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 #include "text/chat_template/parser.h"
 
 namespace ferry::text::chat {

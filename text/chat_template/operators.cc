@@ -1,4 +1,4 @@
-#include "text/chat_template/operators.h"
+#include "text/chat_template/operations.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/text.h"
-#include "text/chat_template/filters.h"
 #include "text/chat_template/text_methods.h"
 
 namespace ferry::text::chat {

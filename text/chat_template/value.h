@@ -130,4 +130,7 @@ struct JsonStyle {
 // Implements json.dumps() of Python.
 Result<std::string> to_json(const Value& value, const JsonStyle& style);
 
+// Parses strict JSON. The members of objects keep their order. `name` begins error messages.
+Result<Value> parse_json_value(std::string_view json, const std::string& name);
+
 }  // namespace ferry::text::chat
