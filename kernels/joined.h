@@ -8,7 +8,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 
 namespace ferry::kernels {
 

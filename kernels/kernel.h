@@ -9,7 +9,7 @@
 
 #include "core/checked.h"
 #include "core/result.h"
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 
 namespace ferry::kernels {
 

@@ -1,7 +1,7 @@
 // Every kernel, by the file that defines it. kernel_table.cc lists the operators that they serve.
 #pragma once
 
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 
 namespace ferry::kernels {
 

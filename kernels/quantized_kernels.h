@@ -148,4 +148,35 @@ inline float row_result(const CodedProduct& p, const QuantizedRow& row, int32_t 
   return p.bias != nullptr ? value + p.bias[n] : value;
 }
 
+// -- rows of activations, quantised into the forms that the products read
+
+// A `factor` of 0 means that the row has no scale and its codes are 0.
+struct RowScale {
+  float factor;
+  int32_t zero_point;
+  QuantizedRow row;
+};
+// `low` and `high` are the least and the greatest of the row's values and 0.
+RowScale row_scale(float low, float high, bool finite);
+
+// Computes row.split_codes() from row.codes(), which are padded.
+void split_codes(const ActivationRow& row);
+void widen_codes(const ActivationRow& row);
+void sum_blocks(const ActivationRow& row);
+
+// Implements InstructionSet::quantize in plain C++.
+void quantize_plainly(const float* x, size_t columns, bool few, const ActivationRow& row);
+
+// -- the instruction sets that are compiled in, each in a file of its own
+
+const InstructionSet& quantized_portable();
+#if defined(__x86_64__)
+const InstructionSet& quantized_avx2();
+const InstructionSet& quantized_avx_vnni();
+const InstructionSet& quantized_avx512();
+const InstructionSet& quantized_avx512_vnni();
+#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
+const InstructionSet& quantized_neon_dot();
+#endif
+
 }  // namespace ferry::kernels

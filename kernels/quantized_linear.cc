@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "kernels/compute_scratch.h"
-#include "kernels/quantized_row.h"
-#include "kernels/quantized_targets.h"
+#include "kernels/quantized_kernels.h"
 
 namespace ferry::kernels {
 

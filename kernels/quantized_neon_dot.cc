@@ -1,12 +1,11 @@
 // NEON with dot products of bytes. Clang before 16 supports them only if all target processors have
 // them.
-#include "kernels/quantized_targets.h"
+#include "kernels/quantized_kernels.h"
 
 #if defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
 #include <arm_neon.h>
 
 #include "kernels/compute_scratch.h"
-#include "kernels/quantized_row.h"
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)

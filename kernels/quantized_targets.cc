@@ -1,4 +1,4 @@
-#include "kernels/quantized_targets.h"
+#include "kernels/quantized_kernels.h"
 
 #include <vector>
 

@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "core/checked.h"
-#include "runner/delegate/filters.h"
 #include "runner/delegate/node_rules.h"
 #include "runner/delegate/plan.h"
 

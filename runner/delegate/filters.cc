@@ -1,4 +1,4 @@
-#include "runner/delegate/filters.h"
+#include "runner/delegate/plan.h"
 
 #include <fmt/format.h>
 

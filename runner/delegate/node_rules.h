@@ -8,7 +8,7 @@
 
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 #include "kernels/tensor.h"
 
 namespace ferry::runner {

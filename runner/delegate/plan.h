@@ -2,12 +2,16 @@
 // public header.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "kernels/call.h"
+#include "core/result.h"
+#include "formats/xnnpack/graph.h"
+#include "kernels/kernel_table.h"
 #include "kernels/quantized_linear.h"
 #include "runner/delegate/delegate.h"
 #include "runner/delegate/node_rules.h"
@@ -23,6 +27,19 @@ struct PlannedValue {
   size_t last = 0;           // the last step that uses the value
   kernels::Dims shape = {};  // for the last shapes of the inputs
 };
+
+// The matrix of a FullyConnected.
+struct Filter {
+  int64_t columns = 0;
+  const std::byte* f32 = nullptr;  // [rows, columns]; null if `coded` holds the matrix
+  kernels::CodedMatrix coded = {};
+};
+
+// `constants` are the bytes of Graph::constants. kUnsupported for a value that is no constant or
+// has another datatype than f32, qbint4, qcint8, qcint4; kBadInput for shapes and sizes that do not
+// fit each other.
+Result<Filter> read_filter(const xnnpack::Value& value,
+                           std::span<const std::span<const std::byte>> constants);
 
 // Products of the rows of one value with several matrices.
 struct LinearStep {
