@@ -16,7 +16,7 @@
 #include "packer/manifest.h"
 #include "runner/decoder.h"
 #include "runner/sampler.h"
-#include "text/stop_texts.h"
+#include "text/answer_end.h"
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
 

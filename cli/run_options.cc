@@ -6,7 +6,7 @@
 #include "conversion/gguf_proof.h"
 #include "core/text.h"
 #include "packer/loose_programs.h"
-#include "text/end_tokens.h"
+#include "text/answer_end.h"
 
 namespace ferry::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/utf8.h"
 #include "prompt/messages.h"
 #include "runner/vision_encoder.h"
-#include "text/chat_template/json_value.h"
+#include "text/chat_template/value.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {

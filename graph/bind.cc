@@ -1,5 +1,5 @@
-// Agreement by name: of the methods of a model with each other, and with the weights of a
-// checkpoint.
+// Checks agreement by name: between the methods of a model, and between methods and the weights of
+// a checkpoint.
 #include <fmt/format.h>
 
 #include <map>
@@ -18,7 +18,8 @@ std::string type_of(const Graph& graph, const Value& value) {
   return fmt::format("{} {}", dtype_name(value.dtype), to_string(shape));
 }
 
-// A value as all methods must have it, in words: equal words mean that they agree.
+// Describes the properties of a value that all methods must share. Equal texts mean that the
+// methods agree.
 std::string describe(const Graph& graph, const Value& value) {
   if (value.origin == Value::Origin::kWeight) return "a weight " + type_of(graph, value);
   const std::string type = "a buffer " + type_of(graph, value);
@@ -73,7 +74,7 @@ Shape static_shape(const Value& value) {
   return shape;
 }
 
-// Says what is wrong with the weight that `value` wants; empty if nothing is.
+// Says how the weight does not fit `value`. The text is empty if the weight fits.
 std::string mismatch(const Value& value, const Weight* weight) {
   const Shape wanted = static_shape(value);
   if (weight == nullptr) {

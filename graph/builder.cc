@@ -7,21 +7,24 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/dims.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {
 namespace {
 
-// Outs of a node whose types could not be inferred: enough for building code to go on.
+// Returns the number of outs of a node whose types could not be inferred, so that building code can
+// continue.
 size_t out_count(Op op, const std::vector<Arg>& args) {
   if (op == Op::kGatedDeltaRule || op == Op::kTopk || op == Op::kExperts ||
       op == Op::kChooseQparams) {
     return 2;
   }
   if (op == Op::kLayerNorm) return 3;
-  if (op != Op::kSplit || args.size() < 2) return 1;
-  const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
+  if (op != Op::kSplit || args.size() <= pte::ops::SplitWithSizes::kSplitSizes) return 1;
+  const auto* sizes =
+      std::get_if<std::vector<IntArg>>(&args[pte::ops::SplitWithSizes::kSplitSizes]);
   return sizes == nullptr ? 1 : sizes->size();
 }
 
@@ -44,7 +47,7 @@ std::vector<IntArg> int_args(const std::vector<int64_t>& numbers) {
 
 constexpr std::monostate kNone;
 
-// scale, zero_point, quant_min, quant_max, dtype: all the codes of the dtype are used.
+// Returns x, scale, zero_point, quant_min, quant_max, dtype. The range is all codes of the dtype.
 std::vector<Arg> quantized(ValueId x, double scale, int64_t zero_point, DType dtype) {
   const CodeRange range = code_range(dtype);
   return {x, scale, IntArg(zero_point), IntArg(range.least), IntArg(range.greatest), dtype};
@@ -200,11 +203,12 @@ ValueId GraphBuilder::emit_one(Op op, std::vector<Arg> args) {
   return emit(op, std::move(args)).front();
 }
 
-// A size as an argument: a number, or the Int value of a symbol, plus a constant where it has one.
+// Returns a size as an argument: a number, or the Int value of a symbol, plus a constant if the
+// size has one.
 IntArg GraphBuilder::size_arg(const Dim& dim) {
   if (dim.is_static()) return dim.base;
   const ValueId value = graph_.symbols[static_cast<size_t>(dim.symbol)].value;
-  if (dim.scale != 1 || !value.valid()) return -1;  // the operator works it out
+  if (dim.scale != 1 || !value.valid()) return -1;  // the operator computes this size
   return dim.base == 0 ? value : int_add(value, dim.base);
 }
 

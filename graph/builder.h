@@ -1,12 +1,12 @@
-// GraphBuilder: appends nodes with inferred shapes. Family files are written against it. A misuse
-// (shape that cannot be) is a defect of ours or a config that the checks of ModelConfig let
-// through; it is remembered and returned by finish(), so that building code stays free of error
+// GraphBuilder appends nodes with inferred shapes. Family files are written against it. A misuse
+// (an impossible shape) is a defect of Ferry or a config that the checks of ModelConfig accepted.
+// The first misuse is stored and returned by finish(), so that building code needs no error
 // handling.
 //
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call may append nodes; others are
-// variables that were set before. A braced list is evaluated in order, whatever its items append:
-// the arguments of emit() and the parts of cat() are such lists.
+// call they evaluate first. So at most one argument of a call may append nodes; others must be
+// variables that were set before. A braced list is evaluated in order, even if its items append
+// nodes: the arguments of emit() and the parts of cat() are such lists.
 #pragma once
 
 #include <optional>
@@ -32,37 +32,38 @@ class GraphBuilder {
 
   // -- values
   int32_t symbol(std::string name, int64_t max, ValueId int_value);
-  // For a symbol declared before its value could exist (the size of an input that has it).
+  // Binds a symbol that was declared before its value existed, such as the size of an input.
   void bind_symbol(int32_t symbol, ValueId int_value);
   ValueId input(std::string name, DType dtype, Dims shape);
-  // The dimensions of a shape that is given here name their axes (Dim::as).
+  // Shapes given to the functions below name the axes of their dimensions (Dim::as).
   //
-  // f32 as far as the graph is concerned; the cast pass settles the stored dtype.
-  // One value per name; the same name again must have the same shape.
+  // Weights are f32 in the graph; the cast pass decides the stored dtype. A name has one value, so
+  // a second call with the name must have the same shape.
   ValueId weight(std::string name, Dims shape);
-  // A weight that stays f32 whatever the others are stored in.
+  // Declares a weight that stays f32 whatever the dtype of the others is.
   ValueId weight_f32(std::string name, Dims shape);
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Dims shape, Literal literal);
   ValueId scalar(float value);  // rank-0 f32 literal, one per distinct value
   void output(ValueId value, std::string name);
-  // For an input or output of u8 or u16: what its codes mean.
+  // Sets the meaning of the codes of an input or output of u8 or u16.
   void set_encoding(ValueId value, Encoding encoding);
   void probe(std::string name, ValueId value);
-  // Names the value, for where it has to be an input or output of a part of the model.
+  // Names a value that must be an input or output of a part of the model.
   void name(ValueId value, std::string name);
-  // Nodes appended from here on belong to decoder layer `layer`.
+  // Nodes appended after this call belong to decoder layer `layer`.
   void set_layer(int32_t layer);
 
   // -- any operator
 
-  // Fresh outs, inferred. The named methods below are all written with these two.
+  // Appends a node with fresh outs of inferred types. All named methods below use emit() or
+  // emit_into().
   std::vector<ValueId> emit(Op op, std::vector<Arg> args);
-  // Writes into existing values (buffers) of the inferred shapes and dtypes; an invalid
-  // id asks for a fresh out. Returns all outs.
+  // Writes into existing values (buffers) of the inferred shapes and dtypes. An invalid id asks for
+  // a fresh out. Returns all outs.
   std::vector<ValueId> emit_into(Op op, std::vector<Arg> args, std::vector<ValueId> outs);
 
-  // -- the usual ones
+  // -- common operators
   ValueId embedding(ValueId table, ValueId ids);  // (vocab, dim), i64 [1,T] -> [1,T,dim]
   ValueId linear(ValueId x, ValueId w);           // [..,in], (out, in) -> [..,out]
   ValueId bmm(ValueId a, ValueId b);              // [B,m,k], [B,k,n] -> [B,m,n]
@@ -71,7 +72,7 @@ class GraphBuilder {
   ValueId mul(ValueId a, ValueId b);
   ValueId mul(ValueId a, double b);
   ValueId div(ValueId a, ValueId b);
-  ValueId mean_last(ValueId x);  // over the last dim, kept
+  ValueId mean_last(ValueId x);  // over the last dimension, which is kept
   ValueId sum_last(ValueId x);
   ValueId amin_last(ValueId x);
   ValueId cumsum_last(ValueId x);
@@ -84,11 +85,13 @@ class GraphBuilder {
   ValueId relu(ValueId x);
   ValueId clamp(ValueId x, double low, double high);
   ValueId softmax_last(ValueId x);
-  // The k largest values of the last dimension, from the largest on, and where they are (i64).
+  // Returns the k largest values of the last dimension in descending order, and their indices
+  // (i64).
   std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);
-  // out[.., i] = x[.., index[.., i]], index i64 in the range of the last dimension of x.
+  // Computes out[.., i] = x[.., index[.., i]]. `index` is i64 in the range of the last dimension of
+  // x.
   ValueId gather_last(ValueId x, ValueId index);
-  // Routed experts, see experts.h; with biases if they are valid, and then with the gate of
+  // Routed experts (experts.h). If the biases are valid, they are added, and the gate is that of
   // GPT-OSS.
   struct ExpertBiases {
     ValueId b1, b3, b2;
@@ -103,7 +106,7 @@ class GraphBuilder {
   ValueId permute(ValueId x, const std::vector<int64_t>& dims);
   ValueId unsqueeze(ValueId x, int64_t dim);
   ValueId expand(ValueId x, const Dims& shape);
-  // Names the axes that the dimensions of `shape` name; leading ones that x has keep theirs.
+  // The result has the axes that `shape` names. Leading dimensions that x also has keep their axes.
   ValueId view(ValueId x, const Dims& shape);
   std::vector<ValueId> split(ValueId x, const std::vector<int64_t>& sizes, int64_t dim);
   ValueId to(ValueId x, DType dtype);
@@ -117,27 +120,29 @@ class GraphBuilder {
   ValueId ge(ValueId x, int64_t number);
   ValueId lt(ValueId x, int64_t number);
   ValueId logical_and(ValueId a, ValueId b);
-  // i64 [length] = start, start + 1, ..., end - 1; `length` is end - start as the caller knows it.
+  // Returns i64 [length] = start, start + 1, ..., end - 1. `length` is end - start in the caller's
+  // terms.
   ValueId arange(IntArg start, IntArg end, Dim length);
-  // A slice whose bounds are symbolic; `length` is end - start as the caller knows it.
+  // Slices with symbolic bounds. `length` is end - start in the caller's terms.
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length);
-  // slice(x, dim, start, end), written into a buffer; into a fresh value if `buffer` is
-  // invalid. Returns what was written.
+  // Writes slice(x, dim, start, end) into a buffer, or into a fresh value if `buffer` is invalid.
+  // Returns the written value.
   ValueId slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
-  // Over the last dimension; weight and bias (width), or none of either.
+  // Normalises over the last dimension. Both weight and bias are [width], or both are invalid.
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
 
-  // -- codes of 8 or 16 bits: code = clamp(round(x / scale) + zero_point), over the range of the
-  // dtype, halves to even. The scale is for the whole tensor. kU8, kI8, kU16 or kI16.
+  // -- codes of 8 or 16 bits
+  // Computes code = clamp(round(x / scale) + zero_point) over the range of the dtype, halves to
+  // even. One scale serves the whole tensor. The dtype is kU8, kI8, kU16 or kI16.
   ValueId quantize(ValueId x, double scale, int64_t zero_point, DType dtype);
-  // (code - zero_point) * scale in f32.
+  // Computes (code - zero_point) * scale in f32.
   ValueId dequantize(ValueId x, double scale, int64_t zero_point);
 
-  // The rows of f32 x [...,D] in i8, each with a scale and a zero point of its own: the greatest
-  // and the least value of a row, and 0, are codes.
+  // Quantises the rows of f32 x [...,D] to i8, each with its own scale and zero point, which hold
+  // the greatest and the least value of the row, and 0.
   CodedRows quantize_rows(ValueId x);
   ValueId dequantize_rows(const CodedRows& rows);
   ValueId to_dtype(ValueId x, DType dtype);
@@ -148,24 +153,24 @@ class GraphBuilder {
 
   // Writes value [1,T,KV,D] into cache [1,ctx,KV,D] at start_pos.
   void update_cache(ValueId value, ValueId cache, IntArg start_pos);
-  // query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D]; causal from start_pos; scores
-  // are multiplied by `scale`, 1/sqrt(D) where there is none.
+  // Computes attention, causal from start_pos: query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D].
+  // Scores are multiplied by `scale`, or by 1/sqrt(D) if it is absent.
   ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
                std::optional<double> scale = {});
-  // Attention of every query to all keys.
+  // Computes attention of every query to all keys.
   ValueId sdpa_full(ValueId query, ValueId keys, ValueId values, std::optional<double> scale = {});
-  // Attention with an additive mask [T,n] over every key instead of causality.
+  // Computes attention to every key with an additive mask [T,n] instead of causality.
   ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
                       std::optional<double> scale = {});
   // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V] and
-  // the final state. That goes into `final_state`, a buffer that must not be `state`; into a fresh
-  // value if `final_state` is invalid.
+  // the final state. The final state is written into `final_state`, a buffer that must not be
+  // `state`, or into a fresh value if `final_state` is invalid.
   std::pair<ValueId, ValueId> gated_delta_rule(ValueId query, ValueId key, ValueId value,
                                                ValueId decay, ValueId beta, ValueId state,
                                                ValueId final_state);
 
   const Graph& graph() const { return graph_; }
-  // The graph, validated; or the first misuse.
+  // Returns the validated graph, or the first misuse.
   Result<Graph> finish();
 
  private:
@@ -174,9 +179,9 @@ class GraphBuilder {
   ValueId emit_one(Op op, std::vector<Arg> args);
   IntArg size_arg(const Dim& dim);
   std::vector<IntArg> size_args(const Dims& shape);
-  // Names axes that inference could not. A name that contradicts an inferred one is a misuse.
+  // Names axes that inference could not name. A name that contradicts an inferred axis is a misuse.
   ValueId name_axes(ValueId value, const Dims& named);
-  // The length that the caller knows must be the one that was inferred.
+  // Checks that the caller's length equals the inferred one.
   ValueId expect_length(ValueId value, int64_t dim, const Dim& length);
 
   Graph graph_;

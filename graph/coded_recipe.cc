@@ -1,4 +1,4 @@
-// Recipes whose outputs are codes and scales: how they are made, and their rows.
+// Recipes whose outputs are codes and scales: how recipes get such outputs, and their rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 namespace ferry::graph {
 namespace {
 
-// Values that are quantised at a time: they stay in the cache of one core.
+// This many values are quantised at a time. They stay in the cache of one core.
 constexpr int64_t kGroupValues = int64_t{1} << 16;
-// What is read, hashed and written at a time, all of it from the cache of one core.
+// This many bytes are read, hashed and written at a time, from the cache of one core.
 constexpr uint64_t kTileBytes = uint64_t{1} << 18;
-// The coded values of a tile; their source is as long.
+// A tile has this many coded values. Its source has as many values.
 constexpr int64_t kCodedTileValues = int64_t{1} << 17;
 constexpr int64_t kScatteredTileElements = int64_t{1} << 20;
-// What XNNPACK wants groups of 4-bit weights to be a multiple of.
+// XNNPACK requires groups of 4-bit weights to be a multiple of this.
 constexpr int64_t kDelegatedGroup = 32;
 
 constexpr int64_t kQ80Elements = kStoredBlockValues, kQ80Bytes = kQ8_0BlockBytes;
@@ -42,7 +42,7 @@ bool makes_blocks(const Recipe& recipe) {
   return ends_with(recipe, Step::Kind::kEncode) || ends_with(recipe, Step::Kind::kStored);
 }
 
-// Values of a row; of blocks as they are stored their bytes.
+// Returns the values of a row, or the bytes of a row if blocks are taken as they are stored.
 int64_t columns_of(const Recipe& recipe) {
   const int64_t last = recipe.output().shape.back();
   if (!ends_with(recipe, Step::Kind::kEncode)) return last;
@@ -50,12 +50,12 @@ int64_t columns_of(const Recipe& recipe) {
   return last / encoder.bytes * encoder.elements;
 }
 
-// The rows of a matrix, or of a stack of matrices.
+// Returns the rows of a matrix, or of a stack of matrices.
 int64_t rows_of(const Shape& shape) {
   return checked_numel(std::span(shape).first(shape.size() - 1)).value_or(0);
 }
 
-// Codes in the shape of the matrix, and `groups` scales for each row.
+// Returns codes in the shape of the matrix, and `groups` scales for each row.
 std::vector<RecipeOutput> coded_outputs(const Shape& shape, DType codes, DType scales,
                                         int64_t groups) {
   Shape scale_shape(shape.begin(), shape.end() - 1);
@@ -64,7 +64,7 @@ std::vector<RecipeOutput> coded_outputs(const Shape& shape, DType codes, DType s
           {.name = std::string(kScalesOutput), .dtype = scales, .shape = std::move(scale_shape)}};
 }
 
-// What is wrong with quantising rows of `columns` elements, or nothing.
+// Says why rows of `columns` elements cannot be quantised. The text is empty if they can.
 std::string misfit(const QuantizationScheme& scheme, int64_t columns) {
   if (scheme.bits != 4 && scheme.bits != 8) return fmt::format("codes of {} bits", scheme.bits);
   if (scheme.scale_dtype != DType::kF32 && scheme.scale_dtype != DType::kBF16) {
@@ -87,7 +87,7 @@ Failure cannot(const std::string& key, const Shape& shape, std::string_view what
               fmt::format("weight {} {} cannot have {}", quoted(key), to_string(shape), what));
 }
 
-// The recipe of the f32 values that are quantised.
+// Returns the recipe of the f32 values that are quantised.
 Recipe values_of(const Recipe& recipe) {
   Recipe values = recipe;
   values.steps.pop_back();
@@ -110,7 +110,7 @@ bool fits_rows(const Recipe& recipe) {
   return recipe.steps.size() == 1 && (!split || columns % kQ80Elements == 0);
 }
 
-// A defect of whoever made the recipe, or of the caller.
+// An error is a defect of the code that made the recipe, or of the caller.
 Status check_row_range(const Recipe& recipe, const TensorSource& source, int64_t first,
                        int64_t rows, std::span<const std::span<std::byte>> outs) {
   const auto broken = [&](std::string_view what) {
@@ -133,7 +133,7 @@ Status check_row_range(const Recipe& recipe, const TensorSource& source, int64_t
   return {};
 }
 
-// Calls body(first, rows) for parts of the rows whose values are made at once.
+// Calls body(first, rows) for parts of the rows whose values are computed at once.
 template <class Body>
 Status for_each_group(const Recipe& recipe, int64_t first, int64_t rows, const Body& body) {
   const int64_t values = is_scattered(recipe) ? kScatteredTileElements : kGroupValues;
@@ -144,7 +144,7 @@ Status for_each_group(const Recipe& recipe, int64_t first, int64_t rows, const B
   return {};
 }
 
-// The f32 values of rows of `values`, a recipe of values_of().
+// Reads the f32 values of rows of `values`, a recipe of values_of().
 class ValueReader {
  public:
   ValueReader(const Recipe& recipe, const TensorSource& source)
@@ -169,7 +169,7 @@ uint64_t non_finite_of(std::span<const float> values) {
   return count_non_finite(DType::kF32, std::as_bytes(values));
 }
 
-// Takes `bytes` from the front of `out`.
+// Removes `bytes` bytes from the front of `out` and returns them.
 std::span<std::byte> take(std::span<std::byte>& out, uint64_t bytes) {
   const std::span<std::byte> front = out.first(bytes);
   out = out.subspan(bytes);
@@ -211,7 +211,7 @@ Result<uint64_t> encode(const Recipe& recipe, const TensorSource& source, int64_
   return unencodable;
 }
 
-// Blocks as they are stored. Rows of the recipe are rows of its tensors.
+// Copies blocks as they are stored. Rows of the recipe are rows of its tensors.
 Status copy_blocks(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
                    std::span<std::byte> out) {
   const BlockEncoding& stored = *source.entries()[recipe.pieces[0].tensor].encoding;
@@ -230,13 +230,13 @@ Status copy_blocks(const Recipe& recipe, const TensorSource& source, int64_t fir
   return status;
 }
 
-// Whether nothing else is done than to decode, and to round what is decoded.
+// Returns whether the steps only decode, and round the decoded values.
 bool are_decoded(std::span<const Step> steps) {
   const bool rounded = !steps.empty() && steps.back().kind == Step::Kind::kCast;
   return steps.size() == (rounded ? 2 : 1) && steps.front().kind == Step::Kind::kDecode;
 }
 
-// Whether the pieces are whole rows of `columns` elements.
+// Returns whether the pieces are whole rows of `columns` elements.
 bool is_of_rows(const std::vector<StridedPiece>& pieces, int64_t columns) {
   const auto is_whole = [&](int64_t elements) { return elements % columns == 0; };
   return std::ranges::all_of(pieces, [&](const StridedPiece& piece) {
@@ -291,7 +291,7 @@ Status Recipe::quantize(const QuantizationScheme& scheme, const std::string& key
   cast(DType::kF32);
   if (!steps.empty() && steps.back().kind == Step::Kind::kCast) steps.pop_back();
   steps.push_back({.kind = Step::Kind::kQuantize, .scheme = scheme});
-  // What has no effect is nothing that recipes can differ in.
+  // Settings without an effect are reset, so that equal recipes compare equal.
   QuantizationScheme& kept = steps.back().scheme;
   if (scheme.bits == 8) kept.order = QuantizationScheme().order;
   if (scheme.method != ScaleMethod::kHqq) kept.rounds = QuantizationScheme().rounds;
@@ -445,7 +445,7 @@ Result<int> count_hqq_rounds(const Recipe& recipe, const TensorSource& source, T
   std::array<float, kMaxHqqRounds> changes = {};
   uint64_t non_finite = 0;
   std::optional<Error> error;
-  std::mutex mutex;  // guards the above
+  std::mutex mutex;  // guards the variables above
   std::atomic<bool> stop{false};
   const int64_t rows = row_count(recipe), tile = tile_rows(recipe);
   pool.parallel_for(static_cast<size_t>((rows + tile - 1) / tile), [&](size_t i) {

@@ -8,11 +8,12 @@
 #include <tuple>
 
 #include "core/checked.h"
+#include "formats/pte/operator_args.h"
 
 namespace ferry::graph {
 namespace {
 
-// Canonical: a symbol that drops out leaves a static dimension.
+// A dimension whose symbol has the factor 0 becomes static.
 Dim canonical(int64_t base, int32_t symbol, int64_t scale) {
   return scale == 0 ? Dim(base) : Dim::of(symbol, scale, base);
 }
@@ -23,7 +24,7 @@ bool compatible(const Dim& a, const Dim& b) {
 
 auto order_of(const Dim& d) { return std::tuple(d.symbol, d.scale, d.base); }
 
-// a op b of bases and scales, with `op` an overflow-checked operation.
+// Applies `op`, an overflow-checked operation, to the bases and the scales of a and b.
 template <class Op>
 std::optional<Dim> combine(const Dim& a, const Dim& b, Op op) {
   if (!compatible(a, b)) return std::nullopt;
@@ -137,7 +138,8 @@ std::string to_text(const Graph& graph, DType dtype, const Dims& shape) {
   return fmt::format("{}[{}]", dtype_name(dtype), text);
 }
 
-// Wraps around like the additions of the runtime; unsigned, because that is defined.
+// Wraps around like the additions of the runtime. The arithmetic is unsigned, where C++ defines
+// wrapping.
 IntForm IntForm::plus(const IntForm& other, int64_t factor) const {
   const auto add_scaled = [factor](int64_t a, int64_t b) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) +
@@ -184,13 +186,13 @@ std::optional<Dim> IntForms::to_dim(const Graph& graph, const IntForm& form) con
 IntForm IntForms::form_of(const Graph& graph, const Node& node) const {
   const IntForm unknown = {.terms = {{node.outs[0], 1}}};
   if (node.op == Op::kIntAdd || node.op == Op::kIntSub) {
-    const IntForm a = of(std::get<IntArg>(node.args[0]));
-    const IntForm b = of(std::get<IntArg>(node.args[1]));
+    const IntForm a = of(std::get<IntArg>(node.args[pte::ops::IntBinary::kA]));
+    const IntForm b = of(std::get<IntArg>(node.args[pte::ops::IntBinary::kB]));
     return a.plus(b, node.op == Op::kIntAdd ? 1 : -1);
   }
   if (node.op == Op::kSymSize) {
-    const Dims& shape = graph[std::get<ValueId>(node.args[0])].shape;
-    const int64_t dim = std::get<IntArg>(node.args[1]).number;
+    const Dims& shape = graph[std::get<ValueId>(node.args[pte::ops::SymSize::kSelf])].shape;
+    const int64_t dim = std::get<IntArg>(node.args[pte::ops::SymSize::kDim]).number;
     const int64_t rank = static_cast<int64_t>(shape.size());
     return of(graph, shape[static_cast<size_t>(dim < 0 ? dim + rank : dim)]).value_or(unknown);
   }

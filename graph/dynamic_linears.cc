@@ -3,8 +3,8 @@
 namespace ferry::graph {
 namespace {
 
-const std::vector<ValueId>& list(const Node& node, DynamicLinearsArg arg) {
-  return std::get<TensorListArg>(node.args[static_cast<size_t>(arg)]).items;
+const std::vector<ValueId>& list(const Node& node, DynamicLinearsArgs::Arg arg) {
+  return std::get<TensorListArg>(node.args[arg]).items;
 }
 
 class BlobBuilder {
@@ -12,11 +12,11 @@ class BlobBuilder {
   BlobBuilder(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
 
   xnnpack::Graph run() {
-    const auto x = std::get<ValueId>(node_.args[0]);
+    const auto x = std::get<ValueId>(node_.args[DynamicLinearsArgs::kX]);
     const uint32_t input = add(activation(x, 0, /*input=*/true));
     const uint32_t coded = add_coded(x, input);
-    const std::vector<ValueId>& codes = list(node_, DynamicLinearsArg::kCodes);
-    const std::vector<ValueId>& scales = list(node_, DynamicLinearsArg::kScales);
+    const std::vector<ValueId>& codes = list(node_, DynamicLinearsArgs::kCodes);
+    const std::vector<ValueId>& scales = list(node_, DynamicLinearsArgs::kScales);
     for (size_t i = 0; i < codes.size(); ++i) {
       const uint32_t filter = add(matrix(graph_[codes[i]], graph_[scales[i]]));
       const uint32_t output =
@@ -50,7 +50,7 @@ class BlobBuilder {
             .is_output = !input};
   }
 
-  // The rows of the input as 8-bit codes.
+  // Adds the rows of the input as 8-bit codes.
   uint32_t add_coded(ValueId x, uint32_t input) {
     const uint32_t coded = add({.datatype = xnnpack::Datatype::kQDInt8,
                                 .dims = bounds(graph_[x].shape),

@@ -1,4 +1,4 @@
-// The program of routed experts, and its types.
+// The program of a node of routed experts, and the inference of its types.
 #include "graph/experts.h"
 
 #include <algorithm>
@@ -21,26 +21,11 @@ using Call = ExpertsProgram::Call;
 constexpr std::monostate kNoAttributes;
 constexpr uint64_t kRowAlignment = 16;
 
-// Arguments and outs of the node.
-enum Port : size_t {
-  kX,
-  kIds,
-  kScores,
-  kW1,
-  kW3,
-  kW2,
-  kS1,
-  kS3,
-  kS2,
-  kB1,
-  kB3,
-  kB2,
-  kSteepness,
-  kLimit
-};
-constexpr size_t kScalesOf = kS1 - kW1;  // from a matrix to its scales
-constexpr size_t kBiasOf = kB1 - kW1;    // from a matrix to its biases
-constexpr size_t kOut = 0;
+using Port = ExpertsArgs::Arg;
+using enum ExpertsArgs::Arg;
+constexpr size_t kScalesOf = kS1 - kW1;  // distance from a matrix to its scales
+constexpr size_t kBiasOf = kB1 - kW1;    // distance from a matrix to its biases
+constexpr size_t kOut = 0;               // among the outs of the node
 
 class Builder {
  public:
@@ -79,7 +64,7 @@ class Builder {
   Ref number(Local::Kind kind) { return add({.kind = kind}); }
   const Local& local(Ref ref) const { return out_.locals[ref.local]; }
 
-  // -- calls, in the order of execution
+  // -- calls, in order of execution
   void call(std::string_view op, std::vector<Operand> inputs, std::vector<Ref> outs) {
     for (const Operand& input : inputs) {
       if (const auto* ref = std::get_if<Ref>(&input)) touch(*ref);
@@ -103,13 +88,13 @@ class Builder {
     return out;
   }
 
-  // The experts that any token chose, in rising order, and a result of zeros.
+  // Finds the experts that any token chose, in ascending order, and makes a result of zeros.
   void setup() {
     calls_ = &out_.setup;
     x_ = argument(kX);
     ids_ = argument(kIds);
     scores_ = argument(kScores);
-    // The result may not exist yet: types are inferred before it is made.
+    // The result may not exist yet, because types are inferred before it is made.
     result_ = add({.kind = Local::Kind::kPort, .port = node_.outs[kOut], .shape = local(x_).shape});
     tokens_ = local(x_).shape[0];
     hidden_ = local(x_).shape[1];
@@ -167,7 +152,7 @@ class Builder {
     call("aten::index_put_", {result_, RefList{{token}}, after, false}, {});
     call("executorch_prim::add.Scalar", {out_.counter, int64_t{1}}, {out_.counter});
     call("executorch_prim::ge.Scalar", {out_.counter, count_}, {out_.done});
-    touch(active_);  // read again by the next turn
+    touch(active_);  // read again by the next iteration
   }
 
   bool has_biases() const { return std::holds_alternative<ValueId>(node_.args[kB1]); }
@@ -189,7 +174,7 @@ class Builder {
         tensor("aten::add.Scalar_out", {held, int64_t{1}, int64_t{1}}, DType::kF32, shape);
     return each("aten::mul.out", {glu, raised});
   }
-  // y plus the bias of this expert's matrix of `weights`.
+  // Returns y plus the bias of this expert's matrix `weights`.
   Ref biased(Ref y, Port weights) {
     if (!has_biases()) return y;
     const Ref all = argument(static_cast<Port>(weights + kBiasOf));
@@ -198,7 +183,7 @@ class Builder {
     return tensor("aten::add.out", {y, bias, int64_t{1}}, DType::kF32, local(y).shape);
   }
 
-  // An elementwise operator, of the shape of its first operand.
+  // Calls an elementwise operator. The result has the shape of the first operand.
   Ref each(std::string_view op, std::initializer_list<Ref> operands) {
     return tensor(op, {operands.begin(), operands.end()}, DType::kF32,
                   local(*operands.begin()).shape);
@@ -208,7 +193,7 @@ class Builder {
                   {tokens_, hidden_});
   }
 
-  // x through this expert's matrix of `weights`, in the dtype of that.
+  // Multiplies x with this expert's matrix `which`, in the dtype of the matrix.
   Ref linear(Ref x, Port which) {
     const Dim rows = which == kW2 ? hidden_ : inner_;
     const auto* scales = std::get_if<ValueId>(&node_.args[which + kScalesOf]);
@@ -225,7 +210,7 @@ class Builder {
     call("aten::select_copy.int_out", {stacked, int64_t{0}, expert_}, {matrix});
     return matrix;
   }
-  // The matrix of this expert in f32, by the numbers of its rows.
+  // Returns the matrix of this expert in f32, by the indices of its rows.
   Ref decoded(Ref codes, Ref scales, const Dim& rows) {
     const Ref numbers = scratch(DType::kI64, {rows}, /*dynamic=*/false);
     const Ref first = number(Local::Kind::kInt), end = number(Local::Kind::kInt);
@@ -256,7 +241,7 @@ class Builder {
   const Node& node_;
   ExpertsProgram out_;
   std::vector<Call>* calls_ = nullptr;
-  std::vector<Lifetime> lives_;  // of the scratch values
+  std::vector<Lifetime> lives_;  // one per scratch value
   int32_t time_ = 0;
   Ref x_, ids_, scores_, result_, active_, count_, expert_;
   Dim tokens_, hidden_, slots_, inner_;
@@ -318,7 +303,7 @@ Status check_matrix(const RuleInput& in, size_t arg, const Dims& wanted) {
   return fit ? Status{} : misfit("the experts' scales do not match");
 }
 
-// All biases or none.
+// Either all biases are present or none.
 Status check_biases(const RuleInput& in, int64_t experts, int64_t inner, int64_t hidden) {
   for (const auto& [arg, width] : {std::pair{kB1, inner}, {kB3, inner}, {kB2, hidden}}) {
     if (in.given(arg) != in.given(kB1)) return misfit("some biases of experts are missing");

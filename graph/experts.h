@@ -1,5 +1,6 @@
-// Routed experts: one node of a graph, a loop of the program. Each token passes through the few
-// experts that its router chose, so the work follows the chosen ones, not all that there are.
+// Routed experts are one node of a graph and a loop of the program. Each token passes through the
+// few experts that its router chose, so the work depends on the chosen experts, not on their total
+// number.
 //
 //   x [T,hidden] f32, ids i64 [T,k], scores f32 [T,k], w1 and w3 (experts, inner, hidden),
 //   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2, steepness, limit
@@ -7,18 +8,18 @@
 //   out[t] = sum over the slots s of scores[t,s] * w2[e] (silu(w1[e] x[t]) * (w3[e] x[t])),
 //   e = ids[t,s]; the ids of one token differ
 //
-// Where there are biases, b1 and b3 f32 [experts,inner] and b2 f32 [experts,hidden], they are added
-// to the three products, and in place of silu(g) * u stands the gate of GPT-OSS:
+// If there are biases, b1 and b3 f32 [experts,inner] and b2 f32 [experts,hidden], they are added to
+// the three products, and the gate of GPT-OSS replaces silu(g) * u:
 //   g' * sigmoid(steepness * g') * (u' + 1), g' = min(g, limit), u' = min(max(u, -limit), limit)
 //
-// A matrix of floats is [experts,rows,columns] and has no scales. One of codes, i4 or i8, is a
-// table [experts * rows,columns], from which the program takes the rows of an expert as an
-// embedding does; its scales are f32 [experts * rows] or [experts * rows,groups].
+// A matrix of floats is [experts,rows,columns] and has no scales. A matrix of codes, i4 or i8, is a
+// table [experts * rows,columns], from which the program takes the rows of an expert with an
+// embedding operator; its scales are f32 [experts * rows] or [experts * rows,groups].
 //
-// The program goes over the experts that any token chose, as the reference implementation does:
-// it takes the expert's matrices and tokens, and adds what they give to the result. What the body
-// of the loop needs in memory is planned by itself and is the node's second out: bytes that no
-// other node reads. It holds one matrix of one expert at a time, whatever their number.
+// The program iterates over the experts that any token chose, as the reference implementation does.
+// It takes the expert's matrices and tokens, and adds the outcome to the result. The memory of the
+// loop's body is planned separately and is the node's second out: bytes that no other node reads.
+// It holds one matrix of one expert at a time, whatever the number of experts.
 #pragma once
 
 #include <cstdint>
@@ -32,19 +33,40 @@
 
 namespace ferry::graph {
 
-// The program of one such node, over values of its own.
+// The arguments of the node. Matrices, scales and biases have one order.
+struct ExpertsArgs {
+  enum Arg : size_t {
+    kX,
+    kIds,
+    kScores,
+    kW1,
+    kW3,
+    kW2,
+    kS1,
+    kS3,
+    kS2,
+    kB1,
+    kB3,
+    kB2,
+    kSteepness,
+    kLimit
+  };
+  static constexpr bool is_matrix(size_t arg) { return arg >= kW1 && arg <= kW2; }
+};
+
+// The program of one node of experts, over its own values.
 struct ExpertsProgram {
   struct Local {
     enum class Kind {
-      kPort,     // an argument of the node, or its result: the tensor `port`
-      kScratch,  // planned inside the scratch
+      kPort,     // an argument of the node or its result, the tensor `port`
+      kScratch,  // planned inside the node's scratch out
       kInt,      // an integer that instructions write
       kBool,
     } kind;
     ValueId port = {};
     DType dtype = DType::kF32;
     Dims shape = {};       // upper bounds
-    bool dynamic = false;  // smaller where fewer tokens are there
+    bool dynamic = false;  // smaller if there are fewer tokens
     size_t slot = 0;       // kScratch: index into MemoryPlan::offsets
   };
   struct Ref {
@@ -62,7 +84,7 @@ struct ExpertsProgram {
 
   std::vector<Local> locals;
   std::vector<Call> setup;  // before the loop
-  std::vector<Call> body;   // once for every chosen expert, of which there is at least one
+  std::vector<Call> body;   // executed once for every chosen expert, at least once
   Ref counter;              // Int, zero before the loop
   Ref done;                 // Bool, which the body sets at its end
   MemoryPlan scratch;
@@ -70,7 +92,7 @@ struct ExpertsProgram {
 
 ExpertsProgram experts_program(const Graph& graph, const Node& node);
 
-// Its argument list, in the manner of the operators of the runtime.
+// Returns the argument list of the node in the form of an operator of the runtime.
 const pte::OpSchema& experts_schema();
 
 }  // namespace ferry::graph

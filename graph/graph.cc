@@ -37,7 +37,7 @@ uint64_t Graph::max_bytes(ValueId id) const {
   const Value& value = (*this)[id];
   uint64_t elements = 1;
   for (const Dim& dim : value.shape) elements *= static_cast<uint64_t>(max_of(dim));
-  // The rows of 4-bit codes are whole bytes.
+  // Rows of 4-bit codes fill whole bytes.
   return elements * static_cast<uint64_t>(dtype_bits(value.dtype)) / 8;
 }
 

@@ -1,6 +1,6 @@
-// Graph: the program of a model before it becomes a .pte. A straight list of nodes in execution
-// order over values that are named by integer id. Dynamic sizes are symbols. No control flow
-// between nodes; routed experts are one node that becomes a loop when it is lowered (experts.h).
+// Graph is the program of a model before it becomes a .pte: a list of nodes in execution order over
+// values that are named by integer id. Dynamic sizes are symbols. There is no control flow between
+// nodes; routed experts are one node that becomes a loop when it is lowered (experts.h).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace ferry::graph {
 
-// Index into Graph::values.
+// ValueId is an index into Graph::values.
 struct ValueId {
   int32_t index = -1;
   bool operator==(const ValueId&) const = default;
@@ -31,21 +31,21 @@ struct ValueId {
   bool valid() const { return index >= 0; }
 };
 
-// The things that a dimension of a tensor counts. Set where shapes are made and carried by
-// inference, for passes that must not conclude it from sizes.
+// The meaning of a dimension of a tensor. Axes are set where shapes are made, and inference carries
+// them, so that passes need not guess them from sizes.
 enum class Axis : uint8_t {
   kNone,  // not named
   kBatch,
-  kSequence,  // tokens of a call, positions of a cache
+  kSequence,  // tokens of a call, or positions of a cache
   kHead,
   kHeadDim,  // elements of one head
-  kFeature,  // elements of a hidden state or an MLP, entries of the vocabulary
+  kFeature,  // elements of a hidden state or an MLP, or entries of the vocabulary
   kExpert,
 };
-// "head_dim"; "none".
+// Returns names such as "head_dim" and "none".
 std::string_view axis_name(Axis axis);
 
-// base + scale * symbol. A static dimension has no symbol (-1).
+// A dimension is base + scale * symbol. A static dimension has no symbol (-1).
 struct Dim {
   int64_t base = 0;
   int32_t symbol = -1;  // index into Graph::symbols
@@ -65,7 +65,7 @@ struct Dim {
     return d;
   }
   bool is_static() const { return symbol < 0; }
-  // Equal sizes, whatever the axes are.
+  // Compares sizes and ignores axes.
   bool operator==(const Dim& other) const {
     return base == other.base && symbol == other.symbol && scale == other.scale;
   }
@@ -80,25 +80,25 @@ struct Symbol {
   bool operator==(const Symbol&) const = default;
 };
 
-// Contents of a literal, made when they are written. Deterministic.
+// The contents of a literal, which are computed when they are written. They must be deterministic.
 struct Literal {
   std::string key;  // equal keys mean equal bytes
   uint64_t bytes = 0;
-  // Makes the bytes [offset, offset + out.size()): tables of a long context are as large as
-  // weights, and are written in tiles like them.
+  // Computes the bytes [offset, offset + out.size()). Tables of a long context are as large as
+  // weights, and are written in tiles like weights.
   std::function<void(uint64_t offset, std::span<std::byte> out)> fill;
 };
-// `bytes` zero bytes.
+// Returns a literal of `bytes` zero bytes.
 Literal zero_literal(uint64_t bytes);
 
 struct Value {
   enum class Kind { kTensor, kInt };  // kInt: a symbolic integer
   enum class Origin {
-    kInput,    // of the program
-    kWeight,   // by name from the StateDict; external in the .ptd
-    kLiteral,  // constant made by us (RoPE tables, scalars); inside the .pte
-    kBuffer,   // mutable, keeps its contents between calls
-    kNode,     // made by a node
+    kInput,    // input of the program
+    kWeight,   // from the StateDict by name; external in the .ptd
+    kLiteral,  // constant that Ferry makes (RoPE tables, scalars); inside the .pte
+    kBuffer,   // mutable; keeps its contents between calls
+    kNode,     // result of a node
   };
   Kind kind = Kind::kTensor;
   Origin origin = Origin::kNode;
@@ -106,18 +106,18 @@ struct Value {
   Dims shape;
   std::string name;      // inputs, weights, buffers: unique; nodes: may be empty
   int32_t literal = -1;  // index into Graph::literals (kLiteral; kBuffer with initial contents)
-  // kWeight: f32 whatever the matrices are stored in (routers: a rounded score picks another
-  // expert).
+  // kWeight: stays f32 whatever the dtype of the matrices is. Routers need this, because a rounded
+  // score may pick another expert.
   bool keep_f32 = false;
-  // kBuffer: the owner asks for stored contents whatever the mode (positions and the like).
+  // kBuffer: the initial contents must be stored in every mode (positions and the like).
   bool must_store = false;
   // kBuffer: the initial contents are serialised. Set by the init_buffers pass.
   bool stored = false;
-  // Inputs and outputs of u8 and u16: what their codes mean, for the manifest.
+  // The meaning of the codes of inputs and outputs of u8 and u16, for the manifest.
   std::optional<Encoding> encoding = {};
 };
 
-// Integer argument: a number, or a symbolic Int value.
+// An integer argument is a number, or a symbolic Int value.
 struct IntArg {
   int64_t number = 0;
   ValueId value;
@@ -136,19 +136,19 @@ using Arg = std::variant<std::monostate, ValueId, IntArg, std::vector<IntArg>, T
 
 struct Node {
   Op op;
-  // All of the schema in order, outs excluded, defaults explicit. _to_copy has its target dtype
-  // behind them, which the schema knows from the out only; lowering drops it.
+  // All arguments of the schema in order, without outs, with explicit defaults. _to_copy has one
+  // more, its target dtype, which the schema derives from the out; lowering drops it.
   std::vector<Arg> args;
   // Fresh values, or buffers that the node writes. aten::copy_ has the buffer that it writes here
-  // and as its first argument; update_cache has a dummy here, and the cache among its arguments.
+  // and as its first argument. update_cache has a dummy here, and the cache among its arguments.
   std::vector<ValueId> outs;
   int32_t layer = -1;  // decoder layer; -1 before the first layer, num_layers after the last
 };
 
-// A value whose run-time contents prove parity: recorded in the manifest, copied by the runner
-// right after the instruction that makes it.
+// A value whose run-time contents prove parity. Probes are recorded in the manifest, and the runner
+// copies the value right after the instruction that makes it.
 struct Probe {
-  std::string name;  // "hidden_states.3", as in reference files
+  std::string name;  // such as "hidden_states.3", as in reference files
   ValueId value;
 };
 
@@ -163,43 +163,43 @@ struct Graph {
 
   const Value& operator[](ValueId id) const { return values[static_cast<size_t>(id.index)]; }
   Value& operator[](ValueId id) { return values[static_cast<size_t>(id.index)]; }
-  // Upper bound of a dimension and of a tensor's bytes.
+  // The functions below return the upper bounds of a dimension and of a tensor's bytes.
   int64_t max_of(const Dim& dim) const;
   uint64_t max_bytes(ValueId id) const;
 };
 
-// One method of a program: its name, and what it computes.
+// One method of a program: its name and its graph.
 struct MethodGraph {
-  std::string name;  // "forward"
+  std::string name;  // such as "forward"
   Graph graph;
 };
 
-// The methods of one program, and where their weights come from. Weights and buffers are shared by
-// name: a name means the same in every method. Bound: every kWeight value has a Weight of its
-// shape.
+// The methods of one program, and the sources of their weights. Weights and buffers are shared by
+// name: a name means the same in every method. In a bound model every kWeight value has a Weight of
+// its shape.
 struct Model {
   std::vector<MethodGraph> methods;
   StateDict weights;
 };
 
-// Pairs the weights that `methods` use with those that `dict` has; reports all that are missing,
-// left over, or of another shape at once. A bound model is f32 throughout: recipes cast to the
-// dtype of their value, which cast_weights may change.
+// Pairs the weights that `methods` use with those of `dict`. Reports all missing, unused and
+// misshapen weights at once. A bound model is f32 throughout: recipes cast to the dtype of their
+// value, which cast_weights may change.
 Result<Model> bind(std::vector<MethodGraph> methods, StateDict dict,
                    const std::string& source_name);
 
-// Whether the methods of one program agree on what they share by name. Method names are unique. A
-// name means the same in every method: equal dtype and shape of weights, also equal initial
-// contents of buffers, equal sizes of literals with one key. kInternal otherwise; the message names
-// both methods.
+// Checks that the methods of one program agree on the names that they share. Method names are
+// unique. A name means the same in every method: equal dtype and shape of weights, also equal
+// initial contents of buffers, equal sizes of literals with one key. Otherwise kInternal; the
+// message names both methods.
 Status check_shared_values(std::span<const MethodGraph> methods);
 
-// Rank, dtype, shape and axes of every node's results re-inferred, uses after definitions, ids in
-// range. kInternal: a graph that fails is our defect.
+// Re-infers rank, dtype, shape and axes of every node's results, and checks that uses follow
+// definitions and ids are in range. An invalid graph is a defect of Ferry, so errors are kInternal.
 Status validate(const Graph& graph);
 
-// One line per value that no node makes, then one per node; stable. The tests of passes
-// compare it.
+// Writes one line per value that no node makes, then one per node. The format is stable, because
+// the tests of passes compare it.
 //   %12 f32[1,T,64] = aten::mul.out(%3, %4)  # layer 0
 std::string to_text(const Graph& graph);
 
@@ -231,7 +231,7 @@ inline std::vector<ValueId> used_values(const Node& node) {
   return ids;
 }
 
-// The buffers that `node` changes: outs, and arguments that its operator writes.
+// Returns the buffers that `node` changes: outs, and arguments that its operator writes.
 std::vector<ValueId> written_buffers(const Graph& graph, const Node& node);
 
 }  // namespace ferry::graph

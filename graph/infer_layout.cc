@@ -1,4 +1,4 @@
-// Inference rules of operators that move elements, and of those on integers.
+// Inference rules of operators that move elements, and of operators on integers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@ Types shaped_like(const Value& like, Dims shape) {
   return {{Value::Kind::kTensor, like.dtype, std::move(shape)}};
 }
 
-// A literal dimension index of a tensor of `rank` dimensions, negative ones counted from the end.
+// Returns a literal dimension index of a tensor of `rank` dimensions. Negative indices count from
+// the end.
 Result<size_t> dim_index(const IntArg& arg, size_t rank) {
   const int64_t n = static_cast<int64_t>(rank);
   if (arg.value.valid() || arg.number < -n || arg.number >= n) {
@@ -22,7 +23,8 @@ Result<size_t> dim_index(const IntArg& arg, size_t rank) {
   return static_cast<size_t>(arg.number < 0 ? arg.number + n : arg.number);
 }
 
-// Where a literal bound of a slice falls in a dimension of `size`, whatever the symbols are.
+// Resolves a literal bound of a slice in a dimension of `size`, if it is the same for all values of
+// the symbols.
 Result<Dim> resolve_bound(const Graph& graph, const Dim& size, int64_t bound) {
   if (bound >= graph.max_of(size)) return size;
   if (bound < 0) {
@@ -65,7 +67,7 @@ Result<Dim> slice_length(const RuleInput& in, const Dim& size, const IntArg& sta
   return length;
 }
 
-// The sizes that a list argument asks for; nullopt in place of -1.
+// Returns the sizes of a list argument, with nullopt in place of -1.
 Result<std::vector<std::optional<Dim>>> sizes_of(const RuleInput& in,
                                                  const std::vector<IntArg>& args) {
   std::vector<std::optional<Dim>> sizes;
@@ -81,12 +83,13 @@ Result<std::vector<std::optional<Dim>>> sizes_of(const RuleInput& in,
   return sizes;
 }
 
-// An index of a leading dimension means the same element in both shapes, if the dimensions up to it
-// are equal. The last dimension of either shape is split, merged or both, even if its size is that
-// of another (one head, heads of one element): its axis is not known. Nor is that of a dimension of
-// size 1, which may have been removed and another one added.
+// Copies axes to leading dimensions of a reshaped tensor. An index of a leading dimension means the
+// same element in both shapes if the dimensions up to it are equal. The last dimension of either
+// shape is split, merged or both, even if its size equals that of another dimension (one head,
+// heads of one element), so its axis is unknown. The axis of a dimension of size 1 is also unknown,
+// because it may have been removed and another one added.
 void keep_leading_axes(const Dims& from, Dims& to) {
-  // Two dimensions of 1 may have changed places.
+  // Two dimensions of size 1 may have changed places.
   if (from == to && std::ranges::count(from, Dim(1)) < 2) to = from;
   for (size_t i = 0; i + 1 < std::min(from.size(), to.size()) && from[i] == to[i]; ++i) {
     if (from[i] != Dim(1)) to[i].axis = from[i].axis;
@@ -95,12 +98,12 @@ void keep_leading_axes(const Dims& from, Dims& to) {
 
 }  // namespace
 
-// Any dtype and shape, and the same again.
+// The input has any dtype and shape, and the result has the same.
 Result<Types> infer_same(const RuleInput& in) {
   return shaped_like(in.tensor(0), in.tensor(0).shape);
 }
 
-// start, end, step
+// Arguments: start, end, step.
 Result<Types> infer_arange(const RuleInput& in) {
   for (size_t i = 0; i < 3; ++i) {
     if (!std::holds_alternative<IntArg>(in.node.args[i])) return misfit("wants integers");
@@ -111,7 +114,7 @@ Result<Types> infer_arange(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, DType::kI64, {length}}};
 }
 
-// tensors, dim
+// Arguments: tensors, dim.
 Result<Types> infer_cat(const RuleInput& in) {
   if (in.tensors(0).empty()) return misfit("nothing to concatenate");
   const Value& first = in.graph[in.tensors(0)[0]];
@@ -136,7 +139,7 @@ Result<Types> infer_cat(const RuleInput& in) {
   return shaped_like(first, std::move(shape));
 }
 
-// self, dim, start, end, step
+// Arguments: self, dim, start, end, step.
 Result<Types> infer_slice(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const size_t dim = FERRY_TRY(dim_index(in.integer(1), x.shape.size()));
@@ -148,7 +151,7 @@ Result<Types> infer_slice(const RuleInput& in) {
   return shaped_like(x, std::move(shape));
 }
 
-// self, dim, index
+// Arguments: self, dim, index.
 Result<Types> infer_select(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const size_t dim = FERRY_TRY(dim_index(in.integer(1), x.shape.size()));
@@ -162,7 +165,7 @@ Result<Types> infer_select(const RuleInput& in) {
   return shaped_like(x, std::move(shape));
 }
 
-// self, dims
+// Arguments: self, dims.
 Result<Types> infer_permute(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const size_t rank = x.shape.size();
@@ -178,7 +181,7 @@ Result<Types> infer_permute(const RuleInput& in) {
   return shaped_like(x, std::move(shape));
 }
 
-// self, dim
+// Arguments: self, dim.
 Result<Types> infer_unsqueeze(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const size_t dim = FERRY_TRY(dim_index(in.integer(1), x.shape.size() + 1));
@@ -187,7 +190,7 @@ Result<Types> infer_unsqueeze(const RuleInput& in) {
   return shaped_like(x, std::move(shape));
 }
 
-// self, size (-1 keeps a dimension), implicit
+// Arguments: self, size (-1 keeps a dimension), implicit.
 Result<Types> infer_expand(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const auto sizes = FERRY_TRY(sizes_of(in, in.integers(1)));
@@ -205,7 +208,7 @@ Result<Types> infer_expand(const RuleInput& in) {
   return shaped_like(x, std::move(shape));
 }
 
-// self, sizes, dim
+// Arguments: self, sizes, dim.
 Result<Types> infer_split(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const size_t dim = FERRY_TRY(dim_index(in.integer(2), x.shape.size()));
@@ -222,7 +225,7 @@ Result<Types> infer_split(const RuleInput& in) {
   return types;
 }
 
-// self, size; one size may be -1. The builder names the axes that are not kept.
+// Arguments: self, size; one size may be -1. The builder names the axes that are not kept.
 Result<Types> infer_view(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const auto sizes = FERRY_TRY(sizes_of(in, in.integers(1)));

@@ -13,7 +13,8 @@ Types tensor_of(DType dtype, Dims shape) {
   return {{Value::Kind::kTensor, dtype, std::move(shape)}};
 }
 
-// bool < integers by size < floats by size; only the dtypes that our graphs compute with.
+// Orders dtypes: bool < integers by size < floats by size. Only the dtypes that graphs compute with
+// are included.
 int rank_of(DType dtype) {
   if (dtype == DType::kBool) return 0;
   return (is_floating(dtype) ? 100 : 1) + dtype_bits(dtype);
@@ -82,7 +83,7 @@ Result<Types> infer_float(const RuleInput& in) {
   return tensor_of(in.tensor(0).dtype, in.tensor(0).shape);
 }
 
-// self, dim, half_to_float
+// Arguments: self, dim, half_to_float.
 Result<Types> infer_softmax(const RuleInput& in) {
   const int64_t rank = static_cast<int64_t>(in.tensor(0).shape.size());
   const IntArg& dim = in.integer(1);
@@ -95,7 +96,8 @@ Result<Types> infer_compare(const RuleInput& in) {
   return tensor_of(DType::kBool, in.tensor(0).shape);
 }
 
-// self, dims, keepdim and, of sums and means, dtype; only over the last dimension.
+// Arguments: self, dims, keepdim and, for sums and means, dtype. Only the last dimension is
+// supported.
 Result<Types> infer_reduce(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const int64_t last = static_cast<int64_t>(x.shape.size()) - 1;
@@ -114,7 +116,7 @@ Result<Types> infer_reduce(const RuleInput& in) {
   return tensor_of(x.dtype, std::move(shape));
 }
 
-// self, dim, dtype; along the last dimension, in its own dtype.
+// Arguments: self, dim, dtype. Only the last dimension and the dtype of self are supported.
 Result<Types> infer_cumsum(const RuleInput& in) {
   if (in.tensor(0).shape.empty() || in.integer(1) != IntArg(-1) || in.given(2)) {
     return misfit("goes along the last dimension in its own dtype");
@@ -122,7 +124,7 @@ Result<Types> infer_cumsum(const RuleInput& in) {
   return infer_float(in);
 }
 
-// self, k, dim, largest, sorted; along the last dimension.
+// Arguments: self, k, dim, largest, sorted. Only the last dimension is supported.
 Result<Types> infer_topk(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const IntArg& k = in.integer(1);
@@ -137,7 +139,7 @@ Result<Types> infer_topk(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, x.dtype, shape}, {Value::Kind::kTensor, DType::kI64, shape}};
 }
 
-// self, dim, index, sparse_grad; along the last dimension.
+// Arguments: self, dim, index, sparse_grad. Only the last dimension is supported.
 Result<Types> infer_gather(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const Value& index = in.tensor(2);
@@ -163,7 +165,7 @@ Result<Types> infer_where(const RuleInput& in) {
   return tensor_of(promote(in.tensor(1).dtype, in.tensor(2).dtype), *std::move(shape));
 }
 
-// One spatial dimension, stride and dilation 1, no padding: x [N,C,L], w (O,C/groups,K) ->
+// Supports one spatial dimension, stride and dilation 1, no padding: x [N,C,L], w (O,C/groups,K) ->
 // [N,O,L-K+1].
 Result<Types> infer_convolution(const RuleInput& in) {
   const Value& x = in.tensor(0);
@@ -217,7 +219,7 @@ Result<Types> infer_update_cache(const RuleInput& in) {
   if (in.graph.max_of(value.shape[1]) > in.graph.max_of(cache.shape[1])) {
     return misfit("more positions than the cache has");
   }
-  return tensor_of(DType::kF32, {1});  // a dummy that the operator wants
+  return tensor_of(DType::kF32, {1});  // a dummy that the operator requires
 }
 
 Result<Types> infer_sdpa(const RuleInput& in) {

@@ -1,5 +1,5 @@
-// Inference rules of quantization: one scale for the whole tensor, one for each row, and operators
-// on matrices of 4-bit and 8-bit codes.
+// Inference rules of quantization, with one scale for a whole tensor or for each row, and of
+// operators on matrices of 4-bit and 8-bit codes.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -31,14 +31,15 @@ Result<DType> encoding_of(const RuleInput& in) {
   return *dtype;
 }
 
-// The shape [...,1] of one number for each row of x [...,D].
+// Returns the shape [...,1], which has one element for each row of x [...,D].
 Dims rows_of(const Value& x) {
   Dims shape = x.shape;
   shape.back() = Dim(1).as(x.shape.back().axis);
   return shape;
 }
 
-// Arguments 1 to 4 of both operators on rows: scales, zero points, and all the codes of i8.
+// Checks arguments 1 to 4 of both operators on rows: scales, zero points, and the range of all i8
+// codes.
 Status check_rows(const RuleInput& in, const Value& x) {
   if (x.shape.empty()) return misfit("no rows");
   const Dims rows = rows_of(x);
@@ -47,7 +48,7 @@ Status check_rows(const RuleInput& in, const Value& x) {
   if (scales.dtype != DType::kF64 && scales.dtype != DType::kF32) {
     return misfit("scales are f64 or f32");
   }
-  // The official kernel reads them as i64 whatever they are.
+  // The official kernel reads zero points as i64 whatever their dtype is.
   if (in.tensor(2).dtype != DType::kI64) return misfit("zero points are i64");
   if (in.integer(3) != IntArg(-128) || in.integer(4) != IntArg(127) ||
       in.node.args[5] != Arg(DType::kI8)) {
@@ -56,14 +57,14 @@ Status check_rows(const RuleInput& in, const Value& x) {
   return {};
 }
 
-// XNNPACK wants groups of a multiple of so many elements.
+// XNNPACK requires groups of a multiple of this many elements.
 constexpr int64_t kGroupUnit = 32;
 
 Types one_tensor(DType dtype, Dims shape) {
   return {{Value::Kind::kTensor, dtype, std::move(shape)}};
 }
 
-// How many columns of `codes` [N,K] share a scale of `scales` [N] or [N,G].
+// Returns how many columns of `codes` [N,K] share a scale of `scales` [N] or [N,G].
 Result<int64_t> group_of(const Value& codes, const Value& scales) {
   if (codes.shape.size() != 2 || !is_static(codes.shape)) return misfit("codes are no matrix");
   const int64_t columns = codes.shape[1].base;
@@ -133,7 +134,7 @@ Result<Types> infer_dequantize(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, *dtype, x.shape}};
 }
 
-// input, dtype -> scale, zero_point
+// Arguments: input, dtype. Results: scale, zero_point.
 Result<Types> infer_choose_qparams(const RuleInput& in) {
   const Value& x = in.tensor(0);
   if (x.dtype != DType::kF32 || x.shape.empty()) return misfit("wants rows of f32");
@@ -142,7 +143,7 @@ Result<Types> infer_choose_qparams(const RuleInput& in) {
                {Value::Kind::kTensor, DType::kI64, rows_of(x)}};
 }
 
-// input, scales, zero_points, quant_min, quant_max, dtype
+// Arguments: input, scales, zero_points, quant_min, quant_max, dtype.
 Result<Types> infer_quantize_rows(const RuleInput& in) {
   const Value& x = in.tensor(0);
   if (x.dtype != DType::kF32) return misfit("wants f32");
@@ -151,7 +152,7 @@ Result<Types> infer_quantize_rows(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, DType::kI8, x.shape}};
 }
 
-// input, scales, zero_points, quant_min, quant_max, dtype, output_dtype
+// Arguments: input, scales, zero_points, quant_min, quant_max, dtype, output_dtype.
 Result<Types> infer_dequantize_rows(const RuleInput& in) {
   const Value& x = in.tensor(0);
   if (x.dtype != DType::kI8) return misfit("wants i8");
@@ -160,7 +161,7 @@ Result<Types> infer_dequantize_rows(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, DType::kF32, x.shape}};
 }
 
-// weight, scales, zero_points, quant_min, quant_max, indices, dtype
+// Arguments: weight, scales, zero_points, quant_min, quant_max, indices, dtype.
 Result<Types> infer_coded_embedding(const RuleInput& in) {
   const Value& table = in.tensor(0);
   const Value& indices = in.tensor(5);
@@ -180,7 +181,7 @@ Result<Types> infer_coded_embedding(const RuleInput& in) {
   return one_tensor(DType::kF32, std::move(shape));
 }
 
-// in, weight, scales, zero_points, dtype
+// Arguments: in, weight, scales, zero_points, dtype.
 Result<Types> infer_mixed_linear(const RuleInput& in) {
   if (in.given(3) || in.given(4)) return misfit("the zero point is 0, the result as the input");
   FERRY_TRY(group_of(in.tensor(1), in.tensor(2)));
@@ -191,7 +192,7 @@ Result<Types> infer_mixed_linear(const RuleInput& in) {
   return Types{FERRY_TRY(product(in.tensor(0), in.tensor(1)))};
 }
 
-// x, codes, scales
+// Arguments: x, codes, scales.
 Result<Types> infer_dynamic_linears(const RuleInput& in) {
   const std::vector<ValueId>& codes = in.tensors(1);
   const std::vector<ValueId>& scales = in.tensors(2);

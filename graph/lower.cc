@@ -1,4 +1,4 @@
-// The lowering of graphs: each of them becomes one method of a program.
+// Lowers graphs: each becomes one method of a program.
 #include "graph/lower.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 namespace ferry::graph {
 namespace {
 
-// Literals that are stored in a program, each content once. Index 0 is the placeholder.
+// The literals that are stored in a program, each content once. Index 0 is the placeholder.
 class DataTable {
  public:
   uint32_t add(const Literal& literal);
@@ -35,7 +35,7 @@ class DataTable {
   std::map<std::string, uint32_t> index_;  // by key
 };
 
-// Names of weights, each once, in the order of first use.
+// The names of weights, each once, in order of first use.
 class WeightList {
  public:
   void add(const std::string& name);
@@ -45,7 +45,7 @@ class WeightList {
   std::set<std::string> known_;
 };
 
-// The data that the methods of one program have in common.
+// The data that the methods of one program share.
 struct ProgramPools {
   StatePlan state;
   OutputMemory outputs = OutputMemory::kPlanned;
@@ -63,7 +63,7 @@ struct MethodAndDescription {
 Failure defect(const std::string& what) { return fail(ErrorCode::kInternal, "lowering: " + what); }
 
 // Values of the graph become values of the method when they are first needed, so that tensors
-// precede the lists that hold them. Nodes become kernel calls by their operator's schema.
+// precede the lists that contain them. Nodes become kernel calls by their operator's schema.
 class MethodLowering {
  public:
   MethodLowering(const MethodGraph& method, ProgramPools& pools)
@@ -96,7 +96,7 @@ class MethodLowering {
   }
 
  private:
-  // An output in the caller's memory is made by an operator that writes it.
+  // An output in the caller's memory must be made by an operator that writes it.
   Status check_outputs() const {
     if (pools_.outputs == OutputMemory::kPlanned) return {};
     for (const Node& node : graph_.nodes) {
@@ -107,7 +107,7 @@ class MethodLowering {
   }
 
   // -- values
-  // The value of the method that stands for `id`, made when it is first asked for.
+  // Returns the value of the method for `id`, which is made at the first request.
   Result<int32_t> value(ValueId id) {
     int32_t& index = index_[static_cast<size_t>(id.index)];
     if (index >= 0) return index;
@@ -129,7 +129,7 @@ class MethodLowering {
   }
 
   Result<pte::Tensor> shaped(const Value& from) const {
-    // Tables of 4-bit codes are bytes to the runtime, two codes in each.
+    // To the runtime, tables of 4-bit codes are bytes with two codes each.
     const bool nibbles = from.dtype == DType::kI4;
     pte::Tensor tensor;
     tensor.dtype = nibbles ? DType::kU8 : from.dtype;
@@ -227,7 +227,8 @@ class MethodLowering {
   }
 
   Status lower_delegate(const Node& node) {
-    std::vector<int32_t> args = {FERRY_TRY(value(std::get<ValueId>(node.args[0])))};
+    std::vector<int32_t> args = {
+        FERRY_TRY(value(std::get<ValueId>(node.args[DynamicLinearsArgs::kX])))};
     for (ValueId out : node.outs) args.push_back(FERRY_TRY(value(out)));
     const xnnpack::Graph blob = delegate_graph(graph_, node);
     for (const xnnpack::Constant& constant : blob.constants) {
@@ -309,7 +310,7 @@ class MethodLowering {
   const Graph& graph_;
   ProgramPools& pools_;
   StoragePlan storage_;
-  std::vector<int32_t> index_;  // of each value of the graph, -1: not needed yet
+  std::vector<int32_t> index_;  // by value of the graph; -1 if not needed yet
   MethodBuilder method_;
   LoweredMethod description_;
 };
@@ -328,8 +329,8 @@ void WeightList::add(const std::string& name) {
   if (known_.insert(name).second) names.push_back(name);
 }
 
-// Adds to `pools` what the method uses. Its graph is valid and agrees with the program's other
-// methods (check_shared_values).
+// Adds to `pools` the data that the method uses. The graph must be valid and agree with the
+// program's other methods (check_shared_values).
 Result<MethodAndDescription> lower_method(const MethodGraph& method, ProgramPools& pools) {
   return MethodLowering(method, pools).run();
 }

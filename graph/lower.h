@@ -1,5 +1,5 @@
-// lower: the methods of a bound model become a Program (formats/pte) with planned memory, plus the
-// recipe of its data. No bytes of weights are touched.
+// lower() makes a Program (formats/pte) with planned memory of the methods of a bound model, and
+// the recipe of its data. It reads no weights.
 #pragma once
 
 #include <span>
@@ -14,14 +14,14 @@
 
 namespace ferry::graph {
 
-// A constant method: no inputs, one output for each value.
+// A constant method has no inputs and one output for each value.
 struct MetadataMethod {
   using Value = std::variant<int64_t, bool, double, std::string>;
   std::string name;
   std::vector<Value> values;
 };
 
-// Where a value of the graph is in its method.
+// The place of a value of the graph in its method.
 struct LoweredProbe {
   std::string name;
   int32_t value = 0;  // index into Method::values
@@ -40,10 +40,10 @@ struct LoweredPort {  // an input or output of the method
   std::string name;
   DType dtype;
   Shape shape;                            // upper bounds
-  std::optional<Encoding> encoding = {};  // of u8 and u16
+  std::optional<Encoding> encoding = {};  // for u8 and u16
 };
 
-// The description of a method beside its pte::Method.
+// The description of a method, which accompanies its pte::Method.
 struct LoweredMethod {
   std::string name;
   std::vector<LoweredPort> inputs, outputs;
@@ -56,30 +56,31 @@ struct LoweredMethod {
 struct LoweredProgram {
   pte::Program program;
   pte::DataSizes sizes;
-  std::vector<Literal> constants;  // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;    // the same for initial contents
-  std::vector<std::vector<std::byte>> delegates = {};  // [i] is what Delegate::data i refers to
-  // Names of the external tensors, in first-use order: of weights, and of scales ("w.scales").
+  std::vector<Literal> constants;  // [i] holds the contents of constant i; [0] is unused
+  std::vector<Literal> initial;    // [i] holds initial contents i; [0] is unused
+  // [i] holds the data to which Delegate::data i refers
+  std::vector<std::vector<std::byte>> delegates = {};
+  // The names of the external tensors in order of first use: weights, and scales ("w.scales").
   std::vector<std::string> weights;
-  std::vector<std::string> named = {};  // the same of the constants of delegates
-  std::vector<LoweredMethod> methods;   // [i] describes program.methods[i]; constant methods follow
-  uint64_t state_bytes = 0;             // mutable buffers of all methods (memory 2)
+  // names of the constants of delegates, in order of first use
+  std::vector<std::string> named = {};
+  std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow
+  uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)
 };
 
-// Where the outputs of methods are.
+// The memory of the outputs of methods.
 enum class OutputMemory {
-  kPlanned,  // in memory 1, as activations
-  // Where the caller says before each execution. Runners that set every output need this: those of
-  // static programs give the next call's inputs.
+  kPlanned,  // memory 1, as for activations
+  // The caller sets the memory before each execution. It requires a runner that sets every output:
+  // the outputs of static programs are the next call's inputs.
   kCallers,
 };
 
-// One method for each graph, in order, then the constant methods. Weights are pooled by name,
+// Makes one method for each graph, in order, then the constant methods. Weights are pooled by name,
 // literals by key, buffers by name. Inputs are unplanned (they share the caller's memory).
-// Activations are in memory 1, of which each method states the size that it needs
-// itself. Mutable buffers are in memory 2, which has the same layout and size in every method that
-// has buffers. kInternal, with the names of both methods, where a name means different things in
-// two of them.
+// Activations are in memory 1, whose size each method states for itself. Mutable buffers are in
+// memory 2, which has the same layout and size in every method that has buffers. kInternal, with
+// the names of both methods, if a name has different meanings in two methods.
 Result<LoweredProgram> lower(std::span<const MethodGraph> methods,
                              const std::vector<MetadataMethod>& metadata,
                              OutputMemory outputs = OutputMemory::kPlanned);

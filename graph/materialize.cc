@@ -1,6 +1,6 @@
-// materialize(): each piece is read, decoded to f32, passed through the steps and rounded, a chunk
-// at a time. Only pieces that jump around in their tensor are gathered as a whole, for the part of
-// the output that is asked for.
+// materialize() reads each piece, decodes it to f32, applies the steps and rounds, a chunk at a
+// time. Only pieces with jumps in their tensor are gathered as a whole, for the requested part of
+// the output.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,14 +20,15 @@
 namespace ferry::graph {
 namespace {
 
-// Elements that are converted at a time: three small buffers, whatever the tile.
+// This many elements are converted at a time, so that three small buffers suffice for any tile.
 constexpr int64_t kChunk = 16384;
 
 Failure broken(const TensorSource& source, const std::string& message) {
   return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), message));
 }
 
-// The elements of one entry: as they are stored, or decoded to f32 where that is in blocks.
+// Reads the elements of one entry as they are stored, or decoded to f32 if they are stored in
+// blocks.
 class ElementReader {
  public:
   ElementReader(const TensorSource& source, size_t entry)
@@ -36,14 +37,14 @@ class ElementReader {
   DType dtype() const { return entry_.dtype; }
   int64_t size() const { return dtype_bytes(entry_.dtype); }
 
-  // Bytes of the elements from `offset` on; whole elements.
+  // Reads the bytes of whole elements from `offset` on.
   Status read(uint64_t offset, std::span<std::byte> out) {
     if (entry_.encoding == nullptr) return source_.read(index_, offset, out);
     return decode(offset / sizeof(float), out);
   }
 
  private:
-  // `first` is an element, `out` has room for f32 values.
+  // `first` is an index of an element; `out` has the size of whole f32 values.
   Status decode(uint64_t first, std::span<std::byte> out) {
     const BlockEncoding& encoding = *entry_.encoding;
     const uint64_t count = out.size() / sizeof(float);
@@ -70,9 +71,9 @@ class ElementReader {
   std::vector<std::byte> blocks_;
 };
 
-// exp(x) as torch computes it in f32, to the bit; off by at most one unit in the last place. A step
-// kNegExp with the value 1 asks for it: files that are held against those of torch.
-// Source: SLEEF, xexpf() with 1.0 ULP, with fused multiply-add.
+// Computes exp(x) in f32 with the bits of torch, which differs from the exact value by at most one
+// unit in the last place. A step kNegExp with the value 1 uses it for files that are compared with
+// those of torch. Source: SLEEF, xexpf() with 1.0 ULP, with fused multiply-add.
 float exp_of_torch(float x) {
   constexpr float kInverse = 1.442695040888963407f;                                 // 1 / ln 2
   constexpr float kUpper = 0.693145751953125f, kLower = 1.428606765330187045e-06f;  // ln 2
@@ -99,7 +100,7 @@ void apply(const Step& step, std::span<float> values) {
     case Step::Kind::kMul:
       for (float& x : values) x *= operand;
       break;
-    // Through f64: the functions for f32 differ between C libraries.
+    // The functions are computed in f64, because their f32 versions differ between C libraries.
     case Step::Kind::kNegExp:
       for (float& x : values) {
         x = step.value == 0 ? -static_cast<float>(std::exp(static_cast<double>(x)))
@@ -115,11 +116,11 @@ void apply(const Step& step, std::span<float> values) {
     case Step::Kind::kSplitQ80:
     case Step::Kind::kEncode:
     case Step::Kind::kStored:
-      break;  // of the conversions before and after
+      break;  // the conversions before and after handle these
   }
 }
 
-// The elements [from, from + count) of a piece to `out`, by way of f32.
+// Converts the elements [from, from + count) of a piece through f32 into `out`.
 Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, int64_t count,
                ElementReader& reader, std::byte* out) {
   const int64_t in_size = reader.size(), out_size = dtype_bytes(recipe.output().dtype);
@@ -147,8 +148,7 @@ Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, in
   return {};
 }
 
-// Refuses a piece that its entry does not have, and one of another stored form than the recipe
-// says.
+// Refuses a piece outside of its entry, and one whose stored form differs from the recipe's.
 Status check_piece(const Recipe& recipe, const StridedPiece& piece, const TensorSource& source) {
   if (piece.tensor >= source.entries().size()) return broken(source, "a piece of no tensor");
   const TensorEntry& entry = source.entries()[piece.tensor];

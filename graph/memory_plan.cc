@@ -1,6 +1,5 @@
-// Greedy placement: values are placed one by one, largest first, each into the tightest gap between
-// the values already placed that live at the same time. A few orders are tried and the best is
-// kept.
+// Greedy placement: values are placed one by one, largest first, each into the smallest gap between
+// the placed values that live at the same time. A few orders are tried and the best is kept.
 #include "graph/memory_plan.h"
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <tuple>
 
 #include "core/checked.h"
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 
 namespace ferry::graph {
@@ -21,7 +21,7 @@ struct Item {
   bool overlaps(const Item& other) const { return first <= other.last && other.first <= last; }
 };
 
-// The largest sum of bytes that live at once.
+// Returns the largest sum of bytes that live at once.
 uint64_t peak_of(const std::vector<Item>& items) {
   struct Event {
     int64_t time;
@@ -45,8 +45,8 @@ uint64_t peak_of(const std::vector<Item>& items) {
   return peak;
 }
 
-// Which values live at the same time as each one, as long as these are few in all, as they are in
-// real graphs; otherwise empty, and every placed value is looked at instead.
+// The values that live at the same time as each value. In real graphs the pairs are few. If they
+// are too many, the lists are empty, and every placed value is examined instead.
 class Neighbours {
  public:
   explicit Neighbours(const std::vector<Item>& items) : lists_(items.size()) {
@@ -103,7 +103,7 @@ class Placement {
     bool operator<(const Placed& other) const { return offset < other.offset; }
   };
 
-  // The placed values that live at the same time, by offset, into busy_.
+  // Collects the placed values that live at the same time, by offset, into busy_.
   void collect(uint32_t index) {
     busy_.clear();
     if (!neighbours_.known()) {
@@ -118,7 +118,8 @@ class Placement {
     std::sort(busy_.begin(), busy_.end());
   }
 
-  // The smallest gap that fits, the lowest of several; the end of all if there is none.
+  // Returns the smallest gap that fits, the lowest among equals, or the end of all values if there
+  // is none.
   uint64_t tightest_gap(uint64_t bytes) const {
     uint64_t best = kUnplaced, best_gap = kUnplaced, end = 0;
     for (const auto& [offset, size] : busy_) {
@@ -134,12 +135,12 @@ class Placement {
   const std::vector<Item>& items_;
   const Neighbours& neighbours_;
   std::vector<uint64_t> offsets_;
-  std::vector<Placed> placed_;  // by offset; used when the neighbours are not known
+  std::vector<Placed> placed_;  // by offset; used if the neighbours are not known
   std::vector<std::pair<uint64_t, uint64_t>> busy_;
   uint64_t arena_ = 0;
 };
 
-// What goes first, as keys to sort by in descending order.
+// The order of placement, as keys to sort by in descending order.
 using Key = std::pair<double, double>;
 Key by_size(const Item& item) { return {double(item.bytes), double(item.last) - item.first}; }
 Key by_area(const Item& item) {
@@ -165,13 +166,14 @@ constexpr uint64_t kAlignment = 16;
 // XNNPACK may read a little beyond the end of an activation.
 constexpr uint64_t kDelegateSlack = 64;
 
-// The value whose memory each value uses: itself, or what it is a view of.
+// Returns the value whose memory each value uses: the value itself, or the one that it is a view
+// of.
 std::vector<ValueId> find_roots(const Graph& graph) {
   std::vector<ValueId> roots;
   for (size_t i = 0; i < graph.values.size(); ++i) roots.push_back({static_cast<int32_t>(i)});
   for (const Node& node : graph.nodes) {
     if (node.op != Op::kView) continue;
-    const auto self = std::get<ValueId>(node.args[0]);
+    const auto self = std::get<ValueId>(node.args[pte::ops::View::kSelf]);
     roots[static_cast<size_t>(node.outs[0].index)] = roots[static_cast<size_t>(self.index)];
   }
   return roots;
@@ -196,7 +198,7 @@ class Lifetimes {
     for (ValueId id : graph.outputs) touch(id, static_cast<int32_t>(graph.nodes.size()));
   }
   const std::vector<Lifetime>& all() const { return lives_; }
-  // Index into all() of an activation's root.
+  // Returns the index into all() of an activation's root.
   int32_t slot_of(ValueId root) const { return slots_[static_cast<size_t>(root.index)]; }
 
  private:
@@ -213,7 +215,7 @@ class Lifetimes {
 
   const Graph& graph_;
   const std::vector<ValueId>& roots_;
-  std::vector<ValueId> callers_;  // outputs that need no memory of ours
+  std::vector<ValueId> callers_;  // outputs whose memory belongs to the caller
   uint64_t slack_ = 0;
   std::vector<int32_t> slots_;
   std::vector<Lifetime> lives_;
@@ -243,7 +245,7 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignmen
       best = placement.arena();
       plan.offsets = placement.take_offsets();
     }
-    // Many pairs make an order expensive; one is then enough.
+    // With many pairs an order is expensive, so one is tried only.
     if (best == goal || !neighbours.known()) break;
   }
   for (size_t i = 0; i < lifetimes.size(); ++i) {

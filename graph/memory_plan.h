@@ -1,5 +1,6 @@
-// Memory planning: where the tensors of a method live. Activations are in one arena, by lifetime;
-// mutable buffers are in another one, which all methods of a program share. Not a public header.
+// Memory planning assigns memory to the tensors of a method. Activations share one arena by
+// lifetime. Mutable buffers are in another arena, which all methods of a program share. This is not
+// a public header.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace ferry::graph {
 
 struct Lifetime {
   uint64_t bytes = 0;
-  int32_t first = 0;  // node that writes it
-  int32_t last = 0;   // last node that reads it, inclusive
+  int32_t first = 0;  // the node that writes the value
+  int32_t last = 0;   // the last node that reads the value, inclusive
 };
 
 struct MemoryPlan {
@@ -27,11 +28,11 @@ struct MemoryPlan {
   uint64_t lower_bound = 0;       // largest sum of simultaneously live bytes
 };
 
-// Places values with known lifetimes so that values that live at the same time never overlap.
-// Deterministic; every offset is a multiple of `alignment`.
+// Places values with known lifetimes so that values that live at the same time never overlap. The
+// result is deterministic, and every offset is a multiple of `alignment`.
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignment = 16);
 
-// One place for each buffer name, in whatever methods it is.
+// One place for each buffer name, for all methods that have the buffer.
 struct StatePlan {
   std::map<std::string, uint64_t> offsets;  // in kStateMemory
   uint64_t bytes = 0;
@@ -46,12 +47,12 @@ struct StoragePlan {
 inline constexpr uint32_t kActivationMemory = 1;
 inline constexpr uint32_t kStateMemory = 2;
 
-// Buffers lie in the order of their first appearance. The methods agree on their buffers
+// Buffers are placed in order of first appearance. The methods must agree on their buffers
 // (check_shared_values).
 StatePlan plan_state(std::span<const MethodGraph> methods);
 
 // Symbolic sizes count at their upper bounds. Outputs live to the end; those in the memory of the
-// caller have no place. `graph` is valid and has no buffers other than those of `state`.
+// caller have no place. `graph` must be valid and have only the buffers of `state`.
 StoragePlan plan_storage(const Graph& graph, const StatePlan& state, OutputMemory outputs);
 
 }  // namespace ferry::graph

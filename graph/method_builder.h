@@ -1,5 +1,5 @@
 // A method under construction: values, and instructions that follow the schemas of their operators.
-// Not a public header.
+// This is not a public header.
 #pragma once
 
 #include <bit>
@@ -14,15 +14,15 @@
 
 namespace ferry::graph {
 
-// The values of a method under construction; constants among them are made once.
+// The values of a method under construction. Each constant is stored once.
 class ValuePool {
  public:
-  // A value of its own, that instructions may write.
+  // Adds a distinct value, which instructions may write.
   int32_t add(pte::Value value) {
     values_.push_back(std::move(value));
     return static_cast<int32_t>(values_.size()) - 1;
   }
-  // The one value that holds a constant; no instruction may write it.
+  // Returns the only value of a constant. No instruction may write it.
   int32_t none() { return intern(none_, 0, pte::None{}); }
   int32_t constant(int64_t number) { return intern(ints_, number, number); }
   int32_t constant(bool flag) { return intern(bools_, flag, flag); }
@@ -30,7 +30,7 @@ class ValuePool {
     return intern(doubles_, std::bit_cast<uint64_t>(number), number);
   }
   int32_t constant(const std::string& word) { return intern(words_, word, word); }
-  // `items` are values.
+  // `items` are indices of values.
   int32_t int_list(const std::vector<int32_t>& items) {
     return intern(int_lists_, items, pte::IntList{items});
   }
@@ -61,8 +61,8 @@ class MethodBuilder {
  public:
   ValuePool pool;
 
-  // Appends a call. `args` are the schema's arguments before its outs; `outs` have their places
-  // appended, and the repeated result (op_schema.h, ResultStyle).
+  // Appends a call. `args` are the schema's arguments before its outs. The outs are appended, and
+  // the repeated result (op_schema.h, ResultStyle).
   void call(const pte::OpSchema& schema, std::vector<int32_t> args,
             const std::vector<int32_t>& outs);
   void move(int32_t from, int32_t to) {
@@ -71,13 +71,13 @@ class MethodBuilder {
   void jump_if_false(int32_t condition, int32_t destination) {
     method_.instructions.emplace_back(pte::JumpFalseCall{condition, destination});
   }
-  // A call of a delegate of its own.
+  // Appends a call of a delegate, which is added to the method.
   void delegate(pte::Delegate delegate, std::vector<int32_t> args) {
     method_.delegates.push_back(std::move(delegate));
     method_.instructions.emplace_back(
         pte::DelegateCall{static_cast<int32_t>(method_.delegates.size()) - 1, std::move(args)});
   }
-  // Number of the next instruction.
+  // Returns the index of the next instruction.
   int32_t here() const { return static_cast<int32_t>(method_.instructions.size()); }
   std::vector<int32_t>& inputs() { return method_.inputs; }
   std::vector<int32_t>& outputs() { return method_.outputs; }
@@ -91,7 +91,7 @@ class MethodBuilder {
   int32_t operator_index(const pte::OpSchema& schema);
 
   pte::Method method_;
-  std::map<const pte::OpSchema*, int32_t> operators_;  // looked up, never iterated
+  std::map<const pte::OpSchema*, int32_t> operators_;  // for lookups only, never iterated
 };
 
 }  // namespace ferry::graph

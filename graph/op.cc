@@ -10,7 +10,7 @@
 namespace ferry::graph {
 namespace {
 
-// In the order of the enumeration.
+// The rows have the order of the enumeration.
 constexpr std::array kOps = {
     OpInfo{Op::kEmbedding, "aten::embedding.out", infer_embedding},
     OpInfo{Op::kBmm, "aten::bmm.out", infer_bmm},

@@ -1,5 +1,5 @@
-// The operators that our graphs use. One row each in op.cc: the operator of the official runtime
-// that it lowers to (formats/pte/op_schema.h has the arguments) and its shape inference.
+// The operators of graphs. op.cc has one row for each: the operator of the official runtime to
+// which it is lowered (formats/pte/op_schema.h has the arguments), and its shape inference.
 #pragma once
 
 #include <string_view>
@@ -8,34 +8,34 @@ namespace ferry::graph {
 
 enum class Op {
   // tensors
-  kEmbedding,       // aten::embedding.out
-  kBmm,             // aten::bmm.out
-  kLinear,          // aten::linear.out, no bias: the optimized kernel does not take one everywhere
-  kAdd,             // aten::add.out
-  kSub,             // aten::sub.out
-  kMul,             // aten::mul.out
-  kMulScalar,       // aten::mul.Scalar_out
-  kDiv,             // aten::div.out
-  kMean,            // aten::mean.out
-  kSum,             // aten::sum.IntList_out
-  kAmin,            // aten::amin.out
-  kCumsum,          // aten::cumsum.out
-  kRsqrt,           // aten::rsqrt.out
-  kSigmoid,         // aten::sigmoid.out
-  kExp,             // aten::exp.out
-  kLog1p,           // aten::log1p.out
-  kTanh,            // aten::tanh.out
-  kGelu,            // aten::gelu.out
-  kRelu,            // aten::relu.out
-  kClamp,           // aten::clamp.out
-  kSoftmax,         // aten::_softmax.out
-  kTopk,            // aten::topk.values
-  kGather,          // aten::gather.out
-  kWhere,           // aten::where.self_out
-  kEqScalar,        // aten::eq.Scalar_out
-  kGtScalar,        // aten::gt.Scalar_out
-  kGeScalar,        // aten::ge.Scalar_out
-  kLtScalar,        // aten::lt.Scalar_out
+  kEmbedding,  // aten::embedding.out
+  kBmm,        // aten::bmm.out
+  kLinear,     // aten::linear.out without bias, which the optimized kernel does not take everywhere
+  kAdd,        // aten::add.out
+  kSub,        // aten::sub.out
+  kMul,        // aten::mul.out
+  kMulScalar,  // aten::mul.Scalar_out
+  kDiv,        // aten::div.out
+  kMean,       // aten::mean.out
+  kSum,        // aten::sum.IntList_out
+  kAmin,       // aten::amin.out
+  kCumsum,     // aten::cumsum.out
+  kRsqrt,      // aten::rsqrt.out
+  kSigmoid,    // aten::sigmoid.out
+  kExp,        // aten::exp.out
+  kLog1p,      // aten::log1p.out
+  kTanh,       // aten::tanh.out
+  kGelu,       // aten::gelu.out
+  kRelu,       // aten::relu.out
+  kClamp,      // aten::clamp.out
+  kSoftmax,    // aten::_softmax.out
+  kTopk,       // aten::topk.values
+  kGather,     // aten::gather.out
+  kWhere,      // aten::where.self_out
+  kEqScalar,   // aten::eq.Scalar_out
+  kGtScalar,   // aten::gt.Scalar_out
+  kGeScalar,   // aten::ge.Scalar_out
+  kLtScalar,   // aten::lt.Scalar_out
   kLogicalAnd,      // aten::logical_and.out
   kArange,          // aten::arange.start_out
   kCat,             // aten::cat.out
@@ -52,18 +52,18 @@ enum class Op {
   kSdpa,            // llama::custom_sdpa.out
   kGatedDeltaRule,  // llama::gated_delta_rule.out
   kLayerNorm,       // aten::native_layer_norm.out
-  kFallback,        // llama::fallback.out: a copy, where a program is cut into parts
+  kFallback,        // llama::fallback.out: a copy between parts of a program
   kEmbedding4Bit,   // quantized_decomposed::embedding_4bit.dtype_out
   kEmbeddingByte,   // quantized_decomposed::embedding_byte.dtype_out
   kMixedLinear,     // quantized_decomposed::mixed_linear.out
-  kDynamicLinears,  // a call of the XNNPACK delegate, see dynamic_linears.h
+  kDynamicLinears,  // a call of the XNNPACK delegate (dynamic_linears.h)
   kQuantize,        // quantized_decomposed::quantize_per_tensor.out
   kDequantize,      // quantized_decomposed::dequantize_per_tensor.out
   kChooseQparams,   // quantized_decomposed::choose_qparams_per_token_asymmetric.out
   kQuantizeRows,    // quantized_decomposed::quantize_per_token.out
   kDequantizeRows,  // quantized_decomposed::dequantize_per_token.out
   kView,            // executorch_prim::et_view.default, shares memory with its input
-  kExperts,         // no operator of the runtime but a loop over several, see experts.h
+  kExperts,         // no operator of the runtime but a loop over several (experts.h)
   // scalars
   kSymSize,      // aten::sym_size.int
   kLocalScalar,  // aten::_local_scalar_dense
@@ -72,7 +72,7 @@ enum class Op {
   kIntMax,       // executorch_prim::sym_max.Scalar
 };
 
-// "aten::linear.out"
+// Returns the full name, such as "aten::linear.out".
 std::string_view op_name(Op op);
 
 }  // namespace ferry::graph

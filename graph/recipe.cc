@@ -1,4 +1,4 @@
-// Recipes as metadata, and the dictionary of weights. materialize.cc computes them.
+// The metadata of recipes, and the dictionary of weights. materialize.cc computes recipes.
 #include "graph/recipe.h"
 
 #include <fmt/format.h>
@@ -180,7 +180,7 @@ std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text) {
   if (scheme.method == ScaleMethod::kHqq) words >> scheme.rounds;
   words >> order;
   scheme.order = order == "high_first" ? NibbleOrder::kHighFirst : NibbleOrder::kLowFirst;
-  // What was misread is not written the same again.
+  // A text that was misread does not print as the same text.
   if (scheme_name(scheme) != text || scheme.group < 0) return std::nullopt;
   return scheme;
 }

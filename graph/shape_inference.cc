@@ -1,4 +1,5 @@
-// infer_types: arguments against the operator's schema, then the rule of the operator.
+// infer_types checks arguments against the operator's schema, then applies the rule of the
+// operator.
 #include "graph/shape_inference.h"
 
 #include <fmt/format.h>
@@ -57,7 +58,7 @@ bool fits(const Graph& graph, const Arg& arg, const ArgSchema& schema) {
       return std::holds_alternative<std::string>(arg);
     case ArgKind::kOptionalTensorList:
     case ArgKind::kBoolList:
-      return false;  // none of our operators has one
+      return false;  // no operator of graphs has one
   }
   return false;
 }

@@ -1,5 +1,5 @@
-// Types of the results of nodes, from the types of their arguments. One rule per operator; the
-// table is in op.cc. Not a public header.
+// Infers the types of the results of nodes from the types of their arguments. There is one rule per
+// operator; the table is in op.cc. This is not a public header.
 #pragma once
 
 #include <string>
@@ -19,8 +19,8 @@ struct ValueType {
   bool operator==(const ValueType&) const = default;
 };
 
-// A node as its rule sees it: the kinds of all arguments have been checked against the schema of
-// the operator, and all ids are values of the graph.
+// The input of a rule. The kinds of all arguments have been checked against the schema of the
+// operator, and all ids are values of the graph.
 struct RuleInput {
   const Graph& graph;
   const IntForms& forms;
@@ -42,30 +42,31 @@ using InferenceRule = Result<Types> (*)(const RuleInput&);
 
 struct OpInfo {
   Op op;
-  std::string_view name;  // of the official runtime's operator
+  std::string_view name;  // the name of the official runtime's operator
   InferenceRule rule;
-  // Trailing arguments that only inference reads, and that lowering drops.
+  // The number of trailing arguments that only inference reads, and that lowering drops.
   size_t pseudo_args = 0;
 };
 const OpInfo& op_info(Op op);
-// The arguments of its nodes, outs included; nullptr if the runtime has no such operator.
+// Returns the schema of the operator's nodes, outs included, or nullptr if the runtime has no such
+// operator.
 const pte::OpSchema* op_schema(Op op);
 
 // Checks number and kinds of the arguments, then applies the operator's rule. kInternal, with a
 // message that names the operator, if they do not fit.
 Result<Types> infer_types(const Graph& graph, const IntForms& forms, const Node& node);
 
-// The codes that a quantized dtype (8 or 16 bits) has; {0, -1} for other dtypes.
+// The range of codes of a quantized dtype (8 or 16 bits); {0, -1} for other dtypes.
 struct CodeRange {
   int64_t least = 0;
   int64_t greatest = -1;
 };
 CodeRange code_range(DType dtype);
 
-// The dtype of an operation on `a` and `b`.
+// Returns the dtype of an operation on `a` and `b`.
 DType promote(DType a, DType b);
 
-// The error that a rule returns when the arguments do not fit.
+// Makes the error that a rule returns if the arguments do not fit.
 [[nodiscard]] inline Failure misfit(std::string message) {
   return fail(ErrorCode::kInternal, std::move(message));
 }

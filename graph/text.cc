@@ -1,4 +1,4 @@
-// to_text: a graph as stable text.
+// to_text writes a graph as stable text.
 #include <fmt/format.h>
 
 #include "core/text.h"

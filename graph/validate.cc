@@ -1,4 +1,4 @@
-// validate: the invariants of a graph.
+// validate checks the invariants of a graph.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/dims.h"
 #include "graph/graph.h"
 #include "graph/shape_inference.h"
@@ -79,7 +80,7 @@ class Validator {
     return check_literal(id, is_literal);
   }
 
-  // Sizes come from configs: their products must not wrap around in Graph::max_bytes.
+  // Sizes come from configs. Their products must not wrap around in Graph::max_bytes.
   bool has_sane_size(const Value& value) const {
     std::optional<int64_t> bits = dtype_bits(value.dtype);
     for (const Dim& dim : value.shape) {
@@ -134,7 +135,7 @@ class Validator {
     FERRY_RETURN_IF_ERROR(check_mutated(node));
     if (node.op == Op::kView) {
       memory_of_[static_cast<size_t>(node.outs[0].index)] =
-          memory_of(std::get<ValueId>(node.args[0]));
+          memory_of(std::get<ValueId>(node.args[pte::ops::View::kSelf]));
     }
     forms_.define(graph_, node);
     return {};
@@ -169,7 +170,7 @@ class Validator {
     }
     if (out.origin == Value::Origin::kBuffer) {
       if (node.op == Op::kCopy) {
-        if (id == std::get<ValueId>(node.args[0])) return {};
+        if (id == std::get<ValueId>(node.args[pte::ops::Copy::kSelf])) return {};
       } else if (!reads_memory_of(node, id)) {
         return {};
       }
@@ -210,7 +211,7 @@ class Validator {
 
   const Graph& graph_;
   std::vector<bool> defined_;
-  std::vector<ValueId> memory_of_;  // the value that a view is of, else the value itself
+  std::vector<ValueId> memory_of_;  // the value that a view is of, or the value itself
   std::set<std::string> names_;
   IntForms forms_;
 };

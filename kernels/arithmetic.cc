@@ -8,7 +8,7 @@
 namespace ferry::kernels {
 namespace {
 
-// Integer arithmetic wraps, as torch's does.
+// Integer arithmetic wraps, as in torch.
 template <class T>
 using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                              std::type_identity<T>>::type;
@@ -43,7 +43,7 @@ struct Div {
     return a / b;
   }
 };
-// Integer divisors of zero are refused before these run.
+// The caller has refused integer divisors of zero.
 struct FloorDiv {
   template <class T>
   T operator()(T a, T b) const {
@@ -81,7 +81,7 @@ struct Fmod {
 struct Maximum {
   template <class T>
   T operator()(T a, T b) const {
-    return a != a || a > b ? a : b;  // NaN wins
+    return a != a || a > b ? a : b;  // NaN is kept
   }
 };
 struct Minimum {
@@ -131,7 +131,7 @@ struct BitXor {
   }
 };
 
-// Predicates on T; `Truth` makes their result storable.
+// Applies predicates to T. `Truth` makes their result storable.
 template <class P>
 struct Truth {
   template <class T>
@@ -158,7 +158,7 @@ struct LogicalXor {
   }
 };
 
-// f32 rows of equal length go to the vectorised kernel, the rest to the plain loops.
+// f32 rows of equal length use the vectorised kernel, others the plain loops.
 template <void (*kFast)(const float*, const float*, float*, int64_t), class F>
 void fast_binary_row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
   if (in[0].many && in[1].many) {
@@ -188,7 +188,7 @@ constexpr RowFns binary_predicate() {
           binary_row<int64_t, Bool, Truth<P>>};
 }
 
-// Indexed by BinaryOp.
+// The table is indexed by BinaryOp.
 constexpr struct {
   BinaryOp op;
   RowFns rows;
@@ -253,13 +253,13 @@ Status run_binary(const Call& call, BinaryOp op, const Operand& a, const Operand
   return elementwise(call, operands, out, compute, entry.result, rows);
 }
 
-// b * alpha, for a scalar b.
+// Returns b * alpha for a scalar b.
 Number scaled(const Number& b, const Number& alpha) {
   if (b.is_real() || alpha.is_real()) return Number::of_double(b.real * alpha.real);
   return Number::of_int(Mul()(b.integer, alpha.integer));
 }
 
-// a + alpha * b for a tensor b: rare enough for a plain loop.
+// Computes a + alpha * b for a tensor b. It is rare enough for a plain loop.
 template <class C>
 void add_scaled_row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
   const C* a = static_cast<const C*>(in[0].values);

@@ -1,4 +1,4 @@
-// The llama:: operators: caches, attention, the gated delta rule.
+// The operators of llama::, which are caches, attention and the gated delta rule.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -13,7 +13,7 @@
 namespace ferry::kernels {
 namespace {
 
-// f32 values of a tensor: its own memory, or a converted copy.
+// Gives the f32 values of a tensor: its own memory, or a converted copy.
 class F32View {
  public:
   explicit F32View(const Tensor& tensor) : data_(tensor.as<float>()) {
@@ -29,7 +29,7 @@ class F32View {
   std::vector<float> copy_;
 };
 
-// Keys or values. Codes have scales and zero points.
+// Keys or values. Codes also have scales and zero points.
 struct Cache {
   const Tensor& rows;  // [B,context,KV,D]
   const float* scales = nullptr;
@@ -42,7 +42,7 @@ struct Attention {
   const Tensor& query;  // [B,S,H,D]
   Cache key, value;
   int64_t start_pos;
-  const Tensor* mask;  // [S,context], maybe with leading dimensions of 1
+  const Tensor* mask;  // [S,context], possibly with leading dimensions of 1
   bool causal;
   std::optional<Number> scale;
   Tensor& out;
@@ -117,7 +117,7 @@ Status attend(const Call& call, const Attention& a) {
   return {};
 }
 
-// Positions of a cache [1,context,KV,D] as they are stored.
+// A range of positions of a cache [1,context,KV,D], in the stored dtype.
 struct CacheSlice {
   Tensor rows;
   const float* scales = nullptr;
@@ -126,7 +126,7 @@ struct CacheSlice {
   Cache cache() const { return {rows, scales, zero_points}; }
 };
 
-// Scales that the operator for rows of codes takes.
+// Checks scales as the operator that dequantises rows of codes does.
 Status check_scales(const float* scales, int64_t n) {
   constexpr float kLeast = std::numeric_limits<float>::min(), kGreatest = 1 / kLeast;
   for (int64_t i = 0; i < n; ++i) {
@@ -137,7 +137,7 @@ Status check_scales(const float* scales, int64_t n) {
   return {};
 }
 
-// Arguments: cache, scales, zero_points, start, end.
+// The arguments from `at` on are cache, scales, zero_points, start, end.
 Result<CacheSlice> cache_slice(const Call& call, size_t at) {
   CacheSlice slice{tensor(call, at)};
   Tensor& rows = slice.rows;
@@ -155,7 +155,7 @@ Result<CacheSlice> cache_slice(const Call& call, size_t at) {
   return slice;
 }
 
-// Arguments of custom_sdpa.
+// Reads the arguments of custom_sdpa.
 Attention sdpa_of(const Call& call, Cache key, Cache value) {
   return {tensor(call, 0),
           key,
@@ -167,7 +167,7 @@ Attention sdpa_of(const Call& call, Cache key, Cache value) {
           tensor(call, 8)};
 }
 
-// Rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] that go together.
+// Checks that the rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] have equal shapes.
 Status check_cache(const Tensor& value, const Tensor& cache) {
   FERRY_RETURN_IF_ERROR(require_rank(value, 4));
   FERRY_RETURN_IF_ERROR(require_same_dtype(value, cache));
@@ -199,7 +199,7 @@ Status update_cache(const Call& call) {
   return write_cache(tensor(call, 0), tensor(call, 1), integer(call, 2));
 }
 
-// indices [B,S]: the cache position of each token, -1 to skip it.
+// `indices` [B,S] holds the cache position of each token, or -1 to skip the token.
 Status update_cache_indices(const Call& call) {
   const Tensor& value = tensor(call, 0);
   Tensor& cache = tensor(call, 1);

@@ -1,7 +1,7 @@
-// Rows of a table of codes: (code - zero point) * scale in f32, then the dtype of the out. Codes
-// are i8 or u8, or lie in u8 with an offset: two to a byte, the high bits first, or four to a byte,
-// the low bits first. A scale is that of a row, or of each of its groups. Indices are checked,
-// which the official kernels of 4-bit and 2-bit tables do not.
+// Embeds rows of a table of codes: (code - zero point) * scale in f32, then a cast to the dtype of
+// the out. Codes are i8 or u8, or are packed in u8 with an offset: two to a byte, the high bits
+// first, or four to a byte, the low bits first. Each row, or each group of a row, has a scale.
+// Indices are checked here; the official kernels of 4-bit and 2-bit tables do not check them.
 #include "kernels/compute_scratch.h"
 #include "kernels/dtypes.h"
 #include "kernels/kernel.h"
@@ -56,7 +56,7 @@ Status check_indices(const Table& table) {
   return {};
 }
 
-// Arguments 0 to 5: weight, scales, zero points?, least code, greatest code, indices.
+// Arguments 0 to 5 are weight, scales, zero points?, least code, greatest code, indices.
 Result<Table> table_of(const Call& call, const Tensor& out) {
   Table table = {&tensor(call, 0),
                  &tensor(call, 1),

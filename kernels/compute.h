@@ -1,15 +1,15 @@
-// The kernels that decide speed: plain functions over raw row-major memory, written with Highway
-// and dispatched at run time to the best instruction set (AVX-512, AVX2, NEON, plain loops). Each
-// has a naive twin in the tests.
+// The kernels that decide speed are plain functions over raw row-major memory, written with Highway
+// and dispatched at run time to the best instruction set (AVX-512, AVX2, NEON, plain loops). The
+// tests have a naive implementation of each.
 //
 // Every output element is summed in an order that depends on its own sizes only, so results are
-// bit-identical for any ThreadPool size, and a row of a batch, a query of a prefill, a step of a
-// sequence has the bits that it has when it is computed alone: prefill and decode agree to the bit.
-// Results of different instruction sets differ by rounding (sum_f32: not even that).
+// bit-identical for any ThreadPool size. A row of a batch, a query of a prefill and a step of a
+// sequence have the bits that they have when they are computed alone, so prefill and decode agree
+// to the bit. Results of different instruction sets differ by rounding, except those of sum_f32.
 //
 // Callers check shapes, dtypes and ranges; sizes may be zero. Outputs do not overlap inputs unless
-// a comment allows it. Memory of `linear` weights may lie at any address; everything else is
-// aligned to its element.
+// a comment allows it. The weights of `linear` may lie at any address; everything else is aligned
+// to its element.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace ferry::kernels {
 
-// out[m,n] = sum_k x[m,k] * w[n,k], accumulated in f32. `dtype` is that of x, w and out: f32, f16
-// or bf16 (out rounded once, to nearest even). A few rows (decode) read w once at memory speed,
-// more (prefill) go through register tiles.
+// Computes out[m,n] = sum_k x[m,k] * w[n,k], accumulated in f32. `dtype` is that of x, w and out:
+// f32, f16 or bf16 (out is rounded once, to nearest even). For a few rows (decode) w is read once
+// at memory speed, for more (prefill) the product uses register tiles.
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool);
 
-// out[b] = a[b] * c[b], batches of [m,k] x [k,n] in f32.
+// Computes out[b] = a[b] * c[b] for batches of [m,k] x [k,n] in f32.
 void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t m, int64_t n,
              int64_t k, ThreadPool& pool);
 
@@ -38,19 +38,19 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
 // (running maximum over blocks of keys); masks may be minus infinity or finite; a query with
 // nothing but minus infinity gets zeros. Heads map to kv head h / (heads / kv_heads). Caches are
 // read once for all heads of a group.
-// Every dtype of a cache gives the bits that its values as f32 give.
+// Caches of every dtype give the bits that their values as f32 would give.
 struct SdpaShape {
   int64_t batch, t, heads, kv_heads, dim, context;
 };
-// f32, f16, bf16, or i8 codes for (code - zero_point) * scale, with a scale and a zero point for
-// each [batch,context,kv_heads].
+// Rows of f32, f16, bf16, or of i8 codes for (code - zero_point) * scale. Codes have a scale and a
+// zero point for each [batch,context,kv_heads].
 struct StoredRows {
   DType dtype;
   const void* at;
   const float* scales = nullptr;
   const int8_t* zero_points = nullptr;
 };
-// The largest `dim` of caches that are not f32.
+// Caches that are not f32 have at most this `dim`.
 inline constexpr int64_t kMaxStoredDim = 4096;
 void sdpa_f32(const SdpaShape& shape, const float* query, const StoredRows& key,
               const StoredRows& value, const float* mask, bool causal, int64_t start_pos,
@@ -75,21 +75,23 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
 void depthwise_conv1d_f32(const float* x, const float* w, const float* bias, float* out,
                           int64_t channels, int64_t length, int64_t kernel, ThreadPool& pool);
 
-// Element-wise over n contiguous values; `out` may be `a` or `b`. exp is within 1 ulp, sigmoid
-// within 2; NaN stays NaN.
+// Element-wise kernels over n contiguous values; `out` may be `a` or `b`. exp is within 1 ulp,
+// sigmoid within 2; NaN stays NaN.
 void add_f32(const float* a, const float* b, float* out, int64_t n);
 void mul_f32(const float* a, const float* b, float* out, int64_t n);
 void sigmoid_f32(const float* a, float* out, int64_t n);
 void exp_f32(const float* a, float* out, int64_t n);
-// GELU by its definition, and by the approximation with tanh: within 2 ulp of the operand.
+// GELU by its definition, and GELU by the approximation with tanh. Both are within 2 ulp of the
+// operand.
 void gelu_f32(const float* a, float* out, int64_t n);
 void gelu_tanh_f32(const float* a, float* out, int64_t n);
-// Casts between f32, f16 and bf16: to nearest even, NaN stays NaN.
+// Casts between f32, f16 and bf16, rounding to nearest even. NaN stays NaN.
 void cast(DType from, const void* a, DType to, void* out, int64_t n);
 
-// Sum of n values, value i in partial sum i mod 64: the same bits on every instruction set.
+// Returns the sum of n values. Value i is added to partial sum i mod 64, so every instruction set
+// gives the same bits.
 float sum_f32(const float* a, int64_t n);
-// Softmax of one row, `out` may be `a`. Nothing but minus infinity gives NaN.
+// Computes the softmax of one row; `out` may be `a`. A row of nothing but minus infinity gives NaN.
 void softmax_row_f32(const float* a, float* out, int64_t n);
 
 }  // namespace ferry::kernels

@@ -1,10 +1,10 @@
 // Attention over caches, and bmm.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_attention.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "kernels/compute_tile-inl.h"
 #include "kernels/compute_weighted-inl.h"
 
@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// out = a * b, rows [begin, end) of one batch.
+// Computes out = a * b for rows [begin, end) of one batch.
 void bmm_task(const WeightedSums& sums) {
   for (size_t i = 0; i < sums.m; ++i) {
     std::memset(sums.out + i * sums.out_stride, 0, sums.width * sizeof(float));
@@ -24,7 +24,7 @@ void bmm_task(const WeightedSums& sums) {
 
 // ---- attention
 
-// A block of queries of all heads that share a kv head, over a chunk of keys.
+// Computes a block of queries of all heads that share a kv head, over a chunk of keys.
 struct Attention {
   const SdpaArgs& args;
   size_t batch, kv_head;
@@ -32,14 +32,14 @@ struct Attention {
   float* query;         // (count * group, padded_dim)
   float* sums;          // (count * group, padded_dim), weighted by e^(score - top)
   float* scores;        // (count * group, kKeyBlock)
-  float* top;           // (count * group), largest score so far
+  float* top;           // (count * group), largest score of the keys so far
   float* total;         // (count * group), sum of the weights so far
 
-  // Keys that query i of the block sees.
+  // Returns the number of keys that query i of the block sees.
   size_t seen(size_t i) const { return args.seen(first + i + 1); }
-  // The position of a key, counted in rows of one head.
+  // Returns the row of a key, counted in rows of one head.
   size_t row(size_t key) const { return (batch * args.context + key) * args.kv_heads + kv_head; }
-  // The offset of query i, for head 0 of the group; the heads of a group lie one after the other.
+  // Returns the offset of query i for head 0 of the group. The heads of a group are adjacent.
   size_t query_offset(size_t i) const {
     return (((batch * args.t) + first + i) * args.heads + kv_head * args.group()) * args.dim;
   }
@@ -95,7 +95,7 @@ KeyRows widened(const Attention& a, const StoredRows& cache, size_t key, size_t 
   return {tile, dim};
 }
 
-// n keys from `key` on: where they are stored, or in the tile.
+// Returns n keys from `key` on, in the cache's memory or converted into `tile`.
 KeyRows key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t n, float* tile) {
   switch (cache.dtype) {
     case DType::kI8:
@@ -111,7 +111,7 @@ KeyRows key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t
   }
 }
 
-// f(j, n, rows) for keys [key + begin, key + end), as many at a time as fit the tile.
+// Calls f(j, n, rows) for keys [key + begin, key + end), as many at a time as fit the tile.
 template <class F>
 HWY_INLINE void for_key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t begin,
                              size_t end, const F& f) {
@@ -123,7 +123,7 @@ HWY_INLINE void for_key_rows(const Attention& a, const StoredRows& cache, size_t
   }
 }
 
-// Scores of keys [key + begin, key + end) for the queries [i, i_end).
+// Computes the scores of keys [key + begin, key + end) for the queries [i, i_end).
 void score(const Attention& a, size_t i, size_t i_end, size_t key, size_t begin, size_t end) {
   const size_t group = a.args.group(), padded = a.args.padded_dim();
   for_key_rows(a, a.args.key, key, begin, end, [&](size_t j, size_t n, const KeyRows& rows) {
@@ -150,8 +150,8 @@ void add_values(const Attention& a, size_t i, size_t i_end, size_t key, size_t b
   });
 }
 
-// scores = scores * scale + mask over n keys, then minus infinity up to a whole vector; returns the
-// largest.
+// Computes scores * scale + mask over n keys, and pads with minus infinity to a whole vector.
+// Returns the largest score.
 HWY_INLINE float scale_scores(float* scores, const float* mask, float scale, size_t n) {
   const F32 d;
   const F32x1 d1;
@@ -177,19 +177,19 @@ void scale_sums(float* sums, float factor, size_t n) {
   }
 }
 
-// e^(a - b), for running maxima.
+// Returns e^(a - b), which rescales sums when a running maximum changes.
 HWY_INLINE float exp_of_difference(float a, float b) {
   const F32x1 d1;
   return hn::GetLane(exp_lanes(d1, hn::Set(d1, a - b)));
 }
 
-// Turns the scores of row r into weights and brings what was summed before to the new maximum.
+// Turns the scores of row r into weights, and rescales the earlier sums to the new maximum.
 void weigh(const Attention& a, size_t r, const float* mask, size_t n) {
   const F32 d;
   float* scores = a.scores + r * kKeyBlock;
   const float block_top = scale_scores(scores, mask, a.args.scale, n);
   const float top = block_top <= a.top[r] ? a.top[r] : block_top;  // NaN is kept
-  if (top == kMinusInfinity) {  // nothing but masked keys so far: weights 0, not e^NaN
+  if (top == kMinusInfinity) {  // only masked keys so far: weights are 0, not e^NaN
     std::memset(scores, 0, n * sizeof(float));
     return;
   }
@@ -205,12 +205,12 @@ void weigh(const Attention& a, size_t r, const float* mask, size_t n) {
   if (kept != 1.0f) scale_sums(a.sums + r * a.args.padded_dim(), kept, a.args.padded_dim());
 }
 
-// Adds the sums of a chunk of keys to those of the chunks before it.
+// Adds the sums of a chunk of keys to the sums of the earlier chunks.
 void join(const Attention& chunk, const Attention& to) {
   const F32 d;
   const size_t padded = to.args.padded_dim();
   for (size_t r = 0; r < to.count * to.args.group(); ++r) {
-    if (chunk.top[r] == kMinusInfinity) continue;  // no key of it was seen
+    if (chunk.top[r] == kMinusInfinity) continue;  // the query saw no key of the chunk
     const float top = chunk.top[r] <= to.top[r] ? to.top[r] : chunk.top[r];
     const float kept = exp_of_difference(to.top[r], top);
     const float added = exp_of_difference(chunk.top[r], top);
@@ -235,8 +235,8 @@ bool all_masked(const Attention& a, size_t key, size_t n) {
   return true;
 }
 
-// A block of keys, of which the queries from the first that sees any see `common` and later ones
-// more. What all see is done for all together, the rest for each query alone.
+// A block of keys. The first query that sees any of its keys sees `common` keys; later queries see
+// more. The common keys are computed for all queries together, the rest for each query alone.
 struct KeyBlock {
   size_t key, first, common;
 
@@ -266,7 +266,8 @@ void add_rest(const Attention& a, const KeyBlock& b) {
   }
 }
 
-// One block of keys for `count` heads. They take turns at a few keys, whose rows lie side by side.
+// Computes one block of keys for `count` heads. The heads take turns at a few keys, whose rows are
+// adjacent.
 void attend(const Attention* heads, size_t count, size_t key) {
   const Attention& any = heads[0];
   const KeyBlock b(any, key);
@@ -285,7 +286,7 @@ void attend(const Attention* heads, size_t count, size_t key) {
   for (size_t h = 0; h < count; ++h) add_rest(heads[h], b);
 }
 
-// The keys of one chunk that the last query sees.
+// Computes the keys of one chunk that the last query sees.
 void attend_chunk(const Attention* heads, size_t count, size_t chunk) {
   for (size_t h = 0; h < count; ++h) start_sums(heads[h]);
   const size_t seen = heads[0].seen(heads[0].count - 1), end = (chunk + 1) * kKeyChunk;
@@ -305,7 +306,7 @@ void write_out(const Attention& a) {
   }
 }
 
-// All chunks of one head. task.sums: two times chunk_values().
+// Computes all chunks of one head. task.sums has two times chunk_values() values.
 void sdpa_whole_task(const SdpaArgs& args, const SdpaTask& task) {
   const Attention all = attention(args, task, task.begin);
   SdpaTask next = task;
@@ -324,7 +325,7 @@ void sdpa_load_task(const SdpaArgs& args, const SdpaTask& task) {
   for (size_t h = task.begin; h < task.end; ++h) load_queries(attention(args, task, h));
 }
 
-// One chunk of up to kTurnHeads heads. Nothing reads the scores of another head's memory.
+// Computes one chunk of up to kTurnHeads heads. No task reads the scores of another head.
 void sdpa_chunk_task(const SdpaArgs& args, const SdpaTask& task) {
   static_assert(kTurnHeads == 8);
   const auto head = [&](size_t i) {
@@ -336,7 +337,7 @@ void sdpa_chunk_task(const SdpaArgs& args, const SdpaTask& task) {
   attend_chunk(heads, task.end - task.begin, task.chunk);
 }
 
-// Joins the chunks of the heads, each chunk_values() after the one before.
+// Joins the chunks of the heads. They lie chunk_values() apart.
 void sdpa_join_task(const SdpaArgs& args, const SdpaTask& task) {
   for (size_t h = task.begin; h < task.end; ++h) {
     const Attention all = attention(args, task, h);
@@ -375,11 +376,11 @@ constexpr size_t kAttentionRows = 32;
 
 size_t parts(size_t n, size_t size) { return (n + size - 1) / size; }
 
-// A task for each block of queries and head.
+// Runs a task for each block of queries and head.
 void sdpa_whole(const SdpaArgs& args, ThreadPool& pool) {
   const auto run = [&](size_t index) {
     const Scratch own(args.query_values() + 2 * args.chunk_values());
-    const size_t block = args.blocks - 1 - index % args.blocks;  // the longest first
+    const size_t block = args.blocks - 1 - index % args.blocks;  // the longest block first
     const size_t head = index / args.blocks;
     HWY_DYNAMIC_DISPATCH(sdpa_whole_task)
     (args, {block, head, head + 1, 0, own.data(), own.data() + args.query_values(), 0});
@@ -387,14 +388,14 @@ void sdpa_whole(const SdpaArgs& args, ThreadPool& pool) {
   pool.parallel_for(args.batch * args.kv_heads * args.blocks, std::ref(run));
 }
 
-// A task for some heads and each chunk of keys. One query is bound by memory: heads that lie side
-// by side stay in one task, if enough tasks remain.
+// Runs a task for some heads and each chunk of keys. A single query is bound by memory, so heads
+// that lie side by side stay in one task if enough tasks remain.
 void sdpa_split(const SdpaArgs& args, ThreadPool& pool) {
   const size_t heads = args.batch * args.kv_heads;
   const size_t most = parts(std::max<size_t>(1, args.context), kKeyChunk);
   const size_t stride = most * args.chunk_values();
-  // Here and as much in every call: which thread would need some is left to chance, and so would be
-  // whether decoding allocates.
+  // The scratch memory is allocated here, of equal size in every call. If threads allocated it,
+  // chance would decide which thread needs some, and so whether decoding allocates.
   const size_t queries = args.blocks * heads * args.query_values();
   const Scratch scratch(queries + args.blocks * heads * stride);
   const auto task = [&](size_t block, size_t begin, size_t end, size_t chunk) {

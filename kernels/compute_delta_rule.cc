@@ -1,10 +1,10 @@
 // The gated delta rule.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_delta_rule.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "kernels/compute_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,7 +17,7 @@ struct StateView {
   size_t stride;
 };
 
-// One time step of kV vectors of columns, from one state to another (or the same).
+// Computes one time step of kV vectors of columns, from one state to another (or the same).
 template <size_t kV, class D>
 HWY_INLINE void delta_step(D d, const DeltaRuleArgs& a, size_t t, size_t column, const float* from,
                            size_t from_stride, StateView to) {
@@ -56,8 +56,8 @@ HWY_INLINE void delta_step(D d, const DeltaRuleArgs& a, size_t t, size_t column,
   }
 }
 
-// All steps for kV vectors of columns. Between the first and the last step the columns live in
-// `scratch`, where they lie together in L1.
+// Computes all steps for kV vectors of columns. Between the first and the last step the columns are
+// kept in `scratch`, where they are contiguous and stay in L1.
 template <size_t kV, class D>
 HWY_INLINE void delta_columns(D d, const DeltaRuleArgs& a, size_t column, float* scratch) {
   const StateView kept{scratch, kV * hn::MaxLanes(D())};
@@ -72,7 +72,8 @@ HWY_INLINE void delta_columns(D d, const DeltaRuleArgs& a, size_t column, float*
   }
 }
 
-// Columns [begin, end) of the state of one head; `scratch` holds key_dim * kStateCols values.
+// Computes columns [begin, end) of the state of one head; `scratch` holds key_dim * kStateCols
+// values.
 void delta_rule_task(const DeltaRuleArgs& a, size_t begin, size_t end, float* scratch) {
   constexpr size_t kV = 4;
   static_assert(kV * kLanes <= kStateCols);
@@ -126,7 +127,7 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
                              initial_state + head * k * v,
                              out + head * t * v,
                              final_state + head * k * v};
-    // Only several steps keep the state in between.
+    // A single step needs no memory for the state in between.
     const Scratch scratch(t > 1 ? k * kStateCols : 0);
     HWY_DYNAMIC_DISPATCH(delta_rule_task)
     (args, begin, std::min(v, begin + kStateCols), scratch.data());

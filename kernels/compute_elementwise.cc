@@ -1,17 +1,18 @@
 // Element-wise kernels, casts, sums, softmax and the depthwise convolution.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_elementwise.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "kernels/compute_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// Calls body(tag, i) for whole vectors, then for single lanes: the same arithmetic at every i.
+// Calls body(tag, i) for whole vectors, then for single lanes, so the arithmetic is the same at
+// every i.
 template <class Body>
 HWY_INLINE void each(size_t n, const Body& body) {
   size_t i = 0;
@@ -37,7 +38,7 @@ struct Mul {
   }
 };
 
-// out = e^(a - shift)
+// Computes e^(a - shift).
 struct Exp {
   const float* a;
   float shift;
@@ -48,7 +49,7 @@ struct Exp {
   }
 };
 
-// e^-|x| does not overflow, and keeps small results as exact as large ones.
+// Uses e^-|x|, which does not overflow and keeps small results as exact as large ones.
 template <class D>
 HWY_INLINE hn::Vec<D> sigmoid_lanes(D d, hn::Vec<D> x) {
   const auto one = hn::Set(d, 1.0f);
@@ -57,7 +58,7 @@ HWY_INLINE hn::Vec<D> sigmoid_lanes(D d, hn::Vec<D> x) {
   const auto sum = hn::Add(one, e);
   const auto lost = hn::Sub(e, hn::Sub(sum, one));
   const auto y = hn::Div(hn::IfThenElse(below, e, one), sum);
-  // What the sum lost, to first order; 1 / sum is y or 1 - y.
+  // Corrects the rounding of the sum to first order; 1 / sum is y or 1 - y.
   const auto inverse = hn::IfThenElse(below, hn::Sub(one, y), y);
   return hn::NegMulAdd(y, hn::Mul(lost, inverse), y);
 }
@@ -71,7 +72,7 @@ struct Sigmoid {
   }
 };
 
-// x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2 u).
+// Computes x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2 u).
 struct GeluTanh {
   const float* a;
   float* out;
@@ -84,8 +85,9 @@ struct GeluTanh {
   }
 };
 
-// x times the normal distribution function. With t = 1 / (1 + 0.4 |x| / sqrt(2)), that of -|x| is
-// e^(-x^2 / 2) times a polynomial in t, fitted by least squares to a relative error of 1e-7.
+// Computes x times the normal distribution function. With t = 1 / (1 + 0.4 |x| / sqrt(2)), the
+// function at -|x| is e^(-x^2 / 2) times a polynomial in t, fitted by least squares to a relative
+// error of 1e-7.
 struct Gelu {
   const float* a;
   float* out;
@@ -146,8 +148,8 @@ void cast_task(DType from, const void* a, DType to, void* out, size_t n) {
   cast_from<F16>(a, to, out, n);
 }
 
-// Value i goes to sum i mod kSums, then the upper half of the sums is added to the lower one until
-// one is left: the same additions whatever the number of lanes.
+// Value i goes to sum i mod kSums. Then the upper half of the sums is added to the lower half until
+// one sum is left. So the additions do not depend on the number of lanes.
 float sum_task(const float* a, size_t n) {
   constexpr size_t kSums = 64, kVectors = kSums / kLanes;
   const F32 d;
@@ -174,7 +176,7 @@ float sum_task(const float* a, size_t n) {
   return lanes[0];
 }
 
-// The largest of n >= 1 values; NaN may be passed over.
+// Returns the largest of n >= 1 values; NaN may be ignored.
 float max_task(const float* a, size_t n) {
   const F32 d;
   float top = a[0];
@@ -203,8 +205,9 @@ struct Convolve {
   }
 };
 
-// Channels [begin, end). One position of a kernel of 4, which is a step of decoding, takes a vector
-// of channels at a time; the order of additions is that of Convolve.
+// Computes channels [begin, end). If there is one position and a kernel of 4, which is a step of
+// decoding, a vector of channels is computed at a time, with the additions in the order of
+// Convolve.
 void convolve_task(const ConvArgs& args, size_t begin, size_t end) {
   const size_t positions = args.length - args.kernel + 1;
   size_t c = begin;

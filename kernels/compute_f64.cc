@@ -1,10 +1,10 @@
 // Double-precision kernels.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_f64.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/compute_types.h"
 
@@ -63,7 +63,7 @@ void panel_product(const PanelProduct& p) {
   }
 }
 
-// One output of linear_f64 for a row of weights in f32.
+// Computes one output of linear_f64 for a row of f32 weights.
 double dot_f32(const double* x, const float* w, size_t k) {
   const F64 d;
   const hn::Rebind<float, F64> d32;
@@ -140,10 +140,10 @@ void add_scaled(double factor, const double* x, double* y, size_t n) {
   HWY_DYNAMIC_DISPATCH(add_scaled_f64)(factor, x, y, n);
 }
 
-// Fewer rows are not worth a panel.
+// For fewer rows of `x` converting a panel of weights is not worth it.
 constexpr int64_t kFewRows = 4;
 
-// Columns [begin, begin + count) of the result, by panels of rows of `w`.
+// Computes columns [begin, begin + count) of the result, by panels of rows of `w`.
 void linear_panels(const double* x, DType dtype, const std::byte* w, double* out, size_t m,
                    size_t n, size_t k, size_t begin, size_t count) {
   std::vector<double> row(k), panel(k * kPanel);
@@ -158,7 +158,7 @@ void linear_panels(const double* x, DType dtype, const std::byte* w, double* out
   }
 }
 
-// As linear_panels, for a few rows of `x`, row by row of `w`.
+// Computes the columns as linear_panels() does, row by row of `w`, for a few rows of `x`.
 void linear_rows(const double* x, DType dtype, const std::byte* w, double* out, size_t m, size_t n,
                  size_t k, size_t begin, size_t count) {
   std::vector<float> row(dtype == DType::kF32 ? 0 : k);
@@ -175,11 +175,12 @@ void linear_rows(const double* x, DType dtype, const std::byte* w, double* out, 
   }
 }
 
-// One query of one head.
+// Attention of one query of one head.
 struct OneQuery {
   const SdpaShape& s;
-  const double *query, *key, *value, *mask;  // of this query and head; mask may be nullptr
-  int64_t seen;                              // keys
+  // pointers for this query and head; mask may be nullptr
+  const double *query, *key, *value, *mask;
+  int64_t seen;  // number of keys
   double scale;
   double* out;
 };
@@ -212,7 +213,7 @@ void linear_f64(const double* x, DType dtype, const void* w, double* out, int64_
   const auto columns = static_cast<size_t>(n);
   const auto task = [&](size_t index) {
     const size_t begin = index * kColumns, count = std::min(kColumns, columns - begin);
-    // A dot product of f32 values loses nothing; f64 ones need a panel.
+    // A dot product reads f32 weights without a loss. f64 weights need a panel.
     const bool few = m < kFewRows && dtype != DType::kF64;
     (few ? linear_rows : linear_panels)(x, dtype, static_cast<const std::byte*>(w), out,
                                         static_cast<size_t>(m), columns, static_cast<size_t>(k),
@@ -246,7 +247,7 @@ void sdpa_f64(const SdpaShape& shape, const double* query, const double* key, co
   const int64_t group = shape.heads / shape.kv_heads;
   const auto task = [&](size_t index) {
     const int64_t head = static_cast<int64_t>(index) % shape.heads;
-    const int64_t row = static_cast<int64_t>(index) / shape.heads;  // of all batches
+    const int64_t row = static_cast<int64_t>(index) / shape.heads;  // counted through all batches
     const int64_t batch = row / shape.t, t = row % shape.t;
     const int64_t cache =
         batch * shape.context * shape.kv_heads * shape.dim + head / group * shape.dim;

@@ -1,12 +1,12 @@
-// joined_bmm_f32: matrix products that read a matrix in two pieces, the first one in whatever dtype
-// it is stored. A few rows read it once from one end to the other; many rows share tiles of it.
-// Both make every sum in the order of bmm_f32.
+// joined_bmm_f32() multiplies with a matrix in two pieces and reads the first piece in its stored
+// dtype. For a few rows it reads the matrix once from one end to the other; many rows share tiles
+// of the matrix. Both ways add in the order of bmm_f32.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_joined.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "kernels/compute_weighted-inl.h"
 #include "kernels/joined.h"
 
@@ -14,12 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// What a task works on: columns [begin, end) of one matrix of the batch.
+// A task computes columns [begin, end) of one matrix of the batch.
 template <class T>
 struct Joined {
   const JoinedProduct& args;
-  Stored<T> first;     // of this matrix
-  const float* whole;  // of this matrix
+  Stored<T> first;     // the first piece of this matrix
+  const float* whole;  // this matrix; only the second piece is read
   const float* a;
   float* out;
   size_t begin, end;
@@ -29,7 +29,7 @@ struct Joined {
   Stored<T> from(size_t row, size_t column) const {
     return {first.at + row * first_columns() + column, first.scale, first.zero_point};
   }
-  // Sums over rows [row, row + count) for columns [j, j + width).
+  // Returns the sums over rows [row, row + count) for columns [j, j + width).
   WeightedSums sums(size_t row, size_t count, size_t j, size_t width) const {
     return {a + row, args.k, args.m, whole + row * args.n + j, args.n, count,
             out + j, args.n, width};
@@ -56,7 +56,7 @@ void few_rows(const Joined<T>& x) {
   }
 }
 
-// Rows [row, row + depth) of the columns as f32.
+// Converts rows [row, row + depth) of the columns to f32.
 template <class T>
 void fill_tile(const Joined<T>& x, size_t row, size_t depth, float* tile) {
   const size_t width = x.end - x.begin;
@@ -103,7 +103,7 @@ void joined_columns(const JoinedProduct& args, size_t item, size_t begin, size_t
   }
 }
 
-// Columns [begin, end) of matrix `item`; of many rows no more than kJoinedTileCols.
+// Computes columns [begin, end) of matrix `item`. For many rows they are at most kJoinedTileCols.
 void joined_task(const JoinedProduct& args, size_t item, size_t begin, size_t end) {
   switch (args.b.dtype) {
     case DType::kBF16:
@@ -132,11 +132,11 @@ namespace {
 
 HWY_EXPORT(joined_task);
 
-// Results of a few rows that stay in the first cache while the matrix streams by.
+// The results of a few rows stay in the first cache while the matrix streams by.
 constexpr size_t kPanelValues = 4096;
 constexpr size_t kLeastPanel = 64;
 
-// Columns of a task: enough tasks for all threads, and neighbours in memory.
+// Returns the columns of a task: adjacent columns, with enough tasks for all threads.
 size_t columns_of_task(const JoinedProduct& args, size_t threads) {
   if (args.m >= kJoinedManyRows) return kJoinedTileCols;
   const size_t shares = (2 * threads + args.batch - 1) / args.batch;
@@ -155,7 +155,7 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool) {
     HWY_DYNAMIC_DISPATCH(joined_task)
     (product, task / parts, begin, std::min(product.n, begin + step));
   };
-  // By reference, because a copy of the task would be an allocation.
+  // std::ref avoids a copy of the task, which would allocate.
   pool.parallel_for(product.batch * parts, std::ref(run));
 }
 

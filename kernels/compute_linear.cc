@@ -1,11 +1,12 @@
-// linear(): products of rows, straight from the weights for a few rows, in blocks for a batch. Both
-// make every sum in the order of compute_tile-inl.h, so a row of a batch has the bits it has alone.
+// linear() multiplies rows: directly with the stored weights for a few rows, in blocks for a batch.
+// Both ways add in the order of compute_tile-inl.h, so a row of a batch has the bits that it has
+// alone.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/compute_linear.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "kernels/compute_tile-inl.h"
 #include "kernels/fetch_ahead.h"
 
@@ -15,7 +16,7 @@ namespace HWY_NAMESPACE {
 
 static_assert(kTaskCols % kTileCols == 0);
 
-// Columns [begin, end) of out for all of a few rows.
+// Computes columns [begin, end) of out for a few rows.
 void linear_direct_task(const LinearArgs& a, size_t begin, size_t end) {
   const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k, fetch_ahead().band};
   if (a.dtype == DType::kF32) return banded_products<float>(p, begin, end);
@@ -23,8 +24,8 @@ void linear_direct_task(const LinearArgs& a, size_t begin, size_t end) {
   banded_products<F16>(p, begin, end);
 }
 
-// Weights [j, j + kTileCols) x [c, c + depth) as f32, missing rows and the end of k as zeros;
-// one vector of each row in turn, so that the tile is read from one end to the other.
+// Writes weights [j, j + kTileCols) x [c, c + depth) as f32, with zeros for missing rows and beyond
+// the end of k. Vectors of the rows alternate, so that the tile is read from one end to the other.
 template <class T>
 HWY_INLINE void widen(const LinearArgs& args, size_t j, size_t c, size_t depth, float* tile) {
   const F32 d;
@@ -44,8 +45,8 @@ HWY_INLINE void widen(const LinearArgs& args, size_t j, size_t c, size_t depth, 
 struct Block {
   size_t i, j;        // first row of x, first column of out
   size_t c, depth;    // range of k; depth is a multiple of kMaxLanes
-  bool first, last;   // of the blocks of k
-  const float* tile;  // widened weights
+  bool first, last;   // whether this is the first or last block of k
+  const float* tile;  // weights as f32
   float* partial;     // accumulators kept from one block of k to the next
 };
 
@@ -76,7 +77,7 @@ HWY_INLINE void block_tile(const LinearArgs& args, const Block& b) {
   }
 }
 
-// Rows [b.i, end) of x against one tile of weights.
+// Computes rows [b.i, end) of x with one tile of weights.
 template <class T>
 HWY_INLINE void block_column(const LinearArgs& args, Block b, size_t end) {
   for (; b.i + kTileRows <= end; b.i += kTileRows) {
@@ -108,7 +109,8 @@ void linear_block(const LinearArgs& args, size_t begin, size_t end, float* scrat
   }
 }
 
-// Columns [begin, end) of out for all m rows; `scratch` holds block_scratch(end - begin) values.
+// Computes columns [begin, end) of out for all m rows; `scratch` holds block_scratch(end - begin)
+// values.
 void linear_block_task(const LinearArgs& args, size_t begin, size_t end, float* scratch) {
   if (args.dtype == DType::kF32) return linear_block<float>(args, begin, end, scratch);
   if (args.dtype == DType::kBF16) return linear_block<BF16>(args, begin, end, scratch);
@@ -136,15 +138,15 @@ HWY_EXPORT(linear_block_task);
 // A task should be long enough to pay for its cold start, and short enough to share the work.
 constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
 constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
-// Up to so many rows widening the weights in registers again for each tile of rows is cheaper than
-// a widened copy.
+// For up to this many rows it is cheaper to widen the weights in registers for each tile of rows
+// than to widen a copy.
 constexpr size_t kFewRows = 12;
 
 bool is_padded_f32(const LinearArgs& args) {
   return args.dtype == DType::kF32 && args.k % kMaxLanes == 0;
 }
 
-// Rows of x as f32, padded with zeros, into `copy`; args.x then points there.
+// Copies the rows of x as f32, padded with zeros, into `copy`. Sets args.x to the copy.
 void widen_x(const void* x, float* copy, LinearArgs& args, ThreadPool& pool) {
   const size_t row_bytes = args.k * dtype_bytes(args.dtype);
   const auto widen_row = [&](size_t i) {
@@ -166,7 +168,7 @@ void linear_few_rows(const LinearArgs& args, ThreadPool& pool) {
     HWY_DYNAMIC_DISPATCH(linear_direct_task)
     (args, index * rows, std::min(args.n, (index + 1) * rows));
   };
-  // By reference, because a copy of the task would be an allocation.
+  // std::ref avoids a copy of the task, which would allocate.
   pool.parallel_for((args.n + rows - 1) / rows, std::ref(task));
 }
 

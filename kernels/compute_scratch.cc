@@ -8,7 +8,7 @@ namespace ferry::kernels {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-// Larger pieces go back to the system: only long prompts need them.
+// Larger pieces are returned to the system, because only long prompts need them.
 constexpr size_t kMaxKept = size_t{1} << 20;
 
 float* allocate(size_t count) {
@@ -17,7 +17,7 @@ float* allocate(size_t count) {
 
 void release(float* data) { ::operator delete(data, kAlignment); }
 
-// The pieces of a thread that are not in use. Kernels nest three deep at most.
+// The unused pieces of a thread. Kernels nest at most three deep.
 struct Kept {
   struct Piece {
     float* data = nullptr;

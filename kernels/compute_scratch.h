@@ -1,4 +1,4 @@
-// Scratch: memory for the intermediate results of a kernel. Each thread keeps what it has used for
+// Scratch is memory for the intermediate results of a kernel. Each thread keeps freed memory for
 // the next kernel, so that decoding allocates nothing.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace ferry::kernels {
 
-// `count` values that nothing else on this thread uses while the object lives; uninitialised,
-// aligned for every vector. Null for 0 values.
+// Holds `count` uninitialised values for exclusive use while the object lives. The memory is
+// aligned for every vector. It is null for 0 values.
 class Scratch {
  public:
   explicit Scratch(size_t count);

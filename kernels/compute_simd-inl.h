@@ -1,5 +1,5 @@
-// Per-target building blocks of the compute kernels: loads that widen to f32, horizontal sums in a
-// fixed order, exp. Included once per target by the compute_*.cc files.
+// Building blocks of the compute kernels: loads that widen to f32, horizontal sums in a fixed
+// order, exp. The compute_*.cc files include this file once per target.
 
 // clang-format off
 #if defined(FERRY_COMPUTE_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -27,12 +27,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using F32 = hn::ScalableTag<float>;
 using VF32 = hn::Vec<F32>;
-// One lane of the same arithmetic, for what is left over at the end of a row.
+// A tag for one lane, which computes the rest of a row with the same arithmetic.
 using F32x1 = hn::CappedTag<float, 1>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
 static_assert(kMaxLanes % kLanes == 0);
 
-// Any alignment, also for single lanes.
+// Loads from any alignment, also for single lanes.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load_bits(D d, const void* p) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<D> load_f32(D d, const BF16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, load_bits(d16, p))));
 }
 
-// Highway's own conversion of f16 without F16C knows no infinities and no NaN.
+// Highway's own conversion of f16 without F16C does not support infinities and NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> load_f32(D d, const F16* p) {
   const hn::Rebind<uint16_t, D> d16;
@@ -78,7 +78,7 @@ HWY_INLINE hn::Vec<D> load_f32(D d, const F16* p) {
 #endif
 }
 
-// The 16 bits of round-to-nearest-even in the low half of each lane; NaN stays a quiet NaN.
+// Returns the 16 bits of round-to-nearest-even in the low half of each lane. NaN stays a quiet NaN.
 template <class D>
 HWY_INLINE hn::Vec<hn::Rebind<uint32_t, D>> to_bits16(D /*d*/, hn::Vec<D> v, BF16) {
   const hn::Rebind<uint32_t, D> d32;
@@ -127,7 +127,7 @@ HWY_INLINE void store_f32(D d, hn::Vec<D> v, T* p) {
     return;
   }
 #endif
-  // The lanes are below 65536: the saturating conversion from signed lanes is exact.
+  // The lanes are below 65536, so the saturating conversion from signed lanes is exact.
   const hn::Rebind<int32_t, D> di32;
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, to_bits16(d, v, T()))), d16, &p->bits);
 }
@@ -150,7 +150,8 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> fold_blocks(D /*d*/, hn::Vec<D> v) {
   }
 }
 
-// out[i] = sum of the lanes of the i-th vector, all four in the same order of additions.
+// Computes out[i] as the sum of the lanes of the i-th vector, with one order of additions for all
+// four.
 HWY_INLINE void sum4(VF32 a, VF32 b, VF32 c, VF32 e, float* out) {
   const F32 d;
   const hn::Repartition<double, F32> pairs;
@@ -171,7 +172,8 @@ HWY_INLINE float sum1(VF32 v) {
   return sums[0];
 }
 
-// e^x, at most 1 ulp off; NaN stays NaN, below -104 gives 0 and above 88.73 infinity.
+// Returns e^x with an error of at most 1 ulp. NaN stays NaN, values below -104 give 0 and values
+// above 88.73 infinity.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   const hn::Rebind<int32_t, D> di;
@@ -179,24 +181,25 @@ HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   const auto low = hn::Set(d, -104.0f);
   x = hn::IfThenElse(hn::Gt(x, high), high, x);
   x = hn::IfThenElse(hn::Lt(x, low), low, x);
-  // x = q ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, the first with few bits.
+  // x = q ln 2 + r with |r| <= ln 2 / 2. ln 2 is split in two parts, and the first has few bits, so
+  // that its product with q is exact.
   auto q = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
   q = hn::IfThenElseZero(hn::Eq(q, q), q);
   auto r = hn::MulAdd(q, hn::Set(d, -0.693145751953125f), x);
   r = hn::MulAdd(q, hn::Set(d, -1.42860682030941723e-6f), r);
-  // Taylor to r^7 is within a quarter of an ulp on this interval.
+  // The Taylor polynomial to r^7 is within a quarter of an ulp on this interval.
   auto p = hn::Set(d, 1.0f / 5040);
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 720));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 120));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
-  // 1 + r with what the addition loses, so that only the last addition rounds.
+  // The rounding error of 1 + r is added later, so that only the last addition rounds.
   const auto one = hn::Set(d, 1.0f);
   const auto sum = hn::Add(one, r);
   const auto lost = hn::Sub(r, hn::Sub(sum, one));
   p = hn::Add(sum, hn::MulAdd(p, hn::Mul(r, r), lost));
-  // 2^q in two factors, because q may be outside the range of one exponent.
+  // 2^q is computed as two factors, because q may be outside the range of one exponent.
   const auto qi = hn::ConvertTo(di, q);
   const auto first = hn::ShiftRight<1>(qi);
   const auto bias = hn::Set(di, 127);

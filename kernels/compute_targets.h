@@ -1,6 +1,7 @@
-// Which instruction sets the kernels are compiled for. Include before anything of Highway.
-// On x86: AVX-512, AVX2 and plain loops, which processors without AVX2 run. On Arm: NEON; the
-// scalable vectors are left out because the register tiles need a size known at compile time.
+// Chooses the instruction sets for which the kernels are compiled. It must be included before any
+// header of Highway. On x86 the sets are AVX-512, AVX2 and plain loops, which processors without
+// AVX2 run. On Arm it is NEON; scalable vectors are excluded, because the register tiles need a
+// size known at compile time.
 #pragma once
 
 #define HWY_DISABLED_TARGETS \

@@ -1,5 +1,5 @@
 // Tiles of products of rows, for linear and attention. Every sum is made in one order: vector lane
-// l takes k = l, l + lanes, l + 2 lanes, ... in turn, then the lanes are summed by sum4.
+// l takes k = l, l + lanes, l + 2 lanes, ... in turn, then sum4 adds the lanes.
 
 // clang-format off
 #if defined(FERRY_COMPUTE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// The tile of accumulators that fits the registers.
+// The tile of accumulators fits the registers.
 #if HWY_TARGET == HWY_SCALAR
 constexpr size_t kTileRows = 2, kTileCols = 4;
 #elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
@@ -25,10 +25,10 @@ constexpr size_t kTileRows = 4, kTileCols = 6;
 constexpr size_t kTileRows = 4, kTileCols = 3;
 #endif
 static_assert(kTileCols <= kMaxTileCols);
-// Rows of weights that a single row of x is multiplied with at a time.
+// A single row of x is multiplied with this many rows of weights at a time.
 constexpr size_t kBands = 4;
 
-// acc[i * kN + j] += x_i * w_j over one vector.
+// Computes acc[i * kN + j] += x_i * w_j over one vector.
 template <size_t kM, size_t kN, class W>
 HWY_INLINE void step(const float* x, size_t x_stride, const W* w, size_t w_stride,
                      VF32 (&acc)[kM * kN]) {
@@ -41,20 +41,20 @@ HWY_INLINE void step(const float* x, size_t x_stride, const W* w, size_t w_strid
   }
 }
 
-// What a product fetches while it computes.
+// Selects the memory that a product fetches while it computes.
 enum class Fetch {
   kNothing,
-  kNextRows,  // those behind the rows that it reads
-  kInBands,   // what lies RowProducts::ahead bytes ahead in each of them
+  kNextRows,  // the rows behind those that it reads
+  kInBands,   // the bytes at distance RowProducts::ahead in each band
 };
 
-// The cache line of the byte that lies `ahead` of p. It may lie behind the matrix: what is not
-// mapped is ignored.
+// Fetches the cache line of the byte at p + ahead. The address may lie behind the matrix, because
+// the processor ignores a fetch of unmapped memory.
 HWY_INLINE void fetch(const void* p, size_t ahead) {
   hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + ahead));
 }
 
-// As step over all of k; w is not read past k, x is padded.
+// Does the steps over all of k. w is not read past k, x is padded.
 template <size_t kM, size_t kN, Fetch kFetch, class W>
 HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stride, size_t k,
                       size_t ahead, VF32 (&acc)[kM * kN]) {
@@ -89,8 +89,8 @@ HWY_INLINE void clear(VF32 (&acc)[kCount]) {
   for (VF32& v : acc) v = hn::Zero(F32());
 }
 
-// Recursion where a loop would do: GCC keeps an array in registers only if every index is constant
-// before it looks at loops.
+// This is recursion and no loop, because GCC keeps an array in registers only if every index is
+// constant before it optimises loops.
 template <size_t kFrom, size_t kCount>
 HWY_INLINE void sum_lanes(const VF32 (&acc)[kCount], float* sums) {
   if constexpr (kFrom < kCount) {
@@ -102,7 +102,8 @@ HWY_INLINE void sum_lanes(const VF32 (&acc)[kCount], float* sums) {
   }
 }
 
-// out[i] = sum of the lanes of acc[i], rounded to T; `out` has room for a multiple of kMaxLanes.
+// Computes out[i] as the sum of the lanes of acc[i], rounded to T. `out` holds a multiple of
+// kMaxLanes values.
 template <size_t kCount, class T>
 HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   const F32 d;
@@ -111,7 +112,7 @@ HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
 }
 
-// Columns j, j + apart, ..., j + (kN - 1) * apart of out, rows [i, i + kM).
+// Computes columns j, j + apart, ..., j + (kN - 1) * apart of out, rows [i, i + kM).
 template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t apart) {
   VF32 acc[kM * kN];
@@ -127,7 +128,7 @@ HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t ap
   }
 }
 
-// The columns of product_tile for all rows. Only the first tile fetches.
+// Computes the columns of product_tile() for all rows. Only the first tile fetches.
 template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
   size_t i = 0;
@@ -140,7 +141,7 @@ HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
   }
 }
 
-// Rows of w that lie side by side, kN at a time. Returns the first column that is left.
+// Computes columns of adjacent rows of w, kN at a time. Returns the first column that is left.
 template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_range(const RowProducts& p, size_t begin, size_t end) {
   size_t j = begin;
@@ -149,9 +150,9 @@ HWY_INLINE size_t product_range(const RowProducts& p, size_t begin, size_t end) 
   return j;
 }
 
-// As product_range, but the kN rows are the next ones of kN bands of the range. So memory sees kN
-// streams, each of which goes on without a gap from one row to the next, and fetches ahead by
-// itself.
+// Computes the columns of product_range(), but the kN rows are the next rows of kN bands of the
+// range. So memory sees kN streams, each of which continues without a gap from one row to the next,
+// and the processor fetches them ahead.
 template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) {
   const size_t band = (end - begin) / kN;
@@ -165,7 +166,7 @@ HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) 
   return begin + band * kN;
 }
 
-// Columns [begin, end) of out, where the rows of w are short or lie apart.
+// Computes columns [begin, end) of out if the rows of w are short or not adjacent.
 template <class T>
 HWY_NOINLINE void products(const RowProducts& p, size_t begin, size_t end) {
   const size_t j = p.m < kTileRows ? product_range<1, 8, T>(p, begin, end)
@@ -173,7 +174,7 @@ HWY_NOINLINE void products(const RowProducts& p, size_t begin, size_t end) {
   product_range<1, 1, T>(p, j, end);
 }
 
-// Columns [begin, end) of out, where w is one long piece of memory.
+// Computes columns [begin, end) of out if w is one long piece of memory.
 template <class T>
 HWY_NOINLINE void banded_products(const RowProducts& p, size_t begin, size_t end) {
   const size_t j = p.m < kTileRows ? product_bands<1, kBands, T>(p, begin, end)

@@ -1,5 +1,5 @@
-// What the compute kernels share between their per-target parts and their callers; not part of
-// the interface.
+// Types that the per-target parts of the compute kernels share with their callers. They are not
+// part of the interface.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace ferry::kernels {
 
-// No target has more f32 lanes. Rows that are copied are padded with zeros to a multiple.
+// No target has more f32 lanes. Copied rows are padded with zeros to a multiple.
 constexpr size_t kMaxLanes = 16;
 
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-// out[i, j] = x_i * w_j over k values. x is f32 and padded with zeros to a multiple of kMaxLanes; w
+// Computes out[i, j] = x_i * w_j over k values. x is f32 and padded with zeros to a multiple of
+// kMaxLanes; w and out have one type.
 // and out have one type.
 struct RowProducts {
   const float* x;
@@ -25,13 +26,13 @@ struct RowProducts {
   size_t w_stride;
   void* out;
   size_t out_stride, k;
-  size_t ahead = 0;  // FetchAhead::band, for banded_products()
+  size_t ahead = 0;  // FetchAhead::band in bytes, for banded_products()
 };
 constexpr size_t kMaxTileCols = 6;
 
 // ---- linear
 
-// x is f32 with rows of x_stride values, zero from k to the next multiple of kMaxLanes.
+// x is f32 with rows of x_stride values, which are zero from k to the next multiple of kMaxLanes.
 struct LinearArgs {
   DType dtype;
   const float* x;
@@ -41,7 +42,8 @@ struct LinearArgs {
   size_t m, n, k;
 };
 
-// Blocks of a batch: kBlockRows of x by kBlockDepth of k stay in L2, one tile of weights in L1.
+// A batch is computed in blocks: kBlockRows rows of x by kBlockDepth of k stay in L2, one tile of
+// weights stays in L1.
 constexpr size_t kBlockRows = 128;
 constexpr size_t kBlockDepth = 1024;
 constexpr size_t kTaskCols = 24;  // a multiple of every tile width
@@ -61,7 +63,7 @@ struct ConvArgs {
 
 // ---- weighted sums of rows, for attention and bmm
 
-// out_i += sum_j weights[i, j] * rows_j for i < m, over `count` rows of `width` values.
+// Computes out_i += sum_j weights[i, j] * rows_j for i < m, over `count` rows of `width` values.
 struct WeightedSums {
   const float* weights;
   size_t weights_stride, m;
@@ -73,19 +75,21 @@ struct WeightedSums {
 
 // ---- attention
 
-// Keys are taken in blocks at multiples of kKeyBlock, whatever the query, so that every query sees
-// the same sequence of running maxima alone and in a batch. A multiple of every tile width.
+// Blocks of keys begin at multiples of kKeyBlock, whatever the query, so that every query has the
+// same sequence of running maxima alone and in a batch. The size is a multiple of every tile width.
 constexpr size_t kKeyBlock = 96;
-// Blocks are summed in chunks at multiples of kKeyChunk, and the sums of chunks joined in order. So
-// threads can share the keys of one head.
+// Blocks are summed in chunks that begin at multiples of kKeyChunk, and the sums of chunks are
+// joined in order, so threads can share the keys of one head.
 constexpr size_t kKeyChunk = 4 * kKeyBlock;
-// Heads whose keys a task reads in turn, because they lie side by side.
+// A task reads the keys of this many heads in turn, because they lie side by side.
 constexpr size_t kTurnHeads = 8;
-// Up to so many rows of queries the keys are split, because reading them takes the time.
+// For up to this many rows of queries the keys are split among tasks, because reading them takes
+// the time.
 constexpr size_t kFewQueryRows = 16;
 
-// Memory of a kv head: its queries (rows, padded_dim); of each chunk in hand the sums (rows,
-// padded_dim), scores (rows, kKeyBlock), running maximum and total of each row.
+// The memory of a kv head: its queries (rows, padded_dim) and, for each chunk that is being
+// computed, the sums (rows, padded_dim), scores (rows, kKeyBlock), running maximum and total of
+// each row.
 struct SdpaArgs {
   size_t batch, t, heads, kv_heads, dim, context;
   const float* query;
@@ -95,8 +99,8 @@ struct SdpaArgs {
   size_t start_pos;
   float scale;
   float* out;
-  size_t block;   // queries of a task
-  size_t blocks;  // of queries
+  size_t block;   // number of queries of a task
+  size_t blocks;  // number of blocks of queries
 
   size_t group() const { return heads / kv_heads; }
   size_t rows() const { return block * group(); }
@@ -105,7 +109,7 @@ struct SdpaArgs {
   size_t chunk_values() const {
     return round_up(rows() * (padded_dim() + kKeyBlock + 2), kMaxLanes);
   }
-  // Keys that the first `queries` queries see.
+  // Returns the number of keys that the first `queries` queries see.
   size_t seen(size_t queries) const {
     if (!causal || mask != nullptr) return context;
     const size_t n = start_pos + queries;
@@ -118,17 +122,17 @@ struct SdpaArgs {
   }
 };
 
-// What a task works on: a block of queries of the kv heads [begin, end), counted through the batch.
+// A task computes a block of queries of the kv heads [begin, end), counted through the batch.
 struct SdpaTask {
   size_t block, begin, end, chunk;
-  float* query;        // of head `begin`; the next head's are query_values() further on
-  float* sums;         // chunk_values() for head `begin`
-  size_t sums_stride;  // from one head to the next
+  float* query;        // memory of head `begin`; heads are query_values() apart
+  float* sums;         // chunk_values() values of head `begin`
+  size_t sums_stride;  // distance from one head to the next
 };
 
 // ---- gated delta rule
 
-// Values of a state row that a task keeps.
+// A task keeps this many values of a state row.
 constexpr size_t kStateCols = 64;
 
 struct DeltaRuleArgs {
@@ -140,13 +144,13 @@ struct DeltaRuleArgs {
 
 // ---- in double precision
 
-// Columns [0, columns) of out[m, stride]: the rows of `x` [m,k] times a panel [k, kPanel].
+// Computes columns [0, columns) of out[m, stride]: the rows of `x` [m,k] times a panel [k, kPanel].
 struct PanelProduct {
   const double *x, *panel;
   double* out;
   size_t m, k, columns, stride;
 };
 constexpr size_t kPanel = 16;
-constexpr size_t kPanelDepth = 512;  // a panel of that depth stays in the second cache
+constexpr size_t kPanelDepth = 512;  // a panel of this depth stays in the second cache
 
 }  // namespace ferry::kernels

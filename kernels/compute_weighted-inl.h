@@ -1,5 +1,5 @@
-// Weighted sums of rows, for attention and bmm: vectors along the rows, every sum in the order of
-// j.
+// Weighted sums of rows, for attention and bmm. Vectors run along the rows, and every sum has the
+// order of j.
 
 // clang-format off
 #if defined(FERRY_COMPUTE_WEIGHTED_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -16,14 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// Accumulators that fit the registers beside what is loaded.
+// Accumulators fit the registers beside the loaded values.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
 constexpr size_t kWeightedSums = 16;
 #else
 constexpr size_t kWeightedSums = 8;
 #endif
 
-// kM rows of sums, kV vectors from column c. kAhead: rows to come are fetched.
+// Computes kM rows of sums for kV vectors from column c. With kAhead, later rows are fetched.
 template <size_t kM, size_t kV, bool kAhead, class D>
 HWY_INLINE void weighted_tile(D d, const WeightedSums& a, size_t i, size_t c) {
   constexpr size_t kWidth = hn::MaxLanes(D());
@@ -58,8 +58,8 @@ HWY_INLINE void weighted_tile(D d, const WeightedSums& a, size_t i, size_t c) {
   }
 }
 
-// Rows [i, i + kM), all columns: as many vectors at a time as there are accumulators, then single
-// vectors, then single lanes.
+// Computes rows [i, i + kM), all columns: as many vectors at a time as there are accumulators, then
+// single vectors, then single lanes.
 template <size_t kM, bool kAhead>
 HWY_INLINE void weighted_rows(const WeightedSums& a, size_t i) {
   constexpr size_t kV = kWeightedSums / kM < 8 ? kWeightedSums / kM : 8;
@@ -89,12 +89,12 @@ HWY_NOINLINE inline void weighted_sums(const WeightedSums& a) {
 
 // ---- the same sums over rows that are read once from one end to the other
 
-// Values as they are stored.
+// Values in their stored dtype.
 template <class T>
 struct Stored {
   const T* at;
-  float scale;         // of codes
-  int32_t zero_point;  // of codes
+  float scale;         // scale of codes
+  int32_t zero_point;  // zero point of codes
 };
 
 template <class D, class T>
@@ -110,7 +110,7 @@ HWY_INLINE hn::Vec<D> load_stored(D d, const Stored<T>& from, size_t i) {
   }
 }
 
-// n values as f32.
+// Converts n values to f32.
 template <class T>
 HWY_INLINE void widen_stored(const Stored<T>& from, size_t n, float* to) {
   const F32 d;
@@ -119,7 +119,8 @@ HWY_INLINE void widen_stored(const Stored<T>& from, size_t n, float* to) {
   for (; i < n; ++i) store_f32(F32x1(), load_stored(F32x1(), from, i), to + i);
 }
 
-// Columns from `c` on as far as whole vectors reach: out_i += sum of kDepth rows from row j.
+// Computes columns from `c` on as far as whole vectors reach: out_i += the sum of kDepth rows from
+// row j.
 template <size_t kM, size_t kDepth, class D, class T>
 HWY_INLINE size_t deep_columns(D d, const Stored<T>& rows, const WeightedSums& a, size_t i,
                                size_t j, size_t c) {
@@ -152,7 +153,7 @@ HWY_INLINE void deep_rows(const Stored<T>& rows, const WeightedSums& a, size_t i
   deep_columns<kM, kDepth>(F32x1(), rows, a, i, j, c);
 }
 
-// kDepth rows of the matrix for all rows of the result, while they are in the cache.
+// Adds kDepth rows of the matrix to all rows of the result, while they are in the cache.
 template <size_t kDepth, class T>
 HWY_INLINE void deep_step(const Stored<T>& rows, const WeightedSums& a, size_t j) {
   size_t i = 0;
@@ -160,7 +161,7 @@ HWY_INLINE void deep_step(const Stored<T>& rows, const WeightedSums& a, size_t j
   if (i < a.m) deep_rows<1, kDepth>(rows, a, i, j);
 }
 
-// out_i += sum_j weights[i, j] * rows_j; a.rows is not used.
+// Computes out_i += sum_j weights[i, j] * rows_j. a.rows is not used.
 template <class T>
 void stream_sums(const Stored<T>& rows, const WeightedSums& a) {
   size_t j = 0;

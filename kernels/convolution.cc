@@ -1,7 +1,7 @@
-// aten::convolution: one or two dimensions, groups, not transposed. The causal depthwise
-// convolution of Gated DeltaNet has a kernel of its own; the rest is a linear layer over unfolded
-// patches. So a 1x1 convolution over one position is a linear layer, to the bit, and reads its
-// weights once however many positions there are.
+// aten::convolution with one or two dimensions and groups, not transposed. The causal depthwise
+// convolution of Gated DeltaNet has its own kernel; the rest is a linear layer over unfolded
+// patches. So a 1x1 convolution over one position equals a linear layer to the bit, and weights are
+// read once for any number of positions.
 #include "kernels/compute.h"
 #include "kernels/compute_f64.h"
 #include "kernels/compute_scratch.h"
@@ -12,9 +12,9 @@
 namespace ferry::kernels {
 namespace {
 
-constexpr int64_t kMaxUnfolded = int64_t{1} << 30;  // bytes of patches
+constexpr int64_t kMaxUnfolded = int64_t{1} << 30;  // limit of the bytes of patches
 
-// One spatial dimension; the single dimension of a 1-D convolution is the second of two.
+// One spatial dimension. The only dimension of a 1-D convolution is stored as the second of two.
 struct Axis {
   int64_t in = 1, kernel = 1, out = 1;
   int64_t stride = 1, padding = 0, dilation = 1;
@@ -29,7 +29,7 @@ struct ConvolutionShape {
   int64_t patch() const { return group_in() * y.kernel * x.kernel; }
 };
 
-// The last value of a list stands for the dimensions it leaves out, as in torch.
+// The last value of a list stands for the dimensions that the list leaves out, as in torch.
 Result<int64_t> list_value(const Call& call, size_t argument, int64_t i, int64_t least) {
   const Dims values = FERRY_TRY(int_list(call, argument));
   if (values.empty()) return bad_input("an empty list of strides, paddings or dilations");
@@ -79,7 +79,7 @@ bool is_depthwise(const ConvolutionShape& s, const Tensor& weight) {
          s.x.dilation == 1;
 }
 
-// The patches of one group of one image: [positions, group_in * kernel_y * kernel_x].
+// Copies the patches of one group of one image: [positions, group_in * kernel_y * kernel_x].
 template <class T>
 void unfold(const ConvolutionShape& s, const T* image, T* patches) {
   for (int64_t oy = 0; oy < s.y.out; ++oy) {
@@ -102,16 +102,17 @@ bool is_plain(const Axis& axis) {
   return axis.kernel == 1 && axis.stride == 1 && axis.padding == 0;
 }
 
-// Every position is a patch: the patches are the image, transposed.
+// Returns whether every position is a patch. The patches are then the transposed image.
 bool is_pointwise(const ConvolutionShape& s) { return is_plain(s.y) && is_plain(s.x); }
 
-// to[columns, rows] = from[rows, columns]
+// Computes to[columns, rows] = from[rows, columns].
 void transposed(const Call& call, const std::byte* from, std::byte* to, int64_t rows,
                 int64_t columns, int64_t bytes) {
   strided_copy(call.pool, {columns, rows}, bytes, {from, {1, columns}}, {to, {rows, 1}});
 }
 
-// The patches of one group of one image, in `memory` unless the image has them as they are.
+// Returns the patches of one group of one image. They are copied into `memory` unless the image
+// already has their layout.
 const std::byte* patches_of(const Call& call, const ConvolutionShape& s, const std::byte* image,
                             std::byte* memory, int64_t bytes) {
   if (is_pointwise(s)) {

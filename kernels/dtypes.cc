@@ -27,11 +27,11 @@ DType promote(DType a, DType b) {
   if (category(a) != category(b)) return category(a) > category(b) ? a : b;
   if (!is_floating(a)) return promote_integers(a, b);
   if (a == DType::kF64 || b == DType::kF64) return DType::kF64;
-  return DType::kF32;  // f32 with a half, or the two halves
+  return DType::kF32;  // f32 with a half, or f16 with bf16
 }
 
 DType promote(DType a, const Number& b) {
-  const int kind = static_cast<int>(b.kind);  // in the order of category()
+  const int kind = static_cast<int>(b.kind);  // numbered like category()
   if (kind <= category(a)) return a;
   return kind == 2 ? DType::kF32 : DType::kI64;
 }

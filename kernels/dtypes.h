@@ -1,4 +1,4 @@
-// Element types of kernels: the one place where a run-time dtype becomes a C++ type, torch's type
+// Element types of kernels: the only place where a run-time dtype becomes a C++ type, torch's type
 // promotion, and conversion of runs of elements.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace ferry::kernels {
 
-// Storage types that C++ has no arithmetic for. A Bool byte from a file may be anything; not 0 is
+// Storage types without C++ arithmetic. A Bool byte from a file may have any value; all but 0 are
 // true.
 struct Bool {
   uint8_t byte;
@@ -29,7 +29,7 @@ struct Tag {
   using type = T;
 };
 
-// True for the dtypes that kernels compute with; Method::load admits no others.
+// Returns true for the dtypes that kernels compute with. Method::load admits no others.
 constexpr bool is_computable(DType dtype) { return dtype <= DType::kF64; }
 
 // Calls f(Tag<storage type>).
@@ -67,15 +67,15 @@ decltype(auto) dispatch(DType dtype, F&& f) {
 
 constexpr bool is_integral(DType dtype) { return dtype != DType::kBool && !is_floating(dtype); }
 
-// torch.promote_types; unsigned types wider than 8 bits promote with others to i64.
+// Implements torch.promote_types. Unsigned types wider than 8 bits promote with others to i64.
 DType promote(DType a, DType b);
-// torch.result_type of a tensor and a Python scalar.
+// Implements torch.result_type of a tensor and a Python scalar.
 DType promote(DType a, const Number& b);
-// Whether a result of type `from` may be stored as `to` (torch.can_cast).
+// Returns whether a result of type `from` may be stored as `to` (torch.can_cast).
 bool can_cast(DType from, DType to);
 
-// What kernels compute in: f16, bf16 and f32 in float, f64 in double, all else in int64 (wrapping,
-// so that narrower integers wrap as well).
+// The types in which kernels compute: f16, bf16 and f32 in float, f64 in double, all others in
+// int64, which wraps, so that narrower integers wrap as well.
 enum class Compute : uint8_t { kF32, kF64, kI64 };
 constexpr Compute compute_type(DType dtype) {
   if (dtype == DType::kF64) return Compute::kF64;
@@ -94,7 +94,8 @@ decltype(auto) dispatch(Compute compute, F&& f) {
   }
 }
 
-// Float to integer towards zero; NaN gives 0, and what does not fit the nearest limit.
+// Converts float to integer, rounding towards zero. NaN gives 0, and a value out of range the
+// nearest limit.
 template <class To, class From>
 To to_integer(From value) {
   if (std::isnan(value)) return 0;
@@ -108,7 +109,7 @@ To to_integer(From value) {
   return static_cast<To>(wide);
 }
 
-// One stored element as compute type C.
+// Converts one stored element to compute type C.
 template <class C, class T>
 C widen(T value) {
   if constexpr (std::is_same_v<T, Bool>) {
@@ -124,7 +125,7 @@ C widen(T value) {
   }
 }
 
-// The reverse.
+// Converts a value of compute type C to one stored element.
 template <class T, class C>
 T narrow(C value) {
   if constexpr (std::is_same_v<C, Bool>) {
@@ -142,14 +143,14 @@ T narrow(C value) {
   }
 }
 
-// n elements of `dtype` at `from` as C: float, double or int64_t.
+// Reads n elements of `dtype` at `from` as C: float, double or int64_t.
 template <class C>
 void load(DType dtype, const void* from, C* to, int64_t n);
-// n values of C (the above, or Bool) as elements of `dtype`.
+// Writes n values of C (float, double, int64_t or Bool) as elements of `dtype`.
 template <class C>
 void store(DType dtype, const C* from, void* to, int64_t n);
 
-// Whether elements of `dtype` are stored as C, so that no load or store is needed.
+// Returns whether elements of `dtype` are stored as C, so that no conversion is needed.
 template <class C>
 constexpr bool stored_as(DType dtype) {
   if constexpr (std::is_same_v<C, float>) return dtype == DType::kF32;
@@ -158,9 +159,9 @@ constexpr bool stored_as(DType dtype) {
   if constexpr (std::is_same_v<C, Bool>) return dtype == DType::kBool;
 }
 
-// One scalar as an element of `dtype`.
+// Writes one scalar as an element of `dtype`.
 void store_number(DType dtype, const Number& number, void* to);
-// The element at `from` as a scalar of its kind.
+// Returns the element at `from` as a scalar of its kind.
 Number load_number(DType dtype, const void* from);
 
 }  // namespace ferry::kernels

@@ -8,24 +8,24 @@ namespace {
 
 constexpr size_t kMaxInputs = 3;
 constexpr int64_t kChunk = 1024;   // values converted at a time
-constexpr int64_t kPiece = 32768;  // values per parallel item
+constexpr int64_t kPiece = 32768;  // values of one item of the parallel loop
 
-// How each input is walked: rows of `inner` values, over which an input either advances by one or
-// stands still; tensors are contiguous, so nothing else remains once dimensions are merged.
+// The walk over each input: rows of `inner` values, over which an input either advances by one or
+// stands still. Tensors are contiguous, so no other case remains once dimensions are merged.
 struct Walk {
   int64_t inner = 1;
   std::array<bool, kMaxInputs> many = {};
   Dims outer;                            // sizes of the other dimensions, outermost first
-  std::array<Dims, kMaxInputs> strides;  // of `outer`, in elements
+  std::array<Dims, kMaxInputs> strides;  // strides in dimensions `outer`, in elements
 };
 
-// Stride of `input` in dimension `dim` of `out`.
+// Returns the stride of `input` in dimension `dim` of `out`.
 int64_t broadcast_stride(const Dims& input, const Dims& strides, const Dims& out, int dim) {
   const int at = dim - (out.rank() - input.rank());
   return at < 0 || input[at] == 1 ? 0 : strides[at];
 }
 
-// Whether every input has either one value or as many as `out`, and so in the same order.
+// Returns whether every input has either one value or as many as `out`, and so the same order.
 bool is_flat(std::span<const Operand> inputs, int64_t count) {
   return std::ranges::all_of(inputs, [&](const Operand& input) {
     const int64_t n = numel(input.sizes.span());
@@ -33,7 +33,8 @@ bool is_flat(std::span<const Operand> inputs, int64_t count) {
   });
 }
 
-// The dimensions of `out` without those of size 1, neighbours merged where every input allows it.
+// Returns the dimensions of `out` without those of size 1. Adjacent dimensions are merged if every
+// input allows it.
 Walk plan_walk(std::span<const Operand> inputs, const Dims& out) {
   Walk walk;
   if (const int64_t count = numel(out.span()); is_flat(inputs, count)) {
@@ -71,7 +72,7 @@ Walk plan_walk(std::span<const Operand> inputs, const Dims& out) {
   return walk;
 }
 
-// Element offset of each input at row `row`.
+// Returns the offset of each input at row `row`, in elements.
 std::array<int64_t, kMaxInputs> row_offsets(const Walk& walk, size_t inputs, int64_t row) {
   std::array<int64_t, kMaxInputs> offsets = {};
   for (int dim = walk.outer.rank() - 1; dim >= 0; --dim) {
@@ -82,7 +83,7 @@ std::array<int64_t, kMaxInputs> row_offsets(const Walk& walk, size_t inputs, int
   return offsets;
 }
 
-// Results [begin, end) in row-major order.
+// Computes results [begin, end) in row-major order.
 template <class C, class R>
 void run_rows(std::span<const Operand> inputs, const Walk& walk, Tensor& out, RowFn rows,
               const RowParams& params, int64_t begin, int64_t end) {

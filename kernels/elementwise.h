@@ -1,5 +1,5 @@
-// Elementwise operators: broadcasting, mixed dtypes and threads are handled here once; an operator
-// is a function over a row of values of one type.
+// Elementwise operators. Broadcasting, mixed dtypes and threads are handled here; an operator is a
+// function over a row of values of one type.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace ferry::kernels {
 
-// An input: a tensor, or a scalar that broadcasts.
+// An input is a tensor, or a scalar that broadcasts.
 struct Operand {
   const std::byte* data;
   DType dtype;
@@ -22,7 +22,7 @@ struct Operand {
       : data(nullptr), dtype(number.is_real() ? DType::kF64 : DType::kI64), scalar(number) {}
 };
 
-// Values of the compute type: n of them, or one that stands for all (`many` false).
+// Values of the compute type: n values, or one for all (`many` is false).
 struct RowInput {
   const void* values;
   bool many;
@@ -32,10 +32,10 @@ struct RowParams {
   Number a = {};
   Number b = {};
 };
-// Writes n results; the out may be the memory of an input.
+// Writes n results. The output may be the memory of an input.
 using RowFn = void (*)(const RowInput* inputs, void* out, int64_t n, const RowParams& params);
 
-// A row function for each compute type; null where the operator does not exist.
+// The row functions of an operator by compute type; null if the operator does not support a type.
 struct RowFns {
   RowFn f32, f64, i64;
   RowFn of(Compute compute) const {
@@ -45,16 +45,17 @@ struct RowFns {
 
 enum class RowResult : uint8_t { kSame, kBool };
 
-// out = rows(inputs), at most 3 inputs, broadcast against each other; `out` is resized, and results
-// are converted to its dtype. kBool: the row function writes Bool instead of the compute type.
+// Computes out = rows(inputs) for at most 3 inputs, which broadcast against each other. `out` is
+// resized, and results are converted to its dtype. With kBool the row function writes Bool instead
+// of the compute type.
 Status elementwise(const Call& call, std::span<const Operand> inputs, Tensor& out, Compute compute,
                    RowResult result, RowFn rows, const RowParams& params = {});
 
-// out = a + alpha * b, both of promoted dtype `common`; defined in arithmetic.cc.
+// Computes out = a + alpha * b, both of promoted dtype `common`. It is defined in arithmetic.cc.
 Status add_scaled(const Call& call, const Operand& a, const Operand& b, const Number& alpha,
                   DType common, Tensor& out);
 
-// -- row functions from stateless functors F with `T operator()(T...)`
+// -- row functions made of stateless functors F with `T operator()(T...)`
 
 // The kinds of rows of a binary functor are separate loops, so that each vectorises.
 template <class C, class R, class F>

@@ -15,7 +15,7 @@ Status filled(Tensor& out, const Dims& sizes, const Number& value) {
   return {};
 }
 
-// start, start + step, ... up to but without end.
+// Writes start, start + step, ... up to but without end.
 Status arange_into(const Number& start, const Number& end, const Number& step, Tensor& out) {
   const bool real = start.is_real() || end.is_real() || step.is_real();
   if (!(std::abs(step.real) > 0)) return bad_input("arange has a step of 0");
@@ -24,7 +24,7 @@ Status arange_into(const Number& start, const Number& end, const Number& step, T
     return bad_input(fmt::format("arange of {} values does not fit {}", span, describe(out)));
   }
   int64_t count = static_cast<int64_t>(span);
-  if (!real) {  // exactly; the numbers may be beyond the precision of a double
+  if (!real) {  // exact, because the numbers may be beyond the precision of a double
     int64_t width;
     if (__builtin_sub_overflow(end.integer, start.integer, &width)) {
       return bad_input("arange is out of range");
@@ -48,7 +48,7 @@ Status arange_into(const Number& start, const Number& end, const Number& step, T
 void fill(Tensor& out, const Number& value) {
   if (out.numel == 0) return;
   store_number(out.dtype, value, out.data);
-  // Doubling copies of what is there already.
+  // Each copy doubles the part that is filled.
   const size_t total = static_cast<size_t>(out.bytes());
   for (size_t done = static_cast<size_t>(out.element_bytes()); done < total;) {
     const size_t more = std::min(done, total - done);

@@ -1,4 +1,4 @@
-// Operators that read or write at positions that tensors hold. Every position is checked.
+// Operators that read or write at the positions in index tensors. Every position is checked.
 #include <cstring>
 #include <vector>
 
@@ -16,7 +16,7 @@ Status require_indices(const Tensor& indices) {
               fmt::format("{} must be i64 or i32 to be an index", describe(indices)));
 }
 
-// Position in a dimension of `size`; negative ones count from the end if `wrap`.
+// Returns a position in a dimension of `size`. Negative positions count from the end if `wrap`.
 Result<int64_t> position(const Tensor& indices, int64_t i, int64_t size, bool wrap) {
   const int64_t at = index_at(indices, i);
   if (at >= size || at < (wrap ? -size : 0)) {
@@ -27,18 +27,18 @@ Result<int64_t> position(const Tensor& indices, int64_t i, int64_t size, bool wr
 }
 
 // self[indices], where some dimensions of `self` are indexed: the shape of the result, and for each
-// position of the broadcast index tensors the place in `self` and in the result.
+// position of the broadcast index tensors the offsets in `self` and in the result.
 struct Indexed {
   Dims result;                    // shape of self[indices]
   Dims block;                     // sizes of the dimensions that are not indexed
   Dims block_self, block_result;  // their strides in `self` and in the result
-  std::vector<int64_t> self_offsets, result_offsets;  // in elements, per position
+  std::vector<int64_t> self_offsets, result_offsets;  // in elements, by position
 };
 
 struct IndexArguments {
-  std::vector<const Tensor*> indices;  // one per leading dimension of self; null: not indexed
+  std::vector<const Tensor*> indices;  // one per leading dimension of self; null if not indexed
   Dims positions;                      // broadcast shape
-  int first = 0;                       // where `positions` goes in the result
+  int first = 0;                       // the first of the dimensions `positions` in the result
 };
 
 Result<IndexArguments> index_arguments(const Tensor& self, std::span<Value* const> items) {
@@ -61,7 +61,7 @@ Result<IndexArguments> index_arguments(const Tensor& self, std::span<Value* cons
     }
   }
   if (runs == 0) return bad_input("no dimension is indexed");
-  if (runs > 1) out.first = 0;  // torch's rule for indices that are not neighbours
+  if (runs > 1) out.first = 0;  // torch's rule for indices that are not adjacent
   return out;
 }
 
@@ -84,7 +84,8 @@ Result<Indexed> resolve(const Tensor& self, std::span<Value* const> items) {
     out.block.push_back(self.size(dim));
     out.block_self.push_back(own[dim]);
   }
-  // Result: block dimensions before `first`, the positions, the other block dimensions.
+  // The result has the block dimensions before `first`, the positions, then the other block
+  // dimensions.
   const int positions_rank = arguments.positions.rank();
   for (int dim = 0; dim < arguments.first; ++dim) out.result.push_back(out.block[dim]);
   for (int64_t size : arguments.positions) out.result.push_back(size);
@@ -118,7 +119,8 @@ Result<Indexed> resolve(const Tensor& self, std::span<Value* const> items) {
   return out;
 }
 
-// Index tensors may repeat a few elements over a huge broadcast shape; the result must fit first.
+// Index tensors may repeat a few elements over a huge broadcast shape, so the size of the result is
+// checked first.
 Status check_result(const Tensor& like, const Dims& sizes) {
   const std::optional<int64_t> count = checked_numel(sizes.span());
   if (count && *count <= static_cast<int64_t>(like.capacity)) return {};
@@ -135,7 +137,7 @@ Status put_values(const Call& call, const Tensor& self, std::span<Value* const> 
   const Indexed where = FERRY_TRY(resolve(self, items));
   const Dims wide = FERRY_TRY(broadcast(values.sizes, where.result));
   if (!(wide == where.result)) return require_sizes(values, where.result);
-  // Strides of `values` in the result's dimensions; positions turn into offsets again.
+  // The strides of `values` in the result's dimensions convert positions back to offsets.
   const Dims steps = expanded_strides(values.sizes, where.result);
   const Dims strides = contiguous_strides(where.result);
   const auto value_offset = [&](int64_t result_offset) {
@@ -160,7 +162,7 @@ Status put_values(const Call& call, const Tensor& self, std::span<Value* const> 
   return {};
 }
 
-// The shapes of gather and scatter: `index` inside `self` except along `dim`.
+// Checks the shapes of gather and scatter: `index` fits inside `self` except along `dim`.
 Status check_gather(const Tensor& self, int dim, const Tensor& index, const Tensor& other) {
   FERRY_RETURN_IF_ERROR(require_indices(index));
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, other));
@@ -277,10 +279,10 @@ Status nonzero(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 1);
   FERRY_RETURN_IF_ERROR(require_dtype(out, DType::kI64));
-  std::vector<int64_t> found;  // places in row-major order
+  std::vector<int64_t> found;  // positions in row-major order
   for (int64_t i = 0; i < self.numel; ++i) {
     const Number value = load_number(self.dtype, self.data + i * self.element_bytes());
-    if (value.real != 0) found.push_back(i);  // NaN counts
+    if (value.real != 0) found.push_back(i);  // NaN counts as nonzero
   }
   FERRY_RETURN_IF_ERROR(resize(out, {std::ssize(found), self.rank()}));
   const Dims strides = contiguous_strides(self.sizes);

@@ -1,4 +1,4 @@
-// What kernels share: typed access to arguments, output sizes, and messages.
+// Functions that kernels share: typed access to arguments, output sizes, and messages.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 #include "core/checked.h"
 #include "core/result.h"
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 
 namespace ferry::kernels {
 
@@ -33,7 +33,7 @@ inline std::optional<Number> optional_number(const Call& call, size_t i) {
 // kBadInput for more than kMaxRank entries.
 Result<Dims> int_list(const Call& call, size_t i);
 
-// An element of an i64 or i32 tensor.
+// Returns an element of an i64 or i32 tensor.
 inline int64_t index_at(const Tensor& indices, int64_t i) {
   return indices.dtype == DType::kI32 ? indices.as<int32_t>()[i] : indices.as<int64_t>()[i];
 }
@@ -43,22 +43,22 @@ inline int64_t index_at(const Tensor& indices, int64_t i) {
 // Sets the run-time shape of `out`. kBadInput if `out` is static and differs, or if its planned
 // memory is too small.
 Status resize(Tensor& out, const Dims& sizes);
-// dim in [-rank, rank) as one in [0, rank); a tensor of rank 0 counts as rank 1.
+// Maps dim in [-rank, rank) to [0, rank). A tensor of rank 0 counts as rank 1.
 Result<int> wrap_dim(int64_t dim, int rank);
-// The broadcast shape by NumPy's rules; kBadInput if there is none.
+// Returns the broadcast shape by NumPy's rules; kBadInput if there is none.
 Result<Dims> broadcast(const Dims& a, const Dims& b);
 
 // Elements start, start + step, ... of a dimension.
 struct Range {
   int64_t start, count, step;
 };
-// torch's rule: negative positions count from the end, and everything is clamped. kBadInput for a
-// step below 1.
+// Applies torch's rule: negative positions count from the end, and positions are clamped. kBadInput
+// for a step below 1.
 Result<Range> slice_range(int64_t size, std::optional<int64_t> start, std::optional<int64_t> end,
                           int64_t step);
 
 // -- checks
-// "value 17 (f32[1, 64])"
+// Describes a tensor in a message, such as "value 17 (f32[1, 64])".
 std::string describe(const Tensor& tensor);
 Status require_dtype(const Tensor& tensor, DType dtype);
 Status require_same_dtype(const Tensor& a, const Tensor& b);
@@ -75,7 +75,8 @@ void fill(Tensor& out, const Number& value);
 
 // -- parallel loops
 
-// body(begin, end) over [0, count) in pieces of `piece` items, on the pool when there are several.
+// Calls body(begin, end) over [0, count) in pieces of `piece` items, on the pool if there are
+// several pieces.
 template <class Body>
 void for_pieces(ThreadPool& pool, int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = (count + piece - 1) / piece;
@@ -86,7 +87,7 @@ void for_pieces(ThreadPool& pool, int64_t count, int64_t piece, const Body& body
   if (pieces <= 1) {
     if (count > 0) run(0);
   } else {
-    // By reference, because a copy of `run` would be an allocation.
+    // std::ref avoids a copy of `run`, which would allocate.
     pool.parallel_for(static_cast<size_t>(pieces), std::ref(run));
   }
 }

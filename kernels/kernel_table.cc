@@ -14,7 +14,7 @@ constexpr Kernel row(std::string_view name, KernelFn run, E variant,
   return {name, run, static_cast<int>(variant), memory};
 }
 constexpr Kernel row(std::string_view name, KernelFn run) { return row(name, run, 0); }
-// Elementwise: each output depends on the inputs at its own place only.
+// An elementwise operator computes each output from the inputs at the same index only.
 template <class E>
 constexpr Kernel each(std::string_view name, KernelFn run, E variant) {
   return row(name, run, variant, Kernel::Memory::kInPlace);
@@ -23,8 +23,8 @@ constexpr Kernel each(std::string_view name, KernelFn run) { return each(name, r
 
 using enum BinaryOp;
 
-// Sorted by name. For same_copy, to_copy and to_dim_order_copy the variant is the position of the
-// out.
+// The table is sorted by name. For same_copy, to_copy and to_dim_order_copy the variant is the
+// index of the out among the arguments.
 constexpr Kernel kKernels[] = {
     row("aten::_local_scalar_dense", local_scalar),
     row("aten::_log_softmax.out", softmax, 1),

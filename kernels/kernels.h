@@ -1,7 +1,7 @@
-// Every kernel, by the file that defines it. Which operators they serve: kernel_table.cc.
+// Every kernel, by the file that defines it. kernel_table.cc lists the operators that they serve.
 #pragma once
 
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 
 namespace ferry::kernels {
 
@@ -85,7 +85,7 @@ Status masked_fill(const Call& call);   // self, mask, Scalar value -> out
 Status copy(const Call& call);          // self, src, non_blocking -> out: src broadcast to self
 Status copy_inplace(const Call& call);  // self, src, non_blocking, self
 Status to_copy(const Call& call);       // self, ... -> out at args[variant], in its dtype
-Status to_dim_order_copy(const Call& call);  // as dim_order_copy, -> out, in its dtype
+Status to_dim_order_copy(const Call& call);  // arguments as for dim_order_copy -> out, in its dtype
 
 // -- fill.cc
 Status full(const Call& call);           // size, Scalar -> out
@@ -97,20 +97,19 @@ Status scalar_tensor(const Call& call);  // Scalar -> out
 Status arange(const Call& call);         // end -> out
 Status arange_start(const Call& call);   // start, end, step -> out
 
-// -- shape.cc: the same elements in the same order
+// -- shape.cc: the elements keep their order
 Status et_view(const Call& call);    // self, size -> out, sharing memory
 Status view_copy(const Call& call);  // self, size -> out
 Status same_copy(const Call& call);  // self, ... -> out at args[variant], same shape and dtype
 // self, non_blocking, dim_order? -> out, row-major and of the same dtype
 Status dim_order_copy(const Call& call);
-// Refuses a list of dimensions at this place among the arguments that is not 0, 1, 2, ...; none is
-// row-major.
+// Refuses a list of dimensions in this argument that is not 0, 1, 2, ...; no list means row-major.
 Status require_row_major(const Call& call, size_t argument);
 Status unsqueeze(const Call& call);     // self, dim -> out
 Status squeeze_dim(const Call& call);   // self, dim -> out
 Status squeeze_dims(const Call& call);  // self, dims -> out
 
-// -- rearrange.cc: elements moved
+// -- rearrange.cc: elements are moved
 Status permute(const Call& call);           // self, dims -> out
 Status transpose(const Call& call);         // self, dim0, dim1 -> out
 Status t_copy(const Call& call);            // self -> out
@@ -137,7 +136,7 @@ Status reduce_all(const Call& call);         // self -> out
 Status reduce_with_index(const Call& call);  // self, dim, keepdim -> values, indices
 
 // -- rows.cc: along one dimension
-Status softmax(const Call& call);     // self, dim, half_to_float -> out; variant 1: its logarithm
+Status softmax(const Call& call);     // self, dim, half_to_float -> out; variant 1 is log_softmax
 Status cumsum(const Call& call);      // self, dim, dtype? -> out
 Status layer_norm(const Call& call);  // input, shape, weight?, bias?, eps -> out, mean, rstd
 Status topk(const Call& call);        // self, k, dim, largest, sorted -> values, indices
@@ -194,9 +193,9 @@ Status update_cache(const Call& call);          // value, cache, start_pos -> ou
 Status update_cache_indices(const Call& call);  // value, cache, start_pos, indices -> out (unused)
 Status custom_sdpa(const Call& call);           // query, key, value, start_pos, mask?, ... -> out
 Status sdpa_with_kv_cache(const Call& call);
-// custom_sdpa of caches as they are stored: after its arguments, for keys and then for values, the
-// buffer [1,context,KV,D], scales and zero points of codes or None, start and end of the positions.
-// No operator of programs.
+// Computes custom_sdpa with caches in their stored dtype. Its arguments are followed, for keys and
+// then for values, by the buffer [1,context,KV,D], the scales and zero points of codes or None, and
+// start and end of the positions. Programs cannot contain this operator.
 Status stored_sdpa(const Call& call);
 Status gated_delta_rule(const Call& call);
 

@@ -5,6 +5,7 @@
 #include "kernels/compute.h"
 #include "kernels/compute_f64.h"
 #include "kernels/elementwise.h"
+#include "kernels/joined.h"
 #include "kernels/kernels.h"
 
 namespace ferry::kernels {
@@ -20,7 +21,7 @@ std::vector<float> as_f32(const Tensor& tensor) {
   return values;
 }
 
-// out[batch,m,n] = a[batch,m,k] * b[batch,k,n], any floating dtype, the same for all.
+// Computes out[batch,m,n] = a[batch,m,k] * b[batch,k,n] in any floating dtype, equal for all three.
 Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t batch,
                 int64_t m, int64_t n, int64_t k) {
   if (out.numel == 0) return {};
@@ -53,14 +54,14 @@ Status require_product(const Tensor& a, const Tensor& b, const Tensor& out) {
   return bad_input(fmt::format("shape mismatch: {} times {}", describe(a), describe(b)));
 }
 
-// out += bias along the last dimension.
+// Adds bias along the last dimension of out.
 Status add_bias(const Call& call, const Tensor& bias, Tensor& out) {
   const Operand operands[] = {Operand(out), Operand(bias)};
   return add_scaled(call, operands[0], operands[1], Number::of_int(1), out.dtype, out);
 }
 
-// out[m,n] = input[m,k] * weight[n,k] in f32, with a weight in half precision. Each task widens a
-// few rows of it into memory that its core's cache holds.
+// Computes out[m,n] = input[m,k] * weight[n,k] in f32, with a weight in half precision. Each task
+// widens a few rows of the weight into memory that stays in its core's cache.
 void linear_of_half(const Call& call, const Tensor& input, const Tensor& weight, Tensor& out,
                     int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kElements = int64_t{1} << 15;
@@ -89,7 +90,7 @@ Status linear(const Call& call) {
   const Tensor* bias = optional_tensor(call, 2);
   Tensor& out = tensor(call, 3);
   FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
-  // The result is wider than the program states; so is the input, but not the matrix.
+  // The result and the input are wider than the program states, but not the matrix.
   const bool widened =
       out.widened && input.dtype != weight.dtype && is_floating(weight.dtype) &&
       (input.dtype == DType::kF64 || (input.dtype == DType::kF32 && is_half(weight.dtype)));
@@ -165,6 +166,24 @@ Status addmm(const Call& call) {
   }
   if (beta.real == 0) return {};
   return add_scaled(call, Operand(out), Operand(self), beta, out.dtype, out);
+}
+
+Status joined_bmm(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  const Tensor& whole = tensor(call, 1);
+  const Tensor& first = tensor(call, 3);
+  const JoinedMatrix matrix = {first.dtype,
+                               first.data + integer(call, 4) * first.element_bytes(),
+                               static_cast<float>(number(call, 5).real),
+                               static_cast<int32_t>(integer(call, 6)),
+                               boolean(call, 7),
+                               static_cast<size_t>(integer(call, 8)),
+                               whole.as<float>()};
+  const auto size = [](const Tensor& of, int dim) { return static_cast<size_t>(of.size(dim)); };
+  joined_bmm_f32({self.as<float>(), matrix, tensor(call, 2).as<float>(), size(self, 0),
+                  size(self, 1), size(whole, 2), size(self, 2)},
+                 call.pool);
+  return {};
 }
 
 }  // namespace ferry::kernels

@@ -1,5 +1,5 @@
-// Products of f32 or f16 with matrices of i8 codes: codes are widened and scaled as they are read,
-// and everything is summed in f32. The official kernels sum in the dtype of the input.
+// Products of f32 or f16 with matrices of i8 codes. Codes are widened and scaled as they are read,
+// and sums are f32. The official kernels sum in the dtype of the input.
 #include "kernels/compute.h"
 #include "kernels/compute_scratch.h"
 #include "kernels/dtypes.h"
@@ -10,7 +10,7 @@
 namespace ferry::kernels {
 namespace {
 
-// out [m, n] = input [m, k] * matrix, where a piece of the matrix is widened at a time.
+// Computes out [m, n] = input [m, k] * matrix, where a piece of the matrix is widened at a time.
 struct Product {
   const Tensor *input, *weight, *scales;
   int64_t m, n, k;
@@ -35,7 +35,7 @@ Result<Product> mixed_product(const Call& call, const Tensor& out, int k_dim) {
       fmt::format("shape mismatch: {} times {}", describe(*p.input), describe(*p.weight)));
 }
 
-// The values of `tensor` in f32: itself, or a copy in `scratch`.
+// Returns the values of `tensor` in f32: its own memory, or a copy in `scratch`.
 const float* f32_values(const Tensor& tensor, const Scratch& scratch) {
   if (tensor.dtype == DType::kF32) return tensor.as<float>();
   load(tensor.dtype, tensor.data, scratch.data(), tensor.numel);
@@ -45,8 +45,8 @@ size_t copied(const Tensor& tensor) {
   return tensor.dtype == DType::kF32 ? 0 : static_cast<size_t>(tensor.numel);
 }
 
-// Pieces of `columns` columns of the result: widen(begin, count, to), then multiply(to, count,
-// part), whose part [m, count] is stored.
+// Computes `columns` columns of the result at a time: widen(begin, count, to), then multiply(to,
+// count, part), whose part [m, count] is stored.
 template <class Widen, class Multiply>
 void by_columns(const Call& call, const Product& p, Tensor& out, const Widen& widen,
                 const Multiply& multiply) {

@@ -1,8 +1,8 @@
 // Quantization with one scale for a whole tensor, or one for each row of its last dimension:
 //   code = clamp(round(x * (1 / scale)) + zero_point, quant_min, quant_max), halves to even
 //   x = (code - zero_point) * scale
-// as the official kernels compute it: the scale, its reciprocal and products in f32. NaN becomes
-// quant_min; infinities and what is out of range become the nearest limit.
+// The official kernels compute the scale, its reciprocal and products in f32, and so do these. NaN
+// becomes quant_min; infinities and values out of range become the nearest limit.
 #include <cmath>
 #include <limits>
 
@@ -43,8 +43,8 @@ void for_codes(DType dtype, F&& f) {
   }
 }
 
-// Differences of codes fit Wide; Real holds their integers exactly, and adding kToInteger rounds a
-// number between them to the nearest integer, a half to an even one.
+// Differences of codes fit Wide. Real holds their integers exactly, and adding kToInteger rounds a
+// number between them to the nearest integer, halves to even.
 template <class T>
 struct Codes {
   static constexpr bool kSmall = sizeof(T) < 4;
@@ -70,7 +70,7 @@ Status check_range(const CodeEncoding& e, const Tensor& codes) {
   return {};
 }
 
-// Arguments 3 to 5: quant_min, quant_max, dtype of the codes.
+// Arguments 3 to 5 are quant_min, quant_max, dtype of the codes.
 Result<CodeEncoding> encoding_with(const Call& call, double scale, int64_t zero_point,
                                    const Tensor& codes) {
   const CodeEncoding e = {static_cast<float>(scale), zero_point, integer(call, 3),
@@ -88,7 +88,7 @@ Result<CodeEncoding> encoding_with(const Call& call, double scale, int64_t zero_
   return e;
 }
 
-// Arguments 1 to 5: scale, zero_point and what encoding_with() takes.
+// Arguments 1 to 5 are scale, zero_point and the arguments of encoding_with().
 Result<CodeEncoding> encoding_of(const Call& call, const Tensor& codes) {
   return encoding_with(call, number(call, 1).real, integer(call, 2), codes);
 }
@@ -108,7 +108,7 @@ void to_codes(const float* from, T* to, int64_t n, const CodeEncoding& e) {
   const Wide zero_point = static_cast<Wide>(e.zero_point);
   for (int64_t i = 0; i < n; ++i) {
     Real value = from[i] * inverse;
-    value = value > least ? value : least;  // NaN too
+    value = value > least ? value : least;  // also if the value is NaN
     value = value < greatest ? value : greatest;
     const Real rounded = (value + Codes<T>::kToInteger) - Codes<T>::kToInteger;
     to[i] = static_cast<T>(static_cast<Wide>(rounded) + zero_point);
@@ -124,8 +124,8 @@ void from_codes(const T* from, float* to, int64_t n, const CodeEncoding& e) {
   }
 }
 
-// f(floats, begin, n) for a piece [begin, begin + n) of `tensor`: the tensor itself if it is f32,
-// else scratch memory.
+// Calls f(floats, begin, n) for a piece [begin, begin + n) of `tensor`. The floats are the tensor's
+// memory if it is f32, else scratch memory.
 template <class F>
 void with_floats(const Tensor& tensor, int64_t begin, int64_t n, const F& f) {
   if (tensor.dtype == DType::kF32) return f(reinterpret_cast<float*>(tensor.data) + begin);
@@ -148,7 +148,7 @@ CodeEncoding row_encoding(const Call& call, int64_t row) {
           integer(call, 4)};
 }
 
-// Arguments 1 to 5 for the rows of `self`, whose scales are f64 or f32.
+// Checks arguments 1 to 5 for the rows of `self`, whose scales are f64 or f32.
 Status check_row_encodings(const Call& call, const Tensor& self, const Tensor& codes) {
   const Tensor& scales = tensor(call, 1);
   const Tensor& zero_points = tensor(call, 2);
@@ -168,7 +168,7 @@ Status check_row_encodings(const Call& call, const Tensor& self, const Tensor& c
   return {};
 }
 
-// f(row, begin, end): the elements of row `row`.
+// Calls f(row, begin, end) with the elements of row `row`.
 template <class F>
 void for_rows(const Call& call, const Tensor& self, const F& f) {
   if (self.numel == 0) return;
@@ -179,10 +179,10 @@ void for_rows(const Call& call, const Tensor& self, const F& f) {
   });
 }
 
-// The scale and zero point that hold every value of the row, and 0 exactly, in i8 codes.
+// Returns the scale and zero point that hold every value of the row, and 0 exactly, in i8 codes.
 std::pair<double, int64_t> choose_encoding(const float* row, int64_t n) {
   constexpr double kLeast = -128, kGreatest = 127;
-  constexpr float kSmall = 6.1e-5F;  // no scale is smaller
+  constexpr float kSmall = 6.1e-5F;  // the smallest scale
   float low = 0, high = 0;
   for (int64_t i = 0; i < n; ++i) {
     low = row[i] < low ? row[i] : low;
@@ -198,7 +198,7 @@ std::pair<double, int64_t> choose_encoding(const float* row, int64_t n) {
     low = only_high ? 0 : only_low ? -range : low * larger;
     scale = kSmall;
   }
-  // From the end of the range with the smaller rounding error.
+  // The zero point is computed from the end of the range with the smaller rounding error.
   const double from_low = kLeast - low / scale, from_high = kGreatest - high / scale;
   const bool use_low = -kLeast - std::abs(low / scale) < kGreatest - std::abs(high / scale);
   const double zero = std::nearbyint(std::clamp(use_low ? from_low : from_high, kLeast, kGreatest));

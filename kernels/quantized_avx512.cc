@@ -1,12 +1,11 @@
-// AVX-512 without VNNI: as AVX2, with wider tiles for many rows.
-#include "kernels/quantized_targets.h"
+// AVX-512 without VNNI: like AVX2, with wider tiles for many rows.
+#include "kernels/quantized_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "kernels/compute_scratch.h"
 #include "kernels/fetch_ahead.h"
-#include "kernels/quantized_row.h"
 
 #ifdef __clang__
 #pragma clang attribute push( \
@@ -19,7 +18,7 @@
 #define FERRY_QUANTIZED_V512
 #include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
-// After the vectors.
+// These includes must follow the vectors.
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {

@@ -1,12 +1,11 @@
-// AVX-512 with VNNI: products of bytes by fours.
-#include "kernels/quantized_targets.h"
+// AVX-512 with VNNI: products of bytes are summed in groups of four.
+#include "kernels/quantized_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "kernels/compute_scratch.h"
 #include "kernels/fetch_ahead.h"
-#include "kernels/quantized_row.h"
 
 #ifdef __clang__
 #pragma clang attribute push(                                                          \
@@ -23,7 +22,7 @@
 #define FERRY_QUANTIZED_V512
 #include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
-// After the vectors.
+// These includes must follow the vectors.
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {
@@ -37,10 +36,11 @@ inline __m256i halves_added(__m512i v) {
   return _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
 }
 
-// Products of codes of 4 bits with few rows, 64 bytes of codes at a time: with one thread 1.13
-// times the tokens per second of 32 bytes (Zen 5). With codes of 8 bits it gained nothing.
+// Multiplies codes of 4 bits with few rows, 64 bytes of codes at a time. With one thread it gives
+// 1.13 times the tokens per second of 32 bytes at a time (Zen 5). For codes of 8 bits a wider
+// vector gained nothing.
 struct Few512 {
-  // 128 codes of 4 bits: lanes 0 to 3 of the first 32, and so on.
+  // Multiplies 128 codes of 4 bits: lanes 0 to 3 hold the first 32 codes, and so on.
   static __m512i dot128(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
     const __m512i mask = _mm512_set1_epi8(15), w = load512(codes);
     const __m512i low = _mm512_and_si512(w, mask);
@@ -50,11 +50,11 @@ struct Few512 {
     return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(load512(offsets), low, even), high, odd);
   }
 
-  // Sums of 8 groups of 32 columns.
+  // Returns the sums of 8 groups of 32 columns.
   static __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
     const __m512i a = dot128(codes, split, offsets);
     const __m512i b = dot128(codes + 64, split + 128, offsets + 16);
-    // In each quarter: two lanes of a and of b by turns, then the sums of a and b.
+    // Each quarter alternates two lanes of a and of b; then the sums of a and b follow.
     const __m512i pairs =
         _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
     const __m512i sums = _mm512_add_epi32(pairs, _mm512_shuffle_epi32(pairs, _MM_PERM_BADC));
@@ -62,7 +62,7 @@ struct Few512 {
     return _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, sums));
   }
 
-  // The lanes sum up to the products of a group of 128 columns.
+  // The lanes of the result sum up to the products of a group of 128 columns.
   static __m256i group_of_128(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
     return halves_added(dot128(codes, split, offsets));
   }

@@ -1,12 +1,11 @@
-// AVX-VNNI: products of bytes by fours, for processors without AVX-512.
-#include "kernels/quantized_targets.h"
+// AVX-VNNI, for processors without AVX-512: products of bytes are summed in groups of four.
+#include "kernels/quantized_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "kernels/compute_scratch.h"
 #include "kernels/fetch_ahead.h"
-#include "kernels/quantized_row.h"
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma,avxvnni"))), apply_to = function)
@@ -17,7 +16,7 @@
 
 #include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
-// After the vectors.
+// These includes must follow the vectors.
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {

@@ -1,4 +1,4 @@
-// Copies 8 rows of codes into a tile (quantized_many-inl.h); AVX2.
+// Copies 8 rows of codes into a tile (quantized_many-inl.h) with AVX2.
 
 namespace ferry::kernels {
 namespace {
@@ -22,7 +22,7 @@ inline void transpose(__m256i (&v)[8]) {
   }
 }
 
-// Lanes of 8 rows into 8 places of the tile.
+// Stores lanes of 8 rows to 8 places of the tile.
 inline void store_transposed(__m256i (&v)[8], size_t step, std::byte* to) {
   transpose(v);
   for (size_t i = 0; i < 8; ++i) {
@@ -30,7 +30,7 @@ inline void store_transposed(__m256i (&v)[8], size_t step, std::byte* to) {
   }
 }
 
-// Bytes [at, at + 32) of a row of `bytes` bytes, zeros behind its end.
+// Loads bytes [at, at + 32) of a row of `bytes` bytes, with zeros behind its end.
 inline __m256i row_bytes_at(const uint8_t* row, size_t at, size_t bytes) {
   if (at + 32 <= bytes) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + at));
@@ -59,7 +59,7 @@ inline void copy_rows4(const uint8_t* const* rows, size_t columns, size_t tile_r
   }
 }
 
-// Codes of 8 bits, xor `flip`.
+// Copies codes of 8 bits, xor `flip`.
 inline void copy_rows8(const uint8_t* const* rows, size_t columns, size_t tile_rows, int8_t flip,
                        std::byte* to) {
   const size_t step = 4 * tile_rows;
@@ -72,7 +72,7 @@ inline void copy_rows8(const uint8_t* const* rows, size_t columns, size_t tile_r
   }
 }
 
-// Codes of 8 bits as 16 bits.
+// Copies codes of 8 bits as 16 bits.
 inline void copy_wide_rows8(const uint8_t* const* rows, size_t columns, size_t tile_rows,
                             std::byte* to) {
   const size_t step = 4 * tile_rows;

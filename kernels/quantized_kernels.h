@@ -1,10 +1,10 @@
-// Between quantized_linear.cc and the instruction sets: what a product reads and writes, and the
-// functions that each instruction set has of its own.
+// The interface between quantized_linear.cc and the instruction sets: the inputs and outputs of a
+// product, and the functions that each instruction set implements.
 //
-// All of them give the same bits. Sums of products of codes are exact integers. Per group of
-// columns the integer, as f32, is multiplied with the scale and added to one of 8 partial sums:
-// group g to sum g % 8, by fused multiply-add. The result is
-// ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7)).
+// All instruction sets give the same bits. Sums of products of codes are exact integers. For each
+// group of columns the integer, as f32, is multiplied with the scale and added to one of 8 partial
+// sums: group g to sum g % 8, by fused multiply-add. The result is ((s0 + s4) + (s2 + s6)) + ((s1 +
+// s5) + (s3 + s7)).
 #pragma once
 
 #include <bit>
@@ -26,26 +26,28 @@ constexpr size_t padded_columns(size_t columns) {
   return (columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
 }
 
-// What the products with one row of activations read, at fixed places of a slot of the scratch
-// memory; aligned to 64.
+// The inputs of the products with one row of activations, at fixed offsets of a slot of the scratch
+// memory. The slot is aligned to 64.
 struct ActivationRow {
   std::byte* slot;
   size_t padded;
 
   struct Head {
     QuantizedRow row;
-    int32_t sum;  // of the codes
+    int32_t sum;  // the sum of the codes
   };
   static constexpr size_t kHeadBytes = 64;
 
   Head& head() const { return *reinterpret_cast<Head*>(slot); }
-  // The codes in their order.
+  // Returns the codes in their order.
   int8_t* codes() const { return reinterpret_cast<int8_t*>(slot + kHeadBytes); }
-  // For one row at a time. Of each 64 codes first those of even columns, then the others.
+  // Codes for products of one row at a time. In each 64 codes those of even columns come first,
+  // then the others.
   int8_t* split_codes() const { return codes() + padded; }
-  // For each 64 codes 8 numbers: -8 times the sum of 4 even and 4 odd columns.
+  // Holds 8 numbers for each 64 codes: -8 times the sum of 4 even and 4 odd columns.
   int32_t* split_offsets() const { return reinterpret_cast<int32_t*>(split_codes() + padded); }
-  // For many rows. The codes as 16 bits, then for each 32 codes -8 times their sum.
+  // Codes for products of many rows: the codes as 16 bits, then for each 32 codes -8 times their
+  // sum.
   int16_t* wide_codes() const { return reinterpret_cast<int16_t*>(codes() + padded); }
   int32_t* block_offsets() const { return reinterpret_cast<int32_t*>(wide_codes() + padded); }
 
@@ -64,41 +66,41 @@ struct Activations {
   }
 };
 
-// One product: out [rows of activations, matrix.rows]. `sums` are, for each row of the matrix, the
-// sum of scale * code where there are groups, else of the codes.
+// One product: out [rows of activations, matrix.rows]. `sums` holds, for each row of the matrix,
+// the sum of scale * code if there are groups, else of the codes.
 struct CodedProduct {
   const CodedMatrix* matrix = nullptr;
-  const float* sums = nullptr;         // matrices with group scales, and all of 4 bits
-  const int32_t* code_sums = nullptr;  // matrices of 8 bits with one scale per row
+  const float* sums = nullptr;         // for matrices with group scales, and all of 4 bits
+  const int32_t* code_sums = nullptr;  // for matrices of 8 bits with one scale per row
   const float* bias = nullptr;
   float* out = nullptr;
 };
 
-// Rows [begin, end) of the matrix times all rows of activations.
+// Computes rows [begin, end) of the matrix times all rows of activations.
 using ProductFunction = void(const CodedProduct&, const Activations&, size_t begin, size_t end);
 
 struct InstructionSet {
   const char* name;
-  // Quantises one row into its slot: with the split codes for few rows, else with the wide ones.
+  // Quantises one row into its slot: with the split codes if `few`, else with the wide codes.
   void (*quantize)(const float* x, size_t columns, bool few, const ActivationRow& row);
-  // Few rows of activations, many rows; each for 4 and for 8 bits.
+  // The products with few rows of activations and with many, for codes of 4 and of 8 bits.
   ProductFunction *few4, *few8, *many4, *many8;
-  // Rows of the matrix that `many` works on at a time.
+  // `many4` and `many8` work on this many rows of the matrix at a time.
   size_t tile_rows;
-  // Sums of codes of rows [begin, end) of a matrix of 8 bits.
+  // Computes the sums of codes of rows [begin, end) of a matrix of 8 bits.
   void (*code_sums)(const CodedMatrix&, size_t begin, size_t end, int32_t* sums);
 };
 
-// Those that are compiled in and that this processor and system have, the fastest first. The last
-// is plain C++.
+// Returns the instruction sets that are compiled in and that this processor and system support, the
+// fastest first. The last is plain C++.
 std::span<const InstructionSet* const> instruction_sets();
 
-// The functions of quantized_linear.h with a given instruction set; for tests.
+// The functions of quantized_linear.h with a given instruction set, for tests.
 void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, int64_t columns,
                          std::span<const LinearTask> tasks, std::span<std::byte> scratch,
                          ThreadPool& pool);
 
-// Groups as the kernels see them.
+// The groups of columns of a matrix in the form that the kernels use.
 struct Groups {
   size_t count, columns;
   explicit Groups(const CodedMatrix& m)
@@ -120,7 +122,7 @@ inline const std::byte* row_scales(const CodedMatrix& m, size_t row) {
   return m.scales + row * Groups(m).count * scale_bytes(m);
 }
 
-// Scale `index` of a matrix.
+// Returns scale `index` of a matrix.
 inline float scale_at(const CodedMatrix& m, size_t index) {
   float value = 0;
   if (m.scale_dtype == DType::kBF16) {
@@ -132,7 +134,8 @@ inline float scale_at(const CodedMatrix& m, size_t index) {
   return value;
 }
 
-// An output from the sum over groups, and one from the sum of products of codes.
+// group_result() computes an output from the sum over groups. The function after it uses the sum of
+// products of codes.
 inline float group_result(const CodedProduct& p, const QuantizedRow& row, float sum, size_t n) {
   if (p.sums != nullptr) sum -= static_cast<float>(row.zero_point) * p.sums[n];
   sum *= row.inverse_scale;
@@ -144,5 +147,36 @@ inline float row_result(const CodedProduct& p, const QuantizedRow& row, int32_t 
   float value = products * row.inverse_scale * scale_at(*p.matrix, n);
   return p.bias != nullptr ? value + p.bias[n] : value;
 }
+
+// -- rows of activations, quantised into the forms that the products read
+
+// A `factor` of 0 means that the row has no scale and its codes are 0.
+struct RowScale {
+  float factor;
+  int32_t zero_point;
+  QuantizedRow row;
+};
+// `low` and `high` are the least and the greatest of the row's values and 0.
+RowScale row_scale(float low, float high, bool finite);
+
+// Computes row.split_codes() from row.codes(), which are padded.
+void split_codes(const ActivationRow& row);
+void widen_codes(const ActivationRow& row);
+void sum_blocks(const ActivationRow& row);
+
+// Implements InstructionSet::quantize in plain C++.
+void quantize_plainly(const float* x, size_t columns, bool few, const ActivationRow& row);
+
+// -- the instruction sets that are compiled in, each in a file of its own
+
+const InstructionSet& quantized_portable();
+#if defined(__x86_64__)
+const InstructionSet& quantized_avx2();
+const InstructionSet& quantized_avx_vnni();
+const InstructionSet& quantized_avx512();
+const InstructionSet& quantized_avx512_vnni();
+#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
+const InstructionSet& quantized_neon_dot();
+#endif
 
 }  // namespace ferry::kernels

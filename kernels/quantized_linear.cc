@@ -7,29 +7,28 @@
 #include <vector>
 
 #include "kernels/compute_scratch.h"
-#include "kernels/quantized_row.h"
-#include "kernels/quantized_targets.h"
+#include "kernels/quantized_kernels.h"
 
 namespace ferry::kernels {
 
-// Either of the sums, as CodedProduct has them.
+// The sums of a matrix, in one of the two forms of CodedProduct.
 struct PackedMatrix::Impl {
   CodedMatrix matrix;
   std::vector<float> sums;
   std::vector<int32_t> code_sums;
-  bool has_sums = false;  // else the next product fills them
+  bool has_sums = false;  // if false, the next product fills the sums
 };
 
 namespace {
 
-// Up to so many rows of activations each row of the matrix is multiplied as it is stored; for more
-// it is copied into tiles first.
+// For up to this many rows of activations each row of the matrix is multiplied as it is stored. For
+// more rows it is copied into tiles first.
 constexpr size_t kFewCodedRows = 2;
-// Products of one parallel region.
+// One parallel region has at most this many tasks.
 constexpr size_t kMaxTasks = 16;
-// The least number of bytes of the matrix, and of products, that are worth a task of their own.
-// Each task waits for its first bytes, and asks for bytes behind its last ones: with 256 KiB,
-// Qwen3-0.6B decoded 1.14 times as many tokens per second as with 32 KiB.
+// A task should have at least this many bytes of the matrix, and this many products. Each task
+// waits for its first bytes, and fetches bytes behind its last ones: with 256 KiB, Qwen3-0.6B
+// decoded 1.14 times as many tokens per second as with 32 KiB.
 constexpr size_t kTaskBytes = size_t{1} << 18;
 constexpr size_t kTaskValues = size_t{1} << 15;
 constexpr size_t kTaskProducts = size_t{1} << 20;
@@ -38,7 +37,7 @@ size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
 bool has_row_scales(const CodedMatrix& m) { return m.bits == 8 && Groups(m).count == 1; }
 
-// Whether sums of products fit 32 bits in every order, and groups are whole blocks.
+// Returns whether sums of products fit 32 bits in every order, and groups are whole blocks.
 bool is_vectorised(const CodedMatrix& m) {
   const Groups groups(m);
   if (m.bits == 8) return groups.count == 1 && m.columns <= int64_t{1} << 16;
@@ -46,7 +45,7 @@ bool is_vectorised(const CodedMatrix& m) {
                                                                                         << 19;
 }
 
-// Whether `few4` supports the groups of the matrix.
+// Returns whether `few4` supports the groups of the matrix.
 bool fits_few(const CodedMatrix& m) {
   const Groups groups(m);
   return m.bits == 8 || groups.count == 1 || groups.columns == kBlockColumns ||
@@ -63,12 +62,12 @@ CodedProduct product_of(const LinearTask& task) {
   return {&impl.matrix, data_or_null(impl.sums), data_or_null(impl.code_sums), task.bias, task.out};
 }
 
-// How rows of a product are computed, and in pieces of how many.
+// How the rows of a product are computed, and how many of them are one piece.
 struct Plan {
   CodedProduct product;
   ProductFunction* function = nullptr;
   size_t step = 0, pieces = 0;
-  // Where the sums are still to be filled.
+  // The matrix whose sums are to be filled, if any.
   PackedMatrix::Impl* unsummed = nullptr;
   const InstructionSet* set = nullptr;
 };
@@ -89,7 +88,7 @@ Plan plan(const InstructionSet& wanted, const CodedProduct& product, size_t m, b
   return {product, function, step, ceil_div(rows, step), nullptr, &set};
 }
 
-// Sums of scale * code are products with a row of ones.
+// Computes the sums of scale * code as products with a row of ones.
 void fill_sums(const Plan& p, const Activations& ones, size_t begin, size_t end) {
   const CodedMatrix& m = *p.product.matrix;
   if (has_row_scales(m)) return p.set->code_sums(m, begin, end, p.unsummed->code_sums.data());
@@ -98,7 +97,7 @@ void fill_sums(const Plan& p, const Activations& ones, size_t begin, size_t end)
   function(sums, ones, begin, end);
 }
 
-// All pieces of all plans. `ones` is needed where sums are to be filled.
+// Runs all pieces of all plans. `ones` is needed if sums are to be filled.
 void run(const Activations& x, const Activations& ones, std::span<const Plan> plans,
          ThreadPool& pool) {
   size_t pieces = 0;
@@ -125,7 +124,7 @@ void quantize(const InstructionSet& set, const float* x, bool few, const Activat
   pool.parallel_for(ceil_div(rows.rows, step), std::ref(piece));
 }
 
-// A row of codes of 1, which stand for themselves.
+// Makes a row of codes of 1, with a scale of 1.
 void set_ones(const ActivationRow& row, size_t columns) {
   row.head().row = {1.0f, 0};
   std::fill_n(row.codes(), columns, int8_t{1});
@@ -134,12 +133,13 @@ void set_ones(const ActivationRow& row, size_t columns) {
   split_codes(row);
 }
 
-// Whether a product has the matrix twice; one of them would read what the other has not filled.
+// Returns whether two plans have the same matrix. One of them would read sums that the other has
+// not filled yet.
 bool is_repeated(std::span<const Plan> plans, const PackedMatrix::Impl* matrix) {
   return std::ranges::count(plans, matrix, &Plan::unsummed) > 1;
 }
 
-// With a row of ones at hand for those plans that have no sums yet.
+// Runs the plans, with a row of ones if some plan has no sums yet.
 void run_with_sums(const Activations& x, std::span<Plan> plans, ThreadPool& pool) {
   const Scratch slot(ActivationRow::bytes(padded_columns(x.columns)) / sizeof(float));
   const Activations ones{reinterpret_cast<std::byte*>(slot.data()), 1, x.columns};

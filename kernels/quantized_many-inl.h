@@ -1,7 +1,7 @@
-// Products of many rows of activations, for one instruction set: a tile of rows of the matrix is
-// copied with one lane for each row and one byte for each code (two where kPairs and 8 bits), then
-// it is multiplied with a few rows of activations at a time. Included as quantized_x86-inl.h is.
-// What a `Dot` has for this:
+// Products of many rows of activations, for one instruction set. A tile of rows of the matrix is
+// copied with one lane for each row and one byte for each code (two bytes with kPairs and 8 bits).
+// Then the tile is multiplied with a few rows of activations at a time. Files include it like
+// quantized_x86-inl.h. A `Dot` has these members:
 //   Wide, kPairs, kOffset  the codes of the tile are those of the matrix + kOffset
 //   kActs                  rows of activations that are multiplied at a time
 
@@ -11,7 +11,7 @@ namespace {
 template <class Dot>
 constexpr size_t kTileRows = 2 * Dot::Wide::kLanes;
 
-// Rows [n, n + kTileRows) of a product, the last row again for those that there are not.
+// Rows [n, n + kTileRows) of a product. The last row is repeated in place of missing rows.
 struct Tile {
   const std::byte* codes;  // [columns / 4][rows][4], or [columns / 2][rows][2] of 16 bits
   const float* scales;     // [groups][rows]
@@ -94,8 +94,8 @@ inline int32_t load_lane(const T* p) {
   return lane;
 }
 
-// Products of 32 columns, [k, k + 32), for kM rows of activations, as sums of pairs in 16 bits:
-// where the codes of the tile are less than 16, 8 such pairs fit.
+// Computes products of 32 columns, [k, k + 32), for kM rows of activations, as sums of pairs in 16
+// bits. If the codes of the tile are less than 16, 8 such pairs fit.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void pair_products(const std::byte* tile,
                                                          const ActivationRows<kM>& x, size_t k,
@@ -117,7 +117,7 @@ inline __attribute__((always_inline)) void pair_products(const std::byte* tile,
   }
 }
 
-// sums += products of columns [k, k + 32).
+// Adds products of columns [k, k + 32) to the sums.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
                                                         const ActivationRows<kM>& x, size_t k,
@@ -136,7 +136,7 @@ inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
   }
 }
 
-// As above, with 16-bit codes.
+// Adds products of 16-bit codes to the sums.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void wide_products(const std::byte* tile,
                                                          const ActivationRows<kM>& x, size_t k,
@@ -159,7 +159,7 @@ inline __attribute__((always_inline)) void wide_products(const std::byte* tile,
 
 struct ManyRows {
   const Activations* x;
-  size_t i, n, rows;  // first row of activations, first row of the matrix and their number
+  size_t i, n, rows;  // first row of activations; first row of the matrix and the number of rows
   const CodedProduct* product;
 };
 
@@ -175,7 +175,8 @@ inline void store_lanes(const ManyRows& a, size_t i, size_t lane, typename Dot::
   __builtin_memcpy(out, lanes, (a.rows - n) * sizeof(float));
 }
 
-// sums (which are 0 where kFirst) += products of columns [k, k + 32), less the offset of the codes.
+// Adds products of columns [k, k + 32), less the offset of the codes, to the sums, which are 0 with
+// kFirst.
 template <class Dot, size_t kM, bool kFirst>
 inline __attribute__((always_inline)) void corrected_products(const std::byte* tile,
                                                               const ActivationRows<kM>& x, size_t k,
@@ -197,7 +198,7 @@ inline __attribute__((always_inline)) void corrected_products(const std::byte* t
   if constexpr (!Dot::kPairs) dot_products<Dot, kM>(tile, x, k, sums);
 }
 
-// Partial sums of all groups.
+// Computes the partial sums of all groups.
 template <class Dot, size_t kM>
 struct Partial {
   alignas(64) float sums[kPartialSums][kM][2][Dot::Wide::kLanes];
@@ -295,7 +296,7 @@ inline void many_at_a_time(const ManyRows& a, const TileBuffer<Dot>& tile, size_
   }
 }
 
-// The rows that are left, less than kM.
+// Computes the remaining rows, which are fewer than kM.
 template <class Dot, size_t kM, int kBits>
 inline void rest_of_rows(const ManyRows& a, const TileBuffer<Dot>& tile, size_t groups,
                          size_t blocks) {

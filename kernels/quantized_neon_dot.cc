@@ -1,11 +1,11 @@
-// NEON with dot products of bytes. Clang before 16 knows them only where every processor has them.
-#include "kernels/quantized_targets.h"
+// NEON with dot products of bytes. Clang before 16 supports them only if all target processors have
+// them.
+#include "kernels/quantized_kernels.h"
 
 #if defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
 #include <arm_neon.h>
 
 #include "kernels/compute_scratch.h"
-#include "kernels/quantized_row.h"
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
@@ -126,10 +126,10 @@ void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow
 // ---- Few rows
 
 struct Halves {
-  int32x4_t first, second;  // sums of parts of the first 32 columns and of the others
+  int32x4_t first, second;  // partial sums of the first 32 columns and of the others
 };
 
-// 64 columns.
+// Multiplies 64 columns.
 inline Halves dot64(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
   const uint8x16_t mask = vdupq_n_u8(15);
   const uint8x16_t a = vld1q_u8(codes), b = vld1q_u8(codes + 16);
@@ -141,7 +141,7 @@ inline Halves dot64(const uint8_t* codes, const int8_t* split, const int32_t* of
   return sums;
 }
 
-// 4 groups of 32 columns.
+// Multiplies 4 groups of 32 columns.
 inline int32x4_t four_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
   const Halves a = dot64(codes, split, offsets);
   const Halves b = dot64(codes + 32, split + 64, offsets + 8);
@@ -177,7 +177,7 @@ inline float sum_blocks_of_32(const CodedMatrix& m, size_t n, const ActivationRo
   return sum_partials(sums[0], sums[1]);
 }
 
-// Groups of a multiple of 64 columns, or one.
+// Sums groups of a multiple of 64 columns, or a single group.
 inline float sum_long_groups(const CodedMatrix& m, size_t n, const ActivationRow& row) {
   const Groups groups(m);
   const uint8_t* codes = row_codes(m, n);

@@ -1,4 +1,4 @@
-#include "kernels/quantized_targets.h"
+#include "kernels/quantized_kernels.h"
 
 #include <vector>
 
@@ -31,7 +31,7 @@ bool has(unsigned word, std::initializer_list<unsigned> bits) {
   return true;
 }
 
-// The registers that the system saves, as XCR0 has them.
+// Returns the registers that the system saves, as XCR0 states them.
 unsigned saved_registers() {
   if (!has(cpuid(1, 0).ecx, {27})) return 0;  // OSXSAVE
   unsigned low = 0, high = 0;
@@ -44,7 +44,7 @@ std::vector<const InstructionSet*> find_instruction_sets() {
   const Registers basic = cpuid(1, 0), extended = cpuid(7, 0), more = cpuid(7, 1);
   const unsigned saved = saved_registers();
   const bool avx2 = has(saved, {1, 2}) && has(basic.ecx, {12, 28}) && has(extended.ebx, {5});
-  // F, DQ, BW, VL.
+  // AVX-512 F, DQ, BW, VL.
   const bool avx512 = avx2 && has(saved, {5, 6, 7}) && has(extended.ebx, {16, 17, 30, 31});
   if (avx512 && has(extended.ecx, {11})) sets.push_back(&quantized_avx512_vnni());
   if (avx2 && extended.eax >= 1 && has(more.eax, {4})) sets.push_back(&quantized_avx_vnni());

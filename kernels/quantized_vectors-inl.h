@@ -17,7 +17,7 @@ struct V256 {
   static Int add16(Int a, Int b) { return _mm256_add_epi16(a, b); }
   static Int madd(Int a, Int b) { return _mm256_madd_epi16(a, b); }
   static Int maddubs(Int u, Int s) { return _mm256_maddubs_epi16(u, s); }
-  // GCC would make a tree of a chain of sums, which needs more registers than there are.
+  // Without this, GCC makes a tree of a chain of sums, which needs more registers than there are.
   static void keep(Int& v) { asm("" : "+x"(v)); }
   static Int ones16() { return _mm256_set1_epi16(1); }
   static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
@@ -49,7 +49,7 @@ struct V512 {
   static Int maddubs(Int u, Int s) { return _mm512_maddubs_epi16(u, s); }
   static void keep(Int& v) { asm("" : "+v"(v)); }
   static Int ones16() { return _mm512_set1_epi16(1); }
-  // GCC 12 warns of what _mm512_cvtepi32_ps leaves undefined.
+  // _mm512_cvtepi32_ps leaves lanes undefined, and GCC 12 warns of that.
   static Float to_float(Int v) { return (Float) __builtin_convertvector((__v16si)v, __v16sf); }
   static Float load(const float* p) { return _mm512_load_ps(p); }
   static Float load_any(const float* p) { return _mm512_loadu_ps(p); }

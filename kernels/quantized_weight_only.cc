@@ -1,11 +1,11 @@
-// Products of f32 activations with codes. Sums are made in the order of compute_tile-inl.h, of
-// weights that are code * scale, rounded to f32; a scale of a whole row is multiplied with its sum.
+// Products of f32 activations with codes. Sums have the order of compute_tile-inl.h. Weights are
+// code * scale, rounded to f32; the scale of a whole row is multiplied with the row's sum instead.
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_weight_only.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "kernels/compute_tile-inl.h"
 #include "kernels/quantized_kernels.h"
 
@@ -22,13 +22,13 @@ struct WeightOnlyArgs {
   float* out;
 };
 
-// Whether a vector of codes has one scale.
+// Returns whether all codes of a vector have one scale.
 inline bool has_wide_groups(const CodedMatrix& m) {
   const Groups groups(m);
   return groups.count == 1 || groups.columns % kMaxLanes == 0;
 }
 
-// What the sum of a row is multiplied with.
+// Returns the factor of the sum of a row.
 inline float row_factor(const CodedMatrix& m, size_t n) {
   return Groups(m).count == 1 ? scale_at(m, n) : 1.0f;
 }
@@ -44,7 +44,7 @@ constexpr size_t kDirectCols = 4;
 constexpr size_t kChunk = 64;
 static_assert(kChunk % kMaxLanes == 0 && kTaskCols % kDirectCols == 0);
 
-// Codes [k, k + count) of a row, where they are or in `buffer`; zeros follow up to a multiple of
+// Returns codes [k, k + count) of a row, in place or in `buffer`. Zeros follow up to a multiple of
 // kMaxLanes.
 HWY_INLINE const int8_t* codes_at(const CodedMatrix& m, const uint8_t* row, size_t k, size_t count,
                                   int8_t* buffer) {
@@ -68,13 +68,13 @@ HWY_INLINE VF32 code_lanes(const int8_t* codes) {
   return hn::ConvertTo(F32(), hn::PromoteTo(d32, load_bits(d8, codes)));
 }
 
-// Columns of out, kDirectCols rows of the matrix.
+// Columns of out, which are kDirectCols rows of the matrix.
 struct DirectRows {
   const uint8_t* codes[kDirectCols];
-  size_t scales[kDirectCols];  // index of the first one
+  size_t scales[kDirectCols];  // the index of the first scale of each row
 };
 
-// Products of columns [k, k + count), which have the given scales.
+// Adds products of columns [k, k + count), which have the given scales.
 template <size_t kM, bool kScaled>
 HWY_INLINE void direct_chunk(const WeightOnlyArgs& a, const DirectRows& rows, size_t k,
                              size_t count, const VF32 (&scales)[kDirectCols],
@@ -117,7 +117,8 @@ HWY_INLINE void direct_sums(const WeightOnlyArgs& a, const DirectRows& rows, flo
   finish(acc, sums);
 }
 
-// Rows [n, n + kDirectCols) of the matrix, the last one again for those that there are not.
+// Multiplies rows [n, n + kDirectCols) of the matrix. The last row is repeated in place of missing
+// rows.
 template <size_t kM>
 void direct_columns(const WeightOnlyArgs& a, size_t n) {
   const auto count = static_cast<size_t>(a.matrix->rows);
@@ -137,12 +138,12 @@ void direct_columns(const WeightOnlyArgs& a, size_t n) {
   }
 }
 
-// Where weight k of column j is in a tile: one vector of each column in turn.
+// Returns the index of weight k of column j in a tile. Vectors of the columns alternate.
 constexpr size_t place_in_tile(size_t k, size_t j) {
   return k / kLanes * kLanes * kTileCols + j * kLanes + k % kLanes;
 }
 
-// Weights of row `row` as column j of a tile.
+// Writes the weights of row `row` as column j of a tile.
 void widen_codes(const CodedMatrix& m, size_t row, size_t j, float* tile) {
   const F32 d;
   const Groups groups(m);
@@ -160,7 +161,7 @@ void widen_codes(const CodedMatrix& m, size_t row, size_t j, float* tile) {
   }
 }
 
-// As above, for groups that begin within a vector.
+// Writes column j of a tile for groups that begin inside a vector.
 void widen_codes_one_by_one(const CodedMatrix& m, size_t row, size_t j, float* tile) {
   const Groups groups(m);
   const uint8_t* codes = row_codes(m, row);
@@ -201,8 +202,8 @@ void widened_columns(const WeightOnlyArgs& a, size_t n, float* tile) {
   for (; i < a.m; ++i) widened_tile<1>(a, i, n, tile);
 }
 
-// Rows [begin, end) of the matrix; `tile` holds kMaxTileCols rows of x, or is null for up to two
-// rows of x.
+// Computes rows [begin, end) of the matrix. `tile` holds kMaxTileCols rows of x, or is null for up
+// to two rows of x.
 void weight_only_task(const WeightOnlyArgs& a, size_t begin, size_t end, float* tile) {
   if (tile != nullptr) {
     for (size_t n = begin; n < end; n += kTileCols) widened_columns(a, n, tile);
@@ -259,7 +260,7 @@ void run_task(const WeightOnlyArgs& a, ThreadPool& pool) {
   pool.parallel_for((rows + step - 1) / step, std::ref(piece));
 }
 
-// Rows padded with zeros.
+// Copies rows and pads them with zeros.
 void pad(const float* x, size_t m, size_t columns, size_t stride, float* copy) {
   for (size_t i = 0; i < m; ++i) {
     std::fill(std::copy_n(x + i * columns, columns, copy + i * stride), copy + (i + 1) * stride,

@@ -1,12 +1,13 @@
-// Products with codes on x86, for one instruction set: included once by each quantized_TARGET.cc
-// between pragmas that choose it. A `Dot` says how products of bytes are summed:
+// Products with codes on x86, for one instruction set. Each quantized_TARGET.cc includes this file
+// once between pragmas that choose the instruction set. A `Dot` says how products of bytes are
+// summed:
 //   kPairs     sums of pairs of products in 16 bits (maddubs) are the only ones; else groups of 4
 //              in 32 bits
 //   Wide       the vectors of many rows: V256 or V512 of quantized_vectors-inl.h
-//   dot(a,u,s) a + the products of 4 unsigned and 4 signed bytes in each lane; not where kPairs
+//   dot(a,u,s) a + the products of 4 unsigned and 4 signed bytes in each lane; absent with kPairs
 //   kFew512    `Few` multiplies few rows and codes of 4 bits by vectors of 512 bits
-// Nothing of the standard library is called here: it would be compiled for this instruction set
-// and might be what the linker keeps for all of the program.
+// Code here calls no functions of the standard library. They would be compiled for this instruction
+// set, and the linker might keep that copy for the whole program.
 
 #include "kernels/quantized_vectors-inl.h"
 
@@ -54,7 +55,7 @@ inline __m256i code_lanes(const float* x, __m256 factor, __m256i zero_point) {
   return _mm256_add_epi32(rounded, zero_point);
 }
 
-// 32 codes.
+// Quantises 32 values to codes.
 inline __m256i code_block(const float* x, __m256 factor, __m256i zero_point) {
   const __m256i a = code_lanes(x, factor, zero_point), b = code_lanes(x + 8, factor, zero_point);
   const __m256i c = code_lanes(x + 16, factor, zero_point),
@@ -79,7 +80,7 @@ inline void store_codes(const float* x, size_t n, const RowScale& scale, int8_t*
   __builtin_memcpy(codes + i, last, n - i);
 }
 
-// Both halves of a vector: first its even bytes, then its odd ones.
+// Splits both halves of a vector: first the even bytes, then the odd ones.
 inline __m256i split_bytes(const int8_t* codes) {
   const __m256i order = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15, 0, 2,
                                          4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
@@ -119,18 +120,19 @@ void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow
   widen_codes(row);
 }
 
-// ---- Few rows: one row of the matrix after the other, straight from where it is stored
+// ---- Few rows: one row of the matrix after the other, read in place
 
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
-// Asks for the cache line of the byte that lies `ahead` of p. It may lie behind the matrix: what is
-// not mapped is ignored.
+// Fetches the cache line of the byte at p + ahead. The address may lie behind the matrix, because
+// the processor ignores a fetch of unmapped memory.
 inline void ask_for(const void* p, size_t ahead) {
   const auto address = reinterpret_cast<uintptr_t>(p) + ahead;
   _mm_prefetch(reinterpret_cast<const char*>(address), _MM_HINT_T0);
 }
 
-// acc + the products of 64 codes of 4 bits: lanes 0 to 3 of the first 32, the others of the rest.
+// Returns acc + the products of 64 codes of 4 bits: lanes 0 to 3 for the first 32, the others for
+// the rest.
 template <class Dot>
 inline __m256i dot64(__m256i acc, const uint8_t* codes, const int8_t* split) {
   const __m256i mask = _mm256_set1_epi8(15);
@@ -151,7 +153,7 @@ inline __m256i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
 }
 
-// 8 groups of 32 columns.
+// Computes 8 groups of 32 columns.
 template <class Dot>
 inline __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
   if constexpr (Dot::kFew512) return Dot::Few::eight_blocks(codes, split, offsets);
@@ -163,7 +165,7 @@ inline __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int
                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// The lanes of the result are sums of parts of one group of `bytes` bytes.
+// The lanes of the result are partial sums of one group of `bytes` bytes.
 template <class Dot>
 inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* split,
                           const int32_t* offsets) {
@@ -186,14 +188,14 @@ inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* spli
   return _mm256_add_epi32(acc, other);
 }
 
-// Lanes of 8 vectors, each summed.
+// Returns the sum of the lanes of each of 8 vectors.
 inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
   const __m256i low = four_sums(v[0], v[1], v[2], v[3]), high = four_sums(v[4], v[5], v[6], v[7]);
   return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
                           _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-// 8 groups, each a multiple of 64 columns. The size of groups is a constant where kBytes > 0.
+// Computes 8 groups, each a multiple of 64 columns. The size of groups is a constant if kBytes > 0.
 template <class Dot, size_t kBytes>
 inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, const int8_t* split,
                             const int32_t* offsets, size_t ahead) {
@@ -217,7 +219,7 @@ inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, const int8
   return sums_of_lanes(sums);
 }
 
-// Less than 8, or the whole row.
+// Computes fewer than 8 groups, or the whole row.
 template <class Dot>
 inline __m256i some_groups(size_t count, const uint8_t* codes, size_t bytes, const int8_t* split,
                            const int32_t* offsets) {
@@ -237,7 +239,7 @@ inline __m256 eight_scales(const std::byte* scales) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
-// Less than 8 scales, the others are 0.
+// Loads fewer than 8 scales. The others are 0.
 template <bool kBf16>
 inline __m256 some_scales(const std::byte* scales, size_t count) {
   alignas(32) std::byte rest[32] = {};
@@ -245,7 +247,7 @@ inline __m256 some_scales(const std::byte* scales, size_t count) {
   return eight_scales<kBf16>(rest);
 }
 
-// The sum of the 8 partial sums.
+// Returns the sum of the 8 partial sums.
 inline float sum_partials(__m256 v) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -257,7 +259,7 @@ struct RowOfGroups {
   const std::byte* scales;
   const int8_t* split;
   const int32_t* offsets;
-  size_t ahead;  // bytes of codes, for ask_for()
+  size_t ahead;  // distance in bytes of codes, for ask_for()
 };
 
 template <class Dot, bool kBf16>
@@ -303,7 +305,7 @@ inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
 template <class Dot, bool kBf16>
 inline float sum_of_row(const RowOfGroups& r, const Groups& groups) {
   if (groups.columns == kBlockColumns) return sum_blocks_of_32<Dot, kBf16>(r, groups.count);
-  constexpr size_t kUsual = 64;  // bytes
+  constexpr size_t kUsual = 64;  // in bytes
   const size_t bytes = groups.columns / 2;
   return bytes == kUsual ? sum_long_groups<Dot, kBf16, kUsual>(r, groups.count, kUsual)
                          : sum_long_groups<Dot, kBf16>(r, groups.count, bytes);
@@ -336,7 +338,8 @@ inline __m256i widen16(const void* p) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
 
-// acc + the products of 32 codes of 8 bits; where not kPairs, of codes + 128.
+// Returns acc + the products of 32 codes of 8 bits. Without kPairs they are products of codes +
+// 128.
 template <class Dot>
 inline __m256i dot32(__m256i acc, const uint8_t* codes, const int8_t* x) {
   if constexpr (Dot::kPairs) {
@@ -348,8 +351,8 @@ inline __m256i dot32(__m256i acc, const uint8_t* codes, const int8_t* x) {
   }
 }
 
-// The lanes of the result sum up to the products of a row of 8-bit codes with codes `x`; where not
-// kPairs, of codes + 128.
+// The lanes of the result sum up to the products of a row of 8-bit codes with codes `x`. Without
+// kPairs they are products of codes + 128.
 template <class Dot>
 inline __m256i row_products(const uint8_t* codes, const int8_t* x, size_t columns, size_t ahead) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
@@ -368,13 +371,13 @@ inline __m256i row_products(const uint8_t* codes, const int8_t* x, size_t column
   return _mm256_add_epi32(acc, other);
 }
 
-// What `row_products` has too much, for codes `x` whose sum is `sum`.
+// Returns the excess of `row_products` for codes `x` whose sum is `sum`.
 template <class Dot>
 inline int32_t excess(int32_t sum) {
   return Dot::kPairs ? 0 : 128 * sum;
 }
 
-// The sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
+// Returns the sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
 template <class Dot>
 inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum,
                        size_t ahead) {
@@ -383,8 +386,8 @@ inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, in
   return _mm256_cvtsi256_si32(acc) + _mm256_extract_epi32(acc, 4) - excess<Dot>(sum);
 }
 
-// The results of four rows of the matrix from `n` on, for one row of activations. The rows are read
-// one after the other, as they are stored; only the additions across lanes are done together.
+// Computes the results of four rows of the matrix from `n` on, for one row of activations. The rows
+// are read one after the other in place; only the additions across lanes are done together.
 template <class Dot>
 inline void four_rows8(const CodedProduct& p, const ActivationRow& row, size_t columns, size_t n,
                        size_t ahead, float* out) {

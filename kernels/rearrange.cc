@@ -34,7 +34,7 @@ Status no_scalar(const Tensor& self) {
   return bad_input(fmt::format("{} has no dimensions", describe(self)));
 }
 
-// The range of dimension `dim` of a tensor of shape `sizes`: its shape, and how it lies in memory.
+// A range along dimension `dim` of a tensor of shape `sizes`: its shape and its memory layout.
 struct Part {
   Dims sizes, strides;
   int64_t skip = 0;
@@ -48,7 +48,8 @@ Part part_of(const Dims& sizes, int dim, const Range& range) {
   return part;
 }
 
-// Copies part of `self` to `out`, which gets the part's shape, without dimension `drop` if >= 0.
+// Copies part of `self` to `out`, which gets the part's shape, without dimension `drop` if drop >=
+// 0.
 Status take(const Call& call, const Tensor& self, const Part& part, int drop, Tensor& out) {
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   Dims sizes = part.sizes;
@@ -63,7 +64,7 @@ Status take(const Call& call, const Tensor& self, const Part& part, int drop, Te
   return {};
 }
 
-// out = self, then `src` over the part; `src` has the part's shape, without `drop`.
+// Copies `self` to `out`, then `src` over the part. `src` has the part's shape, without `drop`.
 Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, int drop,
            Tensor& out) {
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
@@ -87,7 +88,8 @@ Result<int64_t> wrap_index(int64_t index, int64_t size) {
   return index < 0 ? index + size : index;
 }
 
-// Consecutive parts of `self` along `dim`, one for each out; part i has size_of(i) elements there.
+// Copies consecutive parts of `self` along `dim`, one for each out. Part i has size_of(i) elements
+// there.
 template <class SizeOf>
 Status split_into(const Call& call, const Tensor& self, int dim, size_t parts,
                   const SizeOf& size_of, std::span<Value* const> outs, bool drop) {
@@ -108,9 +110,9 @@ Status split_into(const Call& call, const Tensor& self, int dim, size_t parts,
   return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
 }
 
-// Tensors one after the other along `dim` of `out`, which has shape `sizes`; extent_of(tensor) is
-// what a part takes of that dimension. Parts without elements take nothing. The first `left_out`
-// parts have their place, but are not copied.
+// Copies tensors one after the other along `dim` of `out`, which has shape `sizes`;
+// extent_of(tensor) is the size of a part in that dimension. Parts without elements are ignored.
+// The first `left_out` parts have their place, but are not copied.
 template <class ExtentOf>
 Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, int dim,
             const ExtentOf& extent_of, Tensor& out, int left_out = 0) {
@@ -131,7 +133,7 @@ Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, 
   return {};
 }
 
-// torch skips empty tensors of one dimension whatever the others' shape.
+// torch skips empty tensors of one dimension, whatever the shape of the others.
 bool is_skipped(const Tensor& part) { return part.rank() == 1 && part.numel == 0; }
 
 }  // namespace
@@ -193,7 +195,7 @@ Status repeat(const Call& call) {
   if (shift < 0) return bad_input("fewer repeats than dimensions");
   if (repeats.rank() * 2 > kMaxRank) return bad_input("too many dimensions to repeat");
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
-  // As [r0, s0, r1, s1, ...], where the r have stride 0.
+  // The dimensions are viewed as [r0, s0, r1, s1, ...], where the r have stride 0.
   const Dims own = contiguous_strides(self.sizes);
   Dims sizes, wide, strides;
   for (int dim = 0; dim < repeats.rank(); ++dim) {
@@ -347,8 +349,8 @@ Status constant_pad(const Call& call) {
   if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(self.rank())) {
     return bad_input(fmt::format("{} pad widths do not fit {}", pad.size(), describe(self)));
   }
-  // What is kept of `self`, and where it goes; widths come last dimension first, negative ones
-  // crop.
+  // Computes the kept part of `self` and its place in the result. Widths come last dimension first;
+  // negative widths crop.
   Dims sizes = self.sizes;
   Dims kept = self.sizes;
   const Dims strides = contiguous_strides(self.sizes);

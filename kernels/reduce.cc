@@ -25,7 +25,7 @@ void for_chunks(DType dtype, const std::byte* row, int64_t n, const F& f) {
 
 Number sum_row(DType dtype, const std::byte* row, int64_t n) {
   if (!is_floating(dtype)) {
-    uint64_t sum = 0;  // wraps
+    uint64_t sum = 0;  // integers wrap
     for_chunks<int64_t>(dtype, row, n, [&](const int64_t* values, int64_t count) {
       for (int64_t i = 0; i < count; ++i) sum += static_cast<uint64_t>(values[i]);
     });
@@ -49,7 +49,7 @@ struct Extreme {
   Number value = {};
 };
 
-// The largest value (or smallest), first of equals; NaN beats everything.
+// Finds the largest value (or smallest), the first of equals. NaN beats every value.
 template <class C>
 Extreme extreme_of(DType dtype, const std::byte* row, int64_t n, bool largest) {
   C best = 0;
@@ -100,7 +100,7 @@ Number reduce_row(Reduction op, DType dtype, const std::byte* row, int64_t n) {
   }
 }
 
-// Whether the operator has no value for an empty row.
+// Returns whether the operator has no value for an empty row.
 bool needs_values(Reduction op) {
   return op != Reduction::kSum && op != Reduction::kMean && op != Reduction::kAny;
 }
@@ -146,7 +146,7 @@ Status reduce(const Call& call, Reduction op, const Tensor& self, uint32_t along
 
 uint32_t all_dims(const Tensor& tensor) { return (1U << tensor.rank()) - 1; }
 
-// The dimensions of a list as bits; all for None or an empty list.
+// Returns the dimensions of a list as bits; all dimensions for None or an empty list.
 Result<uint32_t> dims_argument(const Call& call, size_t i, const Tensor& self) {
   if (call.args[i]->kind == Value::Kind::kNone || list(call, i).empty()) return all_dims(self);
   uint32_t along = 0;
@@ -174,7 +174,7 @@ Rows as_rows(const Call& call, const Tensor& tensor, uint32_t along) {
   Rows rows;
   rows.data = tensor.data;
   bool in_place = true;
-  bool seen = false;  // a dimension along rows
+  bool seen = false;  // whether a dimension along rows was seen
   for (int dim = 0; dim < tensor.rank(); ++dim) {
     const bool is_along = ((along >> dim) & 1U) != 0;
     (is_along ? rows.length : rows.count) *= tensor.size(dim);

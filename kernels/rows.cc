@@ -29,7 +29,7 @@ Status along_dim(const Call& call, const Tensor& self, int64_t dim_argument, Ten
     }
   });
   if (moved.empty()) return {};
-  // Back to the order of the dimensions.
+  // Restores the order of the dimensions.
   Dims sizes, strides;
   const Dims own = contiguous_strides(out.sizes);
   for (int64_t d : row_order(self.rank(), along)) {
@@ -53,7 +53,7 @@ void exact_softmax(const C* values, C* out, int64_t n, bool logarithm) {
   }
 }
 
-// A row in whatever dtype, computed as C.
+// A row of any dtype, computed as C.
 template <class C>
 void softmax_row(DType in_dtype, const std::byte* in, DType out_dtype, std::byte* out, int64_t n,
                  bool logarithm) {
@@ -83,7 +83,7 @@ void cumsum_row(DType in_dtype, const std::byte* in, DType out_dtype, std::byte*
   }
 }
 
-// Shapes of native_layer_norm: rows of `length`, and the shape of their mean and rstd.
+// The shapes of native_layer_norm: rows of `length`, and the shape of their mean and rstd.
 struct NormShape {
   int64_t rows = 1, length = 1;
   Dims statistics;

@@ -1,4 +1,4 @@
-// Rows: a tensor as rows along the dimensions that an operator reduces or normalises.
+// Rows views a tensor as rows along the dimensions that an operator reduces or normalises.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace ferry::kernels {
 
-// `count` rows of `length` elements of a tensor, contiguous. Refers to the tensor's memory where
-// the dimensions are at the end already, and otherwise to `copy`.
+// `count` contiguous rows of `length` elements of a tensor. Refers to the tensor's memory if these
+// dimensions are already the last ones, and otherwise to `copy`.
 struct Rows {
   const std::byte* data = nullptr;
   int64_t count = 1;
@@ -17,12 +17,12 @@ struct Rows {
   std::vector<std::byte> copy;
 };
 
-// `along`: bit d is set for each dimension d that rows run along, in their order.
+// Bit d of `along` is set for each dimension d that rows run along, in their order.
 Rows as_rows(const Call& call, const Tensor& tensor, uint32_t along);
-// The dimension order of as_rows: the others, then those along.
+// Returns the dimension order of as_rows(): the other dimensions, then those of `along`.
 Dims row_order(int rank, uint32_t along);
 
-// Rows that one parallel item takes.
+// Returns how many rows one item of a parallel loop computes.
 inline int64_t rows_per_piece(int64_t length) {
   return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));
 }

@@ -32,7 +32,7 @@ Result<Number> divide_integers(ScalarOp op, int64_t a, int64_t b) {
 Number same_kind(int64_t value) { return Number::of_int(value); }
 Number same_kind(double value) { return Number::of_double(value); }
 
-// Operators whose rule is the same for integers and reals; nullopt for the others.
+// Operators with one rule for integers and reals; nullopt for the others.
 template <class T>
 std::optional<Number> compare(ScalarOp op, T a, T b) {
   switch (op) {

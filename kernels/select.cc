@@ -13,7 +13,7 @@ C at(const RowInput& input, int64_t i) {
   return static_cast<const C*>(input.values)[input.many ? i : 0];
 }
 
-// condition, self, other; the condition is 0 or 1 in the compute type.
+// The inputs are condition, self, other; the condition is 0 or 1 in the compute type.
 template <class C>
 void where_row(const RowInput* in, void* out, int64_t n, const RowParams&) {
   for (int64_t i = 0; i < n; ++i) {
@@ -26,7 +26,7 @@ C limit(const Number& number) {
   return number.is_real() ? narrow<C>(number.real) : static_cast<C>(number.integer);
 }
 
-// params.a and .b are the limits; NaN passes.
+// params.a and params.b are the limits. NaN is kept.
 template <class C, bool kMin, bool kMax>
 void clamp_row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
   const C low = limit<C>(params.a);
@@ -70,7 +70,7 @@ Status choose(const Call& call, const Tensor& condition, const Operand& yes, con
   return elementwise(call, operands, out, compute, RowResult::kSame, kWhere.of(compute));
 }
 
-// `from`, broadcast to `sizes` and converted to the dtype of `out`.
+// Broadcasts `from` to `sizes` and converts it to the dtype of `out`.
 Status convert(const Call& call, const Tensor& from, const Dims& sizes, Tensor& out) {
   if (!(FERRY_TRY(broadcast(from.sizes, sizes)) == sizes)) return require_sizes(from, sizes);
   FERRY_RETURN_IF_ERROR(resize(out, sizes));
@@ -78,10 +78,11 @@ Status convert(const Call& call, const Tensor& from, const Dims& sizes, Tensor& 
     copy_expanded(call.pool, from, out);
     return {};
   }
-  // Integers go through int64, f64 on either side through double, so that nothing is rounded twice.
+  // Integers are converted through int64, f64 on either side through double, so that nothing is
+  // rounded twice.
   Compute compute = compute_type(from.dtype);
   if (compute == Compute::kF32 && out.dtype == DType::kF64) compute = Compute::kF64;
-  Operand shape{Number()};  // a scalar that makes the result as large as `out`
+  Operand shape{Number()};  // a scalar that makes the result as large as `sizes`
   shape.sizes = sizes;
   const Operand operands[] = {Operand(from), shape};
   return elementwise(call, operands, out, compute, RowResult::kSame, kSameRows.of(compute));

@@ -1,4 +1,4 @@
-// Operators that keep all elements in their order: views and copies with another shape.
+// Operators that keep the order of all elements: views and copies with another shape.
 #include "kernels/kernel.h"
 #include "kernels/kernels.h"
 #include "kernels/strided_copy.h"
@@ -6,7 +6,7 @@
 namespace ferry::kernels {
 namespace {
 
-// `sizes` with at most one -1 replaced, so that it has as many elements as `self`.
+// Returns `sizes` with at most one -1 replaced, so that there are as many elements as in `self`.
 Result<Dims> infer_sizes(const Tensor& self, Dims sizes) {
   int inferred = -1;
   for (int dim = 0; dim < sizes.rank(); ++dim) {

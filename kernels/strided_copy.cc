@@ -9,7 +9,7 @@ namespace ferry::kernels {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{256} * 1024;
-constexpr int64_t kTile = 16;  // rows and columns of a transposition that are done together
+constexpr int64_t kTile = 16;  // rows and columns of a transposition that are copied together
 
 struct CopyPlan {
   Dims outer, outer_from, outer_to;
@@ -43,14 +43,15 @@ CopyPlan merge(const Dims& sizes, const Dims& from, const Dims& to) {
   return plan;
 }
 
-// Rows of n elements whose elements and whose beginnings are so far apart; strides in elements.
+// Strides of rows of n elements, in elements.
 struct RowStrides {
   int64_t n;
   int64_t from, to;          // from one element to the next
   int64_t from_row, to_row;  // from one row to the next
 };
 
-// Tile by tile: a transposition reads every line of memory once, not once for each element in it.
+// Copies tile by tile, so that a transposition reads every line of memory once, not once for each
+// element.
 template <class T>
 void copy_tiles(const std::byte* from, std::byte* to, int64_t rows, const RowStrides& s) {
   const T* source = reinterpret_cast<const T*>(from);
@@ -80,7 +81,7 @@ TileCopy tile_copy(int64_t element_bytes) {
   }
 }
 
-// Rows [begin, end) of the outer dimensions.
+// Copies rows [begin, end) of the outer dimensions.
 void copy_rows(const CopyPlan& plan, int64_t bytes, const std::byte* from, std::byte* to,
                int64_t begin, int64_t end) {
   const bool plain = plan.inner_from == 1 && plan.inner_to == 1;
@@ -98,7 +99,7 @@ void copy_rows(const CopyPlan& plan, int64_t bytes, const std::byte* from, std::
     to += at[d] * plan.outer_to[d] * bytes;
   }
   for (int64_t row = begin; row < end;) {
-    int64_t rows = 1;  // of the last outer dimension, done together
+    int64_t rows = 1;  // rows of the last outer dimension, copied together
     if (plain) {
       std::memcpy(to, from, static_cast<size_t>(plan.inner * bytes));
     } else {

@@ -1,4 +1,4 @@
-// Tensor: a tensor at run time. Row-major and contiguous; strides follow from the sizes.
+// Tensor is a tensor at run time. It is row-major and contiguous; strides follow from the sizes.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace ferry::kernels {
 
 inline constexpr int kMaxRank = 16;
 
-// At most kMaxRank sizes, strides or dimension numbers, without an allocation.
+// Dims holds at most kMaxRank sizes, strides or dimension numbers, without an allocation.
 class Dims {
  public:
   Dims() = default;
@@ -59,32 +59,32 @@ class Dims {
   std::array<int64_t, kMaxRank> values_ = {};
 };
 
-// Product of sizes that are known to describe existing memory.
+// Returns the product of sizes that are known to describe existing memory.
 inline int64_t numel(std::span<const int64_t> sizes) {
   int64_t n = 1;
   for (int64_t size : sizes) n *= size;
   return n;
 }
 
-// Row-major strides in elements.
+// Returns row-major strides in elements.
 inline Dims contiguous_strides(const Dims& sizes) {
   Dims strides = Dims::filled(sizes.rank(), 1);
   for (int i = sizes.rank() - 2; i >= 0; --i) strides[i] = strides[i + 1] * sizes[i + 1];
   return strides;
 }
 
-// Who keeps `data` alive: the Method's arenas, the program or data file, or the caller (inputs).
-// Between two steps of decoding the weights pass through the caches, so a step finds its tensors in
-// memory: all but the sizes beyond the third are one line.
+// The owner of `data` is the Method's arenas, the program or data file, or the caller (inputs).
+// Between two steps of decoding the weights displace everything from the caches, so a step reads
+// its tensors from memory. All but the sizes beyond the third are in one cache line.
 struct alignas(64) Tensor {
   int32_t id = -1;  // index into the method's values, for messages
   DType dtype = DType::kF32;
   bool dynamic = false;   // sizes may change, within `capacity`
-  bool writable = false;  // constants and inputs that share the caller's memory are not
-  bool widened = false;   // f32 in place of the half precision that the program states
+  bool writable = false;  // false for constants and for inputs that share the caller's memory
+  bool widened = false;   // f32 in place of the program's half precision
   int64_t numel = 1;
   std::byte* data = nullptr;  // aligned to the element; null until a view or an input is set
-  uint64_t capacity = 0;      // bytes
+  uint64_t capacity = 0;      // in bytes
   Dims sizes;
 
   int rank() const { return sizes.rank(); }

@@ -80,7 +80,7 @@ constexpr RowFns floats() {
   using F = decltype(kF);
   return {unary_row<float, float, F>, unary_row<double, double, F>, nullptr};
 }
-// Integers too; kInt where they have a rule of their own.
+// The function also serves integers. kInt is given if they have a rule of their own.
 template <auto kF, auto kInt = kF>
 constexpr RowFns all_types() {
   return {floats<kF>().f32, floats<kF>().f64, unary_row<int64_t, int64_t, decltype(kInt)>};
@@ -95,7 +95,7 @@ constexpr RowFns fast_floats() {
   return {fast_f32_row<kFast>, floats<kF>().f64, nullptr};
 }
 
-// Indexed by UnaryOp. Without a row for integers they are computed as f32.
+// The table is indexed by UnaryOp. Integers without a row are computed as f32.
 constexpr struct {
   UnaryOp op;
   RowFns rows;

@@ -1,4 +1,4 @@
-// Value: one entry of a method's value table at run time. Its kind never changes after loading.
+// Value is one entry of a method's value table at run time. Its kind never changes after loading.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace ferry::kernels {
 struct Number {
   enum class Kind : uint8_t { kBool, kInt, kDouble };
   Kind kind = Kind::kInt;
-  int64_t integer = 0;  // also of a Bool: 0 or 1
+  int64_t integer = 0;  // for a Bool 0 or 1
   double real = 0;      // always valid
 
   static Number of_int(int64_t v) { return {Kind::kInt, v, static_cast<double>(v)}; }

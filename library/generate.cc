@@ -10,7 +10,7 @@
 #include "runner/decoder.h"
 #include "runner/sampler.h"
 #include "runner/vision_encoder.h"
-#include "text/stop_texts.h"
+#include "text/answer_end.h"
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer_files.h"
 

@@ -22,7 +22,7 @@ constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 constexpr const char* kPrompts = "config_sentence_transformers.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-// An empty object where the bundle has no such file.
+// Returns an empty object if the bundle has no such file.
 Result<nlohmann::json> object_in(const packer::Bundle& bundle, const char* file) {
   if (!bundle.has_text(file)) return nlohmann::json::object();
   const std::string where = printable(bundle.path_of(file));
@@ -58,7 +58,7 @@ Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbeddingTextO
   return bad_input(fmt::format("{}: prompt {} is no string", where, quoted(name)));
 }
 
-// Where the tokenizer of transformers cuts.
+// Returns the side at which the tokenizer of transformers cuts a text.
 Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle) {
   const nlohmann::json config = FERRY_TRY(object_in(bundle, kTokenizerConfig));
   const auto side = config.find("truncation_side");

@@ -1,5 +1,6 @@
-// Texts that are to be embedded, as the tokens that an encoder takes: with the prompt before them,
-// and cut as their tokenizer says. Source: sentence-transformers, SentenceTransformer.encode().
+// EmbeddingText makes the tokens that a text encoder takes of a text: it puts the prompt before the
+// text, and cuts the text as the tokenizer's files say. Source: sentence-transformers,
+// SentenceTransformer.encode().
 #pragma once
 
 #include <cstddef>
@@ -15,23 +16,25 @@
 namespace ferry::prompt {
 
 struct EmbeddingTextOptions {
-  std::optional<std::string> prompt = {};  // what precedes texts
-  std::string prompt_name = {};            // a prompt of config_sentence_transformers.json instead
-  bool truncate = false;                   // cut texts that are too long
+  std::optional<std::string> prompt = {};  // precedes each text
+  // the name of a prompt in config_sentence_transformers.json, instead of `prompt`
+  std::string prompt_name = {};
+  bool truncate = false;  // whether texts that are too long are cut
   bool operator==(const EmbeddingTextOptions&) const = default;
 };
 
 class EmbeddingText {
  public:
-  // `most`: tokens of the longest text. `is_stripped`: texts lose white space at both ends, as
-  // sentence-transformers does before it encodes them.
+  // `most` is the number of tokens of the longest text. With `is_stripped`, texts lose white space
+  // at both ends, as sentence-transformers does before it encodes them.
   static Result<EmbeddingText> open(const packer::Bundle& bundle, int64_t most, bool is_stripped);
 
-  // Reads the prompt and the side at which texts are cut. Without a prompt and a name the prompt is
-  // the default of the bundle, if it has one. kUsage for a name that the bundle does not have.
+  // Reads the prompt and the side at which texts are cut. If the options have no prompt and no
+  // name, the bundle's default prompt is used, if it has one. kUsage for a name that the bundle
+  // does not have.
   Status set(const packer::Bundle& bundle, const EmbeddingTextOptions& options);
 
-  // kUsage for a text that is too long and not cut, kBadInput for one that is not UTF-8.
+  // kUsage for a text that is too long and must not be cut, kBadInput for one that is not UTF-8.
   Result<std::vector<int64_t>> tokens_of(const std::string& text);
 
  private:
@@ -42,7 +45,7 @@ class EmbeddingText {
   size_t most_;
   bool is_stripped_;
   std::string prompt_;
-  std::optional<text::Tokenizer::Cut> cut_;  // of texts that are too long
+  std::optional<text::Tokenizer::Cut> cut_;  // the side at which texts that are too long are cut
 };
 
 // Divides by the Euclidean norm, or by 1e-12 where that is larger, as torch's normalize() does.

@@ -20,7 +20,7 @@ std::string place_mark(int64_t row, int64_t column) {
   return fmt::format("<row_{}_col_{}>", row + 1, column + 1);
 }
 
-// A tile has no mark after it; rows end with a newline, and the grid with another.
+// A tile is followed by no mark. Rows end with a newline, and the grid with another newline.
 std::string idefics3_grid(const ImageProcessor& p, const ImageLayout& image) {
   const std::string tile = repeated(p.image, p.tokens_per_tile);
   std::string out;

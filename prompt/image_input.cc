@@ -18,7 +18,7 @@ constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
 
 }  // namespace
 
-// Absent files are empty.
+// Absent files have empty texts.
 text::ReadFile reader_of(const packer::Bundle& bundle) {
   return [bundle](const std::string& name, uint64_t limit) -> Result<std::string> {
     return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());

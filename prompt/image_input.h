@@ -1,5 +1,5 @@
-// ImageInput: prompts with image files for a vision-language bundle, as the rows and token ids that
-// its text decoder takes.
+// ImageInput turns a prompt with image files into the rows and token ids that the text decoder of a
+// vision-language bundle takes.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,31 @@
 
 namespace ferry::prompt {
 
-// An image file behind the vision encoder.
+// An image file after the vision encoder.
 struct EncodedImage {
   PreprocessedImage file;
-  std::vector<float> features;  // [tiles * rows of a tile, hidden_size]
+  std::vector<float> features;  // [tiles * rows per tile, hidden_size]
 };
 
-// The images of a prompt that has been expanded, at their positions. Views of the features.
+// Returns the images of an expanded prompt at their positions. The rows are views of the features.
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images);
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images);
 
 class ImageInput {
  public:
-  // The tokenizer, chat template and processor files of the bundle. kUsage for a bundle that takes
-  // no images; errors as for text::ImagePrompt::open().
+  // Reads the tokenizer, chat template and processor files of the bundle. kUsage for a bundle that
+  // takes no images; errors as for ImagePrompt::open().
   static Result<ImageInput> open(const packer::Bundle& bundle);
 
   ImagePrompt& prompts() { return prompts_; }
 
   bool has_encoder() const { return encoder_ != nullptr; }
   // Loads the vision encoder and the settings of the image processor; errors as for
-  // media::load_settings(). `pool` must outlive this. kBadInput unless the processor's tiles and
-  // placeholders are those of the encoder.
+  // media::load_settings(). `pool` must outlive this object. kBadInput unless the processor has the
+  // tiles and placeholders of the encoder.
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
-  // After load_encoder(). The first image that cannot be read ends it.
+  // May be called after load_encoder(). The first image that cannot be read ends the call.
   Result<std::vector<EncodedImage>> encode(std::span<const std::string> paths);
 
  private:
@@ -54,24 +54,25 @@ class ImageInput {
 
   packer::Bundle bundle_;  // shares the mapped files
   ImagePrompt prompts_;
-  media::Settings settings_ = {};  // after load_encoder()
+  media::Settings settings_ = {};  // set by load_encoder()
   std::unique_ptr<runner::VisionEncoder> encoder_;
   ThreadPool* pool_ = nullptr;
 };
 
-// What the image processor files of a bundle say; errors as for media::load_settings().
+// Reads the settings in the image processor files of a bundle; errors as for
+// media::load_settings().
 Result<media::Settings> image_settings(const packer::Bundle& bundle);
-// The files of a bundle that tokenizers, templates and processors are made of.
+// Returns a function that reads the bundle's tokenizer, template and processor files.
 text::ReadFile reader_of(const packer::Bundle& bundle);
-// Which of them there are.
+// Returns a function that tells which of these files the bundle has.
 std::function<bool(std::string_view)> files_of(const packer::Bundle& bundle);
 
-// kUsage for a bundle without a vision encoder.
+// Returns kUsage for a bundle without a vision encoder.
 Status expect_vision_encoder(const packer::Bundle& bundle);
-// kBadInput unless the processor makes the tiles that the vision encoder of the bundle takes.
+// Returns kBadInput unless the processor makes the tiles that the bundle's vision encoder takes.
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings);
-// kBadInput unless prompts have the placeholder of the bundle's config, as many as the vision
-// encoder makes rows of a tile.
+// Returns kBadInput unless prompts have the placeholder of the bundle's config, as many per tile as
+// the vision encoder makes rows.
 Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& prompts);
 
 }  // namespace ferry::prompt

@@ -8,8 +8,8 @@
 
 #include "core/text.h"
 #include "text/chat_template/chat_template.h"
-#include "text/chat_template/json_value.h"
 #include "text/chat_template/lexer.h"
+#include "text/chat_template/value.h"
 
 namespace ferry::prompt {
 namespace {
@@ -21,8 +21,9 @@ constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 constexpr const char* kTemplateJsonFile = "chat_template.json";
 constexpr uint64_t kMaxConfigBytes = text::chat::kMaxTemplateBytes;
 
-// Where the text of a token is: in a field of tokenizer_config.json, or `otherwise`. Without a
-// field it is fixed; without the other it must be stated; without both there is none.
+// The source of the text of a token: a field of tokenizer_config.json, or `otherwise`. Without a
+// field the text is fixed. Without `otherwise` the field must be present. Without both there is no
+// such token.
 struct TokenRule {
   std::string_view field, otherwise;
 };
@@ -31,7 +32,7 @@ struct Processor {
   std::string_view name;
   ImageGrammar grammar;
   std::string_view length_field;
-  int64_t length;  // where the field is absent
+  int64_t length;  // the default if the field is absent
   TokenRule image, open, close, global, video;
 };
 
@@ -66,8 +67,8 @@ constexpr Processor kProcessors[] = {
      {"video_token", {}}},
 };
 
-// Fields of processor_config.json that are read elsewhere, or that older versions of the reference
-// saved and none reads.
+// The fields of processor_config.json that other code reads, or that older versions of the
+// reference saved and no version reads.
 constexpr std::string_view kOtherFields[] = {
     "processor_class",    "image_processor",      "video_processor",   "chat_template",
     "image_token",        "image_token_id",       "fake_image_token",  "end_of_utterance_token",
@@ -81,7 +82,7 @@ const Value* processor_member(const Value& object, std::string_view name) {
   return found == nullptr || found->is<text::chat::None>() ? nullptr : found;
 }
 
-// The JSON object of a file; an empty one if there is no such file.
+// Returns the JSON object of a file, or an empty object if there is no such file.
 Result<Value> object_in(const std::string& path, const std::string& text) {
   if (text.empty()) return Value::dict({});
   Value value = FERRY_TRY(text::chat::parse_json_value(text, path));
@@ -130,14 +131,14 @@ Result<int64_t> length_in(const Value& config, const Processor& processor,
 
 // -- tokenizer_config.json
 
-// A token as a text or, in older files, as {"content": "..."}.
+// A token is a string or, in older files, an object {"content": "..."}.
 const Value* special_token_text(const Value* value) {
   if (value == nullptr || value->is_text()) return value;
   const Value* content = processor_member(*value, "content");
   return content != nullptr && content->is_text() ? content : nullptr;
 }
 
-// Names that a tokenizer has beyond the common ones stand in one of these objects or beside them.
+// Tokens beyond the common ones are members of one of these objects, or of the file itself.
 const Value* find_token(const Value& config, std::string_view field) {
   for (const char* object : {"extra_special_tokens", "model_specific_special_tokens"}) {
     const Value* tokens = processor_member(config, object);

@@ -1,4 +1,4 @@
-// ImageProcessor: what the processor files of a vision-language checkpoint say about images in
+// ImageProcessor holds the settings of a vision-language checkpoint's processor files for images in
 // prompts. The rules are those of the processor classes of transformers 5.12.1.
 #pragma once
 
@@ -21,22 +21,23 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
   int64_t tokens_per_tile = 0;
-  // The placeholder: a template writes one for each image, and a tile has tokens_per_tile of them.
+  // The placeholder. A template writes one for each image, and a tile has tokens_per_tile of them.
   std::string image;
-  std::string open, close;  // around an image
+  std::string open, close;  // before and after an image
   std::string global;       // Idefics3: before the whole image
-  std::string video;        // the placeholder of a video; empty: the processor knows none
-  std::string bos;          // empty: none
+  std::string video;        // the placeholder of a video; empty if the processor has none
+  std::string bos;          // empty if there is none
 };
 
 // Reads processor_config.json, preprocessor_config.json (for the class, if the former does not name
-// it) and tokenizer_config.json. `directory` begins the messages. kUnsupported, by name, for
-// classes and fields that are not known.
+// it) and tokenizer_config.json. `directory` begins error messages. kUnsupported, by name, for
+// unknown classes and fields.
 Result<ImageProcessor> read_image_processor(const std::string& directory,
                                             const text::ReadFile& read);
 
-// The chat template of the processor as Jinja: chat_template.jinja, otherwise the member of
-// chat_template.json, otherwise the one of processor_config.json; empty where there is none.
+// Returns the processor's chat template as Jinja: chat_template.jinja, otherwise the member of
+// chat_template.json, otherwise that of processor_config.json. Returns an empty text if there is
+// none.
 Result<std::string> read_processor_template(const std::string& directory,
                                             const text::ReadFile& read);
 

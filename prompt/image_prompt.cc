@@ -71,7 +71,7 @@ std::string ImagePrompt::user_message(std::string_view text, size_t images) cons
   return chat_of({&message, 1});
 }
 
-// A template that writes the same for two strings leaves strings out.
+// A template that renders two strings alike ignores strings.
 Status ImagePrompt::check_strings(const std::string& where,
                                   const text::chat::TimeText& time) const {
   const auto render = [&](const char* content) {
@@ -107,7 +107,7 @@ Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::st
   return encode(std::move(rendered) + std::string(prompt), /*add_special=*/true, where, images);
 }
 
-// The reference would cut the text of a missing token into others.
+// The reference's tokenizer would cut the text of a missing token into other tokens.
 Status ImagePrompt::check_marks(std::span<const ImageLayout> images) const {
   for (const ImageLayout& image : images) {
     for (const std::string& mark : image_marks(processor_, image)) {
@@ -141,7 +141,7 @@ Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_specia
   return out;
 }
 
-// Whatever the tokenizer did, a tile has a run of its own.
+// Each tile has a run of placeholders of its own, even if runs are adjacent.
 Result<std::vector<std::vector<int64_t>>> ImagePrompt::find_tiles(
     std::span<const int64_t> ids, std::span<const ImageLayout> images,
     const std::string& where) const {

@@ -1,8 +1,8 @@
-// ImagePrompt: prompts with images to token ids, as the processor of a vision-language checkpoint
-// makes them: SmolVLM and Idefics3 (Idefics3Processor, SmolVLMProcessor) and InternVL
-// (InternVLProcessor) of transformers 5.12.1. A prompt has one placeholder for each image. It is
-// replaced by a run of placeholders for each tile of the image; the features that the vision
-// encoder makes of the tile take the place of the embeddings of that run.
+// ImagePrompt makes token ids of prompts with images, like the processor of a vision-language
+// checkpoint: SmolVLM and Idefics3 (Idefics3Processor, SmolVLMProcessor) and InternVL
+// (InternVLProcessor) of transformers 5.12.1. A prompt has one placeholder for each image, which is
+// replaced by a run of placeholders for each tile of the image. The features of a tile, which the
+// vision encoder computes, replace the embeddings of its run.
 #pragma once
 
 #include <cstdint>
@@ -23,50 +23,52 @@ namespace ferry::prompt {
 
 struct ExpandedPrompt {
   std::string rendered;  // with one placeholder for each image
-  std::string text;      // with all of them
+  std::string text;      // with all placeholders
   std::vector<int64_t> ids;
   // images[i][t]: the position in `ids` of the first of the tokens_per_tile() placeholders of tile
   // t of image i. Tiles are in the order of the pixel values.
   std::vector<std::vector<int64_t>> images;
 };
 
-// A message of a chat: images, then text.
+// A message of a chat: its images, then its text.
 struct ChatMessage {
-  std::string role;  // "user", "assistant"
+  std::string role;  // such as "user" or "assistant"
   std::string text;  // UTF-8
   size_t images = 0;
 };
 
-// Not thread-safe, because its tokenizer is not.
+// ImagePrompt is not thread-safe, because its tokenizer is not.
 class ImagePrompt {
  public:
   // Opens the files of a checkpoint: tokenizer.json, tokenizer_config.json, the processor files
-  // and, if there is one, the chat template. kBadInput where it has no processor; kUnsupported, by
-  // name, for classes, fields and templates that are not known.
+  // and, if there is one, the chat template. kBadInput if there is no processor; kUnsupported, by
+  // name, for unknown classes, fields and templates.
   static Result<ImagePrompt> open(const std::string& directory);
-  // Opens the files that `read` returns, as those of a bundle. `directory` begins the messages.
+  // Opens the files that `read` returns, such as those of a bundle. `directory` begins error
+  // messages.
   static Result<ImagePrompt> open(const std::string& directory, const text::ReadFile& read);
 
   // `chat` is JSON as ChatTemplate::render() takes it. The content of a message is a string or a
-  // list of {"type": "text", "text": ...} and {"type": "image"}; `images` are those of the whole
-  // chat, in order. Messages begin with `where`. kBadInput for wrong numbers of images; for a
-  // string where the template leaves strings out, which the reference accepts; and where a token is
-  // missing. kUnsupported for other types of content.
+  // list of {"type": "text", "text": ...} and {"type": "image"}. `images` are those of the whole
+  // chat, in order. Error messages begin with `where`. kBadInput for a wrong number of images, for
+  // a string if the template ignores strings (which the reference accepts), and for a missing
+  // token. kUnsupported for other types of content.
   Result<ExpandedPrompt> chat(std::string_view chat, const std::string& where,
                               const text::chat::TimeText& time,
                               std::span<const ImageLayout> images);
-  // Without a template. If `prompt` has no placeholder, the images come before it.
+  // Expands a prompt without a template. If `prompt` has no placeholder, the images come before it.
   Result<ExpandedPrompt> plain(std::string_view prompt, const std::string& where,
                                std::span<const ImageLayout> images);
-  // The messages with the prompt for an answer, for chat(). If the text of one has placeholders,
-  // its images are there.
+  // Returns the messages with the generation prompt, as JSON for chat(). If the text of a message
+  // has placeholders, its images stand there.
   std::string chat_of(std::span<const ChatMessage> messages) const;
-  // A chat of one user message.
+  // Returns the JSON of a chat with one user message.
   std::string user_message(std::string_view text, size_t images) const;
 
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   int64_t placeholder_id() const { return placeholder_id_; }
-  // kBadInput unless a vision encoder that makes `tokens` of a tile belongs to this processor.
+  // kBadInput unless the processor has `tokens` placeholders per tile, the number that the vision
+  // encoder makes.
   Status expect_tokens_per_tile(int64_t tokens) const;
   text::Tokenizer& tokenizer() { return tokenizer_; }
 

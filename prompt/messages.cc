@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/text.h"
-#include "text/chat_template/json_value.h"
+#include "text/chat_template/value.h"
 
 namespace ferry::prompt {
 namespace {
@@ -18,7 +18,7 @@ const Value* message_member(const Value& object, std::string_view name) {
                                      : nullptr;
 }
 
-// Anything else would be left out by templates without a word.
+// Templates would silently ignore any other member.
 Status check_item(const Value& item, const std::string& where) {
   const Value* type = message_member(item, "type");
   if (type == nullptr || !type->is_text()) return bad_input(where + ": an item has no type");
@@ -39,7 +39,7 @@ Status check_item(const Value& item, const std::string& where) {
   return {};
 }
 
-// Whether it is a string.
+// Returns whether the content is a string.
 Result<bool> check_content(const Value& message, const std::string& where) {
   const Value* content = message_member(message, "content");
   if (content != nullptr && content->is_text()) return true;
@@ -50,7 +50,7 @@ Result<bool> check_content(const Value& message, const std::string& where) {
   return false;
 }
 
-// A chat without messages, or with one without a role, is refused by the one who renders it.
+// The renderer refuses a chat without messages, and a message without a role.
 std::vector<Value> messages_of(const Value& chat) {
   const Value* messages = chat.is<Value::ListPtr>() ? &chat : message_member(chat, "messages");
   if (messages == nullptr || !messages->is<Value::ListPtr>()) return {};

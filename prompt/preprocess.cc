@@ -20,7 +20,7 @@ std::span<const std::byte> bytes_view(const auto& values) {
   return std::as_bytes(std::span(values));
 }
 
-// What is empty is left out.
+// Tensors that are empty are not written.
 Status write(const std::string& path, const media::PixelValues& pixels,
              const std::vector<int64_t>& ids) {
   std::vector<formats::TensorData> tensors;

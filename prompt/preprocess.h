@@ -1,5 +1,5 @@
-// preprocess: image files to the pixel values that a checkpoint's own processor makes of them, and
-// a prompt with these images to token ids.
+// preprocess() makes the pixel values of image files as a checkpoint's own processor makes them,
+// and the token ids of a prompt with these images.
 #pragma once
 
 #include <optional>
@@ -23,25 +23,25 @@ struct PromptRequest {
   };
   Form form = Form::kPlain;
   std::string text;
-  std::string where;          // begins the messages
+  std::string where;          // begins error messages
   text::chat::TimeText time;  // for the chat template
 };
 
 struct PreprocessRequest {
   std::vector<std::string> images;  // the images of one prompt, in order
-  // A directory with the processor files, or a bundle whose vision encoder takes what is made; the
-  // other is empty.
+  // A directory with the processor files, or a bundle whose vision encoder takes the pixel values.
+  // One of the two is empty.
   std::string checkpoint, bundle;
-  std::string output;  // a new safetensors file; may be empty where there is a prompt
+  std::string output;  // path of a new safetensors file; may be empty if there is a prompt
   media::Backend backend = media::Backend::kTorchvision;
   std::optional<PromptRequest> prompt;
 };
 
 struct PreprocessedImage {
   std::string path;
-  media::Size size;  // after it was turned by its EXIF orientation
-  media::Grid grid;  // 0 x 0: one tile that is no part of a grid
-  size_t tiles = 0;  // with the whole picture, if there is one beside the grid
+  media::Size size;  // after the rotation that its EXIF orientation demands
+  media::Grid grid;  // 0 x 0 for one tile that is no part of a grid
+  size_t tiles = 0;  // including the whole picture, if there is one beside the grid
 };
 
 struct PreprocessedPrompt {
@@ -52,17 +52,17 @@ struct PreprocessedPrompt {
 
 struct PreprocessReport {
   std::vector<PreprocessedImage> images;
-  Shape pixel_values = {};          // empty: no images
-  Shape pixel_attention_mask = {};  // empty: the processor has none
+  Shape pixel_values = {};          // empty if there are no images
+  Shape pixel_attention_mask = {};  // empty if the processor has none
   std::optional<PreprocessedPrompt> prompt;
 };
 
 ImageLayout layout_of(media::Grid grid, size_t tiles);
 
-// Writes pixel_values (f32), pixel_attention_mask (i64) where the processor has one, and input_ids
-// (i64) where there is a prompt. The first image that cannot be read ends it; nothing is written
-// then. kUsage for a bundle that takes no images, kBadInput for one whose processor does not fit
-// its vision encoder. Of a bundle no digests are checked.
+// Writes pixel_values (f32), pixel_attention_mask (i64) if the processor has one, and input_ids
+// (i64) if there is a prompt. The first image that cannot be read ends the call, and nothing is
+// written then. kUsage for a bundle that takes no images, kBadInput for one whose processor does
+// not fit its vision encoder. The digests of a bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

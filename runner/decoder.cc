@@ -21,7 +21,8 @@ Status check_model_sizes(const packer::Bundle& bundle) {
   constexpr int64_t kMostLayers = 1 << 16;
   const packer::Manifest& m = bundle.manifest();
   const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
-  // Programs without a manifest need not state these two; a decoder of tokens needs neither.
+  // A program without a manifest need not state hidden_size and num_layers, which a decoder of
+  // tokens does not use.
   const bool has_width = m.hidden_size == 0 || sane(m.hidden_size);
   const bool has_layers = m.num_layers >= 0 && m.num_layers <= kMostLayers;
   if (sane(m.vocab_size) && has_width && sane(m.context_length) && sane(m.prefill_length) &&

@@ -14,7 +14,7 @@ constexpr std::string_view kRouterLogits = "router_logits.";
 constexpr std::string_view kWeights = "router_weights.";
 constexpr std::string_view kExperts = "router_experts.";
 
-// The layer N of a probe "PREFIX.N".
+// Returns the layer N of a probe "PREFIX.N".
 std::optional<int64_t> probe_layer(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   int64_t layer = 0;
@@ -24,7 +24,7 @@ std::optional<int64_t> probe_layer(std::string_view name, std::string_view prefi
   return layer;
 }
 
-// Columns of a matrix; 0 for anything else.
+// Returns the columns of a matrix; 0 for values of other kinds.
 int64_t columns_of(const Method& method, int32_t value) {
   const Result<TensorView> view = method.value_meta(value);
   return view && view->shape.size() == 2 ? view->shape[1] : 0;
@@ -101,7 +101,7 @@ Status ExpertRouter::force(const ExpertRoutes* routes) {
   return {};
 }
 
-// Routers are seen in the order of execution: their logits, then their choice.
+// Probes of a router arrive in order of execution: its logits, then its choice.
 void ExpertRouter::see(std::string_view probe, const TensorView& value, int64_t position) {
   if (const auto layer = probe_layer(probe, kRouterLogits); layer && routers_.contains(*layer)) {
     routers_[*layer].seen = probe_floats(value);
@@ -118,7 +118,7 @@ Status ExpertRouter::take_error() {
   return Failure(*std::exchange(error_, std::nullopt));
 }
 
-// Replaces the choice of the router for positions with a route.
+// Replaces the router's choice for positions with a route.
 Status ExpertRouter::replace(int64_t layer, const Router& router, const TensorView& chosen,
                              int64_t position) {
   const auto route = routes_->find(layer);
@@ -128,21 +128,21 @@ Status ExpertRouter::replace(int64_t layer, const Router& router, const TensorVi
   std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
   const std::vector<int64_t> own = ids;
   const size_t rows = ids.size() / k;
-  size_t known = 0;  // rows with a route
+  size_t known = 0;  // number of rows with a route
   for (; known < rows; ++known) {
     const size_t from = (static_cast<size_t>(position) + known) * k;
     if (from + k > route->second.size()) break;
     std::copy_n(route->second.begin() + static_cast<std::ptrdiff_t>(from), k,
                 ids.begin() + static_cast<std::ptrdiff_t>(known * k));
   }
-  if (ids == own) return {};  // and their scores have all bits that the program gives them
+  if (ids == own) return {};  // the scores then keep the bits that the program gives them
   if (router.weights >= 0) {
     FERRY_RETURN_IF_ERROR(replace_weights(layer, router, std::span(ids).first(known * k)));
   }
   return router.method->overwrite(router.experts, std::as_bytes(std::span(ids)));
 }
 
-// The first rows of the scores become those of `ids`: softmax values of the router's logits.
+// Replaces the scores of the first rows by those of `ids`: softmax values of the router's logits.
 Status ExpertRouter::replace_weights(int64_t layer, const Router& router,
                                      std::span<const int64_t> ids) {
   const auto k = static_cast<size_t>(router.chosen);

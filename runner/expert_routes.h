@@ -1,5 +1,5 @@
-// ExpertRouter: sends tokens through chosen experts instead of those that a program's routers
-// choose. Programs know nothing of it: results of the routers are replaced while a method executes.
+// ExpertRouter sends tokens through given experts instead of those that a program's routers choose.
+// The program stays unchanged: results of the routers are replaced while a method executes.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace ferry::runner {
 
-// Experts that tokens pass through: layer -> expert ids, row-major [positions, experts per token],
-// from position 0 on.
+// The experts that tokens pass through: layer -> expert ids, row-major [positions, experts per
+// token], from position 0 on.
 using ExpertRoutes = std::map<int64_t, std::vector<int64_t>>;
 
 // A probe of a loaded method.
@@ -28,20 +28,21 @@ struct MethodProbe {
 
 class ExpertRouter {
  public:
-  // The methods must outlive the router. Layers whose routers lack a probe have no experts here,
-  // but for router_weights.N: without it the program looks scores up by the chosen experts.
+  // The methods must outlive the router. A layer whose router lacks a probe has no experts here.
+  // Only router_weights.N may be absent: without it the program looks scores up by the chosen
+  // experts.
   explicit ExpertRouter(std::span<const MethodProbe> probes);
   explicit ExpertRouter(const MethodChain& chain);
 
-  // Experts per token, and experts in all; {0, 0} for a layer without routed experts.
+  // Returns experts per token, and experts in all; {0, 0} for a layer without routed experts.
   std::pair<int64_t, int64_t> experts_of(int64_t layer) const;
 
   // kBadInput unless every route has whole rows of distinct experts of its layer. `routes` must
-  // stay until it is replaced; nullptr ends it.
+  // stay until it is replaced; nullptr ends the routing.
   Status force(const ExpertRoutes* routes);
 
-  // To be called with every probe value of a call, right after the instruction that produces it.
-  // `position` is that of the call's first token. Errors appear in take_error().
+  // Must be called with every probe value of a call, right after the instruction that produces the
+  // value. `position` is that of the call's first token. take_error() returns errors.
   void see(std::string_view probe, const TensorView& value, int64_t position);
   Status take_error();
 
@@ -49,9 +50,9 @@ class ExpertRouter {
   // The probes of one router.
   struct Router {
     Method* method = nullptr;
-    int32_t logits = -1, weights = -1, experts = -1;  // values of the method
+    int32_t logits = -1, weights = -1, experts = -1;  // indices of the method's values
     int64_t width = 0, chosen = 0;                    // experts in all, and per token
-    std::vector<float> seen;                          // router logits of the call that runs now
+    std::vector<float> seen;                          // router logits of the current call
   };
 
   Status replace(int64_t layer, const Router& router, const TensorView& chosen, int64_t position);

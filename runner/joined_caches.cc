@@ -4,10 +4,10 @@
 #include <cmath>
 #include <optional>
 
+#include "formats/pte/operator_args.h"
 #include "kernels/joined.h"
 #include "kernels/kernel.h"
 #include "kernels/kernels.h"
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -15,13 +15,13 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-constexpr kernels::Kernel kCatRest = {ops::Cat::kName, kernels::cat, 1};
-constexpr kernels::Kernel kJoinedBmm = {ops::Bmm::kName, kernels::joined_bmm};
+constexpr kernels::Kernel kCatRest = {pte::ops::Cat::kName, kernels::cat, 1};
+constexpr kernels::Kernel kJoinedBmm = {pte::ops::Bmm::kName, kernels::joined_bmm};
 
-// Where the values of a cache come from.
+// The source of the values of a cache.
 struct JoinedSource {
   Tensor* input = nullptr;
-  int64_t offset = 0;  // where the part that is used begins, in elements
+  int64_t offset = 0;  // the begin of the part that is used, in elements
   float scale = 1;
   int32_t zero_point = 0;
   std::vector<size_t> steps = {};  // the steps that are left out
@@ -59,7 +59,7 @@ class Joiner {
   void run() {
     if (uses_.written_through_views(loading_)) return;
     for (size_t i = 0; i < state_.steps.size(); ++i) {
-      if (!uses_.is(i, ops::Cat::kName)) continue;
+      if (!uses_.is(i, pte::ops::Cat::kName)) continue;
       if (const std::optional<Join> join = join_at(i)) apply(*join);
     }
   }
@@ -72,7 +72,7 @@ class Joiner {
            uses_.writers(value).empty() && is_plain(*value->tensor);
   }
 
-  // The cache that `value` is computed from, if that is all that is done to it.
+  // Returns the cache from which `value` is computed, if only supported steps compute it.
   std::optional<JoinedSource> source_of(const Value* value) const {
     JoinedSource source;
     bool coded = false;
@@ -82,13 +82,13 @@ class Joiner {
       }
       const size_t at = uses_.writers(value).front();
       const Step& step = state_.steps[at];
-      const bool dequantize = uses_.is(at, ops::DequantizePerTensor::kName);
+      const bool dequantize = uses_.is(at, pte::ops::DequantizePerTensor::kName);
       if (dequantize && !coded) {
         if (!read_encoding(step, source)) return std::nullopt;
         coded = true;
-      } else if (uses_.is(at, ops::SliceCopy::kName)) {
+      } else if (uses_.is(at, pte::ops::SliceCopy::kName)) {
         if (!read_slice(step, source)) return std::nullopt;
-      } else if (!uses_.is(at, ops::ToCopy::kName) || !widens(step)) {
+      } else if (!uses_.is(at, pte::ops::ToCopy::kName) || !widens(step)) {
         return std::nullopt;
       }
       source.steps.push_back(at);
@@ -103,14 +103,15 @@ class Joiner {
   }
 
   static bool widens(const Step& step) {
-    const Tensor& self = *step.args[ops::ToCopy::kSelf]->tensor;
-    const Tensor& out = *step.args[ops::ToCopy::kOut]->tensor;
+    const Tensor& self = *step.args[pte::ops::ToCopy::kSelf]->tensor;
+    const Tensor& out = *step.args[pte::ops::ToCopy::kOut]->tensor;
     return is_stored_float(self.dtype) && out.dtype == DType::kF32 && self.sizes == out.sizes;
   }
 
-  // The operator itself reports whatever it would refuse.
+  // Returns false for arguments that the operator itself refuses, because it then reports the
+  // error.
   bool read_encoding(const Step& step, JoinedSource& source) const {
-    using Op = ops::DequantizePerTensor;
+    using Op = pte::ops::DequantizePerTensor;
     const Tensor& self = *step.args[Op::kInput]->tensor;
     const Tensor& out = *step.args[Op::kOut]->tensor;
     if (!uses_.are_constant(step, Op::kScale, Op::kOut) || !is_code(self.dtype) ||
@@ -128,9 +129,9 @@ class Joiner {
            step.args[Op::kQuantMin]->integer == 0 && step.args[Op::kQuantMax]->integer == largest;
   }
 
-  // A slice that lies in one piece: one index of all dimensions before it.
+  // Reads a slice that is contiguous, so all dimensions before it have one index.
   bool read_slice(const Step& step, JoinedSource& source) const {
-    using Op = ops::SliceCopy;
+    using Op = pte::ops::SliceCopy;
     const Tensor& self = *step.args[Op::kSelf]->tensor;
     const Tensor& out = *step.args[Op::kOut]->tensor;
     if (!uses_.are_constant(step, Op::kDim, Op::kOut) || self.dtype != out.dtype ||
@@ -159,9 +160,9 @@ class Joiner {
 
   std::optional<Join> join_at(size_t cat) const {
     const Step& step = state_.steps[cat];
-    const std::vector<Value*>& parts = step.args[ops::Cat::kTensors]->items;
-    const Value* out = step.args[ops::Cat::kOut];
-    if (parts.size() < 2 || !uses_.is_constant(step.args[ops::Cat::kDim]) ||
+    const std::vector<Value*>& parts = step.args[pte::ops::Cat::kTensors]->items;
+    const Value* out = step.args[pte::ops::Cat::kOut];
+    if (parts.size() < 2 || !uses_.is_constant(step.args[pte::ops::Cat::kDim]) ||
         !is_joinable(*parts[0]->tensor, *out)) {
       return std::nullopt;
     }
@@ -178,17 +179,17 @@ class Joiner {
            uses_.is_inner(&out) && state_.planned[id(&out)];
   }
 
-  // Readers of the joined matrix and of views of it, all of them bmm.
+  // Finds the readers of the joined matrix and of its views. All of them must be bmm.
   bool find_products(const Step& cat, Join& join) const {
-    const Value* out = cat.args[ops::Cat::kOut];
+    const Value* out = cat.args[pte::ops::Cat::kOut];
     for (size_t reader : uses_.readers(out)) {
-      if (!uses_.is(reader, ops::View::kName)) {
+      if (!uses_.is(reader, pte::ops::View::kName)) {
         if (!add_product(cat, reader, out, join)) return false;
         continue;
       }
-      const Value* view = state_.steps[reader].args[ops::View::kOut];
+      const Value* view = state_.steps[reader].args[pte::ops::View::kOut];
       if (!uses_.is_inner(view) || !is_plain(*view->tensor) ||
-          !std::ranges::all_of(state_.steps[reader].args[ops::View::kSize]->items,
+          !std::ranges::all_of(state_.steps[reader].args[pte::ops::View::kSize]->items,
                                [&](const Value* size) { return uses_.is_constant(size); })) {
         return false;
       }
@@ -200,20 +201,20 @@ class Joiner {
   }
 
   bool add_product(const Step& cat, size_t reader, const Value* matrix, Join& join) const {
-    if (!uses_.is(reader, ops::Bmm::kName)) return false;
+    if (!uses_.is(reader, pte::ops::Bmm::kName)) return false;
     const Step& step = state_.steps[reader];
-    const Tensor& whole = *cat.args[ops::Cat::kOut]->tensor;
-    const Tensor& first = *cat.args[ops::Cat::kTensors]->items[0]->tensor;
+    const Tensor& whole = *cat.args[pte::ops::Cat::kOut]->tensor;
+    const Tensor& first = *cat.args[pte::ops::Cat::kTensors]->items[0]->tensor;
     const Tensor& b = *matrix->tensor;
-    for (size_t i : {ops::Bmm::kSelf, ops::Bmm::kOut}) {
+    for (size_t i : {pte::ops::Bmm::kSelf, pte::ops::Bmm::kOut}) {
       const Tensor& other = *step.args[i]->tensor;
       if (!is_plain(other) || other.dtype != DType::kF32 || other.rank() != 3) return false;
     }
-    if (step.args[ops::Bmm::kMat2] != matrix || step.args[ops::Bmm::kSelf] == matrix ||
+    if (step.args[pte::ops::Bmm::kMat2] != matrix || step.args[pte::ops::Bmm::kSelf] == matrix ||
         b.rank() != 3 || b.numel != whole.numel) {
       return false;
     }
-    const int64_t dim = cat.args[ops::Cat::kDim]->integer;
+    const int64_t dim = cat.args[pte::ops::Cat::kDim]->integer;
     const int at = static_cast<int>(dim < 0 ? dim + whole.rank() : dim);
     if (at < 0 || at >= whole.rank()) return false;
     const int64_t outer = product(whole.sizes, 0, at), along = whole.size(at);
@@ -229,8 +230,8 @@ class Joiner {
     return true;
   }
 
-  // The steps follow each other in that order whenever one of them is executed, and nothing else
-  // uses the memory of the joined matrix meanwhile.
+  // Returns whether the steps follow each other in that order whenever one of them is executed, and
+  // nothing else uses the memory of the joined matrix meanwhile.
   bool in_one_go(const Join& join) const {
     size_t first = join.cat;
     for (size_t step : join.source.steps) {
@@ -239,7 +240,7 @@ class Joiner {
     }
     const size_t last = *std::ranges::max_element(join.products);
     if (*std::ranges::min_element(join.products) < join.cat) return false;
-    const Tensor& whole = *state_.steps[join.cat].args[ops::Cat::kOut]->tensor;
+    const Tensor& whole = *state_.steps[join.cat].args[pte::ops::Cat::kOut]->tensor;
     return uses_.in_one_go(first, join.cat + 1, last) && !uses_.writes(join.cat + 1, last, whole);
   }
 
@@ -259,10 +260,10 @@ class Joiner {
     for (size_t value : join.source.values) values.push_back(static_cast<int32_t>(value));
     Step& cat = changed(join.cat);
     cat.kernel = &kCatRest;
-    values.push_back(cat.args[ops::Cat::kOut]->id);
-    for (size_t reader : uses_.readers(cat.args[ops::Cat::kOut])) {
+    values.push_back(cat.args[pte::ops::Cat::kOut]->id);
+    for (size_t reader : uses_.readers(cat.args[pte::ops::Cat::kOut])) {
       for (int32_t view : state_.written[reader]) {
-        if (uses_.is(reader, ops::View::kName)) values.push_back(view);
+        if (uses_.is(reader, pte::ops::View::kName)) values.push_back(view);
       }
     }
     Value* extra[] = {made({.kind = Value::Kind::kTensor, .tensor = join.source.input}),
@@ -274,9 +275,9 @@ class Joiner {
     for (size_t at : join.products) {
       Step& step = changed(at);
       step.kernel = &kJoinedBmm;
-      // A call ends in what it returns, which is the out again.
+      // The arguments of a call end with the returned value, which is the out again.
       auto& args = state_.joined.args.emplace_back(step.args.begin(),
-                                                   step.args.begin() + ops::Bmm::kOut + 1);
+                                                   step.args.begin() + pte::ops::Bmm::kOut + 1);
       args.insert(args.end(), std::begin(extra), std::end(extra));
       auto& inputs = state_.joined.inputs.emplace_back(step.inputs.begin(), step.inputs.end());
       inputs.push_back(join.source.input);

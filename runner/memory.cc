@@ -17,10 +17,10 @@
 namespace ferry::runner {
 namespace {
 
-// Programs below this are not worth a look at the system.
+// For less planned memory the limits of the system are not read.
 constexpr uint64_t kAlwaysGranted = uint64_t{64} << 20;
 
-// The number in a file of one number; nullopt where there is none, such as "max".
+// Returns the number in a file of one number, or nullopt if there is none, as for "max".
 std::optional<uint64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   uint64_t number = 0;
@@ -28,7 +28,7 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return number;
 }
 
-// The value of the line "NAME value" or "NAME: value kB" of a file.
+// Returns the value of the line "NAME value" or "NAME: value kB" of a file.
 std::optional<uint64_t> field_in(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   std::string word;
@@ -44,8 +44,8 @@ struct GroupFiles {
   const char *limit, *usage, *cache;
 };
 
-// The bytes that one group leaves. Its usage counts cached files too, which the kernel drops when
-// it must.
+// Returns the bytes that one group leaves. Its usage includes cached files, which the kernel drops
+// when it must.
 std::optional<uint64_t> left_in_group(const std::string& folder, const GroupFiles& names) {
   const std::optional<uint64_t> limit = number_in(folder + "/" + names.limit);
   if (!limit) return std::nullopt;
@@ -84,7 +84,8 @@ std::optional<uint64_t> control_group_bytes(const std::string& membership,
   std::optional<uint64_t> least;
   std::istringstream lines(membership);
   for (std::string line; std::getline(lines, line);) {
-    // "hierarchy:controllers:/path"; version 2 is hierarchy 0 and names no controllers.
+    // Lines have the form "hierarchy:controllers:/path". Version 2 is hierarchy 0 and names no
+    // controllers.
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
@@ -92,7 +93,7 @@ std::optional<uint64_t> control_group_bytes(const std::string& membership,
     const bool version2 = controllers == ",,";
     if (!version2 && controllers.find(",memory,") == std::string::npos) continue;
     const std::string top = version2 ? root : root + "/memory";
-    // The limits of all parents count. In a container the path may not exist below `root`.
+    // The limits of all parents apply. In a container the path may not exist below `root`.
     for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
       while (path.ends_with('/')) path.pop_back();
       const auto left = left_in_group(top + path, version2 ? kVersion2 : kVersion1);
@@ -135,7 +136,7 @@ Arena::~Arena() {
 
 void Arena::refill(bool poison) {
   if (data_ == nullptr) return;
-  // Private anonymous pages that are given back read as zero.
+  // Private anonymous pages read as zero after MADV_DONTNEED.
   if (madvise(data_, size_, MADV_DONTNEED) != 0) std::memset(data_, 0, size_);
   if (poison) std::memset(data_, 0xff, size_);
 }

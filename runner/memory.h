@@ -1,4 +1,5 @@
-// Planned memory: what a program states that its methods need, allocated before they execute.
+// Planned memory is the memory that a program states for its methods. It is allocated before they
+// execute.
 #pragma once
 
 #include <cstddef>
@@ -17,32 +18,31 @@
 
 namespace ferry::runner {
 
-// The bytes that the system has available: free memory of the machine, and what the limits of the
-// process's control groups leave.
+// Returns the bytes that the system has available, limited by the control groups of the process.
 uint64_t available_bytes();
 
-// How many bytes of planned memory programs may have together.
+// Limits the bytes of planned memory of all programs together.
 class MemoryBudget {
  public:
-  // `bytes`, or without a value available_bytes().
+  // The budget is `bytes`, or available_bytes() by default.
   explicit MemoryBudget(std::optional<uint64_t> bytes) : bytes_(bytes), chosen_(bytes) {}
 
-  // kIo, with the numbers, once more than the budget has been taken.
+  // kIo, with the numbers, if more than the budget is taken in all.
   Status take(uint64_t bytes);
 
  private:
-  std::optional<uint64_t> bytes_;  // asked of the system when it is first needed
+  std::optional<uint64_t> bytes_;  // read from the system when first needed
   bool chosen_;
   uint64_t taken_ = 0;
 };
 
-// Bytes that a control group and its parents leave to the process; nullopt without a limit.
-// `membership` is the text of /proc/self/cgroup, `root` the folder where control groups are
+// Returns the bytes that a control group and its parents leave to the process, or nullopt without a
+// limit. `membership` is the text of /proc/self/cgroup, `root` the folder where control groups are
 // mounted.
 std::optional<uint64_t> control_group_bytes(const std::string& membership, const std::string& root);
 
-// Anonymous pages: what a program never touches costs nothing. Move-only. Starts at a page
-// boundary, filled with zeros.
+// An Arena holds anonymous pages, so memory that a program never touches costs nothing. It is
+// move-only, begins at a page boundary, and is filled with zeros.
 class Arena {
  public:
   Arena() = default;
@@ -53,7 +53,7 @@ class Arena {
     return *this;
   }
 
-  // kIo when the budget or the system has no such memory.
+  // kIo if the budget or the system does not have the memory.
   static Result<Arena> allocate(uint64_t bytes, MemoryBudget& budget);
 
   std::byte* data() const { return data_; }
@@ -70,7 +70,7 @@ class Arena {
   uint64_t size_ = 0;
 };
 
-// Contents that a reset restores.
+// The contents that a reset restores.
 struct InitialContents {
   size_t arena;
   uint64_t offset;
@@ -81,17 +81,17 @@ class DelegateMemory;
 
 // The memory that all methods of one program share.
 struct ProgramMemory {
-  std::vector<Arena> arenas;  // [m] is memory id m
+  std::vector<Arena> arenas;  // [m] is the memory with id m
   std::vector<InitialContents> initial;
   std::shared_ptr<DelegateMemory> delegates;
 
-  // A copy of a constant that is not aligned in its file, the same one for all methods.
+  // Returns a copy of a constant that is not aligned in its file. All methods get one copy.
   std::span<const std::byte> aligned_copy(std::span<const std::byte> bytes);
-  // A copy that may be changed.
+  // Returns a copy that may be changed.
   std::span<std::byte> own_copy(std::span<const std::byte> bytes);
-  // The values of `dtype`, a floating-point one, in f64.
+  // Returns the values of `dtype`, a floating-point dtype, in f64.
   std::span<const std::byte> f64_copy(std::span<const std::byte> bytes, DType dtype);
-  // Brings all arenas to their contents before the first execution.
+  // Sets all arenas to their contents before the first execution.
   void fill(bool poison);
 
  private:

@@ -37,7 +37,7 @@ struct Method::Impl {
     return view;
   }
 
-  // Held in f64 and shown in the dtype that the program states.
+  // Returns whether a value is kept in f64 and shown in the dtype that the program states.
   bool is_f64(const kernels::Value& value) const {
     return state.f64 && value.tensor != nullptr && value.tensor->widened;
   }
@@ -56,12 +56,12 @@ struct Method::Impl {
         fmt::format("{}: method {}: input {}: {}", state.file, quoted(state.method), index, why));
   }
 
-  std::vector<std::byte> narrow_value;  // what value() has returned, with f64
+  std::vector<std::byte> narrow_value;  // the last result of value(), with f64
 
   Status set_number(size_t index, const TensorView& given);
   Status set_tensor(size_t index, const TensorView& given);
   Status set_widened(size_t index, const TensorView& given, int64_t numel);
-  // The next executions start with the number that the caller gives.
+  // Later executions start with the caller's number.
   void keep_number(const kernels::Value& given);
   void release_inputs();
 };
@@ -124,12 +124,12 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
     state.input_copies[index].assign(given.bytes.begin(), given.bytes.end());
     data = state.input_copies[index].data();
   }
-  tensor.data = const_cast<std::byte*>(data);  // never written: not Tensor::writable
+  tensor.data = const_cast<std::byte*>(data);  // never written, because Tensor::writable is false
   return {};
 }
 
-// An input of a method in f64, in the dtype that the program states. It has fewer bytes than its
-// tensor.
+// Sets an input of a method in f64 from the dtype that the program states. It has fewer bytes than
+// its tensor.
 Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t numel) {
   kernels::Tensor& tensor = *at(state.inputs[index]).tensor;
   tensor.sizes = kernels::Dims(given.shape);
@@ -154,7 +154,7 @@ void Method::Impl::keep_number(const kernels::Value& given) {
   }
 }
 
-// The caller's bytes may go away after an execution.
+// The caller may free its bytes after an execution.
 void Method::Impl::release_inputs() {
   for (size_t i = 0; i < state.inputs.size(); ++i) {
     kernels::Tensor* tensor = at(state.inputs[i]).tensor;

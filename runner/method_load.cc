@@ -1,5 +1,5 @@
-// Loading a method: values, memory, data and instructions are resolved once. Offers load_method and
-// allocate_memory.
+// Loads a method: values, memory, data and instructions are resolved once. It defines load_method
+// and allocate_memory.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -44,7 +44,7 @@ Status make_ports(Loading& loading) {
   state.output_views.resize(state.outputs.size());
   for (int32_t port : state.inputs) {
     const pte::Tensor* from = loading.pte_tensor(port);
-    // Numbers have the value that the program stores until they are set.
+    // Inputs that are numbers have the program's stored value until they are set.
     state.input_set.push_back(from == nullptr);
     if (from != nullptr && !from->allocation && (from->external || from->data_index > 0)) {
       return state.bad(fmt::format("value {} is an input and a constant", port));
@@ -58,7 +58,8 @@ struct Place {
   uint64_t offset;
 };
 
-// Tensors that a kernel writes and the program leaves to the runtime, one after the other.
+// Places, one after the other, the tensors that a kernel writes and for which the program plans no
+// memory.
 Result<std::vector<Place>> place_unplanned(const Loading& loading, uint64_t& total) {
   MethodState& state = loading.state;
   std::vector<Place> places;
@@ -93,7 +94,7 @@ Status allocate_unplanned(const Loading& loading) {
     place.tensor->data = state.outs.data() + place.offset;
     place.tensor->writable = true;
   }
-  // A move may have been seen before its target got memory.
+  // A move may have been recorded before its target got memory.
   for (Rebound& rebound : state.rebound) rebound.home = *rebound.tensor;
   return {};
 }
@@ -110,7 +111,7 @@ void find_written_numbers(MethodState& state) {
   }
 }
 
-// The values that a kernel call reads and writes, the tensors of lists among them.
+// The values that a kernel call reads and writes, including the tensors of lists.
 struct Uses {
   IndexList read, written;
 };
@@ -129,7 +130,8 @@ Uses uses_of(const MethodState& state, const pte::OpSchema& schema, const pte::K
   return uses;
 }
 
-// Views and moves change where a tensor's memory is; what it was at first is restored every time.
+// Views and moves change the address of a tensor's memory. Its first address is restored before
+// every execution.
 Status note_rebound(MethodState& state, int32_t value) {
   for (int32_t input : state.inputs) {
     if (input == value) return state.bad(fmt::format("value {} is an input and rebound", value));
@@ -168,7 +170,7 @@ Status make_kernel_step(Loading& loading, const pte::KernelCall& call, size_t in
   }
   Uses uses = uses_of(state, schema, call);
   loading.reads[index] = uses.read;
-  // An operator also reads what it changes, except a copy over all of it.
+  // An operator also reads the value that it changes, except a copy over all of it.
   for (size_t i = 0; i < schema.args.size() && name != "aten::copy_"; ++i) {
     if (schema.args[i].mutated) loading.reads[index].push_back(call.args[i]);
   }
@@ -213,7 +215,8 @@ Status make_jump(Loading& loading, const pte::JumpFalseCall& call, size_t index,
       fmt::format("a jump to instruction {} on value {}", call.destination, call.condition));
 }
 
-// Steps refer into the lists of values and tensors, which therefore must not move as they grow.
+// Steps hold references into the lists of values and tensors, so these lists must not move as they
+// grow.
 void reserve_arguments(Loading& loading) {
   size_t values = 0;
   size_t tensors = 0;

@@ -1,4 +1,4 @@
-// The stages of load_method: values, their memory, instructions. Not a public header.
+// The stages of load_method: values, their memory, instructions. This is not a public header.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ferry::runner {
 
-constexpr size_t kMaxListed = 100;  // offenders that one error lists
+constexpr size_t kMaxListed = 100;  // limit of the causes that one error lists
 
 using IndexList = std::vector<int32_t>;
 
@@ -21,8 +21,8 @@ struct Loading {
   MemoryBudget& budget;
   MethodState& state;
   std::vector<IndexList> reads = {};      // per instruction: values that it reads
-  std::vector<IndexList> unplanned = {};  // per instruction: outs that may need memory
-  // The data that delegates find by name; filled for the first of them.
+  std::vector<IndexList> unplanned = {};  // per instruction: outs that may lack planned memory
+  // The data that delegates find by name. It is filled for the first delegate.
   std::unordered_map<std::string_view, std::span<const std::byte>> named = {};
 
   const pte::Tensor* pte_tensor(int32_t value) const {
@@ -33,12 +33,12 @@ struct Loading {
   }
 };
 
-// Makes values of their kinds; tensors have sizes, but no memory yet.
+// Makes the values. Tensors have sizes, but no memory yet.
 Status make_values(Loading& loading);
-// Gives the tensors planned memory and constants. kBadInput lists every external tensor that is
-// absent.
+// Gives the tensors planned memory and constants. kBadInput lists every absent external tensor.
 Status bind_tensors(Loading& loading);
-// Compiles one call of a delegate. Defined in delegate/delegate.cc. Errors begin with the file.
+// Compiles one call of a delegate. It is defined in delegate/delegate.cc. Errors begin with the
+// file.
 Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_t index,
                           Step& step);
 // Looks up the operators and values of the instructions. Fills Loading::reads and ::unplanned.

@@ -9,19 +9,20 @@
 namespace ferry::runner {
 namespace {
 
-// As the official runtime: a loop that never ends is an error.
+// The official runtime has the same limit: a loop that never ends is an error.
 constexpr int64_t kMaxSteps = 10'000'000;
 
 bool overlap(const std::byte* a, uint64_t a_size, const std::byte* b, uint64_t b_size) {
   return a < b + b_size && b < a + a_size;
 }
 
-// An input that is exactly the memory of an out, which elementwise operators may have.
+// Returns whether an input is exactly the memory of an out, which elementwise operators allow.
 bool shared(const kernels::Tensor& out, const kernels::Tensor& input) {
   return out.data == input.data && out.element_bytes() == input.element_bytes();
 }
 
-// Bytes that a tensor may take; of what the caller lends only those that are there.
+// Returns the bytes that a tensor may use. For memory of the caller these are only the bytes of its
+// current sizes.
 uint64_t extent(const kernels::Tensor& tensor) {
   return tensor.writable ? tensor.capacity : static_cast<uint64_t>(tensor.bytes());
 }
@@ -50,8 +51,8 @@ Status check_out(const Step& step, size_t i) {
   return {};
 }
 
-// An input whose memory the result took must have been as large, or it was overwritten while it was
-// still being broadcast.
+// An input that shares its memory with the result must be equally large. Otherwise it is
+// overwritten while it is being broadcast.
 Status check_shared(const Step& step) {
   for (const kernels::Tensor* out : step.outs) {
     for (const kernels::Tensor* input : step.inputs) {
@@ -84,8 +85,8 @@ void notify(const MethodState& state, size_t step) {
   }
 }
 
-// Asks for what a step looks at first. The weights of a step before it may have driven all of it
-// out of the caches.
+// Prefetches the data that a step reads first. The weights of the step before may have displaced it
+// from the caches.
 void prefetch(const Step& step) {
   for (const kernels::Value* value : step.args) __builtin_prefetch(value);
   for (const kernels::Tensor* input : step.inputs) __builtin_prefetch(input);

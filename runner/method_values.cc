@@ -1,4 +1,4 @@
-// The values of a method and the memory of its tensors. Offers make_values and bind_tensors.
+// The values of a method and the memory of its tensors. It defines make_values and bind_tensors.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,9 +10,9 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "kernels/dtypes.h"
 #include "runner/method_loading.h"
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -21,14 +21,14 @@ bool is_constant(const pte::Tensor& tensor) {
   return tensor.external || (tensor.data_index > 0 && !tensor.allocation);
 }
 
-// Whether the operator reads argument `index` in any floating-point dtype.
+// Returns whether the operator reads argument `index` in any floating-point dtype.
 bool reads_matrix(const std::string& op, size_t index) {
-  return (op == ops::Linear::kName && index == ops::Linear::kWeight) ||
-         (op == ops::Embedding::kName && index == ops::Embedding::kWeight);
+  return (op == pte::ops::Linear::kName && index == pte::ops::Linear::kWeight) ||
+         (op == pte::ops::Embedding::kName && index == pte::ops::Embedding::kWeight);
 }
 
-// Per value: it is a constant, or selected from one as the matrix of one expert is from those of
-// all, and nothing but linear layers and embeddings reads it.
+// Returns, per value, whether it is a matrix: a constant, or a selection from one (the matrix of
+// one expert from those of all), that only linear layers and embeddings read.
 std::vector<bool> matrices(const pte::Method& method) {
   const auto is_matrix_rank = [](const pte::Tensor& tensor) { return tensor.sizes.size() >= 2; };
   std::vector<bool> matrix(method.values.size(), false);
@@ -44,29 +44,30 @@ std::vector<bool> matrices(const pte::Method& method) {
       for (size_t a = 0; a < call->args.size(); ++a) visit(op, *call, a);
     }
   };
-  // A selection from a stack of matrices may be a matrix; the loop below decides.
+  // A selection from a stack of matrices may be a matrix. The loop below decides.
   calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
-    if (op != ops::SelectCopy::kName || a != ops::SelectCopy::kSelf ||
+    if (op != pte::ops::SelectCopy::kName || a != pte::ops::SelectCopy::kSelf ||
         !matrix[static_cast<size_t>(call.args[a])])
       return;
     matrix[static_cast<size_t>(call.args.back())] = true;
   });
-  // Whatever else reads a value makes it none; so does a selection that is none.
+  // A value that any other operator reads is no matrix. The loop repeats because a selection that
+  // is no matrix is such a reader.
   for (bool changed = true; changed;) {
     changed = false;
     calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
       const auto value = static_cast<size_t>(call.args[a]);
       if (!matrix[value] || reads_matrix(op, a)) return;
-      const bool selects = op == ops::SelectCopy::kName &&
-                           (a == ops::SelectCopy::kSelf || a + 1 == call.args.size());
-      const auto other =
-          static_cast<size_t>(a == ops::SelectCopy::kSelf ? call.args.back() : call.args.front());
+      const bool selects = op == pte::ops::SelectCopy::kName &&
+                           (a == pte::ops::SelectCopy::kSelf || a + 1 == call.args.size());
+      const auto other = static_cast<size_t>(a == pte::ops::SelectCopy::kSelf ? call.args.back()
+                                                                              : call.args.front());
       if (selects && matrix[other]) return;
       matrix[value] = false;
       changed = true;
     });
   }
-  // Operators that take lists take values of one dtype.
+  // Operators with lists require values of one dtype.
   for (const pte::Value& value : method.values) {
     const auto* list = std::get_if<pte::TensorList>(&value);
     if (list == nullptr) continue;
@@ -80,9 +81,9 @@ std::vector<bool> matrices(const pte::Method& method) {
   return matrix;
 }
 
-// Per value: the dtype that MethodOptions::widen holds it in, if not its own. That is f32 for
-// tensors in f16 or bf16 that are neither constants, nor selected from constants, nor mutable
-// buffers.
+// Returns, per value, the dtype in which MethodOptions::widen keeps it, if it is not its own. That
+// is f32 for tensors in f16 or bf16 that are neither constants, nor selected from constants, nor
+// mutable buffers.
 std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
   std::vector<std::optional<DType>> widened(method.values.size());
   std::vector<bool> constant(method.values.size(), false);
@@ -98,7 +99,7 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
     const auto* call = std::get_if<pte::KernelCall>(&instruction);
     if (call == nullptr || call->args.size() < 2) continue;
     const pte::Operator& op = method.operators[static_cast<size_t>(call->op)];
-    if (op.full_name() != ops::SelectCopy::kName) continue;
+    if (op.full_name() != pte::ops::SelectCopy::kName) continue;
     const auto self = static_cast<size_t>(call->args.front());
     const auto out = static_cast<size_t>(call->args.back());
     if (!constant[self]) continue;
@@ -108,8 +109,9 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
   return widened;
 }
 
-// Per value: the dtype that MethodOptions::f64 holds it in, if not its own. That is f64 for all
-// floating-point tensors but matrices, which linear layers and embeddings read as they are stored.
+// Returns, per value, the dtype in which MethodOptions::f64 keeps it, if it is not its own. That is
+// f64 for all floating-point tensors but matrices, which linear layers and embeddings read in their
+// stored dtype.
 std::vector<std::optional<DType>> f64_values(const pte::Method& method) {
   const std::vector<bool> matrix = matrices(method);
   std::vector<std::optional<DType>> wide(method.values.size());
@@ -138,7 +140,7 @@ Status check_tensor(const MethodState& state, int32_t id, const pte::Tensor& fro
   }
   const std::vector<int64_t> sizes(from.sizes.begin(), from.sizes.end());
   const std::optional<int64_t> count = checked_numel(sizes);
-  // As f64, which no element is larger than.
+  // The size is checked in f64, because no element is larger.
   if (!count || !checked_mul<int64_t>(*count, sizeof(double))) {
     return refuse(ErrorCode::kBadInput, "its size overflows");
   }
@@ -205,12 +207,12 @@ void make_other(MethodState& state, const pte::Value& from, kernels::Value& to) 
   }
 }
 
-// Bytes of the tensor in the dtype that the program states.
+// Returns the bytes of the tensor in the dtype that the program states.
 uint64_t stored_bytes(const pte::Tensor& from, const kernels::Tensor& to) {
   return static_cast<uint64_t>(to.numel * dtype_bytes(from.dtype));
 }
 
-// Finds memory for tensors.
+// Assigns memory to tensors.
 class Binder {
  public:
   explicit Binder(Loading& loading) : loading_(loading), state_(loading.state) {
@@ -220,13 +222,13 @@ class Binder {
   }
 
   Status bind(const pte::Tensor& from, kernels::Tensor& to);
-  std::vector<std::string> missing;  // external tensors
+  std::vector<std::string> missing;  // names of absent external tensors
 
  private:
   Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
-  // `dtype` is that of the bytes.
+  // `dtype` is the dtype of the bytes.
   Status bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to);
-  // The constant of a norm or a bias, moved by one unit in the last place.
+  // Returns the constant of a norm or a bias, with each value moved by one unit in the last place.
   std::span<const std::byte> disturbed(std::span<const std::byte> bytes, int32_t value);
   Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from,
                                                     const kernels::Tensor& to);
@@ -286,7 +288,7 @@ Status Binder::bind_constant(std::span<const std::byte> bytes, DType dtype, kern
   if (!is_aligned(bytes.data(), to.element_bytes())) {
     bytes = state_.memory->aligned_copy(bytes.first(to.capacity));
   }
-  // Only written to where Tensor::writable is set.
+  // The bytes are written only if Tensor::writable is set.
   to.data = const_cast<std::byte*>(bytes.data());
   return {};
 }
@@ -330,7 +332,7 @@ Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
 
 Status Binder::bind(const pte::Tensor& from, kernels::Tensor& to) {
   if (to.widened && to.dtype == DType::kF32) {
-    // Its planned memory is too small: it gets memory as a result without a plan does.
+    // If its planned memory is too small, it gets memory like a result without a plan.
   } else if (from.allocation) {
     FERRY_RETURN_IF_ERROR(bind_planned(from, to));
   } else if (from.external) {

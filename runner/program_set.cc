@@ -36,14 +36,14 @@ std::optional<size_t> find_port(std::span<const packer::ManifestPort> ports,
   return static_cast<size_t>(found - ports.begin());
 }
 
-// Finds ports by name among the programs that have been bound so far.
+// Finds inputs and outputs by name among the programs that have been bound so far.
 class ComponentBinder {
  public:
   ComponentBinder(const packer::Bundle& bundle, std::span<const MethodChain::Link> links,
                   std::span<const PortType> inputs)
       : bundle_(bundle), links_(links), inputs_(inputs) {}
 
-  // The nearest output of that name, if any.
+  // Returns the nearest output of that name, if any.
   std::optional<Source> find_output(std::string_view name) const {
     for (size_t i = links_.size(); i-- > 0;) {
       if (const auto port = find_port(links_[i].ports->outputs, name)) {

@@ -1,5 +1,5 @@
-// ProgramSet: the programs of one component of a bundle, loaded and ready to execute. A decoder for
-// each protocol stands on it.
+// ProgramSet holds the programs of one component of a bundle, loaded and ready to execute. The
+// decoders of all protocols use it.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,23 @@
 
 namespace ferry::runner {
 
-// The type that a protocol expects of an input or output of its methods.
+// The type that a protocol requires of an input or output of its methods.
 struct PortType {
   std::string_view name;
   DType dtype;
-  Shape shape;  // the largest that the port must take, and no larger
+  Shape shape;  // the exact upper bounds of the sizes
 };
 
-// One method of every program of a set, executed in order as one function. Its ports are found by
-// name once, when it is bound. The ProgramSet must outlive it.
+// One method of every program of a set, executed in order as one function. Its inputs and outputs
+// are found by name once, when it is bound. The ProgramSet must outlive it.
 class MethodChain {
  public:
   struct Link {
     Method* method;
     const packer::ManifestMethod* ports;
-    std::string file;  // of its program, for messages
-    // Per input of the method: an output of an earlier link, or with link -1 an input of the chain.
+    std::string file;  // the file of the link's program, for messages
+    // The source of each input of the method: an output of an earlier link, or with link -1 an
+    // input of the chain.
     struct Source {
       int link;
       size_t port;
@@ -40,16 +41,16 @@ class MethodChain {
     std::vector<Source> sources = {};
   };
 
-  // To be set before each run(); the bytes must stay until it returns. It keeps its contents, so
-  // that a caller can change a size without an allocation.
+  // Must be set before each run(); the bytes must stay until run() returns. The view keeps its
+  // contents, so that a caller can change a size without an allocation.
   TensorView& input(size_t index) { return inputs_[index]; }
-  // As Method::want_rows, for an output of the chain.
+  // Method::want_rows() for an output of the chain.
   void want_rows(size_t index, int64_t begin, int64_t count);
   Status run();
   // Valid until the next run().
   const TensorView& output(size_t index) const;
 
-  // In the order of execution.
+  // Returns the links in order of execution.
   std::span<const Link> links() const { return links_; }
 
  private:
@@ -59,35 +60,36 @@ class MethodChain {
   std::vector<Link::Source> outputs_;
 };
 
-// Movable. A MethodChain stays valid when it moves.
+// A ProgramSet is movable, and a MethodChain stays valid when it moves.
 class ProgramSet {
  public:
-  // Loads every method of the component `role`, all of them within one budget of planned memory.
-  // Methods of one program share their state. `pool` must outlive the set. kBadInput if the bundle
-  // has no such component; other errors as for Method::load_all.
+  // Loads every method of the component `role`, all within one budget of planned memory. Methods of
+  // one program share their state. `pool` must outlive the set. kBadInput if the bundle has no such
+  // component; other errors as for Method::load_all.
   static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
                                  ThreadPool& pool, const MethodOptions& options);
-  // Loads them with memory from a budget that pays for other memory too.
+  // Loads the component with memory from a budget that other programs share.
   static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
                                  ThreadPool& pool, const MethodOptions& options,
                                  MemoryBudget& budget);
 
   const packer::Bundle& bundle() const { return bundle_; }
 
-  // Whether the first program has the method `name`; bind() tells of others that have it not.
+  // Returns whether the first program has the method `name`. bind() reports other programs without
+  // it.
   bool has(std::string_view name) const { return programs_.front().entry->find(name) != nullptr; }
-  // The ports that the method `name` has as a whole: inputs that no earlier program gives, and
-  // outputs of all programs, in their order. Of several of one name the first input and the last
-  // output.
+  // The inputs and outputs of the method `name` over all programs: inputs that no earlier program
+  // gives, and all outputs, in their order. If several have one name, the first input and the last
+  // output are taken.
   struct Ports {
     std::vector<packer::ManifestPort> inputs, outputs;
   };
   Ports ports(std::string_view name) const;
 
-  // Binds the method `name` of every program. An input of a program comes from the output of the
-  // same name of the nearest earlier program, else from the chain's input of that name. kBadInput
-  // names the first port that has no source or is not of the type that the protocol expects;
-  // kUnsupported a program without the method.
+  // Binds the method `name` of every program. An input of a program comes from the output with its
+  // name of the nearest earlier program, else from the chain's input of that name. kBadInput names
+  // the first input or output that has no source or not the type that the protocol requires;
+  // kUnsupported names a program without the method.
   Result<MethodChain> bind(std::string_view name, std::span<const PortType> inputs,
                            std::span<const PortType> outputs);
 
@@ -97,7 +99,7 @@ class ProgramSet {
   packer::Bundle bundle_;  // shares the mapped files
   struct Program {
     const packer::ManifestProgram* entry;
-    std::vector<Method> methods;  // in the order of the entry
+    std::vector<Method> methods;  // in the order of the manifest's entry
   };
   std::vector<Program> programs_;  // in order of execution
 };

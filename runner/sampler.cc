@@ -9,10 +9,10 @@ namespace ferry::runner {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-// Logits are looked at in blocks by loops without exits, which the compiler vectorises.
+// Logits are examined in blocks by loops without exits, which the compiler vectorises.
 constexpr size_t kBlock = 1024;
 
-// The largest value of some, NaN aside; minus infinity if there is none.
+// Returns the largest value, ignoring NaN, or minus infinity if there is none.
 float largest_of(std::span<const float> values) {
   constexpr size_t kLanes = 16;
   float lanes[kLanes];
@@ -28,7 +28,7 @@ float largest_of(std::span<const float> values) {
   return largest;
 }
 
-// Neither NaN nor infinity is among the values; minus infinity may be.
+// Returns whether the values contain neither NaN nor infinity. Minus infinity is allowed.
 bool is_ordered(std::span<const float> values) {
   for (size_t begin = 0; begin < values.size(); begin += kBlock) {
     unsigned others = 0;
@@ -42,7 +42,7 @@ bool is_ordered(std::span<const float> values) {
 
 }  // namespace
 
-// Equally likely ones by their id.
+// Equally likely candidates are ordered by id.
 bool Sampler::less_likely(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight < b.weight : a.id > b.id;
 }
@@ -98,7 +98,7 @@ std::span<const float> Sampler::penalized(std::span<const float> logits,
   for (const std::span<const int64_t> part : {prompt, answer}) {
     for (const int64_t id : part) {
       if (id < 0 || id >= std::ssize(logits)) continue;
-      // The penalty applies to the logit itself, so that a token that is there twice is not
+      // The penalty is computed from the input logit, so that a token that occurs twice is not
       // penalised twice.
       const float logit = logits[static_cast<size_t>(id)];
       penalized_[static_cast<size_t>(id)] = logit < 0 ? logit * penalty : logit / penalty;
@@ -118,7 +118,7 @@ void Sampler::keep_top_k() {
 void Sampler::keep_top_p() {
   if (options_.top_p == 1) return;
   const double wanted = options_.top_p * total();
-  // A heap, because a few of many are kept: each goes from its top to the end.
+  // A heap is used, because only a few candidates are kept. Each moves from its top to the end.
   double sum = 0;
   auto heap_end = candidates_.end();
   std::ranges::make_heap(candidates_, less_likely);
@@ -130,7 +130,7 @@ void Sampler::keep_top_p() {
   candidates_.erase(candidates_.begin(), heap_end);
 }
 
-// The likeliest token has the weight 1.
+// The likeliest token has the weight 1, so min_p is a limit of weights.
 void Sampler::keep_min_p() {
   if (options_.min_p == 0) return;
   std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < options_.min_p; });
@@ -155,7 +155,7 @@ void Sampler::find_candidates(std::span<const float> logits, double largest) {
 
 Result<int64_t> Sampler::sample(std::span<const float> logits, std::span<const int64_t> prompt,
                                 std::span<const int64_t> answer) {
-  // -inf is a probability of 0, as of a token that is masked. NaN is below nothing.
+  // -inf is a probability of 0, such as that of a masked token. A comparison with NaN is false.
   const bool ordered = is_ordered(logits);
   logits = penalized(logits, prompt, answer);
   const auto best = static_cast<int64_t>(argmax(logits));
@@ -170,12 +170,12 @@ Result<int64_t> Sampler::sample(std::span<const float> logits, std::span<const i
     left -= c.weight;
     if (left < 0) return c.id;
   }
-  return best;  // rounding has left a crumb
+  return best;  // rounding errors have left a rest
 }
 
 size_t argmax(std::span<const float> row) {
   float largest = -kInf;
-  std::span<const float> block;  // the first that holds it
+  std::span<const float> block;  // the first block that contains the value
   for (size_t begin = 0; begin < row.size(); begin += kBlock) {
     const auto next = row.subspan(begin, std::min(kBlock, row.size() - begin));
     if (const float top = largest_of(next); top > largest) {
@@ -187,7 +187,7 @@ size_t argmax(std::span<const float> row) {
     return static_cast<size_t>(std::ranges::find(block, largest) - block.begin()) +
            static_cast<size_t>(block.data() - row.data());
   }
-  // Nothing but minus infinity and NaN.
+  // The row contains only minus infinity and NaN.
   const auto found = std::ranges::find(row, -kInf);
   if (found != row.end()) return static_cast<size_t>(found - row.begin());
   return row.empty() ? 0 : row.size() - 1;

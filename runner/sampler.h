@@ -1,5 +1,5 @@
-// Sampler: chooses the next token from logits. The same seed and logits give the same tokens, with
-// any number of threads.
+// Sampler chooses the next token from logits. Equal seeds and logits give equal tokens, with any
+// number of threads.
 #pragma once
 
 #include <array>
@@ -12,27 +12,28 @@
 
 namespace ferry::runner {
 
-// xoshiro256** by Blackman and Vigna, seeded through splitmix64: small, fast, and defined by its
-// arithmetic alone, unlike the distributions of the standard library.
+// xoshiro256** by Blackman and Vigna, seeded through splitmix64. It is small, fast, and defined by
+// its arithmetic alone, unlike the distributions of the standard library.
 class Random {
  public:
   explicit Random(uint64_t seed);
   uint64_t next();
-  double uniform();  // [0, 1), 53 bits
+  double uniform();  // in [0, 1), with 53 bits
 
  private:
   std::array<uint64_t, 4> state_;
 };
 
-// In the order of their effect, which is that of the processors of transformers' generate().
+// The options are in order of their effect, which is that of the processors of transformers'
+// generate().
 struct SamplingOptions {
-  // Logits of tokens of the sequence, prompt and answer, are divided by it where they are positive,
-  // else multiplied (Keskar et al., CTRL, 2019); f32. 1: none.
+  // Logits of tokens of the sequence, prompt and answer, are divided by the penalty if they are
+  // positive, else multiplied (Keskar et al., CTRL, 2019), in f32. 1 has no effect.
   double repetition_penalty = 1;
-  double temperature = 0;  // 0: the largest logit; the options below have no effect
-  int64_t top_k = 0;       // 0: all tokens
-  double top_p = 1;        // the fewest likeliest tokens with at least this probability together
-  double min_p = 0;        // tokens with at least this share of the likeliest one's probability
+  double temperature = 0;  // 0: the largest logit is chosen, without the options below
+  int64_t top_k = 0;       // 0 for all tokens
+  double top_p = 1;        // keeps the fewest likeliest tokens with this total probability
+  double min_p = 0;        // keeps tokens with this share of the largest probability
   uint64_t seed = 0;
 };
 
@@ -42,8 +43,8 @@ class Sampler {
   static Result<Sampler> make(const SamplingOptions& options);
 
   // Returns an index into `logits`, which must not be empty. `prompt` and `answer` are the tokens
-  // before it, for the repetition penalty. kBadInput, at any temperature, if a logit is NaN or
-  // +inf, or if all are -inf.
+  // before the new one, for the repetition penalty. kBadInput, at any temperature, if a logit is
+  // NaN or +inf, or if all are -inf.
   Result<int64_t> sample(std::span<const float> logits, std::span<const int64_t> prompt = {},
                          std::span<const int64_t> answer = {});
 
@@ -57,10 +58,10 @@ class Sampler {
   static bool less_likely(const Candidate& a, const Candidate& b);
   static bool more_likely(const Candidate& a, const Candidate& b);
 
-  // `logits` with the repetition penalty.
+  // Returns `logits` with the repetition penalty.
   std::span<const float> penalized(std::span<const float> logits, std::span<const int64_t> prompt,
                                    std::span<const int64_t> answer);
-  // The candidates of `logits`, whose largest is `largest`, that the options keep.
+  // Finds the candidates that the options keep. `largest` is the largest of `logits`.
   void find_candidates(std::span<const float> logits, double largest);
   void keep_top_k();
   void keep_top_p();
@@ -73,7 +74,8 @@ class Sampler {
   std::vector<float> penalized_;
 };
 
-// Index of the largest value, the first of equals; NaN is never the largest. `row` is not empty.
+// Returns the index of the largest value, the first of equals. NaN is never the largest. `row` must
+// not be empty.
 size_t argmax(std::span<const float> row);
 
 }  // namespace ferry::runner

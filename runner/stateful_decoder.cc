@@ -13,11 +13,11 @@
 namespace ferry::runner {
 namespace {
 
-// Inputs and outputs of the chain, by index.
+// Indices of inputs and outputs of the chain.
 constexpr size_t kInput = 0, kInputPos = 1, kLogits = 0;
 
-// tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1] -> logits f32 [1,V] or
-// [1,T,V].
+// The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1] -> logits
+// f32 [1,V] or [1,T,V].
 Result<MethodChain> bind_protocol(ProgramSet& set) {
   const packer::Manifest& m = set.bundle().manifest();
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
@@ -36,7 +36,7 @@ std::vector<float> halves(const TensorView& stored) {
   return values;
 }
 
-// The component that turns tokens into what the decoder takes.
+// The component that turns tokens into the decoder's inputs.
 struct Embedding {
   ProgramSet set;
   TokenEmbedder embedder;
@@ -63,38 +63,38 @@ struct StatefulDecoder::Impl {
 
   ProgramSet set;
   MethodChain chain;
-  std::unique_ptr<Embedding> embedding;  // nullptr where the decoder takes tokens
+  std::unique_ptr<Embedding> embedding;  // nullptr if the decoder takes tokens
   ExpertRouter router;
   int64_t position = 0;
-  int64_t announced = 0;         // the sequence will be as long as this at least
-  bool is_long = false;          // the sequence has the RoPE factors beyond the switch
-  std::vector<int64_t> history;  // the sequence, as long as it could have to be computed again
+  int64_t announced = 0;         // the known least length of the sequence
+  bool is_long = false;          // whether the sequence has the RoPE factors beyond the switch
+  std::vector<int64_t> history;  // the sequence, as long as it may have to be recomputed
   ProbeSink sink;
   LogitsSink logits_sink;
   bool observing = false;
-  int64_t input_pos = 0;                       // of the call that runs now
-  int64_t call_tokens = 0;                     // of the call that runs now
-  TensorView ids = {DType::kI64, {1, 0}, {}};  // of the call that runs now
+  int64_t input_pos = 0;                       // of the current call
+  int64_t call_tokens = 0;                     // of the current call
+  TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
 
-  std::vector<float> shown;  // what buffer() has returned, where the program stores it in codes
+  std::vector<float> shown;  // the last result of buffer(), if the program stores codes
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
   Result<TensorView> stored_buffer(const std::string& name) const;
-  // A cache of i8 rows, by its scales and zero points.
+  // Returns a cache of i8 rows as f32, by its scales and zero points.
   Result<std::vector<float>> coded_rows(const std::string& name) const;
 
-  // Whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
+  // Returns whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
   bool needs_long(size_t count) const {
     const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
     return manifest().rope_switch && length > *manifest().rope_switch;
   }
-  // Tokens that fit into the context, in calls.
+  // Runs tokens that fit into the context, in one or more calls.
   Result<std::span<const float>> run(std::span<const int64_t> tokens);
-  // One pass of at most prefill_length tokens through all programs.
+  // Makes one pass of at most prefill_length tokens through all programs.
   Result<std::span<const float>> call(std::span<const int64_t> tokens);
-  // The whole sequence with `tokens` at its end; logits of `tokens` at most.
+  // Runs the whole sequence with `tokens` at its end. Returns logits of `tokens` at most.
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
-  // The first input of the chain.
+  // Sets the first input of the chain.
   Status set_tokens(std::span<const int64_t> tokens);
   Status observe_probes();
   void deliver(const std::string& name, const TensorView& value) const;
@@ -120,7 +120,7 @@ Status StatefulDecoder::Impl::set_tokens(std::span<const int64_t> tokens) {
 Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
   call_tokens = static_cast<int64_t>(tokens.size());
   FERRY_RETURN_IF_ERROR(set_tokens(tokens));
-  // Programs with a switch take a position's complement for one of a long sequence.
+  // Programs with a switch take the complement of a position as that position in a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
   FERRY_RETURN_IF_ERROR(chain.run());
@@ -197,7 +197,7 @@ void StatefulDecoder::Impl::deliver(const std::string& name, const TensorView& v
   const std::vector<float> floats = probe_floats(value);
   if (floats.empty()) return;
   const int64_t rows = static_cast<int64_t>(floats.size()) / value.shape.back();
-  // A probe behind the cut to the last token has fewer rows than the call has tokens.
+  // A probe after the cut to the last token has fewer rows than the call has tokens.
   sink(name, position + call_tokens - rows, rows, floats);
 }
 
@@ -236,7 +236,7 @@ Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t>
       check_tokens(tokens, impl_->manifest().vocab_size, impl_->position, capacity()));
   const bool was_long = std::exchange(impl_->is_long, impl_->needs_long(tokens.size()));
   if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
-  // The caches were computed with the factors of shorter sequences.
+  // The caches have the factors of shorter sequences.
   return impl_->run_again(tokens);
 }
 
@@ -246,13 +246,13 @@ Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   return {};
 }
 
-// The programs themselves forget what came before when input_pos is 0, as official runners expect.
+// Programs forget the earlier sequence when input_pos is 0, as official runners expect.
 void StatefulDecoder::restart(int64_t length) {
   impl_->position = 0;
   impl_->announced = length;
   impl_->is_long = false;
   impl_->history.clear();
-  // A sequence is only recorded up to the switch.
+  // A sequence is recorded only up to the switch.
   if (impl_->manifest().rope_switch) {
     impl_->history.reserve(static_cast<size_t>(*impl_->manifest().rope_switch));
   }

@@ -1,5 +1,5 @@
-// StatefulDecoder: the programs of a bundle in sequence as one language model
-// that keeps its own cache.
+// StatefulDecoder runs the programs of a bundle in sequence as one language model. The programs
+// keep the caches.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace ferry::runner {
 
 class StatefulDecoder final : public Decoder {
  public:
-  // `pool` must outlive the decoder; the bundle's files stay mapped as long as
-  // it lives. kBadInput for programs that do not follow the protocol.
+  // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives.
+  // kBadInput for programs that do not follow the protocol.
   static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const MethodOptions& options);
   ~StatefulDecoder() override;
   StatefulDecoder(StatefulDecoder&&) noexcept;
   StatefulDecoder& operator=(StatefulDecoder&&) noexcept;
 
-  // In calls of at most prefill_length. A sequence that grows beyond the manifest's rope_switch
-  // without having been announced is computed again from its start. Returns [1,V] of the last
-  // token, or [T,V] of all tokens of the last call when the bundle has them.
+  // Runs the tokens in calls of at most prefill_length. A sequence that grows beyond the manifest's
+  // rope_switch without having been announced is recomputed from its start. Returns [1,V] of the
+  // last token, or [T,V] of all tokens of the last call if the programs give them.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens) override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   void restart(int64_t length = 0) override;

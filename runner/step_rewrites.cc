@@ -1,20 +1,20 @@
-// What all rewrites of steps look up, and the views of constants.
+// Look-ups for all rewrites of steps, and the views of constants.
 #include "runner/step_rewrites.h"
 
 #include <algorithm>
 
+#include "formats/pte/operator_args.h"
 #include "kernels/kernel.h"
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
 
 Status select_view(const kernels::Call& call) {
-  const kernels::Tensor& self = kernels::tensor(call, ops::SelectCopy::kSelf);
-  kernels::Tensor& out = kernels::tensor(call, ops::SelectCopy::kOut);
+  const kernels::Tensor& self = kernels::tensor(call, pte::ops::SelectCopy::kSelf);
+  kernels::Tensor& out = kernels::tensor(call, pte::ops::SelectCopy::kOut);
   FERRY_RETURN_IF_ERROR(kernels::require_same_dtype(self, out));
   const int64_t size = self.size(0);
-  const int64_t index = kernels::integer(call, ops::SelectCopy::kIndex);
+  const int64_t index = kernels::integer(call, pte::ops::SelectCopy::kIndex);
   if (index < -size || index >= size) {
     return bad_input(fmt::format("index {} is outside of {}", index, kernels::describe(self)));
   }
@@ -27,7 +27,7 @@ Status select_view(const kernels::Call& call) {
   return {};
 }
 
-constexpr kernels::Kernel kSelectView = {ops::SelectCopy::kName, select_view, 0,
+constexpr kernels::Kernel kSelectView = {pte::ops::SelectCopy::kName, select_view, 0,
                                          kernels::Kernel::Memory::kView};
 
 class ConstantFinder {
@@ -56,28 +56,28 @@ class ConstantFinder {
       if (!alone || is_port(static_cast<int32_t>(out))) continue;
       step.kernel = &kSelectView;
       if (!rebound[out])
-        state_.rebound.push_back(
-            {step.args[ops::SelectCopy::kOut]->tensor, *step.args[ops::SelectCopy::kOut]->tensor});
+        state_.rebound.push_back({step.args[pte::ops::SelectCopy::kOut]->tensor,
+                                  *step.args[pte::ops::SelectCopy::kOut]->tensor});
       rebound[out] = true;
     }
   }
 
  private:
   static size_t out_of(const Step& step) {
-    return static_cast<size_t>(step.args[ops::SelectCopy::kOut]->id);
+    return static_cast<size_t>(step.args[pte::ops::SelectCopy::kOut]->id);
   }
 
   bool selects_from_constant(const Step& step) const {
     if (step.kind != Step::Kind::kKernel || step.kernel->name != kSelectView.name) return false;
     const auto& self = std::get<pte::Tensor>(
-        method_.values[static_cast<size_t>(step.args[ops::SelectCopy::kSelf]->id)]);
+        method_.values[static_cast<size_t>(step.args[pte::ops::SelectCopy::kSelf]->id)]);
     const bool constant = !self.allocation && (self.external || self.data_index > 0);
-    const size_t dim = static_cast<size_t>(step.args[ops::SelectCopy::kDim]->id);
-    return constant && !self.sizes.empty() && step.args[ops::SelectCopy::kDim]->integer == 0 &&
+    const size_t dim = static_cast<size_t>(step.args[pte::ops::SelectCopy::kDim]->id);
+    return constant && !self.sizes.empty() && step.args[pte::ops::SelectCopy::kDim]->integer == 0 &&
            writers_[dim] == 0 && !is_port(static_cast<int32_t>(dim));
   }
 
-  // Values that views or moves alias; they may be written through the alias.
+  // Returns the values that views or moves alias, because they may be written through the alias.
   std::vector<bool> aliased_values() const {
     std::vector<bool> aliased(writers_.size(), false);
     for (const Step& step : state_.steps) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "formats/pte/operator_args.h"
 #include "kernels/compute.h"
 #include "kernels/kernels.h"
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-constexpr kernels::Kernel kStoredSdpa = {ops::CustomSdpa::kName, kernels::stored_sdpa};
+constexpr kernels::Kernel kStoredSdpa = {pte::ops::CustomSdpa::kName, kernels::stored_sdpa};
 
 // Positions [start, end) of a buffer [1,context,heads,...].
 struct Slice {
@@ -21,10 +21,10 @@ struct Slice {
   Value *start = nullptr, *end = nullptr;
 };
 
-// The stored rows that keys or values are computed from.
+// The stored rows from which keys or values are computed.
 struct Cache {
   Slice rows;
-  Value *scales = nullptr, *zero_points = nullptr;  // buffers, where the rows are codes
+  Value *scales = nullptr, *zero_points = nullptr;  // buffers, if the rows are codes
   std::vector<size_t> steps = {};                   // the steps that are left out
   std::vector<int32_t> values = {};
 };
@@ -37,14 +37,14 @@ class Reader {
     if (uses_.written_through_views(loading_)) return;
     for (size_t i = 0; i < state_.steps.size(); ++i) {
       if (!uses_.is(i, kStoredSdpa.name)) continue;
-      const std::optional<Cache> keys = cache_of(i, ops::CustomSdpa::kKey);
-      const std::optional<Cache> values = cache_of(i, ops::CustomSdpa::kValue);
+      const std::optional<Cache> keys = cache_of(i, pte::ops::CustomSdpa::kKey);
+      const std::optional<Cache> values = cache_of(i, pte::ops::CustomSdpa::kValue);
       if (keys && values && are_kept(*keys, i) && are_kept(*values, i)) apply(i, *keys, *values);
     }
   }
 
  private:
-  // The step that makes `value` for `reader` and for nothing else.
+  // Returns the step that makes `value` for `reader` only.
   std::optional<size_t> maker(const Value* value, size_t reader) const {
     if (value->tensor == nullptr || !uses_.is_inner(value)) return std::nullopt;
     const auto other = [&](size_t step) { return step != reader; };
@@ -62,26 +62,26 @@ class Reader {
   std::optional<Cache> cache_of(size_t sdpa, size_t arg) const {
     const Step& attention = state_.steps[sdpa];
     const std::optional<size_t> at = maker(attention.args[arg], sdpa);
-    if (!at || attention.args[ops::CustomSdpa::kQuery]->tensor->dtype != DType::kF32)
+    if (!at || attention.args[pte::ops::CustomSdpa::kQuery]->tensor->dtype != DType::kF32)
       return std::nullopt;
-    if (uses_.is(*at, ops::DequantizePerToken::kName)) return coded(*at);
+    if (uses_.is(*at, pte::ops::DequantizePerToken::kName)) return coded(*at);
     return half(*at);
   }
 
   std::optional<Cache> half(size_t at) const {
     const Step& step = state_.steps[at];
     Cache cache;
-    if (!converts(at, DType::kF32) || !is_half(step.args[ops::ToCopy::kSelf]->tensor->dtype))
+    if (!converts(at, DType::kF32) || !is_half(step.args[pte::ops::ToCopy::kSelf]->tensor->dtype))
       return std::nullopt;
     leave_out(at, cache);
-    const std::optional<Slice> rows = sliced(step.args[ops::ToCopy::kSelf], at, cache);
+    const std::optional<Slice> rows = sliced(step.args[pte::ops::ToCopy::kSelf], at, cache);
     if (!rows) return std::nullopt;
     cache.rows = *rows;
     return cache;
   }
 
   std::optional<Cache> coded(size_t at) const {
-    using Op = ops::DequantizePerToken;
+    using Op = pte::ops::DequantizePerToken;
     const Step& step = state_.steps[at];
     Cache cache;
     const std::optional<size_t> widened = maker(step.args[Op::kZeroPoints], at);
@@ -91,7 +91,7 @@ class Reader {
     const std::optional<Slice> rows = sliced(step.args[Op::kInput], at, cache);
     const std::optional<Slice> scales = sliced(step.args[Op::kScales], at, cache);
     const std::optional<Slice> points =
-        sliced(state_.steps[*widened].args[ops::ToCopy::kSelf], *widened, cache);
+        sliced(state_.steps[*widened].args[pte::ops::ToCopy::kSelf], *widened, cache);
     if (!rows || !scales || !points || !go_together(*rows, *scales, DType::kF32) ||
         !go_together(*rows, *points, DType::kI8)) {
       return std::nullopt;
@@ -103,15 +103,15 @@ class Reader {
   }
 
   bool converts(size_t at, DType to) const {
-    if (!uses_.is(at, ops::ToCopy::kName)) return false;
+    if (!uses_.is(at, pte::ops::ToCopy::kName)) return false;
     const Step& step = state_.steps[at];
-    const Tensor& out = *step.args[ops::ToCopy::kOut]->tensor;
-    return step.args[ops::ToCopy::kSelf]->tensor != nullptr && out.dtype == to && !out.widened;
+    const Tensor& out = *step.args[pte::ops::ToCopy::kOut]->tensor;
+    return step.args[pte::ops::ToCopy::kSelf]->tensor != nullptr && out.dtype == to && !out.widened;
   }
 
-  // The operator reports whatever it would refuse, but for scales.
+  // Invalid arguments, except scales, are left to the operator, which reports them.
   bool is_coded(const Step& step) const {
-    using Op = ops::DequantizePerToken;
+    using Op = pte::ops::DequantizePerToken;
     const auto code = [](DType dtype) { return int64_t{dtype_info(dtype).executorch}; };
     const Tensor& out = *step.args[Op::kOut]->tensor;
     return uses_.are_constant(step, Op::kQuantMin, Op::kOut) &&
@@ -124,8 +124,8 @@ class Reader {
 
   std::optional<Slice> sliced(const Value* value, size_t reader, Cache& cache) const {
     const std::optional<size_t> at = maker(value, reader);
-    if (!at || !uses_.is(*at, ops::SliceCopy::kName)) return std::nullopt;
-    using Op = ops::SliceCopy;
+    if (!at || !uses_.is(*at, pte::ops::SliceCopy::kName)) return std::nullopt;
+    using Op = pte::ops::SliceCopy;
     const Step& step = state_.steps[*at];
     const Tensor& buffer = *step.args[Op::kSelf]->tensor;
     if (!uses_.is_constant(step.args[Op::kDim]) || step.args[Op::kDim]->integer != 1 ||
@@ -139,7 +139,7 @@ class Reader {
     return Slice{step.args[Op::kSelf], step.args[Op::kStart], step.args[Op::kEnd]};
   }
 
-  // A scale or zero point of that dtype for each row.
+  // Returns whether each row has a scale or zero point of that dtype.
   static bool go_together(const Slice& rows, const Slice& by_row, DType dtype) {
     kernels::Dims sizes = rows.buffer->tensor->sizes;
     sizes[3] = 1;
@@ -147,7 +147,7 @@ class Reader {
            by_row.buffer->tensor->dtype == dtype && by_row.buffer->tensor->sizes == sizes;
   }
 
-  // Whether attention finds in the buffers what the first step that is left out would find.
+  // Returns whether attention finds the buffers as the first removed step would find them.
   bool are_kept(const Cache& cache, size_t sdpa) const {
     const size_t first = *std::ranges::min_element(cache.steps);
     if (*std::ranges::max_element(cache.steps) > sdpa || !uses_.in_one_go(first, first, sdpa)) {
@@ -162,7 +162,7 @@ class Reader {
     return std::ranges::all_of(uses_.writers(value), [&](size_t at) { return at < step; });
   }
 
-  // Keys and values may be computed by the same step.
+  // One step may compute keys and values.
   void leave_out(size_t step) {
     if (state_.steps[step].kind != Step::Kind::kNothing) changed(step).kind = Step::Kind::kNothing;
   }
@@ -175,8 +175,8 @@ class Reader {
   void apply(size_t sdpa, const Cache& keys, const Cache& values) {
     JoinedCaches& joined = state_.joined;
     Step& step = changed(sdpa);
-    auto& args =
-        joined.args.emplace_back(step.args.begin(), step.args.begin() + ops::CustomSdpa::kOut + 1);
+    auto& args = joined.args.emplace_back(step.args.begin(),
+                                          step.args.begin() + pte::ops::CustomSdpa::kOut + 1);
     auto& inputs = joined.inputs.emplace_back(step.inputs.begin(), step.inputs.end());
     for (const Cache* cache : {&keys, &values}) {
       for (size_t at : cache->steps) leave_out(at);

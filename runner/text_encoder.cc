@@ -13,7 +13,7 @@
 namespace ferry::runner {
 namespace {
 
-// An output of the component, or nullptr.
+// Returns an output of the component, or nullptr.
 const packer::ManifestPort* find_output(const packer::ManifestComponent& component,
                                         std::string_view name) {
   for (const packer::ManifestProgram& program : component.programs) {

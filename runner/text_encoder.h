@@ -1,5 +1,5 @@
-// TextEncoder: the text encoder of a bundle. The tokens of a whole text go in, states come out, and
-// one vector where the bundle makes one.
+// TextEncoder runs the text encoder of a bundle. The tokens of a whole text go in. States come out,
+// and one vector if the bundle makes one.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@
 
 namespace ferry::runner {
 
-// Views into the encoder, valid until its next call.
+// Views of the encoder's memory, valid until its next call.
 struct EncodedText {
   std::span<const float> states;     // f32 [T,width]
-  std::span<const float> embedding;  // f32 [embedding_width]; empty where the bundle makes none
+  std::span<const float> embedding;  // f32 [embedding_width]; empty if the bundle makes none
 };
 
 class TextEncoder {
  public:
   struct Sizes {
-    int64_t tokens = 0;  // of the longest text
+    int64_t tokens = 0;  // tokens of the longest text
     int64_t vocabulary = 0;
-    int64_t width = 0;            // of a state
-    int64_t embedding_width = 0;  // 0: the bundle makes no vector of a text
+    int64_t width = 0;            // elements of a state
+    int64_t embedding_width = 0;  // 0 if the bundle makes no vector of a text
   };
-  // The sizes that the manifest states; messages begin with `path`. kBadInput where its ports do
-  // not follow the protocol, kUnsupported for a bundle of another style.
+  // Returns the sizes that the manifest states. Error messages begin with `path`. kBadInput if its
+  // inputs and outputs do not follow the protocol, kUnsupported for a bundle of another program
+  // kind.
   static Result<Sizes> sizes_in(const packer::Manifest& manifest, const std::string& path);
   // `pool` must outlive the encoder. Errors are those of sizes_in(), and kBadInput for a program
   // that does not follow the protocol.
@@ -38,10 +39,11 @@ class TextEncoder {
 
   const Sizes& sizes() const { return sizes_; }
 
-  // kUsage without tokens, beyond sizes().tokens, or for a token outside of the vocabulary.
+  // kUsage if there are no tokens or more than sizes().tokens, and for a token outside of the
+  // vocabulary.
   Result<EncodedText> encode(std::span<const int64_t> tokens);
 
-  // Called for every probe in each call: name, and f32 values [T, width].
+  // The sink is called for every probe in each call: name, and f32 values [T, width].
   using ProbeSink = std::function<void(const std::string& name, std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
 
@@ -54,7 +56,7 @@ class TextEncoder {
 
   ProgramSet set_;
   MethodChain chain_;
-  std::unique_ptr<ProbeSink> sink_;  // methods point to it
+  std::unique_ptr<ProbeSink> sink_;  // on the heap, because methods point to it
   bool observing_ = false;
   Sizes sizes_;
 };

@@ -1,5 +1,5 @@
-// TokenEmbedder: the token embedding of a vision-language bundle, as the first step of its text
-// decoder. Rows of images take the place of the embeddings of their placeholder tokens.
+// TokenEmbedder is the token embedding of a vision-language bundle, the first step of its text
+// decoder. Rows of images replace the embeddings of their placeholder tokens.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ferry::runner {
 
-// f32 [n, hidden_size] that take the place of the embeddings of positions [first, first + n).
+// Values f32 [n, hidden_size] that replace the embeddings of positions [first, first + n).
 struct EmbeddingRows {
   int64_t first = 0;
   std::span<const float> values;
@@ -21,20 +21,20 @@ struct EmbeddingRows {
 
 class TokenEmbedder {
  public:
-  // Whether the text decoder of the bundle takes embeddings.
+  // Returns whether the text decoder of the bundle takes embeddings.
   static bool is_in(const packer::Bundle& bundle);
-  // `method` of the component, for up to `tokens` ids of dtype `ids`. `set` must outlive the
+  // Binds `method` of the component, for up to `tokens` ids of dtype `ids`. `set` must outlive the
   // result.
   static Result<TokenEmbedder> bind(ProgramSet& set, std::string_view method, DType ids,
                                     int64_t tokens);
 
-  // From here on. The values must stay until they are replaced.
+  // Sets the rows for later calls. The values must stay until they are replaced.
   void set_rows(std::span<const EmbeddingRows> rows);
   // Embeds ids [1,n] at positions [position, position + n). Allocates nothing.
   Status run(const TensorView& ids, int64_t position);
-  // Embeds tokens that have no position in the sequence: no rows of images take part.
+  // Embeds tokens without a position in the sequence, so rows of images are not used.
   Status run(const TensorView& ids);
-  // f32 [1,n,hidden_size], until the next run().
+  // Returns f32 [1,n,hidden_size], valid until the next run().
   const TensorView& output() const { return output_; }
 
  private:
@@ -42,7 +42,7 @@ class TokenEmbedder {
       : chain_(std::move(chain)), most_values_(most_values) {}
 
   MethodChain chain_;
-  size_t most_values_;  // of a call
+  size_t most_values_;  // of one call
   TensorView output_;
   std::vector<EmbeddingRows> rows_;
   std::vector<float> merged_;

@@ -1,5 +1,5 @@
-// VisionEncoder: the vision encoder of a bundle. Pixels of one image or tile go in, rows for the
-// text decoder come out.
+// VisionEncoder runs the vision encoder of a bundle. Pixels of one image or tile go in, rows for
+// the text decoder come out.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ class VisionEncoder {
  public:
   struct Sizes {
     int64_t image_size = 0;  // pixels of a side
-    int64_t rows = 0;        // of features that a tile becomes
-    int64_t width = 0;       // of a row: hidden_size of the text decoder
+    int64_t rows = 0;        // rows of features that a tile becomes
+    int64_t width = 0;       // width of a row, which is hidden_size of the text decoder
   };
 
   static bool is_in(const packer::Bundle& bundle);
-  // The sizes that the manifest states. kBadInput where inputs or outputs do not follow the
+  // Returns the sizes that the manifest states. kBadInput if inputs or outputs do not follow the
   // protocol.
   static Result<Sizes> sizes_in(const packer::Bundle& bundle);
-  // nullptr for a bundle without one; errors as for load().
+  // Returns nullptr for a bundle without a vision encoder; errors as for load().
   static Result<std::unique_ptr<VisionEncoder>> load_if_any(const packer::Bundle& bundle,
                                                             ThreadPool& pool,
                                                             const MethodOptions& options);
@@ -39,11 +39,11 @@ class VisionEncoder {
   int64_t rows() const { return sizes_.rows; }
   int64_t width() const { return sizes_.width; }
 
-  // pixel_values f32 [n,3,image_size,image_size] of n tiles -> features f32 [n,rows(),width()],
-  // which the caller owns. kUsage for another number of values.
+  // Computes features f32 [n,rows(),width()] of pixel_values f32 [n,3,image_size,image_size] of n
+  // tiles. The caller owns the result. kUsage for another number of values.
   Result<std::vector<float>> encode(std::span<const float> pixels);
 
-  // Called for every probe of every tile: name, and f32 values [rows, width].
+  // The sink is called for every probe of every tile: name, shape, and f32 values [rows, width].
   using ProbeSink = std::function<void(const std::string& name, const Shape& shape,
                                        std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
@@ -54,7 +54,7 @@ class VisionEncoder {
 
   ProgramSet set_;
   MethodChain chain_;
-  std::unique_ptr<ProbeSink> sink_;  // methods point to it
+  std::unique_ptr<ProbeSink> sink_;  // on the heap, because methods point to it
   bool observing_ = false;
   Sizes sizes_;
 };

@@ -1,9 +1,8 @@
+#include "formats/pte/operator_args.h"
 #include "runner/step_rewrites.h"
 
 #include <algorithm>
 #include <optional>
-
-#include "runner/operator_args.h"
 
 namespace ferry::runner {
 namespace {
@@ -11,17 +10,18 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-// An operator that works row by row: its first argument are the rows that it reads, `out` is where
-// it writes them. A delegate has no such arguments.
+// An operator that works row by row. Its first argument holds the rows that it reads, and it writes
+// rows of `out`. A delegate has no such arguments.
 struct RowOp {
   std::string_view name;
   size_t out;
 };
-constexpr RowOp kLinears[] = {{ops::Linear::kName, ops::Linear::kOut},
-                              {ops::MixedLinear::kName, ops::MixedLinear::kOut}};
+constexpr RowOp kLinears[] = {{pte::ops::Linear::kName, pte::ops::Linear::kOut},
+                              {pte::ops::MixedLinear::kName, pte::ops::MixedLinear::kOut}};
 constexpr RowOp kDelegate = {"a linear layer as a delegate", 0};
-constexpr RowOp kElementwise[] = {{ops::ToCopy::kName, ops::ToCopy::kOut},
-                                  {ops::QuantizePerTensor::kName, ops::QuantizePerTensor::kOut}};
+constexpr RowOp kElementwise[] = {
+    {pte::ops::ToCopy::kName, pte::ops::ToCopy::kOut},
+    {pte::ops::QuantizePerTensor::kName, pte::ops::QuantizePerTensor::kOut}};
 
 bool is_linear(const RowOp& op) {
   return op.name == kDelegate.name ||
@@ -48,7 +48,8 @@ class WantedFinder {
   }
 
  private:
-  // The steps from linear to the output; none if there is anything else.
+  // Finds the steps from a linear layer to the output. The result is empty if other steps are among
+  // them.
   RowOutput find(int32_t output) {
     std::vector<std::pair<size_t, size_t>> steps;
     for (int32_t value = output;;) {
@@ -64,7 +65,7 @@ class WantedFinder {
     return found;
   }
 
-  // Memory that is the tensor's own, whatever is executed.
+  // Returns whether a tensor always has its own memory.
   bool is_plain(const Tensor* tensor) const {
     if (tensor == nullptr || tensor->dynamic || tensor->rank() == 0 || tensor->numel == 0 ||
         !state_.planned[static_cast<size_t>(tensor->id)]) {
@@ -130,7 +131,7 @@ class WantedFinder {
   Loading& loading_;
   MethodState& state_;
   std::vector<std::vector<size_t>> writers_;  // per value: steps
-  std::vector<int> readers_;                  // per value
+  std::vector<int> readers_;                  // per value: number of readers
 };
 
 void choose(const Tensor& all, int64_t begin, int64_t count, Tensor& rows) {

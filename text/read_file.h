@@ -1,4 +1,4 @@
-// ReadFile: the small files of a checkpoint or of a bundle, by name.
+// ReadFile reads small files of a checkpoint or of a bundle by name.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace ferry::text {
 
-// The text of the file `name`, at most `limit` bytes; an empty text if there is no such file.
+// Returns the text of the file `name`, which may have `limit` bytes, or an empty text if there is
+// no such file.
 using ReadFile = std::function<Result<std::string>(const std::string& name, uint64_t limit)>;
 
-// Those of a directory.
+// Returns a function that reads the files of `directory`.
 ReadFile files_in(std::string directory);
 
 }  // namespace ferry::text

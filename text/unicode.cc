@@ -39,7 +39,7 @@ bool is_word(char32_t c) {
   if (of == kLetter || of == kMark) return true;
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   if (of == kNumber) return category != UTF8PROC_CATEGORY_NO;
-  // Join_Control, and the symbols that Other_Alphabetic counts as alphabetic.
+  // These are Join_Control, and the symbols that Other_Alphabetic counts as alphabetic.
   const bool symbol = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
                       (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
   return category == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || symbol;

@@ -5,14 +5,14 @@
 
 namespace ferry::text::unicode {
 
-// The classes that the splitting rules of tokenizers use. kOther: none of them.
+// The classes that the splitting rules of tokenizers use. kOther stands for all other characters.
 enum Class : uint8_t {
   kOther = 0,
   kLetter = 1,   // L
   kMark = 2,     // M
   kNumber = 4,   // Nd, Nl, No
   kSpace = 8,    // White_Space
-  kNewline = 16  // \r and \n, which are kSpace too
+  kNewline = 16  // \r and \n, which are also kSpace
 };
 uint8_t class_of(char32_t c);
 

@@ -1,10 +1,13 @@
-// cast_weights: matrices in their stored dtype, everything else in f32.
+// cast_weights stores matrices in their dtype and everything else in f32.
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
+#include "graph/experts.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "graph/recipe.h"
@@ -13,19 +16,20 @@
 namespace ferry::graph {
 namespace {
 
-// Where a node that is cast takes its matrix from, or -1.
-int matrix_arg(Op op) {
-  if (op == Op::kLinear) return 1;
-  return op == Op::kEmbedding ? 0 : -1;
+// Returns the index of the matrix among the arguments of a node that is cast.
+std::optional<size_t> matrix_arg(Op op) {
+  if (op == Op::kLinear) return pte::ops::Linear::kWeight;
+  if (op == Op::kEmbedding) return pte::ops::Embedding::kWeight;
+  return std::nullopt;
 }
 
-// Whether an argument is a matrix: experts have three, and cast by themselves.
+// Returns whether an argument is a matrix. Experts have three, and cast their own activations.
 bool is_matrix_arg(Op op, size_t arg) {
-  return op == Op::kExperts ? arg >= 3 && arg < 6 : static_cast<int>(arg) == matrix_arg(op);
+  return op == Op::kExperts ? ExpertsArgs::is_matrix(arg) : matrix_arg(op) == arg;
 }
 
-// The weights that are nothing but matrices of linear, embedding and expert nodes, in every method
-// that uses them; by name.
+// Finds, by name, the weights that every method uses only as matrices of linear, embedding and
+// expert nodes.
 class MatrixFinder {
  public:
   explicit MatrixFinder(const std::vector<MethodGraph>& methods) {
@@ -68,13 +72,13 @@ DType target_of(WeightDType dtype, const Recipe& recipe) {
   return DType::kF32;
 }
 
-// Codes and scales of a quantised matrix have the dtypes that they are stored in.
+// The codes and scales of a quantised matrix keep their stored dtypes.
 bool is_coded(const StateDict& weights, const std::string& name) {
   const auto found = weights.find_output(name);
   return found.weight != nullptr && found.weight->recipe.is_coded();
 }
 
-// Gives every weight, its values and its recipe, the dtype that it is stored in.
+// Gives every weight, its values and its recipe the stored dtype.
 Status settle_dtypes(Model& model, WeightDType dtype) {
   const std::set<std::string> matrices = MatrixFinder(model.methods).take();
   for (MethodGraph& method : model.methods) {
@@ -97,15 +101,15 @@ Status settle_dtypes(Model& model, WeightDType dtype) {
   return {};
 }
 
-// Rewrites the nodes with casts around those whose matrix is not f32.
+// Puts casts around the nodes whose matrix is not f32.
 class Caster {
  public:
   explicit Caster(Graph& graph) : graph_(graph) {}
 
   void run() {
     for (Node& node : std::exchange(graph_.nodes, {})) {
-      const int matrix = matrix_arg(node.op);
-      const DType dtype = matrix < 0 ? DType::kF32 : graph_[matrix_of(node, matrix)].dtype;
+      const std::optional<size_t> matrix = matrix_arg(node.op);
+      const DType dtype = matrix ? graph_[matrix_of(node, *matrix)].dtype : DType::kF32;
       if (dtype != DType::kF32) {
         cast_node(std::move(node), dtype);
         continue;
@@ -117,8 +121,8 @@ class Caster {
   }
 
  private:
-  static ValueId matrix_of(const Node& node, int arg) {
-    return std::get<ValueId>(node.args[static_cast<size_t>(arg)]);
+  static ValueId matrix_of(const Node& node, size_t arg) {
+    return std::get<ValueId>(node.args[arg]);
   }
 
   ValueId add_value(DType dtype, Dims shape) {
@@ -134,16 +138,17 @@ class Caster {
         {Op::kToCopy, {from, false, std::monostate{}, graph_[to].dtype}, {to}, layer});
   }
 
-  // What experts need in memory depends on the dtype of their matrices.
+  // The scratch size of experts depends on the dtype of their matrices.
   void resize_scratch(const Node& node) {
     const Result<Types> types = infer_types(graph_, {}, node);
-    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;  // else validate() reports it
+    // otherwise validate() reports the error
+    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;
   }
 
-  // The result keeps its value, so that probes, outputs and readers stay as they are.
+  // The result keeps its value, so that probes, outputs and readers stay unchanged.
   void cast_node(Node node, DType dtype) {
     if (node.op == Op::kLinear) {
-      auto& activation = std::get<ValueId>(node.args[0]);
+      auto& activation = std::get<ValueId>(node.args[pte::ops::Linear::kInput]);
       activation = cast_activation(activation, dtype, node.layer);
     }
     const ValueId result = node.outs[0];
@@ -164,13 +169,13 @@ class Caster {
     return to;
   }
 
-  // What a buffer holds may change between two uses.
+  // The contents of a buffer may change between two uses.
   bool is_state(ValueId id) const {
     return graph_[id].origin == Value::Origin::kBuffer || state_views_.contains(id);
   }
 
   void note_view(const Node& node) {
-    if (node.op == Op::kView && is_state(std::get<ValueId>(node.args[0]))) {
+    if (node.op == Op::kView && is_state(std::get<ValueId>(node.args[pte::ops::View::kSelf]))) {
       state_views_.insert(node.outs[0]);
     }
   }

@@ -1,5 +1,5 @@
-// trace_heads: forwards from the named axes through the operators, then backwards from each view
-// that splits features into heads to the linear node that made them.
+// trace_heads follows the named axes forwards through the operators, then backwards from each view
+// that splits features into heads to the linear node that made the features.
 #include "graph/passes/head_layout.h"
 
 #include <fmt/format.h>
@@ -11,25 +11,26 @@
 #include <string>
 #include <utility>
 
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 
 namespace ferry::graph {
 namespace {
 
-// Heads of a result. nullopt: the operator cannot be done head by head.
+// The heads of a result. nullopt means that the operator cannot be computed head by head.
 using Traced = std::optional<HeadParts>;
 
 bool is_fixed(const Dims& shape) { return std::ranges::all_of(shape, &Dim::is_static); }
 
 HeadParts normal(HeadParts parts) { return head_count(parts) > 1 ? std::move(parts) : HeadParts{}; }
 
-// Heads as a stride through the elements of a value: head h has those at [h * stride, (h + 1) *
-// stride), and again `count * stride` elements later.
+// Heads as a stride through the elements of a value: head h has the elements [h * stride, (h + 1) *
+// stride), and the elements `count * stride` later, and so on.
 struct HeadStride {
   int64_t count = 1, stride = 1;
 };
 
-// nullopt where heads are no such stride.
+// Returns nullopt if the heads are no such stride.
 std::optional<HeadStride> stride_of(const Dims& shape, const HeadParts& parts) {
   HeadStride heads;
   int64_t inner = 1;
@@ -43,7 +44,7 @@ std::optional<HeadStride> stride_of(const Dims& shape, const HeadParts& parts) {
   return heads;
 }
 
-// nullopt where a dimension would have heads in its middle.
+// Returns nullopt if heads would begin or end inside an index of a dimension.
 Traced layout_parts(const Dims& shape, const HeadStride& heads) {
   HeadParts parts(shape.size(), 1);
   int64_t inner = 1;
@@ -65,7 +66,7 @@ Traced reshaped(const Dims& from, const HeadParts& parts, const Dims& to) {
   return heads ? layout_parts(to, *heads) : std::nullopt;
 }
 
-// The dimensions that are named as heads, as far as there are several heads.
+// Returns the dimensions that are named as heads, if there are several heads.
 HeadParts named_heads(const Dims& shape) {
   HeadParts parts(shape.size(), 1);
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -80,8 +81,10 @@ size_t dim_of(const Arg& arg, size_t rank) {
 }
 
 ValueId tensor_arg(const Node& node, size_t arg) { return std::get<ValueId>(node.args[arg]); }
+// Returns the tensor that an operator works on, which is its first argument (self, input).
+ValueId first_arg(const Node& node) { return std::get<ValueId>(node.args.front()); }
 
-// What is known of the values so far, and the rule of each operator.
+// The heads of the values so far, and the rule of each operator.
 class Rules {
  public:
   explicit Rules(const Graph& graph) : graph_(graph), parts_(graph.values.size()) {
@@ -98,7 +101,8 @@ class Rules {
     return std::ranges::any_of(used_values(node), [&](ValueId id) { return !of(id).empty(); });
   }
 
-  // For a node that reads heads. Empty: all heads are needed for every element of the result.
+  // Applies the rule of a node that reads heads. An empty result means that every element of the
+  // node's result needs all heads.
   Traced trace(const Node& node) {
     switch (node.op) {
       case Op::kAdd:
@@ -106,9 +110,12 @@ class Rules {
       case Op::kMul:
       case Op::kDiv:
       case Op::kLogicalAnd:
-        return elementwise(node, {tensor_arg(node, 0), tensor_arg(node, 1)});
+        return elementwise(node, {tensor_arg(node, pte::ops::Binary::kSelf),
+                                  tensor_arg(node, pte::ops::Binary::kOther)});
       case Op::kWhere:
-        return elementwise(node, {tensor_arg(node, 0), tensor_arg(node, 1), tensor_arg(node, 2)});
+        return elementwise(node, {tensor_arg(node, pte::ops::Where::kCondition),
+                                  tensor_arg(node, pte::ops::Where::kSelf),
+                                  tensor_arg(node, pte::ops::Where::kOther)});
       case Op::kMulScalar:
       case Op::kClamp:
       case Op::kRsqrt:
@@ -125,7 +132,7 @@ class Rules {
       case Op::kGtScalar:
       case Op::kGeScalar:
       case Op::kLtScalar:
-        return of(tensor_arg(node, 0));
+        return of(first_arg(node));
       case Op::kMean:
       case Op::kSum:
       case Op::kAmin:
@@ -137,11 +144,11 @@ class Rules {
       case Op::kBmm:
         return bmm(node);
       case Op::kSoftmax:
-        return untouched(node, 1);
+        return untouched(node, pte::ops::Softmax::kDim);
       case Op::kSlice:
-        return untouched(node, 1);
+        return untouched(node, pte::ops::SliceCopy::kDim);
       case Op::kSplit:
-        return untouched(node, 2);
+        return untouched(node, pte::ops::SplitWithSizes::kDim);
       case Op::kCat:
         return cat(node);
       case Op::kSelect:
@@ -159,13 +166,14 @@ class Rules {
     }
   }
 
-  // The heads of an operand that is broadcast to a result with `parts`; nullopt where it has none
-  // of its own and needs some. Weights are cut as the result needs it.
+  // Returns whether an operand fits, if it is broadcast to a result with `parts`. An activation
+  // must have these heads, or serve all heads. A weight is cut as the result needs.
   bool fits_operand(ValueId id, const HeadParts& parts) {
     const HeadParts wanted = operand_parts(graph_[id].shape, parts);
     return of(id) == wanted || fits_weight(id, wanted);
   }
-  // Whether `id` is a weight that can be cut into these parts, and is not cut yet.
+  // Returns whether `id` is a weight that can be cut into these parts, and is not cut differently
+  // yet.
   bool fits_weight(ValueId id, const HeadParts& parts) {
     if (!of(id).empty() || graph_[id].origin != Value::Origin::kWeight) return false;
     if (!is_row_range(graph_[id].shape, parts)) return false;
@@ -173,7 +181,7 @@ class Rules {
     return true;
   }
 
-  // What of `parts` an operand of this shape has: dimensions of size 1 serve all heads.
+  // Returns the parts of an operand of this shape. Dimensions of size 1 serve all heads.
   static HeadParts operand_parts(const Dims& shape, const HeadParts& parts) {
     HeadParts wanted(shape.size(), 1);
     const size_t added = parts.size() - shape.size();
@@ -184,7 +192,7 @@ class Rules {
   }
 
  private:
-  // Whether the part of a head is one run of elements.
+  // Returns whether the part of a head is one run of elements.
   static bool is_row_range(const Dims& shape, const HeadParts& parts) {
     size_t first = 0;
     while (first < shape.size() && shape[first] == Dim(1)) ++first;
@@ -194,7 +202,7 @@ class Rules {
     return true;
   }
 
-  // Whether head h of a result needs head h * count(part) / count(whole) of an operand.
+  // Returns whether head h of a result needs head h * count(part) / count(whole) of an operand.
   static bool is_leading(const HeadParts& part, const HeadParts& whole) {
     const size_t added = whole.size() - part.size();
     bool ended = false;
@@ -219,31 +227,32 @@ class Rules {
     return parts;
   }
 
-  // Over the last dimension.
+  // Reductions over the last dimension.
   Traced reduce(const Node& node) {
-    HeadParts parts = of(tensor_arg(node, 0));
+    HeadParts parts = of(first_arg(node));
     if (parts.back() > 1) return HeadParts{};
     parts.resize(graph_[node.outs[0]].shape.size());
     return parts;
   }
 
-  // Each row by itself, with a weight and a bias that serve all rows. Means and deviations are of
-  // the shape of the rows.
+  // A norm computes each row separately, with a weight and a bias that serve all rows. Means and
+  // deviations have the shape of the rows.
   Traced norm(const Node& node) {
-    const HeadParts& parts = of(tensor_arg(node, 0));
+    const HeadParts& parts = of(first_arg(node));
     return parts.empty() || parts.back() > 1 ? HeadParts{} : parts;
   }
 
   Traced linear(const Node& node) {
-    const HeadParts& parts = of(tensor_arg(node, 0));
+    const HeadParts& parts = of(first_arg(node));
     if (parts.empty()) return std::nullopt;
     return parts.back() > 1 ? HeadParts{} : parts;
   }
 
-  // [B,m,k] x [B,k,n]: batches are heads, or groups of heads whose rows are those of several heads.
-  // A weight has a matrix for each head.
+  // bmm is [B,m,k] x [B,k,n]: batches are heads, or groups of heads whose rows are those of several
+  // heads. A weight has a matrix for each head.
   Traced bmm(const Node& node) {
-    const ValueId a = tensor_arg(node, 0), b = tensor_arg(node, 1);
+    const ValueId a = tensor_arg(node, pte::ops::Bmm::kSelf),
+                  b = tensor_arg(node, pte::ops::Bmm::kMat2);
     const HeadParts none = {1, 1, 1};
     for (const auto& [weight, other] : {std::pair(a, b), std::pair(b, a)}) {
       if (of(other).empty() || graph_[weight].origin != Value::Origin::kWeight) continue;
@@ -259,36 +268,40 @@ class Rules {
 
   // Operators along one dimension, which must not be that of the heads.
   Traced untouched(const Node& node, size_t dim_arg) {
-    const HeadParts& parts = of(tensor_arg(node, 0));
+    const HeadParts& parts = of(first_arg(node));
     if (parts.empty() || parts[dim_of(node.args[dim_arg], parts.size())] > 1) return std::nullopt;
     return parts;
   }
 
   Traced cat(const Node& node) {
-    const std::vector<ValueId>& items = std::get<TensorListArg>(node.args[0]).items;
+    const std::vector<ValueId>& items =
+        std::get<TensorListArg>(node.args[pte::ops::Cat::kTensors]).items;
     const HeadParts& parts = of(items[0]);
     const bool alike = std::ranges::all_of(items, [&](ValueId id) { return of(id) == parts; });
-    if (!alike || parts[dim_of(node.args[1], parts.size())] > 1) return std::nullopt;
+    if (!alike || parts[dim_of(node.args[pte::ops::Cat::kDim], parts.size())] > 1)
+      return std::nullopt;
     return parts;
   }
 
   Traced select(const Node& node) {
-    Traced parts = untouched(node, 1);
+    Traced parts = untouched(node, pte::ops::SelectCopy::kDim);
     if (!parts) return std::nullopt;
-    parts->erase(parts->begin() + static_cast<std::ptrdiff_t>(dim_of(node.args[1], parts->size())));
+    parts->erase(parts->begin() + static_cast<std::ptrdiff_t>(dim_of(
+                                      node.args[pte::ops::SelectCopy::kDim], parts->size())));
     return parts;
   }
 
   Traced unsqueeze(const Node& node) {
-    HeadParts parts = of(tensor_arg(node, 0));
-    parts.insert(
-        parts.begin() + static_cast<std::ptrdiff_t>(dim_of(node.args[1], parts.size() + 1)), 1);
+    HeadParts parts = of(first_arg(node));
+    parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(dim_of(
+                                     node.args[pte::ops::Unsqueeze::kDim], parts.size() + 1)),
+                 1);
     return parts;
   }
 
-  // Dimensions that grow have size 1, and serve all heads.
+  // Dimensions that are expanded have size 1, and serve all heads.
   Traced expand(const Node& node) {
-    HeadParts parts = of(tensor_arg(node, 0));
+    HeadParts parts = of(first_arg(node));
     const size_t added = graph_[node.outs[0]].shape.size() - parts.size();
     parts.insert(parts.begin(), added, 1);
     return parts;
@@ -296,10 +309,10 @@ class Rules {
 
   // Groups must stay before the heads of a group.
   Traced permute(const Node& node) {
-    const HeadParts& from = of(tensor_arg(node, 0));
+    const HeadParts& from = of(first_arg(node));
     HeadParts to;
     size_t last = 0;
-    for (const IntArg& arg : std::get<std::vector<IntArg>>(node.args[1])) {
+    for (const IntArg& arg : std::get<std::vector<IntArg>>(node.args[pte::ops::Permute::kDims])) {
       const size_t dim = dim_of(arg, from.size());
       to.push_back(from[dim]);
       if (from[dim] == 1) continue;
@@ -310,7 +323,7 @@ class Rules {
   }
 
   Traced view(const Node& node) {
-    const ValueId x = tensor_arg(node, 0);
+    const ValueId x = first_arg(node);
     const Dims& to = graph_[node.outs[0]].shape;
     if (!is_fixed(graph_[x].shape) || !is_fixed(to)) return std::nullopt;
     return reshaped(graph_[x].shape, of(x), to);
@@ -362,15 +375,15 @@ class Tracer {
     for (ValueId out : node.outs) rules_.set(out, parts);
   }
 
-  // A softmax over heads makes its layer one with attention, and so does one whose heads were lost
-  // on the way, which is refused.
+  // A softmax over heads makes its layer one with attention. So does a softmax whose heads were
+  // lost on the way, which is refused.
   void note_attention(const Node& node) {
     if (node.op == Op::kSdpa) {
       layers_.insert(node.layer);
       undivided_.push_back(&node);
     }
     if (node.op != Op::kSoftmax) return;
-    const ValueId scores = tensor_arg(node, 0);
+    const ValueId scores = first_arg(node);
     if (!rules_.of(scores).empty()) {
       layers_.insert(node.layer);
     } else if (!named_heads(graph_[scores].shape).empty()) {
@@ -379,9 +392,9 @@ class Tracer {
     }
   }
 
-  // What a view into heads reads is made head by head too.
+  // Makes the source of a view into heads head by head too.
   Status divide_source(const Node& view) {
-    const ValueId x = tensor_arg(view, 0);
+    const ValueId x = first_arg(view);
     const Dims& heads = graph_[view.outs[0]].shape;
     if (!is_fixed(heads) || !is_fixed(graph_[x].shape)) return refuse(view);
     const Traced parts = reshaped(heads, rules_.of(view.outs[0]), graph_[x].shape);
@@ -398,13 +411,14 @@ class Tracer {
         return divide_weight(*node, parts);
       case Op::kMulScalar:
       case Op::kClamp:
-        return divide(tensor_arg(*node, 0), parts);
+        return divide(first_arg(*node), parts);
       case Op::kAdd:
       case Op::kSub:
       case Op::kMul:
       case Op::kDiv:
-        FERRY_RETURN_IF_ERROR(divide_operand(*node, tensor_arg(*node, 0), parts));
-        return divide_operand(*node, tensor_arg(*node, 1), parts);
+        FERRY_RETURN_IF_ERROR(
+            divide_operand(*node, tensor_arg(*node, pte::ops::Binary::kSelf), parts));
+        return divide_operand(*node, tensor_arg(*node, pte::ops::Binary::kOther), parts);
       default:
         return refuse(*node);
     }
@@ -418,7 +432,7 @@ class Tracer {
 
   // Rows of the weight are columns of the result.
   Status divide_weight(const Node& node, const HeadParts& parts) {
-    const ValueId weight = tensor_arg(node, 1);
+    const ValueId weight = tensor_arg(node, pte::ops::Linear::kWeight);
     const bool in_columns = head_count(parts) == parts.back();
     return in_columns && rules_.fits_operand(weight, {parts.back(), 1}) ? Status{} : refuse(node);
   }
@@ -433,7 +447,7 @@ class Tracer {
   const Graph& graph_;
   Rules rules_;
   std::vector<const Node*> makers_;     // by value
-  std::vector<const Node*> undivided_;  // read heads, and cannot be done head by head
+  std::vector<const Node*> undivided_;  // nodes that read heads and cannot be computed head by head
   std::vector<const Node*> origins_;    // views that split features into heads
   std::set<int32_t> layers_;
 };

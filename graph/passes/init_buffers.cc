@@ -1,4 +1,4 @@
-// init_buffers: which mutable buffers have their initial contents in the program.
+// init_buffers decides which mutable buffers have their initial contents in the program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool wants_contents(const Value& buffer, const BufferInitOptions& options) {
   return options.mode == BufferInit::kAll;
 }
 
-// Index of the literal of `bytes` zeros.
+// Returns the index of the literal of `bytes` zeros.
 int32_t zeros(Graph& graph, uint64_t bytes) {
   Literal literal = zero_literal(bytes);
   const auto known = std::ranges::find(graph.literals, literal.key, &Literal::key);

@@ -23,10 +23,10 @@ struct Score {
 
 struct Choice {
   Score score = {std::numeric_limits<double>::infinity(), 0};
-  size_t begin = 0;  // of the last part
+  size_t begin = 0;  // the begin of the last part
 };
 
-// Bytes of weights by layer. A weight counts once in each layer that uses it.
+// Returns the bytes of weights by layer. A weight counts once in each layer that uses it.
 std::vector<uint64_t> layer_costs(const Model& model, int32_t layers) {
   std::vector<uint64_t> costs(static_cast<size_t>(layers), 0);
   std::set<std::pair<int32_t, std::string>> counted;
@@ -45,7 +45,7 @@ std::vector<uint64_t> layer_costs(const Model& model, int32_t layers) {
   return costs;
 }
 
-// The number of layers, which is the same in every method.
+// Returns the number of layers, which is equal in all methods.
 Result<int32_t> layers_of(const Model& model) {
   if (model.methods.empty()) return fail(ErrorCode::kInternal, "shard: a model without methods");
   const int32_t layers = model.methods.front().graph.num_layers;
@@ -64,7 +64,7 @@ Result<int32_t> layers_of(const Model& model) {
 std::vector<int32_t> partition_layers(const std::vector<uint64_t>& costs, int32_t count) {
   const size_t layers = costs.size();
   const auto parts = static_cast<size_t>(count);
-  // best[p][n]: the first n layers in p parts.
+  // best[p][n] is the best partition of the first n layers into p parts.
   std::vector<std::vector<Choice>> best(parts + 1, std::vector<Choice>(layers + 1));
   best[0][0].score = {};
   for (size_t p = 1; p <= parts; ++p) {

@@ -1,4 +1,4 @@
-// mark_cuts: copies of the hidden state between the parts of one program.
+// mark_cuts copies the hidden state between the parts of one program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace ferry::graph {
 namespace {
 
-// The tensors that layers before `bound` make and others read. What is made before the first layer
-// (rows of RoPE tables, masks) belongs to every part.
+// Returns the tensors that layers before `bound` make and others read. Values that are made before
+// the first layer (rows of RoPE tables, masks) belong to every part.
 std::vector<ValueId> crossing(const Graph& graph, int32_t bound) {
   std::set<ValueId> made;
   std::vector<ValueId> crossing;
@@ -32,7 +32,7 @@ std::vector<ValueId> crossing(const Graph& graph, int32_t bound) {
   return crossing;
 }
 
-// Copies `id` behind the last node of the layers before `bound`, for all readers that follow.
+// Copies `id` after the last node of the layers before `bound`, for all later readers.
 void insert_fallback(Graph& graph, ValueId id, int32_t bound) {
   Value copy = graph[id];
   graph.values.push_back(std::move(copy));

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/dims.h"
+#include "graph/dynamic_linears.h"
+#include "graph/experts.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
@@ -18,21 +21,17 @@ namespace {
 
 using Kind = LinearQuantization::Kind;
 
-// Arguments of an experts node: its matrices, then their scales.
-constexpr size_t kFirstExpertMatrix = 3;
-constexpr size_t kExpertMatrices = 3;
-
 enum class Use { kLinear, kEmbedding, kExperts };
 
-// What a matrix becomes.
+// The quantisation of a matrix.
 struct Decision {
   Use use = Use::kLinear;
-  LinearQuantization linear = {};        // of kLinear and kExperts
-  EmbeddingQuantization embedding = {};  // of kEmbedding
+  LinearQuantization linear = {};        // for kLinear and kExperts
+  EmbeddingQuantization embedding = {};  // for kEmbedding
 };
 using Decisions = std::map<std::string, Decision, std::less<>>;
 
-// The weights that are nothing but matrices of one kind of node in every method, by name.
+// Finds, by name, the weights that every method uses only as matrices of one kind of node.
 class QuantizableFinder {
  public:
   explicit QuantizableFinder(const std::vector<MethodGraph>& methods) {
@@ -45,12 +44,9 @@ class QuantizableFinder {
 
  private:
   static std::optional<Use> use_of(Op op, size_t arg) {
-    if (op == Op::kLinear && arg == 1) return Use::kLinear;
-    if (op == Op::kEmbedding && arg == 0) return Use::kEmbedding;
-    if (op == Op::kExperts && arg >= kFirstExpertMatrix &&
-        arg < kFirstExpertMatrix + kExpertMatrices) {
-      return Use::kExperts;
-    }
+    if (op == Op::kLinear && arg == pte::ops::Linear::kWeight) return Use::kLinear;
+    if (op == Op::kEmbedding && arg == pte::ops::Embedding::kWeight) return Use::kEmbedding;
+    if (op == Op::kExperts && ExpertsArgs::is_matrix(arg)) return Use::kExperts;
     return std::nullopt;
   }
   void add(const Graph& graph, const Node& node) {
@@ -81,7 +77,7 @@ bool matches(const std::string& pattern, std::string_view name) {
          glob_match(pattern, name.substr(0, name.size() - std::string_view(".weight").size()));
 }
 
-// Chooses for every matrix, and finds those that cannot be had.
+// Chooses the quantisation of every matrix, and finds matrices that cannot have it.
 class Chooser {
  public:
   Chooser(const QuantizeOptions& options, const StateDict& weights)
@@ -90,13 +86,13 @@ class Chooser {
   Result<Decisions> run(const std::map<std::string, Use>& uses) {
     for (const auto& [name, use] : uses) choose(name, use);
     if (problems_.empty()) return std::move(decisions_);
-    const std::string summary = problems_.size() == 1
-                                    ? problems_[0]
-                                    : fmt::format(
-                                          "{} matrices have rows that the group of a scale does "
-                                          "not divide; --quantize-rule gives "
-                                          "matrices other schemes",
-                                          problems_.size());
+    const std::string summary =
+        problems_.size() == 1
+            ? problems_[0]
+            : fmt::format(
+                  "{} matrices have rows that the group of a scale does not divide; a rule "
+                  "can give matrices another scheme",
+                  problems_.size());
     return Failure(Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
   }
   std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
@@ -144,7 +140,7 @@ class Chooser {
   std::vector<std::string> problems_;
 };
 
-// The stored form of each decision.
+// Returns the stored form of a decision.
 QuantizationScheme scheme_of(const Decision& decision, ScaleMethod method) {
   QuantizationScheme scheme{.method = method};
   const bool table = decision.use != Use::kLinear;
@@ -153,19 +149,20 @@ QuantizationScheme scheme_of(const Decision& decision, ScaleMethod method) {
   scheme.bits = four ? 4 : 8;
   if (decision.use == Use::kEmbedding) scheme.group = decision.embedding.group;
   if (decision.use != Use::kEmbedding && four) scheme.group = decision.linear.group;
-  // Tables are read by operators that want f32 scales and the other order of nibbles.
+  // Operators that read tables require f32 scales and the other order of nibbles.
   scheme.scale_dtype = four && !table ? DType::kBF16 : DType::kF32;
   scheme.order = four && table ? NibbleOrder::kHighFirst : NibbleOrder::kLowFirst;
   return scheme;
 }
 
-// Whether the program reads codes and scales as blocks of Q8_0 hold them.
+// Returns whether the program reads codes and scales in the form of blocks of Q8_0.
 bool reads_blocks(const Decision& decision) {
   if (decision.use == Use::kEmbedding) return decision.embedding.bits == 8;
   return decision.linear.kind == Kind::kInt8;
 }
 
-// What the checkpoint stores in Q8_0 stays as it is, where the program can read it.
+// A matrix that the checkpoint stores in Q8_0 keeps its codes and scales if the program can read
+// them.
 Status quantize_recipe(Recipe& recipe, const std::string& name, const Decision& decision,
                        ScaleMethod method, const TensorSource& source) {
   if (reads_blocks(decision)) {
@@ -212,7 +209,7 @@ class Rewriter {
 
   void rewrite(Node node) {
     if (node.op == Op::kLinear) {
-      const auto matrix = std::get<ValueId>(node.args[1]);
+      const auto matrix = std::get<ValueId>(node.args[pte::ops::Linear::kWeight]);
       const Decision* decision = decision_of(matrix);
       if (decision != nullptr && decision->linear.kind == Kind::kInt8) {
         return mixed_linear(std::move(node), matrix);
@@ -220,14 +217,15 @@ class Rewriter {
       if (decision != nullptr) return dynamic_linear(std::move(node), matrix);
     }
     if (node.op == Op::kEmbedding) {
-      const auto table = std::get<ValueId>(node.args[0]);
+      const auto table = std::get<ValueId>(node.args[pte::ops::Embedding::kWeight]);
       if (decision_of(table) != nullptr) return embedding(std::move(node), table);
     }
     if (node.op == Op::kExperts) quantize_experts(node);
     graph_.nodes.push_back(std::move(node));
   }
 
-  // The value of the weight gets the dtype and the shape of its codes; returns that of the scales.
+  // Gives the value of the weight the dtype and shape of its codes. Returns the value of the
+  // scales.
   ValueId coded(ValueId matrix) {
     const Weight& weight = *weights_.find(graph_[matrix].name);
     const Recipe& recipe = weight.recipe;
@@ -252,7 +250,7 @@ class Rewriter {
   }
 
   void dynamic_linear(Node node, ValueId matrix) {
-    const auto x = std::get<ValueId>(node.args[0]);
+    const auto x = std::get<ValueId>(node.args[pte::ops::Linear::kInput]);
     const ValueId scales = coded(matrix);
     const auto [known, fresh] = joinable_.try_emplace({x, node.layer}, graph_.nodes.size());
     if (fresh) {
@@ -263,15 +261,15 @@ class Rewriter {
       return;
     }
     Node& joined = graph_.nodes[known->second];
-    std::get<TensorListArg>(joined.args[1]).items.push_back(matrix);
-    std::get<TensorListArg>(joined.args[2]).items.push_back(scales);
+    std::get<TensorListArg>(joined.args[DynamicLinearsArgs::kCodes]).items.push_back(matrix);
+    std::get<TensorListArg>(joined.args[DynamicLinearsArgs::kScales]).items.push_back(scales);
     joined.outs.push_back(node.outs[0]);
   }
 
-  // The operator takes and makes two dimensions.
+  // The operator takes and makes tensors of two dimensions.
   void mixed_linear(Node node, ValueId matrix) {
     const ValueId scales = coded(matrix);
-    auto x = std::get<ValueId>(node.args[0]);
+    auto x = std::get<ValueId>(node.args[pte::ops::Linear::kInput]);
     const ValueId result = node.outs[0];
     const Dims wide = graph_[result].shape;
     if (wide.size() == 2) {
@@ -291,7 +289,7 @@ class Rewriter {
         Op::kMixedLinear, {x, matrix, scales, std::monostate{}, std::monostate{}}, {out}, layer};
   }
 
-  // [1,T,K] as [T,K].
+  // Reshapes [1,T,K] to [T,K].
   ValueId reshaped(ValueId x, int32_t layer) {
     const auto known = flat_.find(x);
     if (known != flat_.end()) return known->second;
@@ -303,7 +301,7 @@ class Rewriter {
     return flat_[x] = out;
   }
 
-  // The official kernel of bytes reads i64; static programs have tokens of i32.
+  // The official kernel of embedding_byte reads i64, but static programs have tokens of i32.
   ValueId long_ids(ValueId ids, int32_t layer) {
     if (graph_[ids].dtype == DType::kI64) return ids;
     Value cast;
@@ -319,23 +317,25 @@ class Rewriter {
     const ValueId scales = coded(table);
     const bool nibbles = graph_[table].dtype == DType::kI4;
     const int64_t least = nibbles ? -8 : -128;
-    const ValueId ids = long_ids(std::get<ValueId>(node.args[1]), node.layer);
+    const ValueId ids =
+        long_ids(std::get<ValueId>(node.args[pte::ops::Embedding::kIndices]), node.layer);
     node.args = {table, scales,     std::monostate{}, IntArg(least), IntArg(-least - 1),
                  ids,   DType::kF32};
     node.op = nibbles ? Op::kEmbedding4Bit : Op::kEmbeddingByte;
     graph_.nodes.push_back(std::move(node));
   }
 
-  // What the body of the loop needs in memory changes.
+  // The scratch size of the loop's body changes.
   void quantize_experts(Node& node) {
-    for (size_t i = kFirstExpertMatrix; i < kFirstExpertMatrix + kExpertMatrices; ++i) {
-      const auto matrix = std::get<ValueId>(node.args[i]);
+    for (size_t i = 0; ExpertsArgs::is_matrix(ExpertsArgs::kW1 + i); ++i) {
+      const auto matrix = std::get<ValueId>(node.args[ExpertsArgs::kW1 + i]);
       if (decision_of(matrix) == nullptr) continue;
       const ValueId scales = coded(matrix);
-      node.args[i + kExpertMatrices] = scales;
+      node.args[ExpertsArgs::kS1 + i] = scales;
     }
     const Result<Types> types = infer_types(graph_, {}, node);
-    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;  // else validate() reports it
+    // otherwise validate() reports the error
+    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;
   }
 
   Graph& graph_;
@@ -344,7 +344,7 @@ class Rewriter {
   std::map<ValueId, ValueId> scales_;  // by matrix
   std::map<ValueId, ValueId> flat_;
   // The node that further products of an activation join, by activation and layer. A node that
-  // writes a buffer ends them: the activation may be a view of it.
+  // writes a buffer ends the joining, because the activation may be a view of the buffer.
   std::map<std::pair<ValueId, int32_t>, size_t> joinable_;  // index into nodes
 };
 

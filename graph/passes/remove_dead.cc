@@ -1,4 +1,5 @@
-// remove_dead: what neither outputs, probes nor buffers need is dropped, the rest renumbered.
+// remove_dead removes all nodes and values that outputs, probes and buffers do not need, and
+// renumbers the rest.
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 
@@ -12,7 +13,8 @@ class Liveness {
     for (ValueId id : graph.inputs) mark(id);
     for (ValueId id : graph.outputs) mark(id);
     for (const Probe& probe : graph.probes) mark(probe.value);
-    // The value of a symbol lives as long as a shape has it, and may need other symbols in turn.
+    // The value of a symbol lives as long as a shape has the symbol, and may need other symbols in
+    // turn.
     do {
       sweep();
     } while (mark_symbols());
@@ -42,7 +44,7 @@ class Liveness {
     }
   }
 
-  // True if that made a value live.
+  // Returns true if a value became live.
   bool mark_symbols() {
     symbols_.assign(graph_.symbols.size(), false);
     for (size_t i = 0; i < graph_.values.size(); ++i) {
@@ -65,7 +67,7 @@ class Liveness {
   std::vector<bool> values_, nodes_, symbols_;
 };
 
-// New index of every kept element, -1 for the others.
+// Returns the new index of every kept element, -1 for the others.
 template <class Kept>
 std::vector<int32_t> numbering(size_t count, const Kept& kept) {
   std::vector<int32_t> numbers(count, -1);
@@ -76,7 +78,7 @@ std::vector<int32_t> numbering(size_t count, const Kept& kept) {
   return numbers;
 }
 
-// The elements of `items` that have a number.
+// Returns the elements of `items` that have a new index.
 template <class Item>
 std::vector<Item> kept_items(std::vector<Item> items, const std::vector<int32_t>& numbers) {
   std::vector<Item> out;

@@ -1,4 +1,4 @@
-// shard: a model in several, cut between layers.
+// shard cuts a model into several between layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 #include "graph/passes/layer_partition.h"
 #include "graph/passes/passes.h"
@@ -17,15 +18,15 @@ Failure unshardable(std::string message) {
   return fail(ErrorCode::kInternal, "shard: " + std::move(message));
 }
 
-// What is known of the whole graph before it is cut.
+// The properties of the whole graph that cutting needs.
 struct Cut {
   const Graph& graph;
   std::vector<int32_t> bounds;     // first layer of each part, then the number of layers
   std::vector<int32_t> producers;  // node that makes each value, -1 for none
-  std::vector<bool> read;          // whether a node reads it
+  std::vector<bool> read;          // whether a node reads each value
 
   int32_t parts() const { return static_cast<int32_t>(bounds.size()) - 1; }
-  // What comes before the first layer belongs to it, what comes after the last one to that.
+  // Nodes before the first layer belong to the first layer, nodes after the last layer to the last.
   int32_t part_of(const Node& node) const {
     const int32_t layer = std::clamp(node.layer, 0, graph.num_layers - 1);
     return static_cast<int32_t>(std::ranges::upper_bound(bounds, layer) - bounds.begin()) - 1;
@@ -50,13 +51,16 @@ Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
   return cut;
 }
 
-// Whether `node` only converts an input of the program, such as a mask, to another dtype.
+// Returns whether `node` only converts an input of the program, such as a mask, to another dtype.
 bool converts_input(const Cut& cut, const Node& node) {
-  if (node.op != Op::kToCopy && node.op != Op::kDequantize) return false;
-  return cut.graph[std::get<ValueId>(node.args[0])].origin == Value::Origin::kInput;
+  const bool casts = node.op == Op::kToCopy;
+  if (!casts && node.op != Op::kDequantize) return false;
+  const size_t from =
+      casts ? size_t{pte::ops::ToCopy::kSelf} : size_t{pte::ops::DequantizePerTensor::kInput};
+  return cut.graph[std::get<ValueId>(node.args[from])].origin == Value::Origin::kInput;
 }
 
-// A value that every part makes itself instead of getting it from another one.
+// Returns whether every part computes the value for itself instead of importing it.
 bool is_recomputed(const Cut& cut, ValueId id) {
   const Value& value = cut.graph[id];
   const Node& producer = cut.producer(id);
@@ -64,8 +68,8 @@ bool is_recomputed(const Cut& cut, ValueId id) {
          converts_input(cut, producer);
 }
 
-// Builds the graph of one part. `crossing` are the values of other parts that it takes as inputs;
-// run without them, a builder finds out which they are.
+// Builds the graph of one part. `crossing` are the values of other parts that it takes as inputs. A
+// builder that runs without `crossing` finds out which they are.
 class PartBuilder {
  public:
   PartBuilder(const Cut& cut, int32_t part, const std::vector<ValueId>& crossing)
@@ -104,7 +108,7 @@ class PartBuilder {
     crossing_.push_back(old);
   }
 
-  // The value of this part that stands for `old`.
+  // Returns the value of this part that stands for `old`.
   Result<ValueId> import(ValueId old) {
     if (const auto known = mapped_.find(old); known != mapped_.end()) return known->second;
     if (cut_.graph[old].origin != Value::Origin::kNode) {
@@ -121,12 +125,13 @@ class PartBuilder {
     return mapped_.at(old);
   }
 
-  // A size of a tensor: that of any input which has it, or of a symbol whose value is another one.
+  // Imports a size of a tensor as the size of any input of the part that has this dimension.
+  // Returns nullopt if no input has it.
   Result<std::optional<ValueId>> import_size(ValueId old) {
     const Node& node = cut_.producer(old);
     if (node.op != Op::kSymSize || cut_.part_of(node) == part_) return std::nullopt;
-    const Dims& shape = cut_.graph[std::get<ValueId>(node.args[0])].shape;
-    const int64_t index = std::get<IntArg>(node.args[1]).number;
+    const Dims& shape = cut_.graph[std::get<ValueId>(node.args[pte::ops::SymSize::kSelf])].shape;
+    const int64_t index = std::get<IntArg>(node.args[pte::ops::SymSize::kDim]).number;
     const int64_t rank = static_cast<int64_t>(shape.size());
     const Dim& dim = shape[static_cast<size_t>(index < 0 ? index + rank : index)];
     for (ValueId input : out_.inputs) {
@@ -164,7 +169,7 @@ class PartBuilder {
     return {};
   }
 
-  // An out that only this node makes; invalid if it writes buffers only.
+  // Returns an out that only this node makes, or an invalid id if the node writes buffers only.
   ValueId fresh_out(const Node& node) const {
     for (ValueId out : node.outs) {
       if (cut_.graph[out].origin == Value::Origin::kNode) return out;
@@ -172,14 +177,14 @@ class PartBuilder {
     return {};
   }
 
-  // The symbols in the shape of `id` have their values before the node that makes it.
+  // The values of the symbols in the shape of `id` must exist before the node that makes it.
   Status import_symbols(ValueId id) {
     for (const Dim& dim : Dims(out_[id].shape)) {
       if (dim.is_static()) continue;
       const size_t symbol = static_cast<size_t>(dim.symbol);
       const ValueId old = cut_.graph.symbols[symbol].value;
       if (!old.valid() || out_.symbols[symbol].value.valid()) continue;
-      // A symbol may be bound to what its own part makes later.
+      // A symbol may be bound to a value that its own part makes later.
       if (cut_.part_of(cut_.producer(old)) == part_ && !mapped_.contains(old)) continue;
       out_.symbols[symbol].value = FERRY_TRY(import(old));
     }
@@ -192,7 +197,8 @@ class PartBuilder {
     return {};
   }
 
-  // Inputs: crossing ones, then those of the program in their order, where they are read.
+  // Inputs of the part are the crossing values, then those inputs of the program that it reads, in
+  // their order.
   Status finish_inputs() {
     for (ValueId old : cut_.graph.inputs) {
       if (part_ == 0 && !cut_.read[static_cast<size_t>(old.index)]) {
@@ -217,11 +223,11 @@ class PartBuilder {
   const Cut& cut_;
   const int32_t part_;
   Graph out_;
-  std::map<ValueId, ValueId> mapped_;  // value of the whole -> value of the part
+  std::map<ValueId, ValueId> mapped_;  // value of the whole graph -> value of the part
   std::vector<ValueId> crossing_;
 };
 
-// The hidden state, which is made last, then the others as they are made.
+// Puts the hidden state, which is made last, first, then the others in order of their making.
 void order_crossing(const Cut& cut, std::vector<ValueId>& crossing) {
   std::ranges::sort(crossing, {}, [&](ValueId id) { return cut.order(id); });
   if (!crossing.empty()) std::rotate(crossing.begin(), crossing.end() - 1, crossing.end());
@@ -230,13 +236,13 @@ void order_crossing(const Cut& cut, std::vector<ValueId>& crossing) {
 // The last part that takes a value from the part that makes it.
 using LastUses = std::map<ValueId, int32_t>;
 
-// Port names. An input means the latest output of its name, so two values share one only if the
-// second is made when nobody needs the first any more.
+// Returns names for inputs and outputs of parts. An input refers to the latest output of its name,
+// so two values share a name only if the later one is made after the last use of the earlier one.
 std::map<ValueId, std::string> port_names(const Cut& cut, const LastUses& last_uses) {
   std::vector<ValueId> ids;
   for (const auto& [id, last] : last_uses) ids.push_back(id);
   std::ranges::sort(ids, {}, [&](ValueId id) { return cut.order(id); });
-  std::map<std::string, int32_t> taken_until;  // part that last needs the name
+  std::map<std::string, int32_t> taken_until;  // the last part that needs each name
   for (ValueId id : cut.graph.inputs) taken_until[cut.graph[id].name] = cut.parts();
   for (ValueId id : cut.graph.outputs) taken_until[cut.graph[id].name] = cut.parts();
   std::map<ValueId, std::string> names;
@@ -256,7 +262,7 @@ std::map<ValueId, std::string> port_names(const Cut& cut, const LastUses& last_u
   return names;
 }
 
-// A buffer keeps its contents in one program.
+// The contents of a buffer are kept in one program.
 Status check_buffers(const Cut& cut) {
   std::map<ValueId, int32_t> owners;
   for (const Node& node : cut.graph.nodes) {
@@ -287,7 +293,7 @@ Result<StateDict> weights_of(const std::vector<MethodGraph>& methods, const Stat
   return dict;
 }
 
-// Names the ports of a built part, declares its outputs and probes.
+// Names the inputs and outputs of a built part, and declares its outputs and probes.
 void add_ports(const Cut& cut, int32_t part, const std::map<ValueId, std::string>& names,
                PartBuilder& builder) {
   Graph& graph = builder.graph();
@@ -328,7 +334,7 @@ Result<std::vector<PartBuilder>> build_parts(const Cut& cut) {
   return builders;
 }
 
-// The graph of each part.
+// Returns the graph of each part.
 Result<std::vector<Graph>> cut_graph(const Graph& graph, const std::vector<int32_t>& bounds) {
   const Cut cut = make_cut(graph, bounds);
   FERRY_RETURN_IF_ERROR(check_buffers(cut));

@@ -1,4 +1,4 @@
-// split_heads: attention of several heads as attention of one head each.
+// split_heads replaces attention of several heads by attention of one head each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "core/strided.h"
 #include "core/text.h"
+#include "formats/pte/operator_args.h"
 #include "graph/graph.h"
 #include "graph/passes/head_layout.h"
 #include "graph/passes/passes.h"
@@ -16,11 +17,11 @@
 namespace ferry::graph {
 namespace {
 
-// Number of heads that a weight is cut for, by the weight's name.
+// The number of heads into which a weight is cut, by the weight's name.
 using CutWeights = std::map<std::string, int64_t>;
 
-// Rewrites one graph. Nodes that are done head by head are emitted when something needs all heads,
-// and then head after head, so that memory holds the scores of one head at a time.
+// Rewrites one graph. Nodes that are computed head by head are emitted when a node needs all heads,
+// head after head, so that memory holds the scores of one head at a time.
 class Splitter {
  public:
   Splitter(Graph& graph, HeadLayouts layouts, CutWeights& cut)
@@ -56,8 +57,8 @@ class Splitter {
     return {};
   }
 
-  // All heads side by side. The result keeps its value, so that readers, outputs and probes stay as
-  // they are.
+  // Emits all heads and joins them side by side. The result keeps its value, so that readers,
+  // outputs and probes stay unchanged.
   Status join(ValueId id) {
     if (!joined_.insert(id).second) return {};
     const HeadParts parts = layouts_.of(id);
@@ -76,7 +77,7 @@ class Splitter {
     return {};
   }
 
-  // The part of head `head` of a value that has heads.
+  // Returns the part of head `head` of a value that has heads.
   Result<ValueId> part(ValueId id, int64_t head) {
     const auto known = parts_.find({id, head});
     if (known != parts_.end()) return known->second;
@@ -91,7 +92,7 @@ class Splitter {
     return parts_.at({id, head});
   }
 
-  // The node once for `head`; its results become parts of those of `node`.
+  // Emits the node for `head`. Its results become parts of the results of `node`.
   Status emit(const Node& node, int64_t head) {
     const int64_t count = head_count(layouts_.of(node.outs[0]));
     Node own = node;
@@ -108,7 +109,8 @@ class Splitter {
     for (ValueId out : node.outs) {
       shapes.push_back(part_shape(graph_[out].shape, layouts_.of(out)));
     }
-    if (node.op == Op::kView || node.op == Op::kExpand) own.args[1] = sizes(shapes[0]);
+    if (node.op == Op::kView) own.args[pte::ops::View::kSize] = sizes(shapes[0]);
+    if (node.op == Op::kExpand) own.args[pte::ops::Expand::kSize] = sizes(shapes[0]);
     const std::vector<ValueId> outs = FERRY_TRY(append(std::move(own), shapes));
     for (size_t i = 0; i < outs.size(); ++i) parts_[{node.outs[i], head}] = outs[i];
     return {};
@@ -120,7 +122,8 @@ class Splitter {
     return args;
   }
 
-  // With fresh results of `shapes`, which name the axes and which inference must agree with.
+  // Appends a node with fresh results of `shapes`, which name the axes. Inference must agree with
+  // them.
   Result<std::vector<ValueId>> append(Node node, const std::vector<Dims>& shapes) {
     const Types types = FERRY_TRY(infer_types(graph_, {}, node));
     for (size_t i = 0; i < node.outs.size(); ++i) {
@@ -177,12 +180,12 @@ class Splitter {
   HeadLayouts layouts_;
   CutWeights& cut_;
   int32_t layer_ = -1;
-  std::map<ValueId, const Node*> makers_;  // of the values that are made head by head
+  std::map<ValueId, const Node*> makers_;  // nodes of the values that are made head by head
   std::set<ValueId> kept_, joined_;
   std::map<std::pair<ValueId, int64_t>, ValueId> parts_;
 };
 
-// The weight of one of `count` heads: a range of the rows of `whole`.
+// Returns the weight of one of `count` heads, which is a range of the rows of `whole`.
 Weight head_weight(const Weight& whole, int64_t head, int64_t count) {
   Weight weight = whole;
   weight.name = head_weight_name(whole.name, head);
@@ -196,7 +199,7 @@ Weight head_weight(const Weight& whole, int64_t head, int64_t count) {
   return weight;
 }
 
-// Parts stand where their weight stood; it stays if something needs all of it.
+// The parts take the position of their weight, which stays if a node needs all of it.
 Result<StateDict> cut_weights(const Model& model, const CutWeights& cut) {
   std::set<std::string_view> used;
   for (const MethodGraph& method : model.methods) {

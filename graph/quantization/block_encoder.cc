@@ -1,4 +1,4 @@
-// The table of encoders, and those of 5 bits, which only few tensors have.
+// The table of encoders, and the encoders of 5 bits, which only few tensors have.
 #include "graph/quantization/block_encoder.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace ferry::graph {
 namespace {
 
-constexpr size_t kValues = 32;  // of a block of 5 bits
+constexpr size_t kValues = 32;  // values of a block of 5 bits
 
 constexpr std::array<BlockEncoder, 7> kEncoders = {{
     {"q4_0", 32, 18, encode_q4_0},
@@ -26,7 +26,7 @@ constexpr std::array<BlockEncoder, 7> kEncoders = {{
     {"q6_k", 256, 210, encode_q6_k},
 }};
 
-// Where the f16 numbers of a block are: at its beginning, but for q6_k, which ends with one.
+// The positions of the f16 numbers of a block: at its beginning, but q6_k ends with one.
 struct Halves {
   size_t offset, count;
 };
@@ -36,7 +36,8 @@ Halves halves_of(const BlockEncoder& encoder) {
   return {0, has_minimum ? 2u : 1u};
 }
 
-// 32 codes of 5 bits: a word of the fifth bits, then nibbles; j is below j + 16.
+// Writes 32 codes of 5 bits: a word of the fifth bits, then nibbles. Code j is the low nibble, j +
+// 16 the high one.
 void put_five_bits(const std::array<uint32_t, kValues>& codes, std::byte* to) {
   uint32_t high = 0;
   for (size_t j = 0; j < kValues; ++j) high |= codes[j] >> 4 << j;
@@ -46,7 +47,7 @@ void put_five_bits(const std::array<uint32_t, kValues>& codes, std::byte* to) {
   }
 }
 
-// As a conversion to an integer that drops the fraction; 0 for what no code stands for.
+// Converts to an integer and drops the fraction. Returns 0 for values that no code represents.
 uint32_t truncated(float value) {
   return value >= 0 && value < 256 ? static_cast<uint32_t>(value) : 0;
 }
@@ -81,7 +82,7 @@ uint64_t count_unencodable(const BlockEncoder& encoder, const float* values, siz
 
 void encode_q5_0(const float* values, size_t blocks, std::byte* out) {
   for (size_t b = 0; b < blocks; ++b, values += kValues, out += 22) {
-    float largest = 0;  // by magnitude; of equal ones the first
+    float largest = 0;  // by magnitude; the first of equals
     for (size_t j = 0; j < kValues; ++j) {
       if (std::abs(values[j]) > std::abs(largest)) largest = values[j];
     }

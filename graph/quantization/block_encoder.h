@@ -1,6 +1,6 @@
-// Encoders of the block types of GGUF: f32 values to the bytes that ggml's quantize_row_*_ref()
-// make of them, to the bit. Source: llama.cpp, ggml/src/ggml-quants.c. And split_q8_0, which takes
-// the codes and scales of blocks that a checkpoint has already as they are.
+// Encoders of the block types of GGUF: f32 values become the bytes that ggml's quantize_row_*_ref()
+// makes, to the bit. Source: llama.cpp, ggml/src/ggml-quants.c. split_q8_0() takes the codes and
+// scales of blocks that a checkpoint already has.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +15,26 @@ namespace ferry::graph {
 
 struct BlockEncoder {
   std::string_view name;  // as in BlockEncoding: "q8_0"
-  uint32_t elements = 0;  // of a block
-  uint32_t bytes = 0;     // of a block
-  // `values` has the elements of `blocks` blocks, `out` room for their bytes.
+  uint32_t elements = 0;  // elements of a block
+  uint32_t bytes = 0;     // bytes of a block
+  // Encodes `values`, which has the elements of `blocks` blocks, into `out`, which has the size of
+  // these blocks.
   void (*encode)(const float* values, size_t blocks, std::byte* out) = nullptr;
 };
 
-// "q4_0", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"; nullptr for other names.
+// Supports "q4_0", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k". Returns nullptr for other names.
 const BlockEncoder* find_block_encoder(std::string_view name);
 
-// How many values no block can stand for: those that are NaN or infinite, and all of a block whose
-// f16 scale or minimum is infinite.
+// Returns how many values no block can represent: those that are NaN or infinite, and all of a
+// block whose f16 scale or minimum is infinite.
 uint64_t count_unencodable(const BlockEncoder& encoder, const float* values, size_t blocks,
                            const std::byte* encoded);
 
 inline constexpr size_t kStoredBlockValues = 32;
 inline constexpr size_t kQ8_0BlockBytes = 34;  // f16 scale, 32 i8 codes
 
-// Whole blocks, one after the other. `codes` gets an i8 for each value, `scales` an f32 for each
-// block. A scale may be 0, and of no normal f16; of a damaged file it may be negative or NaN.
+// Splits whole consecutive blocks. `codes` gets an i8 for each value, `scales` an f32 for each
+// block. A scale may be 0 or a subnormal f16; in a damaged file it may be negative or NaN.
 void split_q8_0(std::span<const std::byte> blocks, std::span<std::byte> codes,
                 std::span<std::byte> scales);
 

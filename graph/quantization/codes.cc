@@ -1,10 +1,10 @@
-// Codes of values, and values of codes.
+// Converts values to codes, and codes to values.
 #include "graph/quantization/targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/codes.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "hwy/highway.h"
 
 #include <algorithm>
@@ -22,10 +22,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
 
-// Values that are converted at a time, even.
+// This many values are converted at a time. The number is even.
 constexpr size_t kTile = 1024;
 
-// Adding 1.5 * 2^23 leaves the rounded value in the lowest bits; `offset` is even, so that ties go
+// Adding 1.5 * 2^23 leaves the rounded value in the lowest bits. `offset` is even, so that ties go
 // to the even code.
 struct Encoder {
   float low, high;
@@ -42,7 +42,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint8_t, D>> encode(D d, const Encoder& e, const f
   return hn::TruncateTo(hn::Rebind<uint8_t, D>(), bits);
 }
 
-// n values of one group, a byte for each.
+// Encodes n values of one group, with a byte for each.
 HWY_INLINE void encode_bytes(const Encoder& e, const float* x, size_t n, float scale,
                              uint8_t* out) {
   const F32 d;
@@ -94,7 +94,7 @@ void encode_task(int bits, NibbleOrder order, const Groups& groups, const float*
   }
 }
 
-// Values of nibbles; `at` counts from the first nibble of `codes`.
+// Decodes nibbles. `at` counts from the first nibble of `codes`.
 HWY_INLINE void decode_nibbles(NibbleOrder order, const uint8_t* codes, size_t at, size_t n,
                                float scale, float* values) {
   const int first = order == NibbleOrder::kLowFirst ? 0 : 4;
@@ -117,7 +117,7 @@ HWY_INLINE void decode_nibbles(NibbleOrder order, const uint8_t* codes, size_t a
 bool finite_task(const float* values, size_t count) {
   const F32 d;
   const hn::RebindToSigned<F32> d32;
-  // The largest bits without the sign: infinity is above all numbers, NaN above infinity.
+  // Compares the bits without the sign: infinity is above all numbers, NaN above infinity.
   const auto magnitude = hn::Set(d32, 0x7fffffff);
   auto most = hn::Zero(d32), other = hn::Zero(d32);
   size_t i = 0;

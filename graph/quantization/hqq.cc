@@ -2,11 +2,11 @@
 // it on CPU, to the bit: codes are rounded values / scale, the next scale is sum(w q) / sum(q q),
 // and the sums have the order of torch.sum over the innermost dimension.
 #include "graph/quantization/targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/hqq.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
 
@@ -27,8 +27,10 @@ using F32 = hn::ScalableTag<float>;
 using VF32 = hn::Vec<F32>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
 
-// Sums over the elements of groups, a group in each lane, in the order of torch: element i goes to
-// sum i mod 32; whole blocks of 32 are added up in levels, 16 or more sums of one level to one of
+// Sums the elements of groups in the order of torch, with a group in each lane. Element i goes to
+// sum i mod 32. Whole blocks of 32 are added up in levels, where 16 or more sums of one level
+// become one of the next. The rest after the last whole 8 is added first, then the sums, lower ones
+// first.
 // the next; what is left after the last whole 8 is added first, then the sums, lower ones first.
 constexpr size_t kSums = 32, kColumns = 8, kLevels = 4;
 
@@ -47,7 +49,7 @@ class LaneSums {
   }
   HWY_INLINE void add(size_t i, VF32 value) { sums_[0][i] = hn::Add(sums_[0][i], value); }
   HWY_INLINE void add_rest(VF32 value) { rest_ = hn::Add(rest_, value); }
-  // After `blocks` blocks.
+  // Is called after `blocks` blocks.
   HWY_INLINE void carry(size_t blocks) {
     const size_t mask = (size_t{1} << power_) - 1;
     for (size_t level = 1; level < levels_; ++level) {
@@ -56,7 +58,7 @@ class LaneSums {
       clear(level - 1);
     }
   }
-  // After the last whole block.
+  // Is called after the last whole block.
   HWY_INLINE void join_levels() {
     for (size_t level = 1; level < levels_; ++level) raise(level, 0);
   }
@@ -87,7 +89,7 @@ struct TwoSums {
   LaneSums a, b;
 };
 
-// Adds what `terms` makes of each element.
+// Adds the terms that `terms` computes of each element.
 template <class Terms>
 HWY_INLINE void sum_terms(size_t size, const Terms& terms, TwoSums& sums) {
   sums.a.clear();
@@ -150,19 +152,19 @@ void refine(const Refinement& r, size_t size, const float* x, TwoSums& sums, flo
     const VF32 qq = sums.b.total();
     const auto any = hn::Gt(qq, hn::Zero(d));
     const VF32 ratio = hn::Div(sums.a.total(), hn::IfThenElse(any, qq, hn::Set(d, 1.0f)));
-    // Not where the sum overflows; the reference does not look.
+    // An overflowed sum is no improvement. The reference does not check for it.
     const auto better = hn::And(any, hn::Lt(ratio, hn::Set(d, HUGE_VALF)));
     const VF32 next = hn::Max(hn::IfThenElse(better, ratio, scale), smallest);
     const VF32 change = hn::Div(hn::Abs(hn::Sub(next, scale)), scale);
     const float largest = hn::GetLane(hn::MaxOfLanes(d, change));
-    if (largest == 0) break;  // and so in every later round
+    if (largest == 0) break;  // then it is 0 in all later rounds too
     if (r.changes != nullptr) r.changes[round] = std::max(r.changes[round], largest);
     scale = next;
   }
   hn::StoreU(scale, d, scales);
 }
 
-// Up to kLanes groups into lanes; those that are not there are zeros.
+// Loads up to kLanes groups into lanes. Missing groups are zeros.
 HWY_INLINE void load_lanes(const Groups& groups, size_t first, float* x) {
   const size_t count = std::min(kLanes, groups.count - first);
   if (count < kLanes) std::fill_n(x, groups.size * kLanes, 0.0f);

@@ -1,12 +1,12 @@
 // q4_k, q5_k and q6_k: blocks of 256 values in groups, whose scales are codes themselves. ggml
-// searches the scale of each group among some candidates. Here a lane does what ggml does for one
-// group, in its order; so sums are the same to the bit, and groups are searched side by side.
+// searches the scale of each group among some candidates. Here a lane computes one group in ggml's
+// order, so sums are equal to the bit, and groups are searched side by side.
 #include "graph/quantization/targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/k_blocks.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "hwy/highway.h"
 
 #include <algorithm>
@@ -29,10 +29,10 @@ using F32 = hn::CappedTag<float, 8>;
 using VF32 = hn::Vec<F32>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
 constexpr float kRounder = 12582912.0f;      // 1.5 * 2^23: adding it rounds to nearest even
-constexpr float kAllZero = 1e-15f;           // a group below is zeros
+constexpr float kAllZero = 1e-15f;           // a group whose values are below is all zeros
 using Codes = std::array<uint8_t, kValues>;  // in the order of the values
 
-// x rounded to an integer, between low and high. For |x| >= 2^22 it is what ggml makes of it.
+// Rounds x to an integer between low and high. For |x| >= 2^22 the result is that of ggml.
 HWY_INLINE int rounded(float x) {
   return static_cast<int>(std::bit_cast<uint32_t>(x + kRounder) & 0x7fffffu) - 0x400000;
 }
@@ -50,8 +50,8 @@ HWY_INLINE float f16_of(const uint8_t* from) {
   return f16_to_f32(bits);
 }
 
-// The values of a block with those of equal place in their groups side by side:
-// [place * kGroups + group].
+// Transposes a block, so that values of equal place in their groups are adjacent: [place * kGroups
+// + group].
 template <size_t kGroups>
 HWY_INLINE void transpose(const float* x, float* out) {
   constexpr size_t kSize = kValues / kGroups;
@@ -60,7 +60,7 @@ HWY_INLINE void transpose(const float* x, float* out) {
   }
 }
 
-// -- with a minimum: value = scale * code - minimum
+// -- blocks with a minimum: value = scale * code - minimum
 
 struct RangeSearch {
   int top;      // the largest code
@@ -73,7 +73,7 @@ constexpr size_t kRanges = 8, kRangeSize = 32;
 
 struct Ranges {
   alignas(32) std::array<float, kRanges> scales, minima;
-  // What gives the codes of the search: round((value - base) * factor).
+  // The codes of the search are round((value - base) * factor).
   alignas(32) std::array<float, kRanges> factors, bases;
 };
 
@@ -81,13 +81,14 @@ HWY_INLINE VF32 code_of(VF32 x, VF32 base, VF32 factor, int top) {
   return rounded(hn::Mul(factor, hn::Sub(x, base)), 0, top);
 }
 
-// Groups [lane, lane + kLanes) of the transposed block x.
+// Searches groups [lane, lane + kLanes) of the transposed block x.
 HWY_INLINE void search_ranges(const RangeSearch& search, const float* all, size_t lane,
                               Ranges& out) {
   const F32 d;
   const VF32 zero = hn::Zero(d);
   const auto top = static_cast<float>(search.top);
-  // Not std::array: its constructor is not compiled for the target, as those of NEON vectors are.
+  // These are no std::array, because its constructor is not compiled for the target, as those of
+  // NEON vectors are.
   VF32 x[kRangeSize], weight[kRangeSize], code[kRangeSize];
   VF32 squares = zero;
   for (size_t i = 0; i < kRangeSize; ++i) {
@@ -147,7 +148,7 @@ HWY_INLINE void search_ranges(const RangeSearch& search, const float* all, size_
   hn::StoreU(hn::IfThenElse(flat, zero, base), d, out.bases.data() + lane);
 }
 
-// Six bits of each scale and each minimum, in 12 bytes.
+// Stores six bits of each scale and each minimum, in 12 bytes.
 HWY_INLINE void put_scales(const std::array<uint8_t, kRanges>& scales,
                            const std::array<uint8_t, kRanges>& minima, uint8_t* to) {
   for (size_t j = 0; j < 4; ++j) {
@@ -157,7 +158,8 @@ HWY_INLINE void put_scales(const std::array<uint8_t, kRanges>& scales,
   }
 }
 
-// The codes that fit the rounded scales best; those of the search where the scale became 0.
+// Computes the codes that fit the rounded scales best. If the scale became 0, the codes of the
+// search stay.
 HWY_INLINE void range_codes(const RangeSearch& search, const float* x, const Ranges& ranges,
                             const std::array<float, kRanges>& scales,
                             const std::array<float, kRanges>& minima, Codes& codes) {
@@ -179,7 +181,7 @@ HWY_INLINE void range_codes(const RangeSearch& search, const float* x, const Ran
   }
 }
 
-// The first 16 bytes of the block, and the codes.
+// Writes the first 16 bytes of the block, and computes the codes.
 HWY_INLINE void encode_ranges(const RangeSearch& search, const float* x, uint8_t* out,
                               Codes& codes) {
   alignas(32) std::array<float, kValues> side_by_side;
@@ -211,7 +213,7 @@ HWY_INLINE void encode_ranges(const RangeSearch& search, const float* x, uint8_t
   range_codes(search, x, ranges, scales, minima, codes);
 }
 
-// Each 32 bytes have two groups, the first one below.
+// Each 32 bytes hold two groups, the first one in the low nibbles.
 HWY_INLINE void put_nibbles(const Codes& codes, uint8_t* to) {
   for (size_t i = 0; i < kValues / 2; ++i) {
     const size_t at = i / 32 * 64 + i % 32;
@@ -239,7 +241,7 @@ void encode_q5_k_task(const float* x, size_t blocks, uint8_t* out) {
   }
 }
 
-// -- without: value = scale * (code - 32)
+// -- blocks without a minimum: value = scale * (code - 32)
 
 constexpr size_t kGroups = 16, kGroupSize = 16;
 
@@ -263,7 +265,7 @@ HWY_INLINE void search_scales(const float* all, size_t lane, Scales& out) {
   }
   VF32 factor = zero, scale = zero, best = zero;
   for (int step = -10; step <= 9; ++step) {
-    // The first one is that of step 0, the reference of the others.
+    // Step 0 is tried first. It is the reference of the other steps.
     const bool first = step == -10;
     if (step == 0) continue;
     const float by = first ? -32.0f : -(32.0f + 0.1f * static_cast<float>(step));
@@ -288,8 +290,8 @@ HWY_INLINE void search_scales(const float* all, size_t lane, Scales& out) {
   hn::StoreU(hn::IfThenElse(empty, zero, factor), d, out.factors.data() + lane);
 }
 
-// In each half of 128 codes, 64 bytes of nibbles hold the first 64 below and the others above; 32
-// bytes hold the upper bits of four codes each.
+// In each half of 128 codes, 64 bytes of nibbles hold the first 64 codes in the low nibbles and the
+// others in the high ones. 32 bytes hold the upper bits of four codes each.
 HWY_INLINE void put_six_bits(const Codes& codes, uint8_t* low, uint8_t* high) {
   for (size_t half = 0; half < kValues; half += 128, low += 64, high += 32) {
     const uint8_t* c = codes.data() + half;
@@ -308,7 +310,7 @@ HWY_INLINE void signed_codes(const float* x, const Scales& searched, float d,
   const hn::RebindToSigned<F32> di;
   for (size_t g = 0; g < kGroups; ++g) {
     const float scale = d * static_cast<float>(static_cast<int8_t>(scale_codes[g]));
-    // ggml leaves the codes of a group of zeros at 0; what they stand for is 0 all the same.
+    // ggml leaves the codes of a group of zeros at 0. Their value is 0 in any case.
     const bool empty = searched.scales[g] == 0 && searched.factors[g] == 0;
     for (size_t i = g * kGroupSize; i < (g + 1) * kGroupSize; i += kLanes) {
       const VF32 value = hn::LoadU(d32, x + i);
@@ -330,7 +332,7 @@ void encode_q6_k_task(const float* x, size_t blocks, uint8_t* out) {
     for (size_t lane = 0; lane < kGroups; lane += kLanes) {
       search_scales(side_by_side.data(), lane, searched);
     }
-    float largest = 0;  // by magnitude; of equal ones the first
+    float largest = 0;  // by magnitude; the first of equals
     for (const float scale : searched.scales) {
       if (std::abs(scale) > std::abs(largest)) largest = scale;
     }

@@ -1,10 +1,10 @@
 // q8_0 and q4_0: blocks of 32 values and one scale.
 #include "graph/quantization/targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/plain_blocks.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "hwy/highway.h"
 
 #include <array>
@@ -23,10 +23,10 @@ constexpr size_t kValues = 32;
 using F32 = hn::CappedTag<float, 16>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
 
-// 1 / d. Where that is infinite, ggml's codes are 0 whatever the values are.
+// Returns 1 / d. If that is infinite, ggml's codes are 0 for all values.
 HWY_INLINE float inverse_of(float d) { return d != 0 ? 1.0f / d : 0.0f; }
 
-// Codes as bytes.
+// Stores codes as bytes.
 template <class V>
 HWY_INLINE void put_codes(V codes, uint8_t* to) {
   const hn::RebindToSigned<F32> di;
@@ -59,7 +59,7 @@ void encode_q8_0_task(const float* x, size_t blocks, uint8_t* out) {
   }
 }
 
-// The value of largest magnitude; of equal ones the first.
+// Returns the value of largest magnitude, the first of equals.
 HWY_INLINE float largest_of(const float* x) {
   const F32 d32;
   auto most = hn::Zero(d32);

@@ -12,9 +12,10 @@ namespace ferry::graph {
 namespace {
 
 constexpr float kHqqTolerance = 1e-5f;
-// Values whose scales and codes are computed one after the other, so that they stay in the cache.
+// The scales and codes of this many values are computed together, so that the values stay in the
+// cache.
 constexpr size_t kBlockValues = 16384;
-// A multiple of the groups that the kernels take at a time.
+// A multiple of the number of groups that the kernels take at a time.
 constexpr size_t kLeastGroups = 16;
 
 size_t group_size(const QuantizationScheme& scheme, int64_t columns) {
@@ -25,7 +26,7 @@ size_t groups_in_block(size_t group) {
   return std::max(kLeastGroups, kBlockValues / group / kLeastGroups * kLeastGroups);
 }
 
-// A copy of the groups in which what is not finite is 0.
+// Copies the groups and replaces values that are not finite by 0.
 Groups finite(const Groups& groups, std::vector<float>& copy) {
   const std::span values(groups.values, groups.size * groups.count);
   copy.assign(values.begin(), values.end());

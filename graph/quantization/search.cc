@@ -1,16 +1,16 @@
 // Scales of least squared error.
 //
-// A group is taken as whole numbers, the largest magnitude as 32767. A candidate gives codes q that
-// divide it by one of a fixed set of scales; for these codes the scale of least squared error is
-// sum(x q) / sum(q q), and the error is sum(x x) - sum(x q)^2 / sum(q q). Sums of whole numbers are
-// exact. The first candidate of the least error gives the scale, which is rounded to the stored
-// type.
+// The values of a group become whole numbers, with 32767 for the largest magnitude. A candidate
+// gives codes q by division by one of a fixed set of scales. For these codes the scale of least
+// squared error is sum(x q) / sum(q q), and the error is sum(x x) - sum(x q)^2 / sum(q q). Sums of
+// whole numbers are exact. The first candidate of the least error gives the scale, which is rounded
+// to the stored type.
 #include "graph/quantization/targets.h"
-// After the choice of targets.
+// This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "graph/quantization/search.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.
+// This include must follow foreach_target.h.
 #include "hwy/highway.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ using VI32 = hn::Vec<I32>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
 
 constexpr float kWhole = 32767;
-// Below, kWhole / magnitude could overflow; the scale is the smallest without clipping.
+// For smaller magnitudes kWhole / magnitude could overflow. Their scale is the smallest without
+// clipping.
 constexpr float kSmallestSearched = 0x1p-100f;
 
 HWY_INLINE float largest_magnitude(const float* x, size_t n) {
@@ -50,18 +51,18 @@ HWY_INLINE float largest_magnitude(const float* x, size_t n) {
 
 // ---- groups in lanes
 
-// Lane l holds group l: pair p of its elements is at [p][l]. Elements come in chunks of 8, those
-// after the end of a group are 0.
+// Lane l holds group l: pair p of its elements is at [p][l]. Elements come in chunks of 8, and
+// those after the end of a group are 0.
 constexpr size_t kChunk = 8, kPairs = kChunk / 2;
 
-// Where a chunk of a group is put before the pairs of a chunk are transposed: in blocks of four
-// groups, the 128 bits in which vectors are shuffled.
+// Returns the place of a chunk of a group before the pairs of a chunk are transposed: in blocks of
+// four groups, the 128 bits in which vectors are shuffled.
 HWY_INLINE size_t chunk_position(size_t chunk, size_t group) {
   if constexpr (kLanes == 1) return chunk * kChunk;
   return ((chunk * 4 + group % 4) * (kLanes / 4) + group / 4) * kChunk;
 }
 
-// value * factor, rounded to nearest even, whose magnitude is at most kWhole.
+// Stores value * factor, rounded to nearest even, whose magnitude is at most kWhole.
 HWY_INLINE void store_chunk(const float* x, float factor, int16_t* out) {
   const hn::CappedTag<float, kChunk> d;
   const hn::RebindToSigned<decltype(d)> d32;
@@ -117,7 +118,7 @@ HWY_INLINE void transpose_chunks(int16_t* pairs, size_t chunks) {
 
 // ---- sums
 
-// For each multiplier the sums of x q and of q q of `count` pairs.
+// Computes, for each multiplier, the sums of x q and of q q of `count` pairs.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE int32_t fixed_point_product(int32_t a, int32_t b) { return (a * b + 0x4000) >> 15; }
 
@@ -137,7 +138,7 @@ void sum_products(const Candidates& set, const Steps& steps, const int16_t* pair
   }
 }
 #else
-// kFree and kAbove: see Unclamped.
+// Unclamped explains kFree and kAbove.
 template <size_t kFree, size_t kAbove>
 HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
                              size_t count, VI32* xq_out, VI32* qq_out) {
@@ -171,7 +172,7 @@ HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const in
 
 HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
                              size_t count, VI32* xq_out, VI32* qq_out) {
-  // What groups of up to 64 values have.
+  // This checks the numbers for groups of up to 64 values.
   static_assert(unclamped(kCandidates4, kSteps4[0]) == Unclamped{2, 1});
   static_assert(unclamped(kCandidates4, kSteps4[1]) == Unclamped{2, 2});
   const Unclamped known = unclamped(set, steps);
@@ -185,7 +186,7 @@ HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const in
 }
 #endif
 
-// The codes of least error of each group so far: the largest xq^2 / qq.
+// The codes of least error of each group so far, which have the largest xq^2 / qq.
 struct Best {
   VF32 xq, qq;
   VF32 squared;  // xq^2
@@ -239,7 +240,7 @@ HWY_INLINE VF32 scales_of(const Candidates& set, DType scale_dtype, const Best& 
   return hn::IfThenElse(zero, hn::Set(d, kZeroGroupScale), scale);
 }
 
-// At most kLanes groups. `pairs` has room for the chunks of kLanes groups.
+// Searches at most kLanes groups. `pairs` has the size of the chunks of kLanes groups.
 void search_lanes(const Candidates& set, DType scale_dtype, const Groups& groups, int16_t* pairs,
                   float* scales) {
   const F32 d;

@@ -1,5 +1,5 @@
-// Which instruction sets the kernels of the quantisation are compiled for: AVX-512, AVX2 and plain
-// loops on x86, NEON on Arm. Include before anything of Highway.
+// Chooses the instruction sets for which the kernels of quantisation are compiled: AVX-512, AVX2
+// and plain loops on x86, NEON on Arm. It must be included before any header of Highway.
 #pragma once
 
 #define HWY_DISABLED_TARGETS \

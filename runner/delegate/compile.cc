@@ -1,4 +1,4 @@
-// Compiles a graph: checks it, binds its values to tensors, and makes a step of every node.
+// Compiles a graph: checks the graph, binds its values to tensors, and makes a step for every node.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "core/checked.h"
-#include "runner/delegate/filters.h"
 #include "runner/delegate/node_rules.h"
 #include "runner/delegate/plan.h"
 
@@ -19,7 +18,7 @@ using xnnpack::Datatype;
 using xnnpack::Node;
 using xnnpack::NodeKind;
 
-constexpr uint32_t kMaxArguments = 4096;  // as the official runtime
+constexpr uint32_t kMaxArguments = 4096;  // the limit of the official runtime
 
 Failure not_implemented(const std::string& what) {
   return fail(ErrorCode::kUnsupported, what + " is not supported");
@@ -88,7 +87,7 @@ class Compiler {
     return &tensor;
   }
 
-  // A single number may have any: exporters state [1] for a scalar.
+  // A single number may have any rank, because exporters state [1] for a scalar.
   static bool same_rank(const Tensor& tensor, const xnnpack::Value& value) {
     const bool one = !tensor.dynamic && tensor.numel == 1 &&
                      std::ranges::count(value.dims, 1U) == std::ssize(value.dims);
@@ -126,7 +125,7 @@ class Compiler {
     return {};
   }
 
-  // Only FullyConnected reads coded constants; they have no tensor.
+  // Coded constants have no tensor, because only FullyConnected reads them.
   Status add_constant(const xnnpack::Value& value) {
     made_.back() = true;
     if (value.constant >= source_.constants.size()) return bad_input("has no constant");
@@ -145,7 +144,7 @@ class Compiler {
     return {};
   }
 
-  // Constants lie anywhere; only matrices of FullyConnected may be read like that.
+  // Constants may lie at any address. Only matrices of FullyConnected may be read unaligned.
   void align(size_t value) {
     Tensor& tensor = *plan_.values[value].tensor;
     if (graph_values_[value]->constant == 0 || tensor.numel == 0) return;
@@ -162,7 +161,7 @@ class Compiler {
     return bad_input(fmt::format("there is no graph value {}", id));
   }
 
-  // An input: made before, in `datatype`.
+  // Returns the index of an input, which must be made already, in `datatype`.
   Result<size_t> input_of(uint32_t id, Datatype datatype) const {
     const size_t value = FERRY_TRY(value_of(id));
     if (!made_[value])
@@ -221,7 +220,7 @@ class Compiler {
     return add_clamp(index, out);
   }
 
-  // The clamp that some kinds have in them, as a step of its own.
+  // Adds the clamp that some kinds of nodes contain, as a separate step.
   Status add_clamp(size_t index, size_t out) {
     const std::optional<xnnpack::MinMax> range = FERRY_TRY(range_of(index));
     if (!range) return {};
@@ -241,7 +240,7 @@ class Compiler {
     return limits(*node.output_range) ? node.output_range : std::nullopt;
   }
 
-  // A value that is quantised at run time stands for what it is made from.
+  // A value that is quantised at run time is represented by the value that it is made from.
   Status add_convert(size_t index) {
     const Node& node = plan_.nodes[index];
     if (node.inputs.size() != 1 || node.outputs.size() != 1) {
@@ -319,7 +318,7 @@ class Compiler {
     return std::as_const(tensor).as<float>();
   }
 
-  // One more product of the same rows joins those before it, whose result it does not need.
+  // Adds a product to those with equal input rows, unless it needs their results.
   void append(size_t input, size_t out, LinearStep linear, size_t index) {
     const auto [found, first] = linear_steps_.emplace(
         std::tuple(input, linear.kind, linear.rounds_rows), plan_.steps.size());
@@ -334,7 +333,7 @@ class Compiler {
     step.linear->tasks.push_back(linear.tasks[0]);
   }
 
-  // -- the whole
+  // -- the whole graph
 
   Status check_outputs() const {
     for (size_t i = 0; i < plan_.values.size(); ++i) {
@@ -349,7 +348,7 @@ class Compiler {
 
   void find_last_uses() {
     for (size_t value = 0; value < plan_.values.size(); ++value) {
-      if (!made_[value]) plan_.values[value].is_scratch = false;  // nobody uses it
+      if (!made_[value]) plan_.values[value].is_scratch = false;  // no step uses the value
     }
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       for (size_t value : plan_.steps[i].writes) plan_.values[value].last = i;
@@ -357,7 +356,7 @@ class Compiler {
     }
   }
 
-  // Memory for the largest inputs. Where some are dynamic, their largest sizes need not fit each
+  // Plans memory for the largest inputs. The largest sizes of dynamic inputs need not fit each
   // other.
   Status plan_first() {
     Status status = plan_.infer_shapes();
@@ -369,11 +368,11 @@ class Compiler {
   const DelegateSource& source_;
   Delegate::Plan& plan_;
   MemoryBudget& budget_;
-  std::unordered_map<uint32_t, size_t> index_;         // by id: index into Plan::values
-  std::vector<const xnnpack::Value*> graph_values_;    // as Plan::values
-  std::vector<bool> made_;                             // as Plan::values
-  std::unordered_map<size_t, size_t> quantised_from_;  // Convert: by result
-  // By input, kind and rounding.
+  std::unordered_map<uint32_t, size_t> index_;         // id -> index into Plan::values
+  std::vector<const xnnpack::Value*> graph_values_;    // parallel to Plan::values
+  std::vector<bool> made_;                             // parallel to Plan::values
+  std::unordered_map<size_t, size_t> quantised_from_;  // for Convert: result -> input
+  // Steps by input, kind and rounding.
   std::map<std::tuple<size_t, LinearStep::Kind, bool>, size_t> linear_steps_;
 };
 

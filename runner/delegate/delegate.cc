@@ -1,4 +1,5 @@
-// The memory of delegates, and the step of a call of one. Offers make_delegate_step too.
+// The memory of delegates, and the step of a call of a delegate. It also defines
+// make_delegate_step.
 #include "runner/delegate/delegate.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,7 @@ using Bytes = std::span<const std::byte>;
 
 const std::string kBlob = "its blob";
 
-// Data files come before the program.
+// Data files take precedence over the program.
 void find_named_data(Loading& loading) {
   if (!loading.named.empty()) return;
   for (const ExternalTensor& tensor : loading.external) {
@@ -38,7 +39,7 @@ Result<std::vector<kernels::Tensor*>> arguments_of(const Loading& loading,
   return args;
 }
 
-// The bytes of all constants; [0] is a placeholder.
+// Returns the bytes of all constants; [0] is a placeholder.
 Result<std::vector<Bytes>> constants_of(const Loading& loading, const xnnpack::Graph& graph,
                                         Bytes blob) {
   const xnnpack::NamedLookup lookup = [&](std::string_view key) -> std::optional<Bytes> {

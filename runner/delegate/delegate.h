@@ -1,7 +1,7 @@
-// Delegate: the XNNPACK graph of one DelegateCall, compiled to steps over our kernels.
-// docs/delegates.md says which nodes and types are supported, and with which arithmetic.
+// Delegate is the XNNPACK graph of one DelegateCall, compiled to steps over the kernels of
+// kernels/. docs/delegates.md says which nodes and types are supported, and with which arithmetic.
 //
-// Shapes follow from those of the call's inputs at run time: they go through the nodes, and the
+// Shapes follow from those of the call's inputs at run time: they pass through the nodes, and the
 // outputs of the call are resized. The values between nodes are in scratch memory that all
 // delegates of a program share.
 #pragma once
@@ -24,19 +24,19 @@
 
 namespace ferry::runner {
 
-// The memory that the delegates of one program share, whatever method they are called from: packed
-// matrices and scratch memory.
+// The packed matrices and the scratch memory that the delegates of all methods of one program
+// share.
 class DelegateMemory {
  public:
   explicit DelegateMemory(bool poison) : poison_(poison) {}
 
-  // The matrix packed, once for the same bytes and coding. Its memory counts as planned memory.
-  // Valid as long as this object and the bytes.
+  // Returns the packed matrix, which is shared by equal bytes and coding. Its memory counts as
+  // planned memory. Valid while this object and the bytes live.
   Result<const kernels::PackedMatrix*> packed(const kernels::CodedMatrix& matrix,
                                               MemoryBudget& budget);
 
-  // At least `bytes` bytes of scratch memory, aligned to 64. A larger request moves it; nothing in
-  // it outlasts one execution of a delegate.
+  // Provides at least `bytes` bytes of scratch memory, aligned to 64. A larger request moves the
+  // memory. Its contents last for one execution of a delegate.
   Status reserve(uint64_t bytes, MemoryBudget& budget);
   std::byte* scratch() const { return scratch_.data(); }
 
@@ -56,41 +56,43 @@ class DelegateMemory {
 
 struct DelegateSource {
   const xnnpack::Graph& graph;
-  // Bytes of Graph::constants, which outlive the Delegate; [0] is unused.
+  // Bytes of Graph::constants, which must outlive the Delegate; [0] is unused.
   std::span<const std::span<const std::byte>> constants;
-  // Arguments of the call, with their largest sizes; they outlive the Delegate.
+  // Arguments of the call, with their largest sizes. They must outlive the Delegate.
   std::span<kernels::Tensor* const> args;
-  // A copy of constants that lasts as long as `memory` and is aligned for f32.
+  // Returns a copy of constants that lives as long as `memory` and is aligned for f32.
   std::function<std::span<const std::byte>(std::span<const std::byte>)> aligned_copy;
-  // Execute every FullyConnected by itself, also where several read the same rows.
+  // Execute every FullyConnected separately, even if several read the same rows.
   bool literal = false;
-  // Take the rows of products as they are, where the graph quantises them to 8 bits.
+  // Do not quantise the rows of products to 8 bits where the graph does.
   bool widen = false;
-  // With `widen`: take what these rows stand for once they are quantised.
+  // With `widen`: quantise these rows and use the dequantised values.
   bool round_rows = false;
 };
 
 class Delegate {
  public:
-  // kUnsupported names the first node or value that is not supported; kBadInput a graph that is
-  // not consistent with itself, the arguments or the sizes of its constants; kIo memory beyond
+  // kUnsupported names the first unsupported node or value. kBadInput is for a graph that
+  // contradicts itself, the arguments or the sizes of its constants. kIo is for memory beyond
   // `budget`.
   static Result<std::unique_ptr<Delegate>> compile(const DelegateSource& source,
                                                    DelegateMemory& memory, MemoryBudget& budget);
   ~Delegate();
 
-  // Arguments that are read and written, each once.
+  // Returns the arguments that are read and those that are written, each once.
   std::span<kernels::Tensor* const> inputs() const;
   std::span<kernels::Tensor* const> outputs() const;
 
-  // Inputs have data and outputs are writable and lie apart from each other and from the inputs.
-  // Allocates nothing unless shapes need more scratch memory than any before. Errors name the node.
+  // Inputs must have data. Outputs must be writable and overlap neither each other nor inputs.
+  // Allocates nothing unless shapes need more scratch memory than ever before. Errors name the
+  // node.
   Status run(ThreadPool& pool);
 
-  // Whether it is one FullyConnected from its input to its output, so that each row of the output
-  // depends on the same row of the input alone.
+  // Returns whether the delegate is one FullyConnected from its input to its output, so that each
+  // row of the output depends on the same row of the input only.
   bool is_linear() const;
-  // The rows of `input` into those of `out`, which are as many, for such a delegate.
+  // Computes the rows of `out` from those of `input`, equally many, for a delegate with
+  // is_linear().
   Status run_rows(const kernels::Tensor& input, kernels::Tensor& out, ThreadPool& pool);
 
   struct Plan;

@@ -1,4 +1,4 @@
-#include "runner/delegate/filters.h"
+#include "runner/delegate/plan.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@ using xnnpack::Datatype;
 
 using Constants = std::span<const std::span<const std::byte>>;
 
-// The bytes of a constant, which must be as many.
+// Returns the bytes of a constant. kBadInput unless their number is `bytes`.
 Result<const std::byte*> bytes_of(Constants constants, uint32_t index, uint64_t bytes,
                                   std::string_view what) {
   if (index == 0 || index >= constants.size()) {
@@ -27,7 +27,7 @@ Status check_groups(int64_t columns, uint32_t group) {
   return bad_input(fmt::format("groups of {} in rows of {}", group, columns));
 }
 
-// Scales of each row, or of each group of a row.
+// Reads the scales of each row, or of each group of a row.
 Status read_scales(const xnnpack::Value& value, Constants constants, kernels::CodedMatrix& matrix) {
   uint32_t scales = 0, count = 0;
   int32_t channel_dim = -1;

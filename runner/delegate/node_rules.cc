@@ -25,7 +25,7 @@ using xnnpack::NodeKind;
 
 constexpr int64_t kMaxSize = std::numeric_limits<uint32_t>::max();
 
-// -- checks of what else a node has
+// -- checks of the other members of a node
 
 Status check_list(std::span<const int64_t> list, size_t most) {
   if (list.size() > most) return bad_input(fmt::format("more than {} dimensions", kMaxNodeRank));
@@ -82,7 +82,7 @@ Status check_limits(const Node& node) {
 
 void add_list(const Node& node, KernelArgs& args) { args.integers(node.numbers); }
 
-// As view_copy has it: -1 is inferred.
+// Adds a shape in the form of view_copy, where -1 is inferred.
 void add_shape(const Node& node, KernelArgs& args) {
   std::vector<int64_t> shape = node.numbers;
   std::ranges::replace(shape, 0, -1);
@@ -188,7 +188,7 @@ Result<Dims> batch_product(const Dims& a, const Dims& b) {
   return out;
 }
 
-// A 0 among the sizes is inferred.
+// A size of 0 is inferred.
 Result<Dims> reshaped(const Node& node, const Dims& input) {
   Dims out{std::span(node.numbers)};
   int inferred = -1;
@@ -214,7 +214,7 @@ Result<Dims> transposed(const Node& node, const Dims& input) {
   return out;
 }
 
-// Offsets, then sizes, of which 0 is the whole dimension.
+// The node has offsets, then sizes. A size of 0 is the whole dimension.
 Result<Dims> sliced(const Node& node, const Dims& input) {
   const size_t rank = node.numbers.size() / 2;
   if (rank != static_cast<size_t>(input.rank())) {

@@ -1,5 +1,5 @@
-// The nodes of a graph: NodeRule says which kernel executes a kind of node, and with which
-// arguments; result_shape gives the shape of its result. Not a public header.
+// The nodes of a graph. NodeRule says which kernel executes a kind of node, and with which
+// arguments. result_shape() gives the shape of its result. This is not a public header.
 #pragma once
 
 #include <deque>
@@ -8,19 +8,19 @@
 
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
-#include "kernels/call.h"
+#include "kernels/kernel_table.h"
 #include "kernels/tensor.h"
 
 namespace ferry::runner {
 
-// Makes the arguments of one kernel call. The values live in `made`.
+// Makes the arguments of one kernel call. Their values live in `made`.
 class KernelArgs {
  public:
   KernelArgs(std::deque<kernels::Value>& made, std::vector<kernels::Value*>& args)
       : made_(made), args_(args) {}
 
   void tensor(kernels::Tensor* tensor);
-  void tensors(std::span<kernels::Tensor* const> tensors);  // as a list
+  void tensors(std::span<kernels::Tensor* const> tensors);  // one argument, which is a list
   void integer(int64_t value);
   void integers(std::span<const int64_t> values);
   void real(double value);
@@ -40,44 +40,45 @@ struct NodeRule {
   size_t inputs;
   kernels::KernelFn run;
   int variant = 0;
-  // The arguments between the inputs and the out; nullptr where there are none. Kernels of one
-  // input that is read twice, and of a list of inputs, say so themselves.
+  // Adds the arguments between the inputs and the out; nullptr if there are none. For a kernel that
+  // reads its only input twice, or takes a list of inputs, this function adds the inputs too.
   void (*add_args)(const xnnpack::Node& node, KernelArgs& args) = nullptr;
-  // kBadInput or kUnsupported for lists and factors that the kernel could not take.
+  // kBadInput or kUnsupported for lists and factors that the kernel does not support.
   Status (*check)(const xnnpack::Node& node) = nullptr;
 };
 
-// nullptr for kinds that are not executed by a kernel: FullyConnected, Convert, and what is not
-// implemented.
+// Returns nullptr for kinds that no kernel executes: FullyConnected, Convert, and unsupported
+// kinds.
 const NodeRule* find_node_rule(xnnpack::NodeKind kind);
 
-// The arguments of a call of the rule's kernel.
+// Adds the arguments of a call of the rule's kernel.
 void add_node_args(const NodeRule& rule, const xnnpack::Node& node,
                    std::span<kernels::Tensor* const> inputs, kernels::Tensor* out,
                    KernelArgs& args);
 
-// Whether XNNPACK clamps what this kind computes to Node::output_range.
+// Returns whether XNNPACK clamps the result of this kind to Node::output_range.
 bool clamps_result(xnnpack::NodeKind kind);
-// kBadInput for a range that is none.
+// kBadInput for an invalid range.
 Status check_range(const xnnpack::MinMax& range);
-// Whether it changes anything.
+// Returns whether the range limits any value.
 bool limits(const xnnpack::MinMax& range);
 
-// XNNPACK's limit of dimensions.
+// XNNPACK's limit of the number of dimensions.
 inline constexpr size_t kMaxNodeRank = 6;
 inline constexpr size_t kMaxNodeInputs = 5;
 
-// `inputs` are the shapes of Node::inputs; of kFullyConnected those of input and filter. The node's
-// lists have been checked. kBadInput where the shapes do not fit the node or each other.
+// `inputs` are the shapes of Node::inputs; for kFullyConnected those of input and filter. The
+// node's lists must have been checked. kBadInput if the shapes do not fit the node or each other.
 Result<kernels::Dims> result_shape(const xnnpack::Node& node,
                                    std::span<const kernels::Dims* const> inputs);
 
-// -- Kernels of nodes that no operator of programs has, in f32
+// -- kernels, in f32, of nodes that have no operator in programs
 
 Status hardswish(const kernels::Call& call);   // self -> out: x * clamp(x / 6 + 1 / 2, 0, 1)
 Status leaky_relu(const kernels::Call& call);  // self, slope -> out: x < 0 ? x * slope : x
 Status elu(const kernels::Call& call);  // self, alpha -> out: x < 0 ? alpha * (exp(x) - 1) : x
-// self, offsets, sizes -> out; a size of 0 is the whole dimension. The part lies inside of self.
+// self, offsets, sizes -> out; a size of 0 is the whole dimension. The part must lie inside of
+// self.
 Status slice_all(const kernels::Call& call);
 // a [..., m, k], b [..., k, n] -> out
 Status batch_product(const kernels::Call& call);

@@ -16,14 +16,15 @@ using kernels::Dims;
 using kernels::Tensor;
 
 constexpr uint64_t kArenaAlignment = 64;
-constexpr uint64_t kMaxScratch = uint64_t{1} << 46;  // sums of sizes below do not overflow
+// a limit with which the sums below cannot overflow
+constexpr uint64_t kMaxScratch = uint64_t{1} << 46;
 
-// Free pieces of scratch memory below `end`, in order.
+// The free pieces of scratch memory below `end`, in order.
 class Pieces {
  public:
   uint64_t end() const { return end_; }
 
-  // The first piece that is large enough.
+  // Takes memory from the first piece that is large enough.
   uint64_t take(uint64_t bytes) {
     for (size_t i = 0; i < free_.size(); ++i) {
       if (free_[i].bytes < bytes) continue;
@@ -89,7 +90,7 @@ void plain_linear(const LinearStep& step, const float* x, int64_t m, Tensor& out
       });
 }
 
-// Sets rows of `columns` values to the numbers that they stand for once they are quantised.
+// Quantises rows of `columns` values and returns the dequantised values.
 std::vector<float> rounded_rows(const float* x, int64_t rows, int64_t columns) {
   const auto width = static_cast<size_t>(columns);
   std::vector<float> rounded(static_cast<size_t>(rows) * width);
@@ -103,7 +104,7 @@ std::vector<float> rounded_rows(const float* x, int64_t rows, int64_t columns) {
   return rounded;
 }
 
-// The outs of the tasks are set.
+// The caller has set the outs of the tasks.
 void run_products(Delegate::Plan& plan, LinearStep& linear, const Tensor& input, Tensor& first_out,
                   ThreadPool& pool) {
   const int64_t m = input.numel / linear.columns;
@@ -143,7 +144,7 @@ bool same_inputs(const Delegate::Plan& plan) {
   });
 }
 
-// Tensors of the values in scratch memory for their shapes.
+// Sets the tensors of the values in scratch memory to their addresses and shapes.
 void bind(Delegate::Plan& plan) {
   plan.base = plan.memory.scratch();
   for (PlannedValue& value : plan.values) {
@@ -154,7 +155,7 @@ void bind(Delegate::Plan& plan) {
   }
 }
 
-// Whether the values and products need no more memory than they have.
+// Returns whether the values and products need no more than the present memory.
 bool fits(const Delegate::Plan& plan) {
   for (const PlannedValue& value : plan.values) {
     const uint64_t bytes =

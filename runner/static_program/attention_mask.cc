@@ -90,8 +90,7 @@ void AttentionMask::init_row(int64_t row, std::span<const int32_t> parents) {
   hide_new_columns(row);
 }
 
-// Ancestors that are as far away as the window is long. A column that is not that of an ancestor is
-// masked anyway.
+// Masks ancestors outside of the window. Columns of other tokens are masked anyway.
 void AttentionMask::hide_new_columns(int64_t row) {
   if (!window_) return;
   for (int64_t column = 0; column < row; ++column) {

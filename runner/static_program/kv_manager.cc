@@ -11,11 +11,11 @@
 namespace ferry::runner {
 namespace {
 
-constexpr uint64_t kCacheAlignment = 64;  // of each cache in memory
+constexpr uint64_t kCacheAlignment = 64;  // alignment of each cache in memory
 
 bool is_cache_dtype(DType dtype) { return is_castable(dtype) || is_encoded(dtype); }
 
-// Bytes of a cache of `columns`, with what aligns the next one.
+// Returns the bytes of a cache of `columns`, with the padding before the next cache.
 std::optional<uint64_t> cache_bytes(const CacheTensor& tensor, int64_t columns, DType dtype) {
   const int64_t dims[] = {tensor.heads, tensor.head_dim, columns, dtype_bytes(dtype)};
   const auto bytes = checked_numel(dims);
@@ -23,7 +23,7 @@ std::optional<uint64_t> cache_bytes(const CacheTensor& tensor, int64_t columns, 
   return align_up(static_cast<uint64_t>(*bytes), kCacheAlignment);
 }
 
-// `count` consecutive elements from one encoding to another.
+// Converts `count` consecutive elements from one encoding to another.
 void encode_anew(const std::byte* from, const Encoding& old_encoding, std::byte* to,
                  const Encoding& new_encoding, size_t count, DType dtype) {
   const auto size = static_cast<size_t>(dtype_bytes(dtype));
@@ -75,7 +75,7 @@ std::span<const std::byte> KvManager::view(size_t index_of, int64_t ar) const {
   return {memory_.data() + cache.offset, index(cache.rows() * (cl_ - ar)) * column_bytes(cache)};
 }
 
-// Bytes [begin, end) of a cache.
+// Sets bytes [begin, end) of a cache to the element of zero.
 void KvManager::zero(const Cache& cache, size_t begin, size_t end) {
   if (begin < end) fill(at(cache) + begin, (end - begin) / element_, {cache.zero, element_});
 }
@@ -91,9 +91,9 @@ void KvManager::clear() {
   length_ = 0;
 }
 
-// Rows of `from` columns become rows of `to` columns. Rows that come closer are moved first to
-// last, others last to first, so that none is overwritten before it has moved; what a row leaves
-// behind is zeroed.
+// Changes rows of `from` columns to rows of `to` columns. If rows move closer together, the first
+// row moves first, otherwise the last, so that none is overwritten before it has moved. The rest of
+// each row is zeroed.
 void KvManager::move_rows(const Cache& cache, int64_t from, int64_t to) {
   const size_t column = column_bytes(cache);
   const size_t used = index(length_) * column;
@@ -121,7 +121,7 @@ Status KvManager::rearrange(int64_t ar) {
   return {};
 }
 
-// Fills runs_ with the columns that update() copies; returns their number.
+// Fills runs_ with the columns that update() copies. Returns their number.
 int64_t KvManager::choose(int64_t n_update, std::span<const bool> selected, int64_t call_length) {
   runs_.clear();
   int64_t chosen = 0;
@@ -145,7 +145,7 @@ void KvManager::copy(const Cache& cache, const std::byte* from, std::byte* to, s
   }
 }
 
-// The chosen columns of a call, for every head.
+// Copies the chosen columns of a call, for every head.
 void KvManager::append(const Cache& cache, const NewColumns& from, int64_t call_length) {
   const size_t column = column_bytes(cache);
   for (int64_t row = 0; row < cache.rows(); ++row) {

@@ -1,6 +1,6 @@
-// KvManager: the KV caches of a static program, which its methods take as inputs. Methods whose
-// caches have the same encodings use the same memory. Columns are as far apart as the active method
-// has them: a call of AR tokens in a context of CL has C = CL - AR columns.
+// KvManager holds the KV caches of a static program, which its methods take as inputs. Methods
+// whose caches have equal encodings use the same memory. The distance of columns is that of the
+// active method: a call of AR tokens in a context of CL has C = CL - AR columns.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +21,22 @@ struct CacheTensor {
   int64_t layer = 0;
   bool is_key = false;
   int64_t heads = 0, head_dim = 0;
-  std::optional<Encoding> encoding = {};  // of u8 and u16
+  std::optional<Encoding> encoding = {};  // for u8 and u16
 };
 
-// The columns that a call gives for one CacheTensor: [1,G,D,AR] or [1,G,AR,D], of the cache's
-// dtype. Where its encoding is not that of the cache, elements are encoded anew as they are copied,
-// once.
+// The columns that a call gives for one CacheTensor: [1,G,D,AR] or [1,G,AR,D], in the cache's
+// dtype. If their encoding is not that of the cache, elements are converted once, as they are
+// copied.
 struct NewColumns {
   std::span<const std::byte> bytes;
   std::optional<Encoding> encoding = {};
 };
 
-// Columns from length() on hold the number zero in every cache at all times, so that nothing that a
-// mask fails to hide there is a NaN, or differs from run to run.
+// Columns from length() on always hold the number zero in every cache, so that a column that a mask
+// fails to hide is no NaN, and does not differ from run to run.
 class KvManager {
  public:
-  // For methods of these numbers of tokens, the first of which is active at first. kUnsupported for
+  // Makes caches for methods of these numbers of tokens; the first one is active. kUnsupported for
   // dtypes other than f32, f16, bf16, u16 and u8; kIo for more memory than `budget` has.
   static Result<KvManager> make(DType dtype, const std::vector<CacheTensor>& tensors, int64_t cl,
                                 std::span<const int64_t> ar_lengths, MemoryBudget& budget);
@@ -44,30 +44,30 @@ class KvManager {
   int64_t length() const { return length_; }
   int64_t call_length() const { return ar_; }
   int64_t room() const { return cl_ - ar_ - length_; }  // columns that update() can append
-  uint64_t bytes() const { return memory_.size(); }     // of all caches
+  uint64_t bytes() const { return memory_.size(); }     // bytes of all caches
 
-  // The input for tensor `index` of a method of `ar` tokens; stays where it is.
+  // Returns the input for tensor `index` of a method of `ar` tokens. The address never changes.
   std::span<const std::byte> view(size_t index, int64_t ar) const;
 
-  // Moves the columns to where a method of `ar` tokens has them. kUsage if they do not fit.
+  // Moves the columns to their places for a method of `ar` tokens. kUsage if they do not fit.
   Status rearrange(int64_t ar);
-  // Appends the columns of a call, one NewColumns for each tensor: the first n_update, or the first
-  // n_update of those that are `selected`. The call had `call_length` tokens; none: call_length().
-  // kUsage if they do not fit.
+  // Appends columns of a call, one NewColumns for each tensor: the first n_update, or the first
+  // n_update of those that are `selected`. The call had `call_length` tokens, by default
+  // call_length(). kUsage if they do not fit.
   Status update(std::span<const NewColumns> columns, int64_t n_update,
                 std::span<const bool> selected = {}, std::optional<int64_t> call_length = {});
-  // Empties the caches, and keeps the arrangement.
+  // Empties the caches and keeps the arrangement.
   void clear();
 
   const CacheTensor& tensor(size_t index) const { return caches_[index].tensor; }
-  // The numbers of tensor `index` up to length(), [length(),G,D] for keys and values alike.
+  // Returns the numbers of tensor `index` up to length(), as [length(),G,D] for keys and values.
   std::vector<float> floats(size_t index) const;
 
  private:
   struct Cache {
     CacheTensor tensor;
-    size_t offset = 0;  // in memory_
-    uint32_t zero = 0;  // the element that stands for 0
+    size_t offset = 0;  // offset in memory_
+    uint32_t zero = 0;  // the element that represents 0
     // Keys are G * D rows of elements; values are G rows of D elements each.
     int64_t rows() const { return tensor.is_key ? tensor.heads * tensor.head_dim : tensor.heads; }
     int64_t unit() const { return tensor.is_key ? 1 : tensor.head_dim; }
@@ -89,7 +89,7 @@ class KvManager {
   int64_t cl_ = 0, ar_ = 0, length_ = 0;
   std::vector<Cache> caches_;
   Arena memory_;
-  // Columns of a call that update() copies, as runs of neighbours.
+  // The columns of a call that update() copies, as runs of adjacent columns.
   struct Run {
     int64_t begin = 0, count = 0;
   };

@@ -9,7 +9,7 @@
 namespace ferry::runner {
 namespace {
 
-// (window + gcap) * (ngram - 1), if the options are in range.
+// Returns (window + gcap) * (ngram - 1) if the options are in range.
 std::optional<int64_t> lookahead_rows(const LookaheadOptions& o) {
   if (o.ngram < 2 || o.window < 1 || o.gcap < 1) return std::nullopt;
   const auto columns = checked_add(o.window, o.gcap);
@@ -56,8 +56,8 @@ Lookahead::Lookahead(const LookaheadOptions& options, int64_t vocab)
   lay_out();
 }
 
-// Row 0 is the current token. The first level goes on from it in a chain; a diagonal goes on from
-// its token in that chain, a guess from row 0.
+// Row 0 is the current token. The first level continues row 0 as a chain. A diagonal continues its
+// token in that chain, a guess continues row 0.
 void Lookahead::lay_out() {
   for (int64_t level = 0; level < levels_; ++level) {
     for (int64_t column = 0; column < options_.window; ++column) {
@@ -110,7 +110,7 @@ std::span<const int32_t> Lookahead::ids(int64_t token) {
   return ids_;
 }
 
-// Stores the n-gram of a diagonal whose first token is `key`, unless it is known.
+// Stores the n-gram of a diagonal whose first token is `key`, unless it is stored already.
 void Lookahead::insert(size_t column, int32_t key) {
   int32_t& count = count_[static_cast<size_t>(key)];
   int32_t& head = head_[static_cast<size_t>(key)];

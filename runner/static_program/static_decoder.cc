@@ -31,7 +31,7 @@ class ChainMethod final : public StaticMethod {
   void want_rows(size_t output, int64_t begin, int64_t count) override {
     chain_.want_rows(output, begin, count);
   }
-  // The protocol reads outputs by their stated shapes, and a program may resize dynamic ones.
+  // The protocol reads outputs by their stated shapes, but a program may resize dynamic outputs.
   Status run() override {
     FERRY_RETURN_IF_ERROR(chain_.run());
     for (size_t i = 0; i < ports_.outputs.size(); ++i) {
@@ -53,16 +53,16 @@ class ChainMethod final : public StaticMethod {
   MethodChain chain_;
 };
 
-// The data that the methods of a decoder of embeddings share with it.
+// The data that the methods of a decoder of embeddings share with the decoder.
 struct Merging {
   const StaticSequence* sequence = nullptr;
   std::function<void(const TensorView&)> show;  // gets the embeddings of each call; may be empty
 };
 
-// A method of the decoder behind that of the token embedding: it takes tokens.
+// A method of the token embedding followed by a method of the decoder. It takes tokens.
 class EmbeddedMethod final : public StaticMethod {
  public:
-  // `embeddings` is the index of the decoder's input. `merging` must outlive this.
+  // `embeddings` is the index of the decoder's input. `merging` must outlive this object.
   EmbeddedMethod(std::unique_ptr<ChainMethod> decoder, TokenEmbedder embedder,
                  const Merging& merging, size_t embeddings)
       : decoder_(std::move(decoder)),
@@ -84,7 +84,7 @@ class EmbeddedMethod final : public StaticMethod {
     decoder_->want_rows(output, begin, count);
   }
   Status run() override {
-    // Guesses of lookahead are tokens whatever positions they are tried at.
+    // Guesses of lookahead are tokens even at positions that have image rows.
     const bool guesses = merging_.sequence->call_tokens() == 0;
     FERRY_RETURN_IF_ERROR(guesses ? embedder_.run(ids_)
                                   : embedder_.run(ids_, merging_.sequence->position()));
@@ -100,7 +100,7 @@ class EmbeddedMethod final : public StaticMethod {
   std::unique_ptr<ChainMethod> decoder_;
   TokenEmbedder embedder_;
   const Merging& merging_;
-  size_t embeddings_;  // index of the input
+  size_t embeddings_;  // index of the decoder's input
   std::vector<packer::ManifestPort> inputs_;
   TensorView ids_;
 };
@@ -119,7 +119,7 @@ Result<std::unique_ptr<ChainMethod>> bind_method(ProgramSet& set, std::string_vi
   return std::make_unique<ChainMethod>(std::move(ports), std::move(chain));
 }
 
-// Puts a method of the decoder behind that of the token embedding.
+// Puts a method of the token embedding before a method of the decoder.
 Result<std::unique_ptr<EmbeddedMethod>> with_embedding(std::unique_ptr<ChainMethod> decoder,
                                                        ProgramSet& embedding, std::string_view name,
                                                        const Merging& merging) {
@@ -151,7 +151,7 @@ std::optional<int64_t> window_of(const packer::Bundle& bundle) {
   return std::nullopt;
 }
 
-// The manifest's sizes against those of the programs.
+// Compares the manifest's sizes with those of the programs.
 Status check_manifest_sizes(const packer::Bundle& bundle, const StaticSequence& sequence) {
   const packer::Manifest& m = bundle.manifest();
   const std::string file = printable(bundle.path());
@@ -173,7 +173,7 @@ Status check_manifest_sizes(const packer::Bundle& bundle, const StaticSequence& 
 // The components that a decoder runs.
 struct Programs {
   ProgramSet decoder;
-  std::optional<ProgramSet> embedding;  // none where the decoder takes tokens
+  std::optional<ProgramSet> embedding;  // absent if the decoder takes tokens
   std::unique_ptr<Merging> merging = std::make_unique<Merging>();
 };
 
@@ -205,11 +205,11 @@ struct StaticDecoder::Impl {
   Programs programs;
   StaticSequence sequence;
   std::vector<Observed> methods;          // kv_forward first
-  std::vector<TokenEmbedder*> embedders;  // of the methods; none where they take tokens
+  std::vector<TokenEmbedder*> embedders;  // embedders of the methods; none if they take tokens
   ProbeSink sink;
   bool observing = false;
-  bool rotated = false;          // by R3: keys are not as the model has them
-  StaticSequence::Floats shown;  // what buffer() has returned
+  bool rotated = false;          // whether keys are rotated by R3, and so differ from the model's
+  StaticSequence::Floats shown;  // the last result of buffer()
 
   Status observe_probes();
   std::optional<StaticSequence::Floats> floats(std::string_view buffer) const;
@@ -244,7 +244,7 @@ Status StaticDecoder::Impl::observe_probes() {
   return {};
 }
 
-// The names are those that stateful programs give their buffers.
+// Buffers have the names that stateful programs give them.
 std::optional<StaticSequence::Floats> StaticDecoder::Impl::floats(std::string_view buffer) const {
   constexpr std::string_view kLayers = "layers.", kAttention = ".attention.";
   if (!buffer.starts_with(kLayers)) return std::nullopt;

@@ -1,4 +1,4 @@
-// StaticDecoder: a bundle of static programs as one language model. docs/static_programs.md
+// StaticDecoder runs a bundle of static programs as one language model. docs/static_programs.md
 // describes the programs and the modes.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace ferry::runner {
 
 class StaticDecoder final : public Decoder {
  public:
-  // `pool` must outlive the decoder; the bundle's files stay mapped as long as it lives. kBadInput
-  // for programs that do not follow the protocol, kUnsupported for dtypes that are not supported,
+  // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives.
+  // kBadInput for programs that do not follow the protocol, kUnsupported for unsupported dtypes,
   // kUsage for a mode that the bundle does not have.
   static Result<StaticDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                     const MethodOptions& options, const DecodeOptions& decode = {});
@@ -27,13 +27,13 @@ class StaticDecoder final : public Decoder {
   StaticDecoder(StaticDecoder&&) noexcept;
   StaticDecoder& operator=(StaticDecoder&&) noexcept;
 
-  // Returns [V], of the last token.
+  // Returns the logits [V] of the last token.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens) override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   Result<std::optional<int64_t>> advance(int64_t token, const Choose& choose) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;
-  // The context less the tokens of a call of kv_forward: what it can cache.
+  // Returns the context minus the tokens of a call of kv_forward, which is the size of the caches.
   int64_t capacity() const override;
   std::optional<LookaheadCounts> lookahead_counts() const override;
   void set_logits_sink(LogitsSink sink) override;
@@ -41,7 +41,7 @@ class StaticDecoder final : public Decoder {
   Status set_probe_sink(ProbeSink sink) override;
   Status force_experts(const ExpertRoutes* routes) override;
   std::pair<int64_t, int64_t> experts_of(int64_t layer) const override;
-  // The contents that a stateful program of the model has in the buffer of this name: keys and
+  // Returns the contents of the buffer with this name in a stateful program of the model: keys and
   // values of the positions so far, f32 [1,position(),heads,head_dim], not rotated by R3; or a
   // state. Valid until the next call of buffer().
   Result<TensorView> buffer(const std::string& name) const override;

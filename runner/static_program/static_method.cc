@@ -14,7 +14,7 @@ namespace {
 
 using packer::ManifestPort;
 
-// The layer of a port "PREFIXn".
+// Returns the layer n of an input or output with the name "PREFIXn".
 std::optional<int64_t> layer_of(std::string_view name, std::string_view prefix) {
   if (!is_layer_port(name, prefix)) return std::nullopt;
   int32_t layer = 0;
@@ -208,7 +208,7 @@ class PortReader {
     return {};
   }
 
-  // A state goes back and forth unchanged, so only zeros need a meaning.
+  // A state output is the next call's input unchanged, so only zeros need a meaning.
   Status read_state(size_t index) {
     const ManifestPort& port = inputs_[index];
     const auto numel = checked_numel(port.shape);
@@ -224,7 +224,7 @@ class PortReader {
     return {};
   }
 
-  // Keys and values of a layer have the same heads. Keys are the first half.
+  // Keys and values of a layer have equal heads. Keys are the first half.
   Status check_layers() const {
     const size_t layers = out_.caches.size() / 2;
     for (size_t i = 0; i < out_.caches.size(); ++i) {

@@ -1,5 +1,5 @@
-// A method of a static program. StaticMethod is the interface that a decoder stands on, so that
-// tests can give it methods without programs. StaticPorts says what each input and output is for.
+// A method of a static program. StaticMethod is the interface that a decoder uses, so that tests
+// can give it methods without programs. StaticPorts holds the purpose of each input and output.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@
 
 namespace ferry::runner {
 
-// One method, whatever executes it.
+// One method, independent of its executor.
 class StaticMethod {
  public:
   virtual ~StaticMethod() = default;
-  // Named, with fixed dtypes and shapes; they stay where they are.
+  // Inputs have names, fixed dtypes and fixed shapes. The span stays valid while the method lives.
   virtual std::span<const packer::ManifestPort> inputs() const = 0;
   virtual std::span<const packer::ManifestPort> outputs() const = 0;
-  // To be set before run(); the bytes must stay until it returns. Keeps its contents.
+  // Must be set before run(); the bytes must stay until run() returns. The view keeps its contents.
   virtual TensorView& input(size_t index) = 0;
-  // Only rows [begin, begin + count) of the output will be read, until this is called again.
+  // Says that only rows [begin, begin + count) of the output will be read, until the next call.
   virtual void want_rows(size_t output, int64_t begin, int64_t count) = 0;
   virtual Status run() = 0;
   // Valid until the next run() of any method of the same programs.
@@ -40,8 +40,8 @@ struct StaticMethods {
   std::optional<int64_t> window;          // positions of a sliding window
 };
 
-// The roles of the inputs and outputs of one method. A role follows from the name; sizes and dtypes
-// follow from the tensors of that role, never from those of another one.
+// The roles of the inputs and outputs of one method. A role follows from the name. Sizes and dtypes
+// follow from the tensors of that role, never from those of another role.
 struct StaticPorts {
   // Indices of inputs and outputs of the method.
   struct Cache {
@@ -60,19 +60,19 @@ struct StaticPorts {
   std::optional<size_t> attention_mask, window_mask, input_pos;
   DType cache_dtype = DType::kF32;
   std::vector<Cache> caches;  // by layer, keys before values
-  std::vector<State> states;  // of recurrent layers
+  std::vector<State> states;  // states of recurrent layers
 
-  // kBadInput or kUnsupported name the port and its layer. `method` begins the messages. There is
-  // one mask and one cache at least.
+  // kBadInput or kUnsupported name the input or output and its layer. `method` begins error
+  // messages. A method has at least one mask and one cache.
   static Result<StaticPorts> read(std::span<const packer::ManifestPort> inputs,
                                   std::span<const packer::ManifestPort> outputs,
                                   const std::string& method);
 };
 
-// kBadInput unless both methods can continue each other's caches and states. The codes of their
-// caches may stand for different numbers.
+// Returns kBadInput unless both methods can continue each other's caches and states. The codes of
+// their caches may represent different numbers.
 Status check_same_state(const StaticPorts& kv, const StaticPorts& prefill);
-// Whether the codes of all caches stand for the same numbers in both.
+// Returns whether the codes of all caches represent equal numbers in both methods.
 bool same_encodings(const StaticPorts& kv, const StaticPorts& prefill);
 
 }  // namespace ferry::runner

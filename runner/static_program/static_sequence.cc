@@ -21,7 +21,7 @@ Result<AttentionMask> make_mask(const packer::ManifestPort& port, const StaticPo
   return AttentionMask(values, ports.ar, ports.cl, window);
 }
 
-// The caches of methods with the ports `ports`, for calls of these lengths.
+// Makes the caches of methods with `ports`, for calls of these lengths.
 Result<KvManager> make_manager(const StaticPorts& ports, std::span<const int64_t> lengths,
                                MemoryBudget& budget) {
   std::vector<CacheTensor> tensors;
@@ -145,7 +145,7 @@ KvManager& StaticSequence::caches_of(const Call& call) {
   return prefill_caches_ && &call != &kv_ ? *prefill_caches_ : *caches_;
 }
 
-// All inputs stay where they are, so this is done once.
+// The arguments never move, so a call is connected once.
 void StaticSequence::connect(Call& call) {
   StaticMethod& method = *call.method;
   const StaticPorts& ports = call.ports;
@@ -193,8 +193,8 @@ Status StaticSequence::activate(Arrangement arrangement) {
   return {};
 }
 
-// A state cannot tell padding from tokens, so that programs with states get full chunks only. One
-// token is the work of kv_forward.
+// A state cannot distinguish padding from tokens, so programs with states get full chunks only. A
+// single token runs in kv_forward.
 int64_t StaticSequence::prefill_tokens(int64_t count) const {
   if (mode_ == DecodeMode::kKv || !prefill_) return 0;
   const int64_t ar = prefill_->ports.ar;
@@ -213,8 +213,8 @@ Status StaticSequence::run(Call& call) {
   return {};
 }
 
-// Every method gets the columns from the codes that the call gave, so that none is encoded anew
-// twice, however often the methods take turns.
+// Every method gets the columns from the codes of the call, so that no column is converted twice,
+// however often the methods alternate.
 Status StaticSequence::keep_columns(const Call& call, int64_t count,
                                     std::span<const bool> selected) {
   const int64_t before = caches_->length();
@@ -234,8 +234,8 @@ Status StaticSequence::keep(Call& call, int64_t count, std::span<const bool> sel
   return {};
 }
 
-// Rows that are padding have token 0 and the position of the last token: no result depends on what
-// was in their place before.
+// Rows of padding have token 0 and the position of the last token, so that no result depends on
+// earlier contents of these rows.
 Status StaticSequence::run_tokens(Call& call, std::span<const int64_t> tokens) {
   std::ranges::fill(call.ids, 0);
   for (size_t i = 0; i < call.ids.size(); ++i) {
@@ -284,7 +284,7 @@ void StaticSequence::grow_guesses() {
   lookahead_->grow(likeliest_);
 }
 
-// `count` becomes the number of rows that a token was chosen from.
+// `count` becomes the number of rows from which a token was chosen.
 Result<std::optional<int64_t>> StaticSequence::choose_rows(const Decoder::Choose& choose,
                                                            int64_t& count) {
   const TensorView& logits = kv_.method->output(kv_.ports.logits);

@@ -1,5 +1,5 @@
-// StaticSequence: one sequence of tokens through the methods of a static program: chunks, masks,
-// caches and states. They are outside of the programs.
+// StaticSequence runs one sequence of tokens through the methods of a static program. It has the
+// chunks, masks, caches and states, which are outside of the programs.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@
 
 namespace ferry::runner {
 
-// Rows of logits as f32, whatever dtype a program gives them in.
+// Rows of logits as f32, converted from the dtype of the program.
 class LogitsReader {
  public:
-  // A floating-point dtype that is_castable(), or u8 or u16 with an encoding.
+  // `dtype` is a floating-point dtype for which is_castable() holds, or u8 or u16 with an encoding.
   LogitsReader(DType dtype, std::optional<Encoding> encoding, int64_t vocab)
       : dtype_(dtype), encoding_(encoding), vocab_(static_cast<size_t>(vocab)) {}
 
-  // Rows [begin, begin + count) of [1, AR, V]. Valid until the next call, or as long as `logits`
-  // is. Allocates only for more rows than before.
+  // Returns rows [begin, begin + count) of [1, AR, V]. They are valid until the next call or until
+  // `logits` ends. Allocates only for more rows than before.
   std::span<const float> rows(const TensorView& logits, size_t begin, size_t count);
 
  private:
@@ -45,26 +45,26 @@ class LogitsReader {
 class StaticSequence {
  public:
   // kBadInput or kUnsupported for inputs and outputs that do not follow the protocol; kUsage for a
-  // mode that the methods do not have; kIo for more memory than `budget` has. `file` begins the
+  // mode that the methods do not have; kIo for more memory than `budget` has. `file` begins error
   // messages.
   static Result<StaticSequence> make(StaticMethods methods, const DecodeOptions& options,
                                      MemoryBudget& budget, const std::string& file);
   StaticSequence(StaticSequence&&) = default;
   StaticSequence& operator=(StaticSequence&&) = default;
 
-  // As those of Decoder. forward() returns the logits of the last token.
+  // Like the functions of Decoder. forward() returns the logits of the last token.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens);
   Result<std::optional<int64_t>> advance(int64_t token, const Decoder::Choose& choose);
   void restart();
   int64_t position() const { return position_; }
-  // The positions that kv_forward can cache: CL - AR.
+  // Returns the positions that kv_forward can cache: CL - AR.
   int64_t capacity() const { return kv_.columns_cached(); }
   std::optional<LookaheadCounts> lookahead_counts() const;
   void set_logits_sink(Decoder::LogitsSink sink) { sink_ = std::move(sink); }
 
   int64_t vocab() const { return kv_.ports.vocab; }
   DecodeMode mode() const { return mode_; }
-  // How many rows of the call that runs now are tokens at positions from position() on. 0 for
+  // Returns how many rows of the current call are tokens at positions from position() on, or 0 for
   // guesses.
   int64_t call_tokens() const { return call_tokens_; }
   uint64_t cache_bytes() const {
@@ -76,9 +76,10 @@ class StaticSequence {
     Shape shape;
     std::vector<float> values;
   };
-  // Keys or values of the positions so far, [1,position(),G,D]. None for layers without a cache.
+  // Returns keys or values of the positions so far, [1,position(),G,D], or nullopt for layers
+  // without a cache.
   std::optional<Floats> cache(int64_t layer, bool is_key) const;
-  // A state by the name of its input. None for other names.
+  // Returns a state by the name of its input, or nullopt for other names.
   std::optional<Floats> state(std::string_view port) const;
 
  private:
@@ -88,14 +89,14 @@ class StaticSequence {
     StaticPorts ports;
     std::vector<AttentionMask> masks;
     std::vector<int32_t> ids, positions;    // [ar]
-    std::vector<int32_t> parents, offsets;  // of tokens that follow each other
+    std::vector<int32_t> parents, offsets;  // for tokens that follow each other
     std::vector<NewColumns> columns;        // by cache, after a run
-    std::vector<size_t> states;             // by state of the ports, indices into states_
+    std::vector<size_t> states;             // by state of the method, indices into states_
     std::optional<LogitsReader> logits;
 
     int64_t columns_cached() const { return ports.cl - ports.ar; }
   };
-  // The calls that the caches and a mask are arranged for.
+  // The kind of call for which the caches and the mask are arranged.
   enum class Arrangement { kNone, kKv, kPrefill, kLookahead };
 
   StaticSequence() = default;
@@ -107,10 +108,10 @@ class StaticSequence {
   KvManager& caches_of(const Call& call);
   void connect(Call& call);
 
-  // Whether the next tokens go through prefill_forward, and how many.
+  // Returns how many of the next tokens go through prefill_forward, or 0.
   int64_t prefill_tokens(int64_t count) const;
   Status activate(Arrangement arrangement);
-  // One call: `ids` are set, and `count` of its rows are kept.
+  // Makes one call, for which `ids` are set. `count` of its rows are kept.
   Status run(Call& call);
   Status run_tokens(Call& call, std::span<const int64_t> tokens);
   Status keep(Call& call, int64_t count, std::span<const bool> selected);
@@ -121,10 +122,11 @@ class StaticSequence {
   DecodeMode mode_ = DecodeMode::kHybrid;
   Call kv_;
   std::optional<Call> prefill_;
-  std::optional<KvManager> caches_;  // of kv_forward, and of prefill_forward if there is no other
-  // The caches of prefill_forward, where its codes stand for other numbers: the same columns, each
-  // encoded anew from what its call gave. Columns that no longer fit are left out; prefill_forward
-  // is over then.
+  // caches of kv_forward, and of prefill_forward unless that has its own
+  std::optional<KvManager> caches_;
+  // The caches of prefill_forward if its codes represent other numbers: the same columns, each
+  // converted from the outputs of its call. Columns that no longer fit are left out, and
+  // prefill_forward is not called any more.
   std::optional<KvManager> prefill_caches_;
   std::vector<std::vector<std::byte>> states_;
   std::optional<Lookahead> lookahead_;

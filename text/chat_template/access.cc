@@ -1,11 +1,11 @@
-// Elements, attributes and methods of values.
+// Reads elements and attributes of values, and calls their methods.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "core/text.h"
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 #include "text/chat_template/text_methods.h"
 
 namespace ferry::text::chat {

@@ -1,4 +1,4 @@
-// The tree of a chat template.
+// The syntax tree of a chat template.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace ferry::text::chat {
 
-// The deepest nesting of expressions, and of blocks.
+// Expressions and blocks may be nested this deep.
 inline constexpr int kMaxNodeDepth = 120;
 
 enum class ExprKind {
@@ -20,14 +20,14 @@ enum class ExprKind {
   kDict,       // children: key, value, key, value
   kAttribute,  // children[0] . text
   kItem,       // children[0] [ children[1] ]
-  kSlice,      // children[0] [ children[1] : children[2] : children[3] ], nullptr where left out
-  kCall,       // children[0] ( children[1..], named )
-  kFilter,     // children[0] | text ( children[1..], named )
-  kTest,       // children[0] is text ( children[1..] )
-  kUnary,      // text: - + not
-  kBinary,     // text: + - * / // % ** ~ and or
-  kCompare,    // children[0] ops[0] children[1] ops[1] ...: == != < <= > >= in "not in"
-  kChoice      // children[0] if children[1] else children[2], nullptr where left out
+  kSlice,    // children[0] [ children[1] : children[2] : children[3] ], nullptr for an absent bound
+  kCall,     // children[0] ( children[1..], named )
+  kFilter,   // children[0] | text ( children[1..], named )
+  kTest,     // children[0] is text ( children[1..] )
+  kUnary,    // text: - + not
+  kBinary,   // text: + - * / // % ** ~ and or
+  kCompare,  // children[0] ops[0] children[1] ops[1] ...: == != < <= > >= in "not in"
+  kChoice    // children[0] if children[1] else children[2], nullptr where left out
 };
 
 struct Expr {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/text.h"
-#include "text/chat_template/json_value.h"
 #include "text/chat_template/parser.h"
+#include "text/chat_template/value.h"
 
 namespace ferry::text {
 namespace {
@@ -18,13 +18,13 @@ const Value* member(const Value& value, std::string_view name) {
   return value.is<Value::DictPtr>() ? std::get<Value::DictPtr>(value.data())->find(name) : nullptr;
 }
 
-// A token as a string or, in older files, as {"content": "..."}.
+// A token is a string or, in older files, an object {"content": "..."}.
 const Value* token_text(const Value& value) {
   const Value* content = value.is<Value::DictPtr>() ? member(value, "content") : &value;
   return content != nullptr && content->is_text() ? content : nullptr;
 }
 
-// The variables that transformers gives a template: the special tokens under their names.
+// Returns the variables that transformers gives a template: the special tokens under their names.
 chat::Names special_tokens(const Value& config) {
   static constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                             "pad_token", "cls_token", "mask_token"};
@@ -106,7 +106,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view config, std::string_vi
     if (title == nullptr || !title->is_text() || source == nullptr || !source->is_text()) {
       return bad_input(name + ": chat_template: an entry is not {name, template}");
     }
-    // Others have no way to be asked for.
+    // A chat can ask for no template but these two.
     if (title->str() != "default" && title->str() != "tool_use") continue;
     FERRY_RETURN_IF_ERROR(out.add(title->str(), source->str()));
   }

@@ -22,30 +22,30 @@ inline constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;
 
 class ChatTemplate {
  public:
-  // The template of a bundle or a checkpoint: chat_template.jinja, otherwise `chat_template` of
-  // tokenizer_config.json, which is a string or a list of {name, template}; of a list the one named
-  // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
-  // none. The special tokens are those of tokenizer_config.json; unless this has
-  // added_tokens_decoder, those of special_tokens_map.json go before them.
+  // Reads the template of a bundle or a checkpoint: chat_template.jinja, otherwise `chat_template`
+  // of tokenizer_config.json. The latter is a string or a list of {name, template}. In a list the
+  // template named "default" counts, and for chats with tools the one named "tool_use". kBadInput
+  // if there is no template. Special tokens are read from tokenizer_config.json. If that file has
+  // no added_tokens_decoder, special_tokens_map.json takes precedence over it.
   static Result<ChatTemplate> load(const std::string& directory);
-  // As above, with the files that `read` returns.
+  // Like load(directory), but the files are those that `read` returns.
   static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
-  // `config` is the text of a tokenizer_config.json. `jinja`, unless empty, is used instead of the
-  // config's template. `name` begins the messages.
+  // `config` is the text of a tokenizer_config.json. If `jinja` is not empty, it replaces the
+  // template of `config`. `name` begins error messages.
   static Result<ChatTemplate> parse(std::string_view config, std::string_view jinja,
                                     const std::string& name);
 
   // `chat` is one JSON value: {"messages": [...], "add_generation_prompt": bool} with further
-  // members as further variables ("tools", "enable_thinking"), or the messages alone. Messages
-  // about the chat begin with `where`.
+  // members as further variables ("tools", "enable_thinking"), or the array of messages. Error
+  // messages about the chat begin with `where`.
   Result<std::string> render(std::string_view chat, const std::string& where,
                              const chat::TimeText& time) const;
-  // Renders a chat of one user message, with the prompt for an answer.
+  // Renders a chat of one user message, followed by the generation prompt.
   Result<std::string> render_message(const std::string& text, const chat::TimeText& time) const;
 
  private:
   struct Source {
-    std::string name;  // "default"
+    std::string name;  // such as "default"
     std::shared_ptr<const chat::Body> body;
   };
   Status add(std::string name, std::string_view source);
@@ -55,7 +55,7 @@ class ChatTemplate {
 
   std::string file_;
   std::vector<Source> sources_;
-  chat::Names tokens_;  // bos_token and the like
+  chat::Names tokens_;  // bos_token, eos_token and the other named tokens
 };
 
 }  // namespace ferry::text

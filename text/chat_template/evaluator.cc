@@ -1,5 +1,5 @@
-// Statements. Scopes are those of Jinja: a loop iteration, a macro and a generation block have
-// scopes; `if` has none.
+// The evaluation of statements. Scopes are those of Jinja: a pass of a loop, a macro and a
+// generation block have scopes; `if` has none.
 #include "text/chat_template/evaluator.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace ferry::text::chat {
 
-// Counts one level of depth until the end of its scope.
+// Raises the depth by one until the end of the C++ scope.
 class Evaluator::Nesting {
  public:
   explicit Nesting(int& depth) : depth_(++depth) {}
@@ -147,7 +147,7 @@ Status Evaluator::bind(Frame& frame, const std::vector<std::string>& names, cons
   return {};
 }
 
-// The elements that satisfy the loop's condition.
+// Returns the elements that satisfy the loop's condition.
 Result<std::vector<Value>> Evaluator::loop_items(const Stmt& stmt) {
   const Value list = FERRY_TRY(eval(*stmt.exprs[0]));
   std::vector<Value> all = FERRY_TRY(elements_of(list, budget_));
@@ -228,7 +228,7 @@ TimeText local_time() {
     std::tm local{};
     if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
     std::array<char, 256> text{};
-    // Nothing written: too long, or empty.
+    // strftime() writes nothing if the text is too long for the buffer, and also if it is empty.
     const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
     if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
     return std::string(text.data(), size);

@@ -1,4 +1,4 @@
-// Evaluator: renders the tree of a chat template with given variables.
+// Evaluator renders the tree of a chat template with given variables.
 #pragma once
 
 #include <functional>
@@ -8,31 +8,33 @@
 #include <vector>
 
 #include "text/chat_template/ast.h"
-#include "text/chat_template/budget.h"
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 
 namespace ferry::text::chat {
 
 inline constexpr size_t kMaxOutputBytes = size_t{16} << 20;
-// The deepest nesting of nodes under evaluation, including macro calls.
+// Nodes under evaluation, including macro calls, may be nested this deep.
 inline constexpr int kMaxEvaluationDepth = 500;
 inline constexpr int64_t kMaxRange = 100'000;
 
 using Names = std::map<std::string, Value, std::less<>>;
-// The current time in a format of strftime. Empty: not available.
+// Returns the current time in a format of strftime(). An empty function means that templates get no
+// time.
 using TimeText = std::function<Result<std::string>(const std::string& format)>;
-// The local time of the system, by strftime().
+// Returns a function that formats the local time of the system with strftime().
 TimeText local_time();
 
 class Evaluator {
  public:
   Evaluator(Names variables, TimeText time);
-  // Once. `body` is in use as long as this lives. Messages begin with "line N: ".
+  // Renders `body`, and may be called once. `body` must outlive the evaluator. Error messages begin
+  // with "line N: ".
   Result<std::string> run(const Body& body);
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
-  // Names of a loop's pass, a macro or a block. Behind a barrier only the outermost ones are seen.
+  // A frame holds the names of a loop's pass, a macro or a block. Code behind a barrier sees the
+  // frames of that code and the outermost frame only.
   struct Frame {
     Names names;
     bool barrier;
@@ -51,7 +53,7 @@ class Evaluator {
   Status print(const Expr& expr);
   Status emit(const std::string& text);
   Status bind(Frame& frame, const std::vector<std::string>& names, const Value& value);
-  // What the body writes.
+  // Returns the text that `body` writes.
   Result<std::string> capture(const Body& body, bool own_names);
 
   Result<Value> eval(const Expr& expr);
@@ -77,7 +79,7 @@ class Evaluator {
   Budget budget_;
   std::string* out_ = nullptr;
   int depth_ = 0;
-  bool located_ = false;  // the error on its way out has its line
+  bool located_ = false;  // whether the error that is being returned names its line
 };
 
 }  // namespace ferry::text::chat

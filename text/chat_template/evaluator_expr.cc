@@ -1,4 +1,4 @@
-// Expressions.
+// The evaluation of expressions.
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/text.h"
 #include "text/chat_template/evaluator.h"
-#include "text/chat_template/operators.h"
+#include "text/chat_template/operations.h"
 
 namespace ferry::text::chat {
 namespace {
@@ -258,7 +258,7 @@ Result<Value> Evaluator::eval_binary(const Expr& expr) {
   return combine(expr.text, left, FERRY_TRY(eval(*expr.children[1])), budget_);
 }
 
-// a < b < c: until one does not hold.
+// A chain `a < b < c` is evaluated up to the first comparison that is false.
 Result<Value> Evaluator::eval_compare(const Expr& expr) {
   Value left = FERRY_TRY(eval(*expr.children[0]));
   for (size_t i = 0; i < expr.ops.size(); ++i) {

@@ -1,5 +1,5 @@
-// Expressions, with the precedence of Jinja: choice, or, and, not, comparison, + -, ~, * / // %,
-// **, sign, then what follows a value: . [] () | is.
+// The parser of expressions. Operators in ascending precedence, as in Jinja: choice, or, and, not,
+// comparison, + -, ~, * / // %, **, sign, postfix . [] () | is.
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "core/text.h"
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 #include "text/chat_template/parser.h"
 
 namespace ferry::text::chat {
@@ -380,7 +380,7 @@ Result<ExprPtr> ExprParser::filter(ExprPtr base) {
   return finish(std::move(node));
 }
 
-// A test takes arguments in brackets or, as in `is divisibleby 3`, the one value after it.
+// A test takes arguments in brackets or, as in `is divisibleby 3`, one value without brackets.
 Result<ExprPtr> ExprParser::test(ExprPtr base) {
   const bool negated = in_.word("not");
   ExprPtr node = make(ExprKind::kTest, in_.peek().text);

@@ -1,4 +1,4 @@
-#include "text/chat_template/filters.h"
+#include "text/chat_template/operations.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace ferry::text::chat {
 namespace {
 
-// One call of a filter.
+// The operands of one call of a filter.
 struct Call {
   std::string_view name;
   const Value& value;
@@ -168,7 +168,7 @@ Result<Value> integer(const Call& c) {
   return Value::integer(static_cast<int64_t>(real));
 }
 
-// map(attribute='a', default=...) and map('filter', ...).
+// The filter has two forms: map(attribute='a', default=...) and map('filter', ...).
 Result<Value> map(const Call& c) {
   const Value* attribute = c.find(SIZE_MAX, "attribute");
   std::vector<Value> out;
@@ -179,7 +179,7 @@ Result<Value> map(const Call& c) {
     if (name.empty() || !c.arguments.named.empty()) {
       return fail(ErrorCode::kUnsupported, "map: this form is not supported");
     }
-    // Lazy filters would nest calls as deep as the template is long.
+    // Filters of Jinja are lazy: a chain of them would nest calls as deep as the template is long.
     if (name == "map") return fail(ErrorCode::kUnsupported, "map: map of map is not supported");
     rest.positional.assign(c.arguments.positional.begin() + 1, c.arguments.positional.end());
   } else {
@@ -197,7 +197,8 @@ Result<Value> map(const Call& c) {
   return Value::list(std::move(out));
 }
 
-// select, reject('test', ...) and selectattr, rejectattr('attribute', 'test', ...).
+// The filters are select and reject('test', ...), selectattr and rejectattr('attribute', 'test',
+// ...).
 Result<Value> select(const Call& c) {
   FERRY_RETURN_IF_ERROR(c.arguments.check(8, {}));
   const bool by_attribute = c.name.ends_with("attr");
@@ -266,6 +267,101 @@ Result<Value> call_filter(std::string_view name, const Value& value, const Argum
   Value result = FERRY_TRY(filter->call({name, value, arguments, budget}));
   FERRY_RETURN_IF_ERROR(budget.spend(result.size()));
   return result;
+}
+
+// -- tests: value is NAME
+
+namespace {
+
+using Kind = bool (*)(const Value&);
+struct KindTest {
+  std::string_view name;
+  Kind holds;
+};
+constexpr KindTest kKinds[] = {
+    {"defined", [](const Value& v) { return !v.is<Undefined>(); }},
+    {"undefined", [](const Value& v) { return v.is<Undefined>(); }},
+    {"none", [](const Value& v) { return v.is<None>(); }},
+    {"string", [](const Value& v) { return v.is_text(); }},
+    {"number", [](const Value& v) { return v.is_number(); }},
+    {"integer", [](const Value& v) { return v.is<int64_t>(); }},
+    {"float", [](const Value& v) { return v.is<double>(); }},
+    {"boolean", [](const Value& v) { return v.is<bool>(); }},
+    {"true", [](const Value& v) { return v.is<bool>() && v.truth(); }},
+    {"false", [](const Value& v) { return v.is<bool>() && !v.truth(); }},
+    {"mapping", [](const Value& v) { return v.is<Value::DictPtr>(); }},
+    {"callable", [](const Value& v) { return v.is<Function>() || v.is<Undefined>(); }},
+    {"iterable",
+     [](const Value& v) {
+       return v.is_text() || v.is<Value::ListPtr>() || v.is<Value::DictPtr>() || v.is<Undefined>();
+     }},
+    {"sequence",
+     [](const Value& v) {
+       return v.is_text() || v.is<Value::ListPtr>() || v.is<Value::DictPtr>() || v.is<Undefined>();
+     }},
+};
+
+// The results of a comparison for which a test of order is true.
+struct OrderTest {
+  std::string_view name;
+  bool less, same, more;
+};
+constexpr OrderTest kOrders[] = {
+    {"lt", true, false, false}, {"lessthan", true, false, false},    {"le", true, true, false},
+    {"gt", false, false, true}, {"greaterthan", false, false, true}, {"ge", false, true, true},
+};
+constexpr std::string_view kOthers[] = {"eq",  "equalto", "ne",          "in",
+                                        "odd", "even",    "divisibleby", "sameas"};
+
+Result<bool> divisible(const Value& value, const Value& by) {
+  if (!value.is_integer() || !by.is_integer()) return bad_input("only integers are divisible");
+  if (by.integer() == 0) return bad_input("division by zero");
+  return by.integer() == -1 || value.integer() % by.integer() == 0;
+}
+
+// `is sameas` of Jinja: only constants have an identity.
+Result<bool> same(const Value& a, const Value& b) {
+  if (a.is<bool>() || a.is<None>() || b.is<bool>() || b.is<None>()) {
+    return a.data().index() == b.data().index() && equal(a, b);
+  }
+  return fail(ErrorCode::kUnsupported,
+              "sameas of other than true, false and none is not supported");
+}
+
+}  // namespace
+
+bool is_test(std::string_view name) {
+  return std::ranges::count(kKinds, name, &KindTest::name) > 0 ||
+         std::ranges::count(kOrders, name, &OrderTest::name) > 0 ||
+         std::ranges::count(kOthers, name) > 0;
+}
+
+Result<bool> call_test(std::string_view name, const Value& value,
+                       const std::vector<Value>& arguments, Budget& budget) {
+  FERRY_RETURN_IF_ERROR(budget.spend(value.size() + kStepCost));
+  const auto* kind = std::ranges::find(kKinds, name, &KindTest::name);
+  const bool binary = kind == std::end(kKinds) && name != "odd" && name != "even";
+  if (arguments.size() != (binary ? 1U : 0U)) {
+    return bad_input(fmt::format("the test {} has other arguments", quoted(name)));
+  }
+  if (kind != std::end(kKinds)) return kind->holds(value);
+  if (name == "odd" || name == "even") {
+    return FERRY_TRY(divisible(value, Value::integer(2))) == (name == "even");
+  }
+  const Value& other = arguments[0];
+  if (name == "eq" || name == "equalto" || name == "ne") {
+    FERRY_RETURN_IF_ERROR(budget.spend(value.weight()));
+    return equal(value, other) == (name != "ne");
+  }
+  if (name == "in") return contains(other, value, budget);
+  if (name == "divisibleby") return divisible(value, other);
+  if (name == "sameas") return same(value, other);
+  const auto* order = std::ranges::find(kOrders, name, &OrderTest::name);
+  if (order == std::end(kOrders)) {
+    return fail(ErrorCode::kUnsupported, fmt::format("the test {} is not supported", quoted(name)));
+  }
+  const int sign = FERRY_TRY(compare(value, other));
+  return sign < 0 ? order->less : sign > 0 ? order->more : order->same;
 }
 
 }  // namespace ferry::text::chat

@@ -50,14 +50,14 @@ class Lexer {
   bool follows(std::string_view text, size_t at) const {
     return std::string_view(source_).substr(at, text.size()) == text;
   }
-  // Advances and counts lines.
+  // Moves to the position `to` and counts the lines on the way.
   void advance(size_t to) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
                                          source_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
     at_ = to;
   }
 
-  // Text up to a tag, and the tag.
+  // Reads the text up to the next tag, and the tag.
   Status section() {
     const size_t begin = find_tag();
     const bool tag = begin < source_.size();
@@ -83,8 +83,8 @@ class Lexer {
     return at < source_.size() && (source_[at] == '-' || source_[at] == '+') ? source_[at] : ' ';
   }
 
-  // What is before a tag: '-' takes all whitespace before it, and unless there is a '+', a tag that
-  // prints nothing takes the blanks between it and the beginning of its line.
+  // Adds the text before a tag. A '-' in the tag strips all whitespace before the tag. Without a
+  // '+', a tag that prints nothing strips the blanks between the beginning of its line and the tag.
   void add_text(size_t end, char tag, char sign) {
     std::string_view text = std::string_view(source_).substr(at_, end - at_);
     if (sign == '-') {
@@ -100,7 +100,8 @@ class Lexer {
     advance(end);
   }
 
-  // After a closing tag whose sign is at `at`; `newline`: one that follows belongs to the tag.
+  // Ends a tag whose closing sign is at `at`. With `newline`, a newline directly after the tag
+  // belongs to the tag.
   Status close(size_t at, bool newline) {
     const char sign = sign_at(at);
     size_t end = at + (sign == ' ' ? 2 : 3);
@@ -121,7 +122,8 @@ class Lexer {
     return close(sign ? end - 1 : end, true);
   }
 
-  // The place after `{% WORD %}` whose sign is before `at`, or 0.
+  // Returns the position after `{% WORD %}` whose opening sign is before `at`, or 0 if there is
+  // none.
   size_t raw_tag(std::string_view word, size_t at) const {
     while (at < source_.size() && is_blank(source_[at])) ++at;
     if (!follows(word, at)) return 0;
@@ -144,7 +146,7 @@ class Lexer {
     return bad("a raw block is not closed");
   }
 
-  // -- within a tag
+  // -- inside a tag
 
   Status tag_body(TokenKind begin) {
     const bool print = begin == TokenKind::kPrintBegin;
@@ -238,7 +240,8 @@ class Lexer {
     return {};
   }
 
-  // Appends what the escape at source_[i] stands for (as in Python); gives the place after it.
+  // Appends the character of the escape sequence at source_[i], with the rules of Python. Returns
+  // the position after the sequence.
   Result<size_t> escape(size_t i, std::string& text) {
     static constexpr std::string_view kLetters = "ntr\\'\"abfv\n",
                                       kMeanings = "\n\t\r\\'\"\a\b\f\v";
@@ -276,8 +279,8 @@ class Lexer {
   std::string source_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_starts_ = true;  // what comes next is the beginning of a line
-  std::string brackets_;     // closing ones that are awaited
+  bool line_starts_ = true;  // whether the next character begins a line
+  std::string brackets_;     // closing brackets that are awaited
   std::vector<Token> tokens_;
 };
 

@@ -1,5 +1,6 @@
-// The words of a chat template (Jinja 3.1 with trim_blocks and lstrip_blocks, the way transformers
-// sets it up): plain text with the whitespace control already done, and the tokens of its tags.
+// The lexer of chat templates (Jinja 3.1 with trim_blocks and lstrip_blocks, as transformers
+// configures it). It returns plain text, with whitespace control already applied, and the tokens
+// inside tags.
 #pragma once
 
 #include <string>
@@ -19,7 +20,7 @@ enum class TokenKind {
   kPrintBegin,  // {{
   kPrintEnd,
   kName,
-  kString,  // with its escapes replaced
+  kString,  // escape sequences are already replaced
   kInteger,
   kReal,
   kOperator,
@@ -32,7 +33,8 @@ struct Token {
   int line;
 };
 
-// Ends with one kEnd. kBadInput for what is not closed; messages begin with "line N: ".
+// The last token is kEnd. kBadInput for a tag, string or bracket that is not closed. Error messages
+// begin with "line N: ".
 Result<std::vector<Token>> tokenize(std::string_view source);
 
 }  // namespace ferry::text::chat

@@ -1,4 +1,4 @@
-#include "text/chat_template/operators.h"
+#include "text/chat_template/operations.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/text.h"
-#include "text/chat_template/filters.h"
 #include "text/chat_template/text_methods.h"
 
 namespace ferry::text::chat {
@@ -62,7 +61,7 @@ Result<Value> combine_integers(std::string_view op, int64_t a, int64_t b) {
     return __builtin_mul_overflow(a, b, &out) ? too_large() : Result<Value>(Value::integer(out));
   if (b == 0) return bad_input("division by zero");
   if (b == -1) return op == "%" ? Result<Value>(Value::integer(0)) : combine_integers("-", 0, a);
-  // Rounds towards minus infinity; the remainder has the sign of b.
+  // The quotient is rounded towards minus infinity, so the remainder has the sign of b.
   const bool inexact = a % b != 0 && ((a < 0) != (b < 0));
   return Value::integer(op == "%" ? a % b + (inexact ? b : 0) : a / b - (inexact ? 1 : 0));
 }
@@ -133,8 +132,8 @@ Result<Value> slice(const Value& value, const SliceBounds& bounds, Budget& budge
   const auto size = static_cast<int64_t>(items.size());
   const int64_t step = std::clamp<int64_t>(bounds.step.value_or(1), -size - 1, size + 1);
   if (step == 0) return bad_input("a slice with step 0");
-  // Where a bound is: counted from the end if it is negative, then within what the direction can
-  // reach.
+  // Returns the position of a bound. A negative bound counts from the end. The position is limited
+  // to the range that the direction of the slice can reach.
   const auto place = [&](std::optional<int64_t> bound, int64_t otherwise) {
     if (!bound) return otherwise;
     const int64_t at = *bound < 0 ? *bound + size : *bound;

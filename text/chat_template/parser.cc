@@ -1,4 +1,4 @@
-// Statements.
+// The parser of statements.
 
 #include "text/chat_template/parser.h"
 
@@ -32,8 +32,8 @@ class StmtParser {
     return std::make_unique<Stmt>(Stmt{.kind = kind, .line = in_.line()});
   }
 
-  // Parses up to a block with one of these words and does not consume it. Without words, parses to
-  // the end.
+  // Parses up to a block with one of these words, and does not consume that block. Without words it
+  // parses to the end.
   Result<Body> body(Words ends) {
     if (++depth_ > kMaxNodeDepth) return in_.bad("blocks are nested too deeply");
     Body out;
@@ -76,7 +76,7 @@ class StmtParser {
   }
 
   Status end_tag() { return in_.expect(TokenKind::kBlockEnd); }
-  // {% WORD %}, whose beginning has been seen.
+  // Parses the rest of {% WORD %}, after its opening sign.
   Status end_block() {
     in_.next();
     in_.next();
@@ -123,7 +123,7 @@ class StmtParser {
     return node;
   }
 
-  // A target: a, b or (a, b).
+  // Parses the target of an assignment or a loop: a, b or (a, b).
   Result<std::vector<std::string>> names() {
     const bool bracket = in_.symbol("(");
     std::vector<std::string> out;
@@ -174,7 +174,7 @@ class StmtParser {
     return node;
   }
 
-  // A generation block marks assistant output for training. Its body is rendered as it is.
+  // A generation block marks assistant output for training. Only its body is rendered.
   Result<std::unique_ptr<Stmt>> generation_block() {
     auto node = make(StmtKind::kScope);
     in_.next();

@@ -1,5 +1,6 @@
-// Tokens of a chat template to its tree. Whatever is not built is refused here, by name and line:
-// statements, filters, tests; what only running shows (methods, functions) when it is reached.
+// The parser makes the tree of a chat template from its tokens. It refuses unsupported statements,
+// filters and tests by name and line. Unsupported methods and functions are refused only when they
+// are called.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +11,10 @@
 
 namespace ferry::text::chat {
 
-// Messages begin with "line N: ". kUnsupported, kBadInput.
+// Error messages begin with "line N: ". Errors are kUnsupported and kBadInput.
 Result<Body> parse(const std::vector<Token>& tokens);
 
-// One token after the other, for both parsers.
+// TokenReader gives both parsers one token after the other.
 class TokenReader {
  public:
   explicit TokenReader(const std::vector<Token>& tokens) : tokens_(tokens) {}
@@ -45,11 +46,12 @@ class TokenReader {
 class ExprParser {
  public:
   explicit ExprParser(TokenReader& in) : in_(in) {}
-  // With the commas of a tuple, where `tuple`.
+  // With `tuple`, expressions separated by commas are a tuple.
   Result<ExprPtr> expression(bool tuple);
-  // Without `A if B`, for the list of a loop, whose condition looks alike.
+  // Parses the list of a loop, without a choice (`A if B`), because the condition of a loop looks
+  // the same.
   Result<ExprPtr> loop_list();
-  // What comes after the `|` of `base`.
+  // Parses the filters after the `|` that follows `base`.
   Result<ExprPtr> filters(ExprPtr base);
 
  private:
@@ -79,7 +81,7 @@ class ExprParser {
   Result<ExprPtr> test(ExprPtr base);
   Result<ExprPtr> binary(std::initializer_list<std::string_view> ops, TokenKind kind, Rule operand);
   Status arguments(Expr& call);
-  // Sets the depth of a finished node.
+  // Sets the depth of a finished node. Fails if the node is nested too deep.
   Result<ExprPtr> finish(ExprPtr node);
   ExprPtr make(ExprKind kind, std::string text = {}) const;
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
-// str.isspace.
+// Implements str.isspace() of Python.
 bool is_space(char32_t c) { return (c >= 0x1C && c <= 0x1F) || unicode::is_space(c); }
 
 bool has_character(std::string_view set, std::string_view character) {
@@ -62,7 +62,7 @@ std::vector<std::string> split_at(std::string_view text, std::string_view by, in
   return parts;
 }
 
-// Where the arguments of a method lie and what they must be.
+// The positions and types of the arguments of a method.
 struct Parameters {
   std::string_view method;
   const std::vector<Value>& values;
@@ -192,7 +192,7 @@ Result<Value> class_method(const std::string& text, const Parameters& a) {
 
 struct Method {
   std::string_view name;
-  size_t most;  // arguments
+  size_t most;  // the largest number of arguments
   Result<Value> (*call)(const std::string&, const Parameters&);
 };
 constexpr Method kMethods[] = {
@@ -232,7 +232,7 @@ Result<std::string> replace(std::string_view text, std::string_view from, std::s
                             int64_t count) {
   std::string out;
   while (count-- > 0) {
-    // An empty `from` is found before each character and at the end.
+    // An empty `from` matches before each character and at the end.
     const size_t at = text.find(from);
     if (at == std::string_view::npos) break;
     out.append(text.substr(0, at)).append(to);
@@ -266,7 +266,7 @@ size_t count_characters(std::string_view text) {
 
 Result<std::string> change_case(std::string_view text, Case to) {
   std::string out(text);
-  bool begin = true;  // of a word (title) or of the text (capitalize)
+  bool begin = true;  // at the begin of a word (title) or of the text (capitalize)
   for (char& c : out) {
     if ((c & 0x80) != 0) {
       return fail(ErrorCode::kUnsupported, "upper or lower case beyond ASCII is not supported");

@@ -9,7 +9,7 @@
 namespace ferry::text::chat {
 namespace {
 
-// What a container becomes by its elements.
+// The depth and weight of a container, summed over its elements.
 struct Extent {
   int depth = 1;
   size_t weight = 1;

@@ -1,37 +1,59 @@
-// AddedTokens: tokens that are matched literally, such as control tokens. A text is split at them
-// first, and only the parts between them are encoded by the model.
+// AddedTokens are tokens that are matched literally, such as control tokens. A text is split at
+// them first, and only the parts between them are encoded by the model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
-#include "text/tokenizer/normalizer.h"
-#include "text/tokenizer/token_trie.h"
+#include "text/tokenizer/tokenizer_steps.h"
 #include "text/tokenizer/vocabulary.h"
 
 namespace ferry::text {
 
+// TokenTrie finds the longest of a set of texts at a position. The sorted texts are narrowed byte
+// by byte, which needs no memory beyond them.
+class TokenTrie {
+ public:
+  // The texts are not empty, and each has a number. The first of equal texts counts.
+  explicit TokenTrie(std::vector<std::pair<std::string, uint32_t>> texts = {});
+
+  struct Match {
+    size_t begin, end;
+    uint32_t number;
+  };
+  // Returns the first position at or after `from` where a text stands, and the longest text there.
+  std::optional<Match> find(std::string_view text, size_t from) const;
+
+ private:
+  std::optional<Match> longest_at(std::string_view text, size_t at) const;
+
+  std::vector<std::pair<std::string, uint32_t>> texts_;  // sorted
+  std::array<uint32_t, 257> first_{};  // the index of the first text, by first byte
+};
+
 struct AddedToken {
   std::string content;
-  std::string text;  // in decoded text: the content, normalized if the token is
+  std::string text;  // decoded text: the content, or its normalized form if `normalized`
   uint32_t id = 0;
   bool special = false;
   bool skipped = false;      // left out of decoded text on request, because `text` is special
   bool normalized = false;   // matched in normalized text, and decoded in that form
   bool single_word = false;  // does not match inside a word
-  bool lstrip = false, rstrip = false;  // also matches white space on that side
+  bool lstrip = false, rstrip = false;  // whether white space on that side also matches
 };
 
 class AddedTokens {
  public:
-  // Reads the field `added_tokens`. kBadInput for ids that differ from the vocabulary's. Contents
-  // that the vocabulary lacks must have the next free ids.
+  // Reads the field `added_tokens`. kBadInput for ids that differ from those of the vocabulary.
+  // Contents that the vocabulary lacks must have the next free ids.
   static Result<AddedTokens> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                                   const Normalizer& normalizer);
 
@@ -43,7 +65,7 @@ class AddedTokens {
   // Cuts `text` at the tokens that are `normalized` or at those that are not, from left to right.
   void cut(std::string_view text, bool normalized, std::vector<Part>& parts) const;
 
-  // nullptr for other ids and contents.
+  // Returns nullptr for ids and contents that are not added tokens.
   const AddedToken* find(int64_t id) const;
   const AddedToken* find(std::string_view content) const;
   const std::vector<AddedToken>& all() const { return tokens_; }

@@ -14,7 +14,7 @@ namespace {
 
 // Up to this many symbols a linear scan for the lowest rank is faster than a heap.
 constexpr size_t kShortWord = 32;
-// U+2581, which SentencePiece writes for a blank before a word.
+// SentencePiece writes U+2581 for a blank before a word.
 constexpr std::string_view kMarker = "\xE2\x96\x81";
 
 }  // namespace
@@ -108,10 +108,10 @@ void Bpe::find_bytes() {
   }
 }
 
-// Whether a text may be cut before every marker that follows another character: no merge joins such
-// a pair, whatever was merged before, if none has a left part that does not end in the marker and a
-// right part that begins with it. Every character must leave a symbol, or its neighbours would
-// meet.
+// Returns whether a text may be cut before every marker that follows another character. That holds
+// if no merge can join such a pair: no merge has a left part that does not end in the marker and a
+// right part that begins with it. Every character must also leave a symbol, because otherwise its
+// neighbours would become adjacent.
 bool Bpe::marker_is_a_cut(const TokenizerDocument& document) const {
   if (byte_level_ || ignore_merges_ || has_affixes() || !unk_) return false;
   if (!vocabulary_->find(kMarker)) return false;
@@ -148,7 +148,7 @@ Status Bpe::encode(std::string_view text, std::vector<int64_t>& ids) {
   return {};
 }
 
-// Leaves the ids in symbols_.
+// Encodes a word that is not cached. Leaves the ids in symbols_.
 void Bpe::encode_new(std::string_view word) {
   symbols_.clear();
   if (ignore_merges_) {
@@ -182,7 +182,7 @@ std::string_view Bpe::spell(std::string_view word) {
 }
 
 void Bpe::split_bytes(std::string_view word) {
-  bool unknown = false;  // a byte without a token waits to become an unk
+  bool unknown = false;  // whether a byte without a token is pending as an unk token
   for (const char c : word) {
     const auto id = byte_tokens_[static_cast<unsigned char>(c)];
     if (!id) {
@@ -225,7 +225,8 @@ std::string_view Bpe::with_affixes(std::string_view character, bool first, bool 
   return affixed_;
 }
 
-// One token per byte, all or none. A waiting unk stays behind them, as in the reference.
+// Adds one token for each byte, or none if one lacks a token. A pending unk token stays behind the
+// bytes, as in the reference.
 bool Bpe::add_fallback(std::string_view character) {
   const auto token = [&](char c) { return fallback_tokens_[static_cast<unsigned char>(c)]; };
   if (!std::ranges::all_of(character, [&](char c) { return token(c).has_value(); })) return false;
@@ -277,7 +278,7 @@ void Bpe::merge_long() {
     Symbol& left = links_[best.at];
     if (left.merged || left.next < 0) continue;
     Symbol& right = links_[left.next];
-    // Either side may have changed since the candidate was found.
+    // Either symbol may have changed since the candidate was found.
     const auto* merge = merges_.find(left.id, right.id);
     if (merge == nullptr || merge->id != best.id) continue;
     left.id = best.id;

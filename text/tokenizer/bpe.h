@@ -1,5 +1,6 @@
-// Bpe: byte-pair encoding of one word at a time, as the BPE model of tokenizer.json describes it.
-// It merges the pair of lowest rank, the leftmost of equals, until no pair merges.
+// Bpe encodes one word at a time with byte-pair encoding, as the BPE model of tokenizer.json
+// describes it. It merges the pair of lowest rank, the leftmost of equals, until no pair can be
+// merged.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +15,17 @@
 
 namespace ferry::text {
 
-// A hash table of merges by pair of ids. Open addressing, 16 bytes per entry.
+// MergeTable maps pairs of ids to merges. It uses open addressing, with 16 bytes for each entry.
 class MergeTable {
  public:
   struct Merge {
-    uint32_t rank, id;  // id: of the merged token
+    uint32_t rank, id;  // `id` is that of the merged token
   };
 
   explicit MergeTable(size_t count);
   // A later merge of the same pair replaces the earlier one.
   void insert(uint32_t left, uint32_t right, Merge merge);
-  // nullptr where the pair does not merge.
+  // Returns nullptr if the pair cannot be merged.
   const Merge* find(uint32_t left, uint32_t right) const {
     for (size_t at = slot(left, right);; at = (at + 1) & mask_) {
       const Entry& entry = entries_[at];
@@ -46,29 +47,29 @@ class MergeTable {
   std::vector<Entry> entries_;
 };
 
-// Not thread-safe: it caches words.
+// Bpe is not thread-safe, because it caches words.
 class Bpe final : public TokenModel {
  public:
   // With `byte_level`, words are bytes and the vocabulary spells them in the byte-level alphabet.
-  // Otherwise both are text. `vocabulary` must outlive this. kUnsupported for unsupported options,
-  // by name.
+  // Otherwise words and vocabulary are text. `vocabulary` must outlive this object. kUnsupported
+  // for unsupported options, by name.
   static Result<Bpe> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                           bool byte_level);
 
-  // `text` may be long, without pre-tokenization. Splits it where no merge can join the sides.
+  // `text` may be long, without pre-tokenization. It is split where no merge can join the sides.
   Status encode(std::string_view text, std::vector<int64_t>& ids) override;
 
  private:
   struct Symbol {
     uint32_t id;
     int32_t previous, next;  // indices; -1 at the ends
-    bool merged;             // into the one before
+    bool merged;             // whether the symbol is merged into the one before
   };
   struct Candidate {
     uint32_t rank, id;
     int32_t at;  // index of the left symbol
   };
-  // A heap's order: the candidate that comes last.
+  // The order of the heap: `a` comes after `b`.
   static bool later(const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
   }
@@ -95,12 +96,13 @@ class Bpe final : public TokenModel {
   bool byte_level_ = false, byte_fallback_ = false, fuse_unk_ = false, ignore_merges_ = false;
   bool cut_at_marker_ = false;
   std::optional<uint32_t> unk_;
-  std::string prefix_, suffix_;  // of characters that do not begin a word, and that end it
-  // By byte: the token of its byte-level character, and that of <0xNN>.
+  // of characters that do not begin a word, and of the character that ends it
+  std::string prefix_, suffix_;
+  // Tokens by byte: that of its byte-level character, and that of <0xNN>.
   std::vector<std::optional<uint32_t>> byte_tokens_, fallback_tokens_;
   MergeTable merges_;
   WordCache cache_;
-  // Scratch memory for the current word.
+  // Memory that is reused for every word.
   std::string spelled_, affixed_;
   std::vector<uint32_t> symbols_;
   std::vector<MergeTable::Merge> pairs_;

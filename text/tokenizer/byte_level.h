@@ -9,7 +9,7 @@
 
 namespace ferry::text::byte_level {
 
-// The character of each byte.
+// Maps each byte to its character.
 inline constexpr std::array<char32_t, 256> kCharOf = [] {
   std::array<char32_t, 256> chars{};
   char32_t next = 0x100;
@@ -20,7 +20,7 @@ inline constexpr std::array<char32_t, 256> kCharOf = [] {
   return chars;
 }();
 
-// The byte that `c` stands for; nothing for characters outside of the alphabet.
+// Returns the byte that `c` stands for, or nothing for characters outside of the alphabet.
 constexpr std::optional<uint8_t> byte_of(char32_t c) {
   constexpr std::array<int16_t, 0x144> kByteOf = [] {
     std::array<int16_t, 0x144> bytes{};

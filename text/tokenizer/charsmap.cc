@@ -9,7 +9,7 @@
 namespace ferry::text {
 namespace {
 
-constexpr size_t kMaxCluster = 6;  // bytes; larger clusters are mapped character by character
+constexpr size_t kMaxCluster = 6;  // in bytes; larger clusters are mapped character by character
 
 uint32_t u32_at(std::string_view bytes, size_t at) {
   const auto byte = [&](size_t i) {
@@ -18,13 +18,13 @@ uint32_t u32_at(std::string_view bytes, size_t at) {
   return byte(0) | byte(1) << 8 | byte(2) << 16 | byte(3) << 24;
 }
 
-// The parts of a unit.
+// The accessors below read the bit fields of a unit of the double array.
 bool has_leaf(uint32_t unit) { return (unit >> 8 & 1) != 0; }
 uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t label_of(uint32_t unit) { return unit & 0x800000FF; }
 uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 1U << 9) >> 6); }
 
-// The end of the grapheme cluster that begins at `at`.
+// Returns the end of the grapheme cluster that begins at `at`.
 size_t cluster_end(std::string_view text, size_t at) {
   utf8::Char c = utf8::decode_valid(text, at);
   size_t end = at + c.size;

@@ -1,7 +1,8 @@
-// Charsmap: the character map of a SentencePiece model (`precompiled_charsmap`), which the
+// Charsmap is the character map of a SentencePiece model (`precompiled_charsmap`), which the
 // normalizer Precompiled applies. Layout: u32 size of the trie in bytes, the trie as a double array
-// of u32 units (Darts-clone), then the texts, each ended by a zero byte; all little-endian. A leaf
-// of the trie holds the offset of the text that stands for what led there.
+// of u32 units (Darts-clone), then the replacement texts, each ended by a zero byte; all
+// little-endian. A leaf of the trie holds the offset of the replacement of the characters on the
+// path to it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@ namespace ferry::text {
 
 class Charsmap {
  public:
-  // kBadInput for bytes that are no such map. `where` begins the messages.
+  // kBadInput for bytes that are no such map. `where` begins error messages.
   static Result<Charsmap> parse(std::string_view bytes, const std::string& where);
 
-  // Replaces what the map knows. Like the reference it asks first for grapheme clusters of fewer
-  // than 6 bytes, then for single characters, and takes the shortest entry at the beginning of
-  // either. kBadInput where the map leads out of itself, or the text would grow beyond `most`
-  // bytes.
+  // Replaces the characters that the map contains. Like the reference it looks up grapheme clusters
+  // of fewer than 6 bytes first, then single characters, and takes the shortest entry at the
+  // beginning of either. kBadInput if an offset lies outside of the map, or if the text would
+  // become larger than `most` bytes.
   Status apply(std::string& text, size_t most) const;
 
  private:

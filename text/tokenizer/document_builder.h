@@ -1,5 +1,5 @@
-// DocumentBuilder: makes a TokenizerDocument, as a tokenizer.json would give it, of the files in
-// which other libraries keep a vocabulary.
+// DocumentBuilder makes a TokenizerDocument, with the contents of a tokenizer.json, from the
+// vocabulary files of other libraries.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,24 @@ class DocumentBuilder {
  public:
   explicit DocumentBuilder(std::string name) { document_.name = std::move(name); }
 
-  // Tokens with scores are those of Unigram, in the order of their ids; all are different.
+  // Tokens with scores belong to a Unigram model, and are added in the order of their ids. All
+  // tokens are different.
   void add_token(std::string_view text, uint32_t id);
   void add_scored(std::string_view text, double score);
-  // Both are tokens of the vocabulary. kBadInput for more than kMaxMerges.
+  // `left` and `right` must be tokens of the vocabulary. kBadInput for more than kMaxMerges.
   Status add_merge(std::string_view left, std::string_view right);
   bool in_vocabulary(std::string_view text) const { return places_.contains(text); }
-  // The id of a token; of one added to the vocabulary too.
+  // Returns the id of a token of the vocabulary or of an added token.
   std::optional<uint32_t> find(std::string_view text) const;
 
-  // Adds a token that is matched literally. It takes the next free id if the vocabulary lacks it;
-  // if it was added before, its flags are replaced.
+  // Adds a token that is matched literally. It takes the next free id if the vocabulary lacks it.
+  // If it was added before, its flags are replaced.
   void add(const TokenSpec& token);
   bool is_added(std::string_view content) const { return added_ids_.contains(content); }
 
-  // A field of the document, such as "normalizer".
+  // Returns a field of the document, such as "normalizer".
   nlohmann::json& field(const char* key) { return document_.root[key]; }
-  // A post-processor that sets these tokens before and behind a text. kBadInput where one of them
+  // Sets a post-processor that puts these tokens before and behind a text. kBadInput if one of them
   // is not a token.
   Status enclose(const std::vector<std::string>& before, const std::vector<std::string>& behind);
 
@@ -50,9 +51,9 @@ class DocumentBuilder {
   void keep(std::string_view text, uint32_t id);
 
   TokenizerDocument document_;
-  // By text: the place in the document's vocabulary.
+  // Maps a text to its index in the document's vocabulary.
   std::unordered_map<std::string, size_t, Hash, std::equal_to<>> places_;
-  std::optional<uint32_t> next_id_;  // for a token that the vocabulary lacks
+  std::optional<uint32_t> next_id_;  // the id of the next token that the vocabulary lacks
   std::map<uint32_t, TokenSpec> added_;
   std::map<std::string, uint32_t, std::less<>> added_ids_;
 };

@@ -17,7 +17,7 @@ inline uint64_t hash_seed() {
   return seed;
 }
 
-// The two halves of the product of 64 by 64 bits, mixed into one.
+// Multiplies 64 by 64 bits and mixes the two halves of the product.
 inline uint64_t hash_mix(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;

@@ -1,4 +1,4 @@
-#include "text/tokenizer/post_processor.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ using TemplatePiece = PostProcessor::Piece;
 
 constexpr size_t kMaxPieces = 64, kMaxTemplates = 4;
 
-// The ids of the special token `name` in the table `special_tokens`.
+// Returns the ids of the special token `name` in the table `special_tokens`.
 Result<std::vector<int64_t>> special_ids(const json& table, const std::string& name,
                                          const std::string& where) {
   const auto entry = table.find(name);
@@ -23,7 +23,7 @@ Result<std::vector<int64_t>> special_ids(const json& table, const std::string& n
   }
   StepFields fields = FERRY_TRY(StepFields::of(*entry, where + ": special_tokens"));
   fields.find("id");
-  fields.find("tokens");  // the ids as text
+  fields.find("tokens");  // the texts of the ids, which encoding does not need
   std::vector<int64_t> ids;
   for (const json& id : *FERRY_TRY(fields.array("ids"))) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId) ||
@@ -47,7 +47,7 @@ Result<TemplatePiece> read_template_piece(const json& value, const json& table,
   }
   StepFields fields = FERRY_TRY(StepFields::of(special != nullptr ? *special : *sequence, where));
   const std::string id = FERRY_TRY(fields.text("id"));
-  fields.find("type_id");  // of pairs of texts, which nobody makes here
+  fields.find("type_id");  // matters only for pairs of texts, which Ferry never encodes
   FERRY_RETURN_IF_ERROR(fields.finish());
   if (special != nullptr) return TemplatePiece{false, FERRY_TRY(special_ids(table, id, where))};
   if (id != "A") return piece.bad(fmt::format("sequence {} in 'single'", quoted(id, 60)));
@@ -57,21 +57,21 @@ Result<TemplatePiece> read_template_piece(const json& value, const json& table,
 Result<std::vector<TemplatePiece>> read_template(StepFields& fields) {
   const json* table = fields.find("special_tokens");
   if (table == nullptr || !table->is_object()) return fields.bad("'special_tokens' is missing");
-  fields.find("pair");  // of pairs of texts
+  fields.find("pair");  // the template for pairs of texts, which Ferry never encodes
   const json* single = FERRY_TRY(fields.array("single"));
   if (single->size() > kMaxPieces) return fields.bad("'single' is too long");
   std::vector<TemplatePiece> pieces;
   for (const json& value : *single) {
     pieces.push_back(FERRY_TRY(read_template_piece(value, *table, fields.where())));
   }
-  // Several templates would multiply the text.
+  // A template with the text several times would multiply its size with each template.
   if (std::ranges::count(pieces, true, &TemplatePiece::is_text) > 1) {
     return fields.unsupported("'single' repeats the text");
   }
   return pieces;
 }
 
-// A special token as [text, id].
+// Reads a special token of the form [text, id].
 Result<TemplatePiece> read_pair(StepFields& fields, const char* key) {
   const json& pair = *FERRY_TRY(fields.array(key));
   const bool sane = pair.size() == 2 && pair[0].is_string() && pair[1].is_number_unsigned() &&
@@ -80,7 +80,7 @@ Result<TemplatePiece> read_pair(StepFields& fields, const char* key) {
   return TemplatePiece{false, {pair[1].get<int64_t>()}};
 }
 
-// BertProcessing and RobertaProcessing: one token before the text and one behind it.
+// BertProcessing and RobertaProcessing put one token before the text and one behind it.
 Result<std::vector<TemplatePiece>> read_enclosing(StepFields& fields) {
   TemplatePiece before = FERRY_TRY(read_pair(fields, "cls"));
   TemplatePiece behind = FERRY_TRY(read_pair(fields, "sep"));
@@ -97,7 +97,8 @@ Status read_post_processor_step(StepFields& fields, const std::string& type,
     templates.push_back(FERRY_TRY(is_template ? read_template(fields) : read_enclosing(fields)));
   }
   if (is_template || type == "BertProcessing") return {};
-  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {  // of offsets
+  // flags that concern only offsets
+  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
     FERRY_RETURN_IF_ERROR(fields.flag(flag, true));
   }
   return {};

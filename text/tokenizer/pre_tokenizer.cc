@@ -1,13 +1,12 @@
-#include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
-#include "text/tokenizer/reference_classes.h"
-#include "text/tokenizer/replace.h"  // growth_limit
-#include "text/tokenizer/split.h"
+#include "text/tokenizer/matcher.h"
+#include "text/tokenizer/reference_unicode.h"
 #include "text/tokenizer/word_rules.h"
 #include "text/unicode.h"
 
@@ -34,7 +33,8 @@ class CharacterMatcher final : public Matcher {
   }
 };
 
-// Matches runs of characters of words, and runs of what are neither these nor white space.
+// Matches runs of word characters, and runs of characters that are neither word characters nor
+// white space.
 class WordMatcher final : public Matcher {
  public:
   Status find_all(std::string_view text, std::vector<TextRange>& matches) const override {
@@ -62,8 +62,8 @@ class WordMatcher final : public Matcher {
   }
 };
 
-// Adds a space before every piece that does not begin with one. With `mark`, spaces are replaced by
-// it, including the added one.
+// Adds a space before every piece that does not begin with one. With `mark`, all spaces become
+// `mark`, including the added one.
 class Prefix final : public PreTokenizerStep {
  public:
   enum class Where { kNever, kFirst, kAlways };
@@ -106,7 +106,7 @@ class Prefix final : public PreTokenizerStep {
   Where where_;
 };
 
-// Spells the bytes of every piece in the byte-level alphabet, for steps behind ByteLevel.
+// Spells the bytes of every piece in the byte-level alphabet, for the steps after ByteLevel.
 class Spell final : public PreTokenizerStep {
  public:
   Status apply(Pieces& pieces) override {
@@ -157,7 +157,7 @@ Status read_digits(StepFields& fields, PreTokenizerSteps& steps) {
 
 Status read_byte_level_split(StepFields& fields, PreTokenizerSteps& steps) {
   FERRY_RETURN_IF_ERROR(
-      fields.flag("trim_offsets", true));  // of offsets, which nobody asks for here
+      fields.flag("trim_offsets", true));  // concerns offsets, which Ferry does not compute
   if (FERRY_TRY(fields.flag("add_prefix_space", true))) {
     steps.push_back(std::make_unique<Prefix>(" ", Prefix::Where::kAlways));
   }
@@ -173,7 +173,7 @@ Status read_metaspace_split(StepFields& fields, PreTokenizerSteps& steps) {
   if (mark.empty() || utf8::decode_valid(mark, 0).size != mark.size()) {
     return fields.bad("'replacement' is not one character");
   }
-  fields.find("str_rep");  // of old files; the same again
+  fields.find("str_rep");  // old files repeat the replacement here
   const bool prefix = FERRY_TRY(fields.flag("add_prefix_space", true));
   const auto scheme =
       FERRY_TRY(fields.optional_text("prepend_scheme")).value_or(prefix ? "always" : "never");

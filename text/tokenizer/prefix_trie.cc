@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMaxNodes = 1 << 25;
 
-// Texts [low, high) share their first `depth` bytes; they are below one node.
+// The texts [low, high) share their first `depth` bytes, so they belong to one node.
 struct Span {
   uint32_t low, high;
 };
@@ -30,7 +30,8 @@ Result<PrefixTrie> PrefixTrie::make(std::vector<Entry> entries, const std::strin
     for (const Span& span : level) {  // the nodes of this depth, in order
       trie.first_child_.push_back(static_cast<uint32_t>(trie.labels_.size()));
       uint32_t low = span.low;
-      while (low < span.high && entries[low].first.size() == depth) ++low;  // ends here
+      // this text ends at the node
+      while (low < span.high && entries[low].first.size() == depth) ++low;
       while (low < span.high) {
         const unsigned char byte = byte_at(entries[low], depth);
         uint32_t high = low + 1;

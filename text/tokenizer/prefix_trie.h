@@ -1,5 +1,5 @@
-// PrefixTrie: finds every text of a set that stands at a place, from the shortest to the longest,
-// in one walk. 9 bytes for each distinct beginning of the texts.
+// PrefixTrie finds every text of a set that begins at a position, from the shortest to the longest,
+// in one walk. It takes 9 bytes for each distinct prefix of the texts.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class PrefixTrie {
   using Entry = std::pair<std::string_view, uint32_t>;
 
   PrefixTrie() : first_child_{1, 1}, labels_{0}, values_{kNone} {}
-  // Different texts, each with a number below kNone; empty ones are left out. kBadInput, with
-  // `name` at its beginning, where they have more than 2^25 distinct beginnings.
+  // The texts must be different, with numbers below kNone. Empty texts are ignored. kBadInput,
+  // beginning with `name`, if they have more than 2^25 distinct prefixes.
   static Result<PrefixTrie> make(std::vector<Entry> entries, const std::string& name);
 
-  // The node behind `node` for a byte; kNone if no text goes on with it.
+  // Returns the child of `node` for a byte, or kNone if no text continues with that byte.
   uint32_t child(uint32_t node, char byte) const {
     uint32_t low = first_child_[node], high = first_child_[node + 1];
     const auto wanted = static_cast<unsigned char>(byte);
@@ -35,9 +35,9 @@ class PrefixTrie {
     }
     return low < first_child_[node + 1] && labels_[low] == wanted ? low : kNone;
   }
-  // The number of the text that ends at `node`, or kNone.
+  // Returns the number of the text that ends at `node`, or kNone.
   uint32_t value(uint32_t node) const { return values_[node]; }
-  // The node behind all of `text`, or kNone.
+  // Returns the node of the path `text`, or kNone.
   uint32_t walk(std::string_view text) const {
     uint32_t node = kRoot;
     for (size_t i = 0; i < text.size() && node != kNone; ++i) node = child(node, text[i]);
@@ -45,8 +45,10 @@ class PrefixTrie {
   }
 
  private:
-  // By node, breadth first: children of a node are neighbours, in ascending order of their bytes.
-  std::vector<uint32_t> first_child_;  // one more than nodes: children of the last end there
+  // Indexed by node, breadth first. The children of a node are adjacent, in ascending order of
+  // their bytes.
+  // one entry more than nodes, the end of the last node's children
+  std::vector<uint32_t> first_child_;
   std::vector<uint8_t> labels_;
   std::vector<uint32_t> values_;
 };

@@ -1,4 +1,4 @@
-#include "text/tokenizer/sentencepiece_document.h"
+#include "text/tokenizer/converted_documents.h"
 
 #include <fmt/format.h>
 
@@ -18,17 +18,17 @@ using ModelKind = SentencePieceModel::Kind;
 using PieceKind = SentencePieceModel::PieceKind;
 using Name = std::pair<std::string_view, std::string_view>;
 
-constexpr int64_t kExtraIds = 100;  // of T5 where the files do not say it
+constexpr int64_t kExtraIds = 100;  // the default of T5Tokenizer
 
 enum class Layout { kPlain, kLlama, kGemma, kT5, kXlmRoberta, kAlbert };
 
-// What a class of transformers fixes.
+// The properties that a tokenizer class of transformers fixes.
 struct PieceClassRow {
   std::string_view name;
   Layout layout;
   ModelKind kind;
-  std::string_view normalizer, pre_tokenizer, decoder;  // JSON; empty where code makes it
-  std::vector<Name> named;                              // where the files are silent
+  std::string_view normalizer, pre_tokenizer, decoder;  // JSON; empty if code builds the step
+  std::vector<Name> named;  // used if the files do not name these tokens
 };
 
 constexpr std::string_view kWords = R"({"type": "Sequence", "pretokenizers": [
@@ -163,7 +163,7 @@ class Conversion {
     return {};
   }
 
-  // SentencePiece itself and transformers would read such models differently.
+  // SentencePiece and transformers read such models differently.
   Status check_plain() const {
     const char* what = is_unigram_                       ? "a Unigram model"
                        : !model_.escape_whitespaces      ? "escape_whitespaces = false"
@@ -176,7 +176,7 @@ class Conversion {
 
   // -- vocabulary
 
-  // The content of a named token; empty where it has none.
+  // Returns the content of a named token, or an empty text if there is none.
   std::string named(std::string_view key) const {
     const auto stated = settings_.named.find(key);
     if (stated != settings_.named.end()) {
@@ -195,7 +195,7 @@ class Conversion {
 
   Status add_scores() {
     size_t begin = 0;
-    if (layout() == Layout::kXlmRoberta) {  // in the order of fairseq
+    if (layout() == Layout::kXlmRoberta) {  // the ids have the order of fairseq
       for (const char* key : {"bos_token", "pad_token", "eos_token", "unk_token"}) {
         if (named(key).empty()) return bad_input(fmt::format("{}: {} is null", name_, key));
         out_.add_scored(named(key), 0);
@@ -212,7 +212,7 @@ class Conversion {
     return {};
   }
 
-  // The sentinels of T5 in the order of their ids: the last one first.
+  // Returns the sentinels of T5 in the order of their ids, so the last sentinel is first.
   std::vector<std::string> extra_ids() const {
     std::vector<std::string> tokens;
     const int64_t count = settings_.extra_ids.value_or(kExtraIds);
@@ -222,8 +222,8 @@ class Conversion {
     return tokens;
   }
 
-  // A piece merges from every two pieces that make it: pieces in the order of their ids, the pairs
-  // of one by the length of their left side.
+  // A piece can be merged from every two pieces that make it. Merges have the order of the ids of
+  // the merged pieces, and those of one piece are ordered by the length of the left side.
   Status add_tokens() {
     for (size_t id = 0; id < model_.pieces.size(); ++id) {
       out_.add_token(model_.pieces[id].text, static_cast<uint32_t>(id));
@@ -241,8 +241,8 @@ class Conversion {
 
   // -- added tokens
 
-  // In the order of the reference: those that the settings list, the named ones, then the control
-  // and user-defined pieces of the model. What is listed keeps its flags.
+  // Tokens are added in the order of the reference: those that the settings list, the named ones,
+  // then the control and user-defined pieces of the model. A listed token keeps its flags.
   Status add_literal_tokens() {
     for (const auto& [id, token] : settings_.added) {
       out_.add(token);
@@ -282,7 +282,7 @@ class Conversion {
     return std::ranges::any_of(TokenizerSettings::kNames,
                                [&](std::string_view key) { return named(key) == content; });
   }
-  // Their ids are nowhere.
+  // The files do not state the ids of these tokens.
   Status check_extra() const {
     for (const std::string& content : settings_.extra) {
       if (!out_.is_added(content)) {
@@ -345,7 +345,7 @@ class Conversion {
     out_.field("decoder") = std::move(decoder);
   }
 
-  // What SentencePiece does: a blank before the text, and blanks written as U+2581.
+  // The steps of SentencePiece: a blank is put before the text, and blanks are written as U+2581.
   void set_plain_steps() {
     json steps = json::array();
     if (model_.add_dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", "▁"}});
@@ -353,7 +353,8 @@ class Conversion {
     out_.field("normalizer") = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
     json decoder = json::parse(kBytes);
     json& decoders = decoder["decoders"];
-    // Behind the blank that is stripped, and before the texts are one.
+    // The new step goes after the one that strips the blank, and before the one that joins the
+    // texts.
     decoders.insert(
         decoders.begin() + 1,
         replace(model_.pieces[static_cast<size_t>(model_.unk_id)].text, model_.unk_surface));

@@ -1,5 +1,5 @@
-// SentencePieceModel: what a file of SentencePiece (`tokenizer.model`, a message ModelProto of
-// Protocol Buffers) says.
+// SentencePieceModel holds the contents of a SentencePiece file (`tokenizer.model`, a message
+// ModelProto of Protocol Buffers).
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,13 @@ struct SentencePieceModel {
   bool byte_fallback = false, white_space_is_suffix = false;
   int64_t unk_id = 0, bos_id = 1, eos_id = 2, pad_id = -1;
   std::string unk_piece = "<unk>", bos_piece = "<s>", eos_piece = "</s>", pad_piece = "<pad>";
-  std::string unk_surface = " \xE2\x81\x87 ";  // what decoding writes for the unknown piece
-  std::string charsmap;                        // precompiled_charsmap, empty where there is none
+  std::string unk_surface = " \xE2\x81\x87 ";  // the text of the unknown piece in decoded texts
+  std::string charsmap;                        // precompiled_charsmap, or empty if absent
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, escape_whitespaces = true;
-  bool denormalizes = false;  // texts are to be changed after decoding
+  bool denormalizes = false;  // whether texts are to be changed after decoding
 
-  // kBadInput for bytes that are no such message, and for pieces and ids that cannot be. `name`
-  // begins the messages.
+  // kBadInput for bytes that are no such message, and for impossible pieces and ids. `name` begins
+  // error messages.
   static Result<SentencePieceModel> parse(std::string_view bytes, const std::string& name);
 };
 

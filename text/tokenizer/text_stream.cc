@@ -16,8 +16,8 @@ Result<std::string> TextStream::push(int64_t id) {
   const std::string text = FERRY_TRY(tokenizer_->decode(window_, /*skip_special=*/true));
   if (text.size() <= given_.size() || text.ends_with(kReplacement)) return std::string();
   std::string more = behind(text, given_);
-  // Decoders treat the first token in a special way (a blank that is stripped): the ids that gave
-  // this text stay, so that the next ones are never first.
+  // Decoders treat the first token in a special way (they strip a blank). So the ids of this text
+  // stay in the window, and the next ids are never the first.
   window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(context_));
   context_ = window_.size();
   given_ = FERRY_TRY(tokenizer_->decode(window_, /*skip_special=*/true));

@@ -1,4 +1,4 @@
-#include "text/tokenizer/tiktoken.h"
+#include "text/tokenizer/converted_documents.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxRankedToken = 512;  // bytes
+constexpr size_t kMaxRankedToken = 512;  // in bytes
 
 struct Rank {
   std::string bytes;
@@ -30,7 +30,8 @@ constexpr const char* kDigitsPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kO200kPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// Its classes without Han (&&[^\p{Han}]) are written with a look ahead.
+// The original excludes Han with a class intersection (&&[^\p{Han}]), which is written as a
+// lookahead here.
 constexpr const char* kKimiPattern =
     R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
@@ -42,7 +43,7 @@ Family family_of(const TokenizerSettings& settings, const std::string& file) {
   if (settings.class_name.empty() && file == "qwen.tiktoken") return Family::kQwen;
   if (settings.class_name.empty() && file == "o200k_base.tiktoken") return Family::kO200k;
   if (settings.class_name.empty() && file == "cl100k_base.tiktoken") return Family::kCl100k;
-  // Llama 1 and 2 are SentencePiece models.
+  // Llama 1 and 2 have SentencePiece models, so they have no ranks.
   const bool usual = settings.class_name.empty() || settings.class_name == "LlamaTokenizer" ||
                      settings.class_name == "PreTrainedTokenizer";
   return usual && settings.model_type == "llama" ? Family::kLlama3 : Family::kNone;
@@ -63,10 +64,10 @@ const char* pattern_of(Family family) {
 
 struct Special {
   std::string content;
-  uint32_t behind;  // its id less the number of ranks
+  uint32_t behind;  // its id minus the number of ranks
 };
 
-// The special tokens of Qwen 1 and of the public encodings of tiktoken.
+// Returns the special tokens of Qwen 1 and of the public encodings of tiktoken.
 std::vector<Special> specials_of(Family family) {
   if (family == Family::kO200k) return {{"<|endoftext|>", 1}, {"<|endofprompt|>", 20}};
   if (family == Family::kCl100k) {
@@ -124,7 +125,8 @@ Result<std::vector<Rank>> read_ranks(std::string_view bytes, const std::string& 
   return bad_input(fmt::format("{}: the rank {} is there twice", name, twice->rank));
 }
 
-// A token merges from every two that make it: by its rank, then by the ranks of the two.
+// A token can be merged from every two tokens that make it. Merges are ordered by the token's rank,
+// then by the ranks of the two.
 Status add_rank_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
   struct Pair {
     uint32_t left_id, right_id;
@@ -149,7 +151,7 @@ Status add_rank_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
   return {};
 }
 
-// The special tokens go into the vocabulary, where each has the id that is stated.
+// Adds the special tokens to the vocabulary, each with its stated id.
 Status add_specials(Family family, const std::vector<Rank>& ranks,
                     const TokenizerSettings& settings, const std::string& name,
                     DocumentBuilder& out) {

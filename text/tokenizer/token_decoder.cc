@@ -1,4 +1,4 @@
-#include "text/tokenizer/token_decoder.h"
+#include "text/tokenizer/tokenizer_steps.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
-#include "text/tokenizer/replace.h"
+#include "text/tokenizer/matcher.h"
 
 namespace ferry::text {
 namespace {
@@ -32,7 +32,8 @@ class ByteLevelDecoder final : public TokenDecoderStep {
   }
 
  private:
-  // A token with a character outside of the alphabet, such as an added token, is kept as it is.
+  // A token with a character outside of the alphabet, such as an added token, is appended
+  // unchanged.
   static void append_bytes(const std::string& text, std::string& bytes) {
     const size_t size = bytes.size();
     for (size_t at = 0; at < text.size();) {
@@ -63,7 +64,7 @@ class ReplaceDecoder final : public TokenDecoderStep {
   Replace replace_;
 };
 
-// Consecutive tokens <0xNN> are the bytes of a text. If they are not valid UTF-8, each becomes
+// Consecutive tokens <0xNN> are the bytes of a text. If the bytes are not valid UTF-8, each becomes
 // U+FFFD.
 class ByteFallback final : public TokenDecoderStep {
  public:
@@ -100,7 +101,7 @@ class ByteFallback final : public TokenDecoderStep {
       if (c >= 'a' && c <= 'f') return c - 'a' + 10;
       return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
     };
-    const int high = text[3] == '+' ? 0 : digit(text[3]);  // the reference takes a sign
+    const int high = text[3] == '+' ? 0 : digit(text[3]);  // the reference accepts a sign
     const int low = digit(text[4]);
     if (high < 0 || low < 0) return std::nullopt;
     return static_cast<unsigned>(high * 16 + low);
@@ -140,7 +141,8 @@ class StripDecoder final : public TokenDecoderStep {
   int64_t start_, stop_;
 };
 
-// Replaces marks by spaces. Removes those of the first token, which encoding has added.
+// Replaces marks by spaces. In the first token it removes the marks, because encoding has added
+// them.
 class MetaspaceStep final : public TokenDecoderStep {
  public:
   MetaspaceStep(std::string mark, bool prepended) : mark_(std::move(mark)), prepended_(prepended) {}
@@ -164,7 +166,7 @@ class MetaspaceStep final : public TokenDecoderStep {
   bool prepended_;
 };
 
-// Tokens are words, and those with the prefix continue the word before them.
+// Tokens are words. A token with the prefix continues the word before it.
 class WordPieceStep final : public TokenDecoderStep {
  public:
   WordPieceStep(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
@@ -181,7 +183,7 @@ class WordPieceStep final : public TokenDecoderStep {
   }
 
  private:
-  // The rules of the reference for English, in its order.
+  // These are the reference's rules for English, in its order.
   static void clean(std::string& text) {
     constexpr std::pair<std::string_view, std::string_view> kRules[] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
@@ -204,7 +206,7 @@ class WordPieceStep final : public TokenDecoderStep {
   bool cleanup_;
 };
 
-// The suffix of a token ends a word.
+// A token with the suffix ends a word.
 class WordEnds final : public TokenDecoderStep {
  public:
   explicit WordEnds(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -238,7 +240,7 @@ Result<std::string> character(StepFields& fields, const char* key) {
 
 Result<DecoderStepPtr> read_byte_level_decoder(StepFields& fields) {
   for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
-    FERRY_RETURN_IF_ERROR(fields.flag(flag, true));  // of the other direction
+    FERRY_RETURN_IF_ERROR(fields.flag(flag, true));  // a flag that only encoding uses
   }
   return std::make_unique<ByteLevelDecoder>();
 }

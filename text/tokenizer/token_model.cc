@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/unigram.h"
-#include "text/tokenizer/word_level.h"
 #include "text/tokenizer/word_piece.h"
 
 namespace ferry::text {
@@ -19,6 +20,45 @@ template <class Model>
 Result<ModelPtr> boxed(Result<Model> model) {
   if (!model) return model.pass();
   return std::make_unique<Model>(*std::move(model));
+}
+
+// WordLevel maps a word to its token or to the unknown token, as the WordLevel model of
+// tokenizer.json describes it.
+class WordLevel final : public TokenModel {
+ public:
+  // `vocabulary` must outlive the model.
+  static Result<WordLevel> make(const TokenizerDocument& document, const Vocabulary& vocabulary);
+
+  Status encode(std::string_view word, std::vector<int64_t>& ids) override;
+
+ private:
+  const Vocabulary* vocabulary_ = nullptr;
+  std::string where_;
+  std::optional<uint32_t> unk_;
+};
+
+Result<WordLevel> WordLevel::make(const TokenizerDocument& document, const Vocabulary& vocabulary) {
+  WordLevel model;
+  model.vocabulary_ = &vocabulary;
+  model.where_ = document.name + ": model";
+  StepFields fields = FERRY_TRY(StepFields::of(document.root.at("model"), model.where_));
+  fields.find("type");
+  fields.find("vocab");
+  if (!document.has_vocab) return fields.bad("'vocab' is missing");
+  model.unk_ = vocabulary.find(FERRY_TRY(fields.text("unk_token")));
+  FERRY_RETURN_IF_ERROR(fields.finish());
+  return model;
+}
+
+Status WordLevel::encode(std::string_view word, std::vector<int64_t>& ids) {
+  if (word.empty()) return {};
+  const auto known = vocabulary_->find(word);
+  if (!known && !unk_) {
+    return bad_input(fmt::format("{}: {} is no token, and 'unk_token' is not in the vocabulary",
+                                 where_, quoted(word, 60)));
+  }
+  ids.push_back(known ? *known : *unk_);
+  return {};
 }
 
 // Spells bytes in the byte-level alphabet for a model that works on text.
@@ -38,7 +78,8 @@ class Spelled final : public TokenModel {
   std::string spelled_;
 };
 
-// Old files do not name the type. The reference then takes the first one whose fields are there.
+// Old files do not name the type. The reference then takes the first model whose fields are
+// present.
 Result<std::string> type_of(const TokenizerDocument& document, StepFields& fields) {
   const auto type = FERRY_TRY(fields.optional_text("type"));
   if (type) return *type;

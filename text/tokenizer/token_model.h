@@ -1,4 +1,4 @@
-// TokenModel: from a word to token ids. The words are what the pre-tokenizer leaves.
+// TokenModel maps a word, which the pre-tokenizer has found, to token ids.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace ferry::text {
 
-// Not thread-safe.
+// Models are not thread-safe.
 class TokenModel {
  public:
-  // The field `model`: BPE, Unigram, WordPiece or WordLevel. `vocabulary` must outlive the model.
-  // With `byte_level`, words are bytes and the vocabulary spells them in the byte-level alphabet.
-  // kUnsupported for other models and for unsupported options, by name.
+  // Reads the field `model`: BPE, Unigram, WordPiece or WordLevel. `vocabulary` must outlive the
+  // model. With `byte_level`, words are bytes and the vocabulary spells them in the byte-level
+  // alphabet. kUnsupported for other models and for unsupported options, by name.
   static Result<std::unique_ptr<TokenModel>> make(const TokenizerDocument& document,
                                                   const Vocabulary& vocabulary, bool byte_level);
   virtual ~TokenModel() = default;
 
-  // Appends the ids of `word`, which is valid UTF-8 unless byte-level. kBadInput where the model
-  // needs an unknown token and has none.
+  // Appends the ids of `word`, which is valid UTF-8 unless the model is byte-level. kBadInput if
+  // the model needs an unknown token and has none.
   virtual Status encode(std::string_view word, std::vector<int64_t>& ids) = 0;
 };
 

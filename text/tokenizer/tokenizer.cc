@@ -7,12 +7,9 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/normalizer.h"
-#include "text/tokenizer/post_processor.h"
-#include "text/tokenizer/pre_tokenizer.h"
-#include "text/tokenizer/token_decoder.h"
 #include "text/tokenizer/token_model.h"
 #include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/tokenizer_steps.h"
 #include "text/tokenizer/vocabulary.h"
 
 namespace ferry::text {
@@ -20,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxText = 256 << 20;
 
-// Only null is supported: with another value the reference truncates or pads encodings.
+// Only null is supported, because with another value the reference truncates or pads encodings.
 Status check_top_level(const TokenizerDocument& document) {
   StepFields fields = FERRY_TRY(StepFields::of(document.root, document.name));
   for (const char* known : {"version", "added_tokens", "normalizer", "pre_tokenizer", "model",
@@ -49,11 +46,11 @@ struct Tokenizer::Impl {
   std::unique_ptr<TokenModel> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
-  // The parts of the current text.
+  // The parts of the text that is being encoded.
   std::vector<AddedTokens::Part> parts, inner_parts;
   Pieces pieces;
 
-  // Whether a piece that does not begin the input may look as if it did.
+  // Returns whether a piece may be treated as the first of the input although it is not.
   bool loses_start() const {
     if (!pre_tokenizer.minds_start() || !normalizer.drops_start()) return false;
     return pre_tokenizer.minds_start_of_pieces() ||
@@ -93,7 +90,7 @@ Result<Tokenizer> Tokenizer::make(const TokenizerDocument& document) {
       FERRY_TRY(TokenModel::make(document, impl->vocabulary, impl->pre_tokenizer.byte_level()));
   impl->added = FERRY_TRY(AddedTokens::make(document, impl->vocabulary, impl->normalizer));
   if (impl->loses_start()) {
-    // The reference uses positions in the text before normalization, which are not tracked here.
+    // The reference uses positions in the text before normalization, which Ferry does not track.
     return fail(ErrorCode::kUnsupported,
                 where("pre_tokenizer") +
                     ": prepend_scheme 'first' behind a normalizer that strips is not supported "
@@ -136,8 +133,8 @@ Result<std::vector<int64_t>> Tokenizer::encode_cut(std::string_view text, size_t
   return impl_->post_processor.apply(std::move(ids));
 }
 
-// Encodes the text between two added tokens that are not normalized. `first`: the input begins with
-// it.
+// Encodes the text between two added tokens that are not normalized. `first` says whether the input
+// begins with it.
 Status Tokenizer::Impl::encode_part(std::string_view text, bool first, std::vector<int64_t>& ids) {
   std::string normal(text);
   FERRY_RETURN_IF_ERROR(normalizer.apply(normal));

@@ -1,7 +1,7 @@
-// Tokenizer: text to token ids and back, as a tokenizer.json of Hugging Face's tokenizers describes
-// it. A text goes through: cutting at added tokens, normalizer, pre-tokenizer, model,
-// post-processor; ids through: their texts, decoder. Whatever a file asks for that is not built
-// here is refused when it is loaded.
+// Tokenizer maps text to token ids and back, as a tokenizer.json of Hugging Face's tokenizers
+// describes it. Encoding: the text is cut at added tokens, then goes through normalizer,
+// pre-tokenizer, model and post-processor. Decoding: the texts of the ids go through the decoder.
+// Loading refuses a file that asks for an unsupported feature.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace ferry::text {
 
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
-// Twice as much as the largest that are known. Reading takes a dozen times as much memory.
+// The limit is twice the size of the largest known file. Reading takes twelve times as much memory.
 inline constexpr uint64_t kMaxTokenizerFile = 64 << 20;
 
 struct TokenizerDocument;  // text/tokenizer/tokenizer_json.h
 
-// Not thread-safe: it remembers words.
+// Tokenizer is not thread-safe, because it caches words.
 class Tokenizer {
  public:
-  // kIo, kBadInput for malformed files, kUnsupported, by name, for what is not built.
+  // kIo; kBadInput for malformed files; kUnsupported, by name, for unsupported features.
   static Result<Tokenizer> load(const std::string& path);
-  // `name` begins the messages.
+  // `name` begins error messages.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
   static Result<Tokenizer> make(const TokenizerDocument& document);
   ~Tokenizer();
@@ -35,18 +35,19 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
   // kBadInput for text that is not UTF-8 or larger than 256 MiB. With `add_special` the
-  // post-processor sets its tokens; control tokens within the text are recognised either way.
+  // post-processor adds its tokens. Control tokens within the text are recognised with and without
+  // it.
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special);
-  // With special tokens, and cut to `most` tokens with them: the text loses tokens at its end, or
-  // at its begin. kUsage where the special tokens alone are more.
+  // Encodes with special tokens, at most `most` tokens in all. Tokens of the text are cut at its
+  // end or at its begin. kUsage if the special tokens alone are more than `most`.
   enum class Cut { kEnd, kBegin };
   Result<std::vector<int64_t>> encode_cut(std::string_view text, size_t most, Cut cut);
-  // Always valid UTF-8. Ids that no token has are left out; with `skip_special` special tokens too.
+  // Returns valid UTF-8. Ids without a token are ignored; with `skip_special` special tokens too.
   Result<std::string> decode(std::span<const int64_t> ids, bool skip_special) const;
 
-  // Added tokens and the model's.
+  // Searches added tokens and the model's vocabulary.
   std::optional<int64_t> find(std::string_view token) const;
-  // One more than the largest id of both.
+  // Returns the largest id of added tokens and vocabulary, plus one.
   int64_t id_bound() const;
 
  private:

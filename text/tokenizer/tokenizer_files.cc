@@ -7,18 +7,16 @@
 
 #include "core/file.h"
 #include "core/text.h"
-#include "text/tokenizer/sentencepiece_document.h"
+#include "text/tokenizer/converted_documents.h"
 #include "text/tokenizer/sentencepiece_model.h"
-#include "text/tokenizer/tiktoken.h"
 #include "text/tokenizer/tokenizer_json.h"
 #include "text/tokenizer/tokenizer_settings.h"
-#include "text/tokenizer/vocabulary_document.h"
 
 namespace ferry::text {
 namespace {
 
 constexpr uint64_t kMaxModelFile = uint64_t{64} << 20;
-// In the order in which they are looked for.
+// Files are looked for in this order.
 constexpr std::array<std::string_view, 11> kFiles = {
     kTokenizerFile,         "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
     "tiktoken.model",       "qwen.tiktoken",   "tokenizer.tiktoken", "o200k_base.tiktoken",
@@ -41,7 +39,8 @@ Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
     }
     return Tokenizer::make(FERRY_TRY(byte_bpe_document(bytes, merges, settings, name)));
   }
-  // Both have files of the name tokenizer.model. Ranks are lines of printable characters.
+  // SentencePiece models and ranks both have the file name tokenizer.model. Ranks are lines of
+  // printable characters.
   if (is_tiktoken(bytes)) {
     return Tokenizer::make(FERRY_TRY(tiktoken_document(bytes, settings, file, name)));
   }

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Depths of the file: 1 the document, 2 `model`, 3 its vocabulary and merges, 4 a merge as a pair
+// Depths of the JSON: 1 the document, 2 `model`, 3 its vocabulary and merges, 4 a merge as a pair
 // or a token with its score.
 class DocumentReader final : public JsonHandler {
  public:
@@ -116,7 +116,8 @@ class DocumentReader final : public JsonHandler {
     return true;
   }
 
-  // A token of [[token, score], ...]: its place is its id. `pair_` has it until the next one.
+  // Adds a token of [[token, score], ...], whose index is its id. `pair_` keeps it until the next
+  // token begins.
   bool add_scored(std::string_view text) {
     const size_t id = document_.vocab.size();
     if (depth() != 4 || !pair_.empty() || id > static_cast<size_t>(kMaxTokenId)) {
@@ -171,7 +172,7 @@ class DocumentReader final : public JsonHandler {
 
   TokenizerDocument& document_;
   Place place_ = Place::kTree;
-  std::string part_;  // key in the document
+  std::string part_;  // the key in the document
   std::vector<TokenizerDocument::Slice> pair_;
   JsonTree tree_;
 };

@@ -1,5 +1,6 @@
-// TokenizerDocument: a tokenizer.json taken in. The vocabulary and the merges, which are nearly all
-// of the file, come as flat tables; everything else as a JSON tree, read by the parts that own it.
+// TokenizerDocument is a parsed tokenizer.json. The vocabulary and the merges, which are nearly all
+// of the file, are flat tables. The rest is a JSON tree, which each component of the tokenizer
+// reads for itself.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace ferry::text {
 
 inline constexpr int64_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxMerges = 1 << 23;
-// The largest length of strings that steps of a tokenizer insert into a text, and of added tokens.
+// The longest text that a step of a tokenizer inserts, or that an added token has.
 inline constexpr size_t kMaxStepText = 512;
 
 struct TokenizerDocument {
@@ -31,11 +32,11 @@ struct TokenizerDocument {
     Slice left, right;
   };
 
-  std::string name;     // begins the messages
-  nlohmann::json root;  // model.vocab and model.merges are null in it
+  std::string name;     // begins error messages
+  nlohmann::json root;  // without model.vocab and model.merges, which are null in it
   std::string strings;
   std::vector<Token> vocab;    // in file order
-  std::vector<double> scores;  // of the tokens of `vocab`, where that is a list of [token, score]
+  std::vector<double> scores;  // of the tokens of `vocab`, if the file has [token, score] pairs
   std::vector<Merge> merges;   // by rank
   bool has_vocab = false, has_scores = false, has_merges = false;
 
@@ -44,29 +45,31 @@ struct TokenizerDocument {
   }
 };
 
-// Strict JSON. kBadInput for a vocabulary that is neither {token: id} nor [[token, score], ...],
-// with ids up to kMaxTokenId, or merges that are neither "left right" nor [left, right].
+// Parses strict JSON. kBadInput for a vocabulary that is neither {token: id} nor [[token, score],
+// ...], or whose ids are above kMaxTokenId, and for merges that are neither "left right" nor [left,
+// right].
 Result<TokenizerDocument> parse_tokenizer_document(std::string_view json, const std::string& name);
 
-// The fields of one JSON object, each asked for by name. A field that nobody asked for is something
-// that is not built: finish() refuses it by name.
+// StepFields gives the fields of one JSON object by name. finish() refuses, by name, a field that
+// was not read, because it asks for an unsupported feature.
 class StepFields {
  public:
-  // kBadInput unless `value` is an object; `where` begins the messages: "FILE: normalizer".
+  // kBadInput unless `value` is an object. `where`, such as "FILE: normalizer", begins error
+  // messages.
   static Result<StepFields> of(const nlohmann::json& value, std::string where);
 
   const std::string& where() const { return where_; }
-  // nullptr where absent or null.
+  // Returns nullptr if the field is absent or null.
   const nlohmann::json* find(std::string_view key);
   Result<std::string> text(std::string_view key);
   Result<std::optional<std::string>> optional_text(std::string_view key);
   Result<bool> flag(std::string_view key, bool fallback);
   Result<int64_t> integer(std::string_view key, int64_t least, int64_t most);
-  // The elements of the array under `key`.
+  // Returns the array under `key`.
   Result<const nlohmann::json*> array(std::string_view key);
   Status finish() const;
 
-  // "WHERE: WHAT" as kBadInput and as kUnsupported.
+  // Both return the message "WHERE: WHAT", as kBadInput and as kUnsupported.
   Failure bad(std::string_view what) const;
   Failure unsupported(std::string_view what) const;
   Failure unknown_type(const std::string& type) const;
@@ -77,9 +80,9 @@ class StepFields {
   std::vector<std::string> asked_;
 };
 
-// Calls `visit` with every step that `value` stands for, and then finishes its fields: none for
-// null, those in `list` of a "Sequence", sequences within it included, else `value` itself.
-// kBadInput where sequences are nested more than 8 deep or there are more than 64 steps.
+// Calls `visit` for every step of `value`, and then finishes its fields. Null has no steps. A
+// "Sequence" has those in its field `list`, including nested sequences. Any other `value` is one
+// step. kBadInput if sequences are nested more than 8 deep or there are more than 64 steps.
 using StepVisitor = std::function<Status(StepFields&, const std::string& type)>;
 Status for_each_step(const nlohmann::json& value, const std::string& where, std::string_view list,
                      const StepVisitor& visit);

@@ -21,7 +21,7 @@ constexpr const char* kMap = "special_tokens_map.json";
 constexpr const char* kAdded = "added_tokens.json";
 constexpr const char* kModelConfig = "config.json";
 
-// The object in a file; an empty one where there is no such file.
+// Returns the object in a file, or an empty object if there is no such file.
 Result<json> object_in(const ReadFile& read, const char* name, const std::string& where) {
   const std::string text = FERRY_TRY(read(name, kMaxFile));
   if (text.empty()) return json::object();
@@ -30,7 +30,7 @@ Result<json> object_in(const ReadFile& read, const char* name, const std::string
   return value;
 }
 
-// A token is its text, or an object with it and its flags. `special`: where nothing says it.
+// A token is a text, or an object with its text and flags. `special` is the default of the flag.
 Result<TokenSpec> read_token(const json& value, bool special, const std::string& where) {
   TokenSpec token;
   token.special = special;
@@ -68,7 +68,7 @@ Status read_named(const json& file, const std::string& where, TokenizerSettings&
 Status read_extra(const json& file, const std::string& where, TokenizerSettings& settings) {
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
     const auto list = file.find(key);
-    // An object names tokens that processors put into prompts.
+    // In an object, the tokens are those that processors put into prompts.
     if (list == file.end() || list->is_null() || list->is_object()) continue;
     if (!list->is_array()) return bad_input(fmt::format("{}: {} is not a list", where, key));
     for (const json& value : *list) {
@@ -79,7 +79,7 @@ Status read_extra(const json& file, const std::string& where, TokenizerSettings&
   return {};
 }
 
-// {"id": {token}, ...}
+// The format is {"id": {token}, ...}.
 Status read_decoder(const json& decoder, const std::string& where, TokenizerSettings& settings) {
   if (!decoder.is_object()) return bad_input(where + ": not an object");
   for (const auto& [key, value] : decoder.items()) {
@@ -89,14 +89,14 @@ Status read_decoder(const json& decoder, const std::string& where, TokenizerSett
       return bad_input(fmt::format("{}: {} is no id", where, quoted(key, 60)));
     }
     TokenSpec token = FERRY_TRY(read_token(value, false, fmt::format("{}: {}", where, id)));
-    if (!settings.added.emplace(id, std::move(token)).second) {  // "1" and "01"
+    if (!settings.added.emplace(id, std::move(token)).second) {  // "1" and "01" are one id
       return bad_input(fmt::format("{}: the id {} is there twice", where, id));
     }
   }
   return {};
 }
 
-// {"token": id, ...}. Those that are named or extra are special.
+// The format is {"token": id, ...}. Tokens that are also named or extra tokens are special.
 Status read_added_tokens(const json& file, const std::string& where, TokenizerSettings& settings) {
   for (const auto& [content, id] : file.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
@@ -140,7 +140,7 @@ Status read_flags(const json& file, const std::string& where, TokenizerSettings&
   return {};
 }
 
-// Empty where the file does not say it.
+// Returns an empty text if the file lacks the key.
 Result<std::string> text_of(const json& file, const char* key, const std::string& where) {
   const auto value = file.find(key);
   if (value == file.end() || value->is_null()) return std::string();
@@ -148,7 +148,7 @@ Result<std::string> text_of(const json& file, const char* key, const std::string
   return value->get<std::string>();
 }
 
-// The flags of a named token are those with which it is added.
+// A named token has the flags with which it is added.
 void take_flags_of_added(TokenizerSettings& settings) {
   for (auto& [name, token] : settings.named) {
     for (const auto& [id, added] : settings.added) {

@@ -10,9 +10,9 @@
 namespace ferry::text {
 namespace {
 
-// How much worse an unknown character is than the worst token.
+// The score of an unknown character is that of the worst token minus this penalty.
 constexpr double kUnknownPenalty = 10.0;
-// A path is given out at the first place behind so many that every way goes through.
+// Ids are returned at the first position after this many bytes through which every path goes.
 constexpr size_t kChunk = 4096;
 
 }  // namespace
@@ -61,7 +61,7 @@ void Unigram::reach(size_t place, size_t base, const Node& way) {
   if (node.begin == kUnreached || way.score > node.score) node = way;
 }
 
-// Tries every token at the character `at`. Returns the size of the character.
+// Tries every token at the character `at`. Returns the size of the character in bytes.
 Result<size_t> Unigram::advance(std::string_view word, size_t at, size_t base) {
   const double score = nodes_[at - base].score;
   const size_t character = utf8::decode_valid(word, at).size;
@@ -88,8 +88,8 @@ Status Unigram::encode(std::string_view word, std::vector<int64_t>& ids) {
   unknown_begin_ = unknown_end_ = 0;
   for (size_t at = 0; at < word.size();) {
     at += FERRY_TRY(advance(word, at, base));
-    // No way reaches beyond this place: they all go through it. The sum of scores goes on, because
-    // a sum of floating-point numbers depends on where it begins.
+    // No path reaches beyond this position, so all paths go through it. The sum of scores
+    // continues, because a sum of floating-point numbers depends on where it begins.
     if (at - base + 1 != nodes_.size() || (at - base < kChunk && at < word.size())) continue;
     take_path(word, base, at, ids);
     nodes_.front() = {nodes_.back().score, kUnreached, 0};
@@ -100,7 +100,7 @@ Status Unigram::encode(std::string_view word, std::vector<int64_t>& ids) {
   return {};
 }
 
-// Gives out the best way from the base to `end`. Neighbouring unknown tokens become one.
+// Appends the ids of the best path from the base to `end`. Adjacent unknown tokens become one.
 void Unigram::take_path(std::string_view word, size_t base, size_t end, std::vector<int64_t>& ids) {
   path_.clear();
   path_ids_.clear();
@@ -128,8 +128,8 @@ void Unigram::flush_unknown(std::string_view word, std::vector<int64_t>& ids) {
   unknown_begin_ = unknown_end_ = 0;
 }
 
-// Text that no way of tokens covers: a token after all (the unknown one as it is written), its
-// bytes, or the unknown token.
+// Adds text that no path of tokens covers. It becomes one token if the vocabulary has the text (the
+// unknown token as it is written), otherwise its bytes, otherwise the unknown token.
 void Unigram::add(std::string_view text, std::vector<int64_t>& ids) const {
   if (const auto id = vocabulary_->find(text)) return ids.push_back(*id);
   const auto token = [&](char c) { return fallback_tokens_[static_cast<unsigned char>(c)]; };

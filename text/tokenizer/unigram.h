@@ -1,5 +1,5 @@
-// Unigram: the tokens of a word whose scores have the largest sum, as the Unigram model of
-// tokenizer.json describes it. The scores are logarithms of probabilities.
+// Unigram finds the tokens of a word whose scores have the largest sum, as the Unigram model of
+// tokenizer.json describes it. Scores are logarithms of probabilities.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace ferry::text {
 
 class Unigram final : public TokenModel {
  public:
-  // `vocabulary` must outlive this.
+  // `vocabulary` must outlive the model.
   static Result<Unigram> make(const TokenizerDocument& document, const Vocabulary& vocabulary);
 
-  // Linear in the word: a place costs no more than the longest token.
+  // The time is linear in the size of the word. A position costs no more than the longest token.
   Status encode(std::string_view word, std::vector<int64_t>& ids) override;
 
  private:
-  // The best way to reach a place in the word: by the token `id` from `begin`.
+  // The best path to a position in the word ends with the token `id`, which begins at `begin`.
   struct Node {
     double score = 0;
     size_t begin = kUnreached;
@@ -44,12 +44,13 @@ class Unigram final : public TokenModel {
   double unknown_score_ = 0;
   bool byte_fallback_ = false;
   std::optional<uint32_t> unk_;
-  std::vector<std::optional<uint32_t>> fallback_tokens_;  // by byte: that of <0xNN>
-  // Scratch memory for the current word.
-  std::vector<Node> nodes_;                      // of the places from the base on
-  std::vector<std::pair<size_t, size_t>> path_;  // begin and end of its tokens, the last one first
+  std::vector<std::optional<uint32_t>> fallback_tokens_;  // the token <0xNN> of each byte
+  // Memory that is reused for every word.
+  std::vector<Node> nodes_;  // of the places from the base on
+  // begin and end of each token, the last token first
+  std::vector<std::pair<size_t, size_t>> path_;
   std::vector<uint32_t> path_ids_;
-  size_t unknown_begin_ = 0, unknown_end_ = 0;  // unknown text that was not given out yet
+  size_t unknown_begin_ = 0, unknown_end_ = 0;  // unknown text whose ids are pending
 };
 
 }  // namespace ferry::text

@@ -1,4 +1,4 @@
-// Vocabulary: the tokens of a model and their ids. Not the added tokens.
+// Vocabulary holds the tokens of a model and their ids, without the added tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ferry::text {
 
 class Vocabulary {
  public:
-  // kBadInput when a token or an id is there twice.
+  // kBadInput if a token or an id occurs twice.
   static Result<Vocabulary> make(const TokenizerDocument& document);
 
   std::optional<uint32_t> find(std::string_view token) const {
@@ -25,19 +25,19 @@ class Vocabulary {
     if (at == ids_.end()) return std::nullopt;
     return at->second;
   }
-  // nullopt for ids that the model does not have.
+  // Returns nullopt for ids that the model does not have.
   std::optional<std::string_view> token(int64_t id) const {
     if (id < 0 || id >= static_cast<int64_t>(tokens_.size())) return std::nullopt;
     const std::string_view text = tokens_[static_cast<size_t>(id)];
     return text.data() == nullptr ? std::nullopt : std::optional(text);
   }
   size_t size() const { return ids_.size(); }
-  // One more than the largest id.
+  // Returns the largest id plus one.
   int64_t id_bound() const { return static_cast<int64_t>(tokens_.size()); }
 
  private:
-  std::unique_ptr<std::string> strings_;  // what the views below point into
-  std::vector<std::string_view> tokens_;  // by id; null where there is no such id
+  std::unique_ptr<std::string> strings_;  // the memory of the views below
+  std::vector<std::string_view> tokens_;  // by id; a null view if there is no such id
   std::unordered_map<std::string_view, uint32_t, TextHash> ids_;
 };
 

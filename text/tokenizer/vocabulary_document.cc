@@ -1,4 +1,4 @@
-#include "text/tokenizer/vocabulary_document.h"
+#include "text/tokenizer/converted_documents.h"
 
 #include <fmt/format.h>
 
@@ -19,8 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxToken = 512;  // bytes
-// The length of a word beyond which WordPiece gives up, a constant of the reference.
+constexpr size_t kMaxToken = 512;  // in bytes
+// WordPiece makes longer words one unknown token. The length is a constant of the reference.
 constexpr int64_t kMaxWord = 100;
 
 // Source: transformers, models/qwen2/tokenization_qwen2.py.
@@ -39,7 +39,7 @@ constexpr ClassRow kClasses[] = {
     {"GPTNeoXTokenizer", TokenizerKind::kGptNeoX}, {"Qwen2Tokenizer", TokenizerKind::kQwen2},
     {"RobertaTokenizer", TokenizerKind::kRoberta},
 };
-// The tokenizer class by model_type, where nothing names a class.
+// The tokenizer class of each model_type, used if the settings name no class.
 constexpr ClassRow kTypes[] = {
     {"bert", TokenizerKind::kBert},        {"distilbert", TokenizerKind::kBert},
     {"electra", TokenizerKind::kBert},     {"gpt2", TokenizerKind::kGpt2},
@@ -102,7 +102,7 @@ Result<TokenizerKind> kind_of(const TokenizerSettings& settings, bool word_piece
                           name, quoted(stated, 60), quoted(settings.model_type, 60)));
 }
 
-// Without the white space at its end.
+// Returns the line without the white space at its end.
 Result<std::string_view> trimmed(std::string_view line, const std::string& name) {
   if (!utf8::is_valid(line)) return bad_input(name + ": a token is not UTF-8");
   size_t end = 0;
@@ -114,14 +114,14 @@ Result<std::string_view> trimmed(std::string_view line, const std::string& name)
   return line.substr(0, end);
 }
 
-// The parts around a vocabulary, as the reference's class puts them there.
+// Adds the steps and tokens around a vocabulary, as the reference's tokenizer class does.
 class Surroundings {
  public:
   Surroundings(TokenizerKind kind, const TokenizerSettings& settings, const std::string& name,
                DocumentBuilder& out)
       : kind_(kind), settings_(settings), name_(name), out_(out) {}
 
-  // Empty: there is none.
+  // Returns an empty text if there is no such token.
   std::string named(std::string_view key) const {
     const auto stated = settings_.named.find(key);
     if (stated != settings_.named.end()) return stated->second ? stated->second->content : "";
@@ -130,7 +130,7 @@ class Surroundings {
     return row == usual.end() ? "" : std::string(row->content);
   }
 
-  // Those that the settings list, the named ones, and further special ones.
+  // Adds the tokens that the settings list, the named ones, and further special tokens.
   Status add_tokens() {
     for (const auto& [id, token] : settings_.added) {
       out_.add(token);
@@ -142,7 +142,7 @@ class Surroundings {
     for (const std::string_view key : TokenizerSettings::kNames) {
       TokenSpec token;
       token.content = named(key);
-      // Qwen2Tokenizer adds all of them once more, as plain ones.
+      // Qwen2Tokenizer adds all special tokens once more, as plain tokens.
       const bool again = kind_ == TokenizerKind::kQwen2;
       if (token.content.empty() || (out_.is_added(token.content) && !again)) continue;
       const auto stated = settings_.named.find(key);
@@ -190,7 +190,7 @@ Status add_vocabulary(std::string_view text, const std::string& name, DocumentBu
   return {};
 }
 
-// `vocabulary` is the path of the other file, which merges.txt is beside.
+// `vocabulary` is the path of the vocabulary file, which is in the folder of merges.txt.
 Status add_merges(std::string_view text, const std::string& vocabulary, DocumentBuilder& out) {
   const size_t end = vocabulary.ends_with(kBpeFile) ? vocabulary.size() - kBpeFile.size() : 0;
   const std::string name = vocabulary.substr(0, end).append(kMergesFile);
@@ -225,7 +225,7 @@ Result<TokenizerDocument> word_piece_document(std::string_view lines,
   const TokenizerKind kind = FERRY_TRY(kind_of(settings, /*word_piece=*/true, name));
   DocumentBuilder out(name);
   Surroundings around(kind, settings, name, out);
-  std::map<std::string_view, uint32_t> ids;  // of a token that is there twice the last one counts
+  std::map<std::string_view, uint32_t> ids;  // the last of equal tokens counts
   uint32_t id = 0;
   for (std::string_view rest = lines; !rest.empty(); ++id) {
     const std::string_view token = FERRY_TRY(trimmed(take_line(rest), name));

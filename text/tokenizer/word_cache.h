@@ -1,5 +1,5 @@
-// WordCache: words that were encoded before, with their ids. Bounded: it forgets everything when it
-// is full, and a new word may replace another.
+// WordCache keeps the ids of words that were encoded before. Its size is bounded: when it is full
+// it is emptied, and a new word may replace another.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace ferry::text {
 
 class WordCache {
  public:
-  static constexpr size_t kMaxWord = 64;  // bytes; longer words are not kept
+  static constexpr size_t kMaxWord = 64;  // in bytes; longer words are not kept
 
   WordCache() : entries_(kSlots) {}
 
-  // The ids of `word`, appended to `ids`; false if it is not known.
+  // Appends the ids of `word` to `ids`. Returns false if the word is not cached.
   bool append(std::string_view word, std::vector<int64_t>& ids) const {
     const uint64_t hash = hash_text(word, hash_seed_);
     for (size_t probe = 0; probe < kProbes; ++probe) {
@@ -32,7 +32,7 @@ class WordCache {
     return false;
   }
 
-  // `word` is not empty, not known and at most kMaxWord bytes.
+  // `word` must not be empty, not be cached, and have at most kMaxWord bytes.
   void put(std::string_view word, std::span<const uint32_t> ids) {
     if (words_.size() + word.size() > kMaxBytes || ids_.size() + ids.size() > kMaxBytes) clear();
     const uint64_t hash = hash_text(word, hash_seed_);
@@ -54,7 +54,7 @@ class WordCache {
   struct Entry {
     uint64_t hash = 0;
     uint32_t word = 0, ids = 0;            // offsets
-    uint32_t word_size = 0, id_count = 0;  // 0: free
+    uint32_t word_size = 0, id_count = 0;  // id_count is 0 if the slot is free
   };
 
   void clear() {

@@ -1,5 +1,5 @@
-// WordPiece: the longest token at the beginning of a word, then the longest one that continues it,
-// and so on, as the WordPiece model of tokenizer.json describes it.
+// WordPiece finds the longest token at the beginning of a word, then the longest token that
+// continues it, and so on, as the WordPiece model of tokenizer.json describes it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace ferry::text {
 
 class WordPiece final : public TokenModel {
  public:
-  // `vocabulary` must outlive this.
+  // `vocabulary` must outlive the model.
   static Result<WordPiece> make(const TokenizerDocument& document, const Vocabulary& vocabulary);
 
   // A word that is too long, or that tokens do not cover, is one unknown token.
@@ -22,7 +22,7 @@ class WordPiece final : public TokenModel {
 
  private:
   PrefixTrie trie_;
-  uint32_t continuing_ = PrefixTrie::kNone;  // node behind the prefix of continuing tokens
+  uint32_t continuing_ = PrefixTrie::kNone;  // the node of the prefix of continuing tokens
   size_t max_characters_ = 0;
   uint32_t unk_ = 0;
 };

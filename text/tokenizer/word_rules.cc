@@ -16,7 +16,7 @@ using unicode::kSpace;
 
 struct Peek {
   uint8_t of;     // unicode::Class
-  uint32_t size;  // bytes; 0 at the end of the text
+  uint32_t size;  // in bytes; 0 at the end of the text
 };
 
 constexpr std::array<uint8_t, 128> kAscii = [] {
@@ -37,15 +37,15 @@ inline Peek peek(std::string_view text, size_t at) {
   return {unicode::class_of(c.value), c.size};
 }
 
-// The position after the characters that `wanted` accepts.
+// Returns the position after the characters that `wanted` accepts.
 template <class Wanted>
 inline size_t run(std::string_view text, size_t at, Wanted wanted) {
   for (Peek c = peek(text, at); c.size != 0 && wanted(c.of); c = peek(text, at)) at += c.size;
   return at;
 }
 
-// 's 't 're 've 'm 'll 'd at an apostrophe; 0 where there is none of them. Without case the letter
-// U+017F is an s too.
+// Returns the size of 's 't 're 've 'm 'll or 'd at an apostrophe, or 0 if none of them is there.
+// If case is ignored, the letter U+017F is an s too.
 template <bool any_case>
 size_t contraction_end(std::string_view text, size_t at) {
   const auto letter = [&](size_t i) {
@@ -60,8 +60,8 @@ size_t contraction_end(std::string_view text, size_t at) {
   return 0;
 }
 
-// \s+(?!\S)|\s+ at white space that ends at `end`: the last character is left to the word behind
-// it.
+// Matches \s+(?!\S)|\s+ at white space that ends at `end`. The last character is left to the word
+// that follows.
 size_t blanks_end(std::string_view text, size_t at, size_t end) {
   if (end == text.size()) return end;
   const size_t last = end - utf8::decode_before(text, end).size;
@@ -73,7 +73,7 @@ size_t gpt2_end(std::string_view text, size_t at) {
     if (const size_t end = contraction_end<false>(text, at)) return end;
   }
   const Peek first = peek(text, at);
-  // " ?" and what follows it.
+  // The rule begins with " ?".
   const size_t start = text[at] == ' ' ? at + 1 : at;
   const Peek c = start == at ? first : peek(text, start);
   if (c.size != 0 && (c.of & kSpace) == 0) {
@@ -85,7 +85,8 @@ size_t gpt2_end(std::string_view text, size_t at) {
   return blanks_end(text, at, run(text, at, [](uint8_t of) { return (of & kSpace) != 0; }));
 }
 
-// The regexes since Llama 3. `letters` are the classes of a word, `digits` the most in a number.
+// Implements the regexes since Llama 3. `letters` are the character classes of a word, `digits` is
+// the largest number of digits in a number.
 template <uint8_t letters, int digits>
 size_t modern_end(std::string_view text, size_t at) {
   constexpr auto is_letter = [](uint8_t of) { return (of & letters) != 0; };
@@ -108,13 +109,13 @@ size_t modern_end(std::string_view text, size_t at) {
   if ((first.of & kNewline) == 0 && is_letter(second.of)) {
     return run(text, at + first.size + second.size, is_letter);
   }
-  if (is_letter(first.of)) return at + first.size;  // a mark by itself
+  if (is_letter(first.of)) return at + first.size;  // a mark without a letter
   const bool blank = text[at] == ' ' && second.size != 0 && is_symbol(second.of);
   if (blank || is_symbol(first.of)) {
     const size_t end = run(text, at + first.size, is_symbol);
     return run(text, end, [](uint8_t of) { return (of & kNewline) != 0; });
   }
-  // White space: up to its last newline, if it has one.
+  // White space is matched up to its last newline, if it has one.
   size_t newline = 0, end = at;
   for (Peek c = first; c.size != 0 && (c.of & kSpace) != 0; c = peek(text, end)) {
     end += c.size;

@@ -1,11 +1,17 @@
-// Where operators have their arguments, for code that looks into the steps of a method. The names
-// are those of the table in formats/pte/op_schema.cc; a test compares the two. Not a public header.
+// Indices of operators' arguments, for code that inspects nodes of a graph or steps of a method.
+// The names are those of the table in formats/pte/op_schema.cc, and a test compares the two.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
-namespace ferry::runner::ops {
+namespace ferry::pte::ops {
+
+// Elementwise operators of two tensors: mul.out, div.out and, with one more argument, add.out.
+struct Binary {
+  static constexpr std::string_view kName = "aten::mul.out";
+  enum Arg : size_t { kSelf, kOther, kOut };
+};
 
 struct Bmm {
   static constexpr std::string_view kName = "aten::bmm.out";
@@ -15,6 +21,12 @@ struct Bmm {
 struct Cat {
   static constexpr std::string_view kName = "aten::cat.out";
   enum Arg : size_t { kTensors, kDim, kOut };
+};
+
+// The buffer `self` is also the result.
+struct Copy {
+  static constexpr std::string_view kName = "aten::copy_";
+  enum Arg : size_t { kSelf, kSrc, kNonBlocking };
 };
 
 struct CustomSdpa {
@@ -56,6 +68,17 @@ struct Embedding {
   enum Arg : size_t { kWeight, kIndices, kPaddingIdx, kScaleGradByFreq, kSparse, kOut };
 };
 
+struct Expand {
+  static constexpr std::string_view kName = "aten::expand_copy.out";
+  enum Arg : size_t { kSelf, kSize, kImplicit, kOut };
+};
+
+// executorch_prim::add.Scalar, and sub.Scalar with the same arguments.
+struct IntBinary {
+  static constexpr std::string_view kName = "executorch_prim::add.Scalar";
+  enum Arg : size_t { kA, kB, kOut };
+};
+
 struct Linear {
   static constexpr std::string_view kName = "aten::linear.out";
   enum Arg : size_t { kInput, kWeight, kBias, kOut };
@@ -64,6 +87,11 @@ struct Linear {
 struct MixedLinear {
   static constexpr std::string_view kName = "quantized_decomposed::mixed_linear.out";
   enum Arg : size_t { kInput, kWeight, kWeightScales, kWeightZeroPoints, kDtype, kOut };
+};
+
+struct Permute {
+  static constexpr std::string_view kName = "aten::permute_copy.out";
+  enum Arg : size_t { kSelf, kDims, kOut };
 };
 
 struct QuantizePerTensor {
@@ -81,15 +109,40 @@ struct SliceCopy {
   enum Arg : size_t { kSelf, kDim, kStart, kEnd, kStep, kOut };
 };
 
+struct Softmax {
+  static constexpr std::string_view kName = "aten::_softmax.out";
+  enum Arg : size_t { kSelf, kDim, kHalfToFloat, kOut };
+};
+
+struct SplitWithSizes {
+  static constexpr std::string_view kName = "aten::split_with_sizes_copy.out";
+  enum Arg : size_t { kSelf, kSplitSizes, kDim, kOut };
+};
+
+struct SymSize {
+  static constexpr std::string_view kName = "aten::sym_size.int";
+  enum Arg : size_t { kSelf, kDim, kOut };
+};
+
 struct ToCopy {
   static constexpr std::string_view kName = "aten::_to_copy.out";
   enum Arg : size_t { kSelf, kNonBlocking, kMemoryFormat, kOut };
 };
 
-// A view: the result shares the memory of `self`.
+struct Unsqueeze {
+  static constexpr std::string_view kName = "aten::unsqueeze_copy.out";
+  enum Arg : size_t { kSelf, kDim, kOut };
+};
+
+// The result of a view shares the memory of `self`.
 struct View {
   static constexpr std::string_view kName = "executorch_prim::et_view.default";
   enum Arg : size_t { kSelf, kSize, kOut };
 };
 
-}  // namespace ferry::runner::ops
+struct Where {
+  static constexpr std::string_view kName = "aten::where.self_out";
+  enum Arg : size_t { kCondition, kSelf, kOther, kOut };
+};
+
+}  // namespace ferry::pte::ops

@@ -1,5 +1,5 @@
 // The named arguments of operators are where the table of operators has them.
-#include "runner/operator_args.h"
+#include "formats/pte/operator_args.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "formats/pte/op_schema.h"
 
-namespace ferry::runner::operator_args_test {
+namespace ferry::pte::operator_args_test {
 namespace {
 
 struct Named {
@@ -18,7 +18,7 @@ struct Named {
 
 void expect_args(std::string_view op, std::initializer_list<Named> args) {
   SCOPED_TRACE(op);
-  const pte::OpSchema* schema = pte::find_op_schema(op);
+  const OpSchema* schema = find_op_schema(op);
   ASSERT_NE(schema, nullptr);
   ASSERT_EQ(schema->args.size(), args.size());
   for (const Named& arg : args) EXPECT_EQ(schema->args.at(arg.index).name, arg.name);
@@ -65,6 +65,39 @@ TEST(OperatorArgs, AreThoseOfTheTable) {
   expect_args(View::kName, {{View::kSelf, "self"}, {View::kSize, "size"}, {View::kOut, "out"}});
 }
 
+TEST(OperatorArgs, OfGraphsAreThoseOfTheTable) {
+  using namespace ops;
+  using Split = SplitWithSizes;
+  expect_args(Binary::kName,
+              {{Binary::kSelf, "self"}, {Binary::kOther, "other"}, {Binary::kOut, "out"}});
+  expect_args(Copy::kName,
+              {{Copy::kSelf, "self"}, {Copy::kSrc, "src"}, {Copy::kNonBlocking, "non_blocking"}});
+  expect_args(Expand::kName, {{Expand::kSelf, "self"},
+                              {Expand::kSize, "size"},
+                              {Expand::kImplicit, "implicit"},
+                              {Expand::kOut, "out"}});
+  expect_args(IntBinary::kName,
+              {{IntBinary::kA, "a"}, {IntBinary::kB, "b"}, {IntBinary::kOut, "out"}});
+  expect_args(Permute::kName,
+              {{Permute::kSelf, "self"}, {Permute::kDims, "dims"}, {Permute::kOut, "out"}});
+  expect_args(Softmax::kName, {{Softmax::kSelf, "self"},
+                               {Softmax::kDim, "dim"},
+                               {Softmax::kHalfToFloat, "half_to_float"},
+                               {Softmax::kOut, "out"}});
+  expect_args(Split::kName, {{Split::kSelf, "self"},
+                             {Split::kSplitSizes, "split_sizes"},
+                             {Split::kDim, "dim"},
+                             {Split::kOut, "out"}});
+  expect_args(SymSize::kName,
+              {{SymSize::kSelf, "self"}, {SymSize::kDim, "dim"}, {SymSize::kOut, "out"}});
+  expect_args(Unsqueeze::kName,
+              {{Unsqueeze::kSelf, "self"}, {Unsqueeze::kDim, "dim"}, {Unsqueeze::kOut, "out"}});
+  expect_args(Where::kName, {{Where::kCondition, "condition"},
+                             {Where::kSelf, "self"},
+                             {Where::kOther, "other"},
+                             {Where::kOut, "out"}});
+}
+
 TEST(OperatorArgs, OfCodesAreThoseOfTheTable) {
   using namespace ops;
   using Dequantize = DequantizePerTensor;
@@ -102,4 +135,4 @@ TEST(OperatorArgs, OfCodesAreThoseOfTheTable) {
 }
 
 }  // namespace
-}  // namespace ferry::runner::operator_args_test
+}  // namespace ferry::pte::operator_args_test

@@ -2,7 +2,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text::split_test {
+namespace ferry::text::tokenizer_cut_test {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -36,4 +36,4 @@ TEST(Cut, SpecialTokensNeedRoom) {
 }
 
 }  // namespace
-}  // namespace ferry::text::split_test
+}  // namespace ferry::text::tokenizer_cut_test

@@ -1,4 +1,4 @@
-#include "text/stop_texts.h"
+#include "text/answer_end.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ferry::text::stop_texts_test {
+namespace ferry::text::answer_end_texts_test {
 namespace {
 
 TEST(StopTexts, NothingOfAStopIsGivenOutAndNothingElseIsKept) {
@@ -72,4 +72,4 @@ TEST(StopTexts, TheTextDoesNotDependOnHowItIsCut) {
 }
 
 }  // namespace
-}  // namespace ferry::text::stop_texts_test
+}  // namespace ferry::text::answer_end_texts_test

@@ -1,15 +1,17 @@
-#include "text/end_tokens.h"
+#include "text/answer_end.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "core/file.h"
 #include "core/text.h"
 #include "text/chat_template/chat_template.h"
-#include "text/chat_template/json_value.h"
+#include "text/chat_template/value.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
 
@@ -21,7 +23,7 @@ using chat::Value;
 constexpr const char* kGenerationFile = "generation_config.json";
 constexpr uint64_t kMaxGenerationConfigBytes = uint64_t{16} << 20;
 
-// nullopt where there is no such file, it has no such member, or that is null.
+// Returns nullopt if the file is absent, has no such member, or the member is null.
 Result<std::optional<Value>> member_of(const std::string& path, std::string_view name) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::optional<Value>();
@@ -47,7 +49,7 @@ Result<std::vector<int64_t>> ids_of(const Value& value, const std::string& path)
       fmt::format("{}: eos_token_id is neither a token id nor a list of them", printable(path)));
 }
 
-// A token is its text, or an object with it.
+// A token is a string or an object that holds its text.
 Result<std::string> text_of(const Value& token, const std::string& path) {
   if (token.is_text()) return token.str();
   if (token.is<Value::DictPtr>()) {
@@ -69,7 +71,7 @@ Result<std::vector<int64_t>> end_tokens(const std::string& directory) {
   const std::string map = directory + "/" + kSpecialTokensMapFile;
   const auto decoder = FERRY_TRY(member_of(file, "added_tokens_decoder"));
   const auto mapped = FERRY_TRY(member_of(map, "eos_token"));
-  if (!decoder && mapped) {  // the map goes before the config
+  if (!decoder && mapped) {  // the map takes precedence over the config
     token = mapped;
     file = map;
   }
@@ -81,5 +83,45 @@ Result<std::vector<int64_t>> end_tokens(const std::string& directory) {
   return bad_input(fmt::format("{}: eos_token {} is not a token of {}", printable(file),
                                quoted(text), printable(directory)));
 }
+
+// -- StopTexts
+
+namespace {
+
+// Returns how many bytes at the end of `text` begin `stop` without completing it.
+size_t begun(std::string_view text, std::string_view stop) {
+  for (size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
+    if (text.ends_with(stop.substr(0, length))) return length;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string StopTexts::push(std::string_view part) {
+  if (found_) return {};
+  kept_ += part;
+  size_t begin = std::string::npos, end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const size_t at = kept_.find(stop);
+    if (at == std::string::npos || std::pair(at + stop.size(), at) >= std::pair(end, begin)) {
+      continue;
+    }
+    begin = at;
+    end = at + stop.size();
+    found_ = stop;
+  }
+  if (found_) {
+    kept_.resize(begin);
+    return std::exchange(kept_, {});
+  }
+  size_t kept = 0;
+  for (const std::string& stop : stops_) kept = std::max(kept, begun(kept_, stop));
+  std::string given = kept_.substr(0, kept_.size() - kept);
+  kept_.erase(0, given.size());
+  return given;
+}
+
+std::string StopTexts::finish() { return std::exchange(kept_, {}); }
 
 }  // namespace ferry::text

@@ -7,10 +7,10 @@
 #include <map>
 #include <string>
 
+#include "text/answer_end.h"
 #include "text/chat_template/chat_template.h"
-#include "text/end_tokens.h"
 
-namespace ferry::text::end_tokens_test {
+namespace ferry::text::answer_end_tokens_test {
 namespace {
 
 constexpr const char* kJinja = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}";
@@ -79,4 +79,4 @@ TEST_F(EndTokens, ComeFromTheMap) {
 }
 
 }  // namespace
-}  // namespace ferry::text::end_tokens_test
+}  // namespace ferry::text::answer_end_tokens_test

@@ -1,0 +1,61 @@
+// Makes tokenizer documents of the vocabulary files of other libraries: vocab.txt and vocab.json,
+// ranks of tiktoken, models of SentencePiece. The steps around a vocabulary follow from the
+// tokenizer class.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/tokenizer_settings.h"
+
+namespace ferry::text {
+
+inline constexpr std::string_view kWordPieceFile = "vocab.txt";
+inline constexpr std::string_view kBpeFile = "vocab.json";
+inline constexpr std::string_view kMergesFile = "merges.txt";
+
+// `lines` has one token on each line, and the line number is the id. The class is BertTokenizer or
+// DistilBertTokenizer, or follows from model_type of config.json. kUnsupported for other classes.
+// `name` begins error messages.
+Result<TokenizerDocument> word_piece_document(std::string_view lines,
+                                              const TokenizerSettings& settings,
+                                              const std::string& name);
+
+// `vocab` is {token: id}. `merges` has two tokens on each line, ordered by rank; lines that begin
+// with "#version" are ignored. The class is GPT2Tokenizer, CodeGenTokenizer, GPTNeoXTokenizer,
+// Qwen2Tokenizer or RobertaTokenizer, or follows from model_type. kUnsupported for other classes,
+// kBadInput for merges of texts that are no tokens.
+Result<TokenizerDocument> byte_bpe_document(std::string_view vocab, std::string_view merges,
+                                            const TokenizerSettings& settings,
+                                            const std::string& name);
+
+// -- tiktoken: a file with a token in base64 and its rank on each line. The rank is the id and the
+// order of merging. The file contains neither the word-splitting pattern nor the special tokens.
+
+// Returns whether `bytes` begin like a file of ranks: base64, a blank, a number, a newline.
+bool is_tiktoken(std::string_view bytes);
+
+// The source of the splitting pattern and of the special tokens is found in this order: the class
+// QWenTokenizer or the file name qwen.tiktoken; the class TikTokenTokenizer (Kimi K2); Llama 3 if
+// config.json has model_type llama; the encodings o200k_base and cl100k_base, by the name of the
+// file. For these encodings added_tokens_decoder of the settings takes precedence. kUnsupported if
+// nothing determines the source. kBadInput for other lines, and for tokens or ranks that occur
+// twice. `file` is the name of the file. `name` begins error messages.
+Result<TokenizerDocument> tiktoken_document(std::string_view bytes,
+                                            const TokenizerSettings& settings,
+                                            const std::string& file, const std::string& name);
+
+// Returns the tokenizer that transformers 5.12 makes of `model` for the class that the settings
+// name: LlamaTokenizer, GemmaTokenizer, T5Tokenizer, XLMRobertaTokenizer, AlbertTokenizer. If the
+// settings name no class or a generic one (PreTrainedTokenizer, TokenizersBackend), the tokenizer
+// follows SentencePiece itself; that supports BPE models that do not change characters.
+// kUnsupported, by name, for other classes and for settings that cannot be expressed. `name` begins
+// error messages.
+Result<TokenizerDocument> sentencepiece_document(const SentencePieceModel& model,
+                                                 const TokenizerSettings& settings,
+                                                 const std::string& name);
+
+}  // namespace ferry::text
