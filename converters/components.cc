@@ -9,7 +9,7 @@
 namespace ferry::converters {
 namespace {
 
-// An encoder has no head, whatever the checkpoint has.
+// An encoder has no head, even if the checkpoint has one.
 void drop_head(std::vector<KeyRule>& rules) {
   for (KeyRule& rule : rules) {
     const bool head = rule.targets.size() == 1 && rule.targets.front().name.starts_with("output.");

@@ -1,5 +1,5 @@
-// components_of: the parts of a model that have programs of their own, and the key rules of its
-// checkpoints.
+// components_of() lists the parts of a model that have programs of their own; key_rules() gives the
+// key rules of its checkpoints.
 #pragma once
 
 #include <string>
@@ -10,18 +10,19 @@
 
 namespace ferry::converters {
 
-// In the order of execution: a text model is a text decoder or a text encoder; a vision-language
-// model is a vision encoder, a token embedding and a text decoder. `config` must have been parsed.
+// Returns the components in the order of execution. A text model is a text decoder or a text
+// encoder; a vision-language model is a vision encoder, a token embedding and a text decoder.
+// `config` must have been parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 
-// All rules of the checkpoints of the model.
+// Returns all rules of the checkpoints of the model.
 std::vector<KeyRule> key_rules(const ModelConfig& config);
 
-// What precedes the keys of the whole model where it was saved with its head, and is absent where
-// it was saved without.
+// Returns the prefix of the keys of a model that was saved with its head. A model that was saved
+// without its head lacks the prefix.
 std::string base_prefix(const ModelConfig& config);
 
-// The model_type of the family that the config was read by.
+// Returns the name of the family that read the config, a model_type.
 std::string_view family_name(const ModelConfig& config);
 
 }  // namespace ferry::converters

@@ -21,8 +21,8 @@ namespace ferry::converters {
 struct VisionType {
   std::string_view name;                      // the value of model_type
   std::string_view text_key = "text_config";  // the part of the config with the text decoder
-  std::string_view text_type;                 // its model_type where it states none
-  // Default of tie_word_embeddings; none: what the text part says.
+  std::string_view text_type;                 // model_type of the text part where it states none
+  // Default of tie_word_embeddings; nullopt: the text part decides.
   std::optional<bool> tied = false;
   // Defaults of vision_config and of the outer config, as JSON objects.
   std::string_view vision_defaults = "{}", defaults = "{}";
@@ -34,8 +34,8 @@ struct VisionFamily {
   // The families that a text decoder may be of: model types without experts, scaling of embeddings
   // or states, whose decoders take embeddings as they are.
   std::vector<std::string_view> text_types;
-  std::vector<std::string> text_prefixes, heads;      // as Component::prefixes and heads
-  std::vector<KeyRule> (*rules)(const ModelConfig&);  // of the vision tower and its connector
+  std::vector<std::string> text_prefixes, heads;      // like Component::prefixes and heads
+  std::vector<KeyRule> (*rules)(const ModelConfig&);  // rules of the vision tower and its connector
 
   std::string_view name() const { return types.front().name; }
 };

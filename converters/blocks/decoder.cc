@@ -19,7 +19,7 @@ ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
   return factor == 1.0 ? x : b.mul(x, factor);
 }
 
-// x plus the output of a block. `before` and `after` are the names of its norms.
+// Returns x plus the output of a block. `before` and `after` are the names of its norms.
 ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, int64_t layer,
                   const char* before, const char* after, ValueId x,
                   const std::function<ValueId(ValueId)>& block) {
@@ -41,15 +41,16 @@ int64_t outer_width(const ModelConfig& config, const DecoderParts& parts) {
   return parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
 }
 
-// From token ids, or embeddings where the model has a token embedding of its own, to the states
-// after the final norm, of those tokens that the output is made of.
+// Builds the layers and the final norm. `input` is token ids, or embeddings where the model has a
+// component for the token embedding. Returns the states of those tokens that the output is made of.
 ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
                      ValueId input) {
   const ModelConfig& config = c.config;
   const int64_t width = outer_width(config, parts);
   ValueId x = config.vision ? input : embed(b, config, input, width);
   if (parts.enter) x = parts.enter(b, c, x);
-  // The runner has what it passes in; a probe needs an instruction that makes its value.
+  // Embeddings that are an input have no probe, because a probe needs an instruction that makes its
+  // value.
   if (!config.vision) b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
@@ -95,7 +96,7 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   return named(kForwardMethod, b);
 }
 
-// forward(tokens i64 [1,T]) -> states, and the vector that the config makes of them.
+// Builds forward(tokens i64 [1,T]) -> states, and the sentence embedding where the config has one.
 Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildOptions& options,
                                          const DecoderParts& parts) {
   const int64_t width = outer_width(config, parts);

@@ -1,5 +1,5 @@
-// build_decoder() and its variants: the graph of a decoder, with the probes that reference files
-// name.
+// build_decoder() and its variants make the graph of a decoder, with the probes that reference
+// files name.
 #pragma once
 
 #include <functional>
@@ -28,16 +28,17 @@ struct DecoderParts {
   int64_t embedding_size = 0;
 };
 
-// Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
-// The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits. The
-// static style has two, kv_forward and prefill_forward, with the inputs and outputs of
-// static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and no head.
-// Where the config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of tokens.
+// Builds embedding, layers, final norm and head, with the multipliers and the softcap of
+// config.scalars. A stateful program has one method: forward(tokens i64 [1,T], input_pos i64 [1])
+// -> logits. A static program has two, kv_forward and prefill_forward, with the inputs and outputs
+// of static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and no
+// head. Where the config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of
+// tokens.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
-// The embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size]. One
-// method for each of the decoder's.
+// Builds the embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size].
+// It has one method for each method of the decoder.
 Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options);
 
 // The token mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same
@@ -51,15 +52,16 @@ struct NormStyle {
   bool after = false;  // post_attention_norm, post_ffn_norm
 };
 
-// Per layer x += mixer(x), x += mlp(x), each between the RMS norms of the style.
+// Builds layers of x += mixer(x), x += mlp(x), with RMS norms before and after each block as
+// `norms` says.
 Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,
                               const Mixer& mixer, NormStyle norms = {});
 
-// build_decoder() with attention in every layer.
+// Builds a decoder with attention in every layer.
 Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
                                         const AttentionStyle& style, NormStyle norms = {});
 
-// build_decoder() with attention where the config has it, and `other` in all other layers.
+// Builds a decoder with attention where the config has it, and `other` in all other layers.
 Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOptions& options,
                                     const AttentionStyle& style, const Mixer& other);
 

@@ -9,7 +9,8 @@
 namespace ferry::converters {
 namespace {
 
-// Layers behind those of the decoder that predict further tokens.
+// A member of ModelConfig::numbers: the layers behind those of the decoder that predict further
+// tokens.
 constexpr const char* kPredictionLayers = "prediction_layers";
 
 constexpr double kSumEpsilon = 1e-20;  // a constant of the reference

@@ -10,17 +10,19 @@
 
 namespace ferry::converters {
 
-// The readers need the sizes of the routed experts, and do nothing for a model without experts.
+// The readers need the sizes of the routed experts. They do nothing for a model without experts.
 
-// Shared experts, the scale of the chosen scores, and the number of prediction layers.
+// Reads the shared experts, the scale of the chosen scores, and the number of prediction layers.
 Status read_deepseek_experts(const JsonFields& fields, ModelConfig& config);
-// n_group and topk_group. A group is as good as its `best` best experts together.
+// Reads n_group and topk_group. The score of a group is the sum of its `best` best experts.
 Status read_expert_groups(const JsonFields& fields, ModelConfig& config, int64_t best);
-// All of the above, where scores are sigmoids and a bias takes part in the choice.
+// Reads all of the above, for models whose scores are sigmoids and where a bias takes part in the
+// choice.
 Status read_sigmoid_experts(const JsonFields& fields, ModelConfig& config);
 
-// Routers, experts and shared experts below PREFIXlayers.N.mlp, the latter with mlp_bias; drops the
-// layers for multi-token prediction, which follow those of the decoder.
+// Rules for routers, experts and shared experts below PREFIXlayers.N.mlp. Shared experts have
+// biases where config.mlp_bias is set. The layers for multi-token prediction, which follow those of
+// the decoder, are dropped.
 std::vector<KeyRule> deepseek_expert_rules(const std::string& prefix, const ModelConfig& config);
 
 }  // namespace ferry::converters

@@ -11,14 +11,15 @@
 
 namespace ferry::converters {
 
-// Keys that only Gemma 3n has, into ModelConfig::numbers. Needs the layer types' number.
+// Reads the keys that only Gemma 3n has into ModelConfig::numbers. Needs num_layers.
 Status read_gemma3n(const JsonFields& fields, ModelConfig& config);
 
 Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options);
 
-// The residual streams of AltUp. A checkpoint has a projection into and out of each but the first.
+// Returns the number of residual streams of AltUp. A checkpoint has a projection into and out of
+// each stream but the first.
 int64_t altup_streams(const ModelConfig& config);
-// The first layer that has neither keys nor values of its own; num_layers if all have.
+// Returns the first layer that has neither keys nor values of its own; num_layers if all have them.
 int64_t first_shared_layer(const ModelConfig& config);
 
 }  // namespace ferry::converters

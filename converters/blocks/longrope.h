@@ -12,15 +12,17 @@
 
 namespace ferry::converters {
 
-// The maximum length of a sequence with the short factors, in a program that has both sets. nullopt
-// if the program has one: no longrope, equal sets, or a context too short for the long factors.
+// Returns the maximum length of a sequence with the short factors, in a program that has both sets.
+// nullopt if the program has one set: no longrope, equal sets, or a context too short for the long
+// factors.
 //
 // A call knows the length of the sequence only up to its own end. A caller that knows the whole
 // length states it by the sign of `input_pos`: -1 - position means that the sequence is longer than
-// the maximum; with a plain position, the end of the call decides.
+// the maximum. With a plain position, the end of the call decides.
 std::optional<int64_t> longrope_switch(const RopeConfig& rope, const BuildOptions& options);
 
-// A note for the user about runners that pass plain positions. `limit` is longrope_switch().
+// Returns a note for the user about runners that pass plain positions. `limit` is
+// longrope_switch().
 std::string longrope_note(int64_t limit, const BuildOptions& options);
 
 }  // namespace ferry::converters

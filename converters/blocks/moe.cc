@@ -35,8 +35,8 @@ KeyRule stack_rule(const std::string& source, const char* matrix,
   return rule;
 }
 
-// The first or the second half of the rows of every expert's matrix, which has 2 * expert_size
-// rows.
+// Takes the first or the second half of the rows of every expert's matrix, which has 2 *
+// expert_size rows.
 RuleTarget half_of_experts(const char* name, bool second) {
   return {name,
           [second](const ModelConfig& c) {
@@ -49,7 +49,7 @@ RuleTarget half_of_experts(const char* name, bool second) {
           }};
 }
 
-// The `part`-th of `parts` groups of columns of every expert's matrix, as rows.
+// Takes the `part`-th of `parts` groups of columns of every expert's matrix, as rows.
 RuleTarget transposed_experts(const char* matrix, int64_t part, int64_t parts) {
   const auto shape = [parts](const ModelConfig& c) {
     return parts == 1 ? Shape{c.moe.experts, c.hidden_size, c.moe.expert_size}
@@ -84,7 +84,7 @@ Candidates best_groups(GraphBuilder& b, const DecoderContext& c, ValueId choice)
   const ValueId sums = b.view(b.sum_last(best), {c.tokens, moe.groups});
   const ValueId groups = b.topk_last(sums, moe.top_groups).second;
   const ValueId wide = b.expand(b.unsqueeze(groups, 1), {c.tokens, size, moe.top_groups});
-  // [T,size,groups] -> [T,size,top_groups], of which a row is the members of the groups.
+  // Takes the members of the best groups: [T,groups,size] -> [T,size,top_groups] -> [T,n].
   const auto members = [&](ValueId of_groups) {
     const ValueId found = b.gather_last(b.permute(of_groups, {0, 2, 1}), wide);
     return b.view(found, {c.tokens, experts(count)});
@@ -121,11 +121,11 @@ ValueId weighted(GraphBuilder& b, const MoeConfig& moe, ValueId scores) {
   return moe.scale == 1.0 ? scores : b.mul(scores, moe.scale);
 }
 
-// The router of a layer, as MoeConfig describes it. `rows` is [T,hidden]; `prefix` is
-// "layers.N.feed_forward". Probes record the router of the layer: router_logits.N f32 [T,experts],
-// router_experts.N i64 [T,k], the chosen experts; where the program does not look scores up by the
-// chosen experts, router_weights.N f32 [T,k], their softmax values; and where a bias helps to
-// choose, router_choice.N f32 [T,experts], what is compared.
+// Builds the router of a layer, as MoeConfig describes it. `rows` is [T,hidden]; `prefix` is
+// "layers.N.feed_forward". Probes record router_logits.N f32 [T,experts] and the chosen experts,
+// router_experts.N i64 [T,k]. Where the program takes the softmax values of the chosen experts
+// without a lookup, router_weights.N f32 [T,k] records them. Where a bias helps to choose,
+// router_choice.N f32 [T,experts] records the values that are compared.
 Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t layer,
              const std::string& prefix) {
   const MoeConfig& moe = c.config.moe;
@@ -246,7 +246,7 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
                               {experts(moe.experts), features(hidden), features(moe.expert_size)});
   GraphBuilder::ExpertBiases biases = {};
-  if (moe.clamp) {  // rows of vectors, no matrices of linear layers
+  if (moe.clamp) {  // rows of vectors, not matrices of linear layers
     biases.steepness = moe.clamp->steepness;
     biases.limit = moe.clamp->limit;
     biases.b1 = b.weight_f32(prefix + ".experts.w1.bias",

@@ -30,7 +30,7 @@ struct YarnRange {
 
 YarnRange yarn_range(const RopeConfig& rope, int64_t rotary_dim) {
   const auto dim = static_cast<double>(rotary_dim);
-  // The pair that makes so many turns within the original length.
+  // Returns the pair of dimensions that makes `turns` turns within the original length.
   const auto pair_of = [&](double turns) {
     const double length = static_cast<double>(rope.original_max_positions);
     return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));

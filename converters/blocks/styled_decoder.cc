@@ -10,7 +10,7 @@
 namespace ferry::converters {
 namespace {
 
-// One layer, as `style` says.
+// Builds one layer, as `style` says.
 class StyledLayer {
  public:
   StyledLayer(GraphBuilder& b, const DecoderContext& c, const DecoderStyle& style, int64_t layer)
@@ -52,7 +52,7 @@ class StyledLayer {
   int64_t layer_;
 };
 
-// The learned vectors of the positions of this call: [1,T,hidden_size].
+// Returns the learned vectors of the positions of this call: [1,T,hidden_size].
 ValueId position_embeddings(GraphBuilder& b, const DecoderContext& c) {
   const ValueId table = b.weight("position_embeddings.weight", {positions(c.config.max_positions),
                                                                 features(c.config.hidden_size)});

@@ -5,7 +5,7 @@
 
 namespace ferry::converters {
 
-// Names in transformers' activations.py, and the operators that compute them.
+// Maps the names in transformers' activations.py to the operators that compute them.
 Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
                                    std::string_view otherwise) {
   constexpr std::pair<std::string_view, Activation> kNames[] = {

@@ -7,8 +7,8 @@
 
 namespace ferry::converters {
 
-// The class maps the common names to the n_ names, and a config may have both. There is no
-// num_key_value_heads, and head_dim only where `head_dim` says so.
+// The configuration class maps the common names to the n_ names, and a config may have both.
+// num_key_value_heads cannot be stated, and head_dim only if `head_dim` is true.
 inline std::vector<KeyNames> gpt_names(bool head_dim = false) {
   std::vector<KeyNames> names = {
       {"hidden_size", {"hidden_size", "n_embd"}},

@@ -12,7 +12,7 @@ Shape wide_bias(const ModelConfig& c) { return {c.moe.experts, c.moe.expert_size
 
 constexpr const char* kTargets = "layers.{i}.feed_forward.experts.";
 
-// Every second output, from `first` on.
+// Takes every second output, from `first` on.
 RuleTarget half(const char* matrix, int64_t first) {
   return {.name = kTargets + std::string(matrix) + ".weight",
           .rows =
@@ -38,7 +38,8 @@ RuleTarget half_bias(const char* matrix, int64_t first) {
       .elements = true};
 }
 
-// Blocks are rows of matrices that are not transposed, of all experts one after the other.
+// Takes rows of dequantised blocks, whose matrices are not transposed. The matrices of all experts
+// follow one another.
 RuleTarget rows_of_blocks(const char* matrix, int64_t first, int64_t step,
                           Shape (*shape)(const ModelConfig&)) {
   return {.name = kTargets + std::string(matrix) + ".weight",
@@ -102,7 +103,7 @@ std::vector<KeyRule> clamped_expert_rules(const std::string& experts) {
            {{.name = kTargets + std::string("w2.bias")}}, [](const ModelConfig& c) {
              return Shape{c.moe.experts, c.hidden_size};
            })};
-  // GGUF has gate and up apart, and nothing transposed.
+  // GGUF has separate tensors for gate and up, and transposes nothing.
   return concat(
       {rules, stacked_expert_rules(each, "gate_proj.weight", "up_proj.weight", "down_proj.weight"),
        rename_rules(experts, {{"gate_proj_bias", "layers.{i}.feed_forward.experts.w1.bias"},

@@ -1,4 +1,4 @@
-// Which entries of a mapping's account belong to which tensor.
+// entry_index() says which entries of a mapping's report belong to which tensor.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace ferry::converters {
 
-// Where the entries of each tensor begin in MappingReport::entries, and behind them where the last
-// ones end. A derived tensor has an entry for each stored one that it is made of, others have one.
+// Returns where the entries of each tensor begin in MappingReport::entries, and behind them where
+// the last ones end. A derived tensor has an entry for each stored tensor that it is made of, other
+// tensors have one.
 std::vector<size_t> entry_index(const TensorSource& source, const KeyedTensors& keyed);
 
 }  // namespace ferry::converters

@@ -8,7 +8,8 @@
 
 namespace ferry::converters {
 
-// Below `prefix`: wte, h.N.ln_1 and ln_f. Drops what h.N.attn has beside weights.
+// Rules for wte, h.N.ln_1 and ln_f below `prefix`. The tensors of h.N.attn that are no weights are
+// dropped.
 std::vector<KeyRule> gpt_rules(const std::string& prefix);
 
 }  // namespace ferry::converters

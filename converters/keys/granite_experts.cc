@@ -8,7 +8,7 @@
 namespace ferry::converters {
 namespace {
 
-// GGUF has gate and up apart.
+// Rules for gate and up in one tensor, and for GGUF, which has them in two.
 std::vector<KeyRule> granite_mlp_rules(const std::string& layer, const ModelConfig& config) {
   const std::string mlp = layer + "shared_mlp.";
   std::vector<KeyRule> rules = concat(
@@ -19,7 +19,7 @@ std::vector<KeyRule> granite_mlp_rules(const std::string& layer, const ModelConf
     return concat({rules, rename_rules(mlp, {{"output_linear.weight",
                                               "layers.{i}.feed_forward.w2.weight"}})});
   }
-  // Beside experts the MLP is that of a shared expert.
+  // In a model with experts, the MLP is a shared expert.
   for (KeyRule& rule : rules) {
     for (RuleTarget& target : rule.targets) target.name.insert(target.name.find(".w"), ".shared");
   }

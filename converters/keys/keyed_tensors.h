@@ -14,18 +14,19 @@ namespace ferry::converters {
 struct KeyedTensor {
   std::string key;
   graph::Recipe recipe;
-  // Why the tensor makes no weight, where its format and not a rule of the family says so.
+  // The reason why the tensor makes no weight, where its format and not a rule of the family says
+  // so.
   std::string unused = {};
 };
 
 struct KeyedTensors {
   std::vector<KeyedTensor> tensors = {};
-  // Key -> name in the file, of every key of the model, where the format has names of its own. For
-  // messages about keys that are not there.
+  // Names in the file by key, for every key of the model, where the format has names of its own.
+  // Messages about keys that are not in the file use them.
   std::unordered_map<std::string, std::string> names = {};
 };
 
-// Every tensor under its own name.
+// Gives every tensor its own name as the key.
 KeyedTensors key_by_name(const TensorSource& source);
 
 }  // namespace ferry::converters

@@ -21,7 +21,7 @@ std::function<Shape(const ModelConfig&)> always(Shape shape) {
   return [shape = std::move(shape)](const ModelConfig&) { return shape; };
 }
 
-// Columns [part * out, (part + 1) * out) of a matrix (in, columns), as rows.
+// Returns the columns [part * out, (part + 1) * out) of a matrix (in, columns) as rows.
 RowOrder transposed_columns(int64_t part, int64_t in, int64_t out, int64_t columns) {
   StridedPiece piece{.offset = part * out};
   add_axis(piece, {out, 1});
@@ -29,8 +29,8 @@ RowOrder transposed_columns(int64_t part, int64_t in, int64_t out, int64_t colum
   return {std::move(piece)};
 }
 
-// SOURCE.weight (in, parts * out) and SOURCE.bias: columns, part by part, to TARGET.weight (out,
-// in) and TARGET.bias of each target. GGUF has the rows of SOURCE.weight.T.
+// Rules for SOURCE.weight (in, parts * out) and SOURCE.bias. Their columns become, part by part,
+// TARGET.weight (out, in) and TARGET.bias of each target. GGUF has the rows of SOURCE.weight.T.
 std::vector<KeyRule> conv1d(const std::string& source, const std::vector<std::string>& targets,
                             int64_t in, int64_t out) {
   const int64_t columns = std::ssize(targets) * out;

@@ -8,14 +8,15 @@
 
 namespace ferry::converters {
 
-// GPT-2's layers, whose matrices are those of Conv1D, (in, out): LAYER attn.c_attn, whose columns
-// are [q | k | v], attn.c_proj, mlp.c_fc and mlp.c_proj, with biases.
+// Rules for GPT-2's layers, whose matrices are those of Conv1D, (in, out): LAYER attn.c_attn, whose
+// columns are [q | k | v], attn.c_proj, mlp.c_fc and mlp.c_proj, with biases.
 std::vector<KeyRule> conv1d_rules(const std::string& layer, const ModelConfig& config);
 
-// The weights of norms over head_dim, one for each head, to one weight (heads, head_dim).
-// Rules for q_norm and k_norm below `prefix`, in the order of paired_rope_rules().
+// Rules for q_norm and k_norm below `prefix`, norms over head_dim that have a weight for each head,
+// (heads, head_dim). Their elements get the order of paired_rope_rules().
 std::vector<KeyRule> paired_head_norm_rules(const std::string& prefix, const ModelConfig& config);
-// Rules for q_layernorm.norms.N and k_layernorm.norms.N below `prefix`.
+// Rules for q_layernorm.norms.N and k_layernorm.norms.N below `prefix`, which become one weight
+// (heads, head_dim) each.
 std::vector<KeyRule> separate_head_norm_rules(const std::string& prefix, const ModelConfig& config);
 
 }  // namespace ferry::converters

@@ -9,10 +9,10 @@
 namespace ferry::converters {
 namespace {
 
-constexpr size_t kMaxSuggestionLength = 160;  // of the unknown key
+constexpr size_t kMaxSuggestionLength = 160;  // bytes of the unknown key
 
-// The layer number in `key`: its first number between "." or "_" and "." or "/"; "0" if there is
-// none.
+// Returns the layer number in `key`: its first number between "." or "_" and "." or "/"; "0" if
+// there is none.
 std::string layer_in(std::string_view key) {
   for (size_t at = 1; at < key.size(); ++at) {
     if (key[at - 1] != '.' && key[at - 1] != '_') continue;
@@ -33,7 +33,7 @@ std::string nearest_key(const std::vector<KeyRule>& rules,
   if (key.size() > kMaxSuggestionLength) return {};
   std::string best;
   size_t best_distance = key.size() / 3 + 1;
-  // The number may not be that of a layer: some formats do not number the first layer.
+  // The number in the key may not be that of a layer: some formats do not number the first layer.
   for (const std::string& layer : {layer_in(key), std::string("0")}) {
     for (const KeyRule& rule : rules) {
       if (rule.kind == KeyRule::Kind::kDrop) continue;

@@ -9,8 +9,8 @@
 
 namespace ferry::converters {
 
-// The known key with the smallest edit distance to `key`, with its layer number, as the file names
-// it; empty if none is close. `names` are KeyedTensors::names.
+// Returns the known key with the smallest edit distance to `key`, with the layer number of `key`,
+// as the file names it; empty if none is close. `names` are KeyedTensors::names.
 std::string nearest_key(const std::vector<KeyRule>& rules,
                         const std::unordered_map<std::string, std::string>& names,
                         const std::string& key);

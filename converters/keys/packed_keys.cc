@@ -20,7 +20,7 @@ struct Packed {
   int64_t (*row_count)(const ModelConfig&);
 };
 
-// The two rules of one parameter, ".weight" or ".bias".
+// Returns the two rules of one parameter, ".weight" or ".bias".
 std::vector<KeyRule> rules_of(const Packed& packed, const std::string& name,
                               const std::string& parameter, OwnLayout own) {
   std::vector<KeyRule> rules;

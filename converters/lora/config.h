@@ -12,30 +12,32 @@
 
 namespace ferry::converters {
 
-// Numbers of modules that differ from those of the others: the end of a module's name, at a dot,
+// Numbers of modules that differ from those of other modules: the end of a module's name, at a dot,
 // and the number.
 using LoraPattern = std::vector<std::pair<std::string, double>>;
 
 struct LoraConfig {
-  std::string name;          // what messages about it begin with
-  std::string tensors = {};  // the same of messages about the adapter's tensors
+  std::string name;          // name that begins messages about the config
+  std::string tensors = {};  // name that begins messages about the adapter's tensors
   int64_t rank = 8;
   double alpha = 8;
   bool rank_stabilised = false;  // the scale is alpha / sqrt(rank), not alpha / rank
   LoraPattern ranks = {}, alphas = {};
-  std::vector<std::string> saved_modules = {};  // whose weights the adapter has itself
+  std::vector<std::string> saved_modules = {};  // modules whose weights the adapter holds itself
 
-  std::optional<std::vector<std::string>> target_ends = {};  // ends of the names of its modules
-  std::optional<std::string> target_name = {};               // the name of its only module
+  std::optional<std::vector<std::string>> target_ends =
+      {};                                       // ends of the names of the adapter's modules
+  std::optional<std::string> target_name = {};  // name of the adapter's only module
 
-  // Whether target_modules names the module; true where it does not say, or by a pattern.
+  // Whether target_modules names the module; true where target_modules is absent or a pattern.
   bool has_target(std::string_view module) const;
   int64_t rank_of(std::string_view module) const;
   double scale_of(std::string_view module) const;
 };
 
-// kUnsupported, with the name of the field, for what cannot be merged or is not known: DoRA, other
-// methods than LoRA, biases, initialisations that change the weights of the base.
+// Returns kUnsupported, with the name of the field, for a config that cannot be merged or is not
+// known: DoRA, other methods than LoRA, biases, initialisations that change the weights of the
+// base.
 Result<LoraConfig> parse_lora_config(const std::string& json, const std::string& name);
 
 }  // namespace ferry::converters

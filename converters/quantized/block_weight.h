@@ -22,9 +22,9 @@ struct BlockWeight {
   int64_t columns = 0;
 };
 
-// The derived tensor is in the blocks of GGUF: a scale, then bytes that have an element of the
-// first half of the block in the low bits, and one of the second half in the high ones. A scale of
-// 255, which stands for NaN, is kBadInput. The shapes of the entries have been checked.
+// The derived tensor has the blocks of GGUF: a scale, then bytes that hold an element of the first
+// half of the block in the low bits and one of the second half in the high bits. A scale of 255,
+// which stands for NaN, is kBadInput. The caller has checked the shapes of the entries.
 std::unique_ptr<Derivation> decode_blocks(const BlockWeight& weight);
 
 }  // namespace ferry::converters

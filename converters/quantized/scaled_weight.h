@@ -16,12 +16,12 @@ namespace ferry::converters {
 struct ScaledWeight {
   size_t weight = 0;                 // entry of i8 or an 8-bit float, (rows, columns)
   size_t scales = 0;                 // entry of floats: one for each block, row by row of blocks
-  std::optional<size_t> zeros = {};  // entry of i8, likewise
+  std::optional<size_t> zeros = {};  // entry of i8, in the order of the scales
   int64_t columns = 0;
-  ScaleBlock block = {};  // whose sizes are not 0
+  ScaleBlock block = {};  // no size is 0
 };
 
-// The shapes of the entries have been checked.
+// The caller has checked the shapes of the entries.
 std::unique_ptr<Derivation> decode_scaled(const ScaledWeight& weight);
 
 }  // namespace ferry::converters
