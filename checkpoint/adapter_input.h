@@ -1,4 +1,4 @@
-// merge_adapter() reads an adapter, as peft writes one, and merges it into a checkpoint's tensors.
+// merge_adapter() reads an adapter in peft's format and merges it into a checkpoint's tensors.
 #pragma once
 
 #include <string>

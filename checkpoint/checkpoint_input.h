@@ -16,21 +16,23 @@ namespace ferry::checkpoint {
 
 struct CheckpointInput {
   std::unique_ptr<TensorSource> source;
-  converters::KeyedTensors tensors;  // of `source`
+  converters::KeyedTensors tensors;  // recipes over `source`
   std::string config;                // text of a config.json
-  std::string config_name;  // what messages about it begin with: the file that it comes from
-  std::string generation;   // text of a generation_config.json, or empty
-  // For the bundle: config.json, then generation_config.json, tokenizer and processor files where
-  // there are any; as they are, or as texts that an adapter made. Last what carry_files() adds.
+  std::string
+      config_name;  // name that begins messages about the config: the file that it comes from
+  std::string generation;  // text of a generation_config.json, or empty
+  // Files for the bundle: config.json, then generation_config.json, tokenizer and processor files
+  // where there are any; as they are, or as texts that an adapter made. Last come README, licences
+  // and the like.
   std::vector<packer::CopiedFile> copied;
-  // Where the files of a checkpoint with Hugging Face names are; else empty.
+  // The directory of a checkpoint with Hugging Face names; else empty.
   std::string directory = {};
-  std::vector<std::string> notes;  // lines for the user: what could not be carried over
+  std::vector<std::string> notes;  // lines for the user about files that could not be carried over
 };
 
-// `path` is what open_checkpoint() takes. `config`, where not empty, is a config.json to use
-// instead of the checkpoint's; `lora`, where not empty, the directory of an adapter that is merged
-// into the tensors. kBadInput where there is no config.
+// `path` is that of open_checkpoint(). `config`, where not empty, is a config.json to use instead
+// of the checkpoint's; `lora`, where not empty, is the directory of an adapter that is merged into
+// the tensors. kBadInput where there is no config.
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
                                               const std::string& lora);
 

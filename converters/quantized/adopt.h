@@ -16,7 +16,7 @@ namespace ferry::converters {
 
 struct AdoptedQuantized {
   std::unique_ptr<DerivedSource> source;
-  KeyedTensors tensors;  // of `source`
+  KeyedTensors tensors;  // recipes over `source`
   std::vector<std::string> notes;
 };
 

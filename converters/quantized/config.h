@@ -21,8 +21,8 @@ enum class QuantizedForm {
   kBlocks,  // "NAME_blocks" and "NAME_scales": MXFP4
 };
 
-// How the scales of a matrix (rows, columns) lie: one for each block of the matrix. 0: as many rows
-// or columns as the matrix has.
+// How the scales of a matrix (rows, columns) lie: one for each block of the matrix. A size of 0
+// means as many rows or columns as the matrix has.
 struct ScaleBlock {
   int64_t rows = 0, columns = 0;
   bool operator==(const ScaleBlock&) const = default;

@@ -27,7 +27,7 @@ class GgufSource final : public FileTensorSource {
   }
 };
 
-// Files of one checkpoint, in their order.
+// Opens the files of one checkpoint in their order.
 class Opener {
  public:
   explicit Opener(const OpenGgufPart& open_part) : open_part_(open_part) {}

@@ -18,10 +18,10 @@ struct GgufFile {
   GgufMetadata metadata;  // refers to the header that the source holds
 };
 
-// If the checkpoint is split, `file` is the first part; the others are opened by `open_part`, which
-// is given plain names. kBadInput for a malformed file and for files that do not belong together,
-// kUnsupported for element types that we do not read (header.h) and for one file of several that is
-// not the first. In files(), the header is all that precedes the tensor data.
+// Opens a checkpoint. If it is split, `file` is the first part, and `open_part` opens the others by
+// plain names. kBadInput for a malformed file and for files that do not belong together.
+// kUnsupported for element types that Ferry does not read (header.h), and for one file of several
+// that is not the first. In files(), the header is all that precedes the tensor data.
 Result<GgufFile> open_gguf(InputFile file, const OpenGgufPart& open_part);
 Result<GgufFile> open_gguf(const std::string& path);
 

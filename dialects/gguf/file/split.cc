@@ -11,7 +11,7 @@ constexpr std::string_view kNumber = "split.no", kCount = "split.count",
                            kTensors = "split.tensors.count";
 constexpr int64_t kMostFiles = 65535;  // the key is a u16
 
-// "m-00001-of-00003.gguf": "m"; empty where the name is another one.
+// Returns "m" for "m-00001-of-00003.gguf"; an empty text where the name is another one.
 std::string stem_of(const std::string& name, size_t number, size_t count) {
   const std::string end = gguf_part_name("", number, count);
   if (!name.ends_with(end) || name.size() == end.size()) return {};

@@ -9,12 +9,13 @@
 
 namespace ferry::converters {
 
-// Those of this name that are read; several where the name does not tell the model. Those that a
-// file must have a sign of precede.
+// Returns the architectures of this name that are read; several where the name does not determine
+// the model. Those with a sign that a file must have come first.
 std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view name);
-// That of a model, of the text part where it takes images; nullptr where none is written.
+// Returns the architecture of a model, for the text part where it takes images; nullptr where none
+// is written.
 const GgufArchitecture* gguf_architecture_of(const ModelConfig& config);
-// "llama, qwen2, ..." for messages.
+// Returns "llama, qwen2, ..." for messages.
 std::string gguf_architecture_names();
 
 }  // namespace ferry::converters

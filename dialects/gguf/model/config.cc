@@ -27,20 +27,20 @@ using nlohmann::json;
 constexpr IntRange kLayers = {1, 1 << 17};
 constexpr size_t kMaxShownKeys = 6;
 constexpr FloatRange kRealsOrNone = {0, 1e15};
-constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF
+constexpr double kDefaultTheta = 10000.0;  // base that readers of GGUF assume
 constexpr const char* kPartialFactor = "partial_rotary_factor";
 constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
 
-// A number of the metadata that is one of the config.
+// A number of the metadata that is a number of the config.
 struct NumberRow {
   std::string_view gguf;  // behind "ARCHITECTURE."
   std::string_view hf;
   bool real = false, required = true;
   bool zero_is_none = false;
-  // The number in a parsed config; a config of the user must agree with the file.
+  // Returns the number in a parsed config. The config of a user must agree with the file.
   double (*of)(const ModelConfig&) = nullptr;
   double (*or_of)(const ModelConfig&) = nullptr;
-  bool latent = true;  // says the same of latent attention
+  bool latent = true;  // the key means this with latent attention too
 };
 
 template <auto Member>
@@ -76,7 +76,7 @@ constexpr NumberRow kModelNumbers[] = {
      .real = true,
      .required = false,
      .of = [](const ModelConfig& c) { return c.rope.theta; }},
-    // How many positions to build for is not a property of the tensors.
+    // The number of positions is not a property of the tensors.
     {.gguf = "context_length", .hf = "max_position_embeddings"},
     {.gguf = "attention.sliding_window", .hf = "sliding_window", .required = false},
     {.gguf = "expert_count", .hf = "num_experts", .required = false},
@@ -149,7 +149,7 @@ constexpr NumberRow kSoftcaps[] = {
      .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
 };
 
-// The tables of numbers that files of the architecture state.
+// Returns the tables of numbers that files of the architecture state.
 std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& architecture) {
   std::vector<std::span<const NumberRow>> tables = {kModelNumbers};
   tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
@@ -194,7 +194,7 @@ class ConfigMaker {
  private:
   std::string key(std::string_view name) const { return keys_.name(name); }
 
-  // "a, b and 5 more"
+  // Returns "a, b and 5 more".
   std::string missing_keys() const {
     const std::vector<std::string>& all = reading_.missing;
     const size_t shown = std::min(all.size(), kMaxShownKeys);
@@ -230,7 +230,7 @@ class ConfigMaker {
     return {};
   }
 
-  // The number of a row whose key is in the file.
+  // Returns the number of a row whose key is in the file.
   Result<double> real_of(const NumberRow& row) const {
     return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kGgufReals));
   }
@@ -250,7 +250,7 @@ class ConfigMaker {
     return {};
   }
 
-  // Layers of multi-token prediction count as blocks, but are not part of the model.
+  // Layers for multi-token prediction count as blocks, but are not part of the model.
   Status read_layer_count() {
     const auto blocks = FERRY_TRY(fields_.integer(key("block_count"), kLayers));
     if (!blocks) {
@@ -268,7 +268,8 @@ class ConfigMaker {
     return {};
   }
 
-  // Where it is not stated, the model types have defaults of their own that GGUF does not know.
+  // Always states the size of a head, because model types have defaults of their own that GGUF does
+  // not know.
   Status read_head_dim() {
     if (input_.architecture->latent) return read_turned_dim();
     const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kGgufSizes));
@@ -290,7 +291,7 @@ class ConfigMaker {
     return {};
   }
 
-  // With latent attention only these dimensions of a head have RoPE.
+  // With latent attention, only the dimensions of a head that have RoPE are read here.
   Status read_turned_dim() {
     FERRY_RETURN_IF_ERROR(reading_.take("rope.dimension_count", "head_dim", kGgufSizes));
     reading_.head_dim = config_.value("head_dim", int64_t{0});
@@ -332,7 +333,8 @@ class ConfigMaker {
     return {};
   }
 
-  // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
+  // No key has this scale. Readers of GGUF recognise the one model where it is not head_dim by its
+  // number of layers.
   void write_query_scale() {
     const int64_t heads = config_.value("num_attention_heads", int64_t{0});
     const bool by_hidden =
@@ -341,7 +343,7 @@ class ConfigMaker {
         by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : reading_.head_dim;
   }
 
-  // What the tensors tell: the vocabulary, a tied head, biases, norms of heads.
+  // Reads facts from the tensors: the vocabulary, a tied head, biases, norms of heads.
   void read_tensors() {
     const auto any = [&](std::initializer_list<std::string_view> names) {
       return std::ranges::any_of(names, [&](std::string_view name) { return reading_.has(name); });
@@ -363,7 +365,7 @@ class ConfigMaker {
     if (rows_ == 0) reading_.missing.push_back("token_embd.weight");
   }
 
-  // Readers of GGUF take the key where no tokens are listed.
+  // Readers of GGUF use the key `vocab_size` where no tokens are listed.
   Status check_vocabulary() const {
     const auto size = FERRY_TRY(fields_.integer(key("vocab_size"), kGgufCounts));
     if (!size || rows_ == 0 || *size == rows_ || fields_.find("tokenizer.ggml.tokens")) return {};
@@ -382,8 +384,8 @@ class ConfigMaker {
     return {};
   }
 
-  // Members get the first of the names under which a config of the type states them. Those that it
-  // cannot state are left out.
+  // Renames members to the first name under which a config of the type states them. Members that
+  // such a config cannot state are removed.
   void name_as_the_type_does() {
     const json read = config_;
     for (const KeyNames& names : reading_.type->names) config_.erase(std::string(names.key));
@@ -410,7 +412,7 @@ class ConfigMaker {
       user = std::move(text);
     }
     FERRY_RETURN_IF_ERROR(check_type(user, name));
-    // RoPE is one thing under three names.
+    // RoPE has three names in configs.
     for (const char* rope : {"rope_theta", "rope_scaling", "rope_parameters"}) {
       if (!user.contains(rope) || user[rope].is_null()) continue;
       config_.erase("rope_parameters");
@@ -481,7 +483,7 @@ class ConfigMaker {
     return {};
   }
 
-  // `ours` is what the config has, `stated` what the file says; 0 where it says nothing.
+  // `ours` is the value of the config, `stated` that of the file; 0 where the file says nothing.
   Status agree(const GgufConfig& config, std::string_view name, double ours, double stated,
                const std::string& where) const {
     if (stated == 0 || std::abs(ours - stated) <= kConfigTolerance * std::abs(stated)) return {};
@@ -492,11 +494,11 @@ class ConfigMaker {
   const GgufConfigInput& input_;
   std::string path_;
   GgufKeys keys_;
-  const JsonFields& fields_;  // of keys_
+  const JsonFields& fields_;  // fields of keys_
   GgufTensorNames tensors_;
   json config_;
   GgufReading reading_;
-  int64_t rows_ = 0;  // of the embedding; 0 where the file does not say
+  int64_t rows_ = 0;  // rows of the embedding; 0 where the file does not say
   double theta_ = kDefaultTheta;
   GgufRope rope_;
 };

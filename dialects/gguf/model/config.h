@@ -1,5 +1,5 @@
-// The text of a Hugging Face config.json for a GGUF file: from its metadata, and what a config.json
-// of the user adds.
+// Makes the text of a Hugging Face config.json for a GGUF file, of its metadata and of a
+// config.json that a user adds.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,19 +18,19 @@ struct GgufConfigInput {
   const nlohmann::json* metadata = nullptr;  // one member per key of the file
   const TensorSource* tensors = nullptr;     // under their stored names; path() begins messages
   std::string user_config = {};              // text of a config.json, or empty
-  std::string user_name = {};                // its path
+  std::string user_name = {};                // path of the user's config
 };
 
 struct GgufConfig {
-  std::string text;  // of config.json
-  std::string name;  // what messages about it begin with
+  std::string text;  // text of config.json
+  std::string name;  // name that begins messages about the config
   ModelConfig parsed;
 };
 
-// Keys of the metadata win over defaults, the user's config over both, where it does not contradict
-// what the file says about its tensors. kBadInput for missing keys, with their names, for values of
-// the wrong kind, and for a contradiction, also with rope_freqs.weight; kUnsupported for RoPE
-// scaling and heads that are not built.
+// Keys of the metadata win over defaults. The user's config wins over both, where it does not
+// contradict what the file says about its tensors. kBadInput for missing keys, with their names,
+// for values of the wrong kind, and for a contradiction, also with rope_freqs.weight. kUnsupported
+// for RoPE scaling and heads that are not supported.
 Result<GgufConfig> make_gguf_config(const GgufConfigInput& input);
 
 }  // namespace ferry::converters

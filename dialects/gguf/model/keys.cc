@@ -12,8 +12,8 @@ namespace {
 struct UnreadKey {
   std::string_view key;  // behind "ARCHITECTURE."
   double neutral;        // with this value it changes nothing; true is 1
-  double absent = 0;     // so it does with this one: readers take it for no value
-  // Architectures in which Ferry reads it, or to which it means nothing.
+  double absent = 0;     // this value changes nothing either: readers take it for no value
+  // Architectures in which Ferry reads the key, or to which alone it means something.
   std::string_view read_by = {}, only = {};
 };
 

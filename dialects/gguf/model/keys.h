@@ -11,7 +11,7 @@
 
 namespace ferry::converters {
 
-// Numbers of which no narrower range is known.
+// Range of numbers for which no narrower range is known.
 constexpr IntRange kGgufCounts = {0, INT32_MAX};
 constexpr IntRange kGgufSizes = {1, INT32_MAX};
 constexpr FloatRange kGgufReals = {1e-30, 1e15};
@@ -26,8 +26,8 @@ struct GgufKeys {
   }
 };
 
-// kUnsupported for a key that changes what a model computes, where Ferry does not build that for
-// the architecture, unless its value changes nothing.
+// Returns kUnsupported for a key that changes what a model computes, where Ferry does not support
+// that for the architecture, unless the value of the key changes nothing.
 Status refuse_unread_keys(const GgufKeys& keys, const GgufArchitecture& architecture);
 
 }  // namespace ferry::converters

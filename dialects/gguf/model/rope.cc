@@ -20,7 +20,7 @@ constexpr const char* kFrequencies = "rope_freqs.weight";
 constexpr const char* kShort = "rope_factors_short.weight";
 constexpr const char* kLong = "rope_factors_long.weight";
 constexpr uint64_t kMaxFactorBytes = uint64_t{1} << 20;
-constexpr float kLeastFactor = 1e-6F, kMostFactor = 1e6F;  // as in configs
+constexpr float kLeastFactor = 1e-6F, kMostFactor = 1e6F;  // the range that configs have
 constexpr double kRelative = 1e-6;                         // numbers are f32 in GGUF
 
 class RopeReader {
@@ -48,7 +48,8 @@ class RopeReader {
     if (in_.head_dim == 0 || (!rotary && !in_.architecture->linear_attention)) return {};
     rotary_ = rotary.value_or(in_.head_dim);
     double part = static_cast<double>(rotary_) / static_cast<double>(in_.head_dim);
-    // It is multiplied by the head's size and cut to an integer.
+    // The config's reader multiplies the part by the head's size and cuts the product to an
+    // integer.
     if (static_cast<int64_t>(part * static_cast<double>(in_.head_dim)) < rotary_) {
       part = std::nextafter(part, 2.0);
     }
@@ -61,7 +62,7 @@ class RopeReader {
     return {};
   }
 
-  // Readers of GGUF take a factor without a type for linear scaling, and the older of two keys
+  // Readers of GGUF take a factor without a type for linear scaling, and use the older of two keys
   // where the newer is absent.
   Status read_type() {
     const auto stated = FERRY_TRY(keys_.fields.text(keys_.name("rope.scaling.type")));
@@ -88,7 +89,7 @@ class RopeReader {
     return type == "yarn" ? read_yarn() : Status();
   }
 
-  // longrope has a factor of its own.
+  // Refuses a factor of attention, unless the file has the factors of longrope.
   Status read_attention_factor() const {
     const auto factor = FERRY_TRY(number("rope.scaling.attn_factor", kFactors));
     const bool has_sets = find(kShort) || find(kLong);
@@ -120,12 +121,12 @@ class RopeReader {
     const auto truncate = FERRY_TRY(keys_.fields.flag(keys_.name("rope.scaling.yarn_truncate")));
     if (truncate) out_.parameters["truncate"] = *truncate;
     FERRY_RETURN_IF_ERROR(read_log_multiplier());
-    // The reference extrapolates wholly.
+    // The reference always extrapolates fully.
     return refuse_other_than("rope.scaling.yarn_ext_factor", 1.0);
   }
 
-  // Attention is scaled by the factor alone, or by mscale and mscale_all_dim. The first of them is
-  // not written: it is 1 or, where the key has a tenth of mscale_all_dim, the same.
+  // Attention is scaled by the factor alone, or by mscale and mscale_all_dim. mscale is not in the
+  // file. It is 1 or, where the key has a tenth of mscale_all_dim, equal to mscale_all_dim.
   Status read_log_multiplier() {
     constexpr const char* kKey = "rope.scaling.yarn_log_multiplier";
     const double unit = in_.architecture->log_multiplier;
@@ -225,7 +226,7 @@ class RopeReader {
       return {};
     }
     out_.long_factors = out_.factors;
-    // Equal sets: any length will do.
+    // The sets are equal, so any length will do.
     out_.original_positions = in_.max_positions > 1 ? in_.max_positions : INT32_MAX;
     out_.parameters["original_max_position_embeddings"] = *out_.original_positions;
     write_longrope(1.0);
@@ -234,7 +235,7 @@ class RopeReader {
 
   const GgufRopeInput& in_;
   const GgufKeys& keys_;
-  int64_t rotary_;  // dimensions of each head that are turned; 0 where the file does not say
+  int64_t rotary_;  // dimensions of each head with RoPE; 0 where the file does not say
   GgufRope out_;
 };
 

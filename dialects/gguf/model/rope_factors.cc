@@ -9,9 +9,10 @@ namespace ferry::converters {
 namespace {
 
 constexpr double kFactorTolerance = 1e-5;
-constexpr double kLow = 1.0, kHigh = 4.0;  // of all Llama models with scaling
+constexpr double kLow = 1.0, kHigh = 4.0;  // parameters of all Llama models with scaling
 constexpr int kMaxOriginalBits = 24;
-// Any one of a model's own factors gives the length; a few are tried, because they are rounded.
+// Any one of a model's own factors determines the length; several are tried, because they are
+// rounded.
 constexpr size_t kMaxCandidates = 64;
 
 bool same(double a, double b) { return std::abs(a - b) <= kFactorTolerance * std::max(a, b); }
@@ -27,8 +28,8 @@ RopeConfig llama3(double theta, double factor, double low, double high, int64_t 
           .long_factors = {}};
 }
 
-// A frequency between the two that are kept and divided by the whole factor: its wave length, and
-// how much of it is kept (0 to 1).
+// A frequency between those that are kept and those that are divided by the whole factor: its wave
+// length, and how much of it is kept (0 to 1).
 struct Between {
   double wave, smooth;
 };
@@ -76,7 +77,7 @@ std::optional<RopeConfig> recover_llama3_scaling(double theta, const std::vector
     if (original < 1 || original > INT32_MAX) continue;
     candidates.push_back(llama3(theta, factor, kLow, kHigh, std::llround(original)));
   }
-  // Without one in between many lengths give the same; powers of two are what models have.
+  // Without a factor in between many lengths give equal factors. Models have powers of two.
   for (int bits = 1; between.empty() && bits <= kMaxOriginalBits; ++bits) {
     candidates.push_back(llama3(theta, factor, kLow, kHigh, int64_t{1} << bits));
   }
@@ -85,7 +86,7 @@ std::optional<RopeConfig> recover_llama3_scaling(double theta, const std::vector
     const Between a = between.front(), b = between.back();
     const double slope = (a.smooth - b.smooth) / (1 / a.wave - 1 / b.wave);
     const double low = slope / a.wave - a.smooth;     // in units of high - low
-    const double original = std::round(slope / low);  // with low 1
+    const double original = std::round(slope / low);  // where low is 1
     if (slope > 0 && low > 0 && original >= 1 && original <= INT32_MAX) {
       candidates.push_back(llama3(theta, factor, low * original / slope,
                                   (1 + low) * original / slope, static_cast<int64_t>(original)));

@@ -1,4 +1,4 @@
-// The tensors of a GGUF file under the keys of a Hugging Face checkpoint.
+// Gives the tensors of a GGUF file the keys of a Hugging Face checkpoint.
 #pragma once
 
 #include "converters/config/model_config.h"
@@ -13,8 +13,8 @@ namespace ferry::converters {
 // A tensor that the architecture does not have gets its stored name behind "gguf:", which no rule
 // of a family matches. The factors of RoPE make no weight: the caller has compared them with the
 // config. kBadInput where the rows of a tensor are not those of the config's heads, for a tensor
-// with a Hugging Face name, and for an ssm_a that is not negative: whoever wrote such a file did
-// not change the values as GGUF writers do, and undoing the change would be wrong.
+// with a Hugging Face name, and for an ssm_a that is not negative. In the last two cases the writer
+// of the file did not change the values as GGUF writers do, and undoing the change would be wrong.
 Result<KeyedTensors> key_gguf_tensors(const TensorSource& source,
                                       const GgufArchitecture& architecture,
                                       const ModelConfig& config);

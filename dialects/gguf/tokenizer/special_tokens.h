@@ -1,5 +1,5 @@
-// The keys of a GGUF file about special tokens, chat templates and the normalizer, as llama.cpp's
-// gguf-py derives them (class SpecialVocab): from tokenizer.json, tokenizer_config.json and
+// Derives the keys of a GGUF file about special tokens, chat templates and the normalizer, as
+// llama.cpp's gguf-py does (class SpecialVocab): from tokenizer.json, tokenizer_config.json and
 // config.json.
 #pragma once
 
@@ -16,13 +16,13 @@ namespace ferry::text {
 
 class GgufSpecialTokens {
  public:
-  // `tokenizer` is the document without its vocabulary, null where there is none; so are the other
-  // two. Ids from `id_bound` on are left out.
+  // `tokenizer` is the document without its vocabulary, null where there is no tokenizer.json. The
+  // other two may be null as well. Ids from `id_bound` on are left out.
   GgufSpecialTokens(const nlohmann::json& tokenizer, nlohmann::json tokenizer_config,
                     const nlohmann::json& config, const nlohmann::json& chat_templates,
                     int64_t id_bound);
 
-  // Keeps an id that is there already.
+  // Sets an id, unless the type has one already.
   void set(std::string_view type, int64_t id);
   void write(GgufKeys& keys) const;
 
@@ -45,7 +45,7 @@ class GgufSpecialTokens {
   nlohmann::json templates_;
   int64_t id_bound_;
   std::vector<std::string> types_;
-  std::vector<std::pair<std::string, int64_t>> ids_;  // in the order in which they were found
+  std::vector<std::pair<std::string, int64_t>> ids_;  // in the order of discovery
   std::vector<std::pair<std::string, bool>> flags_;
   std::vector<std::pair<std::string, bool>> normalizer_;
 };

@@ -31,7 +31,7 @@ using nlohmann::json;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
 
-// How the files of an architecture state their tokenizers, as its family says.
+// Returns how the files of an architecture state their tokenizers, as its family says.
 GgufTokenizerRules tokenizer_of(std::string_view architecture) {
   for (const converters::FamilySpec* family : converters::all_families()) {
     const auto at =
@@ -43,10 +43,10 @@ GgufTokenizerRules tokenizer_of(std::string_view architecture) {
   return {};
 }
 
-// The converter takes no notice of members of other kinds. Such a file is damaged, and what it says
-// would be lost.
+// Refuses members of the wrong kind. The converter ignores them, but such a file is damaged, and
+// what it says would be lost.
 Status check_tokenizer_config(const json& config, const std::string& name) {
-  if (config.is_null()) return {};  // there is no such file
+  if (config.is_null()) return {};  // there is no tokenizer_config.json
   if (!config.is_object()) return bad_input(name + ": not an object");
   const auto wrong = [&](const std::string& key, bool (*fits)(const json&)) {
     const auto at = config.find(key);
@@ -110,7 +110,7 @@ class Maker {
     return {};
   }
 
-  // Only byte-level BPE has a pre-tokenizer to name.
+  // Refuses a stated pre-tokenizer where there is no byte-level BPE.
   Status check_pre() const {
     if (options_.pre.empty() || makes_byte_level()) return {};
     return fail(ErrorCode::kUsage,
@@ -140,7 +140,7 @@ class Maker {
     return {};
   }
 
-  // Chat templates beside tokenizer_config.json.
+  // Reads chat templates beside tokenizer_config.json.
   Result<json> read_templates() {
     const std::string plain = FERRY_TRY(read_("chat_template.jinja", kMaxConfigBytes));
     if (!plain.empty()) return json(plain);
@@ -189,8 +189,8 @@ class Maker {
                              templates_, id_bound);
   }
 
-  // Where the converter takes some members and no notice of the others: a file of which no
-  // tokenizer can be made is damaged. What is only not supported here may be written.
+  // Refuses a damaged tokenizer.json, of which the converter would use some members and ignore the
+  // others. A tokenizer that is only not supported here may be written.
   Status check_document() const {
     if (!document_) return {};
     const auto tokenizer = Tokenizer::parse(tokenizer_text_, kTokenizerFile);
@@ -294,7 +294,7 @@ class Maker {
       case GgufTokenizerRules::Glm::kMasked:
         return kMaskedTokens;
     }
-    return {};  // no enumerator: -Wswitch reports a missing case
+    return {};  // not reached: -Wswitch reports a missing case
   }
 
   Status set_glm(GgufSpecialTokens& special, const Tokenizer& tokenizer) const {
