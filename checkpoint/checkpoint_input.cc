@@ -57,8 +57,10 @@ Result<File> find_config(const Directory& directory, const std::string& path,
   if (!config.empty()) return shared(FERRY_TRY(InputFile::open(config)));
   File found = FERRY_TRY(optional_file(directory, kCheckpointConfig));
   if (found) return found;
-  return bad_input(
-      fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
+  return Failure(Error{.code = ErrorCode::kBadInput,
+                       .message = fmt::format(
+                           "{}: no config.json beside the checkpoint; config can state one", path),
+                       .field = "config"});
 }
 
 // Adds the files beside a checkpoint with Hugging Face names. A file is opened once, so that what
@@ -309,8 +311,8 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
   auto opened = open_checkpoint(path);
   if (!opened && is_bundle(path)) {
     return bad_input(
-        fmt::format("{}: a bundle, where a checkpoint is needed; ferry convert --to hf "
-                    "makes one of a bundle",
+        fmt::format("{}: a bundle, where a checkpoint is needed; an export to the format hf makes "
+                    "one of a bundle",
                     printable(path)));
   }
   Checkpoint checkpoint = FERRY_TRY(std::move(opened));

@@ -19,9 +19,9 @@ std::string longrope_note(int64_t limit, const BuildOptions& options) {
       "on; ferry follows the length of the whole sequence, a runner that gives plain positions is "
       "right {}",
       limit,
-      can_tell
-          ? std::string("for prompts of any length, but not for text that grows beyond it")
-          : fmt::format("up to it (for longer prompts too with --prefill-length {})", limit + 1));
+      can_tell ? std::string("for prompts of any length, but not for text that grows beyond it")
+               : fmt::format("up to it (for longer prompts too with a prefill length of {})",
+                             limit + 1));
 }
 
 }  // namespace ferry::converters

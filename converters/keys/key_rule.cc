@@ -188,7 +188,7 @@ class Mapper {
     for (const std::string& glob : options_.allow_unmapped) {
       if (!glob_match(glob, name)) continue;
       out.report.allowed.push_back(name);
-      report(tensor, {name, {}, "allowed unmapped", "--allow-unmapped " + glob});
+      report(tensor, {name, {}, "allowed unmapped", "the pattern " + glob + " allows it"});
       return;
     }
     const graph::RecipeOutput& made = tensor.recipe.output();
@@ -266,7 +266,7 @@ class Mapper {
   void ambiguous(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     std::string ways;
     for (const KeyRule* rule : rules) {
-      ways += fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
+      ways += fmt::format("{}'{}' (packed_layout {})", ways.empty() ? "" : " or ", rule->name,
                           packed_layout_name(*rule->layout));
     }
     problem(KeyProblem::Kind::kAmbiguous, tensor,

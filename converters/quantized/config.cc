@@ -277,8 +277,8 @@ Status read_compressed(const JsonFields& fields, QuantizationConfig& out) {
   out.scale_suffix = "weight_scale";
   if (fields.find("kv_cache_scheme") != nullptr) {
     out.note =
-        "quantization_config.kv_cache_scheme has no effect: caches have the dtype of "
-        "--kv-dtype";
+        "quantization_config.kv_cache_scheme has no effect: caches have the dtype that the "
+        "conversion gives them";
   }
   return {};
 }

@@ -182,8 +182,10 @@ class ConfigMaker {
     if (!input_.user_config.empty()) {
       FERRY_RETURN_IF_ERROR(overlay_user_config());
     } else if (!reading_.missing.empty()) {
-      return bad_input(
-          fmt::format("{}: the metadata lack {}; give --config FILE", path_, missing_keys()));
+      return Failure(Error{.code = ErrorCode::kBadInput,
+                           .message = fmt::format("{}: the metadata lack {}; config can state them",
+                                                  path_, missing_keys()),
+                           .field = "config"});
     }
     out.text = config_.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
     out.parsed = FERRY_TRY(parse_model_config(out.text, "", out.name));

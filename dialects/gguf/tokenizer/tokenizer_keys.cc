@@ -99,8 +99,8 @@ class Maker {
  private:
   Status check_options() const {
     if (!options_.pre.empty() && !is_gguf_pre_tokenizer(options_.pre)) {
-      return fail(ErrorCode::kUsage, fmt::format("--tokenizer-pre: GGUF has no pre-tokenizer {}",
-                                                 quoted(options_.pre, 60)));
+      return fail_field(ErrorCode::kUsage, "tokenizer_pre",
+                        fmt::format(": GGUF has no pre-tokenizer {}", quoted(options_.pre, 60)));
     }
     if (options_.vocab_size <= 0 || options_.vocab_size > kMaxTokenId + 1) {
       return fail(ErrorCode::kUnsupported,
@@ -113,9 +113,9 @@ class Maker {
   // Refuses a stated pre-tokenizer where there is no byte-level BPE.
   Status check_pre() const {
     if (options_.pre.empty() || makes_byte_level()) return {};
-    return fail(ErrorCode::kUsage,
-                "--tokenizer-pre: the checkpoint has no byte-level BPE, which alone has a "
-                "pre-tokenizer to name");
+    return fail_field(ErrorCode::kUsage, "tokenizer_pre",
+                      ": the checkpoint has no byte-level BPE, which alone has a pre-tokenizer to "
+                      "name");
   }
 
   Result<json> read_json(const char* name) {
@@ -268,10 +268,12 @@ class Maker {
     const std::string digest = FERRY_TRY(gguf_pre_tokenizer_digest(tokenizer));
     auto name = gguf_pre_tokenizer_of(digest);
     if (name) return *std::move(name);
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: GGUF has no name for this pre-tokenizer (digest {}); "
-                            "--tokenizer-pre NAME states one",
-                            kTokenizerFile, digest));
+    return Failure(
+        Error{.code = ErrorCode::kUnsupported,
+              .message = fmt::format("{}: GGUF has no name for this pre-tokenizer (digest {}); "
+                                     "tokenizer_pre can state one",
+                                     kTokenizerFile, digest),
+              .field = "tokenizer_pre"});
   }
 
   using SpecialToken = std::pair<const char*, const char*>;
