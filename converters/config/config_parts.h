@@ -2,6 +2,8 @@
 // `config`, and needs what its comment names to have been read.
 #pragma once
 
+#include <string_view>
+
 #include "converters/config/json_fields.h"
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
@@ -21,13 +23,14 @@ Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig
 Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelConfig& config);
 // Needs head_dim and the layer types.
 Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config);
-// Reads the factors of longrope into config.rope. Needs its original_max_positions and the rotary
-// dimensions. `rope` is the object under rope_scaling or rope_parameters.
-Status read_longrope(const JsonFields& rope, ModelConfig& config);
 
 // Reads the vision tower: the sizes that all towers have, then the keys of its type. Checks that
 // the sizes fit together.
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config);
+
+// Whether `key` is about training, sampling, notes or the parts of a multimodal model that are
+// dropped. Such keys do not change what a text decoder computes, and are not reported as unused.
+bool is_inert_key(std::string_view key);
 
 }  // namespace ferry::converters

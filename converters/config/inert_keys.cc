@@ -1,6 +1,8 @@
-#include "converters/config/inert_keys.h"
-
+// The keys of configs that change nothing in what a text decoder computes.
 #include <algorithm>
+#include <string_view>
+
+#include "converters/config/config_parts.h"
 
 namespace ferry::converters {
 namespace {

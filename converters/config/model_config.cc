@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "converters/config/config_parts.h"
-#include "converters/config/inert_keys.h"
 #include "converters/config/version_rules.h"
 #include "converters/family.h"
 #include "converters/vision_family.h"
@@ -315,6 +314,32 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Vis
 }
 
 }  // namespace
+
+// Maps the names in transformers' activations.py to the operators that compute them.
+Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
+                                   std::string_view otherwise) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_python", Activation::kGelu},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_python_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_accurate", Activation::kGeluTanh},
+      {"relu", Activation::kRelu},
+      {"relu2", Activation::kRelu2},
+  };
+  const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
+  for (const auto& [known, activation] : kNames) {
+    if (known == name) return activation;
+  }
+  return fields.error(
+      ErrorCode::kUnsupported, key,
+      fmt::format("is {}; silu, gelu, gelu_pytorch_tanh, relu and relu2 are supported",
+                  quoted(name)));
+}
 
 int64_t ModelConfig::rotary_dim() const {
   if (rope.rotary_dim > 0) return rope.rotary_dim;

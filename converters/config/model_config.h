@@ -179,7 +179,7 @@ struct VersionReading {
 struct ConfigReport {
   // Paths of the keys that neither Ferry nor the reference reads, sorted
   // ("text_config.rope_scaling.finetuned"). Nulls are left out, and keys that are known to have no
-  // effect (is_inert_key() in inert_keys.h).
+  // effect (is_inert_key() in config_parts.h).
   std::vector<std::string> unused_keys;
   std::vector<VersionReading> version_readings;
 };

@@ -25,6 +25,7 @@ constexpr FloatRange kBetaRange = {1e-6, 1e6};
 constexpr FloatRange kMscaleRange = {0.0, 1e6};
 constexpr FloatRange kAlphaRange = {0.0, 1e6};
 constexpr FloatRange kGrowthRange = {0.0, 1e3};
+constexpr FloatRange kLongRopeRange = {1e-6, 1e6};
 
 // The places where the keys of one RoPE of a model are stated.
 struct RopeKeys {
@@ -245,6 +246,38 @@ Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users
     if (is_user && config.rope_layers[layer]) return read;
   }
   rope = {};
+  return {};
+}
+
+Result<std::vector<double>> read_factors(const JsonFields& rope, std::string_view key,
+                                         int64_t wanted) {
+  auto list = FERRY_TRY(rope.numbers(key, kLongRopeRange));
+  if (!list) return rope.bad(key, "is missing");
+  if (std::ssize(*list) == wanted) return *std::move(list);
+  return rope.bad(
+      key, fmt::format("has {} numbers for {} pairs of rotary dimensions", list->size(), wanted));
+}
+
+// Reads the factors of longrope (Phi-3, Phi-4-mini) into config.rope. Needs its
+// original_max_positions and the rotary dimensions. `rope` is the object under rope_scaling or
+// rope_parameters. Source: _compute_longrope_parameters.
+Status read_longrope(const JsonFields& rope, ModelConfig& config) {
+  RopeConfig& out = config.rope;
+  if (out.original_max_positions < 2) {  // its logarithm is a divisor
+    return rope.bad("original_max_position_embeddings", "is 1");
+  }
+  const int64_t pairs = config.rotary_dim() / 2;
+  out.factors = FERRY_TRY(read_factors(rope, "short_factor", pairs));
+  out.long_factors = FERRY_TRY(read_factors(rope, "long_factor", pairs));
+
+  const auto positions = static_cast<double>(config.max_positions);
+  const auto trained = static_cast<double>(out.original_max_positions);
+  const auto factor =
+      FERRY_TRY(rope.number("factor", kLongRopeRange)).value_or(positions / trained);
+  const auto attention = FERRY_TRY(rope.number("attention_factor", kLongRopeRange));
+  const double suggested =
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(trained));
+  out.attention_factor = attention.value_or(suggested);
   return {};
 }
 
