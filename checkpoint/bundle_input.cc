@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "converters/components.h"
 #include "converters/config/model_config.h"
+#include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "core/directory.h"

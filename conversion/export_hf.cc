@@ -11,7 +11,7 @@
 #include "checkpoint/bundle_input.h"
 #include "conversion/export.h"
 #include "conversion/safetensors_files.h"
-#include "converters/components.h"
+#include "converters/family.h"
 #include "converters/keys/entry_index.h"
 #include "converters/keys/key_pattern.h"
 #include "converters/keys/standard_keys.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "converters/components.h"
+#include "converters/family.h"
 #include "converters/keys/entry_index.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"

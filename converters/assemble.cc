@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "converters/components.h"
+#include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 

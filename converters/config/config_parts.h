@@ -8,7 +8,7 @@
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
 #include "converters/config/ranges.h"
-#include "converters/vision_family.h"
+#include "converters/family.h"
 
 namespace ferry::converters {
 

@@ -9,7 +9,6 @@
 #include "converters/config/config_parts.h"
 #include "converters/config/version_rules.h"
 #include "converters/family.h"
-#include "converters/vision_family.h"
 #include "core/json.h"
 #include "core/text.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "converters/assemble.h"
-#include "converters/components.h"
+#include "converters/family.h"
 #include "core/program_interface.h"
 #include "tests/converters/family_fixture.h"
 #include "tests/converters/names_source.h"
