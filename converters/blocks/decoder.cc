@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "converters/blocks/blocks.h"
-#include "converters/blocks/moe.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/keys/standard_keys.h"

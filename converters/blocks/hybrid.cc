@@ -6,7 +6,7 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/moe.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 

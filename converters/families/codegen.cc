@@ -3,8 +3,7 @@
 // Source: transformers, models/codegen/modeling_codegen.py.
 
 #include "converters/blocks/styled_decoder.h"
-#include "converters/config/gpt_names.h"
-#include "converters/config/head_checks.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/keys/gpt_keys.h"
 #include "converters/keys/packed_keys.h"

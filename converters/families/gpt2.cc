@@ -4,7 +4,7 @@
 
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/styled_decoder.h"
-#include "converters/config/gpt_names.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/gpt_keys.h"

@@ -2,7 +2,7 @@
 // behind a layer norm, or in turn. Source: transformers, models/gpt_neox/modeling_gpt_neox.py.
 
 #include "converters/blocks/styled_decoder.h"
-#include "converters/config/head_checks.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/packed_keys.h"

@@ -2,9 +2,9 @@
 // always normalised. Source: transformers, models/mixtral/modeling_mixtral.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mixtral {

@@ -3,9 +3,9 @@
 // use_sliding_window is set. Source: transformers, models/qwen2_moe/modeling_qwen2_moe.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen2_moe {

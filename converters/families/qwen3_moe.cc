@@ -1,9 +1,9 @@
 // Qwen3 with experts: the attention of Qwen3, routed experts in place of the MLP.
 // Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py.
 
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_moe {

@@ -1,12 +1,10 @@
-// Mixture of experts: expert_rules() and sparse_mlp(). A router scores all experts for every token.
-// The token passes through those with the highest scores, and through a shared one where the family
-// has it.
+// Key rules of the experts of mixtures. Checkpoints store experts one by one, or those of a layer
+// in one tensor; programs have one stack of matrices (experts, ...).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "converters/blocks/decoder_context.h"
 #include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
@@ -34,10 +32,21 @@ std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
 std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
                                              const std::string& down_key);
 
-// Returns the sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x),
-// or plus shared(x) where the shared expert has no gate. x is [1,T,hidden], `prefix` is
-// "layers.N.feed_forward". The router and the shared gate are f32 in any bundle.
-ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
-                   const std::string& prefix);
+// Rules for routers, experts and shared experts below PREFIXlayers.N.mlp. Shared experts have
+// biases where config.mlp_bias is set. The layers for multi-token prediction, which follow those of
+// the decoder, are dropped.
+std::vector<KeyRule> deepseek_expert_rules(const std::string& prefix, const ModelConfig& config);
+
+// Rules for the experts of GPT-OSS. All experts are in one tensor, whose matrices are transposed,
+// and gate and up take turns. The keys are below `experts`, which ends with a dot: gate_up_proj
+// (experts, hidden, 2 * size), down_proj (experts, size, hidden), gate_up_proj_bias and
+// down_proj_bias. Dequantised MXFP4 weights are the matrices gate_up_proj_blocks (experts * 2 *
+// size, hidden) and down_proj_blocks (experts * hidden, size).
+std::vector<KeyRule> clamped_expert_rules(const std::string& experts);
+
+// Rules for Granite 4, and for Granite 3 with experts: the keys of Llama, shared_mlp and, in a
+// model with experts, block_sparse_moe. Gate and up of an MLP are in one tensor, and so are those
+// of all experts. The keys of Mamba layers are not among them.
+std::vector<KeyRule> granite_moe_rules(const ModelConfig& config, const std::string& prefix);
 
 }  // namespace ferry::converters
