@@ -7,7 +7,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
 #include "converters/keys/expert_keys.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a

@@ -5,8 +5,7 @@
 #include "converters/blocks/styled_decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
-#include "converters/keys/gpt_keys.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::codegen {

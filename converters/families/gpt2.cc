@@ -7,7 +7,6 @@
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-#include "converters/keys/gpt_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 

@@ -6,7 +6,7 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/config/type_parts.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {

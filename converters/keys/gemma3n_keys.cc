@@ -1,5 +1,4 @@
-#include "converters/keys/gemma3n_keys.h"
-
+// The keys of Gemma 3n's text decoder.
 #include <fmt/format.h>
 
 #include "converters/blocks/gemma3n.h"

@@ -53,7 +53,7 @@ struct KeyRule {
   // The shape that the source must have, if the number of rows does not determine it. Stacks state
   // it for each of their sources.
   std::function<Shape(const ModelConfig&)> expected_shape = nullptr;
-  // If a source key exists in several layouts (packed_keys.h), there is one rule for each; at most
+  // If a source key exists in several layouts (layout_keys.h), there is one rule for each; at most
   // one is that of the family's own checkpoints.
   std::optional<PackedLayout> layout = {};
   bool own_layout = false;

@@ -2,6 +2,7 @@
 // checkpoint and a recipe over the tensors of the files.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,5 +29,10 @@ struct KeyedTensors {
 
 // Gives every tensor its own name as the key.
 KeyedTensors key_by_name(const TensorSource& source);
+
+// Returns where the entries of each tensor begin in MappingReport::entries, and behind them where
+// the last ones end. A derived tensor has an entry for each stored tensor that it is made of, other
+// tensors have one.
+std::vector<size_t> entry_index(const TensorSource& source, const KeyedTensors& keyed);
 
 }  // namespace ferry::converters

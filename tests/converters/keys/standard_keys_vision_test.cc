@@ -10,7 +10,7 @@
 #include "tests/converters/family_fixture.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters::vision_keys_test {
+namespace ferry::converters::standard_keys_vision_test {
 namespace {
 
 Assembled assembled(const Names& source, const ModelConfig& config) {
@@ -195,4 +195,4 @@ TEST(VisionKeyLayouts, TheKernelOfThePatchesIsThatOfTheConfig) {
 }
 
 }  // namespace
-}  // namespace ferry::converters::vision_keys_test
+}  // namespace ferry::converters::standard_keys_vision_test
