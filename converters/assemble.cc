@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "converters/family.h"
+#include "converters/keys/key_hints.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 

@@ -11,7 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "converters/assemble.h"
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/file.h"

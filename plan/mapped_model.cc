@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "checkpoint/sentence_input.h"
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/config/version_rules.h"
 #include "converters/family.h"

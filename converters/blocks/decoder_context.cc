@@ -12,7 +12,7 @@
 
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma3n.h"
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a

@@ -195,8 +195,4 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        ConfigReport* report = nullptr,
                                        FamilyTable families = all_families());
 
-// Returns 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32, with the scaling of
-// rope.type applied as transformers applies it.
-std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim);
-
 }  // namespace ferry::converters

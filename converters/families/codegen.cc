@@ -2,7 +2,7 @@
 // rotates neighbouring dimensions of a part of each head. q, k and v are packed in blocks of heads.
 // Source: transformers, models/codegen/modeling_codegen.py.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/keys/layout_keys.h"

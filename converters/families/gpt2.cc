@@ -2,8 +2,8 @@
 // of Conv1D, (in, out); q, k and v are the columns of one. Source: transformers,
 // models/gpt2/modeling_gpt2.py.
 
+#include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/styled_decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"

@@ -1,7 +1,7 @@
 // GPT-NeoX and Pythia: q, k and v in one tensor, head by head; attention and MLP side by side, each
 // behind a layer norm, or in turn. Source: transformers, models/gpt_neox/modeling_gpt_neox.py.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"

@@ -136,10 +136,4 @@ Result<MappedKeys> map_keys(const TensorSource& source, const KeyedTensors& keye
                             const ModelConfig& config, const std::vector<KeyRule>& rules,
                             const std::vector<TieRule>& ties, const MappingOptions& options);
 
-// Returns the source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"),
-// or an empty string. If several rules make the target, the rule counts that is most like one which
-// other keys of the checkpoint match, because their prefixes are equal.
-std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
-                         const std::vector<bool>& matched = {});
-
 }  // namespace ferry::converters

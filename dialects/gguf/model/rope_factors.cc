@@ -5,6 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "converters/blocks/rope.h"
+
 namespace ferry::converters {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "converters/blocks/rope.h"
 #include "core/text.h"
 #include "dialects/gguf/model/written_keys.h"
 

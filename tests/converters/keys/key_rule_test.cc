@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "converters/keys/key_hints.h"
 #include "converters/keys/row_layouts.h"
 #include "tests/converters/names_source.h"
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/config/model_config.h"
 #include "core/file.h"
 
-namespace ferry::converters::rope_frequencies_test {
+namespace ferry::converters::rope_test {
 namespace {
 
 void expect_near(const std::vector<float>& values, const std::vector<double>& expected) {
@@ -279,4 +279,4 @@ TEST(LongRope, TheNoteSaysWhatPlainPositionsAreRightFor) {
 }
 
 }  // namespace
-}  // namespace ferry::converters::rope_frequencies_test
+}  // namespace ferry::converters::rope_test

@@ -1,16 +1,21 @@
-// LongRoPE (Phi-3, Phi-4-mini) has two sets of factors for the rotary frequencies. The length of
-// the whole sequence selects one of them. Source: transformers, modeling_rope_utils.py,
-// _compute_longrope_parameters.
+// The frequencies of RoPE, and LongRoPE (Phi-3, Phi-4-mini), which has two sets of factors for
+// them: the length of the whole sequence selects one of them. Source: transformers,
+// modeling_rope_utils.py.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "converters/build_options.h"
 #include "converters/config/model_config.h"
 
 namespace ferry::converters {
+
+// Returns 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32, with the scaling of
+// rope.type applied as transformers applies it.
+std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim);
 
 // Returns the maximum length of a sequence with the short factors, in a program that has both sets.
 // nullopt if the program has one set: no longrope, equal sets, or a context too short for the long

@@ -1,4 +1,5 @@
-// nearest_key() suggests what an unknown key of a checkpoint may have been meant to be.
+// Keys that messages about a checkpoint name: those that it may have meant, and those that it
+// lacks.
 #pragma once
 
 #include <string>
@@ -14,5 +15,11 @@ namespace ferry::converters {
 std::string nearest_key(const std::vector<KeyRule>& rules,
                         const std::unordered_map<std::string, std::string>& names,
                         const std::string& key);
+
+// Returns the source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"),
+// or an empty string. If several rules make the target, the rule counts that is most like one which
+// other keys of the checkpoint match, because their prefixes are equal.
+std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
+                         const std::vector<bool>& matched = {});
 
 }  // namespace ferry::converters

@@ -1,5 +1,7 @@
-#include "converters/keys/nearest_key.h"
+#include "converters/keys/key_hints.h"
 
+#include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +27,23 @@ std::string layer_in(std::string_view key) {
   return "0";
 }
 
+// Returns the similarity of rule `r` to the rules that keys of the checkpoint matched: the length
+// of the longest common prefix of their sources, up to a dot; more than any if `r` itself was
+// matched.
+size_t likeness_to_matched(const std::vector<KeyRule>& rules, size_t r,
+                           const std::vector<bool>& matched) {
+  const std::string& source = rules[r].source;
+  if (r < matched.size() && matched[r]) return source.size() + 1;
+  size_t longest = 0;
+  for (size_t m = 0; m < matched.size() && m < rules.size(); ++m) {
+    if (!matched[m] || rules[m].kind == KeyRule::Kind::kDrop) continue;
+    const auto differs = std::ranges::mismatch(source, rules[m].source).in1;
+    const std::string_view shared(source.begin(), differs);
+    longest = std::max(longest, shared.rfind('.') + 1);  // npos + 1 is 0
+  }
+  return longest;
+}
+
 }  // namespace
 
 std::string nearest_key(const std::vector<KeyRule>& rules,
@@ -45,6 +64,23 @@ std::string nearest_key(const std::vector<KeyRule>& rules,
         best_distance = distance;
         best = std::move(candidate);
       }
+    }
+  }
+  return best;
+}
+
+std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
+                         const std::vector<bool>& matched) {
+  std::string best;
+  size_t best_likeness = 0;
+  for (size_t r = 0; r < rules.size(); ++r) {
+    for (const RuleTarget& made : rules[r].targets) {
+      const std::optional<KeyNumbers> numbers = KeyPattern(made.name).match(target);
+      if (!numbers) continue;
+      const size_t likeness = likeness_to_matched(rules, r, matched);
+      if (!best.empty() && likeness <= best_likeness) continue;
+      best = fill_in(rules[r].source, *numbers);
+      best_likeness = likeness;
     }
   }
   return best;
