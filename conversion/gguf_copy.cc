@@ -11,7 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "conversion/gguf_files.h"
 #include "conversion/gguf_tensors.h"
-#include "converters/quantized/block_weight.h"
+#include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"
 #include "dialects/gguf/file/split.h"

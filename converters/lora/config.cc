@@ -1,4 +1,4 @@
-#include "converters/lora/config.h"
+#include "converters/lora/lora.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

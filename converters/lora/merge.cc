@@ -1,4 +1,4 @@
-#include "converters/lora/merge.h"
+#include "converters/lora/lora.h"
 
 #include <fmt/format.h>
 

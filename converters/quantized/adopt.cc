@@ -10,9 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "converters/quantized/block_weight.h"
-#include "converters/quantized/packed_weight.h"
-#include "converters/quantized/scaled_weight.h"
+#include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "graph/recipe.h"
 

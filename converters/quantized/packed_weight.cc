@@ -1,4 +1,4 @@
-#include "converters/quantized/packed_weight.h"
+#include "converters/quantized/weights.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "converters/quantized/scaled_weight.h"
+#include "converters/quantized/weights.h"
 
 #include <algorithm>
 #include <vector>

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <numeric>
 
-#include "converters/quantized/block_weight.h"
+#include "converters/quantized/weights.h"
 
 namespace ferry::converters {
 namespace {

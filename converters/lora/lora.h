@@ -1,6 +1,8 @@
-// adapter_config.json of peft: how a LoRA adapter is scaled and merged.
+// LoRA adapters of peft: parse_lora_config() reads how an adapter is scaled and merged;
+// merge_lora() merges it into weights, W + scale * B A, as merge_and_unload() of peft does in f32.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "converters/keys/keyed_tensors.h"
+#include "core/derived_source.h"
 #include "core/result.h"
 
 namespace ferry::converters {
@@ -39,5 +43,13 @@ struct LoraConfig {
 // known: DoRA, other methods than LoRA, biases, initialisations that change the weights of the
 // base.
 Result<LoraConfig> parse_lora_config(const std::string& json, const std::string& name);
+
+// The tensors of the adapter are the entries of `source` from `first` on. Recipes of the weights
+// that the adapter changes become those of derived tensors, which have the dtype of the base unless
+// another dtype is asked for. kBadInput for a tensor of the adapter that belongs to no weight, and
+// for shapes that do not fit; nothing of the adapter is left out. `model_config` is the text of
+// config.json. Returns a line for the user.
+Result<std::string> merge_lora(DerivedSource& source, size_t first, const LoraConfig& config,
+                               const std::string& model_config, KeyedTensors& tensors);
 
 }  // namespace ferry::converters
