@@ -1,4 +1,4 @@
-#include "checkpoint/adapter_input.h"
+#include "checkpoint/checkpoint_input.h"
 
 #include <fmt/format.h>
 

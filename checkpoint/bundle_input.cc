@@ -1,4 +1,4 @@
-#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
 
 #include <fmt/format.h>
 
@@ -154,8 +154,8 @@ class BundleWeights {
   const packer::Manifest& manifest_;
   const TensorSource& source_;
   std::map<std::string, size_t> entry_;
-  std::map<std::string, std::vector<size_t>>
-      stored_;  // indices into manifest.tensors, in the order of heads
+  // Indices into manifest.tensors by name, in the order of heads.
+  std::map<std::string, std::vector<size_t>> stored_;
   std::set<std::string> keys_;
 };
 

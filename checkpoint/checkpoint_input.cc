@@ -12,8 +12,6 @@
 #include <variant>
 #include <vector>
 
-#include "checkpoint/adapter_input.h"
-#include "checkpoint/bundle_input.h"
 #include "checkpoint/checkpoint.h"
 #include "converters/config/model_config.h"
 #include "converters/quantized/adopt.h"

@@ -1,4 +1,4 @@
-#include "checkpoint/sentence_input.h"
+#include "checkpoint/checkpoint_input.h"
 
 #include <fmt/format.h>
 

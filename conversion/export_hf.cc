@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
 #include "conversion/export.h"
 #include "conversion/safetensors_files.h"
 #include "converters/family.h"

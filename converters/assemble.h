@@ -17,8 +17,8 @@ struct AssembledComponent {
 };
 
 struct Assembled {
-  std::vector<AssembledComponent>
-      components;  // in the order of components_of(); empty if there are problems
+  // In the order of components_of(); empty if there are problems.
+  std::vector<AssembledComponent> components;
   MappingReport report;
   std::vector<KeyProblem> problems;
 };

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "checkpoint/sentence_input.h"
+#include "checkpoint/checkpoint_input.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/config/version_rules.h"

@@ -85,10 +85,9 @@ struct TakenPrefix {
 };
 
 struct MappingReport {
-  std::vector<MappedEntry> entries;  // one per source entry, in order; then ties, without source
-  std::vector<std::string>
-      allowed;               // keys without a rule that MappingOptions::allow_unmapped accepts
-  bool packed_keys = false;  // some key exists in several layouts
+  std::vector<MappedEntry> entries;   // one per source entry, in order; then ties, without source
+  std::vector<std::string> allowed;   // keys without a rule that allow_unmapped accepts
+  bool packed_keys = false;           // some key exists in several layouts
   std::vector<TakenPrefix> prefixes;  // outermost first
   size_t without_base_prefix = 0;     // keys that matched after the base prefix was added
 
