@@ -14,7 +14,7 @@
 #include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"
-#include "dialects/gguf/file/split.h"
+#include "dialects/gguf/file/gguf.h"
 #include "dialects/gguf/model/written_types.h"
 
 namespace ferry::conversion {

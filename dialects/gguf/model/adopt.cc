@@ -9,9 +9,7 @@
 #include "converters/config/json_fields.h"
 #include "core/text.h"
 #include "dialects/gguf/model/architecture.h"
-#include "dialects/gguf/model/config.h"
 #include "dialects/gguf/model/reading.h"
-#include "dialects/gguf/model/tensors.h"
 
 namespace ferry::converters {
 namespace {

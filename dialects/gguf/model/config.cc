@@ -1,4 +1,4 @@
-#include "dialects/gguf/model/config.h"
+#include "dialects/gguf/model/adopt.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "dialects/gguf/model/keys.h"
+#include "dialects/gguf/model/architecture.h"
 #include "dialects/gguf/model/reading.h"
 #include "dialects/gguf/model/rope.h"
 
@@ -30,135 +30,6 @@ constexpr FloatRange kRealsOrNone = {0, 1e15};
 constexpr double kDefaultTheta = 10000.0;  // base that readers of GGUF assume
 constexpr const char* kPartialFactor = "partial_rotary_factor";
 constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
-
-// A number of the metadata that is a number of the config.
-struct NumberRow {
-  std::string_view gguf;  // behind "ARCHITECTURE."
-  std::string_view hf;
-  bool real = false, required = true;
-  bool zero_is_none = false;
-  // Returns the number in a parsed config. The config of a user must agree with the file.
-  double (*of)(const ModelConfig&) = nullptr;
-  double (*or_of)(const ModelConfig&) = nullptr;
-  bool latent = true;  // the key means this with latent attention too
-};
-
-template <auto Member>
-double value_of(const ModelConfig& config) {
-  return static_cast<double>(config.*Member);
-}
-template <auto Member>
-double linear_value_of(const ModelConfig& config) {
-  return static_cast<double>(config.linear.*Member);
-}
-
-constexpr NumberRow kModelNumbers[] = {
-    {.gguf = "embedding_length", .hf = "hidden_size", .of = value_of<&ModelConfig::hidden_size>},
-    {.gguf = "feed_forward_length",
-     .hf = "intermediate_size",
-     .of = value_of<&ModelConfig::intermediate_size>,
-     .or_of = [](const ModelConfig& c) { return static_cast<double>(c.moe.expert_size); }},
-    {.gguf = "attention.head_count",
-     .hf = "num_attention_heads",
-     .of = value_of<&ModelConfig::num_heads>},
-    {.gguf = "attention.head_count_kv",
-     .hf = "num_key_value_heads",
-     .required = false,
-     .of = value_of<&ModelConfig::num_kv_heads>,
-     .latent = false},
-    {.gguf = "attention.key_length",
-     .hf = "head_dim",
-     .required = false,
-     .of = value_of<&ModelConfig::head_dim>,
-     .latent = false},
-    {.gguf = "rope.freq_base",
-     .hf = "rope_theta",
-     .real = true,
-     .required = false,
-     .of = [](const ModelConfig& c) { return c.rope.theta; }},
-    // The number of positions is not a property of the tensors.
-    {.gguf = "context_length", .hf = "max_position_embeddings"},
-    {.gguf = "attention.sliding_window", .hf = "sliding_window", .required = false},
-    {.gguf = "expert_count", .hf = "num_experts", .required = false},
-    {.gguf = "expert_used_count", .hf = "num_experts_per_tok", .required = false},
-    {.gguf = "expert_feed_forward_length", .hf = "moe_intermediate_size", .required = false},
-    {.gguf = "expert_shared_feed_forward_length",
-     .hf = "shared_expert_intermediate_size",
-     .required = false},
-};
-
-constexpr NumberRow kRmsEpsilon[] = {{.gguf = "attention.layer_norm_rms_epsilon",
-                                      .hf = "rms_norm_eps",
-                                      .real = true,
-                                      .of = value_of<&ModelConfig::rms_norm_eps>}};
-constexpr NumberRow kLayerNormEpsilon[] = {{.gguf = "attention.layer_norm_epsilon",
-                                            .hf = "rms_norm_eps",
-                                            .real = true,
-                                            .of = value_of<&ModelConfig::rms_norm_eps>}};
-constexpr NumberRow kLogitScale[] = {
-    {.gguf = "logit_scale", .hf = "logit_scale", .real = true, .of = [](const ModelConfig& c) {
-       return c.scalars.logits;
-     }}};
-
-constexpr NumberRow kLinearNumbers[] = {
-    {.gguf = "ssm.conv_kernel",
-     .hf = "linear_conv_kernel_dim",
-     .of = linear_value_of<&LinearAttentionConfig::conv_kernel>},
-    {.gguf = "ssm.state_size",
-     .hf = "linear_key_head_dim",
-     .of = linear_value_of<&LinearAttentionConfig::key_dim>},
-    {.gguf = "ssm.group_count",
-     .hf = "linear_num_key_heads",
-     .of = linear_value_of<&LinearAttentionConfig::key_heads>},
-    {.gguf = "ssm.time_step_rank",
-     .hf = "linear_num_value_heads",
-     .of = linear_value_of<&LinearAttentionConfig::value_heads>},
-};
-
-constexpr NumberRow kMultipliers[] = {
-    {.gguf = "embedding_scale",
-     .hf = "embedding_multiplier",
-     .real = true,
-     .of = [](const ModelConfig& c) { return c.scalars.embedding; }},
-    {.gguf = "residual_scale",
-     .hf = "residual_multiplier",
-     .real = true,
-     .of = [](const ModelConfig& c) { return c.scalars.residual; }},
-    {.gguf = "attention.scale",
-     .hf = "attention_multiplier",
-     .real = true,
-     .of = [](const ModelConfig& c) { return c.scalars.attention.value_or(0); }},
-    {.gguf = "logit_scale",
-     .hf = "logits_scaling",
-     .real = true,
-     .of = [](const ModelConfig& c) { return 1 / c.scalars.logits; }},
-};
-
-constexpr NumberRow kSoftcaps[] = {
-    {.gguf = "attn_logit_softcapping",
-     .hf = "attn_logit_softcapping",
-     .real = true,
-     .required = false,
-     .zero_is_none = true,
-     .of = [](const ModelConfig& c) { return c.scalars.attention_softcap.value_or(0); }},
-    {.gguf = "final_logit_softcapping",
-     .hf = "final_logit_softcapping",
-     .real = true,
-     .required = false,
-     .zero_is_none = true,
-     .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
-};
-
-// Returns the tables of numbers that files of the architecture state.
-std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& architecture) {
-  std::vector<std::span<const NumberRow>> tables = {kModelNumbers};
-  tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
-  if (architecture.multipliers) tables.emplace_back(kMultipliers);
-  if (architecture.logit_scale) tables.emplace_back(kLogitScale);
-  if (architecture.gemma) tables.emplace_back(kSoftcaps);
-  if (architecture.linear_attention) tables.emplace_back(kLinearNumbers);
-  return tables;
-}
 
 class ConfigMaker {
  public:
@@ -211,7 +82,7 @@ class ConfigMaker {
     const GgufArchitecture& architecture = *input_.architecture;
     FERRY_RETURN_IF_ERROR(refuse_unread_keys(keys_, architecture));
     config_ = {{"model_type", architecture.model_type}};
-    for (const auto& table : number_tables(architecture))
+    for (const auto& table : gguf_number_tables(architecture))
       FERRY_RETURN_IF_ERROR(read_numbers(table));
     if (config_.value("sliding_window", -1) == 0) config_.erase("sliding_window");
     FERRY_RETURN_IF_ERROR(read_layer_count());
@@ -233,12 +104,12 @@ class ConfigMaker {
   }
 
   // Returns the number of a row whose key is in the file.
-  Result<double> real_of(const NumberRow& row) const {
+  Result<double> real_of(const GgufNumber& row) const {
     return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kGgufReals));
   }
 
-  Status read_numbers(std::span<const NumberRow> rows) {
-    for (const NumberRow& row : rows) {
+  Status read_numbers(std::span<const GgufNumber> rows) {
+    for (const GgufNumber& row : rows) {
       const std::string name = key(row.gguf);
       if (!fields_.find(name)) {
         if (row.required) reading_.missing.push_back(name);
@@ -454,7 +325,7 @@ class ConfigMaker {
   // -- config and file
 
   Status check_agreement(const GgufConfig& config) const {
-    for (const auto& table : number_tables(*input_.architecture)) {
+    for (const auto& table : gguf_number_tables(*input_.architecture)) {
       FERRY_RETURN_IF_ERROR(check_numbers(table, config));
     }
     const ModelConfig& parsed = config.parsed;
@@ -472,8 +343,8 @@ class ConfigMaker {
                                  config.name, path_, quoted(rope_.tensor)));
   }
 
-  Status check_numbers(std::span<const NumberRow> rows, const GgufConfig& config) const {
-    for (const NumberRow& row : rows) {
+  Status check_numbers(std::span<const GgufNumber> rows, const GgufConfig& config) const {
+    for (const GgufNumber& row : rows) {
       if (!row.of || !fields_.find(key(row.gguf))) continue;
       if (input_.architecture->latent && !row.latent) continue;
       const double stated =

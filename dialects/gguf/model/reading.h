@@ -4,16 +4,17 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "dialects/gguf/model/architecture.h"
-#include "dialects/gguf/model/keys.h"
 
 namespace ferry::converters {
 
@@ -57,5 +58,19 @@ Status read_gguf_experts(GgufReading& reading);
 bool has_gguf_sign(const GgufReading& file, GgufSign sign);
 // Reads the keys that only the file's architecture and few others have.
 Status read_gguf_own_keys(GgufReading& reading);
+
+// A number of the metadata that is a number of the config.
+struct GgufNumber {
+  std::string_view gguf;  // behind "ARCHITECTURE."
+  std::string_view hf;
+  bool real = false, required = true;
+  bool zero_is_none = false;
+  // Returns the number in a parsed config. The config of a user must agree with the file.
+  double (*of)(const ModelConfig&) = nullptr;
+  double (*or_of)(const ModelConfig&) = nullptr;
+  bool latent = true;  // the key means this with latent attention too
+};
+// Returns the tables of numbers that files of the architecture state.
+std::vector<std::span<const GgufNumber>> gguf_number_tables(const GgufArchitecture& architecture);
 
 }  // namespace ferry::converters

@@ -1,5 +1,7 @@
 // Reads the RoPE of a GGUF file, from its metadata and the tensors that scale frequencies, into the
-// members of a Hugging Face config.
+// members of a Hugging Face config. One of these tensors is rope_freqs.weight, mostly llama3's
+// scaling: element i divides the i-th inverse frequency; the parameters that it was computed from
+// are not in the file.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,7 @@
 
 #include "converters/config/model_config.h"
 #include "core/tensor_source.h"
-#include "dialects/gguf/model/keys.h"
+#include "dialects/gguf/model/architecture.h"
 
 namespace ferry::converters {
 
@@ -44,5 +46,15 @@ Result<GgufRope> read_gguf_rope(const GgufRopeInput& input);
 
 // Whether `rope` divides frequencies by the factors that the file has.
 bool agrees_with(const RopeConfig& rope, int64_t rotary_dim, const GgufRope& stored);
+
+// Whether the scaling of `rope` divides frequencies by `factors`, one per pair of rotary
+// dimensions, as far as f32 tells (1e-5).
+bool gives_rope_factors(const RopeConfig& rope, const std::vector<float>& factors);
+
+// Returns parameters of llama3 scaling that give `factors`, for frequencies of base `theta`: those
+// of Llama 3.1 and later (low 1, high 4) where they do, or else any equivalent ones. nullopt where
+// there are none. The parameters are not unique: multiplying low, high and the original length by
+// one number changes nothing.
+std::optional<RopeConfig> recover_llama3_scaling(double theta, const std::vector<float>& factors);
 
 }  // namespace ferry::converters

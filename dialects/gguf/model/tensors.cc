@@ -1,4 +1,4 @@
-#include "dialects/gguf/model/tensors.h"
+#include "dialects/gguf/model/adopt.h"
 
 #include <fmt/format.h>
 

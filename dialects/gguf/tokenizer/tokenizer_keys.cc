@@ -14,7 +14,6 @@
 #include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "dialects/gguf/tokenizer/gguf_keys.h"
 #include "dialects/gguf/tokenizer/pre_tokenizers.h"
 #include "dialects/gguf/tokenizer/sentence_pieces.h"
 #include "dialects/gguf/tokenizer/special_tokens.h"

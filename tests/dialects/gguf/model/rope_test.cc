@@ -8,7 +8,6 @@
 
 #include "converters/config/model_config.h"
 #include "dialects/gguf/model/rope.h"
-#include "dialects/gguf/model/rope_factors.h"
 #include "tests/dialects/gguf_memory.h"
 
 namespace ferry::converters::rope_test {
