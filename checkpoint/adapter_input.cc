@@ -1,4 +1,4 @@
-#include "checkpoint/adapter_input.h"
+#include "checkpoint/checkpoint_input.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
-#include "converters/lora/merge.h"
+#include "converters/lora/lora.h"
 #include "core/derived_source.h"
 #include "core/directory.h"
 #include "core/file.h"

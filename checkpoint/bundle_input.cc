@@ -1,4 +1,4 @@
-#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "converters/components.h"
 #include "converters/config/model_config.h"
+#include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "core/directory.h"
@@ -61,7 +61,8 @@ class BundleSource : public formats::FileTensorSource {
   explicit BundleSource(std::string path) : FileTensorSource(std::move(path)) {}
 };
 
-// The one dtype that all pieces of a recipe text are stored in; nullopt where there is none.
+// Returns the dtype in which all pieces of a recipe text are stored; nullopt if they differ or one
+// is unknown.
 std::optional<DType> source_dtype(std::string_view recipe) {
   std::optional<DType> dtype;
   for (std::string_view rest = recipe.substr(0, recipe.find(" | ")); rest.starts_with('#');) {
@@ -77,8 +78,8 @@ std::optional<DType> source_dtype(std::string_view recipe) {
   return dtype;
 }
 
-// "layers.0.attention.wq.weight" of "layers.0.attention.wq.3.weight"; the name itself where it is
-// not that of a head.
+// Returns "layers.0.attention.wq.weight" for "layers.0.attention.wq.3.weight", and the name itself
+// where it is not that of a head.
 std::string name_of_whole(const std::string& name) {
   const size_t parameter = name.rfind('.');
   const size_t head = parameter == std::string::npos ? parameter : name.rfind('.', parameter - 1);
@@ -90,7 +91,7 @@ std::string name_of_whole(const std::string& name) {
   return number && projection ? std::string(base) + name.substr(parameter) : name;
 }
 
-// Weights of the model, each of the tensors that a bundle has for it.
+// Weights of the model, each made of the tensors that a bundle has for it.
 class BundleWeights {
  public:
   BundleWeights(const packer::Bundle& bundle, const TensorSource& source)
@@ -116,10 +117,11 @@ class BundleWeights {
     return dict;
   }
 
-  // Keys of the checkpoint.
+  // Returns the keys of the checkpoint that the bundle was made of.
   const std::set<std::string>& keys() const { return keys_; }
 
-  // The dtype that these weights had before; nullopt where they are rounded or differ.
+  // Returns the dtype that the weights had in the checkpoint; nullopt where they are rounded or
+  // differ.
   std::optional<DType> dtype_before(const std::vector<std::string>& weights) const {
     std::optional<DType> dtype;
     for (const std::string& name : weights) {
@@ -152,7 +154,8 @@ class BundleWeights {
   const packer::Manifest& manifest_;
   const TensorSource& source_;
   std::map<std::string, size_t> entry_;
-  std::map<std::string, std::vector<size_t>> stored_;  // in manifest.tensors, in order of heads
+  // Indices into manifest.tensors by name, in the order of heads.
+  std::map<std::string, std::vector<size_t>> stored_;
   std::set<std::string> keys_;
 };
 
@@ -167,7 +170,7 @@ Status check_plain_weights(const packer::Bundle& bundle) {
   return {};
 }
 
-// What the bundle carries beside programs and weights.
+// Adds the files that the bundle has beside programs and weights.
 Status add_files(const packer::Bundle& bundle, const std::string& config, CheckpointInput& input) {
   const Directory directory = FERRY_TRY(Directory::open(bundle.path()));
   for (const packer::ManifestFile& file : bundle.manifest().files) {
@@ -188,7 +191,7 @@ Status add_files(const packer::Bundle& bundle, const std::string& config, Checkp
   return bad_input(fmt::format("{}: the bundle has no config.json", printable(bundle.path())));
 }
 
-// Keys of the model, each with a recipe over tensors of the bundle.
+// Adds the keys of the model, each with a recipe over tensors of the bundle.
 Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
   if (bundle.manifest().program_style == kEncoderStyle) {
     return fail(ErrorCode::kUnsupported,
@@ -226,7 +229,7 @@ Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
 bool is_bundle(const std::string& path) {
   const Result<Directory> directory = Directory::open(path);
   if (!directory || !directory->contains(std::string(packer::kManifestName))) return false;
-  // A checkpoint may have a file of this name too.
+  // A checkpoint may have a file of the manifest's name too.
   return std::ranges::none_of(kWeightFiles,
                               [&](const char* name) { return directory->contains(name); });
 }

@@ -41,7 +41,7 @@ bool is_plain_name(std::string_view name) {
   return !name.empty() && !name.starts_with('.') && std::ranges::all_of(name, fits);
 }
 
-// The revision that refs/main names, or an empty string.
+// Returns the revision that refs/main names, or an empty string.
 std::string main_revision(const std::string& directory) {
   const std::string file = directory + "/refs/main";
   const Result<InputFile> opened = InputFile::open(file, InputFile::Links::kRefuse);
@@ -52,8 +52,9 @@ std::string main_revision(const std::string& directory) {
   return is_plain_name(*text) ? *text : std::string();
 }
 
-// The snapshot in an entry of the Hugging Face cache ("models--ORG--NAME"): that of refs/main, or
-// the only one, or "snapshots/REVISION" where there are several. Empty for other directories.
+// Returns the snapshot in an entry of the Hugging Face cache ("models--ORG--NAME"): that of
+// refs/main, or the only one, or "snapshots/REVISION" where there are several. Empty for other
+// directories.
 std::string snapshot_of_cache_entry(const std::string& directory) {
   const std::string snapshots = directory + (directory.ends_with('/') ? "" : "/") + "snapshots";
   std::error_code error;
@@ -74,7 +75,7 @@ bool looks_like_hub_id(const std::string& path) {
          is_plain_name(std::string_view(path).substr(slash + 1));
 }
 
-// Whether a file can be safetensors by its first bytes: a length, then a JSON object.
+// Tells from the first bytes whether a file can be safetensors: a length, then a JSON object.
 Result<bool> may_be_safetensors(const InputFile& file) {
   constexpr size_t kLengthBytes = 8;
   std::array<std::byte, kLengthBytes + 1> start;
@@ -89,7 +90,7 @@ Result<Checkpoint> plain_checkpoint(Result<std::unique_ptr<TensorSource>> source
   return Checkpoint{FERRY_TRY(std::move(source))};
 }
 
-// The other files of a split checkpoint are in the same directory.
+// Opens a GGUF file. The other files of a split checkpoint are in the same directory.
 Result<Checkpoint> gguf_checkpoint(InputFile first, const Directory& directory,
                                    const CheckpointOptions& options) {
   formats::GgufFile file =
@@ -109,7 +110,8 @@ constexpr std::string_view kSafetensorsSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 
-// Formats that are known by the end of the file's name and not read, GGUF not from a directory.
+// Formats that are known by the end of a file's name and not read. GGUF is among them for
+// directories with several models.
 struct OtherFormat {
   std::string_view suffix, name;
   std::string_view advice = {};
@@ -142,7 +144,8 @@ Failure unsupported(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", printable(path), what));
 }
 
-// The layout of the Hugging Face cache: snapshots/REVISION/model.safetensors is a link to
+// Whether a link has the layout of the Hugging Face cache: snapshots/REVISION/model.safetensors is
+// a link to ../../blobs/HASH. Nothing else in the cache may be a link.
 // ../../blobs/HASH. Nothing else in it may be a link.
 bool is_cache_link(const fs::path& target) {
   auto part = target.begin();
@@ -164,12 +167,12 @@ Failure with_tensor(Error error, const std::string& tensor) {
   return Failure(std::move(error));
 }
 
-// The files that the index names, all of them or an error that lists those that are missing.
+// Opens the files that the index names. An error lists those that are missing.
 Result<std::vector<formats::CheckpointFile>> files_of_index(const formats::ShardIndex& index,
                                                             const std::string& index_path,
                                                             const Directory& directory,
                                                             const CheckpointOptions& options) {
-  std::map<std::string, std::string> first_tensor;  // by file name
+  std::map<std::string, std::string> first_tensor;  // name of the first tensor by file name
   for (const auto& [tensor, file] : index) first_tensor.emplace(file, tensor);
   std::vector<formats::CheckpointFile> files;
   std::vector<std::string> missing;
@@ -209,7 +212,7 @@ Result<Checkpoint> open_index(const InputFile& file, const Directory& directory,
   return Checkpoint{std::move(source)};
 }
 
-// The numbered files of a sharded Keras checkpoint that are in the directory.
+// Returns the numbered files of a sharded Keras checkpoint that are in the directory.
 Result<std::vector<std::string>> keras_files_in(const Directory& directory,
                                                 const std::string& base) {
   std::vector<std::string> names = FERRY_TRY(directory.names());
@@ -238,15 +241,15 @@ Result<Checkpoint> open_keras(const InputFile& index_file, const Directory& dire
   return hdf5_checkpoint(std::move(file));
 }
 
-// The one GGUF file of a directory, the first one of a split checkpoint, or an empty name.
+// Returns the one GGUF file of a directory, the first one of a split checkpoint, or an empty name.
 std::string only_gguf_file(const Directory& directory) {
   std::vector<std::string> names = directory.names().value_or(std::vector<std::string>());
   std::erase_if(names, [](const std::string& name) { return !name.ends_with(".gguf"); });
   return names.size() == 1 || formats::is_gguf_split(names) ? names.front() : std::string();
 }
 
-// The index that the shard `name` ("model-00001-of-00002.safetensors") belongs to; empty where the
-// name is not one of a shard.
+// Returns the index that the shard `name` ("model-00001-of-00002.safetensors") belongs to; empty
+// where the name is not that of a shard.
 std::string index_of_shard(std::string_view name) {
   constexpr std::string_view kPattern = "-00000-of-00000";
   const size_t dot = name.rfind('.');
@@ -260,7 +263,7 @@ std::string index_of_shard(std::string_view name) {
                      kIndexSuffix);
 }
 
-// What is in a directory without a checkpoint under one of the known names.
+// Explains the contents of a directory without a checkpoint under one of the known names.
 Failure explain_directory(const Directory& directory) {
   const std::string& path = directory.path();
   const Result<std::vector<std::string>> names = directory.names();
@@ -322,7 +325,7 @@ Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOp
   return explain_directory(directory);
 }
 
-// `file` is no index.
+// Opens a single tensor file, which is no index.
 Result<Checkpoint> open_single(InputFile file) {
   const std::string path = file.path();
   const std::string name = base_name(path);
@@ -333,7 +336,7 @@ Result<Checkpoint> open_single(InputFile file) {
   if (has_hdf5_name(name) || FERRY_TRY(formats::detect_hdf5(file))) {
     return hdf5_checkpoint(formats::open_hdf5(formats::one_file(std::move(file), name), path));
   }
-  // The first bytes decide, and the end of the name where they could be either format's.
+  // The first bytes decide. Where they could belong to either format, the end of the name decides.
   const bool is_torch = FERRY_TRY(formats::detect_torch(file)) != formats::TorchContent::kOther ||
                         has_torch_name(name);
   const bool named = name.ends_with(".safetensors");
@@ -375,7 +378,7 @@ Result<InputFile> open_in_checkpoint(const Directory& directory, const std::stri
   if (options.follow_symlinks) return directory.open_file(name, name, InputFile::Links::kFollow);
   const std::optional<std::string> target = directory.link_target(name);
   if (!target) return directory.open_file(name, name, InputFile::Links::kRefuse);
-  // One step only: what the link names must not be a link again.
+  // Only one step is allowed: the target of a link must not be a link again.
   if (may_follow(*target) && !directory.link_target(*target)) {
     return directory.open_file(*target, name, InputFile::Links::kRefuse);
   }

@@ -12,8 +12,6 @@
 #include <variant>
 #include <vector>
 
-#include "checkpoint/adapter_input.h"
-#include "checkpoint/bundle_input.h"
 #include "checkpoint/checkpoint.h"
 #include "converters/config/model_config.h"
 #include "converters/quantized/adopt.h"
@@ -33,7 +31,8 @@ constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 constexpr const char* kCheckpointConfig = "config.json";
 constexpr const char* kCheckpointGenerationConfig = "generation_config.json";
 
-// Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
+// Files that a bundle takes as they are, where the checkpoint has them. config.json is treated
+// apart.
 constexpr const char* kCopied[] = {
     kCheckpointGenerationConfig, "tokenizer.json",           "tokenizer_config.json",
     "special_tokens_map.json",   "chat_template.jinja",      "chat_template.json",
@@ -44,24 +43,26 @@ using File = std::shared_ptr<const InputFile>;
 
 File shared(InputFile file) { return std::make_shared<const InputFile>(std::move(file)); }
 
-// nullptr where the checkpoint has no such file.
+// Returns nullptr where the checkpoint has no such file.
 Result<File> optional_file(const Directory& directory, const std::string& name) {
   if (!directory.contains(name)) return File();
   return shared(FERRY_TRY(open_in_checkpoint(directory, name)));
 }
 
-// The config.json to use.
+// Returns the config.json to use.
 Result<File> find_config(const Directory& directory, const std::string& path,
                          const std::string& config) {
   if (!config.empty()) return shared(FERRY_TRY(InputFile::open(config)));
   File found = FERRY_TRY(optional_file(directory, kCheckpointConfig));
   if (found) return found;
-  return bad_input(
-      fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
+  return Failure(Error{.code = ErrorCode::kBadInput,
+                       .message = fmt::format(
+                           "{}: no config.json beside the checkpoint; config can state one", path),
+                       .field = "config"});
 }
 
-// Checkpoints with Hugging Face names, and the files beside them. A file is opened once: what is
-// copied is what was read.
+// Adds the files beside a checkpoint with Hugging Face names. A file is opened once, so that what
+// is copied is what was read.
 Status add_files_beside(CheckpointInput& input, const Directory& directory, const std::string& path,
                         const std::string& config) {
   const File found = FERRY_TRY(find_config(directory, path, config));
@@ -80,7 +81,7 @@ Status add_files_beside(CheckpointInput& input, const Directory& directory, cons
   return {};
 }
 
-// GGUF brings its own names and metadata instead of files.
+// Adopts a GGUF file, which brings its own names and metadata instead of files.
 Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
              const std::string& config) {
   std::string text;
@@ -107,7 +108,7 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
   return {};
 }
 
-// The older layout of Keras files names weights by layers that a user named.
+// Refuses the older layout of Keras files, which names weights by layers that a user named.
 Status refuse_legacy_keras(const Checkpoint& checkpoint) {
   const auto* keras = std::get_if<formats::KerasAttributes>(&checkpoint.extra);
   if (keras == nullptr) return {};
@@ -147,8 +148,8 @@ Status refuse_foreign_names(const TensorSource& source) {
   return {};
 }
 
-// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
-// Hugging Face's.
+// Drops the texts of KerasHub's own files ("tokenizer.json" among them), which mean nothing to
+// readers of Hugging Face's.
 Status drop_keras_objects(std::vector<packer::CopiedFile>& copied) {
   std::vector<packer::CopiedFile> kept;
   for (packer::CopiedFile& file : copied) {
@@ -162,7 +163,7 @@ Status drop_keras_objects(std::vector<packer::CopiedFile>& copied) {
   return {};
 }
 
-// Names and config are those of a Hugging Face checkpoint, whose matrices may be quantised.
+// Adopts a checkpoint with the names and the config of Hugging Face. Its matrices may be quantised.
 Status adopt_hugging_face(CheckpointInput& input) {
   const auto quantized =
       FERRY_TRY(converters::parse_quantization_config(input.config, input.config_name));
@@ -180,7 +181,7 @@ Status adopt_hugging_face(CheckpointInput& input) {
   return {};
 }
 
-// A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
+// Turns a Keras config into one of Hugging Face, and Keras paths into Hugging Face keys.
 Status adopt_keras(CheckpointInput& input) {
   const bool own_config = converters::is_keras_config(input.config);
   const bool own_names = converters::has_keras_paths(*input.source);
@@ -204,8 +205,8 @@ struct CarriedName {
   std::string_view name;  // in lower case
   uint64_t max_bytes;
 };
-// Files of other programs. Ours read those of SentencePiece and tiktoken where tokenizer.json is
-// missing.
+// Files for other programs. Ferry itself reads those of SentencePiece and tiktoken where
+// tokenizer.json is missing.
 constexpr CarriedName kNames[] = {
     {"readme.md", 16 * kMiB},           {"readme", 16 * kMiB},
     {"model_card.md", 16 * kMiB},       {"added_tokens.json", 64 * kMiB},
@@ -217,8 +218,8 @@ constexpr CarriedName kNames[] = {
     {"o200k_base.tiktoken", 64 * kMiB}, {"cl100k_base.tiktoken", 64 * kMiB},
 };
 
-// Legal texts: one of these words, or one with more behind '-', '_' or a space; then one of the
-// endings.
+// A legal text has one of these words as its name, perhaps with more behind '-', '_' or a space;
+// then one of the endings.
 constexpr std::string_view kLegalWords[] = {
     "acceptable_use_policy",
     "copying",
@@ -253,7 +254,7 @@ bool is_legal_text(std::string_view name) {
   });
 }
 
-// The size that a file of this name may have; nullopt where it is not carried along.
+// Returns the size that a file of this name may have; nullopt where it is not carried along.
 std::optional<uint64_t> size_limit(std::string_view any_case) {
   const std::string name = lower(any_case);
   const auto found = std::ranges::find(kNames, std::string_view(name), &CarriedName::name);
@@ -261,7 +262,7 @@ std::optional<uint64_t> size_limit(std::string_view any_case) {
   return is_legal_text(name) ? std::optional(kMaxLegalBytes) : std::nullopt;
 }
 
-// The file, or why it stays behind.
+// Opens a file that is carried along. An error says why it stays behind.
 Result<InputFile> open_carried(const Directory& directory, const std::string& name) {
   const std::string shown = printable(directory.path_of(name));
   const bool plain = std::ranges::all_of(
@@ -274,14 +275,13 @@ Result<InputFile> open_carried(const Directory& directory, const std::string& na
       fmt::format("{}: {} bytes, files of this kind have at most {}", shown, file.size(), limit));
 }
 
-// Whether a file of this name is carried along: a name of the table in carried_files.cc, or that of
-// a legal text ("LICENSE", "LICENSE-MODEL.md", "NOTICE.txt", "Use_Policy.md"), in upper or lower
-// case.
+// Whether a file of this name is carried along: a name of kNames, or that of a legal text
+// ("LICENSE", "LICENSE-MODEL.md", "NOTICE.txt", "Use_Policy.md"), in upper or lower case.
 bool is_carried(std::string_view name) { return size_limit(name).has_value(); }
 
-// Appends them to `copied`, in ascending order of names. One that cannot be taken along is left
-// out, and `notes` gets a line with the reason: it is no regular file, it is too large, or it is a
-// link out of the folder, or the folder cannot be listed.
+// Appends the files that are carried along to `copied`, in ascending order of names. A file that
+// cannot be taken is left out, and `notes` gets a line with the reason: it is no regular file, it
+// is too large, it is a link out of the folder, or the folder cannot be listed.
 void carry_files(const Directory& directory, std::vector<packer::CopiedFile>& copied,
                  std::vector<std::string>& notes) {
   const Result<std::vector<std::string>> names = directory.names();
@@ -309,8 +309,8 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
   auto opened = open_checkpoint(path);
   if (!opened && is_bundle(path)) {
     return bad_input(
-        fmt::format("{}: a bundle, where a checkpoint is needed; ferry convert --to hf "
-                    "makes one of a bundle",
+        fmt::format("{}: a bundle, where a checkpoint is needed; an export to the format hf makes "
+                    "one of a bundle",
                     printable(path)));
   }
   Checkpoint checkpoint = FERRY_TRY(std::move(opened));
@@ -327,7 +327,7 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
     FERRY_RETURN_IF_ERROR(adopt_keras(input));
   }
   if (!lora.empty()) FERRY_RETURN_IF_ERROR(merge_adapter(input, lora));
-  // Beside a GGUF file that was named lies what belongs to other files as well.
+  // The files beside a GGUF file that was named may belong to other models as well.
   if (!base_name(path).ends_with(".gguf")) {
     carry_files(checkpoint.directory, input.copied, input.notes);
   }

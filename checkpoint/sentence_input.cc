@@ -1,4 +1,4 @@
-#include "checkpoint/sentence_input.h"
+#include "checkpoint/checkpoint_input.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ constexpr uint64_t kMaxModuleConfigBytes = uint64_t{16} << 20;
 constexpr const char* kModules = "modules.json";
 constexpr const char* kModuleTensors[] = {"model.safetensors", "pytorch_model.bin"};
 
-// The text of FILE or FOLDER/FILE; none where there is no such file.
+// Returns the text of FILE or FOLDER/FILE; nullopt where there is no such file.
 Result<std::optional<std::string>> read_beside(const Directory& directory,
                                                const std::string& path) {
   const size_t slash = path.find('/');

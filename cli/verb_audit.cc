@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "audit/document.h"
-#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"

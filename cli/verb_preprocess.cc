@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
 #include "cli/report_file.h"
 #include "cli/run_prompt.h"
 #include "cli/verbs.h"

@@ -5,8 +5,6 @@
 #include <array>
 #include <utility>
 
-#include "checkpoint/adapter_input.h"
-#include "checkpoint/bundle_input.h"
 #include "checkpoint/checkpoint_input.h"
 #include "core/text.h"
 

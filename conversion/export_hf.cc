@@ -8,12 +8,12 @@
 #include <span>
 #include <utility>
 
-#include "checkpoint/bundle_input.h"
+#include "checkpoint/checkpoint_input.h"
 #include "conversion/export.h"
 #include "conversion/safetensors_files.h"
-#include "converters/components.h"
-#include "converters/keys/entry_index.h"
+#include "converters/family.h"
 #include "converters/keys/key_pattern.h"
+#include "converters/keys/keyed_tensors.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "core/json.h"

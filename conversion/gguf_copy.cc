@@ -11,10 +11,10 @@
 #include "checkpoint/checkpoint.h"
 #include "conversion/gguf_files.h"
 #include "conversion/gguf_tensors.h"
-#include "converters/quantized/block_weight.h"
+#include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"
-#include "dialects/gguf/file/split.h"
+#include "dialects/gguf/file/gguf.h"
 #include "dialects/gguf/model/written_types.h"
 
 namespace ferry::conversion {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/text.h"
-#include "dialects/gguf/file/split.h"
+#include "dialects/gguf/file/gguf.h"
 #include "dialects/gguf/file/writer.h"
 #include "dialects/gguf/model/written_types.h"
 

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "converters/components.h"
-#include "converters/keys/entry_index.h"
+#include "converters/family.h"
+#include "converters/keys/keyed_tensors.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "core/program_interface.h"

@@ -9,14 +9,15 @@
 #include <unordered_map>
 #include <utility>
 
-#include "converters/components.h"
+#include "converters/family.h"
+#include "converters/keys/key_hints.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 
 namespace ferry::converters {
 namespace {
 
-// What the file calls the tensor that families know as `key`.
+// Maps the keys that a family knows to the names that the checkpoint's files have.
 class StoredNames {
  public:
   StoredNames(const TensorSource& source, const KeyedTensors& keyed, std::string prefix)
@@ -33,7 +34,7 @@ class StoredNames {
 
  private:
   std::unordered_map<std::string, std::string> names_;
-  std::string prefix_;  // that a wrapper put before all keys
+  std::string prefix_;  // a prefix that a wrapper put before all keys
 };
 
 // Explains why the output head is missing.
@@ -42,7 +43,8 @@ std::string head_hint(const std::string& weight, const ModelConfig& config) {
   return "; the config does not tie the head to the embedding (tie_word_embeddings is false)";
 }
 
-// What is wrong with the weight that `value` stands for; none if it is there in the right shape.
+// Returns the problem with the weight that `value` stands for; nullopt if the weight is there in
+// the right shape.
 std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKeys& mapped,
                                        const std::vector<KeyRule>& rules, const ModelConfig& config,
                                        const StoredNames& stored) {
@@ -74,7 +76,7 @@ void for_each_weight(const Methods& methods, const std::function<void(const grap
   }
 }
 
-// Those weights of the model that the methods use, in the order of the model.
+// Returns the weights that the methods use, in the order of `all`.
 Result<graph::StateDict> weights_of(const Methods& methods, const graph::StateDict& all) {
   std::set<std::string> wanted;
   for_each_weight(methods, [&](const graph::Value& value) { wanted.insert(value.name); });
@@ -85,8 +87,8 @@ Result<graph::StateDict> weights_of(const Methods& methods, const graph::StateDi
   return used;
 }
 
-// Weights that the methods use and the checkpoint lacks, or has in another shape; weights that no
-// method uses.
+// Lists the weights that the methods use and the checkpoint lacks or has in another shape, and the
+// mapped weights that no method uses.
 std::vector<KeyProblem> compare(const std::vector<Methods>& components, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {

@@ -17,18 +17,20 @@ struct AssembledComponent {
 };
 
 struct Assembled {
-  std::vector<AssembledComponent> components;  // as components_of(); none if there are problems
+  // In the order of components_of(); empty if there are problems.
+  std::vector<AssembledComponent> components;
   MappingReport report;
   std::vector<KeyProblem> problems;
 };
 
-// `config` must have been parsed: its families are those whose rules and graphs are used.
+// `config` must come from parse_model_config(): it names the families whose rules and graphs are
+// used.
 Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
                            const ModelConfig& config, const BuildOptions& build,
                            const MappingOptions& mapping);
 
-// The problems as one error: a summary line, and one detail line for each. kUnsupported if all of
-// them are about dtypes, else kBadInput.
+// Makes one error of the problems: a summary line, and a detail line for each. Its code is
+// kUnsupported if all problems are about dtypes, else kBadInput.
 Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source);
 
 }  // namespace ferry::converters

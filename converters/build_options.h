@@ -1,4 +1,4 @@
-// BuildOptions: what a user chooses about a program.
+// BuildOptions: the choices of a user about a program.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@ enum class ProgramStyle : uint8_t {
   kEncoder,   // one method, which takes a whole text and gives its states; no caches
 };
 
-// What softmax does with columns that the mask hides. Static style.
+// How softmax treats columns that the mask hides, in a static program.
 enum class SoftmaxStyle : uint8_t {
   kPlain,   // the mask is added to the scores
-  kMasked,  // their score is 20 less than the smallest one of the row
+  kMasked,  // the score of a hidden column is 20 less than the smallest one of the row
 };
 
-// What queries and keys are multiplied by after RoPE.
+// The matrix that queries and keys are multiplied by after RoPE.
 enum class Rotation : uint8_t {
   kNone,
   kR3,  // a Hadamard matrix over head_dim; K caches hold rotated keys
 };
 
-// Inputs and outputs of a static program: f32, f16, bf16, u16 or u8 each. What a program computes
-// inside is f32; it converts at its edge.
+// The dtypes of inputs and outputs of a static program: f32, f16, bf16, u16 or u8 each. The program
+// computes in f32 and converts its inputs and outputs.
 struct PortTypes {
   DType cache = DType::kF32;  // cached and new keys and values
   DType mask = DType::kF32;
   DType logits = DType::kF32;
-  // Of u16 and u8 ports, by calibration: one for each layer with attention, in order.
+  // Encodings of u16 and u8 caches, from calibration: one for each layer with attention, in order.
   std::vector<Encoding> keys = {}, values = {};
-  // The same of prefill_forward, where its caches have encodings of their own; else empty.
+  // Encodings of the caches of prefill_forward where they differ; else empty.
   std::vector<Encoding> prefill_keys = {}, prefill_values = {};
   Encoding logits_encoding = {};
 
   bool has_prefill_encodings() const { return !prefill_keys.empty(); }
-  // As prefill_forward has them.
+  // Returns the types that prefill_forward has.
   PortTypes of_prefill() const {
     PortTypes types = *this;
     if (!has_prefill_encodings()) return types;
@@ -50,18 +50,18 @@ struct PortTypes {
   }
 };
 
-// Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions;
-// in the static style prefill_length and decode_length are less than context_length, in that of
-// encoders prefill_length is context_length.
+// The caller checks the options against the config: 1 <= prefill_length <= context_length <=
+// max_positions. In a static program prefill_length and decode_length are less than context_length;
+// in an encoder prefill_length is context_length.
 struct BuildOptions {
   int64_t context_length = 0;  // positions of the KV caches
   int64_t prefill_length = 0;  // maximum number of tokens of one call
   bool all_logits = false;     // logits of all tokens, [1,T,V], instead of the last one, [1,V]
   ProgramStyle style = ProgramStyle::kStateful;
-  // Of the stateful style: what the KV caches hold, f32, f16 or i8. i8: a scale and a zero point
-  // for the head_dim elements of each position and head.
+  // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
+  // zero point for the head_dim elements of each position and head.
   DType kv_cache = DType::kF32;
-  // Of the static style.
+  // Static programs have the following options.
   int64_t decode_length = 1;  // tokens of a call of kv_forward
   PortTypes ports = {};
   SoftmaxStyle softmax = SoftmaxStyle::kPlain;

@@ -1,6 +1,8 @@
-// FamilySpec: everything that Ferry knows about one model family. Each family declares one in a
-// file of its own under families/; families/families.def lists them. Callers use all_families(), or
-// ModelConfig::family of a parsed config.
+// FamilySpec and VisionFamily: everything that Ferry knows about one model family, or about one
+// kind of vision-language model. Each is declared in a file of its own under families/;
+// families/families.def and families/vision_families.def list them. Callers use all_families(), or
+// ModelConfig::family of a parsed config. components_of() lists the parts of a model that have
+// programs of their own; key_rules() gives the key rules of its checkpoints.
 #pragma once
 
 #include <optional>
@@ -23,22 +25,22 @@ namespace ferry::converters {
 // A part of a model that has programs of its own.
 struct Component {
   std::string_view role = kTextDecoderRole;
-  // What precedes the keys of the component in a checkpoint: one of these. A checkpoint of a base
-  // model, saved without its head, may lack the first.
+  // The prefixes that keys of the component may have in a checkpoint. A checkpoint of a base model,
+  // saved without its head, may lack the first.
   std::vector<std::string> prefixes = {"model."};
   std::vector<std::string> heads = {"lm_head.weight"};  // the keys that the head may have
-  // The rules of the keys that follow `prefix`, without the head.
+  // Returns the rules of the keys behind `prefix`, without the head.
   std::vector<KeyRule> (*rules)(const ModelConfig&, const std::string& prefix) = nullptr;
   Result<Methods> (*build)(const ModelConfig&, const BuildOptions&);
 };
 
 // Keys of parts that Ferry does not build.
 struct DroppedKeys {
-  const char* pattern;  // as KeyRule::source
+  const char* pattern;  // pattern like KeyRule::source
   const char* reason;
 };
 
-// The params.json of Meta's checkpoints states these of a family beyond what it states of Llama.
+// The keys that params.json of Meta's checkpoints states for a family beyond those of Llama.
 // Source: ExecuTorch, examples/models/llama/model_args.py.
 struct MetaParams {
   bool qkv_bias = false;  // where the config has attention_bias
@@ -46,14 +48,19 @@ struct MetaParams {
 };
 
 struct FamilySpec {
-  std::vector<ModelType> types;       // the values of model_type that it serves; at least one
+  std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
   std::vector<Component> components;  // the first is the text decoder
   std::vector<DroppedKeys> dropped = {};
+<<<<<<< HEAD
   std::vector<GgufArchitecture> gguf = {};  // the architectures that its models have there
   // The architecture of another family that GGUF writers give its models too; or none.
   std::string_view gguf_shared = {};
   std::vector<KerasArchitecture> keras = {};  // how KerasHub stores its models
   std::optional<MetaParams> meta = {};        // whether Meta's checkpoints can hold its models
+=======
+  std::vector<GgufArchitecture> gguf = {};  // the GGUF architectures of the family's models
+  std::optional<MetaParams> meta = {};  // set if Meta's checkpoints can hold the family's models
+>>>>>>> help-c
 
   std::string_view name() const { return types.front().name; }
   // The model_type of the text part that `architecture`, one of this family's, has in KerasHub.
@@ -66,17 +73,63 @@ struct FamilySpec {
 // A model_type, and the family that serves it.
 struct FamilyMatch {
   const FamilySpec* family;
-  const ModelType* type;  // of the text decoder
+  const ModelType* type;  // type of the text decoder
   bool multimodal;        // model_type is the wrapper of `type`
 };
 
-// `text_type` decides between the types of one wrapper.
+// Finds the family of a model_type. `text_type` decides between the types of one wrapper.
 std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type,
                                        std::string_view text_type = {});
-// The values of model_type that the families serve, sorted.
+// Returns the values of model_type that the families serve, sorted.
 std::vector<std::string_view> supported_types(FamilyTable families);
-// "llama, gemma and 59 more (README.md lists them)": those that are written most like `model_type`,
-// nearest first, or all where they are few.
+// Returns the types that are spelled most like `model_type`, nearest first, or all where they are
+// few: "llama, gemma and 59 more (README.md lists them)".
 std::string nearest_types(FamilyTable families, std::string_view model_type);
+
+// How the config of one model_type is read. Defaults are those of transformers 5.23.0.
+struct VisionType {
+  std::string_view name;                      // the value of model_type
+  std::string_view text_key = "text_config";  // the part of the config with the text decoder
+  std::string_view text_type;                 // model_type of the text part where it states none
+  // Default of tie_word_embeddings; nullopt: the text part decides.
+  std::optional<bool> tied = false;
+  // Defaults of vision_config and of the outer config, as JSON objects.
+  std::string_view vision_defaults = "{}", defaults = "{}";
+  Status (*read)(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) = nullptr;
+};
+
+struct VisionFamily {
+  std::vector<VisionType> types;
+  // The families that a text decoder may be of: model types without experts, scaling of embeddings
+  // or states, whose decoders take embeddings as they are.
+  std::vector<std::string_view> text_types;
+  std::vector<std::string> text_prefixes, heads;      // like Component::prefixes and heads
+  std::vector<KeyRule> (*rules)(const ModelConfig&);  // rules of the vision tower and its connector
+
+  std::string_view name() const { return types.front().name; }
+};
+
+std::span<const VisionFamily* const> all_vision_families();
+
+struct VisionMatch {
+  const VisionFamily* family;
+  const VisionType* type;
+};
+std::optional<VisionMatch> find_vision_family(std::string_view model_type);
+
+// Returns the components in the order of execution. A text model is a text decoder or a text
+// encoder; a vision-language model is a vision encoder, a token embedding and a text decoder.
+// `config` must have been parsed.
+std::vector<Component> components_of(const ModelConfig& config);
+
+// Returns all rules of the checkpoints of the model.
+std::vector<KeyRule> key_rules(const ModelConfig& config);
+
+// Returns the prefix of the keys of a model that was saved with its head. A model that was saved
+// without its head lacks the prefix.
+std::string base_prefix(const ModelConfig& config);
+
+// Returns the name of the family that read the config, a model_type.
+std::string_view family_name(const ModelConfig& config);
 
 }  // namespace ferry::converters

@@ -16,20 +16,21 @@
 
 namespace ferry::converters {
 
-// An order of rows, or of columns, as pieces that count those of the other side.
+// An order of the rows or columns of one side (file or checkpoint), as pieces that count those of
+// the other side.
 using GgufOrder = std::vector<StridedPiece> (*)(const ModelConfig& config);
 
-// How a tensor of the file becomes one of a Hugging Face checkpoint, and the reverse. By default it
-// is the same.
+// How a tensor of the file becomes a tensor of a Hugging Face checkpoint, and the reverse. By
+// default the two are equal.
 struct GgufForm {
   enum class Shape {
     kStored,
     kChannelAxis,  // [channels, kernel] becomes [channels, 1, kernel]
     kOneRow,       // [columns] becomes [1, columns]
     kFlat,         // [a, b] becomes [a * b]
-    kQkv,          // rows of q, k and v, "{p}" in the name; `order` is of q, `key_order` of k
+    kQkv,          // rows of q, k and v, "{p}" in the name; `order` is for q, `key_order` for k
     kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
-    kHeads,        // [heads, values] likewise
+    kHeads,        // [heads, values] becomes a tensor for each head, "{e}" in the name
   };
   enum class Models { kAll, kWithExperts, kWithoutExperts };
   enum class Values {
@@ -37,25 +38,25 @@ struct GgufForm {
     kNorm,    // the file has 1 more, where the architecture has shifted norms
     kNegExp,  // the file has -exp(A_log)
   };
-  GgufOrder order = nullptr;  // of the rows in a checkpoint, counting those of the file; or none
+  GgufOrder order = nullptr;  // the rows in a checkpoint, counting those of the file; or none
   GgufOrder key_order = nullptr;
-  GgufOrder written = nullptr;  // of the rows in the file, counting those of the checkpoint
-  bool of_columns = false;      // both are of the columns
-  // The shape in the file where the form does not tell it; `written` then counts elements.
+  GgufOrder written = nullptr;  // the rows in the file, counting those of the checkpoint
+  bool of_columns = false;      // `order` and `written` are orders of columns
+  // The shape in the file where the form does not determine it; `written` then counts elements.
   std::vector<int64_t> (*written_shape)(const ModelConfig& config) = nullptr;
   bool with_gate = false;        // the rows of kGgufPackedGate follow before they are put in order
   bool read_only = false;        // Ferry writes no such tensor
   bool is_part = false;          // the tensor belongs to kGgufPackedInput, where the file has that
-  Models models = Models::kAll;  // that have the tensor, where another one has its place
+  Models models = Models::kAll;  // models with the tensor; others have another one in its place
   Shape shape = Shape::kStored;
   Values values = Values::kStored;
 };
 
-// Names in one layer, "{i}".
+// Names of tensors in layer "{i}".
 inline constexpr std::string_view kGgufPackedInput = "blk.{i}.attn_qkv.weight";
 inline constexpr std::string_view kGgufPackedGate = "blk.{i}.attn_gate.weight";
 
-// A matrix that checkpoints have transposed, and files and adapters of them do not.
+// Suffix of a matrix that checkpoints store transposed, unlike files and adapters of them.
 inline constexpr std::string_view kGgufTransposed = ".T";
 
 struct GgufName {
@@ -70,7 +71,7 @@ struct GgufFlag {
   std::string_view hf;
 };
 
-// Keys, or groups of them, that files have in the order of their architecture (written_keys.cc of
+// Keys, or groups of keys, that files have in the order of their architecture (written_keys.cc of
 // the dialect).
 enum class GgufKey {
   kStandard,  // lengths, heads, RoPE, epsilon and experts, as most architectures begin
@@ -87,10 +88,10 @@ enum class GgufKey {
   kStatedHeadLengths,  // where the config states the size of a head, and where it must be known
   kOtherHeadLengths,   // where heads do not share the hidden size
   kFileType,
-  kQuantizedFileType,  // by llama-quantize alone
+  kQuantizedFileType,  // written by llama-quantize alone
   kRopeDimension,
   kRopeBase,
-  kOtherRopeBase,  // one that readers do not take for granted
+  kOtherRopeBase,  // a base that readers do not assume
   kRopeScaling,    // "none" where there is none
   kAlphaRope,
   kYarnMultiplier,
@@ -106,7 +107,7 @@ enum class GgufKey {
   kExpertSizes,
   kExpertLength,
   kSharedCount,
-  kDenseBlocks,  // those before the first with experts
+  kDenseBlocks,  // number of layers before the first one with experts
   kExpertGating,
   kExpertScale,
   kExpertNorm,
@@ -115,7 +116,7 @@ enum class GgufKey {
   kLatentSizes,
   kLatentMultiplier,
   kMambaSizes,
-  kTurned,  // whether heads are; those that are not have no limit of positions
+  kTurned,  // whether heads have RoPE; without it there is no limit of positions
   kLinearAttention,
   kShortConv,
   kParallelBlocks,
@@ -123,9 +124,9 @@ enum class GgufKey {
   kNoBos,
 };
 
-// By what a file is of an architecture, where several share its name.
+// The sign by which a file belongs to an architecture, where several share its name.
 enum class GgufSign {
-  kNone,  // it is of this one where no other has a sign in the file
+  kNone,  // the file belongs to this architecture if it has the sign of no other
   kSigmoidExperts,
   kExperts,
   kSharedExpert,
@@ -160,66 +161,66 @@ struct GgufTokenizerRules {
   bool no_prefix = false;       // SentencePiece without a space before the text
   bool stated_prefix = false;   // SentencePiece with such a space if add_prefix_space says so
   Glm glm = Glm::kNone;         // finds special tokens by their texts
-  bool hunyuan = false;         // ends are those of eod_token_id and of generation_config.json
-  std::array<FixedId, 2> ids = {};  // of SentencePiece
+  bool hunyuan = false;  // ends of a text are eod_token_id and those of generation_config.json
+  std::array<FixedId, 2> ids = {};  // for SentencePiece
   bool operator==(const GgufTokenizerRules&) const = default;
 };
 
 struct GgufArchitecture {
   std::string_view name;                   // "qwen35"
-  GgufTokenizerRules tokenizer_keys = {};  // of those that Ferry writes
+  GgufTokenizerRules tokenizer_keys = {};  // rules for files that Ferry writes
   std::string_view model_type = {};  // "qwen3_5_text"; by default the first type of its family
   // Other model types that writers give this architecture; a config may name them.
   std::vector<std::string_view> other_types = {};
-  std::string_view wrapper = {};  // the model type around it, where that makes another architecture
+  std::string_view wrapper = {};  // the model type around it, if that makes another architecture
   std::vector<std::span<const GgufName>> tables;
   bool shifted_norms = false;     // norms are stored as 1 + w
   bool linear_attention = false;  // has ssm keys
   bool sliding_pattern = false;   // gemma3: every sixth layer is global
-  bool gemma = false;             // its activation, softcaps and scale of queries
-  // For gemma: how many layers the one model has that scales queries by hidden size / heads.
+  bool gemma = false;             // has Gemma's activation, softcaps and scale of queries
+  // gemma: number of layers of the one model that scales queries by hidden size / heads.
   int64_t layers_scaled_by_hidden = 0;
-  bool multipliers = false;      // granite: of embeddings, scores, residuals and logits
-  bool partial_rotary = false;   // may turn a part of each head
-  int64_t no_rope_interval = 0;  // smollm3: every so many layers one turns nothing
+  bool multipliers = false;      // granite: multipliers of embeddings, scores, residuals and logits
+  bool partial_rotary = false;   // may rotate a part of each head
+  int64_t no_rope_interval = 0;  // smollm3: every so many layers one has no RoPE
   bool normed_experts = false;   // norm_topk_prob
-  bool layer_norm = false;       // its epsilon is that of layer norms
+  bool layer_norm = false;       // the epsilon is that of layer norms
   bool latent = false;           // latent attention: keys have sizes of their own
   bool logit_scale = false;      // multiplies logits
   bool grouped_experts = false;  // groups, a scale of scores, a number of shared experts
   bool sigmoid_experts = false;  // scores are sigmoids
-  // What yarn_log_multiplier is of mscale_all_dim; 0: the reference has no such factor.
+  // yarn_log_multiplier over mscale_all_dim; 0: the reference has no such factor.
   double log_multiplier = 0;
   // Layers without a KV head are of this type ("mamba"); others have "full_attention".
   std::string_view without_heads = {};
   int64_t window_every = 0;  // has windows in all but every so many layers, where no key lists them
   std::vector<GgufFlag> flags = {};
-  // What the layers of multi-token prediction are called, of which no table knows.
+  // Prefix of the layers for multi-token prediction, which are in no table.
   std::string_view predicting = "mtp.blk.";
   GgufSign sign = GgufSign::kNone;
   GgufOwnKeys own_keys = GgufOwnKeys::kNone;
-  // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
+  // Embedding rows beyond the tokenizer's are cut, so that a config may state more of them.
   bool cuts_vocabulary = false;
 
-  // -- of files that Ferry writes; none where there are no keys
+  // -- for files that Ferry writes; an architecture without keys is not written
   std::vector<GgufKey> keys = {};
-  // Whose tokenizer keys it has, where not its own.
+  // The architecture whose tokenizer keys this one has, where they are not its own.
   std::string_view tokenizer = {};
-  // Of several of one model type: which models it is written of.
+  // Tells which models are written as this architecture, where several have one model type.
   bool (*writes)(const ModelConfig&) = nullptr;
   // Tensors that Ferry reads and other readers do not: a model that has them is not written.
   std::vector<std::string_view> unread = {};
-  // What readers take, whatever a file says.
+  // Readers assume the following, whatever a file says.
   Activation activation = Activation::kSilu;
-  bool turns_nothing = false;    // has positions that are learned
+  bool turns_nothing = false;    // positions are learned vectors
   bool rope_factors = false;     // llama3 scaling is a tensor of factors
   bool own_head = false;         // no head is tied to the embedding
   bool equal_heads = false;      // heads share the hidden size
   bool no_shared_heads = false;  // there are as many key heads as heads
-  bool turns_windows = false;    // where some layers have windows, only they have RoPE
+  bool turns_windows = false;    // where some layers have windows, only those have RoPE
   bool plain_windows = false;    // layers with a window have RoPE without scaling
   int64_t qk_norm_layers = 0;    // q and k have norms from so many layers on, and not before
-  int64_t window_layers = 0;     // windows are in models of so many layers, and in no others
+  int64_t window_layers = 0;     // models of so many layers have windows, and no others
 
   bool has_experts() const {
     const auto stacks = [](const GgufName& row) {

@@ -10,7 +10,6 @@
 
 #include "converters/families/families.h"
 #include "converters/family.h"
-#include "converters/vision_family.h"
 
 namespace ferry::converters {
 namespace {

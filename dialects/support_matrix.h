@@ -1,12 +1,12 @@
-// support_matrix(): which model families Ferry reads and writes in which dialect, as a table in
-// Markdown. It is made of what the families state; docs/families.md is a copy of it.
+// support_matrix() makes a table in Markdown: which model families Ferry reads and writes in which
+// dialect. The families themselves say so; docs/families.md is a copy of the table.
 #pragma once
 
 #include <string>
 
 namespace ferry::converters {
 
-// A row for each family, sorted by name; ends with a newline.
+// The table has a row for each family, sorted by name, and ends with a newline.
 std::string support_matrix();
 
 }  // namespace ferry::converters

@@ -11,8 +11,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "converters/assemble.h"
-#include "converters/blocks/longrope.h"
-#include "converters/components.h"
+#include "converters/blocks/rope.h"
+#include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/file.h"
 #include "core/program_interface.h"

@@ -8,11 +8,11 @@
 #include <memory>
 #include <utility>
 
-#include "checkpoint/sentence_input.h"
-#include "converters/blocks/longrope.h"
+#include "checkpoint/checkpoint_input.h"
+#include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
-#include "converters/components.h"
 #include "converters/config/version_rules.h"
+#include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 #include "plan/options.h"

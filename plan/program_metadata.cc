@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 #include "packer/loose_sizes.h"

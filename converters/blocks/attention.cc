@@ -21,8 +21,8 @@
 namespace ferry::converters {
 namespace {
 
-// Attention composed of core operators, for what llama::custom_sdpa lacks: a softcap on the scores
-// (Gemma 2), and attention sinks (GPT-OSS).
+// Parameters of attention that is composed of core operators. llama::custom_sdpa has neither a
+// softcap on the scores (Gemma 2) nor attention sinks (GPT-OSS).
 struct ScoreStyle {
   double scale = 1.0;              // multiplies q k
   std::optional<double> cap = {};  // scores become cap * tanh(score / cap)
@@ -30,19 +30,20 @@ struct ScoreStyle {
   ValueId sinks = {};
 };
 
-// The weights of the softmax of scores [KV,groups,T,n]; the same shape.
+// Returns the softmax of scores [KV,groups,T,n] in the same shape. Sinks take part in the softmax
+// and are cut off.
 ValueId softmax_with_sinks(GraphBuilder& b, ValueId scores, ValueId sinks) {
   if (!sinks.valid()) return b.softmax_last(scores);
   const Dims shape = b.graph()[scores].shape;
-  const Dim group = heads(shape[1]);  // that share keys
+  const Dim group = heads(shape[1]);  // query heads that share a key head
   const ValueId by_head = b.view(sinks, {shape[0], group, 1, 1});
   const ValueId column = b.expand(by_head, {shape[0], shape[1], shape[2], 1});
   const ValueId weights = b.softmax_last(b.cat({column, scores}, 3));
   return b.slice(weights, 3, 1, std::numeric_limits<int64_t>::max());
 }
 
-// softmax(scores + mask) v. query [1,T,H,D]; keys and values [1,n,KV,D], H a multiple of KV; the
-// additive mask is [T,n] or absent. The result is [1,T,H,D].
+// Returns softmax(scores + mask) v as [1,T,H,D]. query is [1,T,H,D]; keys and values are
+// [1,n,KV,D], where H is a multiple of KV; the additive mask is [T,n] or absent.
 ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId values,
                            ValueId mask, const ScoreStyle& style) {
   const Dims shape = b.graph()[query].shape;
@@ -68,7 +69,8 @@ ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId
   return b.view(b.permute(mixed, {2, 0, 1, 3}), shape);
 }
 
-// q [1,T,H,D]; keys and values are those of the range of the layer's kind.
+// Attends to the keys that the mask of the layer's kind shows. q is [1,T,H,D]; keys and values are
+// those of KeyRange.
 ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                       ValueId keys, ValueId values) {
   const ScalarConfig& scalars = c.config.scalars;
@@ -84,7 +86,7 @@ ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, V
                              .sinks = sinks});
 }
 
-// q [1,T,H,D]; the cache has been written up to the last position of the call.
+// Attends to the cache, which has been written up to the last position of the call. q is [1,T,H,D].
 ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                   const KvCache& cache) {
   const AttentionKind& kind = c.kind_of(layer);
@@ -103,7 +105,7 @@ ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, Value
   return attend_masked(b, c, layer, q, keys, values);
 }
 
-// Attention in an encoder, where keys and values are those of the call.
+// Attends to the keys and values of the call, in an encoder.
 ValueId attend_to_call(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                        ValueId keys, ValueId values) {
   const std::optional<double>& scale = c.config.scalars.attention;
@@ -112,11 +114,11 @@ ValueId attend_to_call(GraphBuilder& b, const DecoderContext& c, int64_t layer, 
                           : b.sdpa(q, keys, values, c.start_pos, scale);
 }
 
-// x [1,T,heads,head_dim] over head_dim, times a weight [heads, head_dim].
+// Normalises x [1,T,heads,head_dim] over head_dim and multiplies it by a weight [heads, head_dim].
 ValueId norm_by_head(GraphBuilder& b, ValueId x, const std::string& name, double eps) {
   const Dims& shape = b.graph()[x].shape;
   const Dims width = {shape[2], shape[3]};
-  const ValueId weight = b.weight_f32(name + ".weight", width);  // no matrix of a linear layer
+  const ValueId weight = b.weight_f32(name + ".weight", width);  // f32, as no linear layer
   return b.mul(norm(b, NormKind::kLayerBare, x, name, eps), weight);
 }
 
@@ -135,7 +137,7 @@ double score_scale(const ModelConfig& config) {
 // A masked column weighs exp(-20) of the least column that the query may attend to.
 constexpr float kBelowSmallest = -20.0F;
 
-// Returns the scores that softmax sees. `mask` is 0 where a query may attend.
+// Returns the masked scores, as the softmax takes them. `mask` is 0 where a query may attend.
 ValueId masked_scores(GraphBuilder& b, const DecoderContext& c, ValueId scores, ValueId mask) {
   if (c.options.softmax == SoftmaxStyle::kPlain) return b.add(scores, mask);
   const ValueId seen = b.eq(mask, 0);
@@ -144,7 +146,7 @@ ValueId masked_scores(GraphBuilder& b, const DecoderContext& c, ValueId scores, 
   return b.where(seen, scores, hidden);
 }
 
-// Attention of a static program, composed of core operators over the keys and values that
+// Builds attention of a static program of core operators, over the keys and values that
 // StaticPorts::extend() returned. Scores are scaled, capped where the model has a softcap, and
 // masked as BuildOptions::softmax says. Source: ExecuTorch,
 // examples/qualcomm/oss_scripts/llama/model/static_llama.py, LlamaAttention.
@@ -177,7 +179,7 @@ ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer
   return static_attend(b, c, layer, query, all_keys, all_values);
 }
 
-// Element (i, j) is negative where i and j have an odd number of ones in common.
+// Element (i, j) is negative where the binary numbers i and j have an odd number of ones in common.
 graph::Literal hadamard_matrix(int64_t size) {
   const auto rows = static_cast<uint64_t>(size);
   const auto entry = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));

@@ -22,25 +22,26 @@ struct AttentionStyle {
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };
 
-// Causal attention over the KV cache of layer `layer`, after rows of keys and values [1,T,kv_heads,
-// head_dim] have been added to it; in an encoder, over those rows alone, causal or not. q
-// [1,T,heads,head_dim] -> the same shape. Keys and values that are one value have one cache in the
-// stateful style.
+// Attends causally to the KV cache of layer `layer`, after rows of keys and values
+// [1,T,kv_heads,head_dim] have been added to it. An encoder attends to those rows alone, causally
+// or in both directions. q and the result are [1,T,heads,head_dim]. If keys and values are one
+// value, a stateful program has one cache for both.
 ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
                ValueId v);
 
-// Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
+// Builds causal attention of layer `layer` with its KV cache. layer_types of the config says
+// whether it has a sliding window.
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                   const AttentionStyle& style);
 
-// The rotation R3 of queries and keys (SpinQuant, arXiv 2405.16406). It changes no score, and
-// spreads outliers of a head over all of its elements before keys are quantised.
-// Returns x [...,D] times the Hadamard matrix of D rows (Sylvester's) over sqrt(D), which is
-// symmetric and orthonormal. D is a power of two.
+// Applies the rotation R3 to queries or keys (SpinQuant, arXiv 2405.16406). R3 changes no score,
+// and spreads outliers of a head over all of its elements before keys are quantised. Returns x
+// [...,D] times the Hadamard matrix of D rows (Sylvester's) over sqrt(D), which is symmetric and
+// orthonormal. D is a power of two.
 ValueId hadamard_rotation(GraphBuilder& b, ValueId x);
 
 // Keys and values of one layer that several layers attend to (Gemma 3n), in the form that the
-// program kind needs. attend() is for those of one layer alone.
+// program kind needs. Layers that share nothing use attend().
 struct HeldRows {
   ValueId keys, values;
 };
@@ -49,8 +50,8 @@ struct HeldRows {
 HeldRows hold_rows(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                    ValueId values);
 
-// Causal attention of layer `layer`; the rows are those of a layer of the same kind. q
-// [1,T,heads,head_dim] -> the same shape.
+// Attends causally, in layer `layer`, to rows of a layer of the same kind. q and the result are
+// [1,T,heads,head_dim].
 ValueId attend_held(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                     const HeldRows& rows);
 

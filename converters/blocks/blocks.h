@@ -17,16 +17,16 @@ inline Dim head_dim(Dim size) { return size.as(graph::Axis::kHeadDim); }
 inline Dim features(Dim count) { return count.as(graph::Axis::kFeature); }
 inline Dim experts(Dim count) { return count.as(graph::Axis::kExpert); }
 
-// "layers.3.attention"
+// Returns the name of a part of a layer: "layers.3.attention".
 std::string layer_name(int64_t layer, const char* part);
 
-// x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add the 1
-// when the weight is packed.
+// Returns x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add
+// the 1 when the weight is packed.
 ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps);
-// x * rsqrt(mean(x^2) + eps) over the last dimension.
+// Returns x * rsqrt(mean(x^2) + eps) over the last dimension.
 ValueId bare_rms_norm(GraphBuilder& b, ValueId x, double eps);
 
-// LayerNorm over the last dimension, with NAME.weight and NAME.bias.
+// Applies LayerNorm over the last dimension, with NAME.weight and NAME.bias.
 ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);
 
 enum class NormKind {
@@ -35,27 +35,28 @@ enum class NormKind {
   kLayerNoBias,
   kLayerBare,  // neither weight nor bias
 };
-// The norm of that kind over the last dimension, with the parameters that it has.
+// Applies a norm of this kind over the last dimension, with the parameters that the kind has.
 ValueId norm(GraphBuilder& b, NormKind kind, ValueId x, const std::string& name, double eps);
 
-// Linear with weight NAME.weight (out, in) and, if asked for, NAME.bias added in f32. The axis of
-// `out` is that of features if it is not named.
+// Applies the linear layer NAME.weight (out, in) and, if asked for, adds NAME.bias in f32. If `out`
+// names no axis, it gets the axis of features.
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
                    bool bias);
 
 ValueId silu(GraphBuilder& b, ValueId x);
-// log(1 + exp(x)); x itself if it is above 20, as in the reference.
+// Returns log(1 + exp(x)), or x itself where it is above 20, as in the reference.
 ValueId softplus(GraphBuilder& b, ValueId x);
 ValueId activate(GraphBuilder& b, Activation activation, ValueId x);
 
-// cap * tanh(x / cap)
+// Returns cap * tanh(x / cap).
 ValueId softcap(GraphBuilder& b, ValueId x, double cap);
 
-// w2(activation(w1 x) * w3 x), `size` wide inside; `prefix` is "layers.N.feed_forward".
+// Returns w2(activation(w1 x) * w3 x), with the inner width `size`; `prefix` is
+// "layers.N.feed_forward".
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
                   int64_t size);
 
-// w2(activation(w1 x)); `prefix` is "layers.N.feed_forward".
+// Returns w2(activation(w1 x)); `prefix` is "layers.N.feed_forward".
 ValueId plain_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
                   bool bias);
 

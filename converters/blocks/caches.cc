@@ -11,7 +11,7 @@
 namespace ferry::converters {
 namespace {
 
-// i8 rows, with what they are coded by.
+// Writes rows into an i8 cache, as codes with their scales and zero points.
 CachedRows update_coded(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                         const Dims& shape, ValueId rows) {
   Dims by_row = shape;

@@ -1,6 +1,6 @@
-// KV caches and states, which a decoder keeps between calls. Blocks use no other buffers. In the
-// stateful style they are mutable buffers of the program, in the static style its inputs and
-// outputs (static_ports.h).
+// KV caches and states, which a decoder keeps between calls. Blocks use no other buffers. A
+// stateful program has them as mutable buffers, a static program as inputs and outputs
+// (static_ports.h).
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace ferry::converters {
 
-// One buffer [1,context_length,kv_heads,head_dim], f32, f16 or i8; of i8 with buffers of its scales
-// and zero points. Positions beyond the last one written hold arbitrary values and must not be
-// read.
+// A buffer [1,context_length,kv_heads,head_dim] of f32, f16 or i8. An i8 cache has buffers of
+// scales and zero points too. Positions beyond the last one written hold arbitrary values and must
+// not be read.
 struct CachedRows {
   ValueId rows;
   std::optional<graph::CodedRows> coded = {};
@@ -22,13 +22,13 @@ struct KvCache {
   CachedRows keys, values;
 };
 
-// The KV cache of attention layer `layer` in the stateful style, after keys and values
-// [1,T,kv_heads,head_dim] of this call have been written into it. Keys and values that are one
-// value have one buffer.
+// Returns the KV cache of attention layer `layer` in a stateful program, after keys and values
+// [1,T,kv_heads,head_dim] of this call have been written into it. If keys and values are one value,
+// they have one buffer.
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values);
 
-// The positions [start, c.end_pos), `count` of them, in f32.
+// Returns the positions [start, c.end_pos) of a cache, `count` of them, in f32.
 ValueId cached(GraphBuilder& b, const DecoderContext& c, const CachedRows& cache,
                const graph::IntArg& start, const Dim& count);
 
@@ -40,16 +40,17 @@ struct State {
   std::string name;
 };
 
-// `name` is that of one state of the layer: "recurrent_state".
+// Returns the state `name` of layer `layer`, such as "recurrent_state".
 State state(GraphBuilder& b, const DecoderContext& c, int64_t layer, std::string name, Dims shape);
 
-// To be called with the new contents, which have been written to State::buffer.
+// Must be called with the new contents of the state. In a stateful program they have been written
+// to State::buffer.
 void keep(const DecoderContext& c, const State& state, ValueId after);
 
-// A causal depthwise convolution over time, with its state: x [1,T,channels] -> [1,channels,T] with
-// weight layers.N.attention.conv1d.weight (channels, 1, kernel). State conv_state
-// [1,channels,kernel] holds the last `kernel` inputs, one more than the convolution needs: the
-// layout that transformers and ExecuTorch keep.
+// Applies a causal depthwise convolution over time, with its state: x [1,T,channels] ->
+// [1,channels,T] with the weight layers.N.attention.conv1d.weight (channels, 1, kernel). The state
+// conv_state [1,channels,kernel] holds the last `kernel` inputs. That is one more than the
+// convolution needs, and is the layout that transformers and ExecuTorch keep.
 ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                     int64_t channels, int64_t kernel);
 

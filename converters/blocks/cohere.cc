@@ -1,9 +1,8 @@
 #include "converters/blocks/cohere.h"
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/layout_keys.h"
-#include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {

@@ -12,10 +12,10 @@
 
 namespace ferry::converters {
 
-// The number of ModelConfig that says whether every head of q and k has a norm of its own.
+// A member of ModelConfig::numbers: 1 where every head of q and k has a norm of its own.
 inline constexpr const char* kCohereQkNorm = "qk_norm";
 
-// logit_scale.
+// Reads logit_scale.
 Status read_cohere(const JsonFields& fields, ModelConfig& config);
 std::vector<KeyRule> cohere_rules(const ModelConfig& config, const std::string& prefix);
 Result<Methods> build_cohere(const ModelConfig& config, const BuildOptions& options);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "converters/blocks/blocks.h"
-#include "converters/blocks/moe.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/keys/standard_keys.h"
@@ -19,7 +18,7 @@ ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
   return factor == 1.0 ? x : b.mul(x, factor);
 }
 
-// x plus the output of a block. `before` and `after` are the names of its norms.
+// Returns x plus the output of a block. `before` and `after` are the names of its norms.
 ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, int64_t layer,
                   const char* before, const char* after, ValueId x,
                   const std::function<ValueId(ValueId)>& block) {
@@ -41,15 +40,16 @@ int64_t outer_width(const ModelConfig& config, const DecoderParts& parts) {
   return parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
 }
 
-// From token ids, or embeddings where the model has a token embedding of its own, to the states
-// after the final norm, of those tokens that the output is made of.
+// Builds the layers and the final norm. `input` is token ids, or embeddings where the model has a
+// component for the token embedding. Returns the states of those tokens that the output is made of.
 ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
                      ValueId input) {
   const ModelConfig& config = c.config;
   const int64_t width = outer_width(config, parts);
   ValueId x = config.vision ? input : embed(b, config, input, width);
   if (parts.enter) x = parts.enter(b, c, x);
-  // The runner has what it passes in; a probe needs an instruction that makes its value.
+  // Embeddings that are an input have no probe, because a probe needs an instruction that makes its
+  // value.
   if (!config.vision) b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
@@ -95,7 +95,7 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   return named(kForwardMethod, b);
 }
 
-// forward(tokens i64 [1,T]) -> states, and the vector that the config makes of them.
+// Builds forward(tokens i64 [1,T]) -> states, and the sentence embedding where the config has one.
 Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildOptions& options,
                                          const DecoderParts& parts) {
   const int64_t width = outer_width(config, parts);
@@ -127,6 +127,56 @@ Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOp
   const DecoderContext c = make_static_context(b, config, options, ports, tokens);
   ports.finish(b, build_stack(b, c, parts, ports.input()));
   return named(name, b);
+}
+
+// Builds one layer, as `style` says.
+class StyledLayer {
+ public:
+  StyledLayer(GraphBuilder& b, const DecoderContext& c, const DecoderStyle& style, int64_t layer)
+      : b_(b), c_(c), style_(style), layer_(layer) {}
+
+  ValueId run(ValueId x) {
+    switch (style_.residuals) {
+      case Residuals::kInTurn:
+        x = b_.add(x, attended(normed(x, "attention_norm")));
+        return b_.add(x, mapped(normed(x, "ffn_norm")));
+      case Residuals::kNormAfter:
+        x = normed(b_.add(x, attended(x)), "attention_norm");
+        return normed(b_.add(x, mapped(x)), "ffn_norm");
+      case Residuals::kSideBySide:
+      case Residuals::kOneNorm:
+        break;
+    }
+    const ValueId first = normed(x, "attention_norm");
+    const ValueId attention = attended(first);
+    const bool one = style_.residuals == Residuals::kOneNorm;
+    const ValueId mlp = mapped(one ? first : normed(x, "ffn_norm"));
+    return b_.add(b_.add(attention, mlp), x);
+  }
+
+ private:
+  ValueId normed(ValueId x, const char* name) {
+    return norm(b_, style_.norm, x, layer_name(layer_, name), c_.config.rms_norm_eps);
+  }
+  ValueId attended(ValueId x) { return attention(b_, c_, x, layer_, style_.attention); }
+  ValueId mapped(ValueId x) {
+    const std::string prefix = layer_name(layer_, "feed_forward");
+    return style_.gated ? gated_mlp(b_, c_.config, x, prefix, c_.config.intermediate_size)
+                        : plain_mlp(b_, c_.config, x, prefix, style_.mlp_bias);
+  }
+
+  GraphBuilder& b_;
+  const DecoderContext& c_;
+  const DecoderStyle& style_;
+  int64_t layer_;
+};
+
+// Returns the learned vectors of the positions of this call: [1,T,hidden_size].
+ValueId position_embeddings(GraphBuilder& b, const DecoderContext& c) {
+  const ValueId table = b.weight("position_embeddings.weight", {positions(c.config.max_positions),
+                                                                features(c.config.hidden_size)});
+  if (c.ports != nullptr) return b.embedding(table, c.ports->input_pos());
+  return b.embedding(table, b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 0));
 }
 
 }  // namespace
@@ -217,6 +267,27 @@ std::vector<KeyRule> llama_rules(const ModelConfig& config, const std::string& p
 Result<Methods> build_llama(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(
       config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
+}
+
+Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptions& options,
+                                     const DecoderStyle& style) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t width = style.embedding_size == hidden ? 0 : style.embedding_size;
+  DecoderParts parts;
+  parts.head_bias = style.head_bias;
+  parts.embedding_size = width;
+  parts.layer = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+    return StyledLayer(b, c, style, layer).run(x);
+  };
+  parts.enter = [&](GraphBuilder& b, const DecoderContext& c, ValueId x) {
+    if (width > 0) x = projection(b, x, "project_in", width, hidden, /*bias=*/false);
+    return style.learned_positions ? b.add(x, position_embeddings(b, c)) : x;
+  };
+  parts.final_norm = [&](GraphBuilder& b, ValueId x) {
+    if (style.final_norm) x = norm(b, style.norm, x, "norm", config.rms_norm_eps);
+    return width > 0 ? projection(b, x, "project_out", hidden, width, /*bias=*/false) : x;
+  };
+  return build_frame(config, options, parts);
 }
 
 }  // namespace ferry::converters

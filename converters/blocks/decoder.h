@@ -1,5 +1,7 @@
-// build_decoder() and its variants: the graph of a decoder, with the probes that reference files
-// name.
+// build_decoder() and its variants make the graph of a decoder, with the probes that reference
+// files name. build_styled_decoder() makes decoders that a few choices describe: the kind of norms,
+// where residuals are added, the form of the MLP. The weights have the names that build_decoder()
+// gives them.
 #pragma once
 
 #include <functional>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "converters/blocks/attention.h"
+#include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/graph_names.h"
 #include "converters/build_options.h"
@@ -28,16 +31,17 @@ struct DecoderParts {
   int64_t embedding_size = 0;
 };
 
-// Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
-// The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits. The
-// static style has two, kv_forward and prefill_forward, with the inputs and outputs of
-// static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and no head.
-// Where the config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of tokens.
+// Builds embedding, layers, final norm and head, with the multipliers and the softcap of
+// config.scalars. A stateful program has one method: forward(tokens i64 [1,T], input_pos i64 [1])
+// -> logits. A static program has two, kv_forward and prefill_forward, with the inputs and outputs
+// of static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and no
+// head. Where the config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of
+// tokens.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
-// The embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size]. One
-// method for each of the decoder's.
+// Builds the embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size].
+// It has one method for each method of the decoder.
 Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options);
 
 // The token mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same
@@ -51,21 +55,57 @@ struct NormStyle {
   bool after = false;  // post_attention_norm, post_ffn_norm
 };
 
-// Per layer x += mixer(x), x += mlp(x), each between the RMS norms of the style.
+// Builds layers of x += mixer(x), x += mlp(x), with RMS norms before and after each block as
+// `norms` says.
 Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,
                               const Mixer& mixer, NormStyle norms = {});
 
-// build_decoder() with attention in every layer.
+// Builds a decoder with attention in every layer.
 Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
                                         const AttentionStyle& style, NormStyle norms = {});
 
-// build_decoder() with attention where the config has it, and `other` in all other layers.
+// Builds a decoder with attention where the config has it, and `other` in all other layers.
 Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOptions& options,
                                     const AttentionStyle& style, const Mixer& other);
+
+// Returns the sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x),
+// or plus shared(x) where the shared expert has no gate. x is [1,T,hidden], `prefix` is
+// "layers.N.feed_forward". The router and the shared gate are f32 in any bundle.
+ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                   const std::string& prefix);
 
 // Key rules and graph of families with Llama's architecture, which differ only in config values
 // such as multipliers and layers without RoPE. The config says which biases there are.
 std::vector<KeyRule> llama_rules(const ModelConfig& config, const std::string& prefix);
 Result<Methods> build_llama(const ModelConfig& config, const BuildOptions& options);
+
+// How a layer adds its blocks to its input x. `norm1` is attention_norm, `norm2` is ffn_norm.
+enum class Residuals {
+  kInTurn,      // x += attention(norm1(x)), then x += mlp(norm2(x))
+  kSideBySide,  // x += attention(norm1(x)) + mlp(norm2(x))
+  kOneNorm,     // x += attention(n) + mlp(n), where n is norm1(x)
+  kNormAfter    // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
+};
+
+// A member of ModelConfig::numbers: 1 where attention and MLP are added side by side, in families
+// whose config has a flag for it.
+inline constexpr const char* kParallelResidual = "parallel_residual";
+
+struct DecoderStyle {
+  AttentionStyle attention = {};
+  NormKind norm = NormKind::kLayer;
+  Residuals residuals = Residuals::kInTurn;
+  bool gated = false;     // the MLP multiplies by a gate; config.mlp_bias then states its biases
+  bool mlp_bias = false;  // an MLP without a gate has biases
+  bool head_bias = false;
+  bool final_norm = true;
+  bool learned_positions = false;  // position_embeddings.weight [max_positions, hidden_size]
+  // Width of a token's embedding and of the input of the head. project_in and project_out stand
+  // between this width and the layers. 0 or hidden_size: there are no projections.
+  int64_t embedding_size = 0;
+};
+
+Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptions& options,
+                                     const DecoderStyle& style);
 
 }  // namespace ferry::converters

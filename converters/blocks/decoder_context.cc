@@ -12,7 +12,7 @@
 
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma3n.h"
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -29,8 +29,8 @@ struct RopeRows {
   std::vector<float> inverse;
 };
 
-// The rows of the table. Longrope has all positions of the context with the long factors, then
-// those up to the switch with the short ones.
+// Returns the rows of the table. A longrope table has all positions of the context with the long
+// factors, then those up to the switch with the short factors.
 std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim,
                                       const BuildOptions& options) {
   const RopeRows rows = {options.context_length, rope_inverse_frequencies(rope, rotary_dim)};
@@ -42,7 +42,7 @@ std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim
           {*limit, rows.inverse}};
 }
 
-// What multiplies the row of a position.
+// The factor of cos and sin at a position: attention_factor, and the growth of queries.
 struct RowScale {
   double factor, growth;
   int64_t original_max_positions;
@@ -57,8 +57,9 @@ RowScale row_scale(const RopeConfig& rope) {
   return {rope.attention_factor, rope.query_growth, rope.original_max_positions};
 }
 
-// cos or sin of position * inverse frequency. A row holds the frequencies twice (half-split RoPE).
-// The first half of a sine row is negated, so that x * cos + swapped(x) * sin rotates every pair.
+// Makes the literal of cos or sin of position * inverse frequency. A row holds the frequencies
+// twice (half-split RoPE). The first half of a sine row is negated, so that x * cos + swapped(x) *
+// sin rotates every pair.
 graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>& runs,
                             const RowScale& scale_of, int64_t positions, bool sine) {
   const int64_t half = std::ssize(runs.front().inverse);
@@ -103,8 +104,8 @@ ValueId int_scalar(GraphBuilder& b, int64_t number) {
                     }});
 }
 
-// The row of the call's first position in a table where the rows of the short factors follow those
-// of the long ones.
+// Returns the row of the call's first position in a table where the rows of the short factors
+// follow those of the long factors.
 ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t limit) {
   const ValueId ends = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
   const ValueId not_said = b.ge(c.signed_start, 0);
@@ -115,7 +116,7 @@ ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t lim
   return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
 }
 
-// The rows of this call. `name` is unique among the tables of a program.
+// Returns the table rows of this call's positions. `name` is unique among the tables of a program.
 RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                    const RopeConfig& rope) {
   const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
@@ -143,7 +144,7 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
 
 bool is_encoder(const DecoderContext& c) { return c.options.style == ProgramStyle::kEncoder; }
 
-// Position of each query minus position of each key: i64 [T, keys].
+// Returns the position of each query minus the position of each key: i64 [T, keys].
 ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
   const ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
   const ValueId columns = b.arange(range.start, c.end_pos, range.keys);
@@ -158,7 +159,8 @@ ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
   return mask;
 }
 
-// All tokens of an encoder, of which those of the mask are seen.
+// Returns all tokens of the call as the keys of an encoder. A mask hides some of them where
+// attention is causal or has a window.
 KeyRange add_encoder_range(GraphBuilder& b, const DecoderContext& c,
                            std::optional<int64_t> window) {
   KeyRange range;
@@ -189,7 +191,8 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   return range;
 }
 
-// A query at position p attends to the keys at [0, p]; in an encoder of both directions to all.
+// A query at position p attends to the keys at [0, p]. In an encoder with attention in both
+// directions it attends to all keys.
 KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   if (is_encoder(c)) return add_encoder_range(b, c, std::nullopt);
   KeyRange range;
@@ -201,12 +204,13 @@ KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
 using TableMaker = RopeTable(GraphBuilder&, const DecoderContext&, const std::string& name,
                              const RopeConfig&);
 
-// Whether queries grow within the context.
+// Whether queries grow within the context (RopeConfig::query_growth).
 bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
   return rope.query_growth != 0.0 && rope.original_max_positions < c.options.context_length;
 }
 
-// The tables of one kind of attention: that of keys, and another of queries where they grow.
+// Adds the tables of one kind of attention: a table for keys, and another for queries where they
+// grow.
 void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
                 const std::string& name, const RopeConfig& rope, TableMaker* table) {
   RopeConfig of_keys = rope;
@@ -243,7 +247,7 @@ bool has_states(const ModelConfig& config) {
   return !std::ranges::all_of(config.layer_types, is_attention);
 }
 
-// The rows of the positions of this call, in a static program.
+// Returns the table rows of this call's positions in a static program.
 RopeTable look_up_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                        const RopeConfig& rope) {
   const int64_t dim = c.config.rotary_dim();

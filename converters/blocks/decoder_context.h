@@ -14,8 +14,8 @@ namespace ferry::converters {
 // for a block whose keys are all masked. exp(-65535 - maximum) is exactly zero in f32.
 inline constexpr float kMaskedScore = -65535.0F;
 
-// f32 [T,1,rotary_dim], in the static style [1,T,1,rotary_dim]: the rows of this call's positions.
-// The first half of sin is negated.
+// The rows of a RoPE table at this call's positions: f32 [T,1,rotary_dim], in a static program
+// [1,T,1,rotary_dim]. The first half of sin is negated.
 struct RopeTable {
   ValueId cos = {}, sin = {};
 };
@@ -23,17 +23,17 @@ struct RopeTable {
 // The keys that the queries of a call may attend to, where a mask selects them.
 struct KeyRange {
   graph::IntArg start = 0;  // position of the first key
-  Dim keys = {};            // their number; the last one is at the last position of the call
-  ValueId mask = {};        // additive, f32 [T, keys]; invalid: all of them are seen
+  Dim keys = {};            // number of keys; the last key is at the last position of the call
+  ValueId mask = {};        // additive, f32 [T, keys]; invalid: every key is seen
 };
 
-// Shared by the attention layers of one kind, full or sliding.
+// The values that the attention layers of one kind, full or sliding, share.
 struct AttentionKind {
-  RopeTable rope = {};        // of keys
-  RopeTable query_rope = {};  // the same unless queries grow with the position
-  // None: the attention operator masks causally, or not at all where tokens attend both ways.
+  RopeTable rope = {};        // for keys
+  RopeTable query_rope = {};  // for queries: equal to `rope` unless they grow with the position
+  // If absent, the attention operator masks causally, or not at all where tokens attend both ways.
   std::optional<KeyRange> range = {};
-  ValueId mask = {};  // static style: additive, f32 [1,1,T,context_length]
+  ValueId mask = {};  // static program: additive, f32 [1,1,T,context_length]
 };
 
 class StaticPorts;
@@ -41,13 +41,14 @@ class StaticPorts;
 struct DecoderContext {
   const ModelConfig& config;
   const BuildOptions& options;
-  // Inputs and outputs of a static program; none in the stateful style.
+  // Inputs and outputs of a static program; nullptr in other programs.
   StaticPorts* ports = nullptr;
   Dim tokens = {};  // T, the number of tokens of a call
-  // Position of the first token; 0 in an encoder. Not of the static style.
+  // Position of the first token; 0 in an encoder. Static programs do not use it.
   graph::IntArg start_pos = 0;
-  ValueId end_pos = {};  // Int: start_pos + T; not of the static style
-  // N, as many as end_pos says; where causal attention reads a part of its caches.
+  ValueId end_pos = {};  // Int: start_pos + T; unused in static programs
+  // N: the written positions of the caches, as many as end_pos says. Set where causal attention
+  // reads a slice of its caches.
   Dim written = {};
   // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long
   // factors of longrope. Valid only in a program that has both sets of factors.
@@ -62,23 +63,23 @@ struct DecoderContext {
   }
 };
 
-// A number of ModelConfig::numbers: 1 where every head has an attention sink.
+// A member of ModelConfig::numbers: 1 where every head has an attention sink.
 inline constexpr const char* kAttentionSinks = "attention_sinks";
-// Number of ModelConfig: 1 where the scores of layer N are divided by N + 1 too.
+// A member of ModelConfig::numbers: 1 where the scores of layer N are also divided by N + 1.
 inline constexpr const char* kScoresByLayer = "scale_attn_by_inverse_layer_idx";
-// f32 [heads] of layer `layer`; invalid for a model without sinks.
+// Returns the sinks of layer `layer`, f32 [heads]; an invalid value for a model without sinks.
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 
-// For stateful programs. `input_pos` is i64 [1]; `token_symbol` is T.
+// Makes the context of a stateful program. `input_pos` is i64 [1]; `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
 
-// For an encoder, all of whose layers have attention.
+// Makes the context of an encoder, all of whose layers have attention.
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, int32_t token_symbol);
 
-// For a method of a static program, which takes `tokens` tokens.
+// Makes the context of a method of a static program, which takes `tokens` tokens.
 DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
                                    const BuildOptions& options, StaticPorts& ports, int64_t tokens);
 

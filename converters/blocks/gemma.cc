@@ -9,8 +9,8 @@
 namespace ferry::converters {
 
 Status read_gemma_scalars(const JsonFields&, ModelConfig& config) {
-  // In f32. The reference rounds it to the dtype that it computes in: in bf16 sqrt(1152) is 34
-  // there. Our residual stream is f32 whatever the dtype of the weights, and so is this.
+  // The multiplier is f32. The reference rounds it to the dtype that it computes in: in bf16
+  // sqrt(1152) is 34 there. Our residual stream is f32 whatever the dtype of the weights.
   config.scalars.embedding = std::sqrt(static_cast<double>(config.hidden_size));
   return {};
 }

@@ -13,12 +13,12 @@
 
 namespace ferry::converters {
 
-// The number of ModelConfig that says whether every head of q and k passes a norm, as of Gemma 3.
+// A member of ModelConfig::numbers: 1 where every head of q and k passes a norm, as in Gemma 3.
 inline constexpr const char* kGemmaQkNorm = "qk_norm";
 
-// The multiplier of the embeddings, sqrt(hidden_size). Reads no key.
+// Sets the multiplier of the embeddings, sqrt(hidden_size). Reads no key.
 Status read_gemma_scalars(const JsonFields& fields, ModelConfig& config);
-// query_pre_attn_scalar: scores are divided by its square root.
+// Reads query_pre_attn_scalar: scores are divided by its square root.
 Status read_query_scalar(const JsonFields& fields, ModelConfig& config);
 
 // The rules of Gemma 2 and 3: matrices, biases that the config asks for, norms.

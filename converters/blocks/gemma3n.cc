@@ -34,14 +34,14 @@ constexpr const char* kLaurelRank = "laurel_rank";
 constexpr const char* kLayerInputSize = "hidden_size_per_layer_input";
 constexpr const char* kLayerVocab = "vocab_size_per_layer_input";
 constexpr const char* kSharedLayers = "num_kv_shared_layers";
-// The bits of an f64: how many standard deviations above the mean a sparse layer's activations must
-// be; absent where the layer is not sparse.
+// Returns the name of a number that holds the bits of an f64: how many standard deviations above
+// the mean an activation of a sparse layer must be. The number is absent where the layer is not
+// sparse.
 std::string cutoff_name(int64_t layer) { return "activation_cutoff." + std::to_string(layer); }
 
 // The least mean square that a stream is divided by.
 constexpr float kLeastMeanSquare = 1e-5F;
-// The least mean square of a value that is multiplied by its own root again. No embedding is below
-// it.
+// A bound that keeps x * rsqrt(x) finite at 0. No embedding has a smaller mean square.
 constexpr float kTiny = 1e-30F;
 
 // The values that layers pass on beside the first stream: all streams, [1,T,hidden_size] each, the
@@ -74,17 +74,19 @@ class Gemma3n {
   ValueId of_call(ValueId x, Dim width) { return b_.view(x, {batch(), c_.tokens, width}); }
   void name_streams();
   ValueId table_ids();
-  // [T,hidden_size] -> [1,T,hidden_size]. No view: parts of a model make views again, and would
-  // need all streams for it.
+  // [T,hidden_size] -> [1,T,hidden_size]. A view would not do, because every part of a sharded
+  // model makes views again and would need all streams for them.
   ValueId of_batch(ValueId x) { return b_.expand(x, {batch(), c_.tokens, width_}); }
-  // tanh of what the streams are to be mixed by, [1,T,streams].
+  // Returns the tanh of the router's output, from which mixing coefficients are computed:
+  // [1,T,streams].
   ValueId modalities(ValueId x, const std::string& prefix);
-  // [T,streams,hidden_size]
+  // Returns the predictions of all streams, [T,streams,hidden_size].
   ValueId predict(const std::string& prefix);
   std::vector<ValueId> correct(ValueId predictions, ValueId active, ValueId activated,
                                const std::string& prefix);
   ValueId laurel(ValueId x, const std::string& prefix);
-  // Whether later layers attend to the keys and values of this one, which has its own.
+  // Whether the layer is the last of its kind with keys and values of its own, to which later
+  // layers attend.
   bool is_last_of_kind(int64_t layer) const;
   ValueId attention(ValueId x, int64_t layer);
   ValueId joined(ValueId mixed, const std::string& prefix);
@@ -103,7 +105,7 @@ class Gemma3n {
   const Dim width_ = features(g_.hidden_size);
 };
 
-// max(x, least)
+// Returns max(x, least).
 ValueId at_least(GraphBuilder& b, ValueId x, float least) {
   const ValueId bound = b.scalar(least);
   return b.add(b.relu(b.sub(x, bound)), bound);
@@ -111,7 +113,7 @@ ValueId at_least(GraphBuilder& b, ValueId x, float least) {
 
 ValueId mean_square(GraphBuilder& b, ValueId x) { return b.mean_last(b.mul(x, x)); }
 
-// x scaled to a root mean square: that of rows whose mean squares are `target`.
+// Scales x so that the mean squares of its rows are `target`.
 ValueId scaled_to(GraphBuilder& b, ValueId x, ValueId target) {
   const ValueId root = b.mul(target, b.rsqrt(at_least(b, target, kTiny)));
   const ValueId inverse = b.rsqrt(at_least(b, mean_square(b, x), kLeastMeanSquare));
@@ -119,15 +121,15 @@ ValueId scaled_to(GraphBuilder& b, ValueId x, ValueId target) {
   return b.mul(x, factor);
 }
 
-// Names the streams as programs pass them on. The first one has the name that all families give it.
+// Names the streams that layers pass on. The first one has the name that all families give it.
 void Gemma3n::name_streams() {
   for (size_t i = 1; i < shared_.streams.size(); ++i) {
     b_.name(shared_.streams[i], "stream_" + std::to_string(i));
   }
 }
 
-// Returns the ids in the table of the layers' inputs. Tokens beyond it, which stand for sounds and
-// images, have the row of token 0.
+// Returns the ids in the table of the layers' inputs. Tokens beyond the table, which stand for
+// sounds and images, have the row of token 0.
 ValueId Gemma3n::table_ids() {
   const ValueId tokens = b_.graph().inputs.front();
   const int64_t rows = g_.number(kLayerVocab);
@@ -198,7 +200,7 @@ ValueId Gemma3n::laurel(ValueId x, const std::string& prefix) {
   return b_.add(x, norm(high, prefix + "norm"));
 }
 
-// [1,T,count,head_dim]
+// Projects x to [1,T,count,head_dim].
 ValueId Gemma3n::head_rows(ValueId x, const std::string& name, int64_t count) {
   const ValueId y = projection(b_, x, name, g_.hidden_size, count * g_.head_dim, g_.attention_bias);
   return b_.view(y, {batch(), c_.tokens, heads(count), head_dim(g_.head_dim)});
@@ -257,7 +259,7 @@ ValueId Gemma3n::feed_forward(ValueId x, int64_t layer) {
   return linear(b_.mul(activated, up), prefix + ".w2", inner, width_);
 }
 
-// Returns the addend of all streams but the first, which the layer's own embeddings give.
+// Returns the addend of all streams but the first. The layer's own embeddings give it.
 ValueId Gemma3n::layer_input(ValueId first, int64_t layer) {
   const std::string prefix = layer_name(layer, "layer_input.");
   if (g_.number(kScaleCorrected) != 0) {
@@ -290,8 +292,8 @@ ValueId Gemma3n::layer(ValueId x, int64_t layer) {
   return shared_.streams.front();
 }
 
-// The mean of all streams, each scaled to the size of the first, and the final norm. `x` is the
-// first stream, or its last token.
+// Returns the final norm of the mean of all streams, each scaled to the size of the first one. `x`
+// is the first stream, or its last token.
 ValueId leave(GraphBuilder& b, const ModelConfig& config, const Shared& shared, ValueId x) {
   const bool last_only = b.graph()[x].shape.size() == 2;
   const ValueId target = mean_square(b, x);
@@ -321,18 +323,18 @@ Status check_shared(const ModelConfig& config) {
 
 constexpr IntRange kStreamRange = {1, 16};
 constexpr FloatRange kSparsityRange = {0.0, 0.999999};
-// Without a list the first layers of a deep model are sparse.
+// If the config has no list, the first layers of a deep model are sparse.
 constexpr int64_t kSparseLayers = 10;
 constexpr double kSparsity = 0.95;
 
-// The value below which a normal variable is with probability p.
+// Returns the value below which a standard normal variable lies with probability p.
 double normal_quantile(double p) {
   double x = 0.0;
   for (int step = 0; step < 100; ++step) {
     const double below = 0.5 * std::erfc(-x / std::numbers::sqrt2);
     const double density = std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
     const double change = (below - p) / density;
-    // A bounded step: far from the mean the density is too small for Newton's.
+    // The step is bounded, because far from the mean the density is too small for Newton's method.
     x -= std::clamp(change, -0.5, 0.5);
     if (std::fabs(change) < 1e-15) break;
   }
@@ -400,7 +402,7 @@ Status read_gemma3n(const JsonFields& fields, ModelConfig& config) {
 int64_t altup_streams(const ModelConfig& config) { return config.number(kStreams); }
 
 int64_t first_shared_layer(const ModelConfig& config) {
-  // As in the reference: where all layers would share, none does.
+  // If all layers would share, none does, as in the reference.
   const int64_t first = config.num_layers - config.number(kSharedLayers);
   return first > 0 ? first : config.num_layers;
 }

@@ -4,21 +4,29 @@
 // Source: transformers, models/gemma3n/modeling_gemma3n.py.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "converters/blocks/graph_names.h"
 #include "converters/build_options.h"
 #include "converters/config/json_fields.h"
 #include "converters/config/model_config.h"
+#include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
 
-// Keys that only Gemma 3n has, into ModelConfig::numbers. Needs the layer types' number.
+// Reads the keys that only Gemma 3n has into ModelConfig::numbers. Needs num_layers.
 Status read_gemma3n(const JsonFields& fields, ModelConfig& config);
 
 Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options);
 
-// The residual streams of AltUp. A checkpoint has a projection into and out of each but the first.
+// Returns the number of residual streams of AltUp. A checkpoint has a projection into and out of
+// each stream but the first.
 int64_t altup_streams(const ModelConfig& config);
-// The first layer that has neither keys nor values of its own; num_layers if all have.
+// Returns the first layer that has neither keys nor values of its own; num_layers if all have them.
 int64_t first_shared_layer(const ModelConfig& config);
+
+// Rules for the keys of the text decoder (keys/gemma3n_keys.cc).
+std::vector<KeyRule> gemma3n_rules(const ModelConfig& config, const std::string& prefix);
 
 }  // namespace ferry::converters

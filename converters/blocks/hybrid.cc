@@ -6,8 +6,8 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/moe.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/expert_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -16,13 +16,13 @@
 namespace ferry::converters {
 namespace {
 
-// x * rsqrt(sum(x^2) + 1e-6) over the last dimension.
+// Returns x * rsqrt(sum(x^2) + 1e-6) over the last dimension.
 ValueId l2_norm(GraphBuilder& b, ValueId x) {
   const ValueId sum = b.sum_last(b.mul(x, x));
   return b.mul(x, b.rsqrt(b.add(sum, b.scalar(1e-6F))));
 }
 
-// [1,T,heads,dim] -> [1,T,heads*groups,dim], each head `groups` times in a row.
+// Repeats each head `groups` times in a row: [1,T,heads,dim] -> [1,T,heads*groups,dim].
 ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t count, int64_t dim,
                      int64_t groups) {
   if (groups == 1) return x;
@@ -30,8 +30,8 @@ ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t count, int6
   return b.view(wide, {batch(), tokens, heads(count * groups), head_dim(dim)});
 }
 
-// Gated DeltaNet, the token mixer of a linear layer, with its convolution and recurrent state. x
-// and the result are [1,T,hidden_size].
+// Builds Gated DeltaNet, the token mixer of a linear layer, with its convolution and recurrent
+// state. x and the result are [1,T,hidden_size].
 ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const std::string prefix = layer_name(layer, "attention");
   const ModelConfig& g = c.config;

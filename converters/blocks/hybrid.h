@@ -14,8 +14,8 @@ namespace ferry::converters {
 // Returns rules for all keys except the input projections of the linear layers, which the families
 // pack differently.
 std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix);
-// Returns rules for all keys, with those projections in in_proj_qkv, in_proj_z, in_proj_b and
-// in_proj_a. Serving stacks export them packed.
+// Returns rules for all keys, where the input projections of the linear layers are in_proj_qkv,
+// in_proj_z, in_proj_b and in_proj_a. Serving stacks export them packed.
 std::vector<KeyRule> separate_hybrid_rules(const ModelConfig& config, const std::string& prefix);
 
 Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& options);

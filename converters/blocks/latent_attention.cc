@@ -41,8 +41,8 @@ struct LatentSizes {
   int64_t query() const { return plain + turned; }
 };
 
-// `count` groups of rows, each with `before` rows that stay and `turned` rows whose pairs become
-// halves.
+// Returns `count` groups of rows. Each group has `before` rows that stay and `turned` rows whose
+// pairs become halves (pairs_to_halves()).
 RowOrder turned_rows(const ModelConfig& config, int64_t count, int64_t before) {
   const int64_t turned = config.rope.rotary_dim, size = before + turned;
   if (config.number(kPaired) == 0) return {run_piece(0, 0, count * size)};
@@ -61,7 +61,8 @@ RowOrder latent_rows(const ModelConfig& config) {
   return turned_rows(config, 1, LatentSizes(config).rank);
 }
 
-// The rows of each head's part of kv_b_proj: [keys | values] per head.
+// Takes the keys or the values of every head from kv_b_proj, whose rows are [keys | values] per
+// head.
 RuleTarget head_part(const char* name, bool values) {
   return {name,
           [values](const ModelConfig& c) {
@@ -77,7 +78,8 @@ RuleTarget head_part(const char* name, bool values) {
           }};
 }
 
-// kv_b_proj as GGUF has it: keys (heads, rank, plain), transposed, and values (heads, value, rank).
+// Rules for kv_b_proj as GGUF has it: keys (heads, rank, plain), transposed, and values (heads,
+// value, rank).
 std::vector<KeyRule> split_head_rules(const std::string& block) {
   KeyRule keys;
   keys.name = "transpose keys of heads";
@@ -123,7 +125,7 @@ int64_t latent_row_count(const ModelConfig& c) {
   return LatentSizes(c).rank + LatentSizes(c).turned;
 }
 
-// [1,T,heads,plain + turned]
+// Returns the queries, [1,T,heads,plain + turned].
 ValueId queries(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix) {
   const ModelConfig& g = c.config;
   const LatentSizes s(g);
@@ -138,7 +140,7 @@ ValueId queries(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::
   return b.view(projection(b, normed, prefix + ".wq_b", s.query_rank, width, false), shape);
 }
 
-// [1,T,1,turned + rank]
+// Returns the key rows of the cache, [1,T,1,turned + rank].
 ValueId latent_keys(GraphBuilder& b, const DecoderContext& c, const RopeTable& table, ValueId x,
                     const std::string& prefix) {
   const ModelConfig& g = c.config;

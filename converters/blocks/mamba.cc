@@ -18,7 +18,7 @@ namespace {
 // The names of the sizes in ModelConfig::numbers.
 constexpr const char* kHeads = "mamba_n_heads";
 constexpr const char* kHeadSize = "mamba_d_head";
-constexpr const char* kMambaGroups = "mamba_n_groups";  // of heads that share B and C
+constexpr const char* kMambaGroups = "mamba_n_groups";  // groups of heads that share B and C
 constexpr const char* kState = "mamba_d_state";
 constexpr const char* kKernel = "mamba_d_conv";
 constexpr const char* kMambaConvBias = "mamba_conv_bias";
@@ -30,13 +30,13 @@ struct MambaSizes {
         size(c.number(kHeadSize)),
         groups(c.number(kMambaGroups)),
         state(c.number(kState)) {}
-  int64_t count, size;  // heads and the values of one
+  int64_t count, size;  // number of heads; values of one head
   int64_t groups, state;
   int64_t inner() const { return count * size; }
   int64_t channels() const { return inner() + 2 * groups * state; }
 };
 
-// Only limits that limit nothing: dt is not negative.
+// Accepts only a limit from 0 to infinity, which has no effect because dt is not negative.
 Status check_limit(const JsonFields& fields) {
   const nlohmann::json* limit = fields.find("time_step_limit");
   const nlohmann::json infinite = {{"__float__", "Infinity"}};
@@ -49,16 +49,18 @@ Status check_limit(const JsonFields& fields) {
                       "is not from 0 to infinity: not supported");
 }
 
-// What the tokens of a call do to each other. Values of heads are [heads,...], of groups of heads
-// [groups,...], and positions come last.
+// How the tokens of a call act on each other. Values of heads are [heads,...], values of groups of
+// heads [groups,...]; positions are the last dimension.
 struct Scan {
-  ValueId x;           // dt x, f32 [heads,size,T]
-  ValueId in, out;     // B [groups,T,state] and C [groups,state,T]
-  ValueId decay;       // of a token by another, [heads,T from,T to]; 0 where `to` is before `from`
-  ValueId from_start;  // of the state before the call, [heads,1,T]
+  ValueId x;        // dt x, f32 [heads,size,T]
+  ValueId in, out;  // B [groups,T,state] and C [groups,state,T]
+  // Decay of token `from` at token `to`, [heads,T from,T to]; 0 where `to` is before `from`.
+  ValueId decay;
+  ValueId from_start;  // decay of the state before the call, [heads,1,T]
 };
 
-// The sums of `rates` [heads,1,T] behind `from` up to `to`, and exp of them.
+// Returns Scan::decay: exp of the sums of `rates` [heads,1,T] over the tokens after `from` up to
+// `to`.
 ValueId decays(GraphBuilder& b, const DecoderContext& c, ValueId rates) {
   const Dim tokens = c.tokens;
   const graph::IntArg count =
@@ -73,7 +75,7 @@ ValueId decays(GraphBuilder& b, const DecoderContext& c, ValueId rates) {
   return b.where(b.lt(ahead, 1), decayed, zero);
 }
 
-// y without D, [heads,size,T].
+// Returns y without the term D x, [heads,size,T].
 ValueId scanned(GraphBuilder& b, const DecoderContext& c, const Scan& scan, const State& memory) {
   const MambaSizes s(c.config);
   const Dim tokens = c.tokens;
@@ -87,7 +89,7 @@ ValueId scanned(GraphBuilder& b, const DecoderContext& c, const Scan& scan, cons
   return b.add(within, b.mul(read, scan.from_start));
 }
 
-// The state after the call, [1,heads,size,state].
+// Returns the state after the call, [1,heads,size,state].
 ValueId next_state(GraphBuilder& b, const DecoderContext& c, const Scan& scan,
                    const State& memory) {
   const MambaSizes s(c.config);
@@ -111,7 +113,7 @@ ValueId convolved(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   return activate(b, c.config.activation, y);
 }
 
-// Each group of heads has a norm of its own, all have one vector of weights.
+// Normalises each group of heads by itself; all groups have one vector of weights.
 ValueId grouped_norm(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& name) {
   const MambaSizes s(c.config);
   const double eps = c.config.rms_norm_eps;

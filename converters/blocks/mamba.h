@@ -1,7 +1,7 @@
-// Mamba-2: a state per head that decays and takes up each token, S' = exp(A dt) S + dt x B^T, and
-// is read by y = S' C + D x. The tokens of a call are computed at once, by products over all pairs
-// of them, which is what the recurrence gives: heads x tokens x tokens values are planned memory.
-// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py.
+// Mamba-2: every head has a state that decays and takes up each token, S' = exp(A dt) S + dt x B^T.
+// The output is y = S' C + D x. The tokens of a call are computed at once, by products over all
+// pairs of them, which gives the values of the recurrence: heads x tokens x tokens values are
+// planned memory. Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py.
 #pragma once
 
 #include <string>
@@ -13,13 +13,14 @@
 
 namespace ferry::converters {
 
-// The mamba_ keys and time_step_limit.
+// Reads the mamba_ keys and time_step_limit.
 Status read_mamba(const JsonFields& fields, ModelConfig& config);
 
-// All keys below `mixer`, which ends with a dot.
+// Rules for all keys below `mixer`, which ends with a dot.
 std::vector<KeyRule> mamba_rules(const std::string& mixer, const ModelConfig& config);
 
-// The mixer of a layer. States: conv_state and recurrent_state [1,heads,head size,state size].
+// Builds the token mixer of a layer. It has the states conv_state and recurrent_state [1,heads,head
+// size,state size].
 ValueId mamba(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer);
 
 }  // namespace ferry::converters

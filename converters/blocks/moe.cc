@@ -1,13 +1,12 @@
-#include "converters/blocks/moe.h"
-
+// Mixture of experts: sparse_mlp(). A router scores all experts for every token. The token passes
+// through those with the highest scores, and through a shared one where the family has it.
 #include <fmt/format.h>
 
 #include <string>
 #include <tuple>
 
 #include "converters/blocks/blocks.h"
-#include "converters/blocks/decoder_context.h"
-#include "converters/keys/standard_keys.h"
+#include "converters/blocks/decoder.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
@@ -20,53 +19,6 @@ struct Route {
   ValueId ids;     // i64 [T,k]
   ValueId scores;  // f32 [T,k]
 };
-
-Shape wide_shape(const ModelConfig& c) { return {c.moe.expert_size, c.hidden_size}; }
-Shape narrow_shape(const ModelConfig& c) { return {c.hidden_size, c.moe.expert_size}; }
-
-KeyRule stack_rule(const std::string& source, const char* matrix,
-                   Shape (*shape)(const ModelConfig&)) {
-  KeyRule rule;
-  rule.name = std::string("stack experts ") + matrix;
-  rule.kind = KeyRule::Kind::kStack;
-  rule.source = source;
-  rule.targets = {{std::string("layers.{i}.feed_forward.experts.") + matrix + ".weight"}};
-  rule.expected_shape = shape;
-  return rule;
-}
-
-// The first or the second half of the rows of every expert's matrix, which has 2 * expert_size
-// rows.
-RuleTarget half_of_experts(const char* name, bool second) {
-  return {name,
-          [second](const ModelConfig& c) {
-            const int64_t size = c.moe.expert_size;
-            return RowOrder{
-                {.offset = second ? size : 0, .axes = {{c.moe.experts, 2 * size}, {size, 1}}}};
-          },
-          [](const ModelConfig& c) {
-            return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
-          }};
-}
-
-// The `part`-th of `parts` groups of columns of every expert's matrix, as rows.
-RuleTarget transposed_experts(const char* matrix, int64_t part, int64_t parts) {
-  const auto shape = [parts](const ModelConfig& c) {
-    return parts == 1 ? Shape{c.moe.experts, c.hidden_size, c.moe.expert_size}
-                      : Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
-  };
-  return {.name = std::string("layers.{i}.feed_forward.experts.") + matrix + ".weight",
-          .rows =
-              [=](const ModelConfig& c) {
-                const Shape made = shape(c);
-                const int64_t columns = parts * made[1];
-                return RowOrder{
-                    {.offset = part * made[1],
-                     .axes = {{made[0], made[2] * columns}, {made[1], 1}, {made[2], columns}}}};
-              },
-          .shape = shape,
-          .elements = true};
-}
 
 using Scores = MoeConfig::Scores;
 
@@ -84,7 +36,7 @@ Candidates best_groups(GraphBuilder& b, const DecoderContext& c, ValueId choice)
   const ValueId sums = b.view(b.sum_last(best), {c.tokens, moe.groups});
   const ValueId groups = b.topk_last(sums, moe.top_groups).second;
   const ValueId wide = b.expand(b.unsqueeze(groups, 1), {c.tokens, size, moe.top_groups});
-  // [T,size,groups] -> [T,size,top_groups], of which a row is the members of the groups.
+  // Takes the members of the best groups: [T,groups,size] -> [T,size,top_groups] -> [T,n].
   const auto members = [&](ValueId of_groups) {
     const ValueId found = b.gather_last(b.permute(of_groups, {0, 2, 1}), wide);
     return b.view(found, {c.tokens, experts(count)});
@@ -121,11 +73,11 @@ ValueId weighted(GraphBuilder& b, const MoeConfig& moe, ValueId scores) {
   return moe.scale == 1.0 ? scores : b.mul(scores, moe.scale);
 }
 
-// The router of a layer, as MoeConfig describes it. `rows` is [T,hidden]; `prefix` is
-// "layers.N.feed_forward". Probes record the router of the layer: router_logits.N f32 [T,experts],
-// router_experts.N i64 [T,k], the chosen experts; where the program does not look scores up by the
-// chosen experts, router_weights.N f32 [T,k], their softmax values; and where a bias helps to
-// choose, router_choice.N f32 [T,experts], what is compared.
+// Builds the router of a layer, as MoeConfig describes it. `rows` is [T,hidden]; `prefix` is
+// "layers.N.feed_forward". Probes record router_logits.N f32 [T,experts] and the chosen experts,
+// router_experts.N i64 [T,k]. Where the program takes the softmax values of the chosen experts
+// without a lookup, router_weights.N f32 [T,k] records them. Where a bias helps to choose,
+// router_choice.N f32 [T,experts] records the values that are compared.
 Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t layer,
              const std::string& prefix) {
   const MoeConfig& moe = c.config.moe;
@@ -156,83 +108,6 @@ Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t lay
 
 }  // namespace
 
-std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
-                                        const std::string& down_key) {
-  KeyRule gate_up;
-  gate_up.name = "split fused experts";
-  gate_up.source = gate_up_key;
-  gate_up.targets = {half_of_experts("layers.{i}.feed_forward.experts.w1.weight", false),
-                     half_of_experts("layers.{i}.feed_forward.experts.w3.weight", true)};
-  gate_up.expected_shape = [](const ModelConfig& c) {
-    return Shape{c.moe.experts, 2 * c.moe.expert_size, c.hidden_size};
-  };
-  KeyRule down;
-  down.name = "fused experts";
-  down.source = down_key;
-  down.targets = {{"layers.{i}.feed_forward.experts.w2.weight"}};
-  down.expected_shape = [](const ModelConfig& c) {
-    return Shape{c.moe.experts, c.hidden_size, c.moe.expert_size};
-  };
-  return {gate_up, down};
-}
-
-std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
-                                             const std::string& down_key) {
-  std::vector<KeyRule> rules = fused_expert_rules(gate_up_key, down_key);
-  KeyRule gate_up;
-  gate_up.name = "split transposed experts";
-  gate_up.source = gate_up_key;
-  gate_up.targets = {transposed_experts("w1", 0, 2), transposed_experts("w3", 1, 2)};
-  gate_up.expected_shape = [](const ModelConfig& c) {
-    return Shape{c.moe.experts, c.hidden_size, 2 * c.moe.expert_size};
-  };
-  KeyRule down;
-  down.name = "transpose experts";
-  down.source = down_key;
-  down.targets = {transposed_experts("w2", 0, 1)};
-  down.expected_shape = [](const ModelConfig& c) {
-    return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
-  };
-  rules.insert(rules.end(), {gate_up, down});
-  for (KeyRule& rule : rules) rule.by_shape = true;
-  return rules;
-}
-
-std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,
-                                          const char* up, const char* down) {
-  return {stack_rule(expert + gate, "w1", wide_shape), stack_rule(expert + up, "w3", wide_shape),
-          stack_rule(expert + down, "w2", narrow_shape)};
-}
-
-std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config) {
-  if (config.moe.experts == 0) return {};
-  const std::string experts = prefix + "layers.{i}.mlp.experts.";
-  std::vector<KeyRule> rules =
-      concat({rename_rules(prefix,
-                           {{"layers.{i}.mlp.gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
-              stacked_expert_rules(experts + "{e}.", "gate_proj.weight", "up_proj.weight",
-                                   "down_proj.weight"),
-              fused_expert_rules(experts + "gate_up_proj", experts + "down_proj")});
-  if (config.moe.shared_size == 0) return rules;
-  return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_expert.gate_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w1.weight"},
-                                              {"layers.{i}.mlp.shared_expert.up_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w3.weight"},
-                                              {"layers.{i}.mlp.shared_expert.down_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w2.weight"},
-                                              {"layers.{i}.mlp.shared_expert_gate.weight",
-                                               "layers.{i}.feed_forward.shared_gate.weight"}})});
-}
-
-std::vector<KeyRule> block_sparse_rules(const std::string& prefix, const ModelConfig& config) {
-  if (config.moe.experts == 0) return {};
-  const std::string block = prefix + "layers.{i}.block_sparse_moe.";
-  return concat({rename_rules(block, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
-                 {stack_rule(block + "experts.{e}.w1.weight", "w1", wide_shape),
-                  stack_rule(block + "experts.{e}.w3.weight", "w3", wide_shape),
-                  stack_rule(block + "experts.{e}.w2.weight", "w2", narrow_shape)}});
-}
-
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                    const std::string& prefix) {
   const MoeConfig& moe = c.config.moe;
@@ -246,7 +121,7 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
                               {experts(moe.experts), features(hidden), features(moe.expert_size)});
   GraphBuilder::ExpertBiases biases = {};
-  if (moe.clamp) {  // rows of vectors, no matrices of linear layers
+  if (moe.clamp) {  // rows of vectors, not matrices of linear layers
     biases.steepness = moe.clamp->steepness;
     biases.limit = moe.clamp->limit;
     biases.b1 = b.weight_f32(prefix + ".experts.w1.bias",

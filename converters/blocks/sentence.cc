@@ -18,7 +18,7 @@ constexpr float kLeastSquaredNorm = 1e-24F;
 using Pooling = SentenceConfig::Pooling;
 using Function = SentenceModule::Function;
 
-// 1, 2, ..., T in f32: [T].
+// Returns 1, 2, ..., T as f32 [T].
 ValueId places(GraphBuilder& b, ValueId states) {
   const Dim tokens = b.graph()[states].shape[1];
   const ValueId end = b.int_add(b.sym_size(states, 1), 1);
@@ -39,7 +39,7 @@ ValueId weighted_mean(GraphBuilder& b, ValueId states, ValueId columns) {
   return b.div(sum, b.sum_last(weights));
 }
 
-// [1,T,width] -> [1,width]
+// Pools the states of all tokens: [1,T,width] -> [1,width].
 ValueId pooled(GraphBuilder& b, Pooling pooling, ValueId states) {
   if (pooling == Pooling::kFirst) return b.select(states, 1, 0);
   if (pooling == Pooling::kLast) return b.select(states, 1, -1);

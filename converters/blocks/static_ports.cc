@@ -97,7 +97,7 @@ void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config, const Bu
                             int64_t tokens) {
   if (layers_.empty()) return;
   mask_ = {options.ports.mask, mask_encoding(options.ports.mask)};
-  // One mask serves all heads, so its first two dimensions count nothing.
+  // One mask serves all heads, so its first two dimensions are 1.
   const Dims shape = {1, 1, positions(tokens), positions(options.context_length)};
   attention_mask_ = input(b, std::string(kAttentionMaskPort), mask_, shape);
   if (!has_window(config, options)) return;
@@ -109,8 +109,8 @@ std::pair<ValueId, ValueId> StaticPorts::extend(GraphBuilder& b, int64_t layer, 
   Layer& at = *std::ranges::find(layers_, layer, &Layer::number);
   at.new_keys = stored(b, b.permute(keys, {0, 2, 3, 1}), at.key_port);
   at.new_values = stored(b, b.permute(values, {0, 2, 1, 3}), at.value_port);
-  // A call sees its own tokens as later calls will: rounded. So the tokens that follow do not
-  // depend on how a prompt was divided into calls.
+  // A call sees its own tokens rounded, as later calls will see them. So the tokens that follow do
+  // not depend on how a prompt was divided into calls.
   const ValueId new_keys = real(b, at.new_keys, at.key_port);
   const ValueId new_values = real(b, at.new_values, at.value_port);
   const ValueId past_keys = real(b, at.past_keys, at.key_port);

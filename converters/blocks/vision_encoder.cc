@@ -11,7 +11,7 @@
 namespace ferry::converters {
 namespace {
 
-// That of the connector's layer norm in the reference, whatever the config says.
+// The epsilon of the connector's layer norm in the reference, whatever the config says.
 constexpr double kConnectorEps = 1e-5;
 
 std::string tower_layer(int64_t layer, const char* part) {
@@ -23,8 +23,8 @@ ValueId norm(GraphBuilder& b, const VisionConfig& v, ValueId x, const std::strin
                     : layer_norm(b, x, name, v.norm_eps);
 }
 
-// Pixels [1,C,H,W] to one row for each patch, [1,n,hidden_size]: a convolution whose windows do not
-// overlap, as a product with the flattened windows.
+// Turns pixels [1,C,H,W] into one row for each patch, [1,n,hidden_size]. A convolution whose
+// windows do not overlap is a product with the flattened windows.
 ValueId embed_patches(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
   const ValueId blocks =
       b.view(pixels, {v.channels, v.grid(), v.patch_size, v.grid(), v.patch_size});
@@ -73,7 +73,7 @@ ValueId feed_forward(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t 
                     v.hidden_size, /*bias=*/true);
 }
 
-// x plus the output of a block, which the tower may scale.
+// Returns x plus the output of a block, which the tower may scale.
 ValueId add_scaled(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId y,
                    const std::string& block) {
   if (v.layer_scale) y = b.mul(y, b.weight(block + ".scale", {features(v.hidden_size)}));
@@ -98,7 +98,8 @@ ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
   return x;
 }
 
-// [1,n,c] to [1, n / s^2, s^2 c]: rows of an s x s block of patches, side by side.
+// Turns [1,n,c] into [1, n / s^2, s^2 c]. A row has the rows of an s x s block of patches side by
+// side.
 ValueId pixel_shuffle(GraphBuilder& b, const VisionConfig& v, ValueId x) {
   if (v.class_token) x = b.slice(x, 1, 1, v.patches() + 1);
   const int64_t blocks = v.grid() / v.shuffle;

@@ -1,5 +1,5 @@
-// build_vision_encoder: a vision transformer, the pixel shuffle behind it and the connector to the
-// text decoder, as a component. Sources: SigLIP (transformers, models/idefics3) and InternViT
+// build_vision_encoder() makes a component of a vision transformer, the pixel shuffle behind it and
+// the connector to the text decoder. Sources: SigLIP (transformers, models/idefics3) and InternViT
 // (models/internvl).
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace ferry::converters {
 
-// forward(pixel_values f32 [1,3,H,W]) -> image_features f32 [1,N,hidden_size of the decoder], for
-// one image or tile. Patches and features are row-major. Probes: vision_hidden_states.L,
-// vision_last_hidden_state. `config` has a vision tower.
+// Builds forward(pixel_values f32 [1,3,H,W]) -> image_features f32 [1,N,hidden_size of the
+// decoder], for one image or tile. Patches and features are row-major. Probes are
+// vision_hidden_states.L and vision_last_hidden_state. `config` has a vision tower.
 Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

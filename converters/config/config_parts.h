@@ -2,30 +2,35 @@
 // `config`, and needs what its comment names to have been read.
 #pragma once
 
+#include <string_view>
+
 #include "converters/config/json_fields.h"
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
 #include "converters/config/ranges.h"
-#include "converters/vision_family.h"
+#include "converters/family.h"
 
 namespace ferry::converters {
 
-// The activation that `key` names; `otherwise` names it where the key is absent.
+// Reads the activation that `key` names; `otherwise` names it where the key is absent.
 Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
                                    std::string_view otherwise);
 
 // Needs num_layers and the activation.
 Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config);
-// Layer types, windows, layers without RoPE, and the sizes of linear layers. Needs num_layers.
+// Reads layer types, windows, layers without RoPE, and the sizes of linear layers. Needs
+// num_layers.
 Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelConfig& config);
 // Needs head_dim and the layer types.
 Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config);
-// The factors of longrope into config.rope. Needs its original_max_positions and the rotary
-// dimensions. `rope` is the object under rope_scaling or rope_parameters.
-Status read_longrope(const JsonFields& rope, ModelConfig& config);
 
-// The vision tower: sizes that all have, then what the type reads itself, then whether they fit.
+// Reads the vision tower: the sizes that all towers have, then the keys of its type. Checks that
+// the sizes fit together.
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config);
+
+// Whether `key` is about training, sampling, notes or the parts of a multimodal model that are
+// dropped. Such keys do not change what a text decoder computes, and are not reported as unused.
+bool is_inert_key(std::string_view key);
 
 }  // namespace ferry::converters

@@ -1,6 +1,8 @@
-#include "converters/config/inert_keys.h"
-
+// The keys of configs that change nothing in what a text decoder computes.
 #include <algorithm>
+#include <string_view>
+
+#include "converters/config/config_parts.h"
 
 namespace ferry::converters {
 namespace {
@@ -49,7 +51,7 @@ constexpr std::string_view kInertKeys[] = {
     "summary_type",
     "summary_use_proj",
     "gradient_checkpointing",
-    // how a run of transformers is done
+    // how transformers runs the model
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_experts_implementation",
@@ -77,7 +79,7 @@ constexpr std::string_view kInertKeys[] = {
     "decoder_start_token_id",
     "forced_bos_token_id",
     "forced_eos_token_id",
-    // parts that are left out
+    // parts of a model that Ferry leaves out
     "audio_config",
     "audio_soft_tokens_per_image",
     "audio_token_id",
@@ -104,7 +106,7 @@ constexpr std::string_view kInertKeys[] = {
     "mtp_use_dedicated_embeddings",
     "mamba_ssm_dtype",
     "base_config_key",
-    // RoPE of images: for text its three positions are one
+    // RoPE of images: the three positions of a text token are equal
     "mrope_interleaved",
     "mrope_section",
 };

@@ -37,18 +37,18 @@ using KeyLog = std::set<std::string, std::less<>>;
 
 class JsonFields {
  public:
-  // `object` must outlive this. Messages begin with `name`; in them, `path` precedes the keys (""
-  // or "text_config.").
+  // `object` must outlive this JsonFields. Messages begin with `name`; in them, `path` precedes the
+  // keys ("" or "text_config.").
   JsonFields(const nlohmann::json& object, std::string name, std::string path)
       : object_(&object), name_(std::move(name)), path_(std::move(path)) {}
 
-  // The arguments must outlive this. `defaults` is an object with the values of absent keys. A key
-  // that is present and null stays null.
+  // The arguments must outlive this JsonFields. `defaults` is an object with the values of absent
+  // keys. A key that is present and null stays null.
   void set_defaults(const nlohmann::json& defaults) { defaults_ = &defaults; }
   void set_names(std::span<const KeyNames> names) { names_ = names; }
   void record_in(KeyLog& log) { log_ = &log; }
 
-  // nullptr if the key is absent or null.
+  // Returns nullptr if the key is absent or null.
   const nlohmann::json* find(std::string_view key) const;
   // Whether the key is in the object itself, null or not.
   bool states(std::string_view key) const;
@@ -58,20 +58,20 @@ class JsonFields {
   Result<std::optional<double>> number(std::string_view key, FloatRange range) const;
   Result<std::optional<bool>> flag(std::string_view key) const;
   Result<std::optional<std::string>> text(std::string_view key) const;
-  // kBadInput if the key is absent.
+  // Returns kBadInput if the key is absent.
   Result<int64_t> required(std::string_view key, IntRange range) const;
   Result<int64_t> integer_or(std::string_view key, IntRange range, int64_t otherwise) const;
   Result<double> number_or(std::string_view key, FloatRange range, double otherwise) const;
   Result<bool> flag_or(std::string_view key, bool otherwise) const;
-  // A list of integers, or one integer.
+  // Reads a list of integers, or one integer as a list of one.
   Result<std::optional<std::vector<int64_t>>> integers(std::string_view key, IntRange range) const;
   Result<std::optional<std::vector<double>>> numbers(std::string_view key, FloatRange range) const;
-  // The object under `key`.
+  // Returns the object under `key`.
   Result<std::optional<JsonFields>> object(std::string_view key) const;
-  // As above, but null counts as absent and the default takes its place.
+  // Like object(), but the default takes the place of an absent key or a null.
   Result<std::optional<JsonFields>> object_or_default(std::string_view key) const;
 
-  // "NAME: 'path.key' WHAT" as kBadInput, and as another error.
+  // bad() makes the error "NAME: 'path.key' WHAT" with kBadInput, error() with another code.
   Failure bad(std::string_view key, std::string_view what) const;
   Failure error(ErrorCode code, std::string_view key, std::string_view what) const;
 
@@ -81,9 +81,9 @@ class JsonFields {
   Result<double> checked_number(const nlohmann::json& value, std::string_view key,
                                 FloatRange range) const;
 
-  // The value that the object itself has, a null included; nullptr where it is absent.
+  // Returns the value that the object itself has, a null included; nullptr where the key is absent.
   const nlohmann::json* stated(std::string_view key) const;
-  // Under which of its names the object has `key`; the first one where it has none.
+  // Returns the name under which the object has `key`; the first name where it has none.
   std::string_view shown_name(std::string_view key) const;
   const KeyNames* names_of(std::string_view key) const;
 
@@ -94,9 +94,9 @@ class JsonFields {
   std::string name_, path_;
 };
 
-// The paths of those keys of `object`, at `path` and below, that are not in `log`, not null and not
-// inert: "sliding_window", "rope_scaling.finetuned". An object of which no key was asked for is one
-// key.
+// Returns the paths of those keys of `object`, at `path` and below, that are not in `log`, not null
+// and not inert: "sliding_window", "rope_scaling.finetuned". An object of which no key was asked
+// for counts as one key.
 std::vector<std::string> unused_keys(const nlohmann::json& object, const std::string& path,
                                      const KeyLog& log, bool (*is_inert)(std::string_view));
 

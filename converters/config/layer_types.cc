@@ -1,4 +1,4 @@
-// read_layer_types: which mixer each layer has.
+// read_layer_types() determines the token mixer of each layer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,13 +31,13 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
       type.window == WindowRule::kFromLayer || type.window == WindowRule::kEvenBefore ||
       type.window == WindowRule::kWhereNoRope || type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
-  // Half of 0 and half of 1 reach as far: to the token itself.
+  // A window of 0 is allowed: halved, it reaches as far as a window of 1, to the token itself.
   const bool halved = type.two_way == TwoWayRule::kHalfWindow &&
                       FERRY_TRY(fields.flag_or("use_bidirectional_attention", false));
   return fields.integer("sliding_window", {halved ? 0 : kPositionRange.min, kPositionRange.max});
 }
 
-// The layers with RoPE. In no_rope_layers, 1 means that the layer has it.
+// Returns which layers have RoPE. In no_rope_layers, 1 means that the layer has it.
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers),
@@ -61,7 +61,7 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
   return turned;
 }
 
-// The number that the rule counts layers by. A list of layer types replaces it.
+// Returns the number that the rule counts layers by. A list of layer types replaces it.
 Result<int64_t> rule_number(const JsonFields& fields, const ModelType& type,
                             const ModelConfig& config) {
   const bool pattern = type.window == WindowRule::kPattern || type.window == WindowRule::kFirstFull;
@@ -69,7 +69,7 @@ Result<int64_t> rule_number(const JsonFields& fields, const ModelType& type,
   if (!pattern && !most) return 1;
   const std::string_view key = pattern ? "sliding_window_pattern" : "max_window_layers";
   if (type.lists_layers && fields.find("layer_types") != nullptr) {
-    (void)fields.find(key);  // not an unknown key
+    (void)fields.find(key);  // so that it does not count as unused
     return 1;
   }
   if (pattern) return fields.integer_or(key, kLayerRange, 1);
@@ -98,7 +98,7 @@ bool slides(WindowRule rule, int64_t layer, int64_t number, bool has_rope) {
   return true;
 }
 
-// Linear attention in all but every full_attention_interval-th layer.
+// Returns linear attention in all but every full_attention_interval-th layer.
 Result<std::vector<LayerType>> hybrid_layers(const JsonFields& fields, const ModelConfig& config) {
   const int64_t interval = FERRY_TRY(
       fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
@@ -140,8 +140,7 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
   return types;
 }
 
-// Linear attention and Mamba have one name by which both are known: which one is meant depends on
-// the type.
+// Linear attention and Mamba share their names in configs. The model type tells which one is meant.
 LayerType recurrent(const ModelType& type) {
   return type.mamba ? LayerType::kMamba : LayerType::kLinearAttention;
 }

@@ -7,17 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include "converters/config/config_parts.h"
-#include "converters/config/inert_keys.h"
 #include "converters/config/version_rules.h"
 #include "converters/family.h"
-#include "converters/vision_family.h"
 #include "core/json.h"
 #include "core/text.h"
 
 namespace ferry::converters {
 namespace {
 
-// A list states the size of each layer.
+// Reads the size, or a list of equal sizes for the layers.
 Result<int64_t> read_intermediate_size(const JsonFields& fields) {
   const nlohmann::json* stated = fields.find("intermediate_size");
   if (stated == nullptr || !stated->is_array()) {
@@ -66,7 +64,7 @@ Status check_q_size(const JsonFields& fields, const ModelConfig& config) {
                                                        config.num_heads, config.head_dim));
 }
 
-// What a config says about the direction of attention.
+// The statements of a config about the direction of attention.
 struct Directions {
   bool not_causal = false;   // is_causal is not true
   bool half_window = false;  // use_bidirectional_attention
@@ -97,9 +95,9 @@ Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type)
                             : "is true: not supported");
 }
 
-// Needs the layer types and the window. The reference's windows in both directions differ: of
-// is_causal, they have as many tokens on each side as the config states, with
-// use_bidirectional_attention half as many.
+// Needs the layer types and the window. A window in both directions differs by key in the
+// reference. With is_causal, it has as many tokens on each side as the config states; with
+// use_bidirectional_attention, it has half as many.
 Status read_two_way(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   if (config.multimodal) return refuse_two_way_attention(fields, type);
   const Directions directions = FERRY_TRY(read_directions(fields, type));
@@ -175,7 +173,7 @@ Status refuse_quantization(const JsonFields& fields) {
   return {};
 }
 
-// By per_layer_config, single layers have keys of their own.
+// With per_layer_config, single layers have keys of their own.
 Status refuse_layer_overrides(const JsonFields& fields) {
   const nlohmann::json* stated = fields.find("per_layer_config");
   if (stated == nullptr || stated->empty()) return {};
@@ -183,11 +181,12 @@ Status refuse_layer_overrides(const JsonFields& fields) {
                       "is present: layers with keys of their own are not supported");
 }
 
-// A longer model_type is cut: the list of types that follows it makes the line long enough.
+// A longer model_type is cut in messages, because the list of types behind it makes the line long
+// enough.
 constexpr size_t kShownType = 40;
 
-// The family of the outer model_type. Whatever the config of the text decoder says, its type
-// follows from the outer one.
+// Finds the family of the outer model_type. The type of the text decoder follows from the outer
+// one, whatever its own config says.
 Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& model_type,
                                  FamilyTable families) {
   const auto text_config = FERRY_TRY(outer.object("text_config"));
@@ -208,8 +207,8 @@ Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& mod
   return *match;
 }
 
-// The part of the config that describes the text decoder: text_config of a multimodal config, else
-// the outer config itself.
+// Returns the part of the config that describes the text decoder: text_config of a multimodal
+// config, else the outer config itself.
 Result<JsonFields> text_part(const JsonFields& outer, const FamilyMatch& match) {
   if (!match.multimodal) return outer;
   const auto text_config = FERRY_TRY(outer.object("text_config"));
@@ -225,13 +224,14 @@ Result<JsonFields> text_part(const JsonFields& outer, const FamilyMatch& match) 
   return inside;
 }
 
-// Whether the head is tied in a multimodal config. What its text part says has no effect.
+// Whether the head is tied in a multimodal config. tie_word_embeddings of the text part has no
+// effect.
 Result<bool> read_tie(const JsonFields& outer, bool otherwise) {
   const bool stated = outer.states("tie_word_embeddings");
   return FERRY_TRY(outer.flag("tie_word_embeddings")).value_or(!stated && otherwise);
 }
 
-// In some types what the text part says counts too.
+// In some types tie_word_embeddings of the text part counts too.
 Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const WrapperType& wrapper) {
   const bool tied = FERRY_TRY(read_tie(outer, wrapper.tied));
   if (tied || !wrapper.text_ties) return tied;
@@ -260,7 +260,7 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   return read_token_ids(fields, config);
 }
 
-// What describes the text decoder, and the family that serves it.
+// The part of a config that describes the text decoder, and the family that serves it.
 struct TextPart {
   JsonFields fields;
   FamilyMatch match;
@@ -289,7 +289,7 @@ Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision
   return TextPart{*inside, *match};
 }
 
-// The sizes of the vision tower, which need those of the text decoder.
+// Reads the sizes of the vision tower, which need those of the text decoder.
 Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
   const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
   const nlohmann::json vision_defaults = nlohmann::json::parse(match.type->vision_defaults);
@@ -313,6 +313,32 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Vis
 }
 
 }  // namespace
+
+// Maps the names in transformers' activations.py to the operators that compute them.
+Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
+                                   std::string_view otherwise) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_python", Activation::kGelu},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_python_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_accurate", Activation::kGeluTanh},
+      {"relu", Activation::kRelu},
+      {"relu2", Activation::kRelu2},
+  };
+  const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
+  for (const auto& [known, activation] : kNames) {
+    if (known == name) return activation;
+  }
+  return fields.error(
+      ErrorCode::kUnsupported, key,
+      fmt::format("is {}; silu, gelu, gelu_pytorch_tanh, relu and relu2 are supported",
+                  quoted(name)));
+}
 
 int64_t ModelConfig::rotary_dim() const {
   if (rope.rotary_dim > 0) return rope.rotary_dim;

@@ -1,7 +1,7 @@
 // ModelConfig: the validated contents of a checkpoint's config.json; parse_model_config() reads it.
-// Both styles are supported: that of transformers 4 (rope_theta, rope_scaling, torch_dtype, layer
-// patterns of each family) and that of transformers 5 (rope_parameters, dtype, layer_types). All
-// sizes of a model come from here, never from a weight.
+// It accepts the keys of transformers 4 (rope_theta, rope_scaling, torch_dtype, layer patterns of
+// each family) and those of transformers 5 (rope_parameters, dtype, layer_types). All sizes of a
+// model come from here, never from a weight.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ constexpr bool is_attention(LayerType type) {
 }
 
 struct RopeConfig {
-  // Dynamic RoPE is read as default: they are equal at all positions that a program can have.
+  // Dynamic RoPE is read as default: the two are equal at all positions that a program can have.
   enum class Type { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope } type = Type::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
@@ -38,7 +38,7 @@ struct RopeConfig {
   // yarn: pairs that make more than beta_fast turns within the original length keep their
   // frequency; that of pairs with fewer than beta_slow turns is divided by the factor.
   double beta_fast = 32.0, beta_slow = 1.0;
-  bool truncate = true;  // the bounds between them are rounded to whole pairs
+  bool truncate = true;  // yarn: the bounds of the range between are rounded to whole pairs
   // longrope: divisors of the frequencies, one per pair of dimensions, for sequences of at most
   // original_max_positions and for longer ones.
   std::vector<double> factors = {}, long_factors = {};
@@ -77,18 +77,18 @@ struct LinearAttentionConfig {
 struct MoeConfig {
   int64_t experts = 0;
   int64_t per_token = 0;    // experts chosen for a token
-  int64_t expert_size = 0;  // intermediate size of one
+  int64_t expert_size = 0;  // intermediate size of one expert
   int64_t shared_size = 0;  // intermediate size of the shared expert; 0: there is none
-  bool shared_gate = true;  // sigmoid of a gate multiplies what the shared expert gives
+  bool shared_gate = true;  // sigmoid of a gate multiplies the output of the shared expert
   enum class Scores {
-    kSoftmax,    // over all experts
-    kSigmoid,    // of each expert's logit
-    kTopSoftmax  // over the logits of the chosen experts
+    kSoftmax,    // softmax over all experts
+    kSigmoid,    // sigmoid of each expert's logit
+    kTopSoftmax  // softmax over the logits of the chosen experts
   } scores = Scores::kSoftmax;
-  bool router_bias = false;     // is added to the logits
-  bool choice_bias = false;     // is added to the scores where experts are chosen, and only there
+  bool router_bias = false;     // added to the logits
+  bool choice_bias = false;     // added to the scores where experts are chosen, and only there
   bool norm_top_scores = true;  // the chosen scores are scaled to a sum of 1
-  double norm_epsilon = 0.0;    // is added to that sum
+  double norm_epsilon = 0.0;    // added to the sum of the chosen scores
   double scale = 1.0;           // multiplies the chosen scores
   // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
   // `group_best` best scores.
@@ -110,40 +110,41 @@ using FamilyTable = std::span<const FamilySpec* const>;
 FamilyTable all_families();
 
 struct ModelConfig {
-  const FamilySpec* family = nullptr;  // of the text decoder; never null in a parsed config
-  // Set for a vision-language model, with `vision`; nullptr if the model takes text only.
+  const FamilySpec* family = nullptr;  // family of the text decoder; never null in a parsed config
+  // Set together with `vision` for a vision-language model; nullptr if the model takes text only.
   const VisionFamily* vision_family = nullptr;
-  std::string model_type;   // of the outer config: "qwen3_5"
-  std::string text_type;    // of the text decoder; equals model_type unless multimodal
+  std::string model_type;   // model_type of the outer config: "qwen3_5"
+  std::string text_type;    // model_type of the text decoder; `model_type` unless multimodal
   bool multimodal = false;  // the text decoder is described under text_config
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;  // of the MLPs; 0 where every layer has experts
+  int64_t intermediate_size = 0;  // width of the MLPs; 0 where every layer has experts
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t max_positions = 0;
   double rms_norm_eps = 1e-6;
-  Activation activation = Activation::kSilu;  // of the MLP
-  bool attention_bias = false;                // of q, k, v; of o in some families
+  Activation activation = Activation::kSilu;  // activation of the MLP
+  bool attention_bias = false;                // biases of q, k, v; in some families of o too
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
-  // tie_word_embeddings is the default of a class: a head that the checkpoint has is used.
+  // If true, tie_word_embeddings is only the default of a class: a head that the checkpoint has is
+  // used.
   bool tie_unless_stored = false;
-  // Set only where some layer uses it. A token attends to those that are nearer than this.
+  // Set only where some layer has a window. A token attends to tokens that are nearer than this.
   std::optional<int64_t> sliding_window;
   bool two_way = false;  // tokens attend to later ones too
-  // The program is to give states, not logits. Every model that attends both ways is one of these.
+  // The program gives states, not logits. Every model that attends both ways is an encoder.
   bool is_encoder = false;
-  std::optional<SentenceConfig> sentence;  // of an encoder: what makes one vector of its states
-  RopeConfig rope;                         // of full attention
-  RopeConfig sliding_rope;                 // of sliding attention; the same in most families
+  std::optional<SentenceConfig> sentence;  // encoder: how its states become one vector
+  RopeConfig rope;                         // RoPE of full attention
+  RopeConfig sliding_rope;  // RoPE of sliding attention; equal to `rope` in most families
   ScalarConfig scalars;
   LinearAttentionConfig linear;
-  // Numbers that only one family has, under names of its own. ModelType::read fills them in, the
-  // family's rules and blocks read them.
+  // Numbers that only one family has, by name. ModelType::read sets them; the family's rules and
+  // blocks read them.
   std::map<std::string, int64_t, std::less<>> numbers;
   std::vector<LayerType> layer_types;  // one for each layer
   std::vector<bool> rope_layers;       // one for each layer: whether its attention has RoPE
@@ -157,11 +158,11 @@ struct ModelConfig {
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];
   }
-  bool has_rope() const;                        // in some layer
-  int64_t number(std::string_view name) const;  // of `numbers`; 0 if absent
+  bool has_rope() const;                        // whether any layer has RoPE
+  int64_t number(std::string_view name) const;  // value in `numbers`; 0 if absent
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
-  // Dimensions of a head that RoPE rotates: even, at most head_dim.
+  // Returns the dimensions of a head that RoPE rotates: even, at most head_dim.
   int64_t rotary_dim() const;
   bool operator==(const ModelConfig&) const = default;
 };
@@ -169,33 +170,29 @@ struct ModelConfig {
 // A key that two versions of transformers read in different ways (version_rules.h).
 struct VersionReading {
   std::string key;      // "rope_parameters.mscale_all_dim"
-  std::string reading;  // predicate of the key: what it does in the newer version, and here
-  std::string earlier;  // what it does in the earlier one
+  std::string reading;  // predicate of the key: its effect in the newer version and in Ferry
+  std::string earlier;  // predicate of the key: its effect in the earlier version
   bool operator==(const VersionReading&) const = default;
 };
 
-// What a user may want to know about a config.
+// Findings about a config that a user may want to know.
 struct ConfigReport {
   // Paths of the keys that neither Ferry nor the reference reads, sorted
-  // ("text_config.rope_scaling.finetuned"). Without nulls and without keys that are known to have
-  // no effect (is_inert_key() in inert_keys.h).
+  // ("text_config.rope_scaling.finetuned"). Nulls are left out, and keys that are known to have no
+  // effect (is_inert_key() in config_parts.h).
   std::vector<std::string> unused_keys;
   std::vector<VersionReading> version_readings;
 };
 
 // Finds the family of the config's model_type and reads the config as that family does.
-// `config_json` is the text of config.json, `generation_json` that of generation_config.json or
-// empty. Messages begin with `name` and name the key. kBadInput: a number is missing, of the wrong
-// kind, out of range or inconsistent. kUnsupported: a type or a feature that would change the
+// `config_json` is the text of config.json; `generation_json` is the text of generation_config.json
+// or empty. Messages begin with `name` and name the key. kBadInput: a number is missing, has the
+// wrong kind, is out of range or inconsistent. kUnsupported: a type or a feature would change the
 // output (kinds of RoPE, activations). An absent key has the default of transformers' configuration
 // class. `report` may be null.
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
                                        ConfigReport* report = nullptr,
                                        FamilyTable families = all_families());
-
-// 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type
-// applied as transformers does it.
-std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim);
 
 }  // namespace ferry::converters

@@ -41,8 +41,8 @@ enum class RopeRule {
   kGrowing   // shared; llama_4_scaling_beta makes queries grow with the position
 };
 
-// The multimodal model_type whose config has the text decoder's under text_config. Several types
-// may have the same: text_config then names one of them, or means the first.
+// The multimodal model_type whose config has the text decoder's config under text_config. Several
+// types may share a wrapper: text_config then names one of them, or means the first.
 struct WrapperType {
   std::string_view name = {};  // empty: there is none
   bool tied = false;           // default of tie_word_embeddings in the outer config
@@ -55,27 +55,28 @@ enum class RopeLayers {
   kAll,
   kListed,        // by no_rope_layers, no_rope_layer_interval
   kSliding,       // those with a sliding window
-  kSlidingIfAny,  // the same, or all where the config states no window
+  kSlidingIfAny,  // those with a sliding window; all where the config states none
   kIfNamed,       // all, where position_embedding_type is rope
   kNone           // positions are learned vectors, which are added to the embeddings
 };
 
-// What a type makes of use_bidirectional_attention. All types read is_causal.
+// How a type reads use_bidirectional_attention. All types read is_causal.
 enum class TwoWayRule {
   kUnread,
-  kRefused,     // read; kernels of the reference differ in what it does
+  kRefused,     // read, and refused if true: kernels of the reference differ in its effect
   kHalfWindow,  // tokens attend both ways, and half a window reaches in each direction
 };
 
-// A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.
+// A flag that only one family reads, and the member of ModelConfig::numbers that holds it as 0 or
+// 1.
 struct FlagKey {
   std::string_view key;
-  const char* number = nullptr;  // nullptr: the number is called as the key is
+  const char* number = nullptr;  // nullptr: the member has the name of the key
   bool otherwise = false;
 };
 
-// What transformers' configuration class and model of a type read. A key that a type does not read
-// has no effect and is reported as unused. Defaults are those of transformers 5.23.0,
+// The keys that transformers' configuration class and model of a type read. A key that a type does
+// not read has no effect and is reported as unused. Defaults are those of transformers 5.23.0,
 // models/TYPE/configuration_TYPE.py.
 struct ModelType {
   std::string_view name;  // the value of model_type
@@ -86,8 +87,8 @@ struct ModelType {
   std::vector<KeyNames> names = {};           // keys that the class reads under other names
   std::vector<std::string_view> unread = {};  // keys of most classes that this one does not read
   std::vector<FlagKey> flags = {};
-  // Sizes that only one family reads. Numbers of ModelConfig with the same names hold them; 0 where
-  // a config does not state one.
+  // Sizes that only one family reads. Members of ModelConfig::numbers with the same names hold
+  // them; 0 where a config does not state one.
   std::vector<std::string_view> sizes = {};
   std::string_view activation_key = "hidden_act";  // empty: silu, whatever the config says
   int64_t mlp_ratio = 0;  // default of intermediate_size / hidden_size; 0: it must be stated
@@ -104,9 +105,9 @@ struct ModelType {
   bool mamba = false;   // layers are Mamba where layer_types does not list attention
   RopeLayers rope_layers = RopeLayers::kAll;
   ExpertRule experts = ExpertRule::kNever;
-  bool shared_expert = false;  // beside the routed ones
-  // Reads the keys that only this type or its family has. Called when sizes, biases and experts
-  // have been read, before layer types and RoPE.
+  bool shared_expert = false;  // a shared expert beside the routed ones
+  // Reads the keys that only this type or its family has. It is called after sizes, biases and
+  // experts have been read, and before layer types and RoPE.
   Status (*read)(const JsonFields&, ModelConfig&) = nullptr;
 };
 

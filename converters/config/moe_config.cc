@@ -1,4 +1,4 @@
-// read_experts: number, sizes and layers of experts.
+// read_experts() reads number, sizes and layers of experts.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
-// read_rope: the keys of RoPE in config.json.
-// Source: transformers, modeling_rope_utils.py: convert_rope_params_to_dict and
-// standardize_rope_params, which decide between two statements of one key, and the functions that
-// compute the frequencies of each type.
+// read_rope() reads the keys of RoPE in config.json. Source: transformers, modeling_rope_utils.py:
+// convert_rope_params_to_dict and standardize_rope_params, which decide between two statements of
+// one key, and the functions that compute the frequencies of each type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,15 +25,16 @@ constexpr FloatRange kBetaRange = {1e-6, 1e6};
 constexpr FloatRange kMscaleRange = {0.0, 1e6};
 constexpr FloatRange kAlphaRange = {0.0, 1e6};
 constexpr FloatRange kGrowthRange = {0.0, 1e3};
+constexpr FloatRange kLongRopeRange = {1e-6, 1e6};
 
-// Where the keys of one RoPE of a model are stated.
+// The places where the keys of one RoPE of a model are stated.
 struct RopeKeys {
   const JsonFields& fields;         // the text part of the config
   std::vector<JsonFields> objects;  // at least one; the first that has a key decides
-  // One RoPE for each kind of layer: original_max_position_embeddings beside the objects has no
-  // effect.
+  // Each kind of layer has a RoPE of its own. original_max_position_embeddings beside the objects
+  // has no effect.
   bool by_layer = false;
-  bool truncate = true;  // yarn, by_layer: read beside the objects only
+  bool truncate = true;  // for yarn and by_layer, which read the key beside the objects only
 
   const JsonFields& of(std::string_view key) const {
     for (const JsonFields& object : objects) {
@@ -75,7 +75,7 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
                                        : "default, linear, dynamic, yarn, llama3 and longrope"));
 }
 
-// partial_rotary_factor: the one inside the object wins over the one beside it.
+// Reads partial_rotary_factor. The one inside the object wins over the one beside it.
 Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
                     const ModelConfig& config, RopeConfig& out) {
   if (rope_type == Type::kDefault && !type.partial_rope) return {};
@@ -107,7 +107,7 @@ Result<int64_t> original_positions(const RopeKeys& keys, const ModelConfig& conf
   return keys.of(kOriginal).integer_or(kOriginal, kPositionRange, config.max_positions);
 }
 
-// Hunyuan's alpha, which replaces the factor; 0 and null mean that there is none.
+// Reads Hunyuan's alpha, which replaces the factor; 0 and null mean that there is none.
 Result<bool> read_alpha(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
   const double alpha = FERRY_TRY(keys.of("alpha").number_or("alpha", kAlphaRange, 0.0));
   if (alpha == 0.0) return false;
@@ -120,7 +120,7 @@ Result<bool> read_alpha(const RopeKeys& keys, const ModelConfig& config, RopeCon
   return true;
 }
 
-// The queries of Ministral 3.
+// Reads the factor by which the queries of Ministral 3 grow with the position.
 Status read_growth(const RopeKeys& keys, RopeConfig& out) {
   const std::string_view key = "llama_4_scaling_beta";
   const auto growth = FERRY_TRY(keys.of(key).number(key, kGrowthRange));
@@ -131,8 +131,8 @@ Status read_growth(const RopeKeys& keys, RopeConfig& out) {
   return {};
 }
 
-// No context exceeds max_position_embeddings. Up to there, the base differs from theta by rounding
-// only.
+// No context exceeds max_position_embeddings. Up to there, the base of dynamic RoPE differs from
+// theta by rounding only.
 Status read_dynamic(const RopeKeys& keys, const ModelType& type, const ModelConfig& config,
                     RopeConfig& out) {
   out.type = Type::kDefault;
@@ -150,7 +150,7 @@ Status read_dynamic(const RopeKeys& keys, const ModelType& type, const ModelConf
   return {};
 }
 
-// The default of the factor by which yarn multiplies cos and sin.
+// Returns the default of the factor by which yarn multiplies cos and sin.
 double yarn_attention(double factor, double mscale, double mscale_all_dim) {
   const auto scale = [&](double m) {
     return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
@@ -159,7 +159,7 @@ double yarn_attention(double factor, double mscale, double mscale_all_dim) {
   return scale(mscale) / scale(mscale_all_dim);
 }
 
-// 0 means the default, as null does.
+// A value of 0 means the default, as null does.
 Result<double> read_beta(const RopeKeys& keys, std::string_view key, double otherwise) {
   const JsonFields& object = keys.of(key);
   const nlohmann::json* stated = object.find(key);
@@ -171,7 +171,7 @@ Status read_yarn(const RopeKeys& keys, const ModelConfig& config, RopeConfig& ou
   const JsonFields& object = keys.of("factor");
   out.original_max_positions = FERRY_TRY(original_positions(keys, config));
   const auto factor = FERRY_TRY(object.number("factor", kFactorRange));
-  // null means the ratio of the lengths. An absent key is an error, as in the reference.
+  // A null means the ratio of the lengths. An absent key is an error, as in the reference.
   if (!factor && !object.states("factor")) return object.bad("factor", "is missing");
   out.factor = factor.value_or(static_cast<double>(config.max_positions) /
                                static_cast<double>(out.original_max_positions));
@@ -188,7 +188,7 @@ Status read_yarn(const RopeKeys& keys, const ModelConfig& config, RopeConfig& ou
   out.truncate = keys.truncate;
   if (!keys.by_layer) {
     const JsonFields& stating = keys.of("truncate");
-    // null means false here.
+    // A null means false here.
     out.truncate = FERRY_TRY(stating.flag("truncate")).value_or(!stating.states("truncate"));
   }
   if (out.theta != 1.0) return {};
@@ -237,7 +237,7 @@ Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelTyp
   return {};
 }
 
-// Errors in the RoPE of layers that the model does not have are ignored; it becomes a plain one.
+// Ignores errors in the RoPE of layers that the model does not have. That RoPE becomes a plain one.
 Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users, RopeConfig& rope,
                Status read) {
   if (read) return read;
@@ -249,7 +249,39 @@ Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users
   return {};
 }
 
-// rope_scaling (transformers 4) if it is not empty, else rope_parameters (5).
+Result<std::vector<double>> read_factors(const JsonFields& rope, std::string_view key,
+                                         int64_t wanted) {
+  auto list = FERRY_TRY(rope.numbers(key, kLongRopeRange));
+  if (!list) return rope.bad(key, "is missing");
+  if (std::ssize(*list) == wanted) return *std::move(list);
+  return rope.bad(
+      key, fmt::format("has {} numbers for {} pairs of rotary dimensions", list->size(), wanted));
+}
+
+// Reads the factors of longrope (Phi-3, Phi-4-mini) into config.rope. Needs its
+// original_max_positions and the rotary dimensions. `rope` is the object under rope_scaling or
+// rope_parameters. Source: _compute_longrope_parameters.
+Status read_longrope(const JsonFields& rope, ModelConfig& config) {
+  RopeConfig& out = config.rope;
+  if (out.original_max_positions < 2) {  // its logarithm is a divisor
+    return rope.bad("original_max_position_embeddings", "is 1");
+  }
+  const int64_t pairs = config.rotary_dim() / 2;
+  out.factors = FERRY_TRY(read_factors(rope, "short_factor", pairs));
+  out.long_factors = FERRY_TRY(read_factors(rope, "long_factor", pairs));
+
+  const auto positions = static_cast<double>(config.max_positions);
+  const auto trained = static_cast<double>(out.original_max_positions);
+  const auto factor =
+      FERRY_TRY(rope.number("factor", kLongRopeRange)).value_or(positions / trained);
+  const auto attention = FERRY_TRY(rope.number("attention_factor", kLongRopeRange));
+  const double suggested =
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(trained));
+  out.attention_factor = attention.value_or(suggested);
+  return {};
+}
+
+// Reads rope_scaling (transformers 4) if it is not empty, else rope_parameters (5).
 Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   RopeKeys keys{.fields = fields, .objects = {}};
@@ -275,10 +307,11 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
   return {};
 }
 
-// transformers 5 has an object for each kind of layer. Transformers 4 has rope_theta and
+// transformers 5 has an object for each kind of layer. transformers 4 has rope_theta and
 // rope_scaling for full attention and rope_local_base_freq for sliding attention. If a config has
-// both, the keys of rope_scaling replace those of the object. If it has rope_scaling alone, they
-// replace those of an object whose rope_type is default, so that "type" has no effect.
+// the keys of both versions, those of rope_scaling replace those of the object. If it has
+// rope_scaling alone, they replace those of an object whose rope_type is default, so that "type"
+// has no effect.
 Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");

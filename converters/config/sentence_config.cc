@@ -49,15 +49,15 @@ constexpr FunctionName kFunctions[] = {
     {"torch.nn.modules.activation.SiLU", SentenceModule::Function::kSilu},
 };
 
-// The names that releases have given the file of the Transformer module, in the order in which they
-// are looked for.
+// The names that releases have given the file of the Transformer module, in the order of
+// preference.
 constexpr const char* kTransformers[] = {
     "sentence_bert_config.json",       "sentence_roberta_config.json",
     "sentence_distilbert_config.json", "sentence_camembert_config.json",
     "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json"};
 
-// Keys that are obeyed or checked, or change no value.
+// Keys that Ferry follows or checks, or that change no value.
 constexpr std::string_view kTransformerKeys[] = {"max_seq_length", "do_lower_case"};
 constexpr std::string_view kPoolingKeys[] = {"word_embedding_dimension",
                                              "embedding_dimension",
@@ -73,8 +73,8 @@ constexpr std::string_view kDenseKeys[] = {
     "in_features",         "out_features",      "bias",
     "activation_function", "module_input_name", "module_output_name"};
 
-// kUnsupported for a key that is none of these. Nulls and empty objects are settings that were not
-// made.
+// Returns kUnsupported for a key that is not in `known`. Nulls and empty objects are settings that
+// were not made.
 Status check_keys(const SentenceJson& document, std::span<const std::string_view> known,
                   const JsonFields& fields) {
   for (const auto& [key, value] : document.items()) {
@@ -85,7 +85,7 @@ Status check_keys(const SentenceJson& document, std::span<const std::string_view
   return {};
 }
 
-// A folder is a plain name, so that no path leads out of the checkpoint.
+// The name of a folder must be plain, so that no path leads out of the checkpoint.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
@@ -101,9 +101,9 @@ class FolderReader {
 
  private:
   std::string shown(const std::string& path) const { return folder_ + "/" + path; }
-  // None where there is no such file.
+  // Returns nullopt if there is no such file.
   Result<std::optional<SentenceJson>> json(const std::string& path) const;
-  // An object, which must be there.
+  // Returns an object. It is an error if the file is missing.
   Result<SentenceJson> object(const std::string& path) const;
   Status add_module(const SentenceJson& entry, size_t index, SentenceConfig& out);
   Status read_transformer(const std::string& path, SentenceConfig& out) const;
@@ -225,7 +225,7 @@ Status FolderReader::add_module(const SentenceJson& entry, size_t index, Sentenc
     has_transformer_ = true;
     return read_transformer(path, out);
   }
-  // It passes values on where nothing is trained.
+  // Dropout passes values on where nothing is trained.
   if (known && name == "Dropout" && has_pooling_) return {};
   if (known && name == "Normalize" && has_pooling_) {
     out.modules.push_back({.kind = SentenceModule::Kind::kNormalize});

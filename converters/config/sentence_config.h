@@ -1,5 +1,5 @@
-// SentenceConfig: what a folder of sentence-transformers does with the states of its encoder, as
-// its modules.json lists it. parse_sentence_config() reads it.
+// SentenceConfig says how a folder of sentence-transformers makes a vector of the states of its
+// encoder, as its modules.json lists it. parse_sentence_config() reads it.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace ferry::converters {
 // A module behind the pooling.
 struct SentenceModule {
   enum class Kind { kDense, kNormalize } kind = Kind::kNormalize;
-  // For kDense: y = activation(W x + b).
-  std::string folder = {};  // with its weights: "2_Dense"
+  // kDense computes y = activation(W x + b).
+  std::string folder = {};  // folder of the weights: "2_Dense"
   int64_t in = 0, out = 0;
   bool bias = false;
   enum class Function { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
@@ -25,24 +25,24 @@ struct SentenceModule {
 };
 
 struct SentenceConfig {
-  // Over the tokens. kRootMean: the sum over the square root of their number; kWeightedMean: the
-  // tokens weigh 1, 2, 3, ...
+  // How one vector is made of the states of the tokens. kRootMean: the sum over the square root of
+  // the number of tokens; kWeightedMean: the tokens weigh 1, 2, 3, ...
   enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean, kWeightedMean };
   Pooling pooling = Pooling::kMean;
   std::vector<SentenceModule> modules = {};  // in order
-  std::optional<int64_t> max_tokens = {};    // of a text, where the folder states it
-  // Values of the vector, for states of this width.
+  std::optional<int64_t> max_tokens = {};    // limit of a text, where the folder states it
+  // Returns the width of the vector for states of the width `states`.
   int64_t width(int64_t states) const;
   bool operator==(const SentenceConfig&) const = default;
 };
 
-// The text of a file of the folder by its path in it ("1_Pooling/config.json"); none where there is
-// no such file.
+// Returns the text of a file of the folder by its path in it ("1_Pooling/config.json"); nullopt if
+// there is no such file.
 using FolderText = std::function<Result<std::optional<std::string>>(const std::string& path)>;
 
-// None for a folder without modules.json. Messages name files by `folder`. kBadInput: malformed, or
-// sizes that do not follow each other. kUnsupported: a module, a pooling or a setting that would
-// change the vector and is not one of the above.
+// Returns nullopt for a folder without modules.json. Messages name files by `folder`. kBadInput: a
+// file is malformed, or sizes of modules do not follow each other. kUnsupported: a module, a
+// pooling or a setting would change the vector and is not one of the above.
 Result<std::optional<SentenceConfig>> parse_sentence_config(const FolderText& text,
                                                             const std::string& folder);
 

@@ -15,13 +15,13 @@ namespace {
 
 using nlohmann::json;
 
-// A config, for the conditions of rules.
+// The config that the conditions of rules look at.
 struct Subject {
   const JsonFields& outer;
   const JsonFields& fields;
   const ModelConfig& config;
 
-  // The object that has the keys of RoPE, empty where there is none.
+  // Returns the object that has the keys of RoPE, empty where there is none.
   json rope() const {
     const json* scaling = fields.find("rope_scaling");
     if (scaling == nullptr || scaling->empty()) scaling = fields.find("rope_parameters");
@@ -109,7 +109,7 @@ constexpr VersionRule kRules[] = {
     {"", "rope_parameters.partial_rotary_factor", "wins over the one beside rope_parameters",
      "yields to the one beside rope_parameters, or to its default",
      [](const Subject& s) {
-       if (s.config.text_type == "gpt_neox") return false;  // which calls it rotary_pct
+       if (s.config.text_type == "gpt_neox") return false;  // its key is rotary_pct
        const json inside = s.rope().value("partial_rotary_factor", json());
        const json* outside = s.fields.find("partial_rotary_factor");
        return s.scales_rope() && inside.is_number() && outside != nullptr && *outside != inside;

@@ -13,13 +13,13 @@ namespace ferry::converters {
 inline constexpr const char* kReferenceVersion = "5.23.0";
 inline constexpr const char* kEarlierVersion = "5.12.1";
 
-// Readings that `config` depends on: a row for each key whose reading is not the same in both
-// versions. `outer` is the whole config from which `config` was read, `fields` the part of it that
-// describes the text decoder, which may be all of it.
+// Returns the readings that `config` depends on: a row for each key whose reading differs between
+// the versions. `outer` is the whole config from which `config` was read, `fields` the part of it
+// that describes the text decoder, which may be all of it.
 std::vector<VersionReading> version_readings(const JsonFields& outer, const JsonFields& fields,
                                              const ModelConfig& config);
 
-// A line for people, which begins with the name of the config.
+// Returns the reading as a line for a user, which begins with the name of the config.
 std::string version_note(const VersionReading& reading, const std::string& config_name);
 
 }  // namespace ferry::converters

@@ -9,7 +9,7 @@ namespace {
 
 constexpr IntRange kSideRange = {1, 1 << 14};
 
-// A side of a square: a number, or a list of two equal ones.
+// Reads a side of a square: a number, or a list of two equal ones.
 Result<int64_t> read_side(const JsonFields& fields, std::string_view key) {
   const auto sides = FERRY_TRY(fields.integers(key, kSideRange));
   if (!sides || sides->empty()) return fields.bad(key, "is missing");

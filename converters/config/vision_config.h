@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace ferry::converters {
 
@@ -38,9 +39,9 @@ struct VisionConfig {
   int64_t grid() const { return image_size / patch_size; }  // patches of a side
   int64_t patches() const { return grid() * grid(); }
   int64_t patch_values() const { return channels * patch_size * patch_size; }
-  // Rows of image features that one image or tile becomes.
+  // Returns the rows of image features that one image or tile becomes.
   int64_t image_tokens() const { return patches() / (shuffle * shuffle); }
-  // Values of a row before the connector.
+  // Returns the width of a row of image features before the connector.
   int64_t shuffled_size() const { return hidden_size * shuffle * shuffle; }
   bool operator==(const VisionConfig&) const = default;
 };

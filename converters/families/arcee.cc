@@ -1,7 +1,7 @@
 // Arcee's AFM: Llama with an MLP without a gate and with squared ReLU.
 // Source: transformers, models/arcee/modeling_arcee.py.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"

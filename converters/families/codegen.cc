@@ -2,12 +2,10 @@
 // rotates neighbouring dimensions of a part of each head. q, k and v are packed in blocks of heads.
 // Source: transformers, models/codegen/modeling_codegen.py.
 
-#include "converters/blocks/styled_decoder.h"
-#include "converters/config/gpt_names.h"
-#include "converters/config/head_checks.h"
+#include "converters/blocks/decoder.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
-#include "converters/keys/gpt_keys.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::codegen {

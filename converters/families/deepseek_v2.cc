@@ -2,10 +2,11 @@
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/deepseek_moe.h"
 #include "converters/blocks/latent_attention.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::deepseek_v2 {

@@ -4,7 +4,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::ernie4_5 {

@@ -6,7 +6,6 @@
 #include "converters/blocks/gemma.h"
 #include "converters/blocks/gemma3n.h"
 #include "converters/families/families.h"
-#include "converters/keys/gemma3n_keys.h"
 
 namespace ferry::converters::families::gemma3n {
 namespace {

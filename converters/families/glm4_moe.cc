@@ -2,9 +2,10 @@
 // layers. Source: transformers, models/glm4_moe/modeling_glm4_moe.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/deepseek_moe.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::glm4_moe {

@@ -2,13 +2,16 @@
 // of Conv1D, (in, out); q, k and v are the columns of one. Source: transformers,
 // models/gpt2/modeling_gpt2.py.
 
+#include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/styled_decoder.h"
-#include "converters/config/gpt_names.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
 #include "converters/keys/gpt_keys.h"
+=======
+>>>>>>> help-c
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 

@@ -1,12 +1,16 @@
 // GPT-NeoX and Pythia: q, k and v in one tensor, head by head; attention and MLP side by side, each
 // behind a layer norm, or in turn. Source: transformers, models/gpt_neox/modeling_gpt_neox.py.
 
-#include "converters/blocks/styled_decoder.h"
-#include "converters/config/head_checks.h"
+#include "converters/blocks/decoder.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
 #include "converters/keys/packed_keys.h"
+=======
+#include "converters/keys/layout_keys.h"
+>>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gpt_neox {

@@ -4,7 +4,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-#include "converters/keys/granite_experts.h"
+#include "converters/keys/expert_keys.h"
 
 namespace ferry::converters::families::granitemoe {
 namespace {

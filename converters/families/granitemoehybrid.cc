@@ -8,7 +8,7 @@
 #include "converters/blocks/mamba.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-#include "converters/keys/granite_experts.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::granitemoehybrid {

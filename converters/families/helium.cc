@@ -2,9 +2,9 @@
 // Source: transformers, models/helium/modeling_helium.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/config/head_checks.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::helium {

@@ -9,7 +9,7 @@
 
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
-#include "converters/keys/vision_keys.h"
+#include "converters/keys/standard_keys.h"
 #include "core/text.h"
 
 namespace ferry::converters::families::internvl {

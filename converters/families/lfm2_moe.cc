@@ -2,10 +2,10 @@
 // choice. Source: transformers, models/lfm2_moe/modeling_lfm2_moe.py.
 
 #include "converters/blocks/lfm2.h"
-#include "converters/blocks/moe.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::lfm2_moe {

@@ -2,10 +2,13 @@
 // always normalised. Source: transformers, models/mixtral/modeling_mixtral.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
+=======
+#include "converters/keys/expert_keys.h"
+>>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mixtral {

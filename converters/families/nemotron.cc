@@ -2,7 +2,7 @@
 // with squared ReLU, and RoPE over a part of each head.
 // Source: transformers, models/nemotron/modeling_nemotron.py.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"

@@ -2,10 +2,10 @@
 // Source: transformers, models/olmoe/modeling_olmoe.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/moe.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::olmoe {

@@ -1,7 +1,7 @@
 // OPT and Galactica: learned positions behind two unused rows; layer norms before both blocks of a
 // layer, or behind them with narrow embeddings (350M). Source: transformers, models/opt.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/keras_tables.h"
 #include "converters/keys/standard_keys.h"

@@ -2,7 +2,7 @@
 // RoPE rotates a part of each head; every projection and the head have biases.
 // Source: transformers, models/phi/modeling_phi.py.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"

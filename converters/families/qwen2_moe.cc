@@ -3,10 +3,13 @@
 // use_sliding_window is set. Source: transformers, models/qwen2_moe/modeling_qwen2_moe.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
+=======
+#include "converters/keys/expert_keys.h"
+>>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen2_moe {

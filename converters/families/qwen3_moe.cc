@@ -1,10 +1,13 @@
 // Qwen3 with experts: the attention of Qwen3, routed experts in place of the MLP.
 // Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py.
 
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
+=======
+#include "converters/keys/expert_keys.h"
+>>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_moe {

@@ -2,9 +2,9 @@
 // sum to 1, and whose experts are fused and often transposed, of GGUF apart. As of qwen3_vl the
 // vision tower is dropped. Source: transformers, models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
 
-#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_vl_moe {

@@ -4,7 +4,7 @@
 
 #include "converters/config/ranges.h"
 #include "converters/families/vision_families.h"
-#include "converters/keys/vision_keys.h"
+#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::smolvlm {
 namespace {

@@ -2,8 +2,8 @@
 // k and v have biases, every head of q and k has a norm of its own, and attention and MLP read the
 // same norm and are added side by side. Source: transformers, models/stablelm/modeling_stablelm.py.
 
-#include "converters/blocks/styled_decoder.h"
-#include "converters/config/head_checks.h"
+#include "converters/blocks/decoder.h"
+#include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"

@@ -2,7 +2,7 @@
 // window in every layer where the config states one. Source: transformers,
 // models/starcoder2/modeling_starcoder2.py.
 
-#include "converters/blocks/styled_decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"

@@ -1,7 +1,7 @@
 // Declares the VisionFamily of every family in vision_families.def.
 #pragma once
 
-#include "converters/vision_family.h"
+#include "converters/family.h"
 
 namespace ferry::converters::families {
 

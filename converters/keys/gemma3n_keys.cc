@@ -1,5 +1,4 @@
-#include "converters/keys/gemma3n_keys.h"
-
+// The keys of Gemma 3n's text decoder.
 #include <fmt/format.h>
 
 #include "converters/blocks/gemma3n.h"
@@ -10,7 +9,8 @@ namespace {
 
 constexpr const char* kShared = "the layer attends to keys and values of an earlier one";
 
-// Projections into and out of the streams behind the first; `{i}` is the number of one.
+// Rules for the projections into and out of the streams behind the first one; `{i}` counts the
+// streams.
 std::vector<KeyRule> stream_rules(const ModelConfig& config, const std::string& prefix) {
   std::vector<KeyRule> rules =
       rename_rules(prefix, {{"altup_projections.{i}.weight", "altup.in.{i}.weight"},
@@ -19,8 +19,8 @@ std::vector<KeyRule> stream_rules(const ModelConfig& config, const std::string& 
   return rules;
 }
 
-// Keys and values of the layers that have their own. What checkpoints hold for the others is
-// unused.
+// Rules for keys and values of the layers that have their own. Those that a checkpoint holds for
+// other layers are dropped.
 std::vector<KeyRule> key_value_rules(const ModelConfig& config, const std::string& prefix) {
   std::vector<KeyRule> rules = rename_rules(
       prefix, {{"layers.{i}.self_attn.k_proj.weight", "layers.{i}.attention.wk.weight"},
@@ -44,7 +44,8 @@ std::vector<KeyRule> key_value_rules(const ModelConfig& config, const std::strin
   return rules;
 }
 
-// The scale of the stream that the layer's own embeddings are multiplied with, where it is used.
+// Rule for the scale of the stream that the layer's own embeddings are multiplied with. It is
+// dropped where the model does not use it.
 KeyRule scale_rule(const ModelConfig& config, const std::string& prefix) {
   const std::string key = prefix + "layers.{i}.altup.correct_output_scale";
   if (config.number("altup_correct_scale") == 0) {

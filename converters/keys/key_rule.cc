@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "converters/keys/key_hints.h"
 #include "converters/keys/key_pattern.h"
-#include "converters/keys/nearest_key.h"
 #include "core/text.h"
 #include "graph/recipe.h"
 
@@ -19,7 +19,7 @@ namespace ferry::converters {
 namespace {
 
 constexpr size_t kMaxSuggestions = 64;      // unknown keys for which a known one is looked for
-constexpr int64_t kMaxMissingExperts = 64;  // listed for one weight
+constexpr int64_t kMaxMissingExperts = 64;  // missing experts that are listed for one weight
 
 // Wrappers of PyTorch that put a prefix before all keys of a state dict.
 struct Wrapper {
@@ -29,8 +29,8 @@ constexpr Wrapper kWrappers[] = {
     {"_orig_mod.", "torch.compile"}, {"module.", "DataParallel"},  // and DistributedDataParallel
 };
 
-// The prefixes that all keys have. A prefix that only some keys have is kept: without it two keys
-// could be equal.
+// Returns the prefixes that all keys have. A prefix that only some keys have is kept: without it
+// two keys could be equal.
 std::vector<TakenPrefix> prefixes_of(const std::vector<KeyedTensor>& tensors) {
   std::vector<TakenPrefix> taken;
   if (tensors.empty()) return taken;
@@ -104,7 +104,7 @@ class Mapper {
     return {};
   }
 
-  // To be called after the last entry.
+  // Must be called after the last entry.
   void finish_stacks() {
     for (Stack& stack : stacks_) finish(stack);
   }
@@ -112,7 +112,8 @@ class Mapper {
   void tie(const TieRule& tie) {
     const graph::Weight* target = out.weights.find(tie.target);
     const graph::Weight* same = out.weights.find(tie.same_as);
-    if ((target == nullptr) == (same == nullptr)) return;  // none: reported as missing by itself
+    if ((target == nullptr) == (same == nullptr))
+      return;  // if both are missing, that is reported elsewhere
     const std::string& name = target == nullptr ? tie.target : tie.same_as;
     const std::string& stored = target == nullptr ? tie.same_as : tie.target;
     graph::Recipe recipe = (target == nullptr ? same : target)->recipe;
@@ -151,7 +152,7 @@ class Mapper {
     return (a.layout && b.layout) || (a.by_shape && b.by_shape);
   }
 
-  // As the file calls it.
+  // Returns the name that the file has for the tensor.
   std::string name_of(const KeyedTensor& tensor) const {
     return source_names(tensor.recipe, source_);
   }
@@ -160,7 +161,8 @@ class Mapper {
     out.problems.push_back({kind, name_of(tensor), std::move(message)});
   }
 
-  // A clause if the layer or expert number of a key is beyond those of the config; else empty.
+  // Returns a clause if the layer or expert number of a key is beyond those of the config; else an
+  // empty string.
   std::string excess_of(const KeyRule& rule, const KeyNumbers& numbers) const {
     const auto below = [](const std::string& digits, int64_t count) {
       int64_t number = 0;
@@ -186,7 +188,7 @@ class Mapper {
     for (const std::string& glob : options_.allow_unmapped) {
       if (!glob_match(glob, name)) continue;
       out.report.allowed.push_back(name);
-      report(tensor, {name, {}, "allowed unmapped", "--allow-unmapped " + glob});
+      report(tensor, {name, {}, "allowed unmapped", "the pattern " + glob + " allows it"});
       return;
     }
     const graph::RecipeOutput& made = tensor.recipe.output();
@@ -231,8 +233,8 @@ class Mapper {
     return false;
   }
 
-  // The rule of the tensor's layout. nullptr, with a problem, if the tensor fits none of the rules
-  // or the layout is unknown. The rules differ in their rows only.
+  // Returns the rule of the tensor's layout. Returns nullptr and adds a problem if the tensor fits
+  // none of the rules or the layout is unknown. The rules differ in their rows only.
   const KeyRule* choose(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     const auto made = std::ranges::find_if(rules, [&](const KeyRule* rule) {
       return rule->by_shape && rule->expected_shape(config_) == tensor.recipe.output().shape;
@@ -251,7 +253,7 @@ class Mapper {
     return nullptr;
   }
 
-  // The layouts may be equal, for instance with one key-value head.
+  // Two layouts may be equal, for instance with one key-value head.
   bool all_same_rows(const std::vector<const KeyRule*>& rules) const {
     for (const KeyRule* rule : rules) {
       for (size_t t = 0; t < rule->targets.size(); ++t) {
@@ -264,7 +266,7 @@ class Mapper {
   void ambiguous(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     std::string ways;
     for (const KeyRule* rule : rules) {
-      ways += fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
+      ways += fmt::format("{}'{}' (packed_layout {})", ways.empty() ? "" : " or ", rule->name,
                           packed_layout_name(*rule->layout));
     }
     problem(KeyProblem::Kind::kAmbiguous, tensor,
@@ -291,7 +293,7 @@ class Mapper {
     report(tensor, std::move(mapped));
   }
 
-  // Of a derived tensor every stored one that it is made of has an entry: entry_index().
+  // A derived tensor has an entry for every stored tensor that it is made of: entry_index().
   void report(const KeyedTensor& tensor, MappedEntry mapped) {
     if (!is_derived(tensor.recipe, source_)) return out.report.entries.push_back(std::move(mapped));
     for (const size_t entry : stored_entries_of(tensor.recipe, source_)) {
@@ -300,8 +302,8 @@ class Mapper {
     }
   }
 
-  // Leaves only the rows of the target, in its order. False, with a problem, where the tensor has
-  // fewer.
+  // Keeps only the rows of the target, in its order. Returns false and adds a problem if the tensor
+  // has fewer rows.
   bool take_rows(const RuleTarget& target, const KeyRule& rule, const KeyedTensor& tensor,
                  graph::Recipe& recipe) {
     Shape& shape = recipe.output().shape;
@@ -336,7 +338,7 @@ class Mapper {
   // -- stacks: one weight of the matrices of all experts
   struct Stack {
     const KeyRule* rule;
-    KeyNumbers numbers;  // the layer
+    KeyNumbers numbers;  // number of the layer
     std::string target;
     std::map<int64_t, size_t> parts;  // expert -> index in KeyedTensors::tensors
   };
@@ -404,28 +406,12 @@ class Mapper {
   const std::vector<KeyRule>& rules_;
   const MappingOptions& options_;
   std::vector<KeyPattern> patterns_;
-  std::string prefix_;                          // of all keys, removed before matching
+  std::string prefix_;                          // prefix of all keys, removed before matching
   std::map<std::string, std::string> made_by_;  // target -> source key
   std::vector<Stack> stacks_;                   // in the order of their first parts
   std::map<std::string, size_t> stack_of_;      // by target
   size_t suggestions_ = 0;
 };
-
-// Similarity of rule `r` to the rules that keys of the checkpoint matched: the length of the
-// longest common prefix of their sources, up to a dot; more than any if `r` itself was matched.
-size_t likeness_to_matched(const std::vector<KeyRule>& rules, size_t r,
-                           const std::vector<bool>& matched) {
-  const std::string& source = rules[r].source;
-  if (r < matched.size() && matched[r]) return source.size() + 1;
-  size_t longest = 0;
-  for (size_t m = 0; m < matched.size() && m < rules.size(); ++m) {
-    if (!matched[m] || rules[m].kind == KeyRule::Kind::kDrop) continue;
-    const auto differs = std::ranges::mismatch(source, rules[m].source).in1;
-    const std::string_view shared(source.begin(), differs);
-    longest = std::max(longest, shared.rfind('.') + 1);  // npos + 1 is 0
-  }
-  return longest;
-}
 
 }  // namespace
 
@@ -445,23 +431,6 @@ Result<MappedKeys> map_keys(const TensorSource& source, const KeyedTensors& keye
   mapper.finish_stacks();
   for (const TieRule& tie : ties) mapper.tie(tie);
   return std::move(mapper.out);
-}
-
-std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
-                         const std::vector<bool>& matched) {
-  std::string best;
-  size_t best_likeness = 0;
-  for (size_t r = 0; r < rules.size(); ++r) {
-    for (const RuleTarget& made : rules[r].targets) {
-      const std::optional<KeyNumbers> numbers = KeyPattern(made.name).match(target);
-      if (!numbers) continue;
-      const size_t likeness = likeness_to_matched(rules, r, matched);
-      if (!best.empty() && likeness <= best_likeness) continue;
-      best = fill_in(rules[r].source, *numbers);
-      best_likeness = likeness;
-    }
-  }
-  return best;
 }
 
 }  // namespace ferry::converters

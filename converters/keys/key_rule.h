@@ -22,10 +22,11 @@ namespace ferry::converters {
 // One weight that a rule makes.
 struct RuleTarget {
   std::string name;  // runtime name; "{i}" is the layer, as in the pattern
-  // The rows of the source in the order of the target; none: all rows as they are. A row is a slice
-  // of the source's last dimension, or an element where it has one dimension only. `tensor` is 0.
+  // The rows of the source in the order of the target; nullptr: all rows as they are. A row is a
+  // slice of the source's last dimension, or an element where it has one dimension only.
+  // StridedPiece::tensor is 0.
   std::function<std::vector<StridedPiece>(const ModelConfig&)> rows = nullptr;
-  // The shape of the target, where it is not that of the source with another first dimension.
+  // The shape of the target, where more than the first dimension differs from the source.
   std::function<Shape(const ModelConfig&)> shape = nullptr;
   bool elements = false;  // `rows` counts elements: for a transpose. `shape` must be given
 };
@@ -36,7 +37,7 @@ struct KeyRule {
     kStack,  // the tensors of all experts ("{e}" in `source`) to one target (experts, ...)
     kDrop,   // accounted for, not used; `reason` says why
   };
-  std::string name;  // of the rule, for reports: "attention.wq", "drop mtp"
+  std::string name;  // for reports: "attention.wq", "drop mtp"
   Kind kind = Kind::kMap;
   // Pattern of source keys: literal text; "{i}", a decimal layer number in [0, layers); "{e}", the
   // number of an expert, or of another part of a stack; a trailing "*", any text (drops only).
@@ -44,14 +45,15 @@ struct KeyRule {
   std::vector<RuleTarget> targets = {};
   std::vector<graph::Step> steps = {};
   std::string reason = {};
-  int64_t layers = 0;   // of the tower that the key belongs to; 0: num_layers of the config
+  int64_t layers = 0;   // layers of the tower that the key belongs to; 0: num_layers of the config
   int64_t stacked = 0;  // tensors of a stack; 0: moe.experts of the config
-  // The number of rows that the source must have, if it is split. It must be a matrix or a vector.
+  // The number of rows that the source must have, if it is split. The source is then a matrix or a
+  // vector.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
-  // The shape that the source must have, if the number of rows does not determine it. Stacks need
-  // it, of each source.
+  // The shape that the source must have, if the number of rows does not determine it. Stacks state
+  // it for each of their sources.
   std::function<Shape(const ModelConfig&)> expected_shape = nullptr;
-  // If a source key exists in several layouts (packed_keys.h), there is one rule for each; at most
+  // If a source key exists in several layouts (layout_keys.h), there is one rule for each; at most
   // one is that of the family's own checkpoints.
   std::optional<PackedLayout> layout = {};
   bool own_layout = false;
@@ -65,14 +67,14 @@ struct TieRule {
   std::string name;
   std::string target;
   std::string same_as;
-  bool unless_stored = false;  // if it has both with different values, they are two weights
+  bool unless_stored = false;  // two different values under both names are two weights
 };
 
 struct MappedEntry {
   std::string source;                // stored key
   std::vector<std::string> targets;  // empty for a drop
   std::string rule;
-  std::string reason;  // of a drop
+  std::string reason;  // reason of a drop
 };
 
 // A prefix that a wrapper put before all keys of a checkpoint. It is removed before rules are
@@ -84,7 +86,7 @@ struct TakenPrefix {
 
 struct MappingReport {
   std::vector<MappedEntry> entries;   // one per source entry, in order; then ties, without source
-  std::vector<std::string> allowed;   // keys without a rule that --allow-unmapped accepts
+  std::vector<std::string> allowed;   // keys without a rule that allow_unmapped accepts
   bool packed_keys = false;           // some key exists in several layouts
   std::vector<TakenPrefix> prefixes;  // outermost first
   size_t without_base_prefix = 0;     // keys that matched after the base prefix was added
@@ -95,9 +97,10 @@ struct MappingReport {
 
 struct MappingOptions {
   std::vector<std::string> allow_unmapped = {};    // globs
-  std::optional<PackedLayout> packed_layout = {};  // of every key that exists in several
+  std::optional<PackedLayout> packed_layout = {};  // layout of every key that exists in several
   // The prefix of the base model's keys in a model with a head ("model."). A checkpoint of the base
-  // model alone lacks it, so a key without a rule is tried again with it, and without it.
+  // model alone lacks it, so a key without a rule is tried again with the prefix added, and with it
+  // removed.
   std::string base_prefix = {};
 };
 
@@ -131,11 +134,5 @@ struct MappedKeys {
 Result<MappedKeys> map_keys(const TensorSource& source, const KeyedTensors& keyed,
                             const ModelConfig& config, const std::vector<KeyRule>& rules,
                             const std::vector<TieRule>& ties, const MappingOptions& options);
-
-// The source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"), or
-// empty. Of several rules the one that is most like a rule which other keys of the checkpoint
-// match: it has their prefix.
-std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
-                         const std::vector<bool>& matched = {});
 
 }  // namespace ferry::converters

@@ -5,7 +5,7 @@
 namespace ferry::converters {
 namespace {
 
-// Part `part` of a tensor that packs parts of `sizes` rows per group, of `groups` groups.
+// Returns the rows of part `part` in a tensor that has `groups` groups of parts of `sizes` rows.
 RowOrder packed_rows(int64_t groups, const std::vector<int64_t>& sizes, size_t part,
                      PackedLayout layout) {
   int64_t before = 0, stride = 0;

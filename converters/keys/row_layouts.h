@@ -18,11 +18,12 @@ enum class PackedLayout {
                   // row
 };
 
-// "concatenated" or "interleaved", and the reverse; nullopt for another name.
+// packed_layout_name() returns "concatenated" or "interleaved"; packed_layout_of() returns nullopt
+// for another name.
 const char* packed_layout_name(PackedLayout layout);
 std::optional<PackedLayout> packed_layout_of(std::string_view name);
 
-// Rows of a tensor in another order, or some of them; `tensor` is 0.
+// Rows of a tensor in another order, or some of them; StridedPiece::tensor is 0.
 using RowOrder = std::vector<StridedPiece>;
 
 // q, k and v in one tensor: [q | k | v], or [q.. k v] for each key-value head.
@@ -39,9 +40,9 @@ RowOrder gate_up_rows(const ModelConfig& config, PackedLayout layout, GateUpPart
 inline constexpr const char* kQkvBlocks = "qkv_blocks";
 RowOrder codegen_qkv_rows(const ModelConfig& config, QkvPart part);
 
-// The heads of projections whose RoPE turns neighbouring dimensions (2j, 2j + 1) of a head, in the
-// order that makes them pairs (j, j + rotary_dim / 2), which all blocks turn. The same order in q
-// and k changes no score. Dimensions from `rotary_dim` on stay where they are.
+// Returns the rows of heads whose RoPE rotates neighbouring dimensions (2j, 2j + 1), in the order
+// that makes them pairs (j, j + rotary_dim / 2), which all blocks rotate. An equal order in q and k
+// changes no score. Dimensions from `rotary_dim` on stay where they are.
 RowOrder pairs_to_halves(int64_t heads, int64_t head_dim, int64_t rotary_dim);
 
 // Qwen3-Next stores in_proj_qkvz grouped per key head as q, k, v.., z.. and in_proj_ba as b.., a..
@@ -51,10 +52,10 @@ RowOrder pairs_to_halves(int64_t heads, int64_t head_dim, int64_t rotary_dim);
 enum class QkvzPart { kQuery, kKey, kValue, kGate };  // gate is z
 enum class BaPart { kBeta, kAlpha };
 RowOrder qkvz_rows(const LinearAttentionConfig& config, PackedLayout layout, QkvzPart part);
-// q, then k, then v: the rows of the separate in_proj_qkv.
+// Returns the rows of the separate in_proj_qkv: q, then k, then v.
 RowOrder qkv_rows(const LinearAttentionConfig& config, PackedLayout layout);
 RowOrder ba_rows(const LinearAttentionConfig& config, PackedLayout layout, BaPart part);
-// Rows that the packed tensors must have.
+// Returns the number of rows that the packed tensors must have.
 int64_t qkvz_row_count(const LinearAttentionConfig& config);
 int64_t ba_row_count(const LinearAttentionConfig& config);
 

@@ -23,7 +23,7 @@ std::vector<KeyRule> parameter_rules(const std::string& prefix, bool bias,
 // rotary_emb.inv_freq.
 std::vector<KeyRule> attention_rules(const std::string& prefix, bool bias,
                                      const char* output = "o_proj");
-// Of an MLP without a gate: PREFIX LAYER UP and DOWN.
+// Rules for an MLP without a gate: PREFIX LAYER UP and DOWN.
 std::vector<KeyRule> plain_mlp_rules(const std::string& prefix, bool bias, const std::string& up,
                                      const std::string& down,
                                      const std::string& layer = "layers.{i}.");
@@ -32,26 +32,44 @@ std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
                                         std::initializer_list<Rename> table);
 KeyRule drop_rule(std::string source, std::string reason);
 
-// What older checkpoints have below `attention` beside weights: the causal mask and the frequencies
-// of RoPE.
+// Rules that drop the tensors of older checkpoints below `attention` that are no weights: the
+// causal mask and the frequencies of RoPE.
 std::vector<KeyRule> derived_rules(const std::string& attention);
 
-// Embedding, attention and MLP matrices under their usual names in transformers; drops
-// rotary_emb.inv_freq.
+// Rules for embedding, attention and MLP matrices under their usual names in transformers;
+// rotary_emb.inv_freq is dropped.
 std::vector<KeyRule> standard_matrix_rules(const std::string& prefix);
-// input_layernorm, post_attention_layernorm, norm.
+// Rules for the RMS norms input_layernorm, post_attention_layernorm and norm.
 std::vector<KeyRule> standard_norm_rules(const std::string& prefix);
-// The same as layer norms, with biases.
+// Rules for the layer norms under these names, with biases.
 std::vector<KeyRule> standard_layer_norm_rules(const std::string& prefix);
-// Biases of q, k and v; of o; of the MLP.
+// Rules for biases of q, k and v, of o, and of the MLP.
 std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp);
-// Learned positions: a matrix without its first rows, as many as `skipped`.
+// Rule for learned positions: a matrix without its first `skipped` rows.
 KeyRule position_rule(const std::string& source, int64_t skipped);
-// The output head.
+// Rule for the output head.
 KeyRule head_rule(const std::string& source = "lm_head.weight");
 // The head is the embedding if the config ties them.
 std::vector<TieRule> standard_ties(const ModelConfig& config);
 
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists);
+
+// -- vision towers
+
+// Renames of parameters: each row stands for SOURCE.weight and SOURCE.bias. "{i}" counts `layers`.
+std::vector<KeyRule> tower_rules(const std::string& prefix, int64_t layers,
+                                 std::initializer_list<Rename> table);
+// Renames of whole keys. "{i}" counts `layers`.
+std::vector<KeyRule> tower_renames(const std::string& prefix, int64_t layers,
+                                   std::initializer_list<Rename> table);
+
+// Rules for SOURCE.weight (hidden_size, channels, patch_size, patch_size) of a convolution whose
+// windows do not overlap, which becomes the matrix of a linear (hidden_size, channels *
+// patch_size^2), and for SOURCE.bias.
+std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision);
+
+// Rules for SOURCE.weight and, if `bias`, SOURCE.bias: the rows [q | k | v] become
+// layers.{i}.attention.wq, wk and wv of the tower.
+std::vector<KeyRule> tower_qkv_rules(const std::string& source, const VisionConfig& vision);
 
 }  // namespace ferry::converters

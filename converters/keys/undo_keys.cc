@@ -22,16 +22,16 @@ Failure cannot_undo(const std::string& weight, std::string_view why) {
               fmt::format("the weight {} has no Hugging Face key: {}", quoted(weight), why));
 }
 
-// Rows [source, source + count) of a source are those of its targets, one after the other, that lie
-// `stride` apart from `target` on.
+// Rows [source, source + count) of a source tensor. In its targets, one after the other, they begin
+// at row `target` and lie `stride` rows apart.
 struct RowRun {
   int64_t source = 0, target = 0, count = 0, stride = 1;
 };
 
-// The runs of a piece that makes the rows of targets from `target` on: along the axis that is
-// consecutive in the source, wherever that lies in the target.
+// Adds the runs of a piece that makes the rows of targets from `target` on. A run goes along the
+// axis that is consecutive in the source, wherever that axis lies in the target.
 void add_runs(const StridedPiece& piece, int64_t target, std::vector<RowRun>& runs) {
-  std::vector<int64_t> strides(piece.axes.size(), 1);  // of the axes in the target
+  std::vector<int64_t> strides(piece.axes.size(), 1);  // strides of the axes in the target
   for (size_t i = piece.axes.size(); i-- > 1;) strides[i - 1] = strides[i] * piece.axes[i].size;
   const auto along = static_cast<size_t>(std::ranges::find(piece.axes, 1, &StridedAxis::stride) -
                                          piece.axes.begin());
@@ -52,7 +52,7 @@ void add_runs(const StridedPiece& piece, int64_t target, std::vector<RowRun>& ru
   }
 }
 
-// The step that undoes `step`; nullopt where none does.
+// Returns the step that undoes `step`; nullopt where none does.
 std::optional<Step> reverse_of(const Step& step) {
   switch (step.kind) {
     case Step::Kind::kAdd:
@@ -137,7 +137,7 @@ class Undoer {
     return add(rule, fill_in(rule.source, numbers), names, std::move(recipe));
   }
 
-  // The matrices of all experts, each under its own key.
+  // Adds the matrices of all experts, each under its own key.
   Status undo_stack(const KeyRule& rule, KeyNumbers numbers,
                     const std::vector<std::string>& names) {
     const graph::Recipe& stack = weights_.find(names[0])->recipe;
@@ -155,7 +155,7 @@ class Undoer {
     return {};
   }
 
-  // The elements of these weights, one after the other.
+  // Returns the elements of the weights, one after the other.
   Result<graph::Recipe> joined(const std::vector<std::string>& names) const {
     graph::Recipe all = weights_.find(names[0])->recipe;
     for (size_t i = 1; i < names.size(); ++i) {
@@ -170,7 +170,7 @@ class Undoer {
     return all;
   }
 
-  // The rows of all targets in the order of the source.
+  // Puts the rows of all targets into the order of the source.
   Status put_back_rows(const KeyRule& rule, const std::vector<std::string>& names,
                        graph::Recipe& recipe) const {
     const Shape& first = weights_.find(names[0])->recipe.output().shape;
@@ -213,7 +213,7 @@ class Undoer {
     return {};
   }
 
-  // Those of the source that make `target`: all of them where the rule does not say.
+  // Returns the rows of the source that make `target`: all of them where the rule does not say.
   std::vector<StridedPiece> rows_of(const RuleTarget& target, const std::string& name) const {
     if (target.rows) return target.rows(config_);
     const Shape& shape = weights_.find(name)->recipe.output().shape;
@@ -245,8 +245,8 @@ class Undoer {
   const ModelConfig& config_;
   const std::vector<KeyRule>& rules_;
   const std::set<std::string>& known_;
-  std::vector<std::vector<KeyPattern>> patterns_;  // of the targets of each rule
-  std::set<std::string> done_;                     // weights
+  std::vector<std::vector<KeyPattern>> patterns_;  // patterns of the targets of each rule
+  std::set<std::string> done_;                     // names of undone weights
   std::vector<UndoneTensor> out_;
 };
 

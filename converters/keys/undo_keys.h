@@ -1,5 +1,6 @@
-// undo_keys(): the reverse of map_keys(). Tensors under the keys of a Hugging Face checkpoint, made
-// of the weights of a model by the rules of its family. Works on metadata and reads no weight.
+// undo_keys() reverses map_keys(): it makes tensors under the keys of a Hugging Face checkpoint
+// from the weights of a model, by the rules of its family. It works on metadata and reads no
+// weight.
 #pragma once
 
 #include <set>
@@ -16,15 +17,16 @@ namespace ferry::converters {
 
 struct UndoneTensor {
   KeyedTensor tensor;
-  std::vector<std::string> weights;  // that it is made of
-  // A step was undone by computing: values are those of the checkpoint but for rounding.
+  std::vector<std::string> weights;  // weights that the tensor is made of
+  // True if a step was undone by computing: the values then are those of the checkpoint but for
+  // rounding.
   bool computed = false;
 };
 
-// Of the rules that make a weight, that one is undone whose key is in `known`; else the first one
-// of the layout that checkpoints of the family have. A target of `ties` is left out unless its key
-// is known. A step that a recipe ends with is taken off; any other one is undone by another step.
-// kUnsupported, with the weight, where no rule makes it, or one that cannot be undone.
+// If several rules make a weight, the one is undone whose key is in `known`; else the first one of
+// the layout that checkpoints of the family have. A target of `ties` is left out unless its key is
+// known. A step of the rule that the recipe ends with is taken off; any other step is undone by its
+// reverse. kUnsupported, with the weight, where no rule makes it, or the rule cannot be undone.
 Result<std::vector<UndoneTensor>> undo_keys(const graph::StateDict& weights,
                                             const ModelConfig& config,
                                             const std::vector<KeyRule>& rules,

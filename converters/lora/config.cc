@@ -1,4 +1,4 @@
-#include "converters/lora/config.h"
+#include "converters/lora/lora.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr IntRange kRanks = {1, 1 << 20};
 constexpr FloatRange kAlphas = {-1e9, 1e9};
 
-// How the adapter was trained, and which modules it has: its tensors say that themselves.
+// Keys about the training of the adapter and about its modules, which its tensors show too.
 constexpr std::string_view kInert[] = {
     "auto_mapping",   "base_model_name_or_path", "corda_config",    "ensure_weight_tying",
     "eva_config",     "fan_in_fan_out",          "exclude_modules", "inference_mode",
@@ -27,12 +27,13 @@ constexpr std::string_view kInert[] = {
 
 bool is_inert(std::string_view key) { return std::ranges::count(kInert, key) > 0; }
 
-// What says nothing: null, false, an empty list or object.
+// Whether a value says nothing: null, false, an empty list or object.
 bool says_nothing(const nlohmann::json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty());
 }
 
-// A plain end of a module's name. peft takes regular expressions, in which a dot is any character.
+// Whether a pattern is a plain end of a module's name. peft takes regular expressions, in which a
+// dot is any character.
 bool is_plain(std::string_view pattern) {
   return !pattern.empty() && std::ranges::all_of(pattern, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -54,7 +55,7 @@ Status read_pattern(const JsonFields& fields, std::string_view key,
   const auto object = FERRY_TRY(fields.object(key));
   if (!object) return {};
   for (const auto& [pattern, value] : fields.find(key)->items()) {
-    // "^" only says that the name is whole, which those of peft are.
+    // "^" only says that the name is whole, and the names that peft writes are whole.
     const std::string plain = pattern.starts_with('^') ? pattern.substr(1) : pattern;
     if (!is_plain(plain)) {
       return object->error(ErrorCode::kUnsupported, pattern,
@@ -66,7 +67,7 @@ Status read_pattern(const JsonFields& fields, std::string_view key,
   return {};
 }
 
-// Numbers that peft divides by, or divides: null is none.
+// Refuses null for numbers that peft divides, or divides by.
 Status refuse_null(const JsonFields& fields, const nlohmann::json& document) {
   for (const char* key : {"r", "lora_alpha"}) {
     const auto found = document.find(key);
@@ -75,14 +76,14 @@ Status refuse_null(const JsonFields& fields, const nlohmann::json& document) {
   return {};
 }
 
-// Lists are of ends of module names. A text is a regular expression for a whole name; one without
-// special characters names a module, and others are not evaluated.
+// A list has ends of module names. A text is a regular expression for a whole name: without special
+// characters it names a module, with them it is not evaluated.
 Status read_targets(const JsonFields& fields, LoraConfig& config) {
   const nlohmann::json* targets = fields.find("target_modules");
   if (targets == nullptr) return {};
   if (targets->is_string()) {
     const auto& text = targets->get_ref<const std::string&>();
-    if (is_plain(text)) config.target_name = text;  // "all-linear" is not
+    if (is_plain(text)) config.target_name = text;  // "all-linear" is not plain
     return {};
   }
   if (!targets->is_array()) return fields.bad("target_modules", "is neither a list nor a text");
@@ -122,7 +123,7 @@ bool is_end_of(std::string_view end, std::string_view module) {
   return before == 0 || module[before - 1] == '.';
 }
 
-// The number of the first pattern that ends the name, else `otherwise`.
+// Returns the number of the first pattern that ends the name, else `otherwise`.
 double find(const LoraPattern& patterns, std::string_view module, double otherwise) {
   for (const auto& [end, number] : patterns) {
     if (is_end_of(end, module)) return number;

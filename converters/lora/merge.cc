@@ -1,4 +1,4 @@
-#include "converters/lora/merge.h"
+#include "converters/lora/lora.h"
 
 #include <fmt/format.h>
 
@@ -21,11 +21,11 @@ namespace ferry::converters {
 namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
-// Before the keys of a model with a head; checkpoints of the base model alone lack it.
+// Prefixes of the keys of a model with a head; checkpoints of the base model alone lack them.
 constexpr std::string_view kBases[] = {"model.", "transformer."};
 
-// Layers of GPT-2 that store (inputs, outputs). peft goes by the class of a layer too, and corrects
-// fan_in_fan_out where that says something else.
+// Whether the module is a layer of GPT-2 that stores (inputs, outputs). peft goes by the class of a
+// layer too, and corrects fan_in_fan_out where that says something else.
 bool is_conv1d(std::string_view module) {
   return module.find(".attn.c_") != std::string_view::npos ||
          module.find(".mlp.c_") != std::string_view::npos;
@@ -79,7 +79,7 @@ class Merger {
                                  to_string(entry(index).shape), what));
   }
 
-  // Half of an adapter, or a tensor that takes the place of one of the checkpoint.
+  // Sorts a tensor of the adapter: it is half of a product, or replaces a tensor of the checkpoint.
   Status sort(size_t index) {
     std::string_view name = entry(index).name;
     if (!name.starts_with(kPrefix))
@@ -113,8 +113,8 @@ class Merger {
     return name == "lm_head" || name.starts_with("lm_head.");
   }
 
-  // peft saves the weights below an adapter of an embedding or a head as `M.base_layer.weight`.
-  // They are what it merges into, whatever the checkpoint has.
+  // peft saves the weights below an adapter of an embedding or a head as `M.base_layer.weight`. The
+  // adapter is merged into those weights, whatever the checkpoint has.
   static std::string without_base_layer(std::string_view name) {
     constexpr std::string_view kBaseLayer = ".base_layer.";
     const size_t at = name.rfind(kBaseLayer);
@@ -128,8 +128,8 @@ class Merger {
                             config_.tensors, quoted(entry(index).name)));
   }
 
-  // The adapter has the modules that it says it has. Others that its base lacks are those of other
-  // kinds of models.
+  // Checks that the adapter has the modules that it says it has. Modules that its base lacks belong
+  // to other kinds of models.
   Status check_saved() const {
     for (const std::string& module : config_.saved_modules) {
       const auto of_module = [&](const auto& item) {
@@ -143,7 +143,7 @@ class Merger {
     return {};
   }
 
-  // The tensor of the checkpoint with this key.
+  // Returns the index of the checkpoint's tensor with this key.
   Result<size_t> find(std::string_view key, size_t of) const {
     auto found = index_.find(std::string(key));
     for (const std::string_view base : kBases) {
@@ -194,7 +194,7 @@ class Merger {
     return bad(index, fmt::format("is {}, expected f32, f16 or bf16", entry(index).form()));
   }
 
-  // A tensor of the adapter takes the place of one of the checkpoint.
+  // Puts a tensor of the adapter in the place of one of the checkpoint.
   Status replace(const std::string& key, size_t index, bool tied) {
     FERRY_RETURN_IF_ERROR(expect_floats(index));
     if (tied && (key.ends_with("embed_tokens.weight") || is_head(key))) return unties(index);
@@ -216,12 +216,12 @@ class Merger {
   const LoraConfig& config_;
   bool conv1d_;  // the model has layers that store (inputs, outputs)
   KeyedTensors& tensors_;
-  std::unordered_map<std::string, size_t> index_;  // of keyed tensors
+  std::unordered_map<std::string, size_t> index_;  // keyed tensors by key
   std::map<std::string, Halves> halves_;           // by module
   std::map<std::string, size_t> saved_;            // by key
 };
 
-// Whether the config may tie the head to the embedding: it says so, or leaves it to its class.
+// Whether the config may tie the head to the embedding: it says so, or says nothing.
 bool may_be_tied(const nlohmann::json& config) {
   const auto stated = config.find("tie_word_embeddings");
   return stated == config.end() || *stated != false;

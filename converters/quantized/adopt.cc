@@ -10,16 +10,15 @@
 #include <unordered_set>
 #include <utility>
 
-#include "converters/quantized/block_weight.h"
-#include "converters/quantized/packed_weight.h"
-#include "converters/quantized/scaled_weight.h"
+#include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "graph/recipe.h"
 
 namespace ferry::converters {
 namespace {
 
-// What quantised activations and caches of the original have, and floats do not need.
+// Suffixes of tensors for quantised activations and caches of the original, which floats do not
+// need.
 constexpr std::string_view kActivationScales[] = {".activation_scale",  ".input_global_scale",
                                                   ".input_scale",       ".input_scale_ub",
                                                   ".input_zero_point",  ".k_scale",
@@ -39,7 +38,8 @@ class Adopter {
   }
 
   Result<AdoptedQuantized> run() {
-    std::vector<std::optional<size_t>> derived(stored_);  // by the entry of the codes
+    std::vector<std::optional<size_t>> derived(
+        stored_);  // derived entries by the entry of their codes
     size_t count = 0;
     for (size_t i = 0; i < stored_; ++i) {
       derived[i] = FERRY_TRY(derive(i));
@@ -66,7 +66,7 @@ class Adopter {
                                  to_string(entry(index).shape), what));
   }
 
-  // Another tensor of the module; its absence is an error.
+  // Returns another tensor of the module; its absence is an error.
   Result<size_t> other(size_t codes, const std::string& name) const {
     const auto found = find(name);
     if (found) return *found;
@@ -84,7 +84,7 @@ class Adopter {
     return expect(index, shape, {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E8M0});
   }
 
-  // The derived tensor whose codes are in entry `index`, if it has codes.
+  // Adds the derived tensor whose codes are in entry `index`; nullopt if the entry has no codes.
   Result<std::optional<size_t>> derive(size_t index) {
     const std::string& name = entry(index).name;
     const QuantizedForm form = config_.schemes.front().form;
@@ -109,7 +109,7 @@ class Adopter {
     return FERRY_TRY(derive_scaled(index, module));
   }
 
-  // A module that the config leaves out must not be quantised.
+  // Refuses a quantised module that the config leaves out.
   Status check_kept(size_t index, const std::string& module) const {
     for (const std::string& kept : config_.kept) {
       if (module != kept && !module.ends_with("." + kept)) continue;
@@ -127,7 +127,7 @@ class Adopter {
                                     const char* suffix = ".weight") {
     FERRY_RETURN_IF_ERROR(check_kept(parts.front(), module));
     for (const size_t part : parts) used_.insert(part);
-    // The dtype of the model that was quantised, else that of its scales.
+    // The dtype is that of the model that was quantised, else that of its scales.
     const DType scales = entry(parts[1]).dtype;
     const bool blocks = config_.schemes.front().form == QuantizedForm::kBlocks;
     const DType usual = is_castable(scales) ? scales : blocks ? DType::kBF16 : DType::kF32;
@@ -151,7 +151,7 @@ class Adopter {
     return {divide_up(inputs, size), size};
   }
 
-  // GPTQ and AWQ: (inputs, outputs), packed.
+  // Adds a matrix of GPTQ or AWQ, whose codes are packed (inputs, outputs).
   Result<std::optional<size_t>> derive_across(size_t codes, const std::string& module) {
     const QuantizedScheme& scheme = config_.schemes.front();
     const bool awq = scheme.form == QuantizedForm::kAwq;
@@ -187,7 +187,7 @@ class Adopter {
     return add(module, {w.outputs, w.inputs}, std::move(parts), decode_packed(w));
   }
 
-  // The sizes of the matrix, which the packed one does not tell.
+  // Reads the sizes of the matrix, which the packed codes do not determine.
   Result<Shape> packed_shape(size_t codes, size_t entry_of_shape) const {
     FERRY_RETURN_IF_ERROR(expect(entry_of_shape, {2}, {DType::kI64, DType::kI32}));
     const bool wide = entry(entry_of_shape).dtype == DType::kI64;
@@ -208,7 +208,7 @@ class Adopter {
     return Shape{sizes[0], sizes[1]};
   }
 
-  // The one scheme whose packed codes and scales have these shapes.
+  // Returns the one scheme whose packed codes and scales have these shapes.
   Result<QuantizedScheme> scheme_of(size_t codes, size_t scales, const Shape& shape) const {
     for (const QuantizedScheme& scheme : config_.schemes) {
       if (scheme.form != QuantizedForm::kPacked) continue;
@@ -222,7 +222,7 @@ class Adopter {
                                   to_string(entry(scales).shape)));
   }
 
-  // MXFP4: (.., rows, blocks, 16), as a matrix under the key of the blocks.
+  // Adds a matrix of MXFP4 blocks (.., rows, blocks, 16), under the key of the blocks.
   Result<std::optional<size_t>> derive_blocks(size_t codes, const std::string& module) {
     const size_t scales = FERRY_TRY(other(codes, module + "_scales"));
     Shape shape = entry(codes).shape;
@@ -233,13 +233,13 @@ class Adopter {
     shape.pop_back();
     FERRY_RETURN_IF_ERROR(expect(scales, shape, {DType::kU8}));
     const int64_t columns = shape.back() * kMxBlock;
-    int64_t rows = 1;  // the file has them all, so the product fits
+    int64_t rows = 1;  // the file has all of them, so the product fits
     for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
     return add(module, {rows, columns}, {codes, scales},
                decode_blocks({.blocks = codes, .scales = scales, .columns = columns}), "_blocks");
   }
 
-  // compressed-tensors: rows of packed codes.
+  // Adds a matrix of compressed-tensors, whose rows are packed codes.
   Result<std::optional<size_t>> derive_packed(size_t codes, const std::string& module) {
     const size_t sizes = FERRY_TRY(other(codes, module + ".weight_shape"));
     const size_t scales = FERRY_TRY(other(codes, module + ".weight_scale"));
@@ -270,7 +270,8 @@ class Adopter {
       }
     }
     w.group_of = find(module + ".weight_g_idx");
-    w.may_leave_groups = true;  // the library begins with -1, and GPTQ's kernels do not know it
+    // compressed-tensors initialises groups with -1, and GPTQ's kernels do not know that value.
+    w.may_leave_groups = true;
     if (w.group_of) {
       FERRY_RETURN_IF_ERROR(expect(*w.group_of, {w.inputs}, {DType::kI32}));
       parts.push_back(*w.group_of);
@@ -278,7 +279,7 @@ class Adopter {
     return add(module, shape, std::move(parts), decode_packed(w));
   }
 
-  // What blocks of a matrix are where sizes of 0 stand for all of it.
+  // Returns the sizes of a block, where a size of 0 stands for the whole matrix.
   static ScaleBlock whole_block(const ScaleBlock& block, const Shape& shape) {
     return {block.rows == 0 ? shape[0] : block.rows, block.columns == 0 ? shape[1] : block.columns};
   }
@@ -301,7 +302,7 @@ class Adopter {
       ScaledWeight w = {.weight = weight, .scales = scales, .columns = shape[1]};
       w.block = whole_block(scheme.block, shape);
       const Shape grid = {divide_up(shape[0], w.block.rows), divide_up(shape[1], w.block.columns)};
-      // One scale may have no dimension, or one; a scale for each row one or two.
+      // One scale may have no dimension or one; a scale for each row may have one dimension or two.
       const bool flat = grid[1] == 1 && given == grid[0] && entry(scales).shape.size() < 2;
       if (!flat && entry(scales).shape != grid) continue;
       FERRY_RETURN_IF_ERROR(expect_scales(scales, entry(scales).shape));
@@ -317,7 +318,7 @@ class Adopter {
                                    quoted(entry(weight).name), to_string(shape)));
   }
 
-  // Gives entry `index` its key, and a derived tensor its own in place of its codes.
+  // Gives entry `index` its key. A derived tensor takes the place of its codes.
   void key(size_t index, const std::optional<size_t>& derived) {
     if (derived) {
       out_.tensors.tensors.push_back(std::move(weights_.at(*derived)));
@@ -335,9 +336,9 @@ class Adopter {
   const QuantizationConfig& config_;
   size_t stored_;  // number of stored entries
   AdoptedQuantized out_;
-  std::unordered_map<std::string, size_t> index_;    // of stored entries, by name
+  std::unordered_map<std::string, size_t> index_;    // stored entries by name
   std::unordered_map<size_t, KeyedTensor> weights_;  // by derived entry
-  std::unordered_set<size_t> used_;                  // parts of derived ones
+  std::unordered_set<size_t> used_;                  // parts of derived tensors
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "converters/quantized/block_weight.h"
+#include "converters/quantized/weights.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ constexpr int kBias = 127;
 constexpr auto kNan = std::byte{255};
 constexpr size_t kHalf = kMxBlock / 2;  // bytes of the elements, and elements of a half
 
-// ggml has no negative zero; the reference has.
+// ggml has no negative zero; the reference has one.
 void decode_mxfp4(const std::byte* block, float* out) {
   const float scale = std::ldexp(1.0F, static_cast<int>(block[0]) - kBias);
   for (size_t i = 0; i < kHalf; ++i) {

@@ -19,7 +19,8 @@ constexpr IntRange kGroups = {-1, int64_t{1} << 30};
 constexpr IntRange kBits = {1, 64};
 constexpr const char* kKeys[] = {"quantization_config", "compression_config"};
 
-// What changes no weight: how the codes were found, and how a runtime of the original multiplies.
+// Keys that change no weight: how the codes were found, and how a runtime of the original
+// multiplies.
 constexpr std::string_view kInertMethodKeys[] = {"_load_in_4bit",
                                                  "_load_in_8bit",
                                                  "act_group_aware",
@@ -95,7 +96,7 @@ Failure unsupported(const JsonFields& fields, std::string_view key, std::string_
   return fields.error(ErrorCode::kUnsupported, key, what);
 }
 
-// Refuses a field that says something, where nothing is expected: null, {} and [] say nothing.
+// Refuses a field unless it says nothing: null, {} or [].
 Status expect_empty(const JsonFields& fields, std::string_view key) {
   const nlohmann::json* value = fields.find(key);
   if (value == nullptr || (value->is_structured() && value->empty())) return {};
@@ -127,7 +128,7 @@ Status read_names(const JsonFields& fields, std::string_view key, std::vector<st
   return {};
 }
 
-// The columns of a block: -1 is a whole row.
+// Reads the columns of a block. -1 stands for a whole row, which is 0 here.
 Result<int64_t> group_columns(const JsonFields& fields) {
   const int64_t size = FERRY_TRY(fields.required("group_size", kGroups));
   if (size == 0) return fields.bad("group_size", "is 0");
@@ -276,14 +277,14 @@ Status read_compressed(const JsonFields& fields, QuantizationConfig& out) {
   out.scale_suffix = "weight_scale";
   if (fields.find("kv_cache_scheme") != nullptr) {
     out.note =
-        "quantization_config.kv_cache_scheme has no effect: caches have the dtype of "
-        "--kv-dtype";
+        "quantization_config.kv_cache_scheme has no effect: caches have the dtype that the "
+        "conversion gives them";
   }
   return {};
 }
 
-// The names of modules that are left out have wildcards, and are not needed: codes have names of
-// their own.
+// Names of modules that are left out have wildcards, and are not needed: codes have names of their
+// own.
 Status read_mxfp4(const JsonFields& fields, QuantizationConfig& out) {
   std::vector<std::string> unused;
   FERRY_RETURN_IF_ERROR(read_names(fields, "modules_to_not_convert", unused));
@@ -305,7 +306,7 @@ std::string method_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// The dtype of the model that was quantised, as its config states it.
+// Reads the dtype of the model that was quantised, as its config states it.
 Result<std::optional<DType>> computed_dtype(const JsonFields& config) {
   constexpr std::pair<std::string_view, DType> kNames[] = {
       {"bfloat16", DType::kBF16}, {"float16", DType::kF16}, {"float32", DType::kF32}};
@@ -324,7 +325,7 @@ Result<std::optional<DType>> computed_dtype(const JsonFields& config) {
   return std::optional<DType>();
 }
 
-// The object that has a quantization config: the outer one, or its text part.
+// The object that holds a quantization config: the outer one, or its text part.
 struct Found {
   nlohmann::json* owner = nullptr;
   std::string path, key;

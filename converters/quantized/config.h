@@ -1,4 +1,4 @@
-// The quantization_config of a checkpoint whose matrices are stored quantised: how they are stored.
+// The quantization_config of a checkpoint, which says how its quantised matrices are stored.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ enum class QuantizedForm {
   kBlocks,  // "NAME_blocks" and "NAME_scales": MXFP4
 };
 
-// How the scales of a matrix (rows, columns) lie: one for each block of it. 0: as many rows or
-// columns as there are.
+// How the scales of a matrix (rows, columns) lie: one for each block of the matrix. A size of 0
+// means as many rows or columns as the matrix has.
 struct ScaleBlock {
   int64_t rows = 0, columns = 0;
   bool operator==(const ScaleBlock&) const = default;
@@ -31,7 +31,7 @@ struct ScaleBlock {
 struct QuantizedScheme {
   QuantizedForm form = QuantizedForm::kScaled;
   int bits = 8;
-  bool is_float = false;  // of kScaled: f8_e4m3 rather than i8
+  bool is_float = false;  // kScaled: f8_e4m3 rather than i8
   bool has_zero_points = false;
   ScaleBlock block = {};
   bool operator==(const QuantizedScheme&) const = default;
@@ -39,22 +39,25 @@ struct QuantizedScheme {
 
 struct QuantizationConfig {
   std::string method;  // "gptq"
-  // More than one only where modules differ; the tensors of a module then say which one is its.
+  // There is more than one scheme only where modules differ; the tensors of a module then say which
+  // scheme is theirs.
   std::vector<QuantizedScheme> schemes;
-  std::string scale_suffix;       // of kScaled: "weight_scale_inv"
-  int64_t zero_offset = 0;        // of kGptq: what is added to stored zero points
-  bool needs_groups = false;      // of kGptq with desc_act: "g_idx" must be there
+  std::string scale_suffix;       // kScaled: "weight_scale_inv"
+  int64_t zero_offset = 0;        // kGptq: added to stored zero points
+  bool needs_groups = false;      // kGptq with desc_act: "g_idx" must be there
   std::vector<std::string> kept;  // names of modules that are not quantised
-  std::optional<DType> dtype;     // that the config computes in
+  std::optional<DType> dtype;     // dtype that the config computes in
   std::string note;               // for the user; may be empty
 };
 
-// nullopt where `config_json` has none. Errors name `name` and the key: kUnsupported for methods,
-// formats and fields that are not obeyed, kBadInput for values that make no sense.
+// Returns nullopt where `config_json` has no quantization_config. Errors name `name` and the key:
+// kUnsupported for methods, formats and fields that are not obeyed, kBadInput for values that make
+// no sense.
 Result<std::optional<QuantizationConfig>> parse_quantization_config(const std::string& config_json,
                                                                     const std::string& name);
 
-// The config without it, as the text of the model that the weights are of.
+// Returns `config_json` without its quantization_config: the config of the model that was
+// quantised.
 Result<std::string> without_quantization_config(const std::string& config_json,
                                                 const std::string& name);
 

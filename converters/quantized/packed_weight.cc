@@ -1,4 +1,4 @@
-#include "converters/quantized/packed_weight.h"
+#include "converters/quantized/weights.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@ namespace ferry::converters {
 namespace {
 
 constexpr int kWordBits = 32;
-// Output c of eight is at this place of an integer of AWQ, whose places have the outputs 0 2 4 6 1
-// 3 5 7.
+// Output c of eight is at place kAwqPlaces[c] of an integer of AWQ, whose places hold the outputs 0
+// 2 4 6 1 3 5 7.
 constexpr std::array<int, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
 class PackedDerivation final : public FloatDerivation {
@@ -38,7 +38,7 @@ class PackedDerivation final : public FloatDerivation {
   }
 
  private:
-  // The group of each input.
+  // Returns the group of each input.
   Result<std::vector<size_t>> read_groups(const TensorSource& source) const {
     const auto inputs = static_cast<size_t>(w_.inputs);
     std::vector<size_t> groups(inputs);
@@ -96,8 +96,9 @@ class PackedDerivation final : public FloatDerivation {
     return scales;
   }
 
-  // The integers of outputs [first, first + count) and all `width` inputs, row by row of outputs.
-  // A line of the stored matrix has all outputs for some inputs, or all inputs for some outputs.
+  // Unpacks the integers of outputs [first, first + count) and all `width` inputs, row by row of
+  // outputs. A line of the stored matrix has all outputs for some inputs, or all inputs for some
+  // outputs.
   Status unpack(const TensorSource& source, const PackedIntegers& packed, int64_t first,
                 int64_t count, int64_t width, uint8_t* out) const {
     const Shape& stored = source.entries()[packed.entry].shape;
@@ -120,8 +121,8 @@ class PackedDerivation final : public FloatDerivation {
     return {};
   }
 
-  // Writes the integers of one word, the first of which is that of output `o` and input `i`; those
-  // outside of the matrix fill up the word.
+  // Writes the integers of one word. The first one belongs to output `o` and input `i`. Integers
+  // outside of the matrix only fill up the word.
   void spread(uint32_t word, const PackedIntegers& packed, int64_t o, int64_t i, int64_t count,
               int64_t width, uint8_t* out) const {
     const auto mask = static_cast<uint32_t>((1 << w_.bits) - 1);

@@ -1,4 +1,4 @@
-#include "converters/quantized/scaled_weight.h"
+#include "converters/quantized/weights.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,7 +6,7 @@
 namespace ferry::converters {
 namespace {
 
-// Elements of i8 or of a float type.
+// Reads elements of i8 or of a float type.
 Status read_elements(const TensorSource& source, size_t entry, uint64_t first,
                      std::span<float> out) {
   if (source.entries()[entry].dtype != DType::kI8) return read_floats(source, entry, first, out);

@@ -325,8 +325,8 @@ TEST(Usage, ABundleInPlaceOfACheckpointSaysWhatMakesOne) {
     const Outcome outcome = run_ferry(line);
     expect_refusal(outcome, 3);
     EXPECT_EQ(outcome.err, "ferry: error: " + bundle +
-                               ": a bundle, where a checkpoint is needed; ferry convert --to hf "
-                               "makes one of a bundle\n");
+                               ": a bundle, where a checkpoint is needed; an export to the format "
+                               "hf makes one of a bundle\n");
   }
 }
 

@@ -10,10 +10,8 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/decoder.h"
-#include "converters/components.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
-#include "converters/vision_family.h"
 #include "tests/converters/names_source.h"
 
 namespace ferry::converters::family_test {

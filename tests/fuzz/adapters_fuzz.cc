@@ -4,8 +4,7 @@
 
 #include <memory>
 
-#include "converters/lora/config.h"
-#include "converters/lora/merge.h"
+#include "converters/lora/lora.h"
 #include "converters/quantized/adopt.h"
 #include "formats/safetensors/header.h"
 #include "tests/fuzz/memory_file.h"

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "converters/blocks/rope.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry::model_config_fuzz {

@@ -1,5 +1,5 @@
-// Compiled without contraction of a * b + c into one rounding (formats/CMakeLists.txt): the values
-// are defined with two.
+// No product and sum is contracted into one rounding (-ffp-contract=off): the values are defined
+// with two roundings.
 #include "dialects/gguf/file/dequant.h"
 
 #include <fmt/format.h>
@@ -28,12 +28,13 @@ uint32_t u32_at(const std::byte* p) {
 
 float to_float(uint32_t value) { return static_cast<float>(static_cast<int32_t>(value)); }
 
-// Nibbles of 32 elements: byte j holds element j below and element j + 16 above.
+// Returns the nibble of element j of 32: byte j holds element j in its low bits and element j + 16
+// in its high bits.
 uint32_t nibble(const std::byte* p, uint32_t j) {
   return j < 16 ? u8_at(p + j) & 0xfu : u8_at(p + j - 16) >> 4;
 }
 
-// The fifth bits of 32 elements are a word of their own.
+// Returns element j of 32 whose fifth bits are a word of their own.
 uint32_t five_bits(const std::byte* low, uint32_t high, uint32_t j) {
   return nibble(low, j) | (((high >> j) & 1u) << 4);
 }
@@ -86,7 +87,8 @@ void q2_k(const std::byte* block, float* out) {
   }
 }
 
-// Scale g of 16, six bits with the zero at 32: low nibbles in 8 bytes, high pairs in 4.
+// Returns scale g of 16. It has six bits with the zero at 32: low nibbles in 8 bytes, high pairs in
+// 4.
 int32_t q3_k_scale(const std::byte* scales, uint32_t g) {
   const uint32_t low = g < 8 ? u8_at(scales + g) & 0xfu : u8_at(scales + g - 8) >> 4;
   const uint32_t high = (u8_at(scales + 8 + g % 4) >> (2 * (g / 4))) & 3u;
@@ -105,21 +107,22 @@ void q3_k(const std::byte* block, float* out) {
   }
 }
 
-// Six-bit scale and minimum of the 32 elements j of 8, in 12 bytes.
+// Returns the six-bit scale and minimum of group j of 8, from 12 bytes. A group has 32 elements.
 std::pair<uint32_t, uint32_t> k_scale_min(const std::byte* p, uint32_t j) {
   if (j < 4) return {u8_at(p + j) & 63u, u8_at(p + j + 4) & 63u};
   const uint32_t low = u8_at(p + j + 4);
   return {(low & 0xfu) | (u8_at(p + j - 4) >> 6 << 4), (low >> 4) | (u8_at(p + j) >> 6 << 4)};
 }
 
-// Each 32 bytes hold the elements of two groups of 32, the first in the low nibbles.
+// Returns the nibble of element i. Each 32 bytes hold the elements of two groups of 32, the first
+// group in the low nibbles.
 uint32_t k_nibble(const std::byte* p, size_t i) {
   const uint32_t byte = u8_at(p + i / 64 * 32 + i % 32);
   return i / 32 % 2 == 0 ? byte & 0xfu : byte >> 4;
 }
 
-// Q4_K and Q5_K: scales of the scales and of the minima, 12 bytes of those, for Q5_K the fifth bits
-// (as in Q3_K), nibbles.
+// Q4_K and Q5_K: scales of the scales and of the minima, 12 bytes of scales and minima, for Q5_K
+// the fifth bits (in the order of Q3_K's third bits), nibbles.
 template <bool kFifthBit>
 void q45_k(const std::byte* block, float* out) {
   const float d = f16_at(block), m = f16_at(block + 2);
@@ -136,8 +139,9 @@ void q45_k(const std::byte* block, float* out) {
   }
 }
 
-// Q6_K: nibbles, two bits, signed scales for each 16 elements, scale of those. In each half of 128
-// elements, 64 bytes of nibbles hold the first 64 elements below and the others above.
+// Q6_K: nibbles, two bits, signed scales for each 16 elements, scale of the scales. In each half of
+// 128 elements, 64 bytes of nibbles hold the first 64 elements in the low bits and the others in
+// the high bits.
 void q6_k(const std::byte* block, float* out) {
   const std::byte* high = block + 128;
   const float d = f16_at(block + 208);
@@ -149,7 +153,8 @@ void q6_k(const std::byte* block, float* out) {
   }
 }
 
-// 2^(e - 128): a half of the factor that the exponent e means, because the table below has doubles.
+// Returns 2^(e - 128): half of the factor that the exponent e means, because the table below has
+// doubled values.
 float half_exponent(uint32_t e) {
   const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
   float value;
@@ -190,7 +195,7 @@ constexpr std::array<GgufType, 19> kTypes = {{
     {39, "MXFP4", DType::kF32, {"mxfp4", 32, 17, mxfp4}},
 }};
 
-// Types that have a name only.
+// Types of which only the name is known.
 struct OtherType {
   uint32_t id;
   std::string_view name;

@@ -17,19 +17,19 @@ namespace ferry::formats {
 
 struct GgufType {
   uint32_t id;
-  std::string_view name;  // as ggml has it: "Q4_K"
-  DType dtype;            // of the values: f32 for block types
+  std::string_view name;  // ggml's name: "Q4_K"
+  DType dtype;            // dtype of the values: f32 for block types
   // A type whose bytes are values has "blocks" of one element and no decode().
   BlockEncoding block;
 
   const BlockEncoding* encoding() const { return block.decode == nullptr ? nullptr : &block; }
 };
 
-// Null for types that we do not read.
+// Returns nullptr for types that Ferry does not read.
 const GgufType* find_gguf_type(uint32_t id);
-// The type with these values and this encoding(); null where there is none.
+// Returns the type with these values and this encoding(); nullptr where there is none.
 const GgufType* find_gguf_type(DType dtype, const BlockEncoding* encoding);
-// For messages, of any type: "IQ4_XS", or "999" where there is no such type.
+// Returns the name of any type for messages: "IQ4_XS", or "999" where there is no such type.
 std::string gguf_type_name(uint32_t id);
 
 }  // namespace ferry::formats

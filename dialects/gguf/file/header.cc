@@ -21,7 +21,7 @@ constexpr uint64_t kMaxKeyBytes = 65'535, kMaxNameBytes = 63;
 constexpr uint32_t kMaxGgufRank = 4;
 constexpr uint64_t kGgufLengthBytes = sizeof(uint64_t);
 // An item has a key, a type and a value of a byte or more; a tensor has a name, a rank, a type and
-// an offset. Counts are held against these.
+// an offset. Counts are checked against these sizes.
 constexpr uint64_t kMinItemBytes = kGgufLengthBytes + 4 + 1;
 constexpr uint64_t kMinTensorBytes = kGgufLengthBytes + 4 + 4 + 8;
 constexpr uint64_t kFirstFetch = uint64_t{64} << 10;
@@ -71,7 +71,7 @@ class HeaderReader {
   uint64_t at_ = 0;
   uint64_t data_start_ = 0;
   uint32_t alignment_ = kDefaultAlignment;
-  std::string subject_;  // what is being read, for messages: "tensor 'x', "
+  std::string subject_;  // tensor or key that is being read, for messages: "tensor 'x', "
   std::unordered_set<std::string> known_;
   GgufHeader header_;
 };
@@ -212,7 +212,7 @@ Status HeaderReader::take_shape(GgufTensor& tensor) {
   return {};
 }
 
-// The bytes in the file. Those of the values must have a size too.
+// Sets the bytes of the tensor in the file. The bytes of its values must be countable too.
 Status HeaderReader::set_sizes(GgufTensor& tensor) {
   const BlockEncoding& block = tensor.type->block;
   const Shape& shape = tensor.entry.shape;
@@ -252,7 +252,7 @@ Status HeaderReader::take_tensor() {
   return {};
 }
 
-// The keys that say how the rest is to be read.
+// Applies the keys that say how the rest of the file is to be read.
 Status HeaderReader::apply_items(const GgufMetadata& metadata) {
   if (const GgufItem* item = metadata.find(kAlignmentKey)) {
     const auto value = FERRY_TRY(metadata.integer(kAlignmentKey));
@@ -265,7 +265,7 @@ Status HeaderReader::apply_items(const GgufMetadata& metadata) {
   return {};
 }
 
-// Where the data begin. The header is cut or filled up to there.
+// Finds the start of the data. The header is cut or filled up to there.
 Status HeaderReader::finish_header() {
   data_start_ = align_up(at_, alignment_);
   if (header_.tensors.empty()) data_start_ = std::min(data_start_, file_bytes_);
@@ -275,7 +275,7 @@ Status HeaderReader::finish_header() {
 }
 
 Status HeaderReader::place_tensors() {
-  uint64_t end = 0, next = 0;  // of the tensor before; where the next one belongs
+  uint64_t end = 0, next = 0;  // end of the tensor before; place of the next one
   const uint64_t data_bytes = file_bytes_ - data_start_;
   for (GgufTensor& tensor : header_.tensors) {
     subject_ = fmt::format("tensor {}, ", quoted(tensor.entry.name));

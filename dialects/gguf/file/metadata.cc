@@ -77,7 +77,7 @@ T GgufMetadata::load(uint64_t offset) const {
 }
 
 std::span<const std::byte> GgufMetadata::stored(const GgufItem& item) const {
-  // The type; of an array also the type and the number of its elements.
+  // A value is preceded by its type; an array also by the type and the number of its elements.
   const uint64_t before = item.is_array ? 16 : 4;
   uint64_t end = item.offset;
   if (item.type == GgufValueType::kString) {

@@ -16,7 +16,7 @@ namespace ferry::formats {
 namespace {
 
 constexpr uint32_t kVersion = 3;
-constexpr uint64_t kWrittenAlignment = 32;  // what files without `general.alignment` have
+constexpr uint64_t kWrittenAlignment = 32;  // alignment of files without `general.alignment`
 constexpr size_t kMaxWrittenKeyBytes = 65535, kMaxWrittenNameBytes = 63,
                  kMaxWrittenDimensions = 4;  // as in ggml
 

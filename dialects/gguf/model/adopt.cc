@@ -9,9 +9,7 @@
 #include "converters/config/json_fields.h"
 #include "core/text.h"
 #include "dialects/gguf/model/architecture.h"
-#include "dialects/gguf/model/config.h"
 #include "dialects/gguf/model/reading.h"
-#include "dialects/gguf/model/tensors.h"
 
 namespace ferry::converters {
 namespace {
@@ -38,7 +36,8 @@ Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
       fmt::format("is {}; supported are {}", quoted(*name), gguf_architecture_names()));
 }
 
-// generation_config.json: the token ids of the metadata. Empty where there are none.
+// Returns the text of generation_config.json with the token ids of the metadata; empty where there
+// are none.
 Result<std::string> generation_config(const nlohmann::json& metadata, const std::string& name) {
   const JsonFields fields(metadata, name, "");
   nlohmann::json out = nlohmann::json::object();

@@ -1,20 +1,44 @@
-// The architectures of GGUF that the families state (converters/family_gguf.h).
+// The architectures of GGUF that the families state (converters/family_gguf.h), and their keys in
+// the metadata of a file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "converters/config/json_fields.h"
 #include "converters/family_gguf.h"
+#include "core/result.h"
 
 namespace ferry::converters {
 
-// Those of this name that are read; several where the name does not tell the model. Those that a
-// file must have a sign of precede.
+// Returns the architectures of this name that are read; several where the name does not determine
+// the model. Those with a sign that a file must have come first.
 std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view name);
-// That of a model, of the text part where it takes images; nullptr where none is written.
+// Returns the architecture of a model, for the text part where it takes images; nullptr where none
+// is written.
 const GgufArchitecture* gguf_architecture_of(const ModelConfig& config);
-// "llama, qwen2, ..." for messages.
+// Returns "llama, qwen2, ..." for messages.
 std::string gguf_architecture_names();
+
+// Range of numbers for which no narrower range is known.
+constexpr IntRange kGgufCounts = {0, INT32_MAX};
+constexpr IntRange kGgufSizes = {1, INT32_MAX};
+constexpr FloatRange kGgufReals = {1e-30, 1e15};
+
+struct GgufKeys {
+  JsonFields fields;   // all of the metadata
+  std::string prefix;  // "llama."
+
+  std::string name(std::string_view key) const { return prefix + std::string(key); }
+  Failure unsupported(std::string_view key, std::string_view what) const {
+    return fields.error(ErrorCode::kUnsupported, name(key), what);
+  }
+};
+
+// Returns kUnsupported for a key that changes what a model computes, where Ferry does not support
+// that for the architecture, unless the value of the key changes nothing.
+Status refuse_unread_keys(const GgufKeys& keys, const GgufArchitecture& architecture);
 
 }  // namespace ferry::converters

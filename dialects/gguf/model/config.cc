@@ -1,4 +1,4 @@
-#include "dialects/gguf/model/config.h"
+#include "dialects/gguf/model/adopt.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 #include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "dialects/gguf/model/keys.h"
+#include "dialects/gguf/model/architecture.h"
 #include "dialects/gguf/model/reading.h"
 #include "dialects/gguf/model/rope.h"
 
@@ -27,138 +27,9 @@ using nlohmann::json;
 constexpr IntRange kLayers = {1, 1 << 17};
 constexpr size_t kMaxShownKeys = 6;
 constexpr FloatRange kRealsOrNone = {0, 1e15};
-constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF
+constexpr double kDefaultTheta = 10000.0;  // base that readers of GGUF assume
 constexpr const char* kPartialFactor = "partial_rotary_factor";
 constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
-
-// A number of the metadata that is one of the config.
-struct NumberRow {
-  std::string_view gguf;  // behind "ARCHITECTURE."
-  std::string_view hf;
-  bool real = false, required = true;
-  bool zero_is_none = false;
-  // The number in a parsed config; a config of the user must agree with the file.
-  double (*of)(const ModelConfig&) = nullptr;
-  double (*or_of)(const ModelConfig&) = nullptr;
-  bool latent = true;  // says the same of latent attention
-};
-
-template <auto Member>
-double value_of(const ModelConfig& config) {
-  return static_cast<double>(config.*Member);
-}
-template <auto Member>
-double linear_value_of(const ModelConfig& config) {
-  return static_cast<double>(config.linear.*Member);
-}
-
-constexpr NumberRow kModelNumbers[] = {
-    {.gguf = "embedding_length", .hf = "hidden_size", .of = value_of<&ModelConfig::hidden_size>},
-    {.gguf = "feed_forward_length",
-     .hf = "intermediate_size",
-     .of = value_of<&ModelConfig::intermediate_size>,
-     .or_of = [](const ModelConfig& c) { return static_cast<double>(c.moe.expert_size); }},
-    {.gguf = "attention.head_count",
-     .hf = "num_attention_heads",
-     .of = value_of<&ModelConfig::num_heads>},
-    {.gguf = "attention.head_count_kv",
-     .hf = "num_key_value_heads",
-     .required = false,
-     .of = value_of<&ModelConfig::num_kv_heads>,
-     .latent = false},
-    {.gguf = "attention.key_length",
-     .hf = "head_dim",
-     .required = false,
-     .of = value_of<&ModelConfig::head_dim>,
-     .latent = false},
-    {.gguf = "rope.freq_base",
-     .hf = "rope_theta",
-     .real = true,
-     .required = false,
-     .of = [](const ModelConfig& c) { return c.rope.theta; }},
-    // How many positions to build for is not a property of the tensors.
-    {.gguf = "context_length", .hf = "max_position_embeddings"},
-    {.gguf = "attention.sliding_window", .hf = "sliding_window", .required = false},
-    {.gguf = "expert_count", .hf = "num_experts", .required = false},
-    {.gguf = "expert_used_count", .hf = "num_experts_per_tok", .required = false},
-    {.gguf = "expert_feed_forward_length", .hf = "moe_intermediate_size", .required = false},
-    {.gguf = "expert_shared_feed_forward_length",
-     .hf = "shared_expert_intermediate_size",
-     .required = false},
-};
-
-constexpr NumberRow kRmsEpsilon[] = {{.gguf = "attention.layer_norm_rms_epsilon",
-                                      .hf = "rms_norm_eps",
-                                      .real = true,
-                                      .of = value_of<&ModelConfig::rms_norm_eps>}};
-constexpr NumberRow kLayerNormEpsilon[] = {{.gguf = "attention.layer_norm_epsilon",
-                                            .hf = "rms_norm_eps",
-                                            .real = true,
-                                            .of = value_of<&ModelConfig::rms_norm_eps>}};
-constexpr NumberRow kLogitScale[] = {
-    {.gguf = "logit_scale", .hf = "logit_scale", .real = true, .of = [](const ModelConfig& c) {
-       return c.scalars.logits;
-     }}};
-
-constexpr NumberRow kLinearNumbers[] = {
-    {.gguf = "ssm.conv_kernel",
-     .hf = "linear_conv_kernel_dim",
-     .of = linear_value_of<&LinearAttentionConfig::conv_kernel>},
-    {.gguf = "ssm.state_size",
-     .hf = "linear_key_head_dim",
-     .of = linear_value_of<&LinearAttentionConfig::key_dim>},
-    {.gguf = "ssm.group_count",
-     .hf = "linear_num_key_heads",
-     .of = linear_value_of<&LinearAttentionConfig::key_heads>},
-    {.gguf = "ssm.time_step_rank",
-     .hf = "linear_num_value_heads",
-     .of = linear_value_of<&LinearAttentionConfig::value_heads>},
-};
-
-constexpr NumberRow kMultipliers[] = {
-    {.gguf = "embedding_scale",
-     .hf = "embedding_multiplier",
-     .real = true,
-     .of = [](const ModelConfig& c) { return c.scalars.embedding; }},
-    {.gguf = "residual_scale",
-     .hf = "residual_multiplier",
-     .real = true,
-     .of = [](const ModelConfig& c) { return c.scalars.residual; }},
-    {.gguf = "attention.scale",
-     .hf = "attention_multiplier",
-     .real = true,
-     .of = [](const ModelConfig& c) { return c.scalars.attention.value_or(0); }},
-    {.gguf = "logit_scale",
-     .hf = "logits_scaling",
-     .real = true,
-     .of = [](const ModelConfig& c) { return 1 / c.scalars.logits; }},
-};
-
-constexpr NumberRow kSoftcaps[] = {
-    {.gguf = "attn_logit_softcapping",
-     .hf = "attn_logit_softcapping",
-     .real = true,
-     .required = false,
-     .zero_is_none = true,
-     .of = [](const ModelConfig& c) { return c.scalars.attention_softcap.value_or(0); }},
-    {.gguf = "final_logit_softcapping",
-     .hf = "final_logit_softcapping",
-     .real = true,
-     .required = false,
-     .zero_is_none = true,
-     .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
-};
-
-// The tables of numbers that files of the architecture state.
-std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& architecture) {
-  std::vector<std::span<const NumberRow>> tables = {kModelNumbers};
-  tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
-  if (architecture.multipliers) tables.emplace_back(kMultipliers);
-  if (architecture.logit_scale) tables.emplace_back(kLogitScale);
-  if (architecture.gemma) tables.emplace_back(kSoftcaps);
-  if (architecture.linear_attention) tables.emplace_back(kLinearNumbers);
-  return tables;
-}
 
 class ConfigMaker {
  public:
@@ -182,8 +53,10 @@ class ConfigMaker {
     if (!input_.user_config.empty()) {
       FERRY_RETURN_IF_ERROR(overlay_user_config());
     } else if (!reading_.missing.empty()) {
-      return bad_input(
-          fmt::format("{}: the metadata lack {}; give --config FILE", path_, missing_keys()));
+      return Failure(Error{.code = ErrorCode::kBadInput,
+                           .message = fmt::format("{}: the metadata lack {}; config can state them",
+                                                  path_, missing_keys()),
+                           .field = "config"});
     }
     out.text = config_.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
     out.parsed = FERRY_TRY(parse_model_config(out.text, "", out.name));
@@ -194,7 +67,7 @@ class ConfigMaker {
  private:
   std::string key(std::string_view name) const { return keys_.name(name); }
 
-  // "a, b and 5 more"
+  // Returns "a, b and 5 more".
   std::string missing_keys() const {
     const std::vector<std::string>& all = reading_.missing;
     const size_t shown = std::min(all.size(), kMaxShownKeys);
@@ -209,7 +82,7 @@ class ConfigMaker {
     const GgufArchitecture& architecture = *input_.architecture;
     FERRY_RETURN_IF_ERROR(refuse_unread_keys(keys_, architecture));
     config_ = {{"model_type", architecture.model_type}};
-    for (const auto& table : number_tables(architecture))
+    for (const auto& table : gguf_number_tables(architecture))
       FERRY_RETURN_IF_ERROR(read_numbers(table));
     if (config_.value("sliding_window", -1) == 0) config_.erase("sliding_window");
     FERRY_RETURN_IF_ERROR(read_layer_count());
@@ -230,13 +103,13 @@ class ConfigMaker {
     return {};
   }
 
-  // The number of a row whose key is in the file.
-  Result<double> real_of(const NumberRow& row) const {
+  // Returns the number of a row whose key is in the file.
+  Result<double> real_of(const GgufNumber& row) const {
     return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kGgufReals));
   }
 
-  Status read_numbers(std::span<const NumberRow> rows) {
-    for (const NumberRow& row : rows) {
+  Status read_numbers(std::span<const GgufNumber> rows) {
+    for (const GgufNumber& row : rows) {
       const std::string name = key(row.gguf);
       if (!fields_.find(name)) {
         if (row.required) reading_.missing.push_back(name);
@@ -250,7 +123,7 @@ class ConfigMaker {
     return {};
   }
 
-  // Layers of multi-token prediction count as blocks, but are not part of the model.
+  // Layers for multi-token prediction count as blocks, but are not part of the model.
   Status read_layer_count() {
     const auto blocks = FERRY_TRY(fields_.integer(key("block_count"), kLayers));
     if (!blocks) {
@@ -268,7 +141,8 @@ class ConfigMaker {
     return {};
   }
 
-  // Where it is not stated, the model types have defaults of their own that GGUF does not know.
+  // Always states the size of a head, because model types have defaults of their own that GGUF does
+  // not know.
   Status read_head_dim() {
     if (input_.architecture->latent) return read_turned_dim();
     const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kGgufSizes));
@@ -290,7 +164,7 @@ class ConfigMaker {
     return {};
   }
 
-  // With latent attention only these dimensions of a head have RoPE.
+  // With latent attention, only the dimensions of a head that have RoPE are read here.
   Status read_turned_dim() {
     FERRY_RETURN_IF_ERROR(reading_.take("rope.dimension_count", "head_dim", kGgufSizes));
     reading_.head_dim = config_.value("head_dim", int64_t{0});
@@ -332,7 +206,8 @@ class ConfigMaker {
     return {};
   }
 
-  // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
+  // No key has this scale. Readers of GGUF recognise the one model where it is not head_dim by its
+  // number of layers.
   void write_query_scale() {
     const int64_t heads = config_.value("num_attention_heads", int64_t{0});
     const bool by_hidden =
@@ -341,7 +216,7 @@ class ConfigMaker {
         by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : reading_.head_dim;
   }
 
-  // What the tensors tell: the vocabulary, a tied head, biases, norms of heads.
+  // Reads facts from the tensors: the vocabulary, a tied head, biases, norms of heads.
   void read_tensors() {
     const auto any = [&](std::initializer_list<std::string_view> names) {
       return std::ranges::any_of(names, [&](std::string_view name) { return reading_.has(name); });
@@ -363,7 +238,7 @@ class ConfigMaker {
     if (rows_ == 0) reading_.missing.push_back("token_embd.weight");
   }
 
-  // Readers of GGUF take the key where no tokens are listed.
+  // Readers of GGUF use the key `vocab_size` where no tokens are listed.
   Status check_vocabulary() const {
     const auto size = FERRY_TRY(fields_.integer(key("vocab_size"), kGgufCounts));
     if (!size || rows_ == 0 || *size == rows_ || fields_.find("tokenizer.ggml.tokens")) return {};
@@ -382,8 +257,8 @@ class ConfigMaker {
     return {};
   }
 
-  // Members get the first of the names under which a config of the type states them. Those that it
-  // cannot state are left out.
+  // Renames members to the first name under which a config of the type states them. Members that
+  // such a config cannot state are removed.
   void name_as_the_type_does() {
     const json read = config_;
     for (const KeyNames& names : reading_.type->names) config_.erase(std::string(names.key));
@@ -410,7 +285,7 @@ class ConfigMaker {
       user = std::move(text);
     }
     FERRY_RETURN_IF_ERROR(check_type(user, name));
-    // RoPE is one thing under three names.
+    // RoPE has three names in configs.
     for (const char* rope : {"rope_theta", "rope_scaling", "rope_parameters"}) {
       if (!user.contains(rope) || user[rope].is_null()) continue;
       config_.erase("rope_parameters");
@@ -450,7 +325,7 @@ class ConfigMaker {
   // -- config and file
 
   Status check_agreement(const GgufConfig& config) const {
-    for (const auto& table : number_tables(*input_.architecture)) {
+    for (const auto& table : gguf_number_tables(*input_.architecture)) {
       FERRY_RETURN_IF_ERROR(check_numbers(table, config));
     }
     const ModelConfig& parsed = config.parsed;
@@ -468,8 +343,8 @@ class ConfigMaker {
                                  config.name, path_, quoted(rope_.tensor)));
   }
 
-  Status check_numbers(std::span<const NumberRow> rows, const GgufConfig& config) const {
-    for (const NumberRow& row : rows) {
+  Status check_numbers(std::span<const GgufNumber> rows, const GgufConfig& config) const {
+    for (const GgufNumber& row : rows) {
       if (!row.of || !fields_.find(key(row.gguf))) continue;
       if (input_.architecture->latent && !row.latent) continue;
       const double stated =
@@ -481,7 +356,7 @@ class ConfigMaker {
     return {};
   }
 
-  // `ours` is what the config has, `stated` what the file says; 0 where it says nothing.
+  // `ours` is the value of the config, `stated` that of the file; 0 where the file says nothing.
   Status agree(const GgufConfig& config, std::string_view name, double ours, double stated,
                const std::string& where) const {
     if (stated == 0 || std::abs(ours - stated) <= kConfigTolerance * std::abs(stated)) return {};
@@ -492,11 +367,11 @@ class ConfigMaker {
   const GgufConfigInput& input_;
   std::string path_;
   GgufKeys keys_;
-  const JsonFields& fields_;  // of keys_
+  const JsonFields& fields_;  // fields of keys_
   GgufTensorNames tensors_;
   json config_;
   GgufReading reading_;
-  int64_t rows_ = 0;  // of the embedding; 0 where the file does not say
+  int64_t rows_ = 0;  // rows of the embedding; 0 where the file does not say
   double theta_ = kDefaultTheta;
   GgufRope rope_;
 };

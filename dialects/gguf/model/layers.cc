@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// What readers of GGUF take where no key says it.
+// Values that readers of GGUF assume where no key states them.
 constexpr int64_t kDefaultInterval = 4;
 constexpr int64_t kGlobalEvery = 6;      // gemma3
 constexpr double kLocalTheta = 10000.0;  // gemma3
@@ -33,7 +33,7 @@ class Layers {
   }
 
  private:
-  // A list of one flag per layer; nullopt where there is none.
+  // Returns a list of one flag per layer; nullopt where there is none.
   Result<std::optional<std::vector<bool>>> flags(std::string_view name) const {
     const json* list = keys_.fields.find(keys_.name(name));
     if (!list || !list->is_array()) return std::nullopt;
@@ -66,7 +66,7 @@ class Layers {
     return {};
   }
 
-  // Layers with a window, by a list, or all but every so many.
+  // Writes the layers with a window: those of a list, or all but every so many.
   Status write_windows(int64_t every) {
     constexpr const char* kPattern = "attention.sliding_window_pattern";
     const auto listed = FERRY_TRY(flags(kPattern));
@@ -96,7 +96,7 @@ class Layers {
         {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}}};
   }
 
-  // One base for all layers.
+  // Reads windows of models that have one RoPE base for all layers.
   Status read_windows() {
     for (const auto& [local, all] :
          {std::pair("rope.freq_base_swa", "rope.freq_base"),
@@ -134,7 +134,7 @@ class Layers {
   json& config_;
 };
 
-// Sigmoid or softmax, where a key says it: as the model has it.
+// Checks that a stated function of scores (sigmoid or softmax) is that of the model.
 Status check_gating(const GgufReading& in) {
   const auto gating = FERRY_TRY(in.integer("expert_gating_func", kGgufCounts));
   const int64_t own = in.architecture->sigmoid_experts ? kSigmoid : kSoftmax;
@@ -143,7 +143,7 @@ Status check_gating(const GgufReading& in) {
                               fmt::format("is {}: not supported in this architecture", *gating));
 }
 
-// 0 stands for no group and for no scale.
+// Reads the groups of experts. 0 stands for no group and for no scale.
 Status read_groups(GgufReading& in) {
   constexpr std::pair<const char*, const char*> kExpertGroups[] = {
       {"expert_group_count", "n_group"}, {"expert_group_used_count", "topk_group"}};

@@ -1,4 +1,4 @@
-// What single architectures say about their models.
+// The keys of single architectures.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Numbers that a model without Mamba layers does not use.
+// Writes numbers that a model without Mamba layers does not use.
 void write_no_mamba(json& config) {
   config["mamba_expand"] = 1;
   config["mamba_n_heads"] = config.value("num_attention_heads", int64_t{1});
@@ -40,7 +40,8 @@ Status read_mamba_sizes(GgufReading& in) {
   return {};
 }
 
-// Kimi and the like; transformers 5 leaves the function out of the config of DeepSeek V3.
+// Sigmoids are those of Kimi and similar models. transformers 5 leaves the function out of the
+// config of DeepSeek V3.
 bool has_sigmoid_experts(const GgufReading& file) {
   constexpr int64_t kSigmoidGating = 2;
   const auto gating = file.integer("expert_gating_func", {0, INT32_MAX});
@@ -53,19 +54,19 @@ bool has_experts(const GgufReading& file) {
   return experts && experts->value_or(0) > 0;
 }
 
-// Olmo 3 goes by the name of Olmo 2.
+// Olmo 3 has the architecture name of Olmo 2.
 bool has_windows(const GgufReading& file) {
   const auto window = file.integer("attention.sliding_window", {0, INT32_MAX});
   return window && window->value_or(0) > 0;
 }
 
-// Granite 4 without RoPE goes by the name of Granite 3.
+// Granite 4 without RoPE has the architecture name of Granite 3.
 bool turns_nothing(const GgufReading& file) {
   const auto turned = file.keys->fields.flag(file.keys->name("rope.scaling.finetuned"));
   return turned && !turned->value_or(true);
 }
 
-// Keys of all heads were split off kv_b_proj, or were not (older files).
+// In newer files the keys of all heads have been split off kv_b_proj, in older files not.
 Status read_latent_attention(GgufReading& in) {
   json& config = *in.config;
   const bool split = in.states("attention.key_length_mla");
@@ -91,7 +92,7 @@ Status read_latent_attention(GgufReading& in) {
                               "is true: not supported where scores are a softmax");
 }
 
-// Granite with Mamba layers, experts, or heads without RoPE.
+// Reads Granite with Mamba layers, experts, or heads without RoPE.
 Status read_mamba(GgufReading& in) {
   json& config = *in.config;
   const bool turned =
@@ -119,11 +120,11 @@ Status read_experts_alone(GgufReading& in) {
 }
 
 Status read_short_convs(GgufReading& in) {
-  if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // it has been
+  if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // already done
   return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);
 }
 
-// Without a second norm the first is that of both. GPT-NeoX has two in any case.
+// Without a second norm, the first one serves both blocks. GPT-NeoX has two norms in any case.
 Status read_parallel_residual(GgufReading& in) {
   const bool stated =
       FERRY_TRY(in.keys->fields.flag_or(in.keys->name("use_parallel_residual"), true));

@@ -4,14 +4,54 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <span>
 #include <utility>
 
+#include "converters/blocks/rope.h"
 #include "core/text.h"
-#include "dialects/gguf/model/rope_factors.h"
 
 namespace ferry::converters {
 namespace {
+
+constexpr double kFactorTolerance = 1e-5;
+constexpr double kLow = 1.0, kHigh = 4.0;  // parameters of all Llama models with scaling
+constexpr int kMaxOriginalBits = 24;
+// Any one of a model's own factors determines the length; several are tried, because they are
+// rounded.
+constexpr size_t kMaxCandidates = 64;
+
+bool same(double a, double b) { return std::abs(a - b) <= kFactorTolerance * std::max(a, b); }
+
+RopeConfig llama3(double theta, double factor, double low, double high, int64_t original) {
+  return {.type = RopeConfig::Type::kLlama3,
+          .theta = theta,
+          .factor = factor,
+          .low_freq_factor = low,
+          .high_freq_factor = high,
+          .original_max_positions = original,
+          .factors = {},
+          .long_factors = {}};
+}
+
+// A frequency between those that are kept and those that are divided by the whole factor: its wave
+// length, and how much of it is kept (0 to 1).
+struct Between {
+  double wave, smooth;
+};
+
+std::vector<Between> frequencies_between(double theta, double factor,
+                                         const std::vector<float>& factors) {
+  std::vector<Between> found;
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const double f = factors[i];
+    if (same(f, 1.0) || same(f, factor)) continue;
+    const double exponent = static_cast<double>(i) / static_cast<double>(factors.size());
+    found.push_back({2 * std::numbers::pi * std::pow(theta, exponent),
+                     (1.0 / f - 1.0 / factor) / (1.0 - 1.0 / factor)});
+  }
+  return found;
+}
 
 using nlohmann::json;
 
@@ -20,7 +60,7 @@ constexpr const char* kFrequencies = "rope_freqs.weight";
 constexpr const char* kShort = "rope_factors_short.weight";
 constexpr const char* kLong = "rope_factors_long.weight";
 constexpr uint64_t kMaxFactorBytes = uint64_t{1} << 20;
-constexpr float kLeastFactor = 1e-6F, kMostFactor = 1e6F;  // as in configs
+constexpr float kLeastFactor = 1e-6F, kMostFactor = 1e6F;  // the range that configs have
 constexpr double kRelative = 1e-6;                         // numbers are f32 in GGUF
 
 class RopeReader {
@@ -48,7 +88,8 @@ class RopeReader {
     if (in_.head_dim == 0 || (!rotary && !in_.architecture->linear_attention)) return {};
     rotary_ = rotary.value_or(in_.head_dim);
     double part = static_cast<double>(rotary_) / static_cast<double>(in_.head_dim);
-    // It is multiplied by the head's size and cut to an integer.
+    // The config's reader multiplies the part by the head's size and cuts the product to an
+    // integer.
     if (static_cast<int64_t>(part * static_cast<double>(in_.head_dim)) < rotary_) {
       part = std::nextafter(part, 2.0);
     }
@@ -61,7 +102,7 @@ class RopeReader {
     return {};
   }
 
-  // Readers of GGUF take a factor without a type for linear scaling, and the older of two keys
+  // Readers of GGUF take a factor without a type for linear scaling, and use the older of two keys
   // where the newer is absent.
   Status read_type() {
     const auto stated = FERRY_TRY(keys_.fields.text(keys_.name("rope.scaling.type")));
@@ -88,7 +129,7 @@ class RopeReader {
     return type == "yarn" ? read_yarn() : Status();
   }
 
-  // longrope has a factor of its own.
+  // Refuses a factor of attention, unless the file has the factors of longrope.
   Status read_attention_factor() const {
     const auto factor = FERRY_TRY(number("rope.scaling.attn_factor", kFactors));
     const bool has_sets = find(kShort) || find(kLong);
@@ -120,12 +161,12 @@ class RopeReader {
     const auto truncate = FERRY_TRY(keys_.fields.flag(keys_.name("rope.scaling.yarn_truncate")));
     if (truncate) out_.parameters["truncate"] = *truncate;
     FERRY_RETURN_IF_ERROR(read_log_multiplier());
-    // The reference extrapolates wholly.
+    // The reference always extrapolates fully.
     return refuse_other_than("rope.scaling.yarn_ext_factor", 1.0);
   }
 
-  // Attention is scaled by the factor alone, or by mscale and mscale_all_dim. The first of them is
-  // not written: it is 1 or, where the key has a tenth of mscale_all_dim, the same.
+  // Attention is scaled by the factor alone, or by mscale and mscale_all_dim. mscale is not in the
+  // file. It is 1 or, where the key has a tenth of mscale_all_dim, equal to mscale_all_dim.
   Status read_log_multiplier() {
     constexpr const char* kKey = "rope.scaling.yarn_log_multiplier";
     const double unit = in_.architecture->log_multiplier;
@@ -225,7 +266,7 @@ class RopeReader {
       return {};
     }
     out_.long_factors = out_.factors;
-    // Equal sets: any length will do.
+    // The sets are equal, so any length will do.
     out_.original_positions = in_.max_positions > 1 ? in_.max_positions : INT32_MAX;
     out_.parameters["original_max_position_embeddings"] = *out_.original_positions;
     write_longrope(1.0);
@@ -234,7 +275,7 @@ class RopeReader {
 
   const GgufRopeInput& in_;
   const GgufKeys& keys_;
-  int64_t rotary_;  // dimensions of each head that are turned; 0 where the file does not say
+  int64_t rotary_;  // dimensions of each head with RoPE; 0 where the file does not say
   GgufRope out_;
 };
 
@@ -247,6 +288,55 @@ bool gives(const RopeConfig& rope, const std::vector<double>& set,
 }
 
 }  // namespace
+
+bool gives_rope_factors(const RopeConfig& rope, const std::vector<float>& factors) {
+  RopeConfig plain = rope;
+  plain.type = RopeConfig::Type::kDefault;
+  plain.factors.clear();
+  const auto rotary = static_cast<int64_t>(2 * factors.size());
+  const std::vector<float> scaled = rope_inverse_frequencies(rope, rotary);
+  const std::vector<float> unscaled = rope_inverse_frequencies(plain, rotary);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!same(double{unscaled[i]} / scaled[i], factors[i])) return false;
+  }
+  return true;
+}
+
+std::optional<RopeConfig> recover_llama3_scaling(double theta, const std::vector<float>& factors) {
+  if (factors.empty()) return std::nullopt;
+  for (const float f : factors) {
+    if (!(f >= 1.0f && f <= 1e6f)) return std::nullopt;
+  }
+  const double factor = *std::ranges::max_element(factors);
+  const std::vector<Between> between = frequencies_between(theta, factor, factors);
+  std::vector<RopeConfig> candidates;
+  const size_t step = between.size() / kMaxCandidates + 1;
+  for (size_t i = 0; i < between.size(); i += step) {
+    const Between& b = between[i];
+    const double original = b.wave * (kLow + b.smooth * (kHigh - kLow));
+    if (original < 1 || original > INT32_MAX) continue;
+    candidates.push_back(llama3(theta, factor, kLow, kHigh, std::llround(original)));
+  }
+  // Without a factor in between many lengths give equal factors. Models have powers of two.
+  for (int bits = 1; between.empty() && bits <= kMaxOriginalBits; ++bits) {
+    candidates.push_back(llama3(theta, factor, kLow, kHigh, int64_t{1} << bits));
+  }
+  if (between.size() >= 2) {
+    // smooth = (original / wave - low) / (high - low) is a line over 1 / wave.
+    const Between a = between.front(), b = between.back();
+    const double slope = (a.smooth - b.smooth) / (1 / a.wave - 1 / b.wave);
+    const double low = slope / a.wave - a.smooth;     // in units of high - low
+    const double original = std::round(slope / low);  // where low is 1
+    if (slope > 0 && low > 0 && original >= 1 && original <= INT32_MAX) {
+      candidates.push_back(llama3(theta, factor, low * original / slope,
+                                  (1 + low) * original / slope, static_cast<int64_t>(original)));
+    }
+  }
+  for (const RopeConfig& candidate : candidates) {
+    if (gives_rope_factors(candidate, factors)) return candidate;
+  }
+  return std::nullopt;
+}
 
 Result<GgufRope> read_gguf_rope(const GgufRopeInput& input) { return RopeReader(input).run(); }
 

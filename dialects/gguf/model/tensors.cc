@@ -1,4 +1,4 @@
-#include "dialects/gguf/model/tensors.h"
+#include "dialects/gguf/model/adopt.h"
 
 #include <fmt/format.h>
 
@@ -26,9 +26,9 @@ constexpr std::string_view kExpertIndex = "{e}";
 constexpr std::string_view kPart = "{p}";
 constexpr std::string_view kBlock = "blk.";
 constexpr int64_t kMaxHeads = 1 << 20;
-constexpr int64_t kMaxExpertTensors = 1 << 19;  // of a file; the largest models have 2^17
+constexpr int64_t kMaxExpertTensors = 1 << 19;  // limit of a file; the largest models have 2^17
 
-// `pattern` with `filler` in the place of `what`.
+// Returns `pattern` with `filler` in the place of `what`.
 std::string with_text(std::string_view pattern, std::string_view what, std::string_view filler) {
   std::string text(pattern);
   const size_t at = text.find(what);
@@ -52,7 +52,7 @@ bool needs_linear_sizes(const GgufName& row) {
          (form.order != nullptr || form.values == GgufForm::Values::kNegExp);
 }
 
-// Elements of a row.
+// Returns the number of elements in a row.
 int64_t width_of(const TensorEntry& stored) {
   int64_t width = 1;
   for (size_t i = 1; i < stored.shape.size(); ++i) width *= stored.shape[i];
@@ -106,10 +106,10 @@ class Keyer {
     const auto [layer, pattern] = split_gguf_layer(stored.name);
     const auto found = rows_.find(pattern);
     if (layer >= config_.num_layers) {
-      // The model's own layers are fewer.
+      // Layers beyond those of the model are for multi-token prediction.
       keep(index, std::string(architecture_.predicting) + stored.name.substr(kBlock.size()));
     } else if (found != rows_.end() && is_part(*found->second, layer)) {
-      // The tensor that it is a part of takes it.
+      // The tensor that this one is a part of includes it.
     } else if (found != rows_.end() && !found->second->form.is_part) {
       FERRY_RETURN_IF_ERROR(arrange(*found->second, index, layer));
     } else {
@@ -121,7 +121,7 @@ class Keyer {
     return {};
   }
 
-  // Whether another tensor of the file takes the tensor of this row.
+  // Whether another tensor of the file includes the tensor of this row.
   bool is_part(const GgufName& row, int64_t layer) const {
     return row.form.is_part && index_.contains(with_number(kGgufPackedInput, kLayerIndex, layer));
   }
@@ -166,7 +166,7 @@ class Keyer {
     return bad(stored, fmt::format("the config wants {} rows", rows));
   }
 
-  // The elements of `pieces`, which make a tensor of `shape`, in the order of the form.
+  // Returns the elements of `pieces`, which make a tensor of `shape`, in the order of the form.
   Result<std::vector<StridedPiece>> reorder(const GgufForm& form, const TensorEntry& stored,
                                             const Shape& shape,
                                             std::span<const StridedPiece> pieces) const {
@@ -199,7 +199,7 @@ class Keyer {
     return {};
   }
 
-  // [experts or heads, ...] to a tensor for each of them.
+  // Splits [experts or heads, ...] into a tensor for each expert or head.
   Status unstack(const GgufName& row, size_t index, int64_t layer, size_t rank) {
     const TensorEntry& stored = entry(index);
     if (stored.shape.size() != rank) {
@@ -219,7 +219,7 @@ class Keyer {
     return {};
   }
 
-  // Rows of q, k and v to a tensor for each of them.
+  // Splits rows of q, k and v into a tensor for each of the three.
   Status split_qkv(const GgufName& row, size_t index, int64_t layer) {
     const TensorEntry& stored = entry(index);
     const int64_t q = config_.q_size(), kv = config_.kv_size(), width = width_of(stored);
@@ -246,7 +246,8 @@ class Keyer {
     return {};
   }
 
-  // The tensor whose rows follow those of the packed input: both have the sizes of the config.
+  // Returns the tensor whose rows follow those of the packed input. Both have the sizes of the
+  // config.
   Result<StridedPiece> gate_of(size_t index, int64_t layer) const {
     const std::string name = with_number(kGgufPackedGate, kLayerIndex, layer);
     const auto gate = index_.find(name);
@@ -263,7 +264,7 @@ class Keyer {
     return whole(gate->second);
   }
 
-  // A checkpoint that kept A_log itself has values that are not negative.
+  // Refuses values that are not negative: such a file kept A_log itself.
   Status check_neg_exp(size_t index) const {
     const TensorEntry& stored = entry(index);
     const bool delta = config_.linear.value_heads > 0;
@@ -292,7 +293,7 @@ class Keyer {
   KeyedTensors out_;
 };
 
-// What the file calls each key of the model.
+// Returns the name that the file has for each key of the model.
 std::unordered_map<std::string, std::string> names_of(const GgufArchitecture& architecture,
                                                       const ModelConfig& config) {
   std::unordered_map<std::string, std::string> names;

@@ -1,4 +1,4 @@
-#include "dialects/gguf/model/tokenizer.h"
+#include "dialects/gguf/model/adopt.h"
 
 #include <fmt/format.h>
 
@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr IntRange kTokenIds = {0, INT32_MAX};
-// Longer tokens are whole words of white space or noise; taking them apart takes quadratic time.
+// Longer tokens are whole words of white space or noise; splitting them takes quadratic time.
 constexpr size_t kMaxMergedBytes = 128;
 constexpr const char* kSpace = "\xe2\x96\x81";  // U+2581, a space in SentencePiece
 
@@ -35,7 +35,7 @@ enum TokenType {
   kByte = 6
 };
 
-// Keys that name a token by its id, and the same in tokenizer_config.json.
+// Keys that name a token by its id, and the members of tokenizer_config.json for that token.
 struct SpecialKey {
   const char* gguf;
   const char* hf;
@@ -45,14 +45,14 @@ constexpr SpecialKey kSpecials[] = {{"tokenizer.ggml.bos_token_id", "bos_token"}
                                     {"tokenizer.ggml.padding_token_id", "pad_token"},
                                     {"tokenizer.ggml.unknown_token_id", "unk_token"}};
 
-// What tokenizer.ggml.pre names.
+// A pre-tokenizer that tokenizer.ggml.pre names.
 struct PreTokenizer {
   std::string_view name;
-  const char* pattern;  // null: that of the byte level itself
-  bool digits = false;  // one by one, before
+  const char* pattern;  // null: the pattern of the byte level itself
+  bool digits = false;  // digits are split one by one before
   bool nfc = false;
   bool whole_words = false;  // a word that is a token is not merged
-  bool bos = false;          // unless a key says otherwise
+  bool bos = false;          // default of add_bos_token
 };
 
 constexpr const char* kLlama3Pattern =
@@ -117,7 +117,7 @@ class TokenizerMaker {
     return out;
   }
 
-  // -- what the metadata have
+  // -- the lists of the metadata
 
   Result<std::vector<std::string>> strings(const char* key) const {
     const json* list = fields_.find(key);
@@ -131,7 +131,7 @@ class TokenizerMaker {
     return out;
   }
 
-  // One number per token, or none at all.
+  // Returns one number per token, or none at all.
   template <class T>
   Result<std::vector<T>> numbers(const char* key) const {
     const json* list = fields_.find(key);
@@ -170,7 +170,7 @@ class TokenizerMaker {
     return {};
   }
 
-  // The token that a key names by its id.
+  // Returns the token that a key names by its id.
   Result<std::optional<std::string>> special(const char* key) const {
     const auto id = FERRY_TRY(fields_.integer(key, kTokenIds));
     if (!id) return std::nullopt;
@@ -222,7 +222,7 @@ class TokenizerMaker {
             {"model", std::move(model)}};
   }
 
-  // Begin and end tokens around every text.
+  // Reads the tokens that begin and end every text.
   Status read_frame(bool bos_by_default) {
     add_bos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_bos_token", bos_by_default));
     add_eos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_eos_token", false));
@@ -255,7 +255,7 @@ class TokenizerMaker {
             {"special_tokens", std::move(specials)}};
   }
 
-  // -- the two kinds
+  // -- the two kinds of models
 
   Result<json> byte_level_bpe() {
     const std::string pre = FERRY_TRY(fields_.text("tokenizer.ggml.pre")).value_or("default");
@@ -315,8 +315,8 @@ class TokenizerMaker {
                     {{"type", "Sequence"}, {"decoders", std::move(decoders)}}, std::move(bpe));
   }
 
-  // Every way to make a token of two others; the better token first, then the one with the earlier
-  // left and right part.
+  // Lists every way to make a token of two others: the better token first, then the one with the
+  // earlier left and right part.
   json merges_by_score() const {
     struct Merge {
       double score;
@@ -357,12 +357,12 @@ class TokenizerMaker {
 
   JsonFields fields_;
   std::vector<std::string> tokens_;
-  std::vector<int64_t> types_;  // TokenType
+  std::vector<int64_t> types_;  // values of TokenType
   std::vector<double> scores_;
   std::unordered_map<std::string, size_t> ids_;
   bool add_bos_ = false, add_eos_ = false;
   std::optional<std::string> bos_, eos_;
-  std::string trouble_;  // why there will be no tokenizer
+  std::string trouble_;  // reason why there will be no tokenizer
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The keys `general.*` that say something of a model: how to sample, and how large it is.
+// The keys `general.*` about a model: how to sample, and how large it is.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -18,10 +18,10 @@ using nlohmann::json;
 using Type = RopeConfig::Type;
 
 constexpr uint32_t kQuantizationVersion = 2;
-constexpr int64_t kPhi3Original = 4096;        // of its configuration class
-constexpr int64_t kHunyuanPositions = 262144;  // whatever its config says beside an alpha
+constexpr int64_t kPhi3Original = 4096;        // default of its configuration class
+constexpr int64_t kHunyuanPositions = 262144;  // written for every config with an alpha
 
-// The text part of a config, as one object.
+// Returns the text part of a config as one object.
 Result<json> merged_config(const GgufKeysInput& input) {
   json config = FERRY_TRY(parse_json(input.config_text, printable(input.config_name)));
   if (!config.is_object()) return bad_input(printable(input.config_name) + ": not a JSON object");
@@ -63,7 +63,7 @@ class Keys {
   static uint32_t whole(int64_t value) { return static_cast<uint32_t>(value); }
   static float real(double value) { return static_cast<float>(value); }
 
-  // A key that is there already keeps its place.
+  // Sets a key. One that is there already keeps its place.
   void set(std::string key, GgufValue value) {
     const auto found = std::ranges::find(out_, key, &GgufKeyValue::key);
     if (found == out_.end()) {
@@ -80,12 +80,13 @@ class Keys {
     const auto found = json_.find(key);
     return found != json_.end() && !found->is_null();
   }
-  // A number of the config, or 0.
+  // Returns a number of the config, or 0.
   double number(const char* key) const {
     const auto found = json_.find(key);
     return found != json_.end() && found->is_number() ? found->get<double>() : 0;
   }
-  // A member of the RoPE object, of that of full attention where there are several; or nullptr.
+  // Returns a member of the RoPE object, or of full attention's where there are several; or
+  // nullptr.
   const json* rope_member(const char* key) const {
     for (const char* name : {"rope_parameters", "rope_scaling"}) {
       const json* rope = member(json_, name);
@@ -134,7 +135,7 @@ class Keys {
     if (in_.architecture->grouped_experts) add_expert_groups();
   }
 
-  // Without the last key readers take a softmax in this architecture.
+  // Without expert_gating_func readers assume a softmax in this architecture.
   void add_expert_groups() {
     if (states("n_group") || c_.moe.groups > 1) {
       own("expert_group_count", whole(c_.moe.groups));
@@ -145,7 +146,7 @@ class Keys {
   }
   bool has_sigmoids() const { return c_.moe.scores == MoeConfig::Scores::kSigmoid; }
 
-  // Where every layer has experts, nothing has this size.
+  // Returns 0 where every layer has experts.
   int64_t feed_forward_length() const {
     // The MLP beside the experts has a key of its own.
     const bool granite4 = in_.architecture->has_key(GgufKey::kMambaSizes);
@@ -166,7 +167,7 @@ class Keys {
     own("attention.head_count_kv", heads);
   }
 
-  // The converter takes the kind of a norm from the name of its epsilon.
+  // The converter derives the kind of a norm from the name of its epsilon.
   void add_epsilon() {
     const bool layer_norm = in_.architecture->layer_norm && !states("norm_eps");
     layer_norm ? add_layer_norm_epsilon() : add_rms_epsilon();
@@ -197,7 +198,7 @@ class Keys {
     if (name_ == "gemma3") own("rope.freq_base_swa", real(c_.sliding_rope.theta));
   }
 
-  // What the config states, and what readers would take otherwise.
+  // Writes values that the config states, and values for which readers would assume others.
   void add_yarn() {
     const RopeConfig usual;
     own("rope.scaling.original_context_length", whole(c_.rope.original_max_positions));
@@ -221,7 +222,8 @@ class Keys {
   void add_rope_scaling() {
     if (c_.rope.type == Type::kDefault) own("rope.scaling.type", std::string("none"));
   }
-  // The config's base has been changed already; its length is not that of the model.
+  // The base in the config has been scaled already. The length in the config is not that of the
+  // model.
   void add_alpha_rope() {
     const json* type = rope_member("rope_type");
     if (type == nullptr || *type != "dynamic") return;
@@ -230,7 +232,8 @@ class Keys {
     own("rope.scaling.original_context_length", whole(kHunyuanPositions));
     own("context_length", whole(kHunyuanPositions));
   }
-  // Readers divide their factor by this one's; the reference has both as one.
+  // Readers divide their factor by one that follows from this key; the reference has both as one
+  // factor.
   void add_yarn_multiplier() {
     if (c_.rope.type != Type::kYarn) return;
     own("rope.scaling.yarn_log_multiplier", real(gguf_yarn_multiplier(c_.rope)));
@@ -241,7 +244,8 @@ class Keys {
     }
   }
 
-  // Of text and images, in four parts; the positions of text are the same in all.
+  // Returns the four sections for text and images. The positions of a text are equal in all of
+  // them.
   std::vector<int32_t> rope_sections() const {
     const json* stated = rope_member("mrope_section");
     if (stated == nullptr) return {};
@@ -289,7 +293,8 @@ class Keys {
     if (c_.moe.norm_top_scores) add_expert_norm();
   }
 
-  // Of the one head that all share: what is turned, and the latent vector, which is its value.
+  // Writes the lengths of the one head that all share: its keys, and the latent vector, which is
+  // its value.
   void add_latent_lengths() {
     own("attention.key_length", whole(c_.head_dim));
     own("attention.value_length", whole(c_.number("kv_lora_rank")));
@@ -321,7 +326,7 @@ class Keys {
     if (!c_.has_rope()) own("context_length", whole(kNoLimit));
   }
 
-  // Layers that features of images are added to. Texts have none.
+  // Writes the number of layers that features of images are added to. Text models have none.
   void add_deepstack() {
     const json* vision = member(json_, "vision_config");
     const json* layers = vision == nullptr ? nullptr : member(*vision, "deepstack_visual_indexes");
@@ -359,7 +364,7 @@ class Keys {
     own("attention.sliding_window_pattern", sliding);
   }
 
-  // The converter takes true where the config states nothing.
+  // The converter writes true where the config states nothing.
   void add_parallel_residual() {
     const json* stated = member(json_, "use_parallel_residual");
     own("use_parallel_residual",
@@ -380,7 +385,8 @@ class Keys {
     const auto interval = static_cast<int64_t>(number("full_attention_interval"));
     own("full_attention_interval", whole(interval > 0 ? interval : 4));
     add_rope_dimension();
-    // What readers of these architectures want in any case, as the reference has it.
+    // Readers of these architectures need the key in any case. The values are those of the
+    // reference.
     if (name_.starts_with("qwen35") && rope_sections().empty()) {
       own("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
     }

@@ -1,9 +1,10 @@
-// What readers of GGUF compute whatever a file says. Source: src/models of llama.cpp.
+// The values that readers of GGUF assume whatever a file says. Source: src/models of llama.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "converters/blocks/rope.h"
 #include "core/text.h"
 #include "dialects/gguf/model/written_keys.h"
 
@@ -14,7 +15,7 @@ using Type = RopeConfig::Type;
 
 constexpr int64_t kGlobalEvery = 6;        // gemma3
 constexpr int64_t kGemma2GlobalEvery = 2;  // gemma2
-constexpr double kTolerance = 1e-6;        // of numbers that readers compute in f32
+constexpr double kTolerance = 1e-6;        // tolerance for numbers that readers compute in f32
 
 class Limits {
  public:
@@ -115,7 +116,7 @@ class Limits {
     return {};
   }
 
-  // gemma3 has a key for the base of this one.
+  // gemma3 has a key for the base of sliding attention's RoPE.
   Status check_sliding_rope() const {
     RopeConfig wanted = c_.rope;
     if (a_.plain_windows) wanted = {.theta = c_.rope.theta};
@@ -126,7 +127,7 @@ class Limits {
     return cannot("rope_parameters.sliding_attention", "differs from what readers take");
   }
 
-  // Readers multiply by 0.1 ln(factor) + 1 themselves.
+  // Readers multiply by 0.1 ln(factor) + 1 of their own accord.
   Status check_yarn() const {
     const bool has_multiplier = a_.has_key(GgufKey::kYarnMultiplier);
     const double usual = 0.1 * std::log(c_.rope.factor) + 1;
@@ -139,7 +140,8 @@ class Limits {
     return {};
   }
 
-  // Readers take the factor of yarn for that of scores, and mscale_all_dim for both.
+  // Readers use the factor of yarn for cos and sin as the factor of scores, and mscale_all_dim for
+  // both.
   Status check_latent_rope() const {
     if (c_.rope.type != Type::kYarn) return cannot("rope_parameters", "scales RoPE without yarn");
     if (gguf_mscale_all_dim(in_) == 0) {
@@ -174,7 +176,8 @@ class Limits {
     return {};
   }
 
-  // All but every so many layers have the window of the file; 0: readers apply none.
+  // Returns n where all but every n-th layer have the window of the file; 0 where readers apply
+  // none.
   int64_t window_interval() const {
     if (a_.sliding_pattern) return kGlobalEvery;
     if (a_.has_key(GgufKey::kWindowPattern) && !c_.sliding_window) return 0;
@@ -205,9 +208,9 @@ class Limits {
     return {};
   }
 
-  // Readers take queries without a rank in models of 26 and 27 layers, and in no others.
+  // Readers expect queries without a rank in models of 26 and 27 layers, and in no others.
   Status check_latent() const {
-    constexpr double kEpsilon = 1e-6;  // of the reference, for latent vectors
+    constexpr double kEpsilon = 1e-6;  // the reference's epsilon for latent vectors
     const bool has_rank = c_.number("q_lora_rank") > 0;
     const bool is_lite = c_.num_layers == 26 || c_.num_layers == 27;
     if (has_rank == is_lite) {
@@ -221,7 +224,7 @@ class Limits {
     return {};
   }
 
-  // Readers norm each group by itself, and want a bias.
+  // Readers normalise each group by itself, and need a bias.
   Status check_mamba() const {
     if (a_.without_heads.empty() || !has_layer(LayerType::kMamba)) return {};
     if (c_.number("mamba_n_groups") > 1) return cannot("mamba_n_groups", "is more than 1");

@@ -1,4 +1,5 @@
-// Compiled without contraction of a * b + c: the factors of RoPE have two roundings there.
+// No product and sum is contracted into one rounding (-ffp-contract=off): the factors of RoPE have
+// two roundings in the converter.
 #include "dialects/gguf/model/written_tensors.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ using graph::Recipe;
 using graph::Step;
 
 constexpr std::string_view kHead = "lm_head.weight";
-// A checkpoint of a part of a larger model, and of a model without its head, has other prefixes.
+// A checkpoint of a part of a larger model, or of a model without its head, has other prefixes.
 constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"", ""},
     {"", "model."},
@@ -64,12 +65,12 @@ class Writer {
   }
 
  private:
-  using Place = std::pair<size_t, size_t>;  // of the last source, and among those of the same one
+  using Place = std::pair<size_t, size_t>;  // index of the last source, then order among equals
   struct Made {
     Place place;
     GgufWrittenTensor tensor;
   };
-  // One kind of matrix of all experts of a layer, or the norms of all heads.
+  // The matrices of one kind of all experts of a layer, or the norms of all heads.
   struct Stack {
     const GgufName* row = nullptr;
     size_t rank = 0;
@@ -141,7 +142,7 @@ class Writer {
     const bool shifted = form.values == GgufForm::Values::kNorm && architecture_.shifted_norms;
     if (shifted) recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
     if (form.values == GgufForm::Values::kNegExp) {
-      recipe.apply({.kind = Step::Kind::kNegExp, .value = 1});  // the exp of torch
+      recipe.apply({.kind = Step::Kind::kNegExp, .value = 1});  // with torch's exp
     }
     return {};
   }
@@ -248,10 +249,11 @@ class Writer {
   GgufTables tables_;
   std::vector<Made> made_;
   std::map<std::string, Stack> stacks_;        // by name in the file
-  std::map<std::string, size_t> last_expert_;  // by layer
+  std::map<std::string, size_t> last_expert_;  // index of the last expert's tensor by layer
 };
 
-// What llama3 scaling divides each frequency by. All arithmetic is in f32, as in the converter.
+// Returns the divisor of each frequency in llama3 scaling. All arithmetic is in f32, as in the
+// converter.
 std::vector<float> llama3_factors(const RopeConfig& rope, int64_t head_dim) {
   const auto factor = static_cast<float>(rope.factor),
              low = static_cast<float>(rope.low_freq_factor),

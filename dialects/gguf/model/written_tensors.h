@@ -1,5 +1,5 @@
-// The tensors of a GGUF file of a model: names, shapes and values as GGUF writers make them of a
-// Hugging Face checkpoint. The reverse of tensors.h, from the same table.
+// write_gguf_tensors() makes the tensors of a GGUF file of a model: names, shapes and values as
+// GGUF writers make them of a Hugging Face checkpoint. It reverses tensors.h by one table.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,21 @@
 
 namespace ferry::converters {
 
-// The keys of a Hugging Face checkpoint, and names of weights, that the tables of an architecture
-// have.
+// The tables of an architecture, searched by keys of a Hugging Face checkpoint or names of weights.
 class GgufTables {
  public:
   explicit GgufTables(const GgufArchitecture& architecture);
 
   struct Found {
     const GgufName* row;
-    size_t rank;  // among the rows
+    size_t rank;  // number of the row in the tables
     KeyNumbers numbers;
-    bool transposed;  // the checkpoint has the matrix so, and the file does not
+    bool transposed;  // the checkpoint has the matrix transposed, and the file does not
   };
-  // The rows of a key; several where one tensor becomes several.
+  // Returns the rows of a key; several where one tensor becomes several.
   std::vector<Found> find(const std::string& key) const;
-  // `key` as the tables have it, whatever wraps the text model in the checkpoint; empty where they
-  // do not have it.
+  // Returns `key` as the tables have it, whatever wraps the text model in the checkpoint; empty
+  // where the tables do not have it.
   std::string known(std::string_view key) const;
 
  private:
@@ -46,19 +45,19 @@ class GgufTables {
 
 struct GgufWrittenTensor {
   std::string name;
-  graph::Recipe recipe;              // of the values, in the dtype of the checkpoint or f32
+  graph::Recipe recipe;              // values, in the dtype of the checkpoint or f32
   std::vector<size_t> made_of = {};  // indices into `tensors`
 };
 
-// In the order of llama.cpp's converter: that of `tensors`; the experts of a layer where the last
-// of them is. A head that the config ties to the embedding is left out. kUnsupported, by name, for
-// a tensor that has no place in GGUF.
+// Returns the tensors in the order of llama.cpp's converter, which is that of `tensors`; the
+// experts of a layer are where the last of them is. A head that the config ties to the embedding is
+// left out. kUnsupported, by name, for a tensor that has no place in GGUF.
 Result<std::vector<GgufWrittenTensor>> write_gguf_tensors(const TensorSource& source,
                                                           const std::vector<KeyedTensor>& tensors,
                                                           const GgufArchitecture& architecture,
                                                           const ModelConfig& config);
 
-// Frequencies that are divided by factors: rope_freqs.weight, or the two tensors of longrope.
+// The factors of frequencies: rope_freqs.weight, or the two tensors of longrope.
 struct GgufRopeTensor {
   std::string name;
   std::vector<float> values;

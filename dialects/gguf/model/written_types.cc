@@ -5,7 +5,7 @@
 #include <charconv>
 #include <numeric>
 
-#include "converters/quantized/block_weight.h"
+#include "converters/quantized/weights.h"
 
 namespace ferry::converters {
 namespace {
@@ -25,7 +25,7 @@ struct ElementInfo {
   std::string_view encoder;  // empty: a dtype
   DType dtype;
   int64_t block;
-  GgufElement fallback;  // for rows that are not whole blocks
+  GgufElement fallback;  // for rows that are not whole blocks of this type
 };
 constexpr std::array<ElementInfo, 11> kElements = {{
     {GgufElement::kF32, 0, "", DType::kF32, 1, GgufElement::kF32},
@@ -52,7 +52,7 @@ GgufElement fitting(GgufElement type, const Shape& shape) {
 
 bool has(std::string_view name, std::string_view part) { return name.find(part) != name.npos; }
 
-// What no file of the converter or of llama-quantize rounds.
+// Whether neither the converter nor llama-quantize rounds the tensor.
 bool stays_f32(const GgufNamedShape& tensor) {
   const std::string_view name = tensor.name;
   if (tensor.shape.size() < 2 || !name.ends_with(".weight")) return true;
@@ -64,14 +64,14 @@ bool stays_f32(const GgufNamedShape& tensor) {
   return false;
 }
 
-// "blk.12.attn_q.weight": 12; others -1.
+// Returns 12 for "blk.12.attn_q.weight"; -1 for other names.
 int64_t layer_of(std::string_view name) {
   int64_t layer = -1;
   if (name.starts_with("blk.")) std::from_chars(name.data() + 4, name.data() + name.size(), layer);
   return layer;
 }
 
-// The mixture of llama-quantize, without an importance matrix.
+// The mixture of types that llama-quantize chooses without an importance matrix.
 class Mixture {
  public:
   Mixture(std::span<const GgufNamedShape> tensors, GgufFileType type, const GgufModelSizes& sizes)
@@ -83,7 +83,7 @@ class Mixture {
     }
   }
 
-  // To be called in the order of gguf_name_order().
+  // Must be called in the order of gguf_name_order().
   GgufElement choose(const GgufNamedShape& tensor) {
     const std::string_view name = tensor.name;
     const bool k_quants = base_ == GgufElement::kQ4_K;
@@ -114,7 +114,7 @@ class Mixture {
   static bool is_value(std::string_view name) {
     return has(name, "attn_qkv.weight") || has(name, "attn_v.weight");
   }
-  // The first and the last eighth of the layers, and every third one between them.
+  // Whether a layer is in the first or the last eighth, or every third one between them.
   static bool more_bits(int64_t layer, int64_t layers) {
     return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
   }
@@ -125,7 +125,7 @@ class Mixture {
   int64_t values_ = 0, seen_values_ = 0, seen_downs_ = 0;
 };
 
-// Trailing dimensions of 1 in the file, leading ones here, do not count.
+// Dimensions of 1, trailing ones in the file and leading ones here, do not count.
 bool is_matrix(const Shape& shape) {
   const auto count = std::ranges::count_if(std::span(shape).first(shape.size() - 1),
                                            [](int64_t size) { return size != 1; });

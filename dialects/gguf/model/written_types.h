@@ -1,4 +1,4 @@
-// The types of the tensors of a GGUF file: those that llama.cpp's converter (f32, f16, bf16, q8_0)
+// The types of the tensors in a GGUF file: those that llama.cpp's converter (f32, f16, bf16, q8_0)
 // and its llama-quantize (q4_0, q4_K_M) choose. Sources: conversion/base.py, src/llama-quant.cpp.
 #pragma once
 
@@ -19,14 +19,14 @@
 
 namespace ferry::converters {
 
-// What a file is called by; `general.file_type` is its number.
+// The type that names a file; `general.file_type` is its number.
 enum class GgufFileType { kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_K_M };
 
 struct GgufFileTypeInfo {
   GgufFileType type;
   std::string_view name;  // "q4_k_m"
   uint32_t number;
-  bool mixed;  // by llama-quantize, which sorts tensors and appends keys
+  bool mixed;  // written by llama-quantize, which sorts tensors and appends keys
 };
 const GgufFileTypeInfo& gguf_file_type_info(GgufFileType type);
 std::optional<GgufFileType> gguf_file_type_of(std::string_view name);
@@ -42,44 +42,43 @@ enum class GgufElement {
   kQ4_K,
   kQ5_K,
   kQ6_K,
-  kMXFP4,  // as it is stored; Ferry makes no such blocks of values
+  kMXFP4,  // kept as stored; Ferry makes no such blocks of values
 };
 uint32_t gguf_type_id(GgufElement type);
-// nullopt for a type that Ferry does not make of values.
+// Returns nullopt for a type that Ferry does not make of values.
 std::optional<GgufElement> gguf_element_of(uint32_t id);
 
 struct GgufNamedShape {
   std::string_view name;
   Shape shape;
-  bool is_mxfp4 = false;  // stored in such blocks, which files of every type keep
+  bool is_mxfp4 = false;  // stored in MXFP4 blocks, which files of every type keep
 };
 
-// The number of `general.file_type`.
+// Returns the number of `general.file_type`.
 uint32_t gguf_file_type_number(GgufFileType type, bool has_mxfp4);
-// f32, f16 or bf16 beside MXFP4 have one number.
+// The number of files with f32, f16 or bf16 beside MXFP4.
 inline constexpr uint32_t kGgufMxfp4FileType = 38;
 
 // Whether the values of a recipe are rows of MXFP4 blocks as they are stored.
 bool is_stored_mxfp4(const graph::Recipe& recipe, const TensorSource& source);
 
-// What llama-quantize knows of a model.
+// The facts about a model that llama-quantize uses.
 struct GgufModelSizes {
   int64_t layers = 0, experts = 0;
-  bool is_70b = false;  // its attn_v have fewer rows, and get more bits
+  bool is_70b = false;  // its attn_v matrices have fewer rows, and get more bits
 };
 GgufModelSizes gguf_model_sizes(const GgufArchitecture& architecture, const ModelConfig& config);
 
-// A type for each of `tensors`, in any order. A tensor whose rows are not whole blocks gets another
-// type, at last F16. Source for MXFP4: conversion/gpt_oss.py; llama-quantize does the same where
-// its
-// --tensor-type says so, and takes no such file otherwise.
+// Returns a type for each of `tensors`, in any order. A tensor whose rows are not whole blocks gets
+// another type, at last F16. Source for MXFP4: conversion/gpt_oss.py. llama-quantize does the same
+// where --tensor-type says so, and takes no such file otherwise.
 std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tensors,
                                            GgufFileType type, const GgufModelSizes& sizes);
 
-// By layer, then by name: the order of llama-quantize. Those of no layer first.
+// Returns the order of llama-quantize: by layer, then by name. Tensors of no layer come first.
 std::vector<size_t> gguf_name_order(std::span<const GgufNamedShape> tensors);
 
-// Gives the recipe, of tensors of `source`, the type.
+// Gives the recipe, made of tensors of `source`, the type.
 Status apply_gguf_type(graph::Recipe& recipe, GgufElement type, const TensorSource& source,
                        const std::string& name);
 

@@ -12,7 +12,8 @@
 namespace ferry::text {
 namespace {
 
-// Emoji, runs of digits, several scripts and contractions: what pre-tokenizers treat differently.
+// The text has emoji, runs of digits, several scripts and contractions, which pre-tokenizers split
+// differently.
 constexpr std::string_view kProbe =
     "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) "
     "😶\342\200\215🌫\357\270\217 (multiple emojis concatenated) ✅ 🦙🦙 "

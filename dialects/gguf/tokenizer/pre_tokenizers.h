@@ -15,11 +15,11 @@ namespace ferry::text {
 // Whether GGUF has a pre-tokenizer of this name.
 bool is_gguf_pre_tokenizer(std::string_view name);
 
-// SHA-256, in hexadecimal digits, of the ids of the fixed text, written "[1, 2, 3]". The special
-// tokens that the tokenizer sets around a text are among them.
+// Returns the SHA-256, in hexadecimal digits, of the ids of the fixed text, written "[1, 2, 3]".
+// The special tokens that the tokenizer sets around a text are among the ids.
 Result<std::string> gguf_pre_tokenizer_digest(Tokenizer& tokenizer);
 
-// nullopt for digests that the converter does not know.
+// Returns nullopt for digests that the converter does not know.
 std::optional<std::string> gguf_pre_tokenizer_of(std::string_view digest);
 
 }  // namespace ferry::text

@@ -12,7 +12,7 @@
 namespace ferry::text {
 namespace {
 
-// Fields of a protobuf message, one after the other.
+// Reads the fields of a protobuf message, one after the other.
 class Message {
  public:
   explicit Message(std::string_view bytes) : left_(bytes) {}
@@ -21,12 +21,12 @@ class Message {
   struct Field {
     uint64_t number = 0;
     uint32_t wire = 0;
-    uint64_t value = 0;      // of varints and fixed widths
-    std::string_view bytes;  // of kLengthDelimited
+    uint64_t value = 0;      // value of a varint or a fixed width
+    std::string_view bytes;  // contents of kLengthDelimited
   };
 
   bool at_end() const { return left_.empty(); }
-  // nullopt where the bytes are no field.
+  // Returns nullopt where the bytes are no field.
   std::optional<Field> next() {
     const auto tag = varint();
     if (!tag || (*tag >> 3) == 0) return std::nullopt;
@@ -69,7 +69,7 @@ class Message {
   std::string_view left_;
 };
 
-constexpr uint64_t kPieces = 1;  // of the model
+constexpr uint64_t kPieces = 1;  // field of the model
 constexpr uint64_t kText = 1, kScore = 2, kType = 3;
 
 std::optional<SentencePiece> read_spelled_piece(std::string_view bytes) {

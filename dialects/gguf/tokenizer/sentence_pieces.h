@@ -25,8 +25,8 @@ struct SentencePiece {
   uint32_t type = kNormal;
 };
 
-// In the order of their ids. kBadInput for bytes that are no such model, `name` begins the
-// messages.
+// Returns the pieces in the order of their ids. kBadInput for bytes that are no SentencePiece
+// model; `name` begins the messages.
 Result<std::vector<SentencePiece>> read_sentence_pieces(std::string_view bytes,
                                                         const std::string& name);
 

@@ -12,7 +12,7 @@ using nlohmann::json;
 
 constexpr int kMaxNormalizerDepth = 8;
 
-// The member of an object, null where there is none or `value` is no object.
+// Returns the member of an object; null where there is none or `value` is no object.
 const json& member(const json& value, std::string_view key) {
   static const json nothing;
   if (!value.is_object()) return nothing;
@@ -20,7 +20,7 @@ const json& member(const json& value, std::string_view key) {
   return at == value.end() ? nothing : *at;
 }
 
-// The id of {"SpecialToken": {"id": ...}}, null for other pieces of a template.
+// Returns the id of {"SpecialToken": {"id": ...}}; null for other pieces of a template.
 const json& special_id(const json& piece) { return member(member(piece, "SpecialToken"), "id"); }
 const json& sequence_id(const json& piece) { return member(member(piece, "Sequence"), "id"); }
 
@@ -36,11 +36,11 @@ std::optional<int64_t> as_id(const json& value) {
   return value.get<int64_t>();
 }
 
-// Names of the keys, where they differ from the names in tokenizer_config.json.
+// Returns the name of an id's key, which may differ from that in tokenizer_config.json.
 std::string id_key(std::string_view type) {
   std::string_view name = type;
   if (type == "unk") name = "unknown";
-  if (type == "sep") name = "seperator";  // so in the format
+  if (type == "sep") name = "seperator";  // the format's spelling
   if (type == "pad") name = "padding";
   return fmt::format("tokenizer.ggml.{}_token_id", name);
 }
@@ -123,8 +123,8 @@ void GgufSpecialTokens::read_post_processor(const json& post_processor) {
   }
 }
 
-// The token that begins every text is bos, whatever its name; the one that ends it is eos, and the
-// eos of the config is then the end of a turn.
+// The token that begins every text is bos, whatever its name. The token that ends every text is
+// eos, and the eos of the config is then the end of a turn.
 void GgufSpecialTokens::read_template(const json& processor) {
   const json& single = member(processor, "single");
   json first, last;
@@ -162,7 +162,7 @@ void GgufSpecialTokens::read_last(const json& last) {
   set_flag("eos", true);
 }
 
-// A, one or two special tokens, B: whether these separate.
+// Reads whether special tokens separate A and B: A, one or two special tokens, B.
 void GgufSpecialTokens::read_pair(const json& pair, const json& first, const json& last) {
   std::vector<json> pieces(pair.begin(), pair.end());
   if (is_set(last) && special_id(pieces.back()) == last) pieces.pop_back();
@@ -207,7 +207,7 @@ void GgufSpecialTokens::read_config(const json& config) {
 void GgufSpecialTokens::write(GgufKeys& keys) const {
   for (const auto& [type, id] : ids_) keys.set(id_key(type), static_cast<uint32_t>(id));
   for (const auto& [type, value] : flags_) {
-    // The format has no such key for the other types.
+    // The format has the key for these types only.
     if (type != "bos" && type != "eos" && type != "sep") continue;
     keys.set(fmt::format("tokenizer.ggml.add_{}_token", type), value);
   }

@@ -1,28 +1,63 @@
-// The keys of a GGUF file about special tokens, chat templates and the normalizer, as llama.cpp's
-// gguf-py derives them (class SpecialVocab): from tokenizer.json, tokenizer_config.json and
+// Derives the keys of a GGUF file about special tokens, chat templates and the normalizer, as
+// llama.cpp's gguf-py does (class SpecialVocab): from tokenizer.json, tokenizer_config.json and
 // config.json.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "dialects/gguf/tokenizer/gguf_keys.h"
+#include "core/gguf_key_value.h"
 
 namespace ferry::text {
 
+// Keys of a GGUF file and their values, in the order in which they were set first.
+class GgufKeys {
+ public:
+  // Replaces the value of a key that is there, in its place. Empty texts and lists are left out, as
+  // the converter does.
+  void set(std::string_view key, GgufValue value) {
+    if (is_empty(value)) return;
+    const auto at = std::ranges::find(entries_, key, &GgufKeyValue::key);
+    if (at == entries_.end()) {
+      entries_.push_back({std::string(key), std::move(value)});
+    } else {
+      at->value = std::move(value);
+    }
+  }
+  const std::vector<GgufKeyValue>& entries() const { return entries_; }
+  std::vector<GgufKeyValue> take() && { return std::move(entries_); }
+
+ private:
+  static bool is_empty(const GgufValue& value) {
+    return std::visit(
+        [](const auto& held) {
+          if constexpr (requires { held.empty(); }) {
+            return held.empty();
+          } else {
+            return false;
+          }
+        },
+        value);
+  }
+
+  std::vector<GgufKeyValue> entries_;
+};
+
 class GgufSpecialTokens {
  public:
-  // `tokenizer` is the document without its vocabulary, null where there is none; so are the other
-  // two. Ids from `id_bound` on are left out.
+  // `tokenizer` is the document without its vocabulary, null where there is no tokenizer.json. The
+  // other two may be null as well. Ids from `id_bound` on are left out.
   GgufSpecialTokens(const nlohmann::json& tokenizer, nlohmann::json tokenizer_config,
                     const nlohmann::json& config, const nlohmann::json& chat_templates,
                     int64_t id_bound);
 
-  // Keeps an id that is there already.
+  // Sets an id, unless the type has one already.
   void set(std::string_view type, int64_t id);
   void write(GgufKeys& keys) const;
 
@@ -45,7 +80,7 @@ class GgufSpecialTokens {
   nlohmann::json templates_;
   int64_t id_bound_;
   std::vector<std::string> types_;
-  std::vector<std::pair<std::string, int64_t>> ids_;  // in the order in which they were found
+  std::vector<std::pair<std::string, int64_t>> ids_;  // in the order of discovery
   std::vector<std::pair<std::string, bool>> flags_;
   std::vector<std::pair<std::string, bool>> normalizer_;
 };

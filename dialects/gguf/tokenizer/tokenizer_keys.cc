@@ -14,7 +14,6 @@
 #include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "dialects/gguf/tokenizer/gguf_keys.h"
 #include "dialects/gguf/tokenizer/pre_tokenizers.h"
 #include "dialects/gguf/tokenizer/sentence_pieces.h"
 #include "dialects/gguf/tokenizer/special_tokens.h"
@@ -31,7 +30,7 @@ using nlohmann::json;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
 
-// How the files of an architecture state their tokenizers, as its family says.
+// Returns how the files of an architecture state their tokenizers, as its family says.
 GgufTokenizerRules tokenizer_of(std::string_view architecture) {
   for (const converters::FamilySpec* family : converters::all_families()) {
     const auto at =
@@ -43,10 +42,10 @@ GgufTokenizerRules tokenizer_of(std::string_view architecture) {
   return {};
 }
 
-// The converter takes no notice of members of other kinds. Such a file is damaged, and what it says
-// would be lost.
+// Refuses members of the wrong kind. The converter ignores them, but such a file is damaged, and
+// what it says would be lost.
 Status check_tokenizer_config(const json& config, const std::string& name) {
-  if (config.is_null()) return {};  // there is no such file
+  if (config.is_null()) return {};  // there is no tokenizer_config.json
   if (!config.is_object()) return bad_input(name + ": not an object");
   const auto wrong = [&](const std::string& key, bool (*fits)(const json&)) {
     const auto at = config.find(key);
@@ -99,8 +98,8 @@ class Maker {
  private:
   Status check_options() const {
     if (!options_.pre.empty() && !is_gguf_pre_tokenizer(options_.pre)) {
-      return fail(ErrorCode::kUsage, fmt::format("--tokenizer-pre: GGUF has no pre-tokenizer {}",
-                                                 quoted(options_.pre, 60)));
+      return fail_field(ErrorCode::kUsage, "tokenizer_pre",
+                        fmt::format(": GGUF has no pre-tokenizer {}", quoted(options_.pre, 60)));
     }
     if (options_.vocab_size <= 0 || options_.vocab_size > kMaxTokenId + 1) {
       return fail(ErrorCode::kUnsupported,
@@ -110,12 +109,12 @@ class Maker {
     return {};
   }
 
-  // Only byte-level BPE has a pre-tokenizer to name.
+  // Refuses a stated pre-tokenizer where there is no byte-level BPE.
   Status check_pre() const {
     if (options_.pre.empty() || makes_byte_level()) return {};
-    return fail(ErrorCode::kUsage,
-                "--tokenizer-pre: the checkpoint has no byte-level BPE, which alone has a "
-                "pre-tokenizer to name");
+    return fail_field(ErrorCode::kUsage, "tokenizer_pre",
+                      ": the checkpoint has no byte-level BPE, which alone has a pre-tokenizer to "
+                      "name");
   }
 
   Result<json> read_json(const char* name) {
@@ -140,7 +139,7 @@ class Maker {
     return {};
   }
 
-  // Chat templates beside tokenizer_config.json.
+  // Reads chat templates beside tokenizer_config.json.
   Result<json> read_templates() {
     const std::string plain = FERRY_TRY(read_("chat_template.jinja", kMaxConfigBytes));
     if (!plain.empty()) return json(plain);
@@ -189,8 +188,8 @@ class Maker {
                              templates_, id_bound);
   }
 
-  // Where the converter takes some members and no notice of the others: a file of which no
-  // tokenizer can be made is damaged. What is only not supported here may be written.
+  // Refuses a damaged tokenizer.json, of which the converter would use some members and ignore the
+  // others. A tokenizer that is only not supported here may be written.
   Status check_document() const {
     if (!document_) return {};
     const auto tokenizer = Tokenizer::parse(tokenizer_text_, kTokenizerFile);
@@ -268,10 +267,12 @@ class Maker {
     const std::string digest = FERRY_TRY(gguf_pre_tokenizer_digest(tokenizer));
     auto name = gguf_pre_tokenizer_of(digest);
     if (name) return *std::move(name);
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: GGUF has no name for this pre-tokenizer (digest {}); "
-                            "--tokenizer-pre NAME states one",
-                            kTokenizerFile, digest));
+    return Failure(
+        Error{.code = ErrorCode::kUnsupported,
+              .message = fmt::format("{}: GGUF has no name for this pre-tokenizer (digest {}); "
+                                     "tokenizer_pre can state one",
+                                     kTokenizerFile, digest),
+              .field = "tokenizer_pre"});
   }
 
   using SpecialToken = std::pair<const char*, const char*>;
@@ -294,7 +295,7 @@ class Maker {
       case GgufTokenizerRules::Glm::kMasked:
         return kMaskedTokens;
     }
-    return {};  // no enumerator: -Wswitch reports a missing case
+    return {};  // not reached: -Wswitch reports a missing case
   }
 
   Status set_glm(GgufSpecialTokens& special, const Tokenizer& tokenizer) const {

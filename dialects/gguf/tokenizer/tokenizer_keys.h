@@ -1,5 +1,5 @@
-// The keys of a GGUF file that describe its tokenizer, as llama.cpp's converter writes them for a
-// checkpoint in the layout of Hugging Face.
+// gguf_tokenizer_keys() makes the keys of a GGUF file that describe its tokenizer, as llama.cpp's
+// converter writes them for a checkpoint in the layout of Hugging Face.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace ferry::text {
 struct GgufTokenizerOptions {
   std::string architecture;  // general.architecture
   int64_t vocab_size = 0;    // rows of the embedding
-  std::string pre = {};      // --tokenizer-pre; empty: found by the ids of a fixed text
+  std::string pre = {};      // name of the pre-tokenizer; empty: found by the ids of a fixed text
 };
 
 struct GgufTokenizerKeys {
   std::vector<GgufKeyValue> keys;  // in file order
-  std::vector<std::string> notes;  // what a reader of the file will do otherwise than the source
+  std::vector<std::string> notes;  // differences between a reader of the file and the source
 };
 
 // `read` gives the files of the checkpoint. Without tokenizer.json and tokenizer.model the only key

@@ -46,7 +46,7 @@ bool enclosed(std::string_view text, std::string_view begin, std::string_view en
   return text.size() >= begin.size() + end.size() && text.starts_with(begin) && text.ends_with(end);
 }
 
-// Tokens that are control tokens although some files do not say so.
+// Whether a token is a control token although some files do not say so.
 bool looks_special(std::string_view token) {
   constexpr std::string_view kNames[] = {"<pad>", "<mask>", "<2mass>", "[@BOS@]"};
   return std::ranges::count(kNames, token) > 0 || enclosed(token, "<|", "|>") ||
@@ -86,7 +86,7 @@ std::optional<int64_t> id_of(std::string_view digits) {
   return whole && id >= 0 && id <= kMaxTokenId ? std::optional(id) : std::nullopt;
 }
 
-// `added_tokens` of tokenizer.json.
+// Reads `added_tokens` of tokenizer.json.
 Status read_document_tokens(const TokenizerDocument& document, AddedById& out) {
   for (const json& token : vocabulary_member(document.root, "added_tokens")) {
     const json& id = vocabulary_member(token, "id");
@@ -98,7 +98,7 @@ Status read_document_tokens(const TokenizerDocument& document, AddedById& out) {
   return {};
 }
 
-// `added_tokens_decoder` of tokenizer_config.json: {"ID": {"content": ...}}.
+// Reads `added_tokens_decoder` of tokenizer_config.json: {"ID": {"content": ...}}.
 Result<AddedById> config_tokens(const json& tokenizer_config) {
   constexpr const char* kWhere = "tokenizer_config.json: added_tokens_decoder";
   AddedById out;
@@ -112,14 +112,14 @@ Result<AddedById> config_tokens(const json& tokenizer_config) {
   return out;
 }
 
-// Those of tokenizer.json, and those that only tokenizer_config.json has.
+// Returns the added tokens of tokenizer.json, and those that only tokenizer_config.json has.
 Result<AddedById> all_added(const TokenizerDocument& document, const json& tokenizer_config) {
   AddedById out = FERRY_TRY(config_tokens(tokenizer_config));
   FERRY_RETURN_IF_ERROR(read_document_tokens(document, out));
   return out;
 }
 
-// The texts of the model's tokens by id; nullopt where there is none.
+// Returns the texts of the model's tokens by id; nullopt where there is none.
 std::vector<std::optional<std::string>> base_tokens(const TokenizerDocument& document) {
   int64_t bound = 0;
   for (const auto& token : document.vocab) bound = std::max(bound, int64_t{token.id} + 1);
@@ -144,7 +144,7 @@ bool is_byte_token(std::string_view token) {
   return token.size() == 6 && enclosed(token, "<0x", ">") && is_hex(token[3]) && is_hex(token[4]);
 }
 
-// Contents of the tokens that tokenizer_config.json names.
+// Returns the contents of the tokens that tokenizer_config.json names.
 std::vector<std::string> named_specials(const json& config) {
   std::vector<std::string> out;
   const auto add = [&](const json& entry) {
@@ -199,7 +199,7 @@ Result<GgufVocabulary> byte_level_vocabulary(const TokenizerDocument& document,
       continue;
     }
     std::string token = at->second.content;
-    if (!at->second.normalized) {  // as it comes out of the tokenizer
+    if (!at->second.normalized) {  // a normalized token is written as the tokenizer gives it
       const auto ids = FERRY_TRY(tokenizer.encode(token, false));
       token = FERRY_TRY(tokenizer.decode(ids, false));
     }
@@ -217,7 +217,8 @@ std::vector<std::string> byte_level_merges(const TokenizerDocument& document) {
     std::string& line = out.emplace_back();
     for (const auto& part : {merge.left, merge.right}) {
       if (!line.empty()) line += ' ';
-      for (const char c : document.text(part)) {  // a space within a part takes its byte-level form
+      // A space within a part takes its byte-level form.
+      for (const char c : document.text(part)) {
         if (c == ' ') {
           line += "\xc4\xa0";
         } else {

@@ -17,30 +17,32 @@ namespace ferry::text {
 
 struct GgufVocabulary {
   std::vector<std::string> tokens;
-  std::vector<float> scores;  // of SentencePiece vocabularies only
+  std::vector<float> scores;  // for SentencePiece vocabularies only
   std::vector<int32_t> types;
 };
 
-// What every list needs. `tokenizer_config` may be null; ids that no token has are padded up to
+// The inputs of every list. `tokenizer_config` may be null. Ids that no token has are padded up to
 // `size`, the rows of the embedding.
 struct GgufVocabularySource {
   const nlohmann::json& tokenizer_config;
   int64_t size;
 };
 
-// Whether its words are spelled in the byte-level alphabet of GPT-2.
+// Whether the words of the document are spelled in the byte-level alphabet of GPT-2.
 bool is_byte_level(const TokenizerDocument& document);
-// Whether it is SentencePiece BPE in the form of the tokenizers library.
+// Whether the document is SentencePiece BPE in the form of the tokenizers library.
 bool has_byte_fallback(const TokenizerDocument& document);
 
-// "gpt2": byte-level BPE. kUnsupported where a token has an id beyond the size.
+// Makes the vocabulary "gpt2": byte-level BPE. kUnsupported where a token has an id beyond the
+// size.
 Result<GgufVocabulary> byte_level_vocabulary(const TokenizerDocument& document,
                                              Tokenizer& tokenizer,
                                              const GgufVocabularySource& source);
-// "a b" each, by rank.
+// Returns the merges by rank, "a b" each.
 std::vector<std::string> byte_level_merges(const TokenizerDocument& document);
 
-// "llama" without a SentencePiece model. The converter gives every token the same score.
+// Makes the vocabulary "llama" without a SentencePiece model. The converter gives every token one
+// score.
 Result<GgufVocabulary> unscored_vocabulary(const TokenizerDocument& document,
                                            const GgufVocabularySource& source);
 
@@ -49,7 +51,8 @@ enum class AddedTokenRule {
   kByName,    // those of tokenizer_config.json; a name such as <|end|> makes a control token too
   kAsStated,  // those of tokenizer.json as well; control tokens are those that say so
 };
-// "llama". `added_tokens` is added_tokens.json or null, `document` may be nullptr.
+// Makes the vocabulary "llama". `added_tokens` is added_tokens.json or null, `document` may be
+// nullptr.
 Result<GgufVocabulary> sentence_piece_vocabulary(const std::vector<SentencePiece>& pieces,
                                                  const nlohmann::json& added_tokens,
                                                  const TokenizerDocument* document,

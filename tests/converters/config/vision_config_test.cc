@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "converters/components.h"
 #include "converters/config/model_config.h"
+#include "converters/family.h"
 #include "core/file.h"
 
 namespace ferry::converters::vision_config_test {

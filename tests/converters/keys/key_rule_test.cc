@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "converters/keys/key_hints.h"
 #include "converters/keys/row_layouts.h"
 #include "tests/converters/names_source.h"
 
@@ -220,8 +221,8 @@ TEST(KeyRule, ALayoutIsTheOneAskedForElseTheFamilysOwnElseAProblem) {
     if (c.rule.empty()) {
       EXPECT_EQ(messages(mapped),
                 std::vector<std::string>{"ambiguous: 'packed' [4, 2] may be 'halves' "
-                                         "(--packed-layout concatenated) or 'turns' "
-                                         "(--packed-layout interleaved)"});
+                                         "(packed_layout concatenated) or 'turns' "
+                                         "(packed_layout interleaved)"});
       EXPECT_EQ(mapped.problems[0].kind, KeyProblem::Kind::kAmbiguous);
       EXPECT_EQ(mapped.rejected, (std::set<std::string>{"first", "second"}));
       continue;

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "converters/components.h"
 #include "converters/family.h"
 #include "converters/keys/layout_keys.h"
 #include "tests/converters/names_source.h"

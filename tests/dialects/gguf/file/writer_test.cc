@@ -1,6 +1,6 @@
 // GGUF files as they are laid out, read back by the reader; splits.
 #include "dialects/gguf/file/writer.h"
-#include "dialects/gguf/file/split.h"
+#include "dialects/gguf/file/gguf.h"
 
 #include <gtest/gtest.h>
 

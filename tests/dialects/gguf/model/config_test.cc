@@ -82,9 +82,9 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
       {"general.type", "adapter", ErrorCode::kUnsupported,
        "m.gguf: 'general.type' is 'adapter': only models can be converted"},
       {"llama.context_length", nullptr, ErrorCode::kBadInput,
-       "m.gguf: the metadata lack llama.context_length; give --config FILE"},
+       "m.gguf: the metadata lack llama.context_length; config can state them"},
       {"llama.block_count", nullptr, ErrorCode::kBadInput,
-       "m.gguf: the metadata lack llama.block_count; give --config FILE"},
+       "m.gguf: the metadata lack llama.block_count; config can state them"},
       {"llama.block_count", "two", ErrorCode::kBadInput,
        "m.gguf: 'llama.block_count' is not an integer"},
       {"llama.block_count", 0, ErrorCode::kBadInput,
@@ -213,7 +213,7 @@ TEST(GgufConfig, OfGranite) {
   ASSERT_FALSE(lacking);
   EXPECT_EQ(lacking.error().message,
             "m.gguf: the metadata lack granite.embedding_scale, granite.residual_scale, "
-            "granite.attention.scale, granite.logit_scale; give --config FILE");
+            "granite.attention.scale, granite.logit_scale; config can state them");
   keys["granite.embedding_scale"] = 12.0;
   keys["granite.residual_scale"] = 0.22;
   keys["granite.attention.scale"] = 0.0078125;

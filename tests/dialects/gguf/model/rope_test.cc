@@ -8,7 +8,6 @@
 
 #include "converters/config/model_config.h"
 #include "dialects/gguf/model/rope.h"
-#include "dialects/gguf/model/rope_factors.h"
 #include "tests/dialects/gguf_memory.h"
 
 namespace ferry::converters::rope_test {
@@ -216,9 +215,9 @@ TEST_F(Phi3Gguf, RefusesHalfOfLongRope) {
   keys.erase("phi3.rope.scaling.type");
   keys.erase("phi3.rope.scaling.factor");
   keys.erase("phi3.rope.scaling.original_context_length");
-  EXPECT_EQ(message(),
-            "m.gguf: the metadata lack phi3.rope.scaling.original_context_length; give --config "
-            "FILE");
+  EXPECT_EQ(
+      message(),
+      "m.gguf: the metadata lack phi3.rope.scaling.original_context_length; config can state them");
 }
 
 // A factor without a type is linear scaling, under either of its keys.

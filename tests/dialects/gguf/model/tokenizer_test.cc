@@ -1,4 +1,4 @@
-#include "dialects/gguf/model/tokenizer.h"
+#include "dialects/gguf/model/adopt.h"
 
 #include <gtest/gtest.h>
 

@@ -163,7 +163,7 @@ TEST(GgufTokenizer, RefusesByName) {
   // What has no pre-tokenizer has none to name.
   options.architecture = "llama";
   expect_refused(files_in(in_testdata("gguf_tokenizer/sentence_piece")), options, ErrorCode::kUsage,
-                 "--tokenizer-pre");
+                 "tokenizer_pre: the checkpoint");
 }
 
 // What the converter leaves out without a word.

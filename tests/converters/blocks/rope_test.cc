@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "converters/blocks/longrope.h"
+#include "converters/blocks/rope.h"
 #include "converters/config/model_config.h"
 #include "core/file.h"
 
-namespace ferry::converters::rope_frequencies_test {
+namespace ferry::converters::rope_test {
 namespace {
 
 void expect_near(const std::vector<float>& values, const std::vector<double>& expected) {
@@ -273,10 +273,10 @@ TEST(LongRope, BothSetsAreInProgramsForContextsAboveTheOriginalLength) {
 TEST(LongRope, TheNoteSaysWhatPlainPositionsAreRightFor) {
   const std::string cannot = longrope_note(48, {.context_length = 256, .prefill_length = 48});
   EXPECT_NE(cannot.find("more than 48 tokens"), std::string::npos) << cannot;
-  EXPECT_NE(cannot.find("with --prefill-length 49"), std::string::npos) << cannot;
+  EXPECT_NE(cannot.find("with a prefill length of 49"), std::string::npos) << cannot;
   const std::string can = longrope_note(48, {.context_length = 256, .prefill_length = 49});
   EXPECT_NE(can.find("prompts of any length"), std::string::npos) << can;
 }
 
 }  // namespace
-}  // namespace ferry::converters::rope_frequencies_test
+}  // namespace ferry::converters::rope_test

@@ -1,14 +1,14 @@
 // Packed projections as map_keys and materialize see them: a split moves whole rows, of matrices,
 // of biases and of one scale per row alike, whatever the dtype.
 
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/layout_keys.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
-namespace ferry::converters::packed_keys_test {
+namespace ferry::converters::layout_keys_packed_test {
 namespace {
 
 // Every element holds its row, so that what a split made says where it came from.
@@ -145,4 +145,4 @@ TEST(PackedKeys, DeltaNetsHaveTheirOwnLayoutOnlyWhereTheFamilyHasOne) {
 }
 
 }  // namespace
-}  // namespace ferry::converters::packed_keys_test
+}  // namespace ferry::converters::layout_keys_packed_test

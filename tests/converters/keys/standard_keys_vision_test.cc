@@ -5,12 +5,12 @@
 #include <set>
 
 #include "converters/assemble.h"
-#include "converters/components.h"
+#include "converters/family.h"
 #include "core/program_interface.h"
 #include "tests/converters/family_fixture.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters::vision_keys_test {
+namespace ferry::converters::standard_keys_vision_test {
 namespace {
 
 Assembled assembled(const Names& source, const ModelConfig& config) {
@@ -195,4 +195,4 @@ TEST(VisionKeyLayouts, TheKernelOfThePatchesIsThatOfTheConfig) {
 }
 
 }  // namespace
-}  // namespace ferry::converters::vision_keys_test
+}  // namespace ferry::converters::standard_keys_vision_test

@@ -1,20 +1,48 @@
-#include "converters/blocks/deepseek_moe.h"
+#include "converters/config/type_parts.h"
 
 #include <fmt/format.h>
 
-#include "converters/blocks/moe.h"
 #include "converters/config/ranges.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
 namespace {
 
-// Layers behind those of the decoder that predict further tokens.
-constexpr const char* kPredictionLayers = "prediction_layers";
-
 constexpr double kSumEpsilon = 1e-20;  // a constant of the reference
 
 }  // namespace
+
+std::vector<KeyNames> gpt_names(bool head_dim) {
+  std::vector<KeyNames> names = {
+      {"hidden_size", {"hidden_size", "n_embd"}},
+      {"num_hidden_layers", {"num_hidden_layers", "n_layer"}},
+      {"num_attention_heads", {"num_attention_heads", "n_head"}},
+      {"max_position_embeddings", {"max_position_embeddings", "n_positions"}},
+      {"intermediate_size", {"n_inner"}},
+      {"rms_norm_eps", {"layer_norm_epsilon"}},
+      {"num_key_value_heads", {}}};
+  if (!head_dim) names.push_back({"head_dim", {}});
+  return names;
+}
+
+Status check_whole_heads(const JsonFields& fields, ModelConfig& config) {
+  if (config.q_size() == config.hidden_size) return {};
+  return fields.bad("head_dim", fmt::format("is {}: {} heads do not make {}", config.head_dim,
+                                            config.num_heads, config.hidden_size));
+}
+
+Status check_head_blocks(const JsonFields& fields, const ModelConfig& config, int64_t blocks) {
+  if (config.num_heads % blocks == 0) return {};
+  return fields.bad("num_attention_heads",
+                    fmt::format("is {}, not a multiple of {} blocks", config.num_heads, blocks));
+}
+
+Status read_rotary_dim(const JsonFields& fields, ModelConfig& config) {
+  const int64_t dim = FERRY_TRY(fields.required("rotary_dim", kHeadDimRange));
+  config.rope.rotary_dim = dim;
+  if (dim <= config.head_dim && dim % 2 == 0) return {};
+  return fields.bad("rotary_dim",
+                    fmt::format("is {}: not an even number up to {}", dim, config.head_dim));
+}
 
 Status read_deepseek_experts(const JsonFields& fields, ModelConfig& config) {
   config.numbers[kPredictionLayers] =
@@ -57,31 +85,6 @@ Status read_sigmoid_experts(const JsonFields& fields, ModelConfig& config) {
   config.moe.choice_bias = true;
   config.moe.norm_epsilon = kSumEpsilon;
   return read_expert_groups(fields, config, 2);
-}
-
-std::vector<KeyRule> deepseek_expert_rules(const std::string& prefix, const ModelConfig& config) {
-  std::vector<KeyRule> rules = expert_rules(prefix, config);
-  for (int64_t i = 0; i < config.number(kPredictionLayers); ++i) {
-    rules.push_back(drop_rule(fmt::format("{}layers.{}.*", prefix, config.num_layers + i),
-                              "multi-token prediction: not part of the model's output"));
-  }
-  if (config.moe.experts == 0) return rules;
-  if (config.mlp_bias) {
-    rules = concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_experts.gate_proj.bias",
-                                                  "layers.{i}.feed_forward.shared.w1.bias"},
-                                                 {"layers.{i}.mlp.shared_experts.up_proj.bias",
-                                                  "layers.{i}.feed_forward.shared.w3.bias"},
-                                                 {"layers.{i}.mlp.shared_experts.down_proj.bias",
-                                                  "layers.{i}.feed_forward.shared.w2.bias"}})});
-  }
-  return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.gate.e_score_correction_bias",
-                                               "layers.{i}.feed_forward.gate.choice_bias"},
-                                              {"layers.{i}.mlp.shared_experts.gate_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w1.weight"},
-                                              {"layers.{i}.mlp.shared_experts.up_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w3.weight"},
-                                              {"layers.{i}.mlp.shared_experts.down_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w2.weight"}})});
 }
 
 }  // namespace ferry::converters

@@ -1,11 +1,10 @@
-// rope_inverse_frequencies. Powers are computed in f64 and rounded to f32, so that they do not
-// depend on the f32 functions of a C library. All other operations are f32, in the order of the
-// reference. Source: transformers, modeling_rope_utils.py.
+#include "converters/blocks/rope.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "converters/config/model_config.h"
 
 namespace ferry::converters {
 namespace {
@@ -30,7 +29,7 @@ struct YarnRange {
 
 YarnRange yarn_range(const RopeConfig& rope, int64_t rotary_dim) {
   const auto dim = static_cast<double>(rotary_dim);
-  // The pair that makes so many turns within the original length.
+  // Returns the pair of dimensions that makes `turns` turns within the original length.
   const auto pair_of = [&](double turns) {
     const double length = static_cast<double>(rope.original_max_positions);
     return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
@@ -52,6 +51,8 @@ float yarn_frequency(const RopeConfig& rope, const YarnRange& range, int64_t pai
 
 }  // namespace
 
+// Powers are computed in f64 and rounded to f32, so that they do not depend on the f32 functions of
+// a C library. All other operations are f32, in the order of the reference.
 std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim) {
   const auto theta = static_cast<double>(static_cast<float>(rope.theta));
   const bool yarn = rope.type == RopeConfig::Type::kYarn;
@@ -70,6 +71,26 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rota
     frequencies.push_back(frequency);
   }
   return frequencies;
+}
+
+std::optional<int64_t> longrope_switch(const RopeConfig& rope, const BuildOptions& options) {
+  if (rope.type != RopeConfig::Type::kLongRope || rope.factors == rope.long_factors ||
+      options.context_length <= rope.original_max_positions) {
+    return std::nullopt;
+  }
+  return rope.original_max_positions;
+}
+
+std::string longrope_note(int64_t limit, const BuildOptions& options) {
+  const bool can_tell = options.prefill_length > limit;
+  return fmt::format(
+      "RoPE (longrope): a sequence of more than {} tokens has other factors from its first token "
+      "on; ferry follows the length of the whole sequence, a runner that gives plain positions is "
+      "right {}",
+      limit,
+      can_tell ? std::string("for prompts of any length, but not for text that grows beyond it")
+               : fmt::format("up to it (for longer prompts too with a prefill length of {})",
+                             limit + 1));
 }
 
 }  // namespace ferry::converters

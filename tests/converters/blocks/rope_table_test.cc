@@ -8,7 +8,7 @@
 #include "converters/families/families.h"
 #include "converters/family.h"
 
-namespace ferry::converters::rope_frequencies_table_test {
+namespace ferry::converters::rope_table_test {
 namespace {
 
 constexpr int64_t kContext = 40, kRotary = 8, kHead = 32;
@@ -100,4 +100,4 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
 }
 
 }  // namespace
-}  // namespace ferry::converters::rope_frequencies_table_test
+}  // namespace ferry::converters::rope_table_test

@@ -1,5 +1,5 @@
 // Keys of experts: one by one or fused, complete or not.
-#include "converters/blocks/moe.h"
+#include "converters/keys/expert_keys.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "converters/keys/key_rule.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters::moe_test {
+namespace ferry::converters::expert_keys_test {
 namespace {
 
 // One layer of three experts, 4 wide inside, hidden size 2, and no shared one.
@@ -172,4 +172,4 @@ TEST(ExpertKeys, AModelWithoutExpertsHasNoRules) {
 }
 
 }  // namespace
-}  // namespace ferry::converters::moe_test
+}  // namespace ferry::converters::expert_keys_test
