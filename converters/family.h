@@ -51,16 +51,11 @@ struct FamilySpec {
   std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
   std::vector<Component> components;  // the first is the text decoder
   std::vector<DroppedKeys> dropped = {};
-<<<<<<< HEAD
-  std::vector<GgufArchitecture> gguf = {};  // the architectures that its models have there
+  std::vector<GgufArchitecture> gguf = {};  // the GGUF architectures of the family's models
   // The architecture of another family that GGUF writers give its models too; or none.
   std::string_view gguf_shared = {};
-  std::vector<KerasArchitecture> keras = {};  // how KerasHub stores its models
-  std::optional<MetaParams> meta = {};        // whether Meta's checkpoints can hold its models
-=======
-  std::vector<GgufArchitecture> gguf = {};  // the GGUF architectures of the family's models
+  std::vector<KerasArchitecture> keras = {};  // how KerasHub stores the family's models
   std::optional<MetaParams> meta = {};  // set if Meta's checkpoints can hold the family's models
->>>>>>> help-c
 
   std::string_view name() const { return types.front().name; }
   // The model_type of the text part that `architecture`, one of this family's, has in KerasHub.

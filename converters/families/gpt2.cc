@@ -7,11 +7,7 @@
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
-#include "converters/keys/gpt_keys.h"
-=======
->>>>>>> help-c
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 

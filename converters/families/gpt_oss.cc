@@ -6,12 +6,8 @@
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
-#include "converters/keys/clamped_experts.h"
-=======
 #include "converters/keys/expert_keys.h"
->>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gpt_oss {

@@ -5,11 +5,8 @@
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
-=======
 #include "converters/keys/expert_keys.h"
->>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen2_moe {

@@ -3,11 +3,8 @@
 
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
-<<<<<<< HEAD
 #include "converters/families/keras_tables.h"
-=======
 #include "converters/keys/expert_keys.h"
->>>>>>> help-c
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_moe {

@@ -36,7 +36,7 @@ constexpr std::string_view kWords = R"({"type": "Sequence", "pretokenizers": [
     {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true}]})";
 constexpr std::string_view kMarks = R"({"type": "Metaspace", "replacement": "▁",
     "prepend_scheme": "always", "split": true})";
-constexpr std::string_view kBytes = R"({"type": "Sequence", "decoders": [
+constexpr std::string_view kByteDecoders = R"({"type": "Sequence", "decoders": [
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
     {"type": "ByteFallback"}, {"type": "Fuse"}]})";
 
@@ -47,7 +47,7 @@ const std::vector<PieceClassRow>& class_rows() {
        ModelKind::kBpe,
        "null",
        "",
-       kBytes,
+       kByteDecoders,
        {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}}},
       {"GemmaTokenizer",
        Layout::kGemma,
@@ -55,7 +55,7 @@ const std::vector<PieceClassRow>& class_rows() {
        R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})",
        R"({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
            "invert": false})",
-       kBytes,
+       kByteDecoders,
        {{"bos_token", "<bos>"},
         {"eos_token", "<eos>"},
         {"unk_token", "<unk>"},
@@ -351,7 +351,7 @@ class Conversion {
     if (model_.add_dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", "▁"}});
     steps.push_back(replace(" ", "▁"));
     out_.field("normalizer") = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
-    json decoder = json::parse(kBytes);
+    json decoder = json::parse(kByteDecoders);
     json& decoders = decoder["decoders"];
     // The new step goes after the one that strips the blank, and before the one that joins the
     // texts.

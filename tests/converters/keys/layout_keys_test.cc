@@ -9,6 +9,7 @@
 
 #include "converters/family.h"
 #include "converters/keys/layout_keys.h"
+#include "converters/keys/standard_keys.h"
 #include "tests/converters/names_source.h"
 
 namespace ferry::converters::layout_keys_test {
