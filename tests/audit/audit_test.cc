@@ -1,5 +1,5 @@
-// Every file that we can read, of every format and by many writers: the leaves add up to what the
-// file system says.
+// Audits of every file that we can read, of every format and by many writers: the sizes of the
+// leaves add up to the size that the file system states.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,7 @@ class Files : public testing::Test {
     return audit_path(path, {.digests = digests}, pool_);
   }
 
-  // Whether it is readable; what is readable must add up.
+  // Returns whether the file can be read. The leaves of a file that can be read must add up.
   bool check(const std::string& path) {
     const Result<Audit> made = audit(path);
     if (!made) return false;
@@ -48,7 +48,7 @@ class Files : public testing::Test {
     return true;
   }
 
-  // How many files of the directories can be read, by the end of their names.
+  // Counts the files below the directories that can be read, by file name extension.
   std::map<std::string, int> check_all(const std::vector<std::string>& directories) {
     std::map<std::string, int> read;
     for (const std::string& name : directories) {
@@ -61,7 +61,7 @@ class Files : public testing::Test {
     return read;
   }
 
-  // Leaves of that name.
+  // Returns the leaves of that name.
   static std::vector<const Leaf*> named(const Audit& audit, std::string_view name) {
     std::vector<const Leaf*> out;
     for (const Leaf& leaf : audit.leaves) {

@@ -47,7 +47,7 @@ Audit small_audit() {
 
 struct SizeCase {
   const char* text;
-  double bytes;  // -1: no size; percentages are negative
+  double bytes;  // -1: the audit has no such size; percentages are negative
 };
 
 TEST(Budget, SizesAreReadStrictly) {
@@ -183,7 +183,7 @@ TEST(Diff, EveryKindOfChange) {
   EXPECT_EQ(diff.rows[1].note, "f32 -> bf16, [20] -> [10]");
   EXPECT_EQ(diff.rows[2].change, "renamed");
   EXPECT_EQ(diff.rows[2].old_name, "y");
-  EXPECT_EQ(diff.equal_count, 1U);  // the headers, as a whole
+  EXPECT_EQ(diff.equal_count, 1U);  // the headers count as one leaf
   EXPECT_EQ(diff.old_bytes, 160U);
   EXPECT_EQ(diff.new_bytes, 200U);
   EXPECT_TRUE(diff.by_content);

@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 
 std::string text_checkpoint(const TempDir& dir, const std::string& model) {
   Json tokenizer = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
-  // Bytes alone: other tokens are beyond the model's vocabulary.
+  // The tokenizer keeps its bytes alone, because other tokens are beyond the model's vocabulary.
   tokenizer["post_processor"] = nullptr;
   tokenizer["added_tokens"] = tokenizer["model"]["merges"] = Json::array();
   Json vocabulary = Json::object();

@@ -7,7 +7,7 @@
 
 namespace ferry {
 
-// A model of text with a tokenizer of bytes and a chat template, in `dir`.
+// Makes a text model with a tokenizer of bytes and a chat template, in `dir`.
 std::string text_checkpoint(const TempDir& dir, const std::string& model = "llama3_tied");
 
 }  // namespace ferry

@@ -7,11 +7,11 @@
 
 namespace ferry {
 
-// A copy of vision/NAME in `dir`, with the processor and tokenizer files that fit it. `copy` names
-// the directory.
+// Copies vision/NAME to `dir`, with the processor and tokenizer files that fit it. `copy` names the
+// new directory.
 std::string vision_checkpoint(const TempDir& dir, const std::string& name,
                               const std::string& copy = "checkpoint");
-// The outputs of the reference for vision/NAME.
+// Returns the path of the reference outputs for vision/NAME.
 std::string vision_golden(const std::string& name);
 
 }  // namespace ferry

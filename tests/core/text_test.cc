@@ -87,7 +87,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// FIPS 180-4 examples.
+// The digests are the examples of FIPS 180-4.
 TEST(Sha256, EqualsPublishedDigests) {
   EXPECT_EQ(to_hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(to_hex(sha256(bytes_of("abc"))),

@@ -39,7 +39,7 @@ TEST(Sha256, IsThatOfOpenSslForEveryLength) {
   }
 }
 
-// Gives all of `texts` to their hashes in pieces of random lengths, together.
+// Passes all of `texts` to their hashes at the same time, in pieces of random lengths.
 void update_in_pieces(std::mt19937& random, std::span<const Bytes> texts,
                       std::span<Sha256> hashes) {
   std::vector<std::span<const std::byte>> left(texts.begin(), texts.end());
@@ -59,7 +59,7 @@ void update_in_pieces(std::mt19937& random, std::span<const Bytes> texts,
       update_together(updates);
       std::erase_if(updates, [](const Sha256Update& update) { return update.data.empty(); });
       for (const Sha256Update& update : updates) after += update.data.size();
-      ASSERT_LT(updates.size(), count);  // one of them is done each time
+      ASSERT_LT(updates.size(), count);  // each round finishes at least one update
       ASSERT_LT(after, before);
     }
   }
@@ -74,12 +74,12 @@ TEST(Sha256, DoesNotDependOnHowTheBytesCome) {
     update_in_pieces(random, texts, hashes);
     for (size_t i = 0; i < count; ++i) {
       EXPECT_EQ(hashes[i].finish(), of_openssl(texts[i])) << i << " of " << count;
-      EXPECT_EQ(hashes[i].finish(), of_openssl({}));  // it starts anew
+      EXPECT_EQ(hashes[i].finish(), of_openssl({}));  // finish() resets the hash
     }
   }
 }
 
-// The address of an empty span may be null, which the sanitizers do not let pass as that of a copy.
+// The address of an empty span may be null, and the sanitizers report a copy from null.
 TEST(Sha256, NothingInTheMiddleOfABlockChangesNothing) {
   std::mt19937 random(3);
   const Bytes bytes = random_bytes(random, 100);
@@ -92,7 +92,7 @@ TEST(Sha256, NothingInTheMiddleOfABlockChangesNothing) {
   EXPECT_EQ(one.finish(), of_openssl(bytes));
 }
 
-// As `xxhsum -H2` 0.8.1 prints them.
+// The expected values are printed by `xxhsum -H2` 0.8.1.
 TEST(Xxh3, IsThatOfXxhsum) {
   const auto digest = [](std::string_view text) {
     return to_hex(xxh3(std::as_bytes(std::span(text))));
@@ -132,7 +132,7 @@ TEST(FastHash, IsTheDigestOfTheDigestsOfBlocks) {
   }
   EXPECT_EQ(by_blocks.finish(), xxh3(digests));
   EXPECT_EQ(by_pieces.finish(), xxh3(digests));
-  EXPECT_EQ(by_pieces.finish(), xxh3({}));  // it starts anew
+  EXPECT_EQ(by_pieces.finish(), xxh3({}));  // finish() resets the hash
 }
 
 }  // namespace

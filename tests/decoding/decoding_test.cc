@@ -1,5 +1,5 @@
-// Bundles of the sample checkpoints, decoded in this process: nothing is
-// allocated per token, and ports are bound by name and type.
+// Bundles of the sample checkpoints, decoded in this process: no memory is allocated per token, and
+// inputs and outputs are bound by name and type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
                        runner::DecodeMode::kKv},
         StaticDecoding{"lfm2", {}, runner::DecodeMode::kHybrid}));
 
-// What the runner leaves out changes no bit of what static programs compute.
+// The runner's shortcuts change no bit of the results of static programs.
 TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
   std::vector<std::string> options = {"--program", "static",           "--context-length",
                                       "64",        "--prefill-length", "8"};
@@ -142,8 +142,8 @@ TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
   }
 }
 
-// Turn after turn, caches of prefill_forward in encodings of their own give what f32 gives, up to
-// the rounding of both encodings.
+// With caches in encodings of prefill_forward's own, every turn gives the values of f32, up to the
+// rounding of both encodings.
 TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
   const TempDir plain_dir, dir;
   ThreadPool pool(2);
@@ -187,7 +187,7 @@ TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
 
 TEST(AllocationCounter, Counts) {
   const uint64_t before = allocations();
-  ::operator delete(::operator new(1));  // a new-expression may be optimised away
+  ::operator delete(::operator new(1));  // a new-expression could be optimised away
   EXPECT_GE(allocations() - before, 1);
 }
 
@@ -203,7 +203,7 @@ TEST(ProgramSet, BindsPortsByNameAndType) {
   const runner::PortType logits = {"logits", DType::kF32, {1, m.vocab_size}};
   struct Case {
     std::vector<runner::PortType> inputs, outputs;
-    std::string error;  // a part of it; empty if there is none
+    std::string error;  // a part of the message; empty if there is no error
   };
   const Case cases[] = {
       {{tokens, input_pos}, {logits}, ""},

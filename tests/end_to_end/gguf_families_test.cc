@@ -1,5 +1,5 @@
-// GGUF files of the newer families against logits that transformers computed of the checkpoints
-// which llama.cpp's converter made them of.
+// GGUF files of the newer families, compared with logits that transformers computed from the
+// checkpoints of which llama.cpp's converter made the files.
 
 #include <gtest/gtest.h>
 

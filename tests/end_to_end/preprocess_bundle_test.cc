@@ -1,4 +1,4 @@
-// ferry preprocess --bundle: what the vision encoder and the decoder of a bundle take.
+// ferry preprocess --bundle: the inputs of a bundle's vision encoder and decoder.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// preprocess with a prompt: images and a chat to all inputs of a vision-language model.
+// preprocess with a prompt: all inputs of a vision-language model, from images and a chat.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ using Line = std::vector<std::string>;
 
 json goldens() { return json::parse(read_bytes(fixture("media/prompts.json"))); }
 
-// A list of ids, of which [id, n] is n times the id.
+// Expands a list of ids, in which [id, n] stands for n times the id.
 std::vector<int64_t> unrolled(const json& ids) {
   std::vector<int64_t> out;
   for (const json& id : ids) {
@@ -118,7 +118,7 @@ TEST(PreprocessPrompt, RefusalsAreOneLine) {
   EXPECT_NE(text_model.err.find("has no image processor"), std::string::npos) << text_model.err;
 }
 
-// A bundle keeps the files that prompts with images need.
+// A bundle contains the files that prompts with images need.
 TEST(PreprocessPrompt, FromABundle) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});

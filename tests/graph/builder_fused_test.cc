@@ -1,4 +1,4 @@
-// What the builder infers for attention, the delta rule and codes.
+// Inference of the builder for attention, the delta rule and codes.
 #include <gtest/gtest.h>
 
 #include "graph/builder.h"

@@ -1,5 +1,4 @@
-// What the builder infers: shapes and dtypes as torch has them, symbols included, and misuse
-// refused.
+// Inference of the builder: shapes and dtypes as in torch, symbols included. Misuse is refused.
 
 #include "graph/builder.h"
 

@@ -1,4 +1,4 @@
-// Codes and scales that are wrong whatever the weights: wrong_codes.cc makes them.
+// Wrong codes and scales, independent of the weights. wrong_codes.cc makes them.
 #include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 

@@ -1,5 +1,5 @@
-// Why a model cannot be converted wrongly in some manner, for the kinds of several files
-// (Kind::excluded). Empty where it can.
+// Reasons why a model cannot be converted wrongly in some manner (Kind::excluded), for several
+// files of kinds. The text is empty where it can.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Several methods of one program: one state, one arena.
+// Several methods of one program share one state and one arena.
 #include "runner/method.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(MethodSharing, MethodsOfAProgramHaveOneState) {
 
 TEST(MethodSharing, MemoryIsThatOfTheLargestMethod) {
   TwoMethods two;
-  two.budget = MemoryBudget(128);  // of `get`; `put` has 64
+  two.budget = MemoryBudget(128);  // `get` needs 128 bytes and `put` 64
   EXPECT_TRUE(two.load());
   two.budget = MemoryBudget(127);
   const auto refused = two.load();

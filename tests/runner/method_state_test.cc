@@ -1,4 +1,4 @@
-// What a method keeps from one execution to the next, and what a reset puts back.
+// State that a method keeps between executions, and that reset() restores.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ TEST(MethodState, IsKeptBetweenExecutionsAndReset) {
 TEST(MethodState, NumbersThatAProgramWritesStartAgain) {
   ProgramBuilder program;
   const int32_t x = program.planned(DType::kF32, {2, 16});
-  const int32_t dim = program.add(int64_t{1});  // is read and written by the instruction
+  const int32_t dim = program.add(int64_t{1});  // the instruction reads it and writes it
   program.method().inputs = {x};
   program.method().outputs = {dim};
   program.call("aten::sym_size.int", {x, dim, dim});
@@ -57,7 +57,7 @@ TEST(MethodState, ANumberThatIsGivenStaysWhateverTheProgramWrites) {
   EXPECT_EQ(run(), 41);
 }
 
-// A jump passes over the instruction that writes what the next one reads.
+// A jump skips the instruction that writes the value which the next instruction reads.
 TEST(MethodState, ResetAlsoReachesWhatOnlySomeExecutionsWrite) {
   ProgramBuilder program;
   const int32_t x = program.planned(DType::kF32, {2});

@@ -1,4 +1,4 @@
-// Base64 through OpenSSL, which the tests hold ours against.
+// Base64 by OpenSSL, for comparison with our implementation.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace ferry::signing {
 
 std::string encode(std::string_view bytes);
-// The text must be valid and have no line ends.
+// The text must be valid and have no line breaks.
 std::string decode(std::string_view text);
 
 }  // namespace ferry::signing

@@ -1,6 +1,5 @@
-// Types whose classes have no test of their own in model_config_reference_test.cc: what
-// transformers 5.23.0 takes where a config leaves a key out, and what these types read that others
-// do not.
+// Configs of types whose classes have no test of their own in model_config_reference_test.cc: the
+// defaults of transformers 5.23.0 for absent keys, and keys that only these types read.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +21,7 @@ ModelConfig parse(const json& config) {
   return result ? *result : ModelConfig{};
 }
 
-// "4 config.json: ..." or "accepted".
+// Returns "4 config.json: ..." or "accepted".
 std::string refusal(const json& config) {
   const auto result = parse_model_config(config.dump(), "", "config.json");
   if (result) return "accepted";
@@ -92,7 +91,7 @@ TEST(ReferenceDefaults, ExpertsOfMixtralHaveTheSizeOfAnMlp) {
             "3 config.json: 'clip_qkv' ");
 }
 
-// Whatever norm_topk_prob says, which the reference does not read.
+// The reference does not read norm_topk_prob here.
 TEST(ReferenceDefaults, ChosenScoresOfQwen3VlMoeSumToOne) {
   const ModelConfig c = parse(type("qwen3_vl_moe_text", {{"norm_topk_prob", false}}));
   EXPECT_EQ(c.moe.experts, 60);
@@ -120,7 +119,7 @@ TEST(ReferenceDefaults, EachTypeHasItsOwnPatternOfWindows) {
   EXPECT_EQ(sliding(moe), (std::vector<bool>{true, false, true, false, false}));
 }
 
-// Layers of EXAONE 4 with full attention have no RoPE where the config states a window.
+// Layers with full attention of EXAONE 4 have no RoPE where the config states a window.
 TEST(ReferenceDefaults, AWindowTakesTheRopeFromOtherLayersOfExaoneFour) {
   json config = type("exaone4", {{"num_hidden_layers", 5}});
   EXPECT_EQ(sliding(config), (std::vector<bool>{true, true, true, false, true}));
@@ -135,7 +134,7 @@ TEST(ReferenceDefaults, AWindowTakesTheRopeFromOtherLayersOfExaoneFour) {
   EXPECT_EQ(parse(config).rope_layers, std::vector<bool>(5, true));
 }
 
-// AutoConfig reads a mistral that lists its layers as a ministral.
+// AutoConfig treats a mistral that lists its layers as a ministral.
 TEST(ReferenceDefaults, AMistralMayListItsLayers) {
   const json list = {"sliding_attention", "full_attention"};
   const json more = {{"num_hidden_layers", 2}, {"layer_types", list}};
@@ -190,7 +189,7 @@ TEST(ReferenceDefaults, AHeadThatTheConfigDoesNotSettleIsTiedUnlessItIsStored) {
   EXPECT_FALSE(parse(config).tie_word_embeddings || parse(config).tie_unless_stored);
 }
 
-// The configs of the releases.
+// The configs are those of the released models.
 TEST(ReferenceDefaults, AConfigOfQwenVlMayBeFlat) {
   const json rope = {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}};
   const json more = {{"hidden_size", 2048},         {"num_attention_heads", 16},

@@ -1,4 +1,4 @@
-// Sizes that a config states in a family's own names, or that follow from others.
+// Sizes that a config states under a family's own names, or that follow from other sizes.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,8 @@ constexpr const char* kLfm2 =
         "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64)";
 
 TEST(ModelConfig, Lfm2SizesAreDerived) {
-  // The names of the first releases: two thirds of 100, times 1.5, up to a multiple of 8.
+  // The first releases used these names. The MLP has two thirds of 100, times 1.5, rounded up to a
+  // multiple of 8.
   const ModelConfig c = parse_text(kLfm2 + std::string(R"(, "block_ff_dim": 100,
       "block_ffn_dim_multiplier": 1.5, "block_multiple_of": 8, "norm_eps": 1e-4,
       "full_attn_idxs": [1], "tie_embedding": false, "conv_L_cache": 4})"));

@@ -1,4 +1,4 @@
-// Attention in both directions, as transformers 5.23.0 reads it.
+// Bidirectional attention, as transformers 5.23.0 reads it.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -33,8 +33,9 @@ TEST(TwoWayConfig, OnlyGemmaReadsItsOwnKey) {
   }
 }
 
-// In each direction: as many tokens as the config states where is_causal is false, half as many
-// with use_bidirectional_attention, and both rules one after the other with both.
+// The window reaches as many tokens in each direction as the config states where is_causal is
+// false, and half as many with use_bidirectional_attention. With both, both rules are applied one
+// after the other.
 TEST(TwoWayConfig, WindowsReachInBothDirections) {
   const auto window = [](const std::string& type, const json& more) {
     const auto config = parse(type, more);

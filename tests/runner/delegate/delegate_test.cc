@@ -1,5 +1,5 @@
-// Delegates compiled from graphs that are made by hand; expected values follow from the definitions
-// of the nodes.
+// Delegates that are compiled from graphs made by hand. The expected values follow from the
+// definitions of the nodes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ void expect_near(const Floats& got, const Floats& want, float bound = 1e-6F) {
   }
 }
 
-// One node of `inputs`, all of them arguments.
+// A graph of one node whose inputs are all arguments.
 struct OneNode {
   NodeKind kind;
   std::vector<Input> inputs;
@@ -170,7 +170,7 @@ class Linears : public testing::TestWithParam<Weights> {
     return values;
   }
 
-  // The value of a matrix with random codes, whose numbers are appended to `numbers`.
+  // Returns the value of a matrix with random codes. Appends its numbers to `numbers`.
   uint32_t filter(GraphRunner& runner, Floats& numbers) {
     const Weights& w = GetParam();
     const int64_t group = w.group == 0 ? w.columns : w.group;
@@ -204,7 +204,7 @@ class Linears : public testing::TestWithParam<Weights> {
   }
 };
 
-// In double, from what the activations are rounded to where they are quantised.
+// Computes the product in double, from rounded activations if they are quantised.
 Floats product(const Floats& x, const Floats& w, int64_t columns, bool quantised) {
   const size_t k = static_cast<size_t>(columns);
   Floats out;
@@ -277,7 +277,7 @@ TEST_P(Linears, OfRowsThatStayInF32WhereTheyAreWidened) {
   }
 }
 
-// One product takes the rows as they are, the other what they are quantised to.
+// One product takes the rows in f32, the other takes them quantised.
 TEST_P(Linears, OfRoundedAndOfPlainRows) {
   const Weights& w = GetParam();
   if (w.group > 0) GTEST_SKIP() << "no weight of 4 bits in groups takes rows in f32";
@@ -503,7 +503,7 @@ TEST(Delegate, MatricesWithTheSameBytesArePackedOnce) {
   for (int i = 0; i < 10; ++i) {
     runner.add(NodeKind::kFullyConnected, {q, w}, runner.output({1, 32}));
   }
-  // Memory for one of them, and for the rows.
+  // The memory suffices for one packed matrix, and for the rows.
   kernels::CodedMatrix matrix{.rows = 32, .columns = 64};
   matrix.codes = codes.data();
   matrix.scales = scales.data();

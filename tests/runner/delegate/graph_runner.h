@@ -49,7 +49,7 @@ class GraphRunner {
     made.constant = add_bytes(bytes);
     return made.id;
   }
-  // group 0: a scale for each row.
+  // group 0 means a scale for each row.
   uint32_t coded(const kernels::Dims& sizes, xnnpack::Datatype datatype, uint32_t group,
                  const std::vector<std::byte>& codes, const std::vector<std::byte>& scales) {
     const uint32_t data = add_bytes(codes), scale = add_bytes(scales);
@@ -70,7 +70,7 @@ class GraphRunner {
     return graph.nodes.back();
   }
 
-  // Contents of an argument, which may become smaller.
+  // Sets an argument, which may become smaller.
   void set(size_t argument, const Input& input) {
     kernels::Tensor& tensor = tensors_[argument];
     tensor.sizes = input.sizes;

@@ -1,4 +1,4 @@
-// Texts that are cut, against the tokenizers of transformers with truncation.
+// Texts that are cut, compared with transformers' tokenizers with truncation.
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 

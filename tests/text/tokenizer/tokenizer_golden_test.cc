@@ -1,4 +1,5 @@
-// The tokenizers of testdata against what the tokenizers library computed with the same files.
+// The tokenizers of testdata, compared with the results of the tokenizers library for the same
+// files.
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 

@@ -1,5 +1,5 @@
-// Small tokenizers in the layout of public ones against what the tokenizers library computed with
-// the same files.
+// Small tokenizers in the layout of public ones, compared with the results of the tokenizers
+// library for the same files.
 
 #include <algorithm>
 #include <filesystem>
@@ -39,7 +39,7 @@ class Public : public testing::TestWithParam<std::string> {
     const auto text = tokenizer->decode(ids, skip_special);
     return text ? *text : "refused";
   }
-  // The ids with the special tokens of the reference around them.
+  // Adds the special tokens of the reference around the ids.
   Ids enclosed(const Ids& ids) {
     Ids all = golden["prefix"];
     const Ids suffix = golden["suffix"];
@@ -52,8 +52,8 @@ class Public : public testing::TestWithParam<std::string> {
   std::optional<Tokenizer> tokenizer;
 };
 
-// A row: the ids; their text where it is not the text encoded; the text of the ids with special
-// tokens around them, without special tokens, where it is yet another.
+// A row has the ids, their decoded text where it is not the text, and the decoded text of the ids
+// with special tokens around them, without special tokens, where it is yet another.
 TEST_P(Public, TokenizerDoesWhatTheReferenceDoes) {
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string text = texts[i];
