@@ -6,7 +6,9 @@
 #include <map>
 
 #include "audit/audit.h"
+#include "audit/findings.h"
 #include "audit/views.h"
+#include "tests/audit/small_audit.h"
 
 namespace ferry::audit::audit_test {
 namespace {
@@ -152,6 +154,23 @@ TEST_F(Files, WhatIsNoArtifactIsRefused) {
   for (const char* name : {"README.md", "absent", "configs"}) {
     EXPECT_FALSE(audit(kTestdata + "/" + name)) << name;
   }
+}
+
+TEST(Findings, CopiesAreFoundByTheirDigests) {
+  Audit audit{.name = "a", .type = "checkpoint"};
+  audit.files = {{"f", 30'000, "safetensors"}};
+  audit.leaves = {tensor_leaf(0, 0, 10'000, "e", "aa"), tensor_leaf(0, 10'000, 10'000, "h", "aa"),
+                  tensor_leaf(0, 20'000, 10'000, "t", "bb")};
+  auto findings = find_all(audit);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].id, "duplicate");
+  EXPECT_EQ(findings[0].bytes, 10'000U);
+  audit.leaves[0].component = "embedding";
+  audit.leaves[1].component = "head";
+  findings = find_all(audit);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].id, "untied-equal");
+  for (const Finding& finding : findings) EXPECT_TRUE(is_finding(finding.id));
 }
 
 }  // namespace

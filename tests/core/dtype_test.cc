@@ -32,6 +32,11 @@ TEST(DType, UnknownNamesAreNotFound) {
   EXPECT_FALSE(dtype_from_executorch(8));
 }
 
+TEST(Shape, IsShownAsAList) {
+  EXPECT_EQ(to_string(Shape{}), "[]");
+  EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
+}
+
 TEST(DType, ShapesOfSubByteTypesFillWholeBytes) {
   EXPECT_EQ(bytes_of(DType::kI4, {3, 4}), 6U);
   // The tensor fills whole bytes, but its rows do not.
