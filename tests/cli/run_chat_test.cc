@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tests/cli/text_checkpoint.h"
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry::run_chat_test {
 namespace {

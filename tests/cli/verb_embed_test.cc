@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tests/cli/encoder_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/schema_check.h"
 
 namespace ferry::verb_embed_test {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "packer/bundle_reader.h"
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "tests/cli/encoder_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/schema_check.h"
 
 namespace ferry::encoder_test {

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
-#include "tests/cli/vision_checkpoint.h"
 
 namespace ferry::loose_programs_test {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
-#include "tests/cli/text_checkpoint.h"
 
 namespace ferry::run_text_test {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "core/base64.h"
 #include "core/utf8.h"
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
-#include "tests/cli/text_checkpoint.h"
 #include "text/tokenizer/byte_level.h"
 
 namespace ferry::tokenizer_files_test {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry::vision_run_test {
 namespace {

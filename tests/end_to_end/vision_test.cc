@@ -5,7 +5,7 @@
 #include <functional>
 #include <tuple>
 
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry::vision_test {
 namespace {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {

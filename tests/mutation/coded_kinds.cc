@@ -1,5 +1,4 @@
 // Wrong codes and scales, independent of the weights. wrong_codes.cc makes them.
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {

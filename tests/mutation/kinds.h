@@ -24,6 +24,21 @@ struct Kind {
   bool codes = false;
 };
 
+// Reasons for Kind::excluded that several files use.
+inline std::string none(const Checkpoint&, const Facts&) { return ""; }
+inline std::string no_attention(const Checkpoint&, const Facts& f) {
+  return f.attention.empty() ? "has no attention" : "";
+}
+inline std::string no_window(const Checkpoint&, const Facts& f) {
+  return f.sliding.empty() ? "has no sliding window" : "";
+}
+inline std::string no_experts(const Checkpoint&, const Facts& f) {
+  return f.experts.empty() ? "has no experts" : "";
+}
+inline std::string no_linear(const Checkpoint&, const Facts& f) {
+  return f.linear.empty() ? "has no linear attention" : "";
+}
+
 // Each table is in the file of its name.
 std::vector<Kind> config_kinds();
 std::vector<Kind> weight_kinds();

@@ -1,5 +1,4 @@
 // Wrong programs, independent of the weights. wrong_programs.cc makes them.
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {

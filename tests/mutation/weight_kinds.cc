@@ -3,7 +3,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {

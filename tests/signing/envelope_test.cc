@@ -9,7 +9,6 @@
 #include "core/sha256.h"
 #include "signing/sign_statement.h"
 #include "signing/verify_envelope.h"
-#include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
 namespace ferry::signing::envelope_test {

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/sha256.h"
-#include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
 namespace ferry::signing::sign_model_test {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "signing/check_model.h"
 #include "tests/formats/temp_dir.h"
@@ -20,5 +21,10 @@ inline constexpr int64_t kThen = 1798761600;
 // Returns "accept", "reject STAGE", "unsupported" or "error CODE". All but "accept" are followed by
 // a message.
 std::string verdict_of(const Result<ModelCheck>& check);
+
+// Encode and decode Base64 with OpenSSL, for comparison with our implementation. The text must be
+// valid and have no line breaks.
+std::string encode(std::string_view bytes);
+std::string decode(std::string_view text);
 
 }  // namespace ferry::signing

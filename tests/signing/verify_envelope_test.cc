@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/thread_pool.h"
-#include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
 namespace ferry::signing::verify_envelope_test {

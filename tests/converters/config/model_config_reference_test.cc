@@ -343,5 +343,42 @@ TEST(ReferenceConfig, FamiliesServeTheseTypes) {
   }
 }
 
+// -- bidirectional attention
+
+Result<ModelConfig> parse_windowed(const std::string& type, const json& more) {
+  const json config = with(with(sizes(type), {{"sliding_window", 9}}), more);
+  return parse_model_config(config.dump(), "", "config.json");
+}
+
+TEST(TwoWayConfig, OnlyGemmaReadsItsOwnKey) {
+  const json asked = {{"use_bidirectional_attention", true}};
+  for (const std::string type : {"gemma", "gemma2"}) {
+    const auto config = parse_windowed(type, asked);
+    ASSERT_FALSE(config) << type;
+    EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
+  }
+  for (const std::string type : {"gemma3_text", "llama", "qwen3"}) {
+    const auto config = parse_windowed(type, asked);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->two_way, type == "gemma3_text") << type;
+  }
+}
+
+// The window reaches as many tokens in each direction as the config states where is_causal is
+// false, and half as many with use_bidirectional_attention. With both, both rules are applied one
+// after the other.
+TEST(TwoWayConfig, WindowsReachInBothDirections) {
+  const auto window = [](const std::string& type, const json& more) {
+    const auto config = parse_windowed(type, more);
+    return config ? config->sliding_window : std::nullopt;
+  };
+  EXPECT_EQ(window("mistral", {{"is_causal", true}}), 9);
+  EXPECT_EQ(window("mistral", {{"is_causal", false}}), 10);
+  EXPECT_EQ(window("gemma3_text", {{"is_causal", false}}), 10);
+  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}}), 5);
+  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}, {"is_causal", false}}),
+            6);
+}
+
 }  // namespace
 }  // namespace ferry::converters::reference_config_test
