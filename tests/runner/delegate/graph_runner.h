@@ -1,7 +1,10 @@
 // GraphRunner: builds a graph with its arguments and constants, and executes it as one delegate.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -139,5 +142,14 @@ class GraphRunner {
   std::unique_ptr<DelegateMemory> memory_;
   std::unique_ptr<Delegate> delegate_;
 };
+
+using Floats = std::vector<float>;
+
+inline void expect_near(const Floats& got, const Floats& want, float bound = 1e-6F) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], bound * std::max(1.0F, std::abs(want[i]))) << i;
+  }
+}
 
 }  // namespace ferry::runner
