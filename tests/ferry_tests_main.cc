@@ -1,4 +1,4 @@
-// main() of ferry_tests: it can be started as the HDF5 reader, as `ferry` can.
+// main() of ferry_tests. Like `ferry`, it can be started as the HDF5 reader.
 
 #include <gtest/gtest.h>
 

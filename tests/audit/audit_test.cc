@@ -1,12 +1,14 @@
-// Every file that we can read, of every format and by many writers: the leaves add up to what the
-// file system says.
+// Audits of every file that we can read, of every format and by many writers: the sizes of the
+// leaves add up to the size that the file system states.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <map>
 
 #include "audit/audit.h"
+#include "audit/findings.h"
 #include "audit/views.h"
+#include "tests/audit/small_audit.h"
 
 namespace ferry::audit::audit_test {
 namespace {
@@ -21,7 +23,7 @@ class Files : public testing::Test {
     return audit_path(path, {.digests = digests}, pool_);
   }
 
-  // Whether it is readable; what is readable must add up.
+  // Returns whether the file can be read. The leaves of a file that can be read must add up.
   bool check(const std::string& path) {
     const Result<Audit> made = audit(path);
     if (!made) return false;
@@ -48,7 +50,7 @@ class Files : public testing::Test {
     return true;
   }
 
-  // How many files of the directories can be read, by the end of their names.
+  // Counts the files below the directories that can be read, by file name extension.
   std::map<std::string, int> check_all(const std::vector<std::string>& directories) {
     std::map<std::string, int> read;
     for (const std::string& name : directories) {
@@ -61,7 +63,7 @@ class Files : public testing::Test {
     return read;
   }
 
-  // Leaves of that name.
+  // Returns the leaves of that name.
   static std::vector<const Leaf*> named(const Audit& audit, std::string_view name) {
     std::vector<const Leaf*> out;
     for (const Leaf& leaf : audit.leaves) {
@@ -152,6 +154,23 @@ TEST_F(Files, WhatIsNoArtifactIsRefused) {
   for (const char* name : {"README.md", "absent", "configs"}) {
     EXPECT_FALSE(audit(kTestdata + "/" + name)) << name;
   }
+}
+
+TEST(Findings, CopiesAreFoundByTheirDigests) {
+  Audit audit{.name = "a", .type = "checkpoint"};
+  audit.files = {{"f", 30'000, "safetensors"}};
+  audit.leaves = {tensor_leaf(0, 0, 10'000, "e", "aa"), tensor_leaf(0, 10'000, 10'000, "h", "aa"),
+                  tensor_leaf(0, 20'000, 10'000, "t", "bb")};
+  auto findings = find_all(audit);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].id, "duplicate");
+  EXPECT_EQ(findings[0].bytes, 10'000U);
+  audit.leaves[0].component = "embedding";
+  audit.leaves[1].component = "head";
+  findings = find_all(audit);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].id, "untied-equal");
+  for (const Finding& finding : findings) EXPECT_TRUE(is_finding(finding.id));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ struct Case {
   int layer;  // -1: none
 };
 
-// Names of checkpoints of the Hugging Face hub, of GGUF files, of KerasHub and of our bundles.
+// Tensor names of Hugging Face checkpoints, of GGUF files, of KerasHub and of our bundles.
 constexpr Case kCases[] = {
     {"model.embed_tokens.weight", "embedding", -1},
     {"token_embd.weight", "embedding", -1},

@@ -12,7 +12,7 @@ Claim claim(uint64_t offset, uint64_t bytes, const std::string& name, int level 
   return {Leaf{.offset = offset, .bytes = bytes, .kind = LeafKind::kWeight, .name = name}, level};
 }
 
-// "0+8 a, 8+2 padding"
+// Writes leaves as "0+8 a, 8+2 padding".
 std::string text_of(const std::vector<Leaf>& leaves) {
   std::string text;
   for (const Leaf& leaf : leaves) {
@@ -65,7 +65,7 @@ TEST(Tiling, ADigestIsOfTheWholeRange) {
   EXPECT_EQ(leaves[3].sha256, "d");
 }
 
-// Any claims at all: each byte is in one leaf, that of the highest level that has it.
+// Whatever is claimed, each byte is in one leaf: that of the highest level that claims it.
 TEST(Tiling, RandomClaimsTileTheFile) {
   std::mt19937 random(7);
   const auto below = [&](uint64_t limit) { return random() % limit; };

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kPositions = 64, kColumns = 8;
 
-// Row by row, the value of (position, column).
+// Returns value(position, column) for all positions and columns, row by row.
 template <class F>
 std::vector<float> table(F value) {
   std::vector<float> out;

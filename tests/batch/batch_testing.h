@@ -16,16 +16,16 @@ void write_bytes(const std::string& path, const std::string& bytes);
 
 // A copy of a small checkpoint in DIR/NAME. Each number gives other weights.
 std::string make_checkpoint(const TempDir& dir, const std::string& name, int number);
-// One that no conversion takes.
+// Makes a checkpoint that no conversion accepts.
 std::string make_bad_checkpoint(const TempDir& dir, const std::string& name);
 
-// Tasks of these checkpoints, DIR/NAME to DIR/out/NAME.
+// Plans a task for each checkpoint, from DIR/NAME to DIR/out/NAME.
 Plan make_plan(const TempDir& dir, const std::vector<std::string>& names);
 
-// An executable shell script; `"$FERRY"` in it is the real program.
+// Makes an executable shell script. `"$FERRY"` in its text is the real program.
 std::string make_program(const TempDir& dir, const std::string& name, const std::string& text);
 
-// All tasks of a plan, with short pauses.
+// Runs all tasks of a plan, with short pauses.
 struct Batch {
   const TempDir& dir;
   Plan plan;
@@ -38,10 +38,10 @@ struct Batch {
   size_t attempts(const std::string& id) const;
 };
 
-// "done", "up_to_date", "failed", ... of each task, in their order.
+// Returns the end of each task ("done", "up_to_date", "failed", ...), in the order of the plan.
 std::vector<std::string> kinds(const RunEnd& end);
 
-// The digest of the bundle that `ferry convert` makes of a checkpoint by itself.
+// Returns the digest of the bundle that `ferry convert` makes of a checkpoint by itself.
 std::string digest_of_convert(const TempDir& dir, const std::string& checkpoint);
 
 }  // namespace ferry::batch

@@ -1,4 +1,4 @@
-// Leases: one owner at a time, dead and silent owners lose theirs.
+// Leases: a task has one owner at a time, and dead or silent owners lose it.
 #include "batch/claim.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ size_t files_in(const TempDir& dir) {
       std::distance(fs::directory_iterator(dir / ""), fs::directory_iterator()));
 }
 
-// A claim of a process on another host, last touched `age` ago.
+// Writes the claim of a process on another host, which it touched `age` ago.
 void write_claim(const TempDir& dir, const std::string& id, std::chrono::seconds age) {
   const Started owner{.fingerprint = "",
                       .host = "elsewhere",
@@ -91,19 +91,19 @@ TEST(Claim, ASilentOwnerLosesItAndNoticesThat) {
   const TempDir dir;
   write_claim(dir, "old", 61s);
   write_claim(dir, "young", 30s);
-  write_claim(dir, "ahead", -61s);  // the server's clock was put back since
+  write_claim(dir, "ahead", -61s);  // from before the server's clock was put back
   EXPECT_FALSE(take(dir, "young"));
   EXPECT_TRUE(take(dir, "ahead"));
   std::optional<Claim> mine = take(dir, "old", 2s);
   ASSERT_TRUE(mine);
-  EXPECT_EQ(files_in(dir), 4u);  // two names each; nothing is left of the old owner
-  // The same happens to us.
+  EXPECT_EQ(files_in(dir), 4u);  // each claim has two names, and nothing is left of the old owner
+  // Our own claim becomes old in turn, and another owner takes it.
   timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, {.tv_sec = 1000, .tv_nsec = 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, (dir / "old").c_str(), times, 0), 0);
   const std::optional<Claim> other = take(dir, "old", 2s);
   ASSERT_TRUE(other);
   EXPECT_FALSE(mine->keep());
-  mine.reset();  // does not give back what is not its own
+  mine.reset();  // must not release the claim of the new owner
   EXPECT_FALSE(take(dir, "old", 2s));
 }
 
@@ -130,7 +130,8 @@ TEST(Claim, SweepingRemovesWhatKilledProcessesLeft) {
   const TempDir dir;
   write_claim(dir, "old", 61s);
   write_claim(dir, "young", 5s);
-  write_bytes(dir / "b~elsewhere~1~2", read_bytes(dir / "old"));  // never linked, and young
+  // This file was never linked, and is young.
+  write_bytes(dir / "b~elsewhere~1~2", read_bytes(dir / "old"));
   ASSERT_TRUE(sweep_claims(dir / "", 60s));
   EXPECT_EQ(files_in(dir), 3u);
   EXPECT_FALSE(fs::exists(dir / "old"));

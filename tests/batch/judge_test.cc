@@ -1,4 +1,4 @@
-// What the exit code and the words of a step make of its task.
+// Judging a task by the exit code and the messages of a step.
 #include "batch/judge.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ Judgement judged(const std::string& step, int exit, const std::string& words) {
   return judge(files, {.exit = exit}, /*out_of_memory=*/false);
 }
 
-// The message decides between the two, so it must not be moved away before it is read.
+// The message tells lack of memory from a file that cannot be read, so it must be read before it is
+// moved away.
 TEST(Judge, WantOfMemoryIsNotAFailedFile) {
   const int exit = static_cast<int>(ErrorCode::kIo);
   const Judgement memory = judged("convert", exit, "model.safetensors: not enough memory");
@@ -27,7 +28,7 @@ TEST(Judge, WantOfMemoryIsNotAFailedFile) {
   EXPECT_EQ(judged("convert", exit, "out: No space left on device").reason, Class::kIo);
 }
 
-// A path that another process is writing now may be free later; one that exists stays.
+// A target that another process is writing may be free later. A target that exists stays.
 TEST(Judge, AnotherWriterPasses) {
   const int exit = static_cast<int>(ErrorCode::kExists);
   const Judgement busy = judged("convert", exit, "out: another process is writing it (in '.x')");

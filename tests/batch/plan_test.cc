@@ -1,4 +1,4 @@
-// Plans are read strictly: what is not understood is refused with its line.
+// Plans are read strictly: a line that is not understood is refused with its number.
 #include "batch/plan.h"
 
 #include <gtest/gtest.h>
@@ -171,7 +171,7 @@ TEST(FindCheckpoints, IdsAreUniqueAndTheSameEveryTime) {
   EXPECT_EQ(plan->tasks[0].args, options.args);
   EXPECT_TRUE(plan->tasks[4].verify.check);
   EXPECT_EQ(make_plan(options)->text, planned->text);
-  // One more folder changes no other id.
+  // A further folder in the source changes no id of the other tasks.
   fs::create_directories(dir / "x/0");
   write_bytes(dir / "x/0/model.safetensors", "x");
   const auto more = make_plan(options);

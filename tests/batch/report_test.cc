@@ -1,4 +1,4 @@
-// Status and reports, against the records of a real run.
+// Status and reports, compared with the records of a real run.
 #include "batch/report.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// A task of every state but one: "running".
+// A batch with a task in every state except "running".
 struct Mixed {
   TempDir dir;
   Batch batch{dir, {"done", "bad1", "changed", "cut", "waiting", "bad2"}};
@@ -36,7 +36,7 @@ struct Mixed {
     make_checkpoint(dir, "changed", 2);
     fs::remove(dir / "state/done/cut.json");
     fs::remove(batch.state.attempt_path("cut", 1, "result.json"));
-    // The process that made the attempt is gone.
+    // The process that made the attempt does not exist any more.
     set_process("cut", this_process().host, this_process().boot, 1);
   }
   void set_process(const std::string& id, const std::string& host, const std::string& boot,
@@ -93,7 +93,7 @@ TEST(BatchStatus, ADamagedRecordHidesNoOtherTask) {
   EXPECT_TRUE(has(status.tasks[0].problem, "state/done/done.json")) << status.tasks[0].problem;
   EXPECT_EQ(status.tasks[4].state, TaskState::kWaiting);
   const std::string text = status_text(mixed.batch.plan, status);
-  EXPECT_TRUE(has(text, "done.json: '")) << text;  // a member, in quotes
+  EXPECT_TRUE(has(text, "done.json: '")) << text;  // the message names a member, in quotes
   write_bytes(mixed.dir / "state/done/done.json", "{\"schema\":2}");
   EXPECT_TRUE(has(mixed.status().tasks[0].problem, "done.json: 'schema' is not 1"));
 }
@@ -103,7 +103,7 @@ TEST(BatchReport, SumsAndGroups) {
   Result<Report> made = make_report(mixed.batch.plan, mixed.batch.state, 60s);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_EQ(made->attempts, 5u);
-  ASSERT_EQ(made->failures.size(), 1u);  // the same but for the path
+  ASSERT_EQ(made->failures.size(), 1u);  // the two messages differ in the path alone
   EXPECT_EQ(made->failures[0].tasks, (std::vector<std::string>{"bad1", "bad2"}));
   EXPECT_TRUE(made->failures[0].message.starts_with("INPUT/")) << made->failures[0].message;
   uint64_t bytes = 0;

@@ -1,4 +1,5 @@
-// Runs on one machine: what is done is not done again, what fails does not stop the others.
+// Runs on one machine: finished tasks are not done again, and a failing task does not stop the
+// others.
 #include "batch/run.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +42,7 @@ TEST(BatchRun, OneBadInputStopsNoOtherAndIsNotTriedAgain) {
   EXPECT_EQ(batch.attempts("bad"), 1u);
   batch.options.evaluate.again = true;
   EXPECT_EQ(kinds(batch.run()), (Kinds{"up_to_date", "failed", "up_to_date"}));
-  // Mended, it is another input.
+  // A mended checkpoint is another input.
   fs::remove_all(dir / "bad");
   make_checkpoint(dir, "bad", 3);
   batch.options.evaluate.again = false;
@@ -56,7 +57,7 @@ TEST(BatchRun, WhatChangedIsDoneAgainButNotOverABundleUnlessForced) {
   Batch batch(dir, {"a"});
   const std::string first = batch.run().tasks[0].result.sha256;
   fs::remove_all(dir / "a");
-  make_checkpoint(dir, "a", 2);  // same names, same sizes
+  make_checkpoint(dir, "a", 2);  // names and sizes stay as they were
   const RunEnd refused = batch.run();
   ASSERT_EQ(kinds(refused), (Kinds{"failed"}));
   EXPECT_EQ(refused.tasks[0].result.reason, Class::kExists);
@@ -67,10 +68,10 @@ TEST(BatchRun, WhatChangedIsDoneAgainButNotOverABundleUnlessForced) {
   EXPECT_EQ(kinds(forced), (Kinds{"done"}));
   EXPECT_NE(forced.tasks[0].result.sha256, first);
   EXPECT_EQ(kinds(batch.run()), (Kinds{"up_to_date"}));
-  // Other options are another fingerprint too.
+  // Other options give another fingerprint.
   batch.plan.tasks[0].args = {"--dtype", "bf16"};
   EXPECT_EQ(kinds(batch.run()), (Kinds{"done"}));
-  // A bundle that is gone or was changed is not up to date.
+  // A bundle that was removed or changed is not up to date.
   fs::remove_all(batch.plan.tasks[0].output);
   EXPECT_EQ(kinds(batch.run()), (Kinds{"done"}));
   write_bytes(batch.plan.tasks[0].output + "/manifest.json", "{}");
@@ -107,7 +108,8 @@ exec "$FERRY" "$@")");
   const RunEnd second = batch.run();
   EXPECT_EQ(kinds(second), (Kinds{"done"}));
   EXPECT_EQ(batch.attempts("a"), 4u);
-  // Other failures of input and output may be for good: no retry, but not final either.
+  // Other input and output errors may be permanent: the task is not retried in this run, but the
+  // next run tries it.
   fs::remove_all(batch.plan.tasks[0].output);
   batch.options.program =
       make_program(dir, "other", "echo \"ferry: error: x: Permission denied\" >&2; exit 5");
@@ -183,7 +185,8 @@ TEST(BatchRun, TasksOfOthersAreLeftOrTakenOver) {
   EXPECT_EQ(left.exit, kTransientExit);
   batch.options.wait = true;
   batch.options.lease = std::chrono::seconds(1);
-  EXPECT_EQ(kinds(batch.run()), (Kinds{"done"}));  // after a second without a sign of life
+  // The claim is taken over after a second without a sign of life.
+  EXPECT_EQ(kinds(batch.run()), (Kinds{"done"}));
 }
 
 TEST(BatchRun, WhatAKilledRunHasConvertedIsOnlyVerified) {
@@ -194,7 +197,7 @@ TEST(BatchRun, WhatAKilledRunHasConvertedIsOnlyVerified) {
   const RunEnd first = batch.run();
   ASSERT_EQ(kinds(first), (Kinds{"done"}));
   EXPECT_EQ(first.tasks[0].result.steps.size(), 2u);
-  // As if it had been killed in the middle of `check`.
+  // This is the state after a kill in the middle of `check`.
   fs::remove(dir / "state/done/a.json");
   fs::remove(batch.state.attempt_path("a", 1, "result.json"));
   const RunEnd second = batch.run();
@@ -202,7 +205,7 @@ TEST(BatchRun, WhatAKilledRunHasConvertedIsOnlyVerified) {
   ASSERT_EQ(second.tasks[0].result.steps.size(), 1u);
   EXPECT_EQ(second.tasks[0].result.steps[0].name, "check");
   EXPECT_EQ(second.tasks[0].result.sha256, first.tasks[0].result.sha256);
-  // As if it had been killed between the conversion and its record: the bundle is made again.
+  // This is the state after a kill between the conversion and its record: the bundle is made again.
   fs::remove(dir / "state/done/a.json");
   fs::remove_all(dir / "state/attempts/a/1");
   fs::remove(batch.state.attempt_path("a", 2, "result.json"));
@@ -236,7 +239,7 @@ TEST(BatchRun, ExpectationsAndProofsAreKept) {
 TEST(BatchRun, FingerprintsOfAllBytesDoNotDependOnTimes) {
   const TempDir dir;
   make_checkpoint(dir, "a", 1);
-  // Larger than what is always read as a whole.
+  // Files of this size are read as a whole only with Thoroughness::kBytes.
   write_bytes(dir / "a/notes.bin", std::string(3 << 20, 'x'));
   Batch batch(dir, {"a"});
   batch.options.evaluate.thoroughness = Thoroughness::kBytes;
@@ -245,7 +248,7 @@ TEST(BatchRun, FingerprintsOfAllBytesDoNotDependOnTimes) {
   fs::last_write_time(dir / "a/notes.bin", later);
   EXPECT_EQ(kinds(batch.run()), (Kinds{"up_to_date"}));
   std::string bytes = read_bytes(dir / "a/notes.bin");
-  bytes[1 << 20] = 'y';  // neither at the begin nor at the end
+  bytes[1 << 20] = 'y';  // neither at the beginning nor at the end
   write_bytes(dir / "a/notes.bin", bytes);
   fs::last_write_time(dir / "a/notes.bin", later);
   EXPECT_EQ(kinds(batch.run()), (Kinds{"failed"}));

@@ -1,5 +1,5 @@
-// Scripts for schedulers are read by what will read them: bash, a stand-in for sbatch, a YAML
-// parser.
+// Scripts for schedulers are executed or parsed by programs like their real readers: bash, a
+// stand-in for sbatch, a YAML parser.
 #include "batch/scripts.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,8 @@ SlurmOptions slurm_options(const TempDir& dir) {
   return options;
 }
 
-// Submits with an sbatch that says what it was given and runs the job's script for task 1.
+// Submits with a stand-in for sbatch, which prints its arguments and runs the job's script for task
+// 1.
 std::string submit(const TempDir& dir, const std::string& script, const std::string& words) {
   fs::create_directories(dir / "a folder");
   fs::create_directories(dir / "bin");
@@ -82,8 +83,8 @@ TEST(SlurmScript, PathsWithQuotesBlanksAndPercentsArriveWhole) {
 TEST(SlurmScript, LargerPlansBecomeSeveralArrays) {
   const TempDir dir;
   SlurmOptions options = slurm_options(dir);
-  options.script.tasks_per_index = 2;  // 4 indices
-  options.max_array = 4;               // of which 3 fit into an array
+  options.script.tasks_per_index = 2;  // gives 4 indices
+  options.max_array = 4;               // an array holds 3 of the 4 indices
   const Result<std::string> script = slurm_script(options);
   ASSERT_TRUE(script) << script.error().message;
   const std::string said = submit(dir, *script, "");

@@ -1,5 +1,5 @@
-// What a bundle costs to load and to decode with, beside a plain read of the same bytes in the same
-// run. FERRY_BENCH_BUNDLE names the bundle; without it there is nothing to measure.
+// The cost of loading a bundle and of decoding with it, beside a plain read of the same bytes in
+// the same run. FERRY_BENCH_BUNDLE names the bundle; without it nothing is measured.
 //   FERRY_BENCH_BUNDLE=b [FERRY_BENCH_THREADS=n] build/bench/bin/bundle_bench
 
 #include <benchmark/benchmark.h>
@@ -29,7 +29,7 @@ ThreadPool& pool() {
   return threads;
 }
 
-// Opened once; benchmarks of speed share it.
+// Opens the bundle once; all benchmarks of decoding share it.
 const packer::Bundle& bundle() {
   static const Result<packer::Bundle> opened =
       packer::Bundle::open(bundle_path(), /*check_digests=*/false, pool());
@@ -37,8 +37,8 @@ const packer::Bundle& bundle() {
   return *opened;
 }
 
-// Bytes of weights that one token reads: every external tensor once, the embedding table not at all
-// (one row of it), unless the head is tied to it.
+// Returns the bytes of weights that one token reads: every external tensor once. The embedding
+// table does not count, because a token reads one row of it, unless the head is tied to it.
 uint64_t weight_bytes_per_token() {
   uint64_t bytes = 0;
   for (const packer::ManifestTensor& tensor : bundle().manifest().tensors) {
@@ -57,7 +57,7 @@ void load(benchmark::State& state) {
   }
 }
 
-// Sums a part of memory as 64-bit words, in so many streams side by side.
+// Sums a part of memory as 64-bit words, in kStreams streams side by side.
 template <size_t kStreams>
 [[gnu::always_inline]] inline uint64_t sum_streams(const std::byte* data, size_t bytes) {
   using Words = uint64_t __attribute__((vector_size(32)));
@@ -79,7 +79,7 @@ template <size_t kStreams>
 }
 
 #if defined(__x86_64__)
-// Loads of 16 bytes do not ask for bytes as fast as memory gives them.
+// Loads of 16 bytes do not saturate the memory bandwidth, so this uses 32.
 template <size_t kStreams>
 [[gnu::target("avx2")]] uint64_t sum_by_avx2(const std::byte* data, size_t bytes) {
   return sum_streams<kStreams>(data, bytes);
@@ -94,7 +94,7 @@ uint64_t sum(const std::byte* data, size_t bytes) {
   return sum_streams<kStreams>(data, bytes);
 }
 
-// Reads the data files once, on all threads; returns their bytes.
+// Reads the data files once, on all threads, and returns the number of bytes.
 template <size_t kStreams>
 uint64_t read_data() {
   uint64_t bytes = 0;
@@ -111,16 +111,16 @@ uint64_t read_data() {
   return bytes;
 }
 
-// The bandwidth that decoding can hope for: the better one. Processors differ in how many streams
-// keep their memory busy.
+// Measures the bandwidth that limits decoding: the larger result over the numbers of streams.
+// Processors differ in how many streams keep their memory busy.
 template <size_t kStreams>
 void plain_read(benchmark::State& state) {
-  uint64_t bytes = read_data<kStreams>();  // pages that are touched for the first time cost more
+  uint64_t bytes = read_data<kStreams>();  // the first pass also pays for page faults
   for (auto _ : state) bytes = read_data<kStreams>();
   state.SetBytesProcessed(static_cast<int64_t>(bytes) * state.iterations());
 }
 
-// Tokens at the positions from 0 to kDecoded, as llama-bench's tg32.
+// Decodes tokens at the positions from 0 to kDecoded, as llama-bench's tg32 does.
 constexpr int64_t kDecoded = 32;
 
 void decode(benchmark::State& state) {

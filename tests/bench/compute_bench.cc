@@ -1,5 +1,6 @@
-// How close the compute kernels come to the machine: decode beside a plain read of the same bytes,
-// prefill as a share of what the multiply-add units can do. Run with --benchmark_filter=NAME.
+// The compute kernels beside the limits of the machine: decode beside a plain read of the same
+// bytes, prefill as a share of the peak rate of the multiply-add units. Run with
+// --benchmark_filter=NAME.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ std::vector<char> random_bytes(DType dtype, size_t n) {
   return bytes;
 }
 
-// Eight words at a time, which the compiler turns into vector additions.
+// Sums 32 words at a time, which the compiler turns into vector additions.
 uint64_t sum_words(const char* begin, size_t bytes) {
   uint64_t sums[32] = {};
   for (size_t i = 0; i + sizeof sums <= bytes; i += sizeof sums) {
@@ -51,7 +52,7 @@ void set_rate(benchmark::State& state, const char* name, double per_iteration) {
 
 constexpr int64_t kDecodeBytes = int64_t{1} << 30;
 
-// The ceiling of decode: args are threads.
+// The upper bound of decode. Args: threads.
 void plain_read(benchmark::State& state) {
   ThreadPool pool(static_cast<size_t>(state.range(0)));
   const std::vector<char> w(kDecodeBytes, 1);
@@ -65,7 +66,8 @@ void plain_read(benchmark::State& state) {
 }
 BENCHMARK(plain_read)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Args: dtype, k, threads. The weights of a model one after the other: 1 GiB of [1024, k] matrices.
+// Args: dtype, k, threads. Reads the weights of a model one after the other: 1 GiB of [1024, k]
+// matrices.
 void linear_decode(benchmark::State& state) {
   const auto dtype = static_cast<DType>(state.range(0));
   const int64_t k = state.range(1), n = 1024;
@@ -109,9 +111,9 @@ BENCHMARK(linear_prefill)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// Args: dtype of the caches, t, position, kv heads, heads, threads; heads of 128 values. Decoding
+// Args: dtype of the caches, t, position, kv heads, heads, threads; heads have 128 values. Decoding
 // reads the caches once: compare GB/s with plain_read. Prefill counts the multiply-adds of the keys
-// that are seen.
+// that are not masked.
 void sdpa(benchmark::State& state) {
   const auto dtype = static_cast<DType>(state.range(0));
   const int64_t t = state.range(1), start = state.range(2), dim = 128;
@@ -119,7 +121,7 @@ void sdpa(benchmark::State& state) {
   ThreadPool pool(static_cast<size_t>(state.range(5)));
   const auto query = random_values(static_cast<size_t>(t * shape.heads * dim));
   const auto rows = static_cast<size_t>(shape.context * shape.kv_heads);
-  const DType bits = dtype == DType::kI8 ? DType::kF16 : dtype;  // any bits are codes
+  const DType bits = dtype == DType::kI8 ? DType::kF16 : dtype;  // any bits are valid codes
   const auto cache = random_bytes(bits, rows * static_cast<size_t>(dim));
   const auto values = cache;
   const std::vector<float> scales(rows, 0.01f);
@@ -153,8 +155,8 @@ BENCHMARK(sdpa)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// Args: t, heads, threads; states of [128, 128]. 7 multiply-adds or products per value of the
-// state.
+// Args: t, heads, threads; states are [128, 128]. It counts 7 multiply-adds or products per value
+// of the state.
 void delta_rule(benchmark::State& state) {
   const kernels::DeltaRuleShape shape{1, state.range(1), state.range(0), 128, 128, false};
   const auto steps = static_cast<size_t>(shape.heads * shape.t);
@@ -177,7 +179,7 @@ BENCHMARK(delta_rule)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
-// Args: values. One thread.
+// Args: values. It runs on one thread.
 void sigmoid(benchmark::State& state) {
   const auto a = random_values(static_cast<size_t>(state.range(0)));
   std::vector<float> out(a.size());
@@ -189,7 +191,7 @@ void sigmoid(benchmark::State& state) {
 }
 BENCHMARK(sigmoid)->Arg(4096);
 
-// Args: from, to, values. One thread.
+// Args: from, to, values. It runs on one thread.
 void cast_values(benchmark::State& state) {
   const auto from = static_cast<DType>(state.range(0)), to = static_cast<DType>(state.range(1));
   const auto a = random_bytes(from, static_cast<size_t>(state.range(2)));

@@ -1,6 +1,6 @@
-// How close products with codes come to the machine, in the shapes of Qwen3-0.6B: decode beside a
-// plain read of the same bytes, prefill in multiply-adds. Run with --benchmark_filter=NAME; codes
-// and activations are random.
+// Products with coded matrices beside the limits of the machine, in the shapes of Qwen3-0.6B:
+// decode beside a plain read of the same bytes, prefill in multiply-adds. Run with
+// --benchmark_filter=NAME. Codes and activations are random.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::vector<std::byte> random_bytes(size_t n) {
   return bytes;
 }
 
-// `count` matrices one after the other.
+// `count` matrices, one after the other in memory.
 struct Matrices {
   std::vector<std::byte> codes, scales;
   std::vector<PackedMatrix> packed;
@@ -78,7 +78,7 @@ uint64_t sum_words(const std::byte* begin, size_t bytes) {
 
 constexpr size_t kDecodeBytes = size_t{1} << 28;
 
-// The ceiling of decode: threads.
+// The upper bound of decode. Args: threads.
 void plain_read(benchmark::State& state) {
   ThreadPool pool(static_cast<size_t>(state.range(0)));
   const std::vector<std::byte> w = random_bytes(kDecodeBytes);
@@ -92,7 +92,7 @@ void plain_read(benchmark::State& state) {
 }
 BENCHMARK(plain_read)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMillisecond);
 
-// Args: bits, group, columns, rows, m, threads. Decode: as many matrices as make 256 MiB.
+// Args: bits, group, columns, rows, m, threads. Decode reads as many matrices as make 256 MiB.
 void dynamic_products(benchmark::State& state) {
   const auto bits = static_cast<int>(state.range(0));
   const int64_t columns = state.range(2), rows = state.range(3), m = state.range(4);
@@ -112,7 +112,7 @@ void dynamic_products(benchmark::State& state) {
   set_rate(state, "GMAC/s", static_cast<double>(count) * static_cast<double>(m * columns * rows));
 }
 
-// Args: as above. f32 activations.
+// Args as for dynamic_products. Activations are f32.
 void weight_only_products(benchmark::State& state) {
   const auto bits = static_cast<int>(state.range(0));
   const int64_t columns = state.range(2), rows = state.range(3), m = state.range(4);
@@ -140,7 +140,7 @@ void shapes(benchmark::internal::Benchmark* b) {
                                           {1024, 3072},
                                           {3072, 1024},
                                           {1024, 151936}}) {
-        if (rows > 4096 && m > 4) continue;  // the head: the last position only
+        if (rows > 4096 && m > 4) continue;  // the head computes the last position only
         b->Args({4, 32, columns, rows, m, threads});
         b->Args({8, 0, columns, rows, m, threads});
       }

@@ -1,9 +1,11 @@
-// Tokens/s of static programs beside the stateful one of the same checkpoint, in turns in one run.
+// Tokens/s of static programs beside the stateful program of the same checkpoint, in turns in one
+// run.
 //   static_bench POSITION ROUNDS STATEFUL_BUNDLE STATIC_BUNDLE...
-// The stateful decoder is filled up to POSITION, because its work depends on it; that of a static
-// program depends on its context alone. A row "as stated" executes every instruction of a static
-// program. Ratios are medians over rounds of the stateful time divided by the static time of the
-// same round, of processor time: other processes that run at the same time disturb it least.
+// The stateful decoder is filled up to POSITION, because its work depends on the position. The work
+// of a static program depends on its context length alone. A row "as stated" executes every
+// instruction of a static program. A ratio is the median over rounds of the stateful time divided
+// by the static time of the same round. Times are processor time, which other processes disturb
+// least.
 
 #include <fmt/format.h>
 
@@ -47,7 +49,7 @@ T or_exit(Result<T> result) {
 struct Subject {
   std::string name;
   std::unique_ptr<runner::Decoder> decoder;
-  std::vector<Seconds> decode = {}, prefill = {};  // of a token, by round
+  std::vector<Seconds> decode = {}, prefill = {};  // times per token, by round
 };
 
 Subject load(const std::string& path, bool literal, ThreadPool& pool) {
@@ -72,7 +74,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Medians over the rounds after the first one.
+// Prints medians over the rounds after the first one, which warms up.
 void print(const char* what, const Subject& subject, const std::vector<Seconds>& times,
            const std::vector<Seconds>& baseline) {
   std::vector<double> wall, processor, ratio;

@@ -1,4 +1,4 @@
-// The page of an audit in a real browser: what a reader sees, and what mouse and keys do.
+// The page of an audit in a real browser: what the page shows, and how it reacts to mouse and keys.
 #include <gtest/gtest.h>
 
 #include "../report/audit_document.h"
@@ -17,7 +17,7 @@ std::string audit_page(const AuditDocument& options) {
 
 class AuditPage : public PageTest {
  protected:
-  // The middle of the map's canvas.
+  // Returns the middle of the map's canvas.
   std::pair<double, double> middle_of_map() {
     const auto box = browser().value(
         "(() => { const node = document.querySelector('#map canvas'); "
@@ -39,11 +39,11 @@ TEST_F(AuditPage, TenThousandTensorsOpenAndAreFound) {
   const std::string ready = browser().value("document.documentElement.dataset.readyMs");
   std::printf("%d items, %zu bytes: first picture after %s ms, %.2f s of processor time\n",
               items_of(options), page.size(), ready.c_str(), seconds);
-  // Tests run beside others, so the bar of a second is held against processor time.
+  // Other tests run at the same time, so the limit of a second applies to processor time.
   EXPECT_LT(seconds, 1.0);
   browser().click("#map input[type=search]");
   browser().type("experts.67 w3 layers.4");
-  // Layers 4 and 40 to 48.
+  // The search matches layers 4 and 40 to 48.
   ASSERT_TRUE(
       browser().becomes_true("document.querySelector('#items .table-block').dataset.rows == 10"));
   EXPECT_EQ(browser().text("#map .toolbar .count").substr(0, 14), "10 items found");
@@ -131,7 +131,7 @@ TEST_F(AuditPage, HostileNamesAreText) {
   expect_no_complaint();
   EXPECT_EQ(browser().value("document.images.length"), 0);
   EXPECT_EQ(browser().value("document.title").get<std::string>().substr(0, 9), "</script>");
-  // What cannot be seen, or turns the line, is written as an escape.
+  // Invisible characters, and those that change the text direction, are shown as escapes.
   EXPECT_EQ(
       browser().text("h1"),
       "</script><img src=x onerror=\"document.title='taken'\">-->\\u{2028}\\u{202e}'\"\\&lt;");
@@ -163,7 +163,7 @@ TEST_F(AuditPage, MapIsPrintedWithoutColours) {
       "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; "
       "for (let i = 0; i < d.length; i += 4) n += d[i] !== d[i + 1] || d[i] !== d[i + 2]; "
       "return n; })()";
-  // A loaded machine may draw the map after the page is ready.
+  // On a busy machine the map may be drawn after the page is ready.
   EXPECT_TRUE(browser().becomes_true(coloured + " > 10000"));
   browser().show_as("print", "dark");
   browser().value("dispatchEvent(new Event('beforeprint'))");

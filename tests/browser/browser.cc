@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kSeconds = 60;  // for any answer
+constexpr int kSeconds = 60;  // limit for any answer
 
 std::filesystem::path temporary_directory() {
   std::string name = (std::filesystem::temp_directory_path() / "ferry-browser-XXXXXX").string();
@@ -25,7 +25,8 @@ std::filesystem::path temporary_directory() {
 
 std::array<int, 2> new_pipe() {
   std::array<int, 2> ends{};
-  // Above the numbers that Chromium expects its pipe at, so that dup2 overwrites none of them.
+  // The descriptors must be above those at which Chromium expects its pipe, so that dup2 overwrites
+  // none of them.
   std::array<int, 2> made{};
   if (pipe2(made.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   for (size_t i = 0; i < 2; ++i) {
@@ -57,11 +58,11 @@ Browser::~Browser() {
   close(from_);
   kill(process_, SIGTERM);
   waitpid(process_, nullptr, 0);
-  std::error_code ignored;  // a dying helper process may still write there
+  std::error_code ignored;  // a dying helper process may still write into the directory
   std::filesystem::remove_all(directory_, ignored);
 }
 
-// In the child process: Chromium reads at 3 and writes at 4.
+// Runs in the child process: Chromium reads from descriptor 3 and writes to 4.
 void Browser::launch(int from, int to) {
   dup2(from, 3);
   dup2(to, 4);
@@ -90,7 +91,8 @@ void Browser::attach() {
 void Browser::open(std::string_view html, const std::string& fragment) {
   const std::filesystem::path file = directory_ / "page.html";
   std::ofstream(file, std::ios::binary) << html;
-  // Another fragment of the same file would be a move within the page.
+  // Only another page in between makes the browser load the file again: another fragment of the
+  // same address is a jump within the page.
   navigate("about:blank");
   complaints_.clear();
   requests_.clear();
@@ -114,7 +116,7 @@ json Browser::value(const std::string& expression) {
 
 std::string Browser::text(const std::string& selector) {
   const std::string node = "document.querySelector(" + quoted(selector) + ")";
-  // What is drawn has no innerText.
+  // Elements of SVG have no innerText.
   return value(node + "?.innerText ?? " + node + "?.textContent ?? '(absent)'");
 }
 

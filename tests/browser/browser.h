@@ -1,5 +1,5 @@
-// Browser: a headless Chromium, driven over its debugging pipe. Pages are files on disk, and what a
-// reader does with mouse and keys arrives in them as from a real one.
+// Browser: a headless Chromium that is driven over its debugging pipe. Pages are files on disk.
+// Events of mouse and keys reach them as those of a real user do.
 #pragma once
 
 #include <sys/types.h>
@@ -19,11 +19,11 @@ class Browser {
   Browser(const Browser&) = delete;
   Browser& operator=(const Browser&) = delete;
 
-  // Opens `html` as a file, with `fragment` behind its address ("#find=..."), and waits until it
-  // has loaded. Forgets what was said about the page before.
+  // Opens `html` as a file, with `fragment` after its address ("#find=..."), and waits until it has
+  // loaded. Clears complaints().
   void open(std::string_view html, const std::string& fragment = "");
 
-  // The value of a JavaScript expression in the page.
+  // Returns the value of a JavaScript expression in the page.
   nlohmann::json value(const std::string& expression);
   std::string text(const std::string& selector);
   // Waits until the expression is true; false after 60 seconds.
@@ -33,18 +33,19 @@ class Browser {
   void move(double x, double y);
   void click(const std::string& selector);
   void type(const std::string& text);
-  void press(const std::string& key, int code);  // code: of the key in Windows' numbering
+  void press(const std::string& key, int code);  // code: the key's code in the numbering of Windows
 
-  // "screen" or "print", "light" or "dark".
+  // media: "screen" or "print"; scheme: "light" or "dark".
   void show_as(const std::string& media, const std::string& scheme);
   void allow_scripts(bool allowed);
   nlohmann::json call(const std::string& method,
                       nlohmann::json parameters = nlohmann::json::object());
 
-  // Processor time of the process that shows the page, from its start, in seconds.
+  // Returns the processor time that the process of the page has used since its start, in seconds.
   double processor_seconds();
 
-  // Messages of the console, refused loads, exceptions; and addresses that the page asked for.
+  // Messages of the console, refused loads and exceptions, and the addresses that the page
+  // requested.
   const std::vector<std::string>& complaints() const { return complaints_; }
   const std::vector<std::string>& requests() const { return requests_; }
 

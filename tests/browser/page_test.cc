@@ -3,8 +3,8 @@
 namespace ferry::pages {
 namespace {
 
-// Texts whose contrast with their background (WCAG 2.2, section 1.4.3) is under 4.5, as lines. The
-// background is the nearest one that is not transparent.
+// Lists the texts whose contrast with their background (WCAG 2.2, section 1.4.3) is under 4.5, one
+// a line. The background is the nearest one that is not transparent.
 constexpr const char* kPaleTexts = R"js((() => {
   const channels = (colour) => colour.match(/[\d.]+/g).map(Number);
   const luminance = ([r, g, b]) => [r, g, b].map((c) => c / 255)
@@ -34,7 +34,7 @@ constexpr const char* kPaleTexts = R"js((() => {
   return [...pale].join('\n');
 })())js";
 
-// Controls and tables that a screen reader could not name.
+// Lists controls and tables that a screen reader could not name.
 constexpr const char* kNameless = R"js((() => {
   const nameless = [];
   for (const node of document.querySelectorAll('button, summary, a')) {
@@ -79,7 +79,7 @@ void PageTest::expect_readable(const std::string& page) {
     EXPECT_EQ(browser().value(kNameless), "");
     expect_no_complaint();
   }
-  // On paper all is black on white, also for a reader of dark pages.
+  // Print is black on white, also where the reader prefers dark pages.
   browser().show_as("print", "dark");
   EXPECT_EQ(browser().value(kPaleTexts), "") << "print";
   EXPECT_EQ(browser().value("getComputedStyle(document.body).backgroundColor"),

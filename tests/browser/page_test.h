@@ -1,4 +1,4 @@
-// PageTest: what holds of every page. The tests of this program share one browser.
+// PageTest: checks that every page must pass. The tests of this program share one browser.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@ class PageTest : public ::testing::Test {
   static Browser& browser();
   void TearDown() override;
 
-  // Nothing in the console, nothing refused, nothing asked for but the file itself.
+  // The console is empty, nothing was refused, and the page requested no other file.
   static void expect_no_complaint();
-  // In light, in dark and on paper: all text stands out from what is behind it; buttons, fields and
-  // tables have names; without scripts there is a note.
+  // In light mode, in dark mode and on paper all text has enough contrast. Buttons, fields and
+  // tables have names. Without scripts the page shows a note.
   static void expect_readable(const std::string& page);
 };
 

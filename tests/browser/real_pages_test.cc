@@ -1,4 +1,4 @@
-// Pages of real results: what the program writes is what the pages show.
+// Pages of real results: the pages show the values that the program writes.
 #include <fstream>
 #include <sstream>
 
@@ -22,7 +22,7 @@ class RealPages : public PageTest {
  protected:
   std::string path(const std::string& name) const { return dir_ / name; }
 
-  // A bundle of the checkpoint, at the name.
+  // Converts the checkpoint to a bundle of that name.
   std::string bundle(const std::string& name, const std::vector<std::string>& more = {}) {
     std::vector<std::string> words = {"convert", kCheckpoint, "-o", path(name), "--quiet"};
     words.insert(words.end(), more.begin(), more.end());
@@ -30,7 +30,7 @@ class RealPages : public PageTest {
     return path(name);
   }
 
-  // A copy of the checkpoint whose config has another base of its rotations.
+  // Returns a copy of the checkpoint whose config has another base of RoPE.
   std::string wrong_checkpoint() {
     const std::string copy = path("wrong");
     std::filesystem::copy(kCheckpoint, copy);
@@ -52,7 +52,7 @@ TEST_F(RealPages, AuditOfABundle) {
   browser().open(text_of(path("a.html")));
   expect_no_complaint();
   EXPECT_EQ(browser().text("h1"), "b");
-  // All items, every view, and the total to the byte.
+  // The page shows all items, every view, and the total to the byte.
   EXPECT_EQ(browser().value("document.querySelector('#items .table-block').dataset.rows"),
             std::to_string(result.at("items").size()));
   EXPECT_EQ(
@@ -111,7 +111,7 @@ TEST_F(RealPages, FirstDivergenceIsMarked) {
   expect_no_complaint();
   EXPECT_NE(browser().value("document.querySelector('.banner.bad')"), nullptr);
   EXPECT_EQ(browser().text("#layers .marked text"), "first divergence: cache.0.key");
-  // The other prompt, by the list at the top of the details.
+  // The list at the top of the details chooses the other prompt.
   const std::string list = "document.querySelector('#prompts label:last-of-type select')";
   browser().value("(() => { const s = " + list +
                   "; s.selectedIndex = 1; "

@@ -106,7 +106,7 @@ TEST(Checkpoint, OtherLinksOutOfTheDirectoryAreRefused) {
   fs::create_symlink("../secret.safetensors", dir / "blobs/link");
   fs::create_directory(dir / "in");
   std::vector<std::string> all(std::begin(targets), std::end(targets));
-  all.push_back(dir / "secret.safetensors");  // absolute
+  all.push_back(dir / "secret.safetensors");  // an absolute path
   for (const std::string& target : all) {
     const std::string link = dir / "in/model.safetensors";
     fs::create_symlink(target, link);
@@ -224,7 +224,8 @@ TEST(Checkpoint, FilesOfOtherKindsAreToldFromBrokenOnes) {
         formats::opening_message(path).starts_with(path + ": no tensor file of a known kind"))
         << formats::opening_message(path);
   }
-  // What says that it is safetensors, by name or by its first bytes, is told what is wrong with it.
+  // A file that looks like safetensors, by its name or by its first bytes, gets the error of the
+  // safetensors reader.
   for (const std::string& path :
        {dir.write("a.safetensors", text), dir.write("b", std::string("\x7f\0\0\0\0\0\0\0{", 9))}) {
     EXPECT_NE(formats::opening_message(path).find("header of "), std::string::npos)
@@ -258,7 +259,7 @@ TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {
   EXPECT_EQ(open_checkpoint(dir / "model.safetensors")->directory.path(), dir.path());
 }
 
-// The directory that was opened is the one that is read, whatever its path comes to mean.
+// A directory is read through the handle that was opened, also after its path names another one.
 TEST(Checkpoint, ADirectoryIsOpenedOnce) {
   TempDir dir;
   write_shard(dir / "in/model.safetensors", {"a"});
@@ -273,7 +274,7 @@ TEST(Checkpoint, ADirectoryIsOpenedOnce) {
   EXPECT_EQ(read_text(config, 10).value(), "{}");
 }
 
-// Another process exchanges the file and a link again and again.
+// Another thread exchanges the file and a link again and again.
 TEST(Checkpoint, ALinkThatIsPutInPlaceMeanwhileIsNotFollowed) {
   TempDir dir;
   dir.write("secret", "secret");
@@ -288,7 +289,7 @@ TEST(Checkpoint, ALinkThatIsPutInPlaceMeanwhileIsNotFollowed) {
       ::renameat2(AT_FDCWD, link.c_str(), AT_FDCWD, file.c_str(), RENAME_EXCHANGE);
     }
   });
-  // On one processor the link may stay in place for as long as the other thread waits.
+  // On one processor the link may stay in place while the other thread waits.
   size_t opened = 0;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   for (int i = 0; i < 5000 || (opened == 0 && std::chrono::steady_clock::now() < end); ++i) {

@@ -1,4 +1,4 @@
-// Attestations of parity, held against OpenSSL and against digests that the test computes.
+// Attestations of parity, compared with OpenSSL and with digests that the test computes.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -46,7 +46,7 @@ std::string hex(const std::string& bytes) {
   return to_hex(sha256(std::as_bytes(std::span(bytes))));
 }
 
-// A fresh key, as files.
+// A fresh key, in files.
 struct Signer {
   Key key{nullptr, &EVP_PKEY_free};
   std::string private_key, public_key;
@@ -75,7 +75,7 @@ struct Signer {
                             signature.size(), reinterpret_cast<const unsigned char*>(text.data()),
                             text.size()) == 1;
   }
-  // `envelope` with another payload, signed again.
+  // Returns `envelope` with another payload, signed again.
   Json resign(Json envelope, const std::string& payload) const {
     const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
                                                                           &EVP_MD_CTX_free);
@@ -132,7 +132,7 @@ TEST(Attest, SaysWhatWasProvedOfWhichFiles) {
     EXPECT_EQ(statement["predicateType"], "https://ferry/parity/v1");
     const Json& predicate = statement["predicate"];
     EXPECT_EQ(predicate["verdict"], "parity");
-    // The files, in the order of their names; std::map has that order.
+    // Resources are in the order of their names, which std::map has too.
     std::string digests;
     Json resources = Json::array();
     for (const auto& [name, bytes] : files_in(bundle)) {
@@ -223,7 +223,7 @@ TEST(CheckAttestation, HoldsForThisBundleAndThisKeyOnly) {
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.err.find("'manifest.json': is another file"), std::string::npos) << wrong.err;
 
-  // One letter of the payload.
+  // One letter of the payload is changed.
   Json envelope = Json::parse(read_bytes(file));
   const std::string payload = from_base64(envelope["dsseEnvelope"]["payload"]);
   std::string changed = payload;
@@ -232,12 +232,12 @@ TEST(CheckAttestation, HoldsForThisBundleAndThisKeyOnly) {
   tampered["dsseEnvelope"]["payload"] = base64(changed);
   write_bytes(dir / "t.json", tampered.dump());
   EXPECT_EQ(check(bundle, dir / "t.json", signer).code, 1);
-  // The same, signed again, holds: only the signature was wrong.
+  // The changed payload is accepted when it is signed again: only the signature was wrong.
   write_bytes(dir / "s.json", signer.resign(envelope, changed).dump());
   EXPECT_EQ(check(bundle, dir / "s.json", signer).code, 0);
 }
 
-// Signed by whom we trust, and yet no statement of parity about this bundle.
+// These statements are signed by a trusted key, but do not state parity of this bundle.
 TEST(CheckAttestation, OtherStatementsAreNotTakenForParity) {
   const TempDir dir;
   const Signer signer(dir, "key");

@@ -10,7 +10,7 @@ namespace {
 
 using Line = std::vector<std::string>;
 
-// One line on stderr, nothing on stdout.
+// Expects one line on stderr and nothing on stdout.
 void expect_refusal(const Outcome& outcome, int code) {
   EXPECT_EQ(outcome.code, code) << outcome.err;
   EXPECT_EQ(outcome.error_lines(), 1U) << outcome.err;
@@ -48,7 +48,7 @@ TEST(Usage, NonsenseIsRefusedInOneLine) {
   }
 }
 
-// What a script passes for a variable that is not set must not turn a check off.
+// A script passes an empty text for a variable that is not set. That must not turn a check off.
 TEST(Usage, AnEmptyFileNameIsNotAnAbsentOption) {
   const std::string source = fixture("llama3_tied");
   const std::pair<Line, std::string> cases[] = {
@@ -304,7 +304,7 @@ TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {
       << outcome.err;
 }
 
-// Whoever comes from a program that runs checkpoints tries that first.
+// Users of programs that execute checkpoints directly try this first.
 TEST(Usage, ACheckpointInPlaceOfABundleIsToldFromOtherThings) {
   const std::string source = fixture("llama3_tied");
   const std::string hint = "; ferry convert makes one of a checkpoint\n";

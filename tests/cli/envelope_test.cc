@@ -24,7 +24,7 @@ std::string schema_of(std::string verb) {
   return verb + ".json";
 }
 
-// Runs the line, whose document must be as its schema says.
+// Runs the line and returns its document, which must match its schema.
 json document_of(const Line& line, int code) {
   SCOPED_TRACE(text_of(line));
   const Outcome outcome = run_ferry_once(line + Line{"--json"});

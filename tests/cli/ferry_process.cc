@@ -36,7 +36,8 @@ struct Program {
   std::vector<std::string> environment = {};
 };
 
-// The streams of a process to be. posix_spawn copies no page tables, as fork does.
+// The standard streams of a process that will be started. posix_spawn copies no page tables, as
+// fork would.
 class Streams {
  public:
   Streams() { posix_spawn_file_actions_init(&actions_); }
@@ -60,7 +61,7 @@ class Streams {
   posix_spawn_file_actions_t actions_;
 };
 
-// The variables of this process, but those that `changed` states as NAME=VALUE.
+// Returns the variables of this process, except those that `changed` states as NAME=VALUE.
 std::vector<char*> environment_with(std::vector<std::string>& changed) {
   std::vector<char*> variables;
   for (std::string& variable : changed) variables.push_back(variable.data());
@@ -74,7 +75,8 @@ std::vector<char*> environment_with(std::vector<std::string>& changed) {
   return variables;
 }
 
-// stdin from `input`; stdout to `stdout_path`, or into the outcome where that is empty.
+// Takes stdin from `input`. Writes stdout to `stdout_path`, or into the outcome where that is
+// empty.
 Outcome run(const std::string& input, const std::string& stdout_path,
             const std::vector<std::string>& args, Program program = {}) {
   const TempDir dir;
@@ -104,7 +106,7 @@ Outcome run(const std::string& input, const std::string& stdout_path,
 
 constexpr std::string_view kErrorLine = "ferry: error: ";
 
-// The lines of stderr from the error on, as they should be in the document.
+// Returns the error that stderr shows, in the form that it has in the document of --json.
 nlohmann::json told_error(const std::string& err) {
   nlohmann::json told = {{"message", ""}, {"details", nlohmann::json::array()}};
   std::istringstream lines(err.substr(std::min(err.find(kErrorLine), err.size())));
@@ -135,8 +137,9 @@ const char* code_name(int code) {
   }
 }
 
-// docs/command_line.md, "Errors": `with` is the outcome of the same line with --json. A verb that
-// gives a document per line ends with that of its error. Details are not on stderr where `quiet`.
+// Checks docs/command_line.md, "Errors": `with` is the outcome of the same line with --json. A verb
+// that gives a document per line ends with the document of its error. With `quiet`, details are not
+// on stderr.
 void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet) {
   EXPECT_EQ(with.code, plain.code) << "with --json: " << with.err;
   ASSERT_TRUE(with.out.ends_with("\n")) << "no document: " << with.out << with.err;
@@ -154,7 +157,7 @@ void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet
   nlohmann::json told = told_error(with.err);
   EXPECT_EQ(error["message"], told["message"]);
   if (quiet) return;
-  // stderr has the first ones of many.
+  // stderr shows only the first details.
   constexpr size_t kShown = 20;
   nlohmann::json& details = error["details"];
   const size_t shown = details.size();
@@ -168,7 +171,7 @@ void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet
   EXPECT_EQ(details, told["details"]);
 }
 
-// Exit codes of refusals; 0 and 1 are answers.
+// Returns whether the exit code is that of a refusal. 0 and 1 are answers.
 bool is_refusal(const Outcome& outcome) { return outcome.code > 1; }
 
 Outcome run_checked(const std::string& input, const std::vector<std::string>& args) {

@@ -1,4 +1,4 @@
-// Runs the built program, and makes variants of the checkpoints it is run on.
+// Runs the built program, and makes variants of the checkpoints that it runs on.
 #pragma once
 
 #include <sys/types.h>
@@ -18,14 +18,14 @@
 namespace ferry {
 
 struct Outcome {
-  int code = -1;  // exit code; -1 if a signal ended it
+  int code = -1;  // the exit code; -1 if a signal ended the process
   std::string out, err;
-  // stdout as one JSON document; a failure of the test if it is none.
+  // Parses stdout as one JSON document. The test fails if it is none.
   nlohmann::json json() const;
   size_t error_lines() const;
 };
 
-// The words of a command line, as {"convert", path, "-o", out} or as a vector.
+// The words of a command line, written as {"convert", path, "-o", out} or as a vector.
 class Words {
  public:
   Words(std::initializer_list<std::string_view> words) : words_(words.begin(), words.end()) {}
@@ -36,36 +36,36 @@ class Words {
   std::vector<std::string> words_;
 };
 
-// Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. Safe to
-// call from several threads.
+// Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. It may
+// be called from several threads.
 Outcome run_program(const std::string& program, const Words& args,
                     const std::vector<std::string>& environment = {});
-// Runs `ferry ARGS...` without a shell. What is refused is run once more with --json, and fails the
-// test unless that gives the same exit code and one document that says what stderr says.
+// Runs `ferry ARGS...` without a shell. A refused line is run once more with --json. The test fails
+// unless that gives the same exit code and one document that states what stderr states.
 Outcome run_ferry(const Words& args);
-// The same, but never a second time: where running changes what happens next.
+// Runs `ferry ARGS...` once, for lines that change what the next run does.
 Outcome run_ferry_once(const Words& args);
-// The same with `input` on stdin.
+// Runs `ferry ARGS...` with `input` on stdin.
 Outcome run_ferry_on(const std::string& input, const Words& args);
-// The same with stdout opened on `stdout_path`.
+// Runs `ferry ARGS...` with stdout opened on `stdout_path`.
 Outcome run_ferry_to(const std::string& stdout_path, const Words& args);
 
-// A `ferry` that runs beside the test.
+// A `ferry` process that runs beside the test.
 class RunningFerry {
  public:
-  // Both ends of its stdin and stdout are pipes; with `close_input` it finds an empty stdin.
+  // Both ends of its stdin and stdout are pipes. With `close_input` its stdin is empty.
   explicit RunningFerry(const Words& args, bool close_input = true);
-  ~RunningFerry();  // kills it if it still runs
+  ~RunningFerry();  // kills the process if it still runs
   RunningFerry(const RunningFerry&) = delete;
   RunningFerry& operator=(const RunningFerry&) = delete;
 
   void write(const std::string& text);
-  // One line of stdout, or what has come after `seconds`.
+  // Returns one line of stdout, or what has arrived after `seconds`.
   std::string read_line(int seconds);
   void signal(int number);
-  // Whether it has come to its end.
+  // Returns whether the process has ended.
   bool ended();
-  // All that is left of stdout, stderr, and the exit code, once it has ended.
+  // Waits for the end and returns the rest of stdout, stderr and the exit code.
   Outcome wait();
 
  private:
@@ -79,7 +79,7 @@ std::string fixture(const std::string& name);  // path of testdata/NAME
 std::string read_bytes(const std::string& path);
 void write_bytes(const std::string& path, const std::string& bytes);
 
-// A safetensors file taken apart.
+// A safetensors file as its header and its data.
 struct TensorFile {
   nlohmann::ordered_json header;
   std::string data;
@@ -101,7 +101,7 @@ std::string changed_checkpoint(const TempDir& dir, const std::string& name,
 std::string changed_config(const TempDir& dir, const std::string& name,
                            const nlohmann::json& change);
 
-// All files below a directory: name and contents.
+// Returns all files below a directory: name and contents.
 std::map<std::string, std::string> files_in(const std::string& directory);
 
 }  // namespace ferry

@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "tests/cli/text_checkpoint.h"
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry::run_chat_test {
 namespace {
@@ -43,7 +42,7 @@ Outcome chat(const std::string& bundle, const std::string& input, const Line& op
   return run_ferry_on(input, Line{"run", bundle, "--interactive", "--ignore-eos"} + options);
 }
 
-// What a chat of these lines answers.
+// Returns the answers of a chat of these lines.
 std::vector<Json> turns(const std::string& bundle, const std::string& input,
                         const Line& options = {}) {
   const Outcome outcome = chat(bundle, input, options + Line{"--json", "--quiet"});
@@ -94,15 +93,15 @@ TEST(RunMessages, AListOfMessagesAsksForAnAnswer) {
   const Outcome broken = run_ferry_on("[{", {"run", bundle, "--messages", "-"});
   EXPECT_EQ(broken.code, 3);
   EXPECT_TRUE(broken.err.starts_with("ferry: error: standard input: ")) << broken.err;
-  // What stands behind the list does not become part of the chat.
+  // Text after the list does not become part of the chat.
   write_bytes(dir / "list.json", messages.dump() + R"(, "tools": [])");
   EXPECT_EQ(run_ferry({"run", bundle, "--messages", dir / "list.json"}).code, 3);
 }
 
 class ChatStyle : public testing::TestWithParam<Style> {};
 
-// A turn gives the tokens of the whole conversation as one prompt, and does not run again what has
-// been run. An answer of one token is the case that every tokenizer reads back as it was.
+// The tokens of a turn are those of the whole conversation as one prompt, and nothing is computed
+// twice. An answer of one token is the case in which every tokenizer gives the same token back.
 TEST_P(ChatStyle, TextTurnsEqualMessages) {
   const TempDir dir;
   const std::string bundle =
@@ -160,7 +159,7 @@ TEST_P(ChatStyle, TurnsWithImagesEqualMessages) {
     messages.push_back({{"role", "user"}, {"content", {text_item("Why?")}}});
     EXPECT_EQ(got[2]["tokens"], with_messages(dir, bundle, messages, both)["tokens"]);
     EXPECT_EQ(got[0]["kept_tokens"], 0);
-    // Its template ends with a newline, which no token of an answer is merged with.
+    // The template of internvl3_hf ends with a newline, which no token of an answer is merged with.
     if (name == "internvl3_hf") {
       EXPECT_EQ(got[1]["kept_tokens"], std::ssize(got[0]["prompt_tokens"]));
     }
@@ -170,7 +169,7 @@ TEST_P(ChatStyle, TurnsWithImagesEqualMessages) {
 INSTANTIATE_TEST_SUITE_P(Styles, ChatStyle, testing::ValuesIn(kStyles),
                          [](const auto& test) { return test.param.name; });
 
-// Chats of system messages, several turns and several images, as the reference reads them.
+// Chats of system messages, several turns and several images give the tokens of the reference.
 TEST(RunMessages, GivesTheTokensOfTheReference) {
   const Json cases = Json::parse(read_bytes(fixture("vision/prompts/cases.json")));
   const TensorFile expected(fixture("vision/prompts/greedy.safetensors"));
@@ -249,7 +248,7 @@ TEST(RunInteractive, StreamsAnswersAndStatistics) {
   EXPECT_EQ(chat(bundle, "").out, "");
 }
 
-// Lines that make no sense change nothing.
+// Lines that are refused change nothing.
 TEST(RunInteractive, RefusedLinesLeaveTheChatAsItIs) {
   const TempDir dir;
   const std::string bundle = convert(dir, vision_checkpoint(dir, "smolvlm"));
@@ -323,7 +322,7 @@ TEST(RunInteractive, SignalsEndIt) {
                      /*close_input=*/false);
   ferry.write("Hello\n");
   EXPECT_EQ(Json::parse(ferry.read_line(60))["tokens"].size(), 2U) << "at once";
-  ferry.signal(SIGINT);  // it waits for the next line
+  ferry.signal(SIGINT);  // the program waits for the next line
   const Outcome outcome = ferry.wait();
   EXPECT_EQ(outcome.code, 130);
   EXPECT_EQ(outcome.json()["error"]["code"], "interrupted");

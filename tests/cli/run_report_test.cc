@@ -25,7 +25,7 @@ Outcome run(const TempDir& dir, const Line& options) {
   return run_ferry(line);
 }
 
-// What is in `text` after `start`, up to the end of the line.
+// Returns the text after `start`, up to the end of the line.
 std::string rest_of_line(const std::string& text, const std::string& start) {
   const size_t at = text.find(start);
   if (at == std::string::npos) return {};
@@ -55,7 +55,7 @@ TEST(RunReport, StatsAreAFileAndALineAndInTheDocument) {
   Json document = run(dir, {"--json"}).json()["stats"];
   EXPECT_EQ(document.size(), stats.size());
   for (const auto& [key, value] : stats.items()) EXPECT_TRUE(document.contains(key)) << key;
-  // The line of official runners has their keys only.
+  // The line for official runners has only the keys that they have.
   stats.erase("prompt_peak_rss_bytes");
   stats.erase("peak_rss_bytes");
   EXPECT_EQ(Json::parse(rest_of_line(outcome.err, "PyTorchObserver ")), stats);
@@ -172,7 +172,7 @@ TEST_F(RunThresholds, WhatCannotBeJudgedIsRefused) {
   EXPECT_EQ(run(dir_, {"--thresholds", dir_ / "none"}).code, 5);
 }
 
-// The bundle is not even looked for.
+// The fields are checked before the bundle is opened.
 TEST_F(RunThresholds, FieldsAreCheckedBeforeTheBundle) {
   write_bytes(dir_ / "t.json", R"({"cpu_min_tokens": 1})");
   const Outcome outcome =

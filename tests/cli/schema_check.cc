@@ -74,7 +74,7 @@ class SchemaCheck {
     problems.push_back(file_ + ": " + (at.empty() ? "the document" : at) + " " + what);
   }
 
-  // "#/$defs/x" or "other.json#/$defs/x".
+  // Follows a reference such as "#/$defs/x" or "other.json#/$defs/x".
   void follow(const std::string& reference, const json& value, const std::string& at) {
     const size_t hash = reference.find('#');
     const std::string before = file_;

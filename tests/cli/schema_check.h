@@ -7,9 +7,9 @@
 
 namespace ferry {
 
-// What `value` has that docs/schemas/FILE does not allow, or does not describe: a member of an
-// object whose schema lists others and says nothing of more. Keywords that are not known here are
-// problems too.
+// Returns the problems of `value` under docs/schemas/FILE: what the schema does not allow, and
+// members that it does not describe where it lists others and says nothing of more. Keywords that
+// this checker does not know are problems too.
 std::vector<std::string> schema_problems(const std::string& file, const nlohmann::json& value);
 
 }  // namespace ferry

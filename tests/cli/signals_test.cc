@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP: the work stops soon, nothing is left behind, the exit code says
-// which.
+// SIGINT, SIGTERM and SIGHUP: the work stops soon, nothing is left behind, and the exit code tells
+// the signal.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,15 +20,16 @@ using namespace std::chrono_literals;
 
 constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-// llama3_tied with a vocabulary of `rows`: as large as a test wants it, its zeros a hole in the
-// file.
+// Returns llama3_tied with a vocabulary of `rows`, so that it is as large as a test needs. Its
+// zeros are a hole in the file.
 std::string large_checkpoint(const TempDir& dir, uint64_t rows) {
   const std::string copy = dir / "checkpoint";
   fs::copy(fixture("llama3_tied"), copy);
   TensorFile file(copy + "/model.safetensors");
   const std::string name = "model.embed_tokens.weight";
   const uint64_t before = file.data.size(), bytes = rows * 64 * 4;
-  file.rename(name, "left.out");  // allowed below: it keeps its place in the data
+  file.rename(name, "left.out");  // the old table keeps its place in the data under another name,
+                                  // which --allow-unmapped permits
   file.header[name] = {
       {"dtype", "F32"}, {"shape", {rows, 64}}, {"data_offsets", {before, before + bytes}}};
   file.write(copy + "/model.safetensors");
@@ -39,7 +40,7 @@ std::string large_checkpoint(const TempDir& dir, uint64_t rows) {
   return copy;
 }
 
-// Waits until `path` holds something whose name begins with `prefix`.
+// Waits until the directory `path` has an entry whose name begins with `prefix`.
 bool appears(const std::string& path, const std::string& prefix) {
   for (int i = 0; i < 2000; ++i) {
     for (const auto& entry : fs::directory_iterator(path)) {
@@ -79,7 +80,7 @@ TEST(Signals, TheSecondEndsTheProcess) {
   RunningFerry ferry(
       {"convert", source, "-o", out / "b", "--allow-unmapped", "left.out", "--threads", "1"});
   ASSERT_TRUE(appears(out.path(), ".b.ferry-tmp-"));
-  ferry.signal(SIGSTOP);  // both are then pending at once
+  ferry.signal(SIGSTOP);  // so that both signals are pending at once
   ferry.signal(SIGINT);
   ferry.signal(SIGTERM);
   ferry.signal(SIGCONT);
@@ -98,7 +99,7 @@ TEST(Signals, IgnoredOnesStayIgnored) {
 
 class InterruptedRun : public testing::Test {
  protected:
-  // So much work that no machine is done before the signal comes.
+  // Makes a run so long that no machine is done before the signal comes.
   InterruptedRun() {
     auto config = nlohmann::json::parse(read_bytes(fixture("llama3_tied/config.json")));
     config["max_position_embeddings"] = 100000;
@@ -108,7 +109,8 @@ class InterruptedRun : public testing::Test {
                   .code,
               0);
   }
-  // Later where the machine is too busy to have made a token by then.
+  // Interrupts the run. The delay grows, for machines that are too busy to have made a token by
+  // then.
   Outcome interrupt(const Line& more) {
     Line line = {"run", dir_ / "b", "--tokens", "1,2,3", "--max-new", "90000", "--ignore-eos"};
     line.insert(line.end(), more.begin(), more.end());

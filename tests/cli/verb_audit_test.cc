@@ -1,4 +1,4 @@
-// ferry audit: bundles that were just made, against what the file system and ls say.
+// ferry audit: the results for new bundles, compared with the file system and with `ferry inspect`.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -28,7 +28,7 @@ class AuditVerb : public testing::Test {
 
   static std::string bundle(const std::string& name) { return *dir_ / name; }
 
-  // The result, whatever the verdict.
+  // Returns the result, whatever the verdict.
   static Json audit(const std::string& target, std::vector<std::string> options = {}) {
     options.insert(options.begin(), {"audit", target, "--json"});
     const Outcome made = run_ferry(options);
@@ -203,7 +203,7 @@ TEST_F(AuditVerb, APageReplacesAPageOfAnAuditAndNothingElse) {
   write_bytes(other, "{}");
   EXPECT_EQ(audit_to(other), 6);
   EXPECT_EQ(read_bytes(other), "{}");
-  // A bundle has the files of its manifest alone.
+  // A bundle has no other files than those of its manifest.
   EXPECT_EQ(audit_to(bundle("f32") + "/page.html"), 2);
   EXPECT_EQ(run_ferry({"check", bundle("f32")}).code, 0);
 }

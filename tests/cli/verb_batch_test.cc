@@ -1,4 +1,4 @@
-// ferry batch from the outside: its documents, its exit codes, and what signals and kills leave.
+// ferry batch as a program: its documents, its exit codes, and the state after signals and kills.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 using Line = std::vector<std::string>;
 using namespace std::chrono_literals;
 
-// Checkpoints in DIR/in, and their plan; the first conversions calibrate, for about a second.
+// Makes checkpoints in DIR/in, and their plan. The first `slow` conversions calibrate, for about a
+// second.
 std::string make_batch(const TempDir& dir, int count, int slow) {
   std::string prompts;
   for (int i = 0; i < 1500; ++i) prompts += "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16\n";
@@ -48,7 +49,7 @@ bool appears(const std::string& path) {
   return false;
 }
 
-// Files beside bundles.
+// Counts the files beside bundles.
 size_t leftovers(const TempDir& dir) {
   size_t count = 0;
   for (const auto& entry : fs::directory_iterator(dir / "out")) {
@@ -109,7 +110,7 @@ TEST(Batch, SignalsEndWith75AndTheNextRunGoesOn) {
     const Outcome stopped = ferry.wait();
     EXPECT_LT(std::chrono::steady_clock::now() - asked, 5s);
     EXPECT_EQ(stopped.code, 75) << stopped.err;
-    // A quick machine may have finished the conversion by then.
+    // A fast machine may have finished the conversion by then.
     EXPECT_TRUE(stopped.out == "3 tasks: 1 interrupted, 2 not begun\n" ||
                 stopped.out == "3 tasks: 1 done, 2 not begun\n")
         << stopped.out;

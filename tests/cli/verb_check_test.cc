@@ -1,4 +1,4 @@
-// ferry check of what is no bundle: every value is read, and what is damaged is refused.
+// ferry check of files that are not bundles: every value is read, and damage is refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copy of a file of testdata with one byte changed.
+// Returns a copy of a file of testdata with one byte changed.
 std::string damaged(const TempDir& dir, const std::string& name, size_t at) {
   std::string bytes = read_bytes(fixture(name));
   EXPECT_LT(at, bytes.size());
@@ -43,7 +43,7 @@ TEST(CheckFiles, WholeOnesPass) {
   }
 }
 
-// `inspect` reads no values, and says so; `check` finds the wrong CRC.
+// `inspect` reads no values, and so accepts the file. `check` finds the wrong CRC.
 TEST(CheckFiles, AWrongCrcIsDamage) {
   const TempDir dir;
   const std::string name = "llama3_tied_bin/pytorch_model.bin";
@@ -57,7 +57,7 @@ TEST(CheckFiles, AWrongCrcIsDamage) {
   expect_damage(path, "CRC");
 }
 
-// The sixth byte of the first chunk that is compressed, after its header.
+// The damaged byte is the sixth of the first compressed chunk.
 TEST(CheckFiles, AChunkThatDoesNotInflateIsDamage) {
   const TempDir dir;
   const std::string bytes = read_bytes(fixture("hdf5/layouts.h5"));
@@ -84,7 +84,7 @@ TEST(CheckFiles, AScaleThatIsNotPositiveIsDamage) {
   const TempDir dir;
   const std::string name = "xnnpack/linear_8da4w_g32_bias.pte";
   std::string bytes = read_bytes(fixture(name));
-  // The only run of 0x3c bytes that bf16 scales near 0.01 have.
+  // bf16 scales near 0.01 are the only place where three values have high bytes near 0x3c.
   size_t scale = 0;
   for (size_t i = bytes.size() / 2; scale == 0 && i + 8 < bytes.size(); ++i) {
     const auto high = [&](size_t k) { return static_cast<unsigned char>(bytes[i + 2 * k + 1]); };

@@ -22,7 +22,7 @@ Json sorted(Json array) {
   return array;
 }
 
-// Bytes of all .ptd files.
+// Returns the number of bytes of all .ptd files.
 size_t weight_bytes(const std::string& bundle) {
   size_t total = 0;
   for (const auto& [name, bytes] : files_in(bundle)) {
@@ -50,7 +50,7 @@ TEST(Convert, DryRunPredictsEveryFileToTheByte) {
     const Outcome done = run_ferry(line);
     ASSERT_EQ(done.code, 0) << done.err;
     Json document = plan.json()["result"], written = done.json()["result"];
-    EXPECT_EQ(document["non_finite"], Json());  // no weight was read
+    EXPECT_EQ(document["non_finite"], Json());  // a plan reads no weights
     EXPECT_EQ(written["non_finite"], Json::array());
     for (Json* result : {&document, &written}) {
       for (const char* differs : {"non_finite", "seconds", "path"}) result->erase(differs);
@@ -112,7 +112,7 @@ TEST(Convert, ADryRunListsTheBuffers) {
   const Json plan = run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--json",
                                "--context-length", "32"})
                         .json();
-  ASSERT_EQ(plan["buffers"].size(), 4U);  // two layers, keys and values
+  ASSERT_EQ(plan["buffers"].size(), 4U);  // keys and values of two layers
   for (const Json& buffer : plan["buffers"]) {
     EXPECT_EQ(buffer["shape"], Json({1, 32, 1, 32}));
     EXPECT_EQ(buffer["dtype"], "f32");
@@ -143,7 +143,7 @@ TEST(Convert, ListsEveryMissingAndUnmappedKey) {
             Json({"model.layers.7.mlp.up_proj.weight", "model.nurm.weight"}));
 }
 
-// Gives every key of llama3_tied the prefix, but for those that `keep` names.
+// Adds the prefix to every key of llama3_tied except those that `keep` names.
 std::string prefixed_checkpoint(const TempDir& dir, const std::string& prefix,
                                 const std::string& keep = "") {
   return changed_checkpoint(dir, "llama3_tied", [&](TensorFile& file) {
@@ -259,7 +259,7 @@ TEST(Convert, TokenizerAndConfigFilesComeAlong) {
   EXPECT_FALSE(files.contains("optimizer.json"));
 }
 
-// Both names of a tied head, with the same or with other bytes.
+// Stores a tied head under both names, with equal or with different bytes.
 std::string with_head(const TempDir& dir, bool equal) {
   return changed_checkpoint(dir, "llama3_tied", [&](TensorFile& file) {
     std::string bytes = file.bytes_of("model.embed_tokens.weight");
@@ -324,7 +324,8 @@ TEST(Convert, InitialContentsAreStoredOnRequestAndOnlyOnce) {
   EXPECT_EQ(by_mode["none"].second.find("stored"), std::string::npos);
   EXPECT_EQ(by_mode["all"].second.find("none"), std::string::npos);
   EXPECT_LE(by_mode["none"].first, by_mode["state"].first);
-  // Keys and values of the one attention layer, 256 x 2 x 32 f32 each, are equal zeros: one copy.
+  // Keys and values of the one attention layer, 256 x 2 x 32 f32 each, are equal zeros, so they are
+  // stored once.
   const size_t cache = 256 * 2 * 32 * 4;
   EXPECT_GE(by_mode["all"].first, by_mode["none"].first + cache);
   EXPECT_LT(by_mode["all"].first, by_mode["none"].first + 2 * cache);

@@ -1,12 +1,12 @@
-// Vectors of texts. The reference is transformers' states, torch's modules behind them, and for the
-// files numpy's description of its format.
+// ferry embed. The reference for vectors is transformers' states with torch's modules after them.
+// The reference for files is numpy's description of its format.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
-#include "tests/cli/encoder_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/schema_check.h"
 
 namespace ferry::verb_embed_test {
@@ -54,7 +54,7 @@ TEST(Embed, AnswersEachLineOfItsInput) {
   EXPECT_EQ(Json::parse(states.out).size(), 3U);
 }
 
-// llama_two_way with a pooling and a dense module.
+// Adds a pooling and a dense module to llama_two_way.
 std::string with_modules(const std::string& to, const Json& row) {
   std::filesystem::create_directories(to);
   std::filesystem::copy(encoder("llama_two_way"), to);
@@ -84,7 +84,7 @@ std::string with_modules(const std::string& to, const Json& row) {
   return to;
 }
 
-// Every pooling and every function behind a dense module, whole and in parts.
+// Every pooling and every activation of a dense module is tested, in one program and in parts.
 TEST(Embed, PoolsAndActivatesAsTheReferenceDoes) {
   const TempDir dir;
   const Json golden = Json::parse(read_bytes(encoder("poolings.json")));
@@ -138,7 +138,7 @@ TEST_F(Vectors, AreCutAndNormalised) {
   }
 }
 
-// str.strip() of Python: also of white space beyond ASCII.
+// Texts are stripped as Python's str.strip() does, also of white space beyond ASCII.
 TEST_F(Vectors, DoNotDependOnWhiteSpaceAround) {
   EXPECT_EQ(embed(" \t\u00a0Mars is red.\u3000\n", {}), all_);
   EXPECT_NE(embed("Mars  is red.", {}), all_);

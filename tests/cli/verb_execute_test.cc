@@ -15,7 +15,7 @@ TEST(Execute, WritesRawOutputsAndTheirManifest) {
       "execute", official("state_init.pte"), "--script", dir / "script", "--outdir", out};
   write_bytes(dir / "script", official("state_init.in0_0.bin") + "\n\n" +
                                   official("state_init.in1_0.bin") + "@3,4\n");
-  for (int repeat = 0; repeat < 2; ++repeat) {  // over the files of the first time
+  for (int repeat = 0; repeat < 2; ++repeat) {  // the second run replaces the files of the first
     const Outcome run = run_ferry(args);
     ASSERT_EQ(run.code, 0) << run.err;
     EXPECT_EQ(read_bytes(out + "/manifest.txt"),
@@ -38,7 +38,7 @@ TEST(Execute, JsonListsTheOutputs) {
   EXPECT_EQ(json["outputs"][3]["shape"], (std::vector<int>{1, 128}));
 }
 
-// Which of two tensors of a name is meant, nobody can tell.
+// The file is ambiguous if two data files have a tensor of the same name.
 TEST(Execute, ATensorOfTwoDataFilesIsRefused) {
   const std::string data = official("llama_tiny_ext.ptd");
   const Outcome run = run_ferry({"execute", official("llama_tiny_ext.pte"), "--data", data,

@@ -1,4 +1,4 @@
-// What the command line says of itself, and the tools that read it.
+// The help texts of the command line, and the files for tools that are made of them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -67,7 +67,7 @@ TEST(Help, LinesFitATerminal) {
     line.push_back("--help");
     std::istringstream lines(run_ferry(line).out);
     for (std::string text; std::getline(lines, text);) {
-      // A label or an example may be long; text is wrapped.
+      // Labels and examples may be long. Text is wrapped.
       if (!text.starts_with("      ")) continue;
       EXPECT_LE(text.size(), 92U) << text;
     }
@@ -90,7 +90,8 @@ TEST(ManPages, AreWrittenForEveryVerbAndLeadToEachOther) {
     EXPECT_NE(text.find(".SH \"EXIT STATUS\""), std::string::npos) << name;
   }
   EXPECT_EQ(written, names);
-  EXPECT_EQ(run_ferry_once({"help", "--man-pages", dir.path()}).code, 6);  // never over others
+  // Existing files are not replaced.
+  EXPECT_EQ(run_ferry_once({"help", "--man-pages", dir.path()}).code, 6);
 }
 
 TEST(ManPages, AreGoodRoff) {
@@ -116,7 +117,7 @@ TEST(ManPages, SayWhatTheOptionsSay) {
   }
 }
 
-// What bash offers at the end of `words`.
+// Returns the completions that bash offers after `words`.
 std::set<std::string> offered(const Line& words) {
   std::string script = run_ferry({"completion", "bash"}).out + "COMP_WORDS=(ferry";
   for (const std::string& word : words) script += " '" + word + "'";
@@ -141,7 +142,8 @@ TEST(Completion, BashOffersVerbsOptionsAndValues) {
   EXPECT_EQ(offered({"convert", "x", "--dtype", ""}), (Words{"keep", "f32", "f16", "bf16"}));
   EXPECT_EQ(offered({"convert", "--dtype", "=", "b"}), Words{"bf16"});
   EXPECT_EQ(offered({"convert", "--threads", "4", "--over"}), Words{"--overwrite"});
-  EXPECT_EQ(offered({"inspect", "convert", "--dty"}), Words{});  // a path, not the verb
+  // `convert` is a path here, not the verb.
+  EXPECT_EQ(offered({"inspect", "convert", "--dty"}), Words{});
   EXPECT_EQ(offered({"check", "--js"}), Words{"--json"});
   EXPECT_EQ(offered({"completion", ""}), (Words{"bash", "zsh", "fish"}));
   EXPECT_EQ(offered({"help", "che"}), Words{"check"});

@@ -60,7 +60,7 @@ TEST(Inspect, FindsTheStateOfOfficialPrograms) {
   EXPECT_EQ(buffers[1]["init"], "none");
   const Json stored = inspect(fixture("official_pte/state_init.pte"));
   EXPECT_EQ(stored["programs"][0]["methods"][0]["buffers"][0]["init"], "stored");
-  // Two layers, keys and values.
+  // The model has two layers, with keys and values each.
   const Json llama = inspect(fixture("official_pte/llama_tiny_ext.pte"));
   EXPECT_EQ(llama["programs"][0]["methods"][0]["buffers"].size(), 4U);
 }
@@ -121,8 +121,8 @@ TEST(Inspect, RefusesACallThatDoesNotFitItsBlob) {
       << outcome.err;
 }
 
-// Dtype and bytes are those of the values, beside them what the file has of block types; the total
-// is that of the file.
+// Dtype and bytes are those of the decoded values. The block types of the file are listed beside
+// them. The total is the size of the file.
 TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
   const std::string path = fixture("gguf/mixA.rows.gguf");
   const Json listing = inspect(path);
@@ -163,7 +163,7 @@ TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
   EXPECT_EQ(text.find(" f32       [2, 256] "), std::string::npos) << text;
 }
 
-// How a tensor is stored is shown for every format.
+// The stored form of a tensor is shown for every format.
 TEST(Inspect, ShowsTheStoredFormOfEveryTensor) {
   for (const char* name : {"llama3_tied", "llama3_tied_bin", "gguf/llama3_tied_f16.gguf",
                            "keras/qwen2", "official_pte/llama_tiny_ext.ptd"}) {
@@ -180,7 +180,7 @@ TEST(Inspect, ShowsTheStoredFormOfEveryTensor) {
     zipped[tensor["stored"].get<std::string>()] = tensor;
   }
   EXPECT_TRUE(zipped.contains("f32 deflate") && zipped.contains("f32 view deflate"));
-  // The columns stand below each other, however long the names of the forms are.
+  // The columns are aligned, however long the names of the forms are.
   const std::string text = run_ferry({"inspect", fixture("torch/views_zipped.bin")}).out;
   EXPECT_NE(text.find("  plain            f32 deflate       [3, 4, 5] "), std::string::npos)
       << text;
@@ -194,7 +194,7 @@ TEST(Inspect, ShowsTheStoredFormOfEveryTensor) {
   EXPECT_GT(chunked.size(), 2u);
 }
 
-// A tied head is the same segment as the embedding: it says so, and counts once.
+// A tied head is the same segment as the embedding. It is marked so, and counts once.
 TEST(Inspect, CountsSharedBytesOnce) {
   const TempDir dir;
   ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);

@@ -1,4 +1,4 @@
-// The verbs that the program has, by its own help.
+// The verbs that the program lists in its own help.
 #pragma once
 
 #include <string>
@@ -6,13 +6,14 @@
 
 namespace ferry {
 
-// The words that begin the lines below a heading of a help.
+// Returns the first words of the lines below a heading of a help text.
 std::vector<std::string> help_entries(const std::string& help, const std::string& heading);
 
-// Every verb with the words before it: {"batch", "run"}, those that have verbs below them too.
+// Returns every verb with the words before it, as {"batch", "run"}. Verbs that have verbs below
+// them are included.
 std::vector<std::vector<std::string>> all_verbs(const std::vector<std::string>& before = {});
 
-// "batch run"
+// Joins the words: "batch run".
 std::string text_of(const std::vector<std::string>& words);
 
 }  // namespace ferry

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 using Line = std::vector<std::string>;
 
-// What transformers fed and generated, from the golden file.
+// The prompt and the tokens that transformers generated, from the golden file.
 struct Golden {
   std::string prompt;
   std::vector<int64_t> greedy;
@@ -152,7 +152,8 @@ TEST(Run, StopsWhereTheContextEnds) {
   const Outcome outcome = run_ferry(
       {"run", dir / "b", "--tokens", "1,2,3,4,5", "--max-new", "100", "--ignore-eos", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  // Five positions for the prompt, three for generated tokens, and one more token after them.
+  // The context has five positions for the prompt and three for generated tokens. One more token
+  // comes after them.
   EXPECT_EQ(outcome.json()["tokens"].size(), 4U);
   EXPECT_EQ(outcome.json()["stop"], "context");
 }
@@ -176,7 +177,7 @@ TEST(Run, TextPromptGivesText) {
   std::string list;
   for (const int64_t id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
   EXPECT_EQ(with({"--tokens", list, "--json"}).json()["tokens"], result["tokens"]);
-  // What was streamed is what decoding all at once gives.
+  // The streamed text equals the text of all tokens decoded at once.
   const Outcome decoded = run_ferry_on(result["tokens"].dump() + "\n",
                                        {"tokenize", dir / "b", "--decode", "--skip-special"});
   EXPECT_EQ(Json::parse(decoded.out), result["text"]);
@@ -256,7 +257,7 @@ TEST(Run, FilesBesideTheAnswerAreNotPutIntoTheBundle) {
       return run_ferry({"run", dir / "b", "--tokens", "1", "--max-new", "1", option, path});
     };
     EXPECT_EQ(run_to(dir / "b/f").code, 2);
-    // Before anything is generated.
+    // The path is refused before anything is generated.
     const Outcome nowhere = run_to(dir / "none/f");
     EXPECT_EQ(nowhere.code, 5);
     EXPECT_EQ(nowhere.out, "");

@@ -29,7 +29,7 @@ TEST(Tokenize, AnswersEachLine) {
   EXPECT_EQ(run_ferry_on(text, {"tokenize", path + "/tokenizer.json"}).out, plain.out);
 }
 
-// One answer per question, as a program asks that waits for each of them.
+// A program that waits for each answer gets one per question.
 TEST(Tokenize, APipeGetsEveryAnswerAtOnce) {
   RunningFerry ferry({"tokenize", fixture("tokenizer/llama3")}, /*close_input=*/false);
   std::string answers;
@@ -43,7 +43,7 @@ TEST(Tokenize, APipeGetsEveryAnswerAtOnce) {
       run_ferry_on("\"Hello world\"\n\"Hello world\"\n", {"tokenize", fixture("tokenizer/llama3")})
           .out,
       answers);
-  // Nothing is lost by ending it, so the first signal does.
+  // No work is lost by ending here, so the first signal ends the process.
   ferry.signal(SIGINT);
   EXPECT_EQ(ferry.wait().code, -1);
 }

@@ -37,7 +37,7 @@ std::string floats(size_t count, float value) {
 struct Variant {
   const char* checkpoint;
   Line options;
-  double bound;  // on the logits; that of the golden outputs' own noise for f32
+  double bound;  // bound on the difference of logits; for f32 it is the noise of the golden outputs
 };
 
 TEST(Verify, EveryLosslessVariantIsAtParity) {
@@ -70,7 +70,7 @@ TEST(Verify, EveryLosslessVariantIsAtParity) {
   }
 }
 
-// The HDF5 file holds the same outputs of the short prompt, and more of the long one.
+// The HDF5 file holds the same outputs of the short prompt, and more outputs of the long prompt.
 TEST(Verify, AReferenceInHdf5GivesTheSameReport) {
   const TempDir dir;
   const std::string bundle =
@@ -106,7 +106,7 @@ TEST(Verify, ComparesEveryTensorOfTheReference) {
   EXPECT_EQ(brief["steps"]["rows"], 24);
   EXPECT_EQ(brief["prefill"]["rows"], 1);
   EXPECT_EQ(brief["greedy"]["rows"], 16);
-  // The reference's own distance from the f64 logits is a property of the file.
+  // The distance of the reference from the f64 logits is a property of the reference file.
   EXPECT_LT(brief["f64"]["reference_max_abs"], 1e-4);
   EXPECT_GT(brief["f64"]["reference_max_abs"], 0);
 }
@@ -135,8 +135,8 @@ TEST(Verify, NamesTheFirstLayerThatDiverges) {
   EXPECT_NE(outcome.err.find("layer 2"), std::string::npos) << outcome.err;
 }
 
-// Hidden states of trained models have a first row that is a thousand times larger than the others.
-// A bound by the largest value of a tensor would hide this until a later layer.
+// The hidden states of trained models have a first row that is a thousand times larger than the
+// others. A bound by the largest value of a tensor would hide this error until a later layer.
 TEST(Verify, ARowOfAMatrixTimesAHundredthMoreIsFoundInItsLayer) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "qwen3_5_text", [](TensorFile& file) {
@@ -166,13 +166,13 @@ TEST(Verify, EveryTensorHasNoiseABoundAndAMargin) {
     EXPECT_GT(layer["margin"], 1) << layer;
   }
   EXPECT_EQ(report["verdict"], "parity");
-  // The reference itself is a few times the noise from the model in f64.
+  // The distance of the reference from the model in f64 is a few times the noise.
   EXPECT_EQ(report["f64_path"]["tolerance"]["source"], "none");
   EXPECT_GT(report["f64_path"]["tolerance"]["noise_ratio"], 0);
   EXPECT_LT(report["f64_path"]["tolerance"]["noise_ratio"], 16);
 }
 
-// Codes of 4 bits lose more than most mistakes do.
+// 4-bit codes lose more precision than most mistakes do.
 TEST(Verify, AReferenceAloneDoesNotProveFourBits) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("trained"), {"--quantize", "8da4w"});
@@ -233,7 +233,7 @@ TEST(Verify, ATighterToleranceThanTheNoiseFails) {
   EXPECT_NE(outcome.json()["first_divergence"], nullptr);
 }
 
-// The manifest with its own digest renewed.
+// Returns the manifest with its own digest renewed.
 std::string with_self_digest(std::string text) {
   const std::string member = "\"manifest_sha256\": \"";
   const size_t at = text.find(member) + member.size();
@@ -241,8 +241,9 @@ std::string with_self_digest(std::string text) {
   return text.replace(at, 64, to_hex(sha256(std::as_bytes(std::span(text)))));
 }
 
-// The bundle says how it was made, and may lie: it names no file that is opened, and options that
-// the model does not take are an error of the bundle, not of the command line.
+// The options that a bundle states about its conversion are untrusted. No file that it names is
+// opened, and options that do not fit the model are an error of the bundle, not of the command
+// line.
 TEST(Verify, OptionsThatABundleStatesAreUntrusted) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("llama3_tied"));
@@ -272,7 +273,7 @@ TEST(Verify, OptionsThatABundleStatesAreUntrusted) {
   EXPECT_EQ(run_ferry(line).code, 3);
 }
 
-// Right bundles have margin: the noise of each tensor is far from its floor.
+// Correct bundles pass with a margin: the noise of each tensor is far from its floor.
 TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
   for (const char* name :
        {"llama3_tied", "qwen3_5_text", "golden/qwen3_moe", "golden/qwen3_next_moe"}) {
@@ -283,7 +284,7 @@ TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
           run_ferry(verify_line(convert(dir, fixture(name), {"--dtype", dtype}), name));
       EXPECT_EQ(outcome.code, 0) << outcome.err;
       const Json report = outcome.json();
-      // Rounding the weights must show: otherwise they were not rounded.
+      // Rounding of weights changes logits by more than this.
       EXPECT_GT(report["metrics"]["max_abs"], 1e-4);
       for (const Json& layer : report["in_f32"]["layers"]) {
         EXPECT_DOUBLE_EQ(layer["margin_db"].get<double>(),
@@ -295,7 +296,7 @@ TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
   }
 }
 
-// A checkpoint in bf16 whose weights are kept: with activations in f32 nothing is rounded, and the
+// A bf16 checkpoint is converted without a cast. With activations in f32 nothing is rounded, so the
 // bound is that of f32.
 TEST(Verify, KeptHalfPrecisionIsProvedAsSharplyAsF32) {
   const TempDir dir;
@@ -305,7 +306,7 @@ TEST(Verify, KeptHalfPrecisionIsProvedAsSharplyAsF32) {
   const Json report = outcome.json();
   EXPECT_LT(report["in_f32"]["metrics"]["max_abs"], 1e-4);
   EXPECT_EQ(report["in_f32"]["tolerance"]["source"], "noise");
-  EXPECT_GT(report["metrics"]["max_abs"], 1e-2);  // what bf16 makes of it
+  EXPECT_GT(report["metrics"]["max_abs"], 1e-2);  // the error of bf16 activations
 
   const TempDir other, wrong;
   const std::string source =
@@ -316,7 +317,7 @@ TEST(Verify, KeptHalfPrecisionIsProvedAsSharplyAsF32) {
   EXPECT_NE(changed.json()["in_f32"]["first_divergence"], nullptr);
 }
 
-// Both were parity once: the bounds of half precision were wider than any error.
+// Earlier versions accepted both bundles: the bounds of half precision were wider than any error.
 TEST(Verify, AWrongRopeIsFoundInHalfPrecision) {
   for (const char* dtype : {"f16", "bf16"}) {
     SCOPED_TRACE(dtype);
@@ -342,7 +343,7 @@ TEST(Verify, SaysWhatItProvesAndWhatNot) {
   EXPECT_NE(report["does_not_prove"].dump().find("--checkpoint"), std::string::npos);
 }
 
-// The bound is the verifier's: a bundle can tighten it only.
+// The verifier sets the bound. A bundle can only tighten it.
 TEST(Verify, AManifestCannotLoosenTheBound) {
   const TempDir dir, other;
   const std::string source = changed_config(other, "llama3_tied", {{"rms_norm_eps", 1e-2}});
@@ -359,13 +360,13 @@ TEST(Verify, AManifestCannotLoosenTheBound) {
   EXPECT_EQ(outcome.json()["tolerance"]["source"], "noise");
 }
 
-// A reference is a file like any other.
+// A reference file is untrusted, as any other file.
 TEST(Verify, ExpertsThatTheModelDoesNotHaveAreRefused) {
   const TempDir dir, other;
   const std::string bundle = convert(dir, fixture("golden/qwen3_moe_bf16"));
   TensorFile reference(fixture("golden/qwen3_moe_bf16/golden.safetensors"));
   const int64_t tokens = reference.header.at("a.input_ids")["shape"][1];
-  const std::vector<int64_t> ids(static_cast<size_t>(tokens * 3), 8);  // there are 8, from 0 on
+  const std::vector<int64_t> ids(static_cast<size_t>(tokens * 3), 8);  // ids go from 0 to 7
   const std::string bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
   reference.append("a.router_experts.0", "I64", {1, tokens, 3}, bytes);
   reference.write(other / "r.safetensors");

@@ -23,7 +23,7 @@ std::string convert(const TempDir& dir, const std::string& source, const Line& o
   return dir / name;
 }
 
-// Runs verify with a report in JSON and returns that.
+// Runs verify with a report in JSON and returns the report.
 Json report_of(const TempDir& dir, const std::string& bundle, const Line& options, int code) {
   Line line = {"verify", bundle, "--report", dir / "r.json"};
   line.insert(line.end(), options.begin(), options.end());
@@ -52,7 +52,7 @@ std::string hex_of_file(const std::string& path) {
   return to_hex(sha256(std::as_bytes(std::span(bytes))));
 }
 
-// Everything that the page and scripts rely on is there whatever was compared.
+// Expects all fields that the page and scripts rely on, whatever was compared.
 void expect_shape(const Json& report) {
   for (const char* member :
        {"ferry_parity_report", "ferry", "parity", "verdict", "reasons", "proves", "does_not_prove",
@@ -99,7 +99,7 @@ TEST(VerifyReport, SaysWhereAWrongBundleDiverges) {
   const Json& layer = named(outputs["layers"], "name", "cache.1.key");
   EXPECT_EQ(layer["within"], false);
   EXPECT_GT(layer["max_abs"], layer["limit"]);
-  // The place is a true one: the reference has this value there.
+  // The reference has the expected value at the place that the report states.
   const Json& worst = layer["worst"];
   const TensorFile reference(golden);
   const std::string tensor = worst["prompt"].get<std::string>() + ".cache.1.key";
@@ -112,7 +112,7 @@ TEST(VerifyReport, SaysWhereAWrongBundleDiverges) {
               layer["max_abs"].get<double>(), 1e-6);
 }
 
-// A reference with one wrong value: the report must lead to it.
+// The report must lead to the one wrong value of the reference.
 TEST(VerifyReport, LeadsToTheOneValueThatDiffers) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("llama3_tied"));
@@ -177,7 +177,7 @@ TEST(VerifyReport, HasTheSourceFilesOfTheCheckpoint) {
     const std::string bundle = convert(dir, fixture(name), {"--overwrite"});
     const Json report = report_of(dir, bundle, {"--checkpoint", fixture(name)}, 0);
     expect_shape(report);
-    // Of a second pass over the checkpoint, not of the manifest.
+    // The files are those of a second pass over the checkpoint, not those of the manifest.
     const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
     EXPECT_EQ(report["checkpoint"]["files"], manifest["source"]["files"]);
     EXPECT_EQ(report["checkpoint"]["same_as_manifest"], true);
@@ -241,7 +241,7 @@ TEST(VerifyReport, ReplacesReportsAndNothingElse) {
   EXPECT_EQ(run_ferry({"check", bundle}).code, 0);
 }
 
-// Texts from a reference are neither markup nor mentions.
+// Texts from a reference must become neither markup nor mentions.
 TEST(VerifyReport, MarkdownHasNamesInCodeSpans) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {

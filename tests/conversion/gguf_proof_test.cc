@@ -1,4 +1,4 @@
-// GGUF files against those of llama.cpp's converter and llama-quantize: the whole file to the bit.
+// GGUF files, compared to the bit with those of llama.cpp's converter and llama-quantize.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -39,7 +39,7 @@ std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Lines of "CHECKPOINT TYPE SHA-256".
+// The lines of the list are "CHECKPOINT TYPE SHA-256".
 TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
   std::ifstream table(testdata("gguf_written/digests.txt"));
   std::string checkpoint, type, digest;
@@ -56,7 +56,7 @@ TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
   EXPECT_EQ(count, 189);
 }
 
-// Each part is a file of its own; all have the bytes of the whole.
+// Each part is a file of its own. The parts together have the bytes of the whole.
 TEST(GgufExport, SplitsHoldTheTensorsOfTheWhole) {
   const TempDir dir;
   ExportOptions options = options_of("golden/llama", "f16");
@@ -66,7 +66,8 @@ TEST(GgufExport, SplitsHoldTheTensorsOfTheWhole) {
   ASSERT_TRUE(split) << split.error().message;
   ASSERT_GT(split->files.size(), 2);
   EXPECT_TRUE(split->files[0].path.starts_with("model-00001-of-0000"));
-  // Copied into one file again they are the whole, whether the first part is named or the folder.
+  // Copied into one file again, the parts are the whole. The source may be the first part or the
+  // folder.
   for (const std::string& source : {dir / ("parts/" + split->files[0].path), dir / "parts"}) {
     ExportOptions joined;
     joined.convert.source = source;
@@ -76,7 +77,7 @@ TEST(GgufExport, SplitsHoldTheTensorsOfTheWhole) {
     ASSERT_TRUE(written) << written.error().message;
     EXPECT_EQ(read_all(out), read_all(dir / "whole.gguf"));
   }
-  // One file cannot hold them.
+  // One file cannot hold all tensors under this limit.
   const auto one = write(options_of("golden/llama", "f16"), dir / "one.gguf");
   ASSERT_TRUE(one);
   ExportOptions limited = options_of("golden/llama", "f16");
@@ -99,7 +100,7 @@ TEST(GgufExport, CopiesAFileToTheBit) {
   }
 }
 
-// What is asked for is decoded; the rest is not.
+// Tensors are decoded only where another type is requested.
 TEST(GgufExport, RequantizesOnlyWhenAsked) {
   const TempDir dir;
   ExportOptions options = options_of("gguf/llama3_tied_q8_0.gguf", "f32");
@@ -113,7 +114,7 @@ TEST(GgufExport, RequantizesOnlyWhenAsked) {
   EXPECT_EQ(read_all(dir / "q8_0.gguf"), read_all(dir / "copy.gguf"));
 }
 
-// Of a checkpoint and of a GGUF file, in every type.
+// Blocks of MXFP4 are kept from a checkpoint and from a GGUF file, for every requested type.
 TEST(GgufExport, BlocksOfMxfp4StayAsTheyAre) {
   const TempDir dir;
   ExportOptions options = options_of("golden/gpt_oss_mxfp4", "q8_0");
@@ -123,7 +124,7 @@ TEST(GgufExport, BlocksOfMxfp4StayAsTheyAre) {
   EXPECT_EQ(read_all(dir / "q8_0.gguf"), read_all(dir / "copy.gguf"));
 }
 
-// One number stands for f32, f16 and bf16 beside MXFP4.
+// The file type of GGUF is the same number for f32, f16 and bf16 beside MXFP4.
 TEST(GgufExport, FilesWithMxfp4AreProved) {
   const TempDir dir;
   ThreadPool pool(2);

@@ -1,4 +1,4 @@
-// The axes that later passes rely on are named in the graphs of all families.
+// The graphs of all families name the axes that later passes rely on.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,8 +46,8 @@ Names argument(const Graph& g, const Node& node, size_t arg) {
 const Names kHeads = {kBatch, kSequence, kHead, kHeadDim};
 const Names kHeadsFirst = {kBatch, kHead, kSequence, kHeadDim};
 
-// Checks the operands and results of the operators that know heads; returns how many there were.
-// `other_products`: there are products of matrices that are no attention.
+// Checks the operands and results of operators that work on heads, and returns their number.
+// `other_products`: the graph has matrix products that are not attention.
 int check_heads(const Graph& g, bool other_products) {
   int found = 0;
   for (const Node& node : g.nodes) {
@@ -76,8 +76,8 @@ int check_heads(const Graph& g, bool other_products) {
   return found;
 }
 
-// Checks that all dimensions of weights, of the results of linear layers, and of inputs and outputs
-// are named, but those of size 1.
+// Checks that all dimensions of weights, of results of linear layers, and of inputs and outputs
+// have a name, except those of size 1.
 void check_named(const Graph& g, ValueId id) {
   for (const Dim& dim : g[id].shape) {
     EXPECT_TRUE(dim.axis != kNone || dim == Dim(1) || g[id].name.ends_with("conv1d.weight"))
@@ -89,7 +89,8 @@ class FamilyAxes : public testing::TestWithParam<std::string> {};
 
 TEST_P(FamilyAxes, HeadsAreNamedWhereverAttentionIs) {
   const Graph g = graph_of(GetParam());
-  // Of groups and pairs of tokens in Mamba-2 layers; of the streams of each token in Gemma 3n.
+  // Mamba-2 layers have products of groups and of pairs of tokens, and Gemma 3n has products of the
+  // streams of each token.
   const bool other_products = GetParam() == "granitemoehybrid_mamba" || GetParam() == "gemma3n";
   EXPECT_GT(check_heads(g, other_products), 0);
   for (const graph::Value& value : g.values) {
@@ -145,7 +146,7 @@ TEST(AxesOfFamilies, EveryFamilyIsAmongThem) {
   EXPECT_EQ(seen.size(), all_families().size());
 }
 
-// Calls of one token with one head: the sizes of a view are those before it, its axes are not.
+// With one token and one head a view may keep all sizes and still change the axes.
 TEST(AxesOfFamilies, OneHeadAndOneTokenAreNoMisuse) {
   for (const std::string family :
        {"deepseek_v2", "deepseek_v3", "granitemoehybrid_mamba", "llama"}) {

@@ -24,7 +24,7 @@ inline ModelConfig family_config(const std::string& family) {
   return parse_model_config(text, "", "config.json").value();
 }
 
-// From lines of "NAME DTYPE DIM...".
+// Parses lines of "NAME DTYPE DIM...".
 inline std::vector<TensorEntry> family_tensors(const std::string& family) {
   std::ifstream in(family_file(family, "tensors.txt"));
   std::vector<TensorEntry> entries;

@@ -25,7 +25,7 @@ TEST(FamilyTable, EveryTypeHasOneFamilyAndItsDefaultsAreAnObject) {
     ASSERT_FALSE(family->types.empty());
     for (const ModelType& type : family->types) {
       EXPECT_TRUE(names.insert(type.name).second) << type.name;
-      wrappers.insert(type.wrapper.name);  // several types may have the same
+      wrappers.insert(type.wrapper.name);  // several types may have one wrapper
       EXPECT_TRUE(json::parse(type.defaults, nullptr, false).is_object()) << type.name;
       EXPECT_EQ(find_family(all_families(), type.name)->type, &type);
     }
@@ -92,7 +92,7 @@ void expect_distinct_sources(const ModelConfig& config) {
   }
 }
 
-// Two keys of one checkpoint would match rules of the same source.
+// Otherwise two keys of one checkpoint could match rules of the same source.
 TEST(FamilyTable, NoTwoRulesOfAFamilyHaveTheSameSource) {
   ModelConfig config;
   config.num_layers = 1;
@@ -110,8 +110,8 @@ TEST(FamilyTable, NoTwoRulesOfAFamilyHaveTheSameSource) {
   }
 }
 
-// -- a family of this test: Llama whose embeddings are multiplied by a number of its own, in
-// checkpoints with one of two prefixes, and with a part that is not built.
+// -- a family of this test: Llama with embeddings that are multiplied by a number of its own, in
+// checkpoints with one of two prefixes and with a part that Ferry leaves out.
 
 Status read_doubling(const JsonFields& fields, ModelConfig& config) {
   config.numbers["doublings"] = FERRY_TRY(fields.required("doublings", kLayerRange));
@@ -165,7 +165,7 @@ TEST(AddedFamily, IsFoundAndItsConfigIsReadWithItsTraits) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->family, &kDoubling);
   EXPECT_EQ(config->hidden_size, 8);  // a default
-  EXPECT_EQ(config->num_layers, 2);   // under its other name
+  EXPECT_EQ(config->num_layers, 2);   // the config states it under another name
   EXPECT_EQ(config->number("doublings"), 3);
   EXPECT_EQ(config->scalars.embedding, 8.0);
   EXPECT_EQ(parse_doubling(R"({"model_type": "doubling"})").error().message,

@@ -1,4 +1,4 @@
-// Configs for tests of what transformers reads in them.
+// Configs for the tests of keys that transformers reads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace ferry::converters::reference_config_test {
 
 using nlohmann::json;
 
-// Sizes that differ from all defaults; heads of 16 dimensions.
+// The sizes differ from all defaults. Heads have 16 dimensions.
 inline json sizes(const std::string& type) {
   if (type == "codegen") {
     return {{"model_type", type}, {"vocab_size", 50},   {"n_embd", 64},   {"n_layer", 4},
@@ -34,7 +34,7 @@ inline ModelConfig parse(const json& config, ConfigReport* report = nullptr) {
   return result ? *result : ModelConfig{};
 }
 
-// "4 config.json: ..." or "accepted".
+// Returns "4 config.json: ..." or "accepted".
 inline std::string refusal(const json& config) {
   const auto result = parse_model_config(config.dump(), "", "config.json");
   if (result) return "accepted";

@@ -64,7 +64,7 @@ TEST(AtomicFile, RefusesWhatExists) {
   EXPECT_EQ(contents(dir / "a"), "one");
 }
 
-// It appeared while the file was being written.
+// The target appears while the file is being written.
 TEST(AtomicFile, RefusesWhatAppears) {
   const TempDir dir;
   auto file = AtomicFile::create(dir / "a", IfExists::kRefuse, 3);
@@ -77,7 +77,7 @@ TEST(AtomicFile, RefusesWhatAppears) {
 TEST(AtomicFile, ReplacesInOneStep) {
   const TempDir dir;
   ASSERT_TRUE(write_atomically(dir / "a", "one", IfExists::kReplace));
-  std::ifstream before(dir / "a");  // keeps what it has opened
+  std::ifstream before(dir / "a");  // keeps reading the file that it has opened
   ASSERT_TRUE(write_atomically(dir / "a", "two", IfExists::kReplace));
   EXPECT_EQ(contents(dir / "a"), "two");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(before), {}), "one");
@@ -148,7 +148,7 @@ TEST(AtomicFile, AKilledProcessLeavesNothing) {
   EXPECT_TRUE(fs::is_empty(dir / "."));
 }
 
-// Many writers of one name: at any time one of their files, whole.
+// Many writers replace one name. At any time the name has the whole file of one of them.
 TEST(AtomicFile, WritersOfOneNameDoNotMix) {
   const TempDir dir;
   std::vector<std::thread> writers;

@@ -25,7 +25,7 @@ TEST(BlockCache, TheLastUsedBlocksAreKept) {
   for (uint64_t i = 0; i < BlockCache::kLeastBlocks; ++i) get(i);
   EXPECT_EQ(get(0), std::byte{0});
   EXPECT_EQ(computed, BlockCache::kLeastBlocks);
-  get(100);  // number 1 is the oldest now
+  get(100);  // evicts block 1, the oldest
   EXPECT_EQ(get(0), std::byte{0});
   EXPECT_EQ(computed, BlockCache::kLeastBlocks + 1);
   EXPECT_EQ(get(1), std::byte{1});

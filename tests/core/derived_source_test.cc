@@ -18,7 +18,7 @@ std::unique_ptr<MemorySource> stored() {
   return source;
 }
 
-// The number of an element, plus those of another tensor where there is one.
+// Gives the number of each element, plus the value of another tensor where there is one.
 class Counted final : public FloatDerivation {
  public:
   explicit Counted(int64_t columns, std::optional<size_t> base = {})
@@ -55,7 +55,7 @@ DerivedTensor tensor(const char* name, Shape shape, std::vector<size_t> parts,
 
 TEST(DerivedSource, GivesAnyRangeAcrossBlocks) {
   DerivedSource source(stored());
-  constexpr int64_t kColumns = 1000;  // blocks of 256 rows
+  constexpr int64_t kColumns = 1000;  // a block has 256 rows
   const auto entry = source.add(tensor("w", {600, kColumns}, {0, 1}));
   ASSERT_TRUE(entry) << entry.error().message;
   EXPECT_EQ(*entry, 2u);
@@ -71,7 +71,7 @@ TEST(DerivedSource, GivesAnyRangeAcrossBlocks) {
   EXPECT_FALSE(source.read(2, 599'999 * 4, past));
 }
 
-// Two elements in a byte, which is the number of the pair.
+// A byte holds two elements and is the number of the pair.
 constexpr BlockEncoding kPairs = {"pairs", 2, 1, nullptr};
 
 class Pairs final : public Derivation {
@@ -113,7 +113,7 @@ TEST(DerivedSource, NamesTheStoredPartsOfWhatIsDerivedTwice) {
 
 TEST(DerivedSource, AddsTheFilesOfAnotherSource) {
   DerivedSource source(stored());
-  EXPECT_FALSE(source.add_source(stored()));  // names are taken
+  EXPECT_FALSE(source.add_source(stored()));  // the names are taken
   auto inner = std::make_unique<DerivedSource>(stored());
   ASSERT_TRUE(inner->add(tensor("w", {2, 4}, {0, 1})));
   DerivedSource outer(std::move(inner));

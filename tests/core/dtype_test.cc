@@ -32,9 +32,15 @@ TEST(DType, UnknownNamesAreNotFound) {
   EXPECT_FALSE(dtype_from_executorch(8));
 }
 
+TEST(Shape, IsShownAsAList) {
+  EXPECT_EQ(to_string(Shape{}), "[]");
+  EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
+}
+
 TEST(DType, ShapesOfSubByteTypesFillWholeBytes) {
   EXPECT_EQ(bytes_of(DType::kI4, {3, 4}), 6U);
-  EXPECT_EQ(bytes_of(DType::kI4, {2, 3}), std::nullopt);  // no row is whole bytes, the tensor is
+  // The tensor fills whole bytes, but its rows do not.
+  EXPECT_EQ(bytes_of(DType::kI4, {2, 3}), std::nullopt);
   EXPECT_EQ(bytes_of(DType::kI4, {}), std::nullopt);
   EXPECT_EQ(bytes_of(DType::kI4, {0, 2}), 0U);
   EXPECT_EQ(bytes_of(DType::kF6E2M3, {2, 4}), 6U);
@@ -46,7 +52,8 @@ TEST(DType, ShapesOfSubByteTypesFillWholeBytes) {
   EXPECT_EQ(bytes_of(DType::kF32, {int64_t{1} << 57}), uint64_t{1} << 59);
 }
 
-// The compiler's own half type is the reference. On ARM, C++ of GCC 12 knows only its older name.
+// The compiler's own half type is the reference. On ARM, GCC 12 has it in C++ under its older name
+// only.
 #if defined(__FLT16_MAX__) || defined(__aarch64__)
 #if defined(__aarch64__)
 using Half = __fp16;
@@ -70,7 +77,7 @@ TEST(DType, EveryHalfHasTheValueOfTheCompilersHalf) {
 }
 
 TEST(DType, RoundingToHalfEqualsTheCompilers) {
-  // Steps that are odd multiples of small numbers visit ties, near ties, subnormals and overflow.
+  // This step visits ties, values next to ties, subnormals and overflow.
   for (uint64_t bits = 0; bits < 0x7f800000u; bits += 1021) {
     const float value = std::bit_cast<float>(static_cast<uint32_t>(bits));
     const auto expected = std::bit_cast<uint16_t>(static_cast<Half>(value));

@@ -90,7 +90,7 @@ TEST_F(FileTest, ALinkIsRefusedWhereNoneIsWanted) {
   EXPECT_EQ(file.error().message, path("link") + ": not a regular file but a symbolic link");
 }
 
-// Sets the number of files that may be open, and puts it back.
+// Sets the limit of open files, and restores it.
 class OpenFileLimit {
  public:
   explicit OpenFileLimit(rlim_t most) {
@@ -222,7 +222,7 @@ TEST_F(FileTest, RemovesATreeButNotWhatLinksPointTo) {
   EXPECT_TRUE(remove_tree(path("tree")));
   EXPECT_FALSE(fs::exists(path("tree")));
   EXPECT_TRUE(fs::exists(path("kept")));
-  EXPECT_TRUE(remove_tree(path("tree")));  // nothing left to do
+  EXPECT_TRUE(remove_tree(path("tree")));  // nothing is left to remove
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ float value_of(DType dtype, int code) {
   return out[0];
 }
 
-// The corner cases of the OCP specification, table 1.
+// These are the corner cases of the OCP specification, table 1.
 TEST(Float8, HasTheValuesOfTheSpecification) {
   EXPECT_EQ(value_of(DType::kF8E4M3, 0x00), 0.0f);
   EXPECT_TRUE(std::signbit(value_of(DType::kF8E4M3, 0x80)));

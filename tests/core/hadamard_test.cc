@@ -9,7 +9,7 @@
 namespace ferry::hadamard_test {
 namespace {
 
-// Element (i, j) of the matrix is negative where i and j have an odd number of ones in common.
+// Element (i, j) of the matrix is negative where i & j has an odd number of ones.
 TEST(HadamardRotate, MultipliesEachRowBySylvestersMatrix) {
   for (const size_t width : {1U, 2U, 8U, 64U}) {
     std::vector<float> values(3 * width);

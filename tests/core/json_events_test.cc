@@ -7,7 +7,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Writes down what happens.
+// Records the events.
 class Recorder final : public JsonHandler {
  public:
   bool null() override { return note("null"); }
@@ -32,7 +32,7 @@ class Recorder final : public JsonHandler {
   }
 };
 
-// The events, or the error, of a text that comes in pieces of `size` bytes.
+// Returns the events, or the error, of a text that arrives in pieces of `size` bytes.
 std::string parsed(std::string_view text, size_t size) {
   Recorder recorder;
   const JsonPieces next = [&]() -> Result<std::string_view> {

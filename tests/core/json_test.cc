@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json_writer.h"
 
 namespace ferry::json_test {
 namespace {
@@ -75,6 +80,15 @@ TEST(Json, RefusesWhatIsNotJson) {
 
 TEST(Json, MessagesDoNotRepeatTheInput) {
   EXPECT_EQ(message_of("\x1b[31m"), "f.json: not valid JSON: invalid literal (offset 0)");
+}
+
+TEST(JsonWriter, ListsOfTextsAndValuesThatMayBeAbsent) {
+  JsonWriter json;
+  json.begin_object().member("lines", std::vector<std::string>{"a", "\"b\""});
+  json.member("none", std::vector<std::string>{}).member("bound", std::optional<double>(0.5));
+  json.member("absent", std::optional<double>()).end_object();
+  EXPECT_EQ(json.take(), R"({"lines":["a","\"b\""],"none":[],"bound":0.5,"absent":null})"
+                         "\n");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(SharedProgress, AddsUpWhatThreadsHaveDone) {
   pool.parallel_for(100, [&](size_t) { progress.advance(1); });
   EXPECT_EQ(last, 100U);
   EXPECT_EQ(calls, 100U);
-  SharedProgress({}, 1).advance(1);  // nobody asked
+  SharedProgress({}, 1).advance(1);  // without a callback nothing happens
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Result: the state that moves, copies and assignments leave.
+// Result: the state after moves, copies and assignments.
 
 #include "core/result.h"
 
@@ -39,8 +39,8 @@ TEST(Result, AMovedOneKeepsItsState) {
   const auto taken_value = std::move(value), taken_error = std::move(error);
   EXPECT_EQ(*taken_value, "text");
   EXPECT_EQ(taken_error.error().message, "no text");
-  EXPECT_TRUE(value.has_value());   // NOLINT: that is the test
-  EXPECT_FALSE(error.has_value());  // NOLINT: that is the test
+  EXPECT_TRUE(value.has_value());   // NOLINT: the test reads a value after its move
+  EXPECT_FALSE(error.has_value());  // NOLINT: the test reads a value after its move
   EXPECT_EQ(error.error().message, "");
 }
 

@@ -1,4 +1,4 @@
-// Strided pieces: whatever is done to a list of them, the elements and their order stay.
+// Strided pieces: no operation on a list of pieces changes the elements or their order.
 #include "core/strided.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace ferry::strided_test {
 namespace {
 
 using Pieces = std::vector<StridedPiece>;
-using Elements = std::vector<std::pair<size_t, int64_t>>;  // of which tensor, which
+using Elements = std::vector<std::pair<size_t, int64_t>>;  // (tensor, element) pairs
 
 Elements elements_of(const Pieces& pieces) {
   Elements elements;
@@ -29,7 +29,7 @@ struct Random {
   }
 };
 
-// Of a tensor with 2000 elements and more.
+// Makes a piece of a tensor that has 2000 elements or more.
 StridedPiece random_piece(Random& random, int64_t offset, int64_t stride) {
   StridedPiece piece{.tensor = static_cast<size_t>(random.below(2)),
                      .offset = random.below(offset)};
@@ -69,7 +69,7 @@ TEST(Strided, PiecesAtAConstantDistanceBecomeOne) {
   const Pieces rows = {run_piece(0, 0, 4), run_piece(0, 8, 4), run_piece(0, 16, 4)};
   EXPECT_EQ(folded(rows), (Pieces{{.axes = {{3, 8}, {4, 1}}}}));
   EXPECT_EQ(folded(Pieces{run_piece(0, 2, 3), run_piece(0, 5, 4)}), (Pieces{run_piece(0, 2, 7)}));
-  // Heads of two pairs, back and forth: two levels.
+  // The two halves of heads of two pairs are interleaved, which takes two levels.
   const Pieces pairs = {{.offset = 0, .axes = {{2, 2}}},
                         {.offset = 1, .axes = {{2, 2}}},
                         {.offset = 4, .axes = {{2, 2}}},

@@ -6,10 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/json_writer.h"
-#include "core/sha256.h"
-#include "core/shape.h"
-
 namespace ferry::text_test {
 namespace {
 
@@ -78,45 +74,11 @@ TEST(Text, GlobOfManyStarsIsFast) {
   EXPECT_FALSE(glob_match(pattern + "b", std::string(5000, 'a')));
 }
 
-TEST(Shape, IsShownAsAList) {
-  EXPECT_EQ(to_string(Shape{}), "[]");
-  EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
-}
-
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text));
-}
-
-// FIPS 180-4 examples.
-TEST(Sha256, EqualsPublishedDigests) {
-  EXPECT_EQ(to_hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(to_hex(sha256(bytes_of("abc"))),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-}
-
 TEST(Text, HexadecimalDigitsAreLowerCaseAndInPairs) {
   EXPECT_EQ(from_hex("00ff7f"), std::string("\x00\xff\x7f", 3));
   EXPECT_EQ(from_hex(""), "");
   for (const char* wrong : {"f", "FF", "0g", "0x", " 0", "-1"})
     EXPECT_EQ(from_hex(wrong), std::nullopt);
-}
-
-TEST(JsonWriter, ListsOfTextsAndValuesThatMayBeAbsent) {
-  JsonWriter json;
-  json.begin_object().member("lines", std::vector<std::string>{"a", "\"b\""});
-  json.member("none", std::vector<std::string>{}).member("bound", std::optional<double>(0.5));
-  json.member("absent", std::optional<double>()).end_object();
-  EXPECT_EQ(json.take(), R"({"lines":["a","\"b\""],"none":[],"bound":0.5,"absent":null})"
-                         "\n");
-}
-
-TEST(Sha256, PiecesAndReuseMakeNoDifference) {
-  Sha256 hash;
-  hash.update(bytes_of("a"));
-  hash.update(bytes_of("bc"));
-  EXPECT_EQ(hash.finish(), sha256(bytes_of("abc")));
-  hash.update(bytes_of("abc"));
-  EXPECT_EQ(hash.finish(), sha256(bytes_of("abc")));
 }
 
 TEST(Text, NumberAfterAPrefix) {

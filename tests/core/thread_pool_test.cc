@@ -30,7 +30,7 @@ TEST(ThreadPool, RunsEveryItemExactlyOnce) {
 
 TEST(ThreadPool, ManyShortJobsInARow) {
   ThreadPool pool(4);
-  std::vector<uint64_t> sums(8, 0);  // plain: each item has its own place
+  std::vector<uint64_t> sums(8, 0);  // no atomics: each item has its own element
   for (uint64_t job = 0; job < 20000; ++job) {
     pool.parallel_for(sums.size(), [&](size_t i) { sums[i] += job; });
   }
@@ -50,7 +50,7 @@ TEST(ThreadPool, WakesThreadsThatWentToSleep) {
 TEST(ThreadPool, OtherThreadsTakePart) {
   ThreadPool pool(2);
   std::atomic<int> inside{0};
-  // Each item waits for the other, so that one thread alone would never end.
+  // Each item waits for the other, so one thread alone would never finish.
   pool.parallel_for(2, [&](size_t) {
     inside.fetch_add(1);
     while (inside.load() < 2) std::this_thread::yield();
@@ -78,7 +78,7 @@ TEST(ThreadPool, AnExceptionComesOutOnceNothingRuns) {
   ThreadPool pool(4);
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> inside{0};
-    std::vector<int> local(64, 0);  // gone when parallel_for has thrown
+    std::vector<int> local(64, 0);  // is destroyed when parallel_for has thrown
     EXPECT_THROW(pool.parallel_for(64,
                                    [&](size_t i) {
                                      inside.fetch_add(1);
@@ -103,12 +103,12 @@ TEST(ThreadPool, AnExceptionOfEveryItemComesOutOnce) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// In a child, whose address space can be limited.
+// Runs in a child process, whose address space can be limited.
 TEST(ThreadPool, RefusedThreadsAreDoneWithout) {
   const auto work = [] {
     const rlimit limit{rlim_t{512} << 20, rlim_t{512} << 20};
     ::setrlimit(RLIMIT_AS, &limit);
-    ThreadPool pool(1024);  // stacks of 8 MiB
+    ThreadPool pool(1024);  // with stacks of 8 MiB
     std::atomic<int> sum{0};
     pool.parallel_for(100, [&](size_t i) { sum.fetch_add(static_cast<int>(i)); });
     ::_exit(pool.size() > 1 && pool.size() < 1024 && sum.load() == 4950 ? 0 : 1);

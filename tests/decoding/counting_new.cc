@@ -1,4 +1,4 @@
-// operator new that counts, in place of the library's.
+// Replaces the library's operator new by one that counts.
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// How often this program has allocated memory with operator new, on any thread.
+// Counts allocations by operator new in this program, on all threads.
 #pragma once
 
 #include <cstdint>

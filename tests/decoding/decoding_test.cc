@@ -1,5 +1,5 @@
-// Bundles of the sample checkpoints, decoded in this process: nothing is
-// allocated per token, and ports are bound by name and type.
+// Bundles of the sample checkpoints, decoded in this process: no memory is allocated per token, and
+// inputs and outputs are bound by name and type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "core/file.h"
+#include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
 #include "runner/decoder.h"
+#include "runner/method.h"
 #include "runner/program_set.h"
 #include "runner/sampler.h"
 #include "runner/stateful_decoder.h"
@@ -122,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
                        runner::DecodeMode::kKv},
         StaticDecoding{"lfm2", {}, runner::DecodeMode::kHybrid}));
 
-// What the runner leaves out changes no bit of what static programs compute.
+// The runner's shortcuts change no bit of the results of static programs.
 TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
   std::vector<std::string> options = {"--program", "static",           "--context-length",
                                       "64",        "--prefill-length", "8"};
@@ -142,8 +146,8 @@ TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
   }
 }
 
-// Turn after turn, caches of prefill_forward in encodings of their own give what f32 gives, up to
-// the rounding of both encodings.
+// With caches in encodings of prefill_forward's own, every turn gives the values of f32, up to the
+// rounding of both encodings.
 TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
   const TempDir plain_dir, dir;
   ThreadPool pool(2);
@@ -187,7 +191,7 @@ TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
 
 TEST(AllocationCounter, Counts) {
   const uint64_t before = allocations();
-  ::operator delete(::operator new(1));  // a new-expression may be optimised away
+  ::operator delete(::operator new(1));  // a new-expression could be optimised away
   EXPECT_GE(allocations() - before, 1);
 }
 
@@ -203,7 +207,7 @@ TEST(ProgramSet, BindsPortsByNameAndType) {
   const runner::PortType logits = {"logits", DType::kF32, {1, m.vocab_size}};
   struct Case {
     std::vector<runner::PortType> inputs, outputs;
-    std::string error;  // a part of it; empty if there is none
+    std::string error;  // a part of the message; empty if there is no error
   };
   const Case cases[] = {
       {{tokens, input_pos}, {logits}, ""},
@@ -234,6 +238,49 @@ TEST(StatefulDecoder, OutlivesTheBundleObjectThatItWasLoadedFrom) {
   ASSERT_TRUE(decoder);
   const std::vector<int64_t> prompt = {1, 2, 3};
   EXPECT_TRUE(decoder->forward(prompt));
+}
+
+// -- delegates
+
+const std::string kProgram = FERRY_TESTDATA "/xnnpack/llama_8da4w_e4_ext";
+
+TEST(DelegatedDecoding, ATokenAllocatesNothingAfterTheFirst) {
+  const MappedFile file = *MappedFile::open(kProgram + ".pte");
+  const MappedFile data_file = *MappedFile::open(kProgram + ".ptd");
+  const pte::LoadedProgram loaded = *pte::read_program(file.bytes(), "p");
+  const ptd::DataFile data = *ptd::read_data_file(data_file.bytes(), "d");
+  std::vector<runner::ExternalTensor> external;
+  for (const ptd::NamedTensor& tensor : data.tensors) {
+    const ptd::Segment& segment = data.segments[tensor.segment];
+    external.push_back({tensor.key, tensor.dtype, tensor.sizes,
+                        data_file.bytes().subspan(segment.offset, segment.size), tensor.is_tensor});
+  }
+  for (const size_t threads : {1, 2}) {
+    SCOPED_TRACE(threads);
+    ThreadPool pool(threads);
+    auto method = runner::Method::load(loaded, "forward", external, pool, {}, "p");
+    ASSERT_TRUE(method) << method.error().message;
+    const std::vector<int64_t> tokens = {1, 2, 3};
+    int64_t position = 0;
+    const auto call = [&](int64_t count) {
+      const std::span<const std::byte> bytes = std::as_bytes(std::span(tokens));
+      const runner::TensorView token{
+          DType::kI64, {1, count}, bytes.first(static_cast<size_t>(count) * sizeof(int64_t))};
+      const runner::TensorView at{DType::kI64, {1}, std::as_bytes(std::span(&position, 1))};
+      const uint64_t before = allocations();
+      ASSERT_TRUE(method->set_input(0, token));
+      ASSERT_TRUE(method->set_input(1, at));
+      const Status status = method->execute();
+      const uint64_t after = allocations();
+      ASSERT_TRUE(status) << status.error().message;
+      if (position > 3) {
+        EXPECT_EQ(after - before, 0U) << "position " << position;
+      }
+      position += count;
+    };
+    call(3);
+    for (int token = 0; token < 6; ++token) call(1);
+  }
 }
 
 }  // namespace

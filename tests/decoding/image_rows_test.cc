@@ -1,4 +1,4 @@
-// Rows of images take the place of embeddings, in decoders of both styles.
+// Rows of images replace embeddings, in decoders of stateful and of static programs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ const Line kStateful = {"--context-length", "96", "--prefill-length", "40"};
 struct Style {
   std::string name;
   Line options;
-  std::optional<runner::DecodeMode> mode = {};  // of static bundles
+  std::optional<runner::DecodeMode> mode = {};  // for static bundles
 };
 
 void PrintTo(const Style& style, std::ostream* out) { *out << style.name; }
@@ -48,7 +48,7 @@ class ImageRows : public testing::TestWithParam<Style> {
     EXPECT_TRUE(decoder) << decoder.error().message;
     return *std::move(decoder);
   }
-  // The embeddings that the decoder's programs get, by position.
+  // Records the embeddings that the decoder's programs get, by position.
   void record(runner::Decoder& decoder) {
     EXPECT_TRUE(decoder.set_probe_sink([this](const std::string& name, int64_t position,
                                               int64_t rows, std::span<const float> values) {
@@ -78,7 +78,7 @@ Floats last_row(Result<std::span<const float>> logits) {
   return logits ? Floats(logits->end() - 360, logits->end()) : Floats();
 }
 
-// Runs of rows begin, end and touch inside of calls, at their borders, and across them.
+// Runs of rows begin, end and touch inside calls, at the borders of calls, and across them.
 TEST_P(ImageRows, TakeThePlaceOfEmbeddingsAcrossCallsOfAnyLength) {
   const std::string source = fixture("vision/smolvlm");
   const TensorFile weights(source + "/model.safetensors");
@@ -120,19 +120,19 @@ TEST_P(ImageRows, TakeThePlaceOfEmbeddingsAcrossCallsOfAnyLength) {
     if (whole.empty()) whole = logits;
     EXPECT_LT(furthest(logits, whole), 1e-4F);
   }
-  // From here on the tokens have their own embeddings again.
+  // Without image rows, the tokens have their own embeddings again.
   decoder->restart();
   embedded.clear();
   ASSERT_TRUE(decoder->set_image_rows({}));
   EXPECT_GT(furthest(last_row(decoder->forward(ids)), whole), 1e-2F);
   for (const auto& [position, row] : embedded) {
-    if (position >= 30) continue;  // the end of a call that is not full
+    if (position >= 30) continue;  // padding of a call that is not full
     const float* at = table.data() + ids[static_cast<size_t>(position)] * 64;
     EXPECT_EQ(row, Floats(at, at + 64)) << "position " << position;
   }
 }
 
-// One entry for each run of placeholders of the reference's short prompt.
+// Returns one entry for each run of placeholders in the reference's short prompt.
 std::vector<runner::EmbeddingRows> golden_rows(const std::vector<int64_t>& ids, int64_t placeholder,
                                                std::span<const float> features) {
   std::vector<runner::EmbeddingRows> rows;
@@ -155,7 +155,7 @@ TEST_P(ImageRows, GiveTheLogitsOfTheReference) {
   EXPECT_LT(furthest(logits, Floats(all.end() - 360, all.end())), 1e-4F);
 }
 
-// The embeddings of placeholders are read by nothing: where they are NaN, not a bit changes.
+// The program reads no embedding of a placeholder: with NaN there, no bit of the result changes.
 TEST_P(ImageRows, EmbeddingsOfPlaceholdersDoNotLeak) {
   const std::string poisoned = changed_checkpoint(dir_, "vision/smolvlm", [](TensorFile& file) {
     const std::string key = "model.text_model.embed_tokens.weight";
@@ -210,7 +210,7 @@ TEST_P(ImageRows, ThatDoNotFitAreRefused) {
     EXPECT_EQ(status.error().code, ErrorCode::kUsage);
     EXPECT_NE(status.error().message.find(message), std::string::npos) << status.error().message;
   }
-  // Nothing of them stays.
+  // A refused list of rows leaves nothing in the decoder.
   decoder->restart();
   EXPECT_EQ(last_row(decoder->forward(counting_ids(4))), before);
   const runner::EmbeddingRows last[] = {{0, {}}, {0, all.first(64)}, {capacity - 1, all.first(64)}};
@@ -229,7 +229,7 @@ TEST_P(ImageRows, AreRefusedWhereTheDecoderTakesTokens) {
   EXPECT_TRUE(decoder->set_image_rows({}));
 }
 
-// Nor does a token that becomes a row of an image.
+// A token whose embedding is a row of an image allocates no memory either.
 TEST_P(ImageRows, ATokenAllocatesNothingAfterTheFirst) {
   const auto decoder = load(fixture("vision/smolvlm"));
   const std::vector<int64_t> ids = counting_ids(12);
@@ -257,7 +257,7 @@ TEST_P(ImageRows, ATokenAllocatesNothingAfterTheFirst) {
 INSTANTIATE_TEST_SUITE_P(Styles, ImageRows, testing::ValuesIn(kStyles),
                          [](const auto& test) { return test.param.name; });
 
-// Both styles, and all ways to decode, choose the same tokens behind an image.
+// Stateful and static programs, in all modes, choose the same tokens after an image.
 TEST(ImageDecoding, StylesAndModesAgree) {
   const TempDir dir;
   ThreadPool pool(2);

@@ -1,4 +1,4 @@
-// The vision encoder of bundles in this process: what it computes from pixels to features.
+// The vision encoder of bundles, in this process, from pixels to features.
 #include "runner/vision_encoder.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace ferry::vision_encoder_test {
 namespace {
 
-// The tensor gets another shape and other values; those of all others stay.
+// Replaces the shape and the values of one tensor and keeps all others.
 void replace(TensorFile& file, const std::string& name, const std::vector<int64_t>& shape,
              const Floats& values) {
   TensorFile made = file;
@@ -24,7 +24,7 @@ void replace(TensorFile& file, const std::string& name, const std::vector<int64_
   file = made;
 }
 
-// A bundle's encoder, and the probes of its last tile.
+// A bundle's encoder, with the probes of its last tile.
 class Encoder {
  public:
   explicit Encoder(const std::string& source)
@@ -47,7 +47,7 @@ class Encoder {
   runner::VisionEncoder encoder_;
 };
 
-// Rows of a convolution of side 4 and step 4 over [3,32,32], plain.
+// Computes the rows of a convolution of side 4 and step 4 over [3,32,32] with plain loops.
 Floats embedded_patches(const Floats& pixels, const Floats& weight, const Floats& bias) {
   const size_t width = bias.size();
   Floats rows;
@@ -64,7 +64,8 @@ Floats embedded_patches(const Floats& pixels, const Floats& weight, const Floats
   return rows;
 }
 
-// A patch gets the row of the position table that the reference gives it: its own, row by row.
+// The patch at each place gets its row of the position table in row-major order, as in the
+// reference.
 TEST(VisionEncoder, PatchesHaveThePositionsOfTheReference) {
   const TensorFile weights(fixture("vision/smolvlm/model.safetensors"));
   const std::string embeddings = "model.vision_model.embeddings.";
@@ -84,7 +85,7 @@ TEST(VisionEncoder, PatchesHaveThePositionsOfTheReference) {
   EXPECT_LT(furthest(encoder.probes.at("vision_hidden_states.0"), expected), 1e-5F);
 }
 
-// The class token is row 0, with the first row of the table.
+// Row 0 of the output is the class token, with row 0 of the position table.
 TEST(VisionEncoder, TheClassTokenIsBeforeThePatches) {
   const TensorFile weights(fixture("vision/internvl3_hf/model.safetensors"));
   const std::string embeddings = "vision_tower.embeddings.";
@@ -149,7 +150,7 @@ TEST(VisionEncoder, ThePixelShuffleIsThePlainFormulaForEveryFactor) {
   }
 }
 
-// What a first call returned is the caller's.
+// Features that a call returned are not changed by later calls.
 TEST(VisionEncoder, ALaterCallChangesNoEarlierResult) {
   for (const std::string name : {"smolvlm", "internvl3_hf", "internvl3_opengvlab"}) {
     SCOPED_TRACE(name);
@@ -162,7 +163,7 @@ TEST(VisionEncoder, ALaterCallChangesNoEarlierResult) {
     EXPECT_EQ(first, kept);
     EXPECT_NE(first, second);
     EXPECT_LT(furthest(first, golden(name, "short.image_features")), 2e-5F);
-    // Tiles of one call are what they are alone, in order.
+    // Tiles of one call give the features that they give alone, in order.
     Floats both = pixels;
     both.insert(both.end(), other.begin(), other.end());
     Floats expected = first;

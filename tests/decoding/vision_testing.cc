@@ -40,7 +40,7 @@ float furthest(const Floats& a, const Floats& b) {
   EXPECT_EQ(a.size(), b.size());
   float most = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    // Not std::max(most, ..), which leaves NaN out.
+    // std::max(most, ..) would ignore NaN.
     const float difference = std::abs(a[i] - b[i]);
     if (!(difference <= most)) most = difference;
   }

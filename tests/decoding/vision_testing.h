@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "packer/bundle_reader.h"
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry {
 
@@ -16,12 +16,12 @@ using Line = std::vector<std::string>;
 
 Floats floats_of(const std::string& bytes);
 std::string bytes_of(const Floats& values);
-// In [-1, 1).
+// Returns values in [-1, 1).
 Floats randoms(size_t count, uint32_t seed);
-// The largest absolute difference; NaN where there is one.
+// Returns the largest absolute difference; NaN where a value is NaN.
 float furthest(const Floats& a, const Floats& b);
 
-// A tensor of the reference for vision/NAME.
+// Returns a tensor of the reference for vision/NAME.
 Floats golden(const std::string& name, const std::string& tensor);
 std::vector<int64_t> golden_ids(const std::string& name, const std::string& tensor);
 

@@ -1,4 +1,4 @@
-// GGUF files in memory, as adopt_gguf() gets them.
+// GGUF files in memory, in the form that adopt_gguf() takes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ inline Json llama_keys() {
           {"tokenizer.ggml.eos_token_id", 2}};
 }
 
-// The same under the name of another architecture.
+// Returns llama_keys() under the name of another architecture.
 inline Json keys_of(const std::string& architecture) {
   const Json llama = llama_keys();
   Json keys;
@@ -70,7 +70,8 @@ inline Json keys_of(const std::string& architecture) {
   return keys;
 }
 
-// Two key heads of 2, four value heads of 3, three linear layers and a full one.
+// The model has two key heads of 2, four value heads of 3, three linear layers and one with full
+// attention.
 inline Json hybrid_keys(const std::string& architecture) {
   Json keys = {{"general.architecture", architecture}};
   const auto set = [&](const char* key, Json value) { keys[architecture + "." + key] = value; };
@@ -109,7 +110,7 @@ struct AdoptedMemory : AdoptedGguf {
     }
     return nullptr;
   }
-  // The values of a tensor, by its Hugging Face key.
+  // Returns the values of a tensor, by its Hugging Face key.
   Floats values_of(const std::string& key) const {
     const KeyedTensor* tensor = find(key);
     if (tensor == nullptr) {

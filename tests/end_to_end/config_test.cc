@@ -1,4 +1,4 @@
-// What `convert` makes of configs and of the names of keys: what it obeys, refuses and lists.
+// `convert` with unusual configs and key names: settings that it obeys, refuses and lists.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Copies checkpoint `name` into `dir` with a config that has `changes`; null removes a key.
+// Copies checkpoint `name` to `dir` with a config that has `changes`. null removes a key.
 std::string with_config(
     const TempDir& dir, const std::string& name, const Json& changes,
     const std::function<void(TensorFile&)>& change = [](TensorFile&) {}) {
@@ -139,7 +139,7 @@ TEST(Config, ATiedEmbeddingMayBeStoredAsTheHead) {
 
 TEST(Config, ClassDefaultsAndOtherNamesGiveTheSameModel) {
   const TempDir dir;
-  // The class default of max_position_embeddings is another number, the rest are the same.
+  // The class default of max_position_embeddings is another number. All other values stay equal.
   const std::string source = with_config(dir, "llama3_tied",
                                          {{"max_position_embeddings", nullptr},
                                           {"hidden_act", "swish"},

@@ -1,4 +1,4 @@
-// What convert finds out about the reference and the tokenizer before a bundle has them.
+// `convert` checks the reference and the tokenizer before it makes a bundle with them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ TEST(ConvertReference, OneOfAnotherModelIsRefused) {
     EXPECT_TRUE(refused.err.starts_with("ferry: error: " + reference + ": ")) << refused.err;
     EXPECT_NE(refused.err.find(bad.message), std::string::npos) << refused.err;
     EXPECT_FALSE(std::filesystem::exists(dir / "b"));
-    // As verify would have found, had the bundle been made.
+    // `verify` refuses the same reference after the conversion.
     ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
     EXPECT_NE(run_ferry({"verify", dir / "b", "--reference", reference}).code, 0);
   }
@@ -93,7 +93,7 @@ TEST(ConvertReference, OneThatTheContextIsTooShortForIsRefused) {
   EXPECT_NE(refused.err.find("the bundle's context is 32"), std::string::npos) << refused.err;
 }
 
-// Every golden reference belongs to its model.
+// The golden reference of every model belongs to it.
 TEST(ConvertReference, TheRightOneIsTaken) {
   for (const char* name : {"llama3_tied", "qwen3_5_text", "golden/gemma2", "golden/qwen3_moe"}) {
     if (!std::filesystem::exists(fixture(std::string(name) + "/golden.safetensors"))) continue;
@@ -103,7 +103,7 @@ TEST(ConvertReference, TheRightOneIsTaken) {
   }
 }
 
-// llama3_tied with `tokenizer` beside it.
+// Adds `tokenizer` to llama3_tied.
 std::string with_tokenizer(const TempDir& dir, const std::string& tokenizer) {
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
   write_bytes(source + "/tokenizer.json", tokenizer);
@@ -144,7 +144,7 @@ TEST(ConvertTokenizer, AFittingOneIsNotMentioned) {
   tokenizer["post_processor"] = nullptr;
   Json vocabulary = Json::object(), merges = Json::array();
   for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) {
-    if (id.get<int64_t>() < 256) vocabulary[token] = id;  // the bytes
+    if (id.get<int64_t>() < 256) vocabulary[token] = id;  // the tokens of bytes
   }
   tokenizer["model"]["vocab"] = vocabulary;
   tokenizer["model"]["merges"] = merges;

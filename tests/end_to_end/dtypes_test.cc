@@ -1,4 +1,4 @@
-// All dtypes that safetensors has: inspect shows each, convert takes some and names the others.
+// All dtypes of safetensors: `inspect` shows each, and `convert` accepts some and names the others.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,11 +1,11 @@
-// Encoders, end to end. The reference is transformers' states, and torch's modules behind them.
+// Encoders, end to end. The reference is transformers' states with torch's modules after them.
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <span>
 
-#include "tests/cli/encoder_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/schema_check.h"
 
 namespace ferry::encoder_test {
@@ -31,7 +31,7 @@ class Encoder : public testing::TestWithParam<std::string> {
     EXPECT_EQ(whole["programs"]["different"], Json::array());
     EXPECT_EQ(whole.contains("own_weights"), !is_f32);
   }
-  // At parity, with every tensor of the reference compared.
+  // Expects parity with every tensor of the reference compared.
   Json verify(const std::vector<std::string>& with) {
     std::vector<std::string> line = {"verify", dir_ / "b", "--json"};
     line.insert(line.end(), with.begin(), with.end());
@@ -75,7 +75,8 @@ TEST(Encoders, AWrongStateIsNoParity) {
   EXPECT_NE(verified.err.find("the output (last_hidden_state)"), std::string::npos) << verified.err;
 }
 
-// What logits cannot show is seen in the weights: here a token that no prompt has.
+// Logits depend on the weights that prompts use. This change is of a token that no prompt has, and
+// is found in the weights.
 TEST(Encoders, AnotherCheckpointIsNamedByItsWeight) {
   const TempDir dir;
   ASSERT_EQ(convert_encoder(encoder("llama_two_way"), dir / "b", {"--dtype", "f32"}).code, 0);
@@ -92,7 +93,7 @@ TEST(Encoders, AnotherCheckpointIsNamedByItsWeight) {
       << verified.err;
 }
 
-// Windows of another width change no weight.
+// Another window width changes no weight.
 TEST(Encoders, AnotherConfigIsNamedByItsProgram) {
   const TempDir dir;
   ASSERT_EQ(convert_encoder(encoder("mistral_two_way"), dir / "b", {}).code, 0);
@@ -173,7 +174,7 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
   }
 }
 
-// The vectors of a causal model are asked for.
+// The vectors of a causal model are made only on request.
 TEST(Encoders, AFolderOfSentenceTransformersIsPointedOut) {
   const Outcome decoder = run_ferry({"convert", encoder("qwen3_causal"), "-n"});
   EXPECT_EQ(decoder.code, 0) << decoder.err;

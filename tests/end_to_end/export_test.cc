@@ -1,4 +1,4 @@
-// convert --to: files for other tools, and back.
+// convert --to: files for other tools, and their conversion back.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ struct Stored {
   bool operator==(const Stored&) const = default;
 };
 
-// Every tensor of a checkpoint or a tensor file.
+// Returns every tensor of a checkpoint or of a tensor file.
 std::map<std::string, Stored> tensors_in(const std::string& path) {
   std::map<std::string, Stored> tensors;
   const auto source = checkpoint::open_tensors(path);
@@ -56,7 +56,8 @@ std::string bundle_of(const TempDir& dir, const std::string& source,
   return dir / "bundle";
 }
 
-// Packed and reordered rows, stacked experts, tied heads, tensors in several dtypes.
+// The checkpoints have packed and reordered rows, stacked experts, tied heads, and tensors in
+// several dtypes.
 class RoundTrip : public testing::TestWithParam<const char*> {};
 
 TEST_P(RoundTrip, ABundleGivesTheCheckpointBack) {
@@ -76,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTrip,
                                          "golden/phi3_window", "golden/qwen3_moe_bf16",
                                          "golden/granite", "golden/lfm2", "llama3_tied"));
 
-// Heads that have weights of their own are put together again.
+// Heads with weights of their own are joined again.
 TEST(ExportTest, ABundleWithHeadsApartGivesTheCheckpointBack) {
   const TempDir dir;
   const std::string source = fixture("golden/qwen3");
@@ -85,7 +86,7 @@ TEST(ExportTest, ABundleWithHeadsApartGivesTheCheckpointBack) {
   EXPECT_TRUE(tensors_in(export_to(dir, bundle, "hf", "hf")) == tensors_in(source));
 }
 
-// Norms that a bundle has as 1 + w come back rounded, and a note says so.
+// Norms that a bundle stores as 1 + w come back rounded, and a note states it.
 TEST(ExportTest, WhatIsComputedBackIsNearAndNoted) {
   const TempDir dir;
   const std::string source = fixture("golden/gemma3");
@@ -104,7 +105,7 @@ TEST(ExportTest, WhatIsComputedBackIsNearAndNoted) {
   }
 }
 
-// Packed as serving stacks do, where the library has the parts apart.
+// Serving stacks pack these projections. The library stores the parts apart.
 TEST(ExportTest, ForeignPackingIsUndone) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "golden/qwen3", [](TensorFile& file) {
@@ -198,7 +199,7 @@ TEST(ExportTest, ABundledProgramGivesWhatItExpects) {
   EXPECT_EQ(run_ferry({"verify", out, "--window", "8"}).code, 2);
 }
 
-// Floats of `width` bytes, each times 16: four more in the exponent.
+// Multiplies floats of `width` bytes by 16 by adding four to their exponents.
 std::string sixteenfold(std::string floats, size_t width) {
   for (size_t i = width - 1; i < floats.size(); i += width) {
     floats[i] = static_cast<char>(floats[i] + 2);
@@ -206,7 +207,7 @@ std::string sixteenfold(std::string floats, size_t width) {
   return floats;
 }
 
-// bf16 loses as much of logits near 0 as of the largest ones.
+// The absolute error of bf16 is that of the largest logits, also for logits near 0.
 TEST(ExportTest, ABundledProgramOfHalvesIsHeldToTheSizeOfItsOutputs) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "golden/llama", [](TensorFile& file) {
@@ -221,7 +222,7 @@ TEST(ExportTest, ABundledProgramOfHalvesIsHeldToTheSizeOfItsOutputs) {
       export_to(dir, source, "bpte", "model.bpte", {"--reference", dir / "large.safetensors"});
   EXPECT_EQ(run_ferry({"verify", out}).code, 0);
   EXPECT_EQ(run_ferry({"verify", out, "--tolerance", "0.01"}).code, 1);
-  // A program whose logits are a sixteenth of those.
+  // The logits of this program are a sixteenth of the expected ones.
   const std::string other = export_to(dir, fixture("golden/llama"), "bpte", "other.bpte",
                                       {"--reference", dir / "large.safetensors"});
   EXPECT_EQ(run_ferry({"verify", other}).code, 1);
@@ -293,7 +294,7 @@ TEST(ExportTest, OptionsThatAFormatHasNothingForAreRefused) {
   refuses({"--to", "bpte"}, "--reference FILE is required");
 }
 
-// A program whose weights are codes and scales has nothing to give back.
+// A program whose weights are codes and scales cannot give the weights back.
 TEST(ExportTest, QuantisedBundlesAreRefused) {
   const TempDir dir;
   const std::string bundle = bundle_of(dir, fixture("golden/qwen3"), {"--quantize-embedding", "8"});
@@ -302,7 +303,7 @@ TEST(ExportTest, QuantisedBundlesAreRefused) {
   EXPECT_NE(outcome.err.find("are quantised"), std::string::npos) << outcome.err;
 }
 
-// A damaged bundle makes no checkpoint.
+// No checkpoint is made of a damaged bundle.
 TEST(ExportTest, EveryByteOfABundleIsChecked) {
   const TempDir dir;
   const std::string bundle = bundle_of(dir, fixture("golden/llama"));

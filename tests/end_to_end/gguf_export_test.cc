@@ -1,4 +1,4 @@
-// --to gguf from the command line: what it refuses, what it says, what readers make of it.
+// --to gguf from the command line: refusals, messages, and reading the files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ Outcome to_gguf(const std::string& checkpoint, const std::string& out,
   return run_ferry(args);
 }
 
-// The file is a checkpoint with the values of the one that it was made of.
+// The file is read as a checkpoint with the values of its source.
 TEST(GgufFile, IsReadWithTheSameOutputs) {
   for (const char* name :
        {"golden/llama", "golden/granite", "golden/olmo2", "golden/gpt_oss", "golden/arcee",
@@ -48,7 +48,7 @@ TEST(GgufFile, TheAccountNamesItsTensors) {
   EXPECT_EQ(plan.out.find("layers.0.attention.wq.weight"), std::string::npos);
 }
 
-// Readers know these numbers by heart, and no key changes them.
+// Readers of GGUF files take these numbers as constants, and no key changes them.
 TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
   struct Case {
     const char* checkpoint;
@@ -121,7 +121,7 @@ TEST(GgufFile, FamiliesAndTensorsWithoutAPlaceAreRefused) {
   const Outcome family = to_gguf(fixture("golden/codegen"), dir / "m.gguf");
   EXPECT_EQ(family.code, 4);
   EXPECT_NE(family.err.find("codegen"), std::string::npos) << family.err;
-  // The short convolutions of the first and the MLPs of the others have biases.
+  // The short convolutions of lfm2 and the MLPs of the others have biases.
   for (const char* name : {"golden/lfm2", "golden/seed_oss", "golden/ernie4_5"}) {
     const Outcome tensor = to_gguf(fixture(name), dir / "m.gguf");
     EXPECT_EQ(tensor.code, 4) << name;
@@ -129,7 +129,7 @@ TEST(GgufFile, FamiliesAndTensorsWithoutAPlaceAreRefused) {
   }
 }
 
-// No block stands for them, and an f16 scale of 65504 is the largest.
+// Blocks cannot represent these values, and 65504 is the largest scale in f16.
 TEST(GgufFile, ValuesWithoutABlockAreRefused) {
   const auto set_first = [](float value) {
     return [value](TensorFile& file) {
@@ -166,7 +166,7 @@ TEST(GgufFile, OptionsThatMakeNoSenseAreRefused) {
           "--outtype");
   refused(run_ferry({"convert", fixture("golden/llama"), "-o", dir / "b", "--name", "x"}),
           "--name");
-  // What has no pre-tokenizer: keys that are copied, and a checkpoint without a tokenizer.
+  // A source with copied keys and a checkpoint without a tokenizer have no pre-tokenizer.
   ASSERT_EQ(to_gguf(fixture("golden/llama"), dir / "a.gguf").code, 0);
   for (const std::string& source : {dir / "a.gguf", fixture("golden/llama")}) {
     refused(to_gguf(source, dir / "m.gguf", {"--tokenizer-pre", "llama-bpe"}), "--tokenizer-pre");

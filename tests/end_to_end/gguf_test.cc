@@ -1,8 +1,9 @@
-// GGUF checkpoints end to end: files of llama.cpp against logits that transformers computed from
-// their dequantised weights.
+// GGUF checkpoints end to end: files of llama.cpp, compared with logits that transformers computed
+// from their dequantised weights.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -21,8 +22,8 @@ std::string golden(const std::string& name) {
   return fixture("gguf/" + name + ".golden.safetensors");
 }
 
-// Paired heads, q8_0 blocks and a scaled RoPE of which the file has only the factors; V heads
-// tiled.
+// The files have paired heads, q8_0 blocks, a scaled RoPE that is stored as factors alone, and
+// tiled V heads.
 TEST(GgufConversion, IsAtParityWholeAndSharded) {
   for (const char* name : {"llama3_tied_q8_0", "llama3_tied_f16", "qwen3_5_gva_run_f32"}) {
     for (const char* shards : {"1", "2"}) {
@@ -40,8 +41,8 @@ TEST(GgufConversion, IsAtParityWholeAndSharded) {
   }
 }
 
-// Architectures of which each has something of its own: multipliers and biases (granite), norms
-// behind the blocks (olmo2), packed projections and two sets of RoPE factors over a part of each
+// Each of these architectures has features of its own: multipliers and biases (granite), norms
+// after the blocks (olmo2), packed projections and two sets of RoPE factors over a part of each
 // head (phi3), layers without RoPE (smollm3), softcaps, shifted norms and a window (gemma2).
 TEST(GgufConversion, OfEveryArchitectureIsAtParity) {
   const std::pair<std::string, std::string> kCases[] = {
@@ -75,14 +76,14 @@ TEST(GgufConversion, YarnIsAtParity) {
   EXPECT_LT(verified.json()["metrics"]["max_abs"], 1e-4);
 }
 
-// Factors that no parameters of llama3 give are what the file says: as a checkpoint with these
-// factors for sequences of any length.
+// Factors that no parameters of llama3 give are used as they are stored: the file is converted like
+// a checkpoint with these factors for sequences of any length.
 TEST(GgufConversion, RopeFactorsAreUsedAsTheyStand) {
   const TempDir dir;
   std::string bytes = read_bytes(gguf("llama3_tied_f16"));
   std::vector<float> factors;
   for (int i = 0; i < 16; ++i) factors.push_back(1.0F + static_cast<float>((i * 7) % 5) / 4.0F);
-  // The file's own factors rise from 1 to 32.
+  // The original factors of the file rise from 1 to 32.
   const size_t size = factors.size() * sizeof(float);
   const size_t last = bytes.rfind(std::string("\0\0\0\x42\0\0\0\x42", 8));
   ASSERT_NE(last, std::string::npos);
@@ -111,7 +112,7 @@ TEST(GgufConversion, RopeFactorsAreUsedAsTheyStand) {
   for (const char* file : {"/decoder-00001-of-00001.pte", "/decoder-00001-of-00001.ptd"}) {
     EXPECT_TRUE(read_bytes(dir / "plain" + file) == read_bytes(dir / "same" + file)) << file;
   }
-  // And not what the file's first factors give.
+  // The file's original factors give another program.
   ASSERT_EQ(
       run_ferry({"convert", gguf("llama3_tied_f16"), "-o", dir / "first", "--dtype", "f16"}).code,
       0);
@@ -132,8 +133,8 @@ TEST(GgufConversion, ADirectoryWithOneFileIsThatFile) {
                              ": several GGUF files; give the path of one, such as 'model.gguf'\n");
 }
 
-// The file keeps matrices as f16: what the checkpoint that it was made from has, rounded; and norms
-// as they are. Rows of q and k come back from their pairs.
+// The file stores matrices as f16, which are the rounded matrices of its source, and norms
+// unchanged. Rows of q and k are brought back from pairs.
 TEST(GgufConversion, WeightsAreThoseOfTheCheckpointItWasMadeFrom) {
   const TempDir dir;
   for (const auto& [source, out] : {std::pair(gguf("llama3_tied_f16"), dir / "gguf"),
@@ -207,7 +208,7 @@ TEST(GgufConversion, RefusesInOneLine) {
        3,
        user + ": 'hidden_size' is 128, but " + gguf("llama3_tied_f16") +
            " has 64 (llama.embedding_length)"},
-      // Rows of the embedding were cut: the other tensors want the whole of it.
+      // The rows of the embedding were cut. All other tensors follow the stated size.
       {{gguf("mixA.rows"), "--config", user},
        3,
        user + ": 'hidden_size' is 128, but " + gguf("mixA.rows") +
@@ -224,7 +225,7 @@ TEST(GgufConversion, RefusesInOneLine) {
   }
 }
 
-// Layouts whose names give away that their values are others.
+// These names belong to layouts with other values.
 TEST(GgufConversion, ForeignNamesInOtherFormatsAreRefused) {
   const struct {
     const char* from;
@@ -247,6 +248,38 @@ TEST(GgufConversion, ForeignNamesInOtherFormatsAreRefused) {
     EXPECT_NE(outcome.err.find(c.to), std::string::npos) << outcome.err;
   }
 }
+
+// -- newer families
+
+constexpr double kTolerance = 5e-5;
+
+// transformers computed the logits from the checkpoints of which llama.cpp's converter made the
+// files.
+class GgufFamily : public testing::TestWithParam<std::string> {};
+
+TEST_P(GgufFamily, IsAtParity) {
+  const std::string file = fixture("gguf/families/" + GetParam());
+  const TempDir dir;
+  const Outcome converted =
+      run_ferry({"convert", file + ".gguf", "-o", dir / "b", "--dtype", "f32"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const Outcome verified =
+      run_ferry({"verify", dir / "b", "--reference", file + ".golden.safetensors", "--json"});
+  ASSERT_EQ(verified.code, 0) << verified.err;
+  EXPECT_LT(verified.json()["metrics"]["max_abs"], kTolerance);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(fixture("gguf/families"))) {
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, GgufFamily, testing::ValuesIn(names()),
+                         [](const auto& file) { return file.param; });
 
 }  // namespace
 }  // namespace ferry::gguf_test

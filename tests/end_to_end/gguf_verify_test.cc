@@ -1,4 +1,4 @@
-// GGUF files as the thing that is verified and run.
+// `verify` and `run` with GGUF files.
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ using Json = nlohmann::json;
 
 std::string gguf(const std::string& name) { return fixture("gguf/" + name + ".gguf"); }
 
-// Files of llama.cpp's converter and the checkpoints that they were made of. Those have no
-// tokenizer, so that the keys about it differ where the file has one, and no others may.
+// Files of llama.cpp's converter are compared with the checkpoints that they were made of. These
+// have no tokenizer, so only keys of the tokenizer may differ.
 TEST(GgufVerify, ProvesEveryTensorOfLlamaCppsFiles) {
   for (const auto& [file, checkpoint] :
        {std::pair("llama3_tied_q8_0", "llama3_tied"), std::pair("llama3_tied_f16", "llama3_tied"),
@@ -73,7 +73,8 @@ TEST_F(GgufVerifyOwn, NamesAKeyThatDiffers) {
   std::string bytes = read_bytes(file_);
   const size_t at = bytes.find("llama.rope.freq_base");
   ASSERT_NE(at, std::string::npos);
-  bytes[at + 20 + 4] = static_cast<char>(bytes[at + 20 + 4] ^ 1);  // the value behind its type
+  // This changes the value, which comes after the type of the key.
+  bytes[at + 20 + 4] = static_cast<char>(bytes[at + 20 + 4] ^ 1);
   write_bytes(file_, bytes);
   const Outcome verified = verify();
   EXPECT_EQ(verified.code, 1) << verified.err;
@@ -84,7 +85,7 @@ TEST_F(GgufVerifyOwn, NamesAKeyThatDiffers) {
             std::string::npos);
 }
 
-// Several files are one checkpoint; any but the first is none.
+// Several files are one checkpoint. Only the first of them can be named.
 TEST(GgufVerify, SplitFilesAreVerifiedAsOne) {
   const TempDir dir;
   const std::string checkpoint = fixture("llama3_tied");
@@ -98,13 +99,13 @@ TEST(GgufVerify, SplitFilesAreVerifiedAsOne) {
   EXPECT_EQ(later.code, 4);
   EXPECT_NE(later.err.find("number 2 of 3 files of a split checkpoint"), std::string::npos)
       << later.err;
-  // One bit of another file than the one that is named.
+  // One bit of another file than the named one is changed.
   const std::string bytes = read_bytes(second);
   std::string changed = bytes;
   changed[changed.size() - 40] = static_cast<char>(changed[changed.size() - 40] ^ 1);
   write_bytes(second, changed);
   EXPECT_EQ(run_ferry({"verify", first, "--checkpoint", checkpoint}).code, 1);
-  // A part of another checkpoint.
+  // One part is replaced by another part.
   std::filesystem::copy_file(dir / "parts/model-00003-of-00003.gguf", second,
                              std::filesystem::copy_options::overwrite_existing);
   const Outcome wrong = run_ferry({"verify", first, "--checkpoint", checkpoint});
@@ -129,7 +130,7 @@ TEST(GgufVerify, TakesAReferenceOrACheckpoint) {
       run_ferry({"verify", file, "--checkpoint", fixture("llama3_tied"), "--reference", golden})
           .code,
       2);
-  // What belongs to --attest and --perplexity means nothing here.
+  // Options of --attest and --perplexity mean nothing here.
   for (const std::vector<std::string>& more :
        {std::vector<std::string>{"--key", "k.pem"}, {"--text"}, {"--stride", "4"}}) {
     std::vector<std::string> line = {"verify", file, "--checkpoint", fixture("llama3_tied")};
@@ -138,7 +139,7 @@ TEST(GgufVerify, TakesAReferenceOrACheckpoint) {
   }
 }
 
-// Such files do not state the length of an MLP.
+// GGUF files of this family do not state the length of an MLP.
 TEST(GgufRun, TakesAConfigForWhatTheFileDoesNotTell) {
   const TempDir dir;
   const std::string source = fixture("golden/qwen3_5_moe"), file = dir / "m.gguf";
@@ -149,7 +150,7 @@ TEST(GgufRun, TakesAConfigForWhatTheFileDoesNotTell) {
   EXPECT_EQ(run_ferry({"run", file, "--tokens", "1,2,3"}).code, 3);
   const std::string golden = source + "/golden.safetensors";
   EXPECT_EQ(run_ferry({"verify", file, "--reference", golden, "--config", config}).code, 0);
-  // Others have one.
+  // Bundles have a config of their own.
   ASSERT_EQ(run_ferry({"convert", source, "-o", dir / "b"}).code, 0);
   for (const char* verb : {"run", "verify"}) {
     std::vector<std::string> line = {verb, dir / "b", "--config", config};
@@ -181,7 +182,7 @@ TEST(GgufRun, GivesTheTokensOfItsBundleAndLeavesNothing) {
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.json()["result"]["tokens"], bundle.json()["result"]["tokens"]);
   EXPECT_TRUE(std::filesystem::is_empty(dir / "tmp"));
-  // No folder for temporary files is needed at all.
+  // No folder for temporary files is needed.
   const Outcome nowhere = run_program(FERRY_BINARY, words, {"TMPDIR=" + (dir / "absent")});
   EXPECT_EQ(nowhere.code, 0) << nowhere.err;
   EXPECT_FALSE(std::filesystem::exists(dir / "absent"));

@@ -1,5 +1,5 @@
-// Every family end to end, against outputs of the reference implementation: whole and cut into
-// shards.
+// Every family end to end, whole and in shards, compared with outputs of the reference
+// implementation.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ std::vector<std::string> checkpoints() {
   return names;
 }
 
-// All outputs of the reference, and its greedy tokens.
+// Expects parity with all outputs of the reference and with its greedy tokens.
 void expect_parity(const std::string& bundle, const std::string& checkpoint) {
   const std::string reference = fixture(checkpoint) + "/golden.safetensors";
   const Outcome verified = run_ferry({"verify", bundle, "--reference", reference, "--json"});
@@ -56,7 +56,7 @@ TEST_P(GoldenTest, IsAtParityWholeAndShardedAndBitEqualBetweenThem) {
         run_ferry({"convert", source, "-o", dir / "b", "--dtype", "f32", "--shards", shards});
     ASSERT_EQ(converted.code, 0) << converted.err;
 
-    // The logits of the sharded bundle are those of the whole one, so one of them is verified.
+    // The logits of the sharded bundle equal those of the whole one, so one of them is verified.
     if (whole.empty()) expect_parity(dir / "b", GetParam());
 
     const std::string logits = dir / "logits.safetensors";

@@ -1,6 +1,6 @@
-// The corpora of malformed, hostile and tricky files, of every format: each file gets its verdict,
-// in a message that names the offender, and where that is not the verdict of the format's own
-// library, a rule of docs/security.md says why.
+// The corpora of malformed, hostile and tricky files, of every format. Each file gets its verdict
+// in a message that names the faulty part. Where the format's own library gives another verdict, a
+// rule of docs/security.md says why.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -18,7 +18,8 @@ namespace {
 
 const std::string kHostile = FERRY_TESTDATA "/hostile/";
 
-// Nothing, or why the file `path` is refused; an accepted one has the contents that `item` states.
+// Returns why the file `path` is refused. An accepted file must have the contents that `item`
+// states.
 using Examine = std::function<Status(const std::string& path, const nlohmann::json& item)>;
 
 Status examine_checkpoint(const std::string& path, const nlohmann::json& item) {
@@ -27,7 +28,7 @@ Status examine_checkpoint(const std::string& path, const nlohmann::json& item) {
   return {};
 }
 
-// Both the directory and the index in it.
+// Examines the directory and the index in it.
 Status examine_sharded(const std::string& path, const nlohmann::json& item) {
   const Status directory = examine_checkpoint(path, item);
   const Status index = examine_checkpoint(path + "/model.safetensors.index.json", item);
@@ -59,7 +60,7 @@ struct Corpus {
   std::string format;
   Examine examine;
   size_t files;
-  size_t differences;  // from the reference, each by a rule
+  size_t differences;  // verdicts that differ from the reference, each by a rule
 };
 
 const Corpus kCorpora[] = {
@@ -86,7 +87,8 @@ TEST_P(HostileTest, EveryFileGetsItsVerdict) {
   }
 }
 
-// The test above holds us to our verdicts; this one holds those to the reference.
+// Ferry's verdicts are checked by the test above. This test compares them with those of the
+// reference.
 TEST_P(HostileTest, DifferencesFromTheReferenceHaveARule) {
   const auto rules = read_text_file(FERRY_TESTDATA "/../docs/security.md", 1 << 20).value();
   size_t found = 0;

@@ -1,4 +1,4 @@
-// A model as the Hugging Face cache has it: every file a link to a blob.
+// A model in the layout of the Hugging Face cache, where every file is a link to a blob.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the snapshot's directory.
+// Makes a cache of the checkpoint and returns the snapshot's directory.
 std::string make_cache(const TempDir& dir, const std::string& checkpoint) {
   const std::string snapshot = dir / "models--a--b/snapshots/0f1e2d";
   fs::create_directories(dir / "models--a--b/blobs");
@@ -27,7 +27,7 @@ std::string make_cache(const TempDir& dir, const std::string& checkpoint) {
 }
 
 TEST(HubCache, ASnapshotConvertsLikeThePlainDirectory) {
-  // One file; shards with an index.
+  // The first checkpoint is one file, the second has shards and an index.
   for (const std::string name : {"llama3_tied", "golden/qwen2"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
@@ -57,7 +57,7 @@ TEST(HubCache, LinksToAnywhereElseAreRefused) {
   }
 }
 
-// Folders of sentence-transformers have folders, and the links in these are longer.
+// Models of sentence-transformers have folders, in which the links lead further up.
 TEST(HubCache, FoldersOfModulesAreReadLikePlainOnes) {
   const TempDir dir;
   const fs::path source = fixture("encoder/mistral_two_way");
@@ -80,7 +80,7 @@ TEST(HubCache, FoldersOfModulesAreReadLikePlainOnes) {
   EXPECT_TRUE(files_in(dir / "a") == files_in(dir / "b"));
 }
 
-// Replaces `place` by a link to where it was moved.
+// Moves `place` out of the folder and leaves a link there.
 void move_out(const TempDir& dir, const fs::path& place) {
   fs::rename(place, dir / "outside");
   fs::create_symlink(dir / "outside", place);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A copy of the sharded preset without what only the tests need.
+// Copies the sharded preset without the files that only tests need.
 void copy_preset(const TempDir& dir, const std::string& name) {
   for (const auto& [file, bytes] : files_in(fixture("keras/" + name))) {
     if (file.starts_with("huggingface") || file == "variables.txt") continue;
@@ -27,7 +27,7 @@ Json edit_config(const TempDir& dir, const std::function<void(Json&)>& change) {
   return config;
 }
 
-// The lines of stderr.
+// Returns the lines of stderr.
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
@@ -139,7 +139,7 @@ TEST(Keras, AHuggingFaceConfigDoesAsWell) {
 TEST(Keras, VariablesThatAreMissingOrUnknownAreNamedAsTheFileNamesThem) {
   const TempDir dir;
   copy_preset(dir, "qwen2");
-  // One layer more than there is, and one less.
+  // The config states one layer more than there is, then one less.
   edit_config(dir, [](Json& config) { config["num_layers"] = 3; });
   Outcome outcome = run_ferry({"convert", dir.path(), "--dry-run"});
   EXPECT_EQ(outcome.code, 3);

@@ -1,4 +1,4 @@
-// Limits of the system: memory, threads, open files.
+// Limits of the operating system: memory, threads, open files.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 namespace ferry::limits_test {
 namespace {
 
-// The limit of this process, which its children get, until it goes out of scope.
+// Sets a limit of this process, which its children inherit, until the end of the scope.
 class Limit {
  public:
   Limit(int resource, rlim_t most) : resource_(resource) {
@@ -49,7 +49,7 @@ TEST_F(LimitsTest, RefusedThreadsAreDoneWithout) {
 }
 
 TEST_F(LimitsTest, TooLittleMemoryIsAnIoError) {
-  // Read as a whole: more than is left beside the program itself.
+  // The manifest is read as a whole and needs more memory than the limit leaves.
   write_bytes(bundle + "/manifest.json", std::string(size_t{60} << 20, ' '));
   const Limit memory(RLIMIT_AS, rlim_t{64} << 20);
   const Outcome outcome = run_ferry({"check", bundle, "--threads", "1"});
@@ -59,7 +59,7 @@ TEST_F(LimitsTest, TooLittleMemoryIsAnIoError) {
 #endif
 
 TEST_F(LimitsTest, MoreShardsThanFilesThatMayBeOpen) {
-  // As many files as tensors.
+  // Each tensor is in a file of its own.
   const TensorFile whole(fixture("llama3_tied/model.safetensors"));
   nlohmann::json index = {{"metadata", nlohmann::json::object()}};
   size_t number = 0;
@@ -77,7 +77,8 @@ TEST_F(LimitsTest, MoreShardsThanFilesThatMayBeOpen) {
   ASSERT_GT(number, 15u);
   write_bytes(dir / "split/model.safetensors.index.json", index.dump());
   std::filesystem::copy_file(fixture("llama3_tied/config.json"), dir / "split/config.json");
-  // Hard and soft, so that it cannot be raised: in a shell, because this process needs its own.
+  // The shell sets the soft and the hard limit, so that ferry cannot raise it. This process needs
+  // its own limit.
   const std::string command =
       fmt::format("ulimit -n 20; exec '{}' convert '{}' -o '{}' --quiet >/dev/null 2>'{}'",
                   FERRY_BINARY, dir / "split", dir / "out", dir / "err");

@@ -1,5 +1,5 @@
-// LongRoPE end to end: factors by the length of the whole sequence, whatever the lengths of calls
-// and context.
+// LongRoPE end to end: the factors follow the length of the whole sequence, whatever the lengths of
+// calls and context.
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Factors change after 24 positions; prompts of less and of more, and one whose greedy continuation
-// grows beyond.
+// The factors change after 24 positions. The prompts of the reference are shorter and longer, and
+// one is continued beyond that length.
 const char* const kModel = "golden/phi4_mini";
 constexpr int kSwitch = 24;
 
@@ -38,7 +38,7 @@ TEST(LongRopeBundles, IsAtParityWhateverTheLengthOfCalls) {
       const Json report = verified(dir / "b", source);
       EXPECT_LT(report["metrics"]["max_abs"], 1e-4);
       EXPECT_EQ(report["metrics"]["greedy_match"], report["metrics"]["greedy_total"]);
-      // Every position of every prompt, token by token too.
+      // Every position of every prompt is compared, token by token too.
       for (const Json& prompt : report["cases"]) {
         EXPECT_EQ(prompt["steps"]["rows"], prompt["tokens"]);
       }
@@ -68,8 +68,8 @@ TEST(LongRopeBundles, ConvertSaysWhatAProgramAloneCannotDo) {
   EXPECT_EQ(recorded(tells), kSwitch);
 }
 
-// States begin anew at position 0 however it is given. With long factors of one a prompt beyond the
-// original length is what the checkpoint's own RoPE gives.
+// States are reset at position 0 for both ways to give it. If all long factors are 1, a prompt
+// beyond the original length gives what the checkpoint's own RoPE gives.
 TEST(LongRopeBundles, StatefulLayersBeginAnewToo) {
   const TempDir dir;
   const std::string source = fixture("golden/qwen3_next_dense");
@@ -99,7 +99,7 @@ TEST(LongRopeBundles, StatefulLayersBeginAnewToo) {
   }
 }
 
-// What other runners do: they give plain positions, and the call's end decides.
+// Other runners give plain positions, and the end of the call decides.
 TEST(LongRopeBundles, PlainPositionsAndComplementsAgreeWhereACallCanTell) {
   const TempDir dir;
   ASSERT_EQ(run_ferry({"convert", fixture(kModel), "-o", dir / "b", "--dtype", "f32"}).code, 0);

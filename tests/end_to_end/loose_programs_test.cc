@@ -1,12 +1,12 @@
-// `run` with programs that have no bundle: of the official exporter, and of ours.
+// `run` with programs that have no bundle: those of the official exporter, and ours.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
-#include "tests/cli/vision_checkpoint.h"
 
 namespace ferry::loose_programs_test {
 namespace {
@@ -49,7 +49,7 @@ std::string prompt_of(const std::string& name) {
 
 std::string program(const std::string& bundle) { return bundle + "/" + kDecoder + ".pte"; }
 
-// The row that each token was chosen from, one after the other.
+// Returns the logits that each token was chosen from, one row after the other.
 std::vector<float> logits(const Line& line, const std::string& dump) {
   const Outcome outcome = run_ferry_once(with(line, {"--dump-logits", dump}));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -62,7 +62,7 @@ Json tokens(const Line& line) {
   return outcome.json()["tokens"];
 }
 
-// The prompt went through the official model in two calls, the second padded behind 5 tokens.
+// The official model computed the prompt in two calls. The second call has 5 tokens and padding.
 TEST(LooseProgramFiles, OfficialStaticProgramGivesTheLogitsOfTheOfficialModel) {
   const TensorFile trace(fixture("static_llama/llama_kv8.safetensors"));
   const TempDir dir;
@@ -112,7 +112,7 @@ TEST(LooseProgramFiles, ProgramsOfABundleGiveItsTokensWithoutIt) {
       {"qwen3_5_text", {"--dtype", "bf16"}, {""}},
       {"llama3_tied", with(fixed, {"--decode-length", "8"}), {"kv", "hybrid", "lookahead"}},
       {"llama3_tied", with(fixed, codes), {"kv", "hybrid"}},
-      {"qwen3_5_text", fixed, {"kv", "hybrid"}},  // recurrent states behind the caches
+      {"qwen3_5_text", fixed, {"kv", "hybrid"}},  // recurrent states after the caches
   };
   for (const Case& test : cases) {
     const TempDir dir;
@@ -127,7 +127,7 @@ TEST(LooseProgramFiles, ProgramsOfABundleGiveItsTokensWithoutIt) {
   }
 }
 
-// Sequences of more than 24 tokens have the second set of factors from their first token on.
+// Sequences of more than 24 tokens use the second set of factors from their first token on.
 TEST(LooseProgramFiles, ProgramsStateWhereTheirRopeFactorsChange) {
   const TempDir dir;
   convert("golden/phi4_mini", dir / "b", {"--dtype", "f32", "--prefill-length", "7"});
@@ -209,7 +209,7 @@ TEST_F(LooseVision, ImagesGoThroughTheProcessorOfTheDirectory) {
   const Line rest = {"--image", fixture("vision/prompts/photo_444.jpg"), "--prompt",
                      "What is this?"};
   Line loose = mixed("f32", "f32");
-  loose.resize(7);  // without the prompt
+  loose.resize(7);  // the line without its prompt
   const Line with_directory = with(loose, {"--tokenizer", source});
   EXPECT_EQ(tokens(with(with_directory, rest)), tokens(with({"run", dir / "b"}, rest)));
 }
@@ -282,7 +282,7 @@ TEST(LooseProgramFiles, WhatEndsAnAnswerIsStatedOrRefused) {
 TEST(LooseProgramFiles, TextGoesThroughTheTokenizerOfTheDirectory) {
   const TempDir dir;
   Json file = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
-  file["added_tokens"] = Json::array();  // they are beyond the model's vocabulary
+  file["added_tokens"] = Json::array();  // added tokens are beyond the model's vocabulary
   file.erase("post_processor");
   convert("llama3_tied", dir / "b");
   std::filesystem::create_directory(dir / "t");

@@ -1,5 +1,5 @@
-// Adapters that are merged on conversion, end to end. The reference is torch's merged weights in
-// transformers.
+// Adapters that are merged on conversion, end to end. The reference is transformers with weights
+// that torch merged.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ class Lora : public testing::Test {
   std::string base_ = fixture("golden/llama"), adapter_ = fixture("lora");
   TempDir dir_;
 
-  // A copy of the adapter.
+  // Copies the adapter.
   std::string copy() {
     const std::string to = dir_ / "adapter";
     std::filesystem::create_directory(to);
@@ -46,8 +46,8 @@ TEST_F(Lora, IsProvedAgainstTheCheckpointAndTheAdapter) {
   EXPECT_EQ(without.code, 1) << without.err << without.out;
 }
 
-// Files for other tools have the merged weights. What is made of the checkpoint that --to hf gives
-// is what is made of base and adapter at once, and its outputs are those of the reference.
+// Files for other tools have the merged weights. The checkpoint of --to hf gives the same bundle as
+// base and adapter together, and its outputs are those of the reference.
 TEST_F(Lora, FilesForOtherToolsHaveTheMergedWeights) {
   const auto made = [&](std::vector<std::string> args, const std::string& format,
                         const std::string& name) {
@@ -75,7 +75,7 @@ TEST_F(Lora, FilesForOtherToolsHaveTheMergedWeights) {
   EXPECT_EQ(run_ferry({"verify", dir_ / "m.gguf", "--checkpoint", base_}).code, 1);
 }
 
-// The file of the merged weights, whether they are merged into the checkpoint or into its GGUF.
+// Merging into the checkpoint or into its GGUF file gives the same file.
 TEST_F(Lora, OfAGgufFileIsThatOfItsCheckpoint) {
   const std::vector<std::string> to = {"--to", "gguf", "--outtype", "f32", "-o"};
   const auto made = [&](std::vector<std::string> args, const std::string& name) {
@@ -91,7 +91,7 @@ TEST_F(Lora, OfAGgufFileIsThatOfItsCheckpoint) {
               made({base_, "--lora", adapter_}, "b.gguf"));
 }
 
-// Tensors that the adapter does not change keep their blocks; the others get new ones.
+// Tensors that the adapter does not change keep their blocks. The others get new blocks.
 TEST_F(Lora, IsMergedIntoAGgufFile) {
   ASSERT_EQ(
       run_ferry({"convert", base_, "--to", "gguf", "--outtype", "q8_0", "-o", dir_ / "base.gguf"})
@@ -109,7 +109,7 @@ TEST_F(Lora, IsMergedIntoAGgufFile) {
   EXPECT_EQ(plain.json()["result"]["tensors"]["different"].size(), 11u);
 }
 
-// Rounded once, to the dtype of the base.
+// Merged weights are rounded once, to the dtype of the base.
 TEST_F(Lora, KeepsTheDtypeOfTheBase) {
   ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b"}).code, 0);
   const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
@@ -124,7 +124,7 @@ TEST_F(Lora, StatesTheFilesOfTheAdapter) {
     files.insert(file["path"].get<std::string>());
   EXPECT_EQ(files, (std::set<std::string>{"adapter_config.json", "adapter_model.safetensors",
                                           "model.safetensors"}));
-  // Another scale is another bundle.
+  // Another scale gives another bundle.
   const std::string adapter = copy();
   Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
   config["lora_alpha"] = 7;
@@ -186,7 +186,7 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
   }
 }
 
-// As null, the scale would be that of an adapter which states none.
+// A null must not be read as an absent number, which would give another scale.
 TEST_F(Lora, NumbersAreNoNulls) {
   for (const std::string key : {"lora_alpha", "r"}) {
     const std::string adapter = copy();
@@ -200,7 +200,7 @@ TEST_F(Lora, NumbersAreNoNulls) {
   }
 }
 
-// Patterns of other programs are not evaluated; what the adapter holds is merged.
+// Ferry does not evaluate patterns of module names. It merges what the adapter holds.
 TEST_F(Lora, TargetsMayBeAPattern) {
   const std::string adapter = copy();
   Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
@@ -240,7 +240,7 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
   }
 }
 
-// As peft saves the weights below an adapter of an embedding or a head.
+// peft saves the original weights in base_layer where an adapter replaces an embedding or a head.
 TEST_F(Lora, ABaseLayerOfTheAdapterTakesThePlaceOfTheCheckpoints) {
   const std::string adapter = copy(), path = adapter + "/adapter_model.safetensors";
   TensorFile file(path);
@@ -255,7 +255,7 @@ TEST_F(Lora, ABaseLayerOfTheAdapterTakesThePlaceOfTheCheckpoints) {
               read_bytes(dir_ / "saved/model.safetensors"));
 }
 
-// An adapter on quantised weights: both are undone in one pass.
+// The adapter applies to quantised weights: they are dequantised and merged in one pass.
 TEST_F(Lora, GoesOnTopOfAQuantisedCheckpoint) {
   const std::string base = fixture("quantized/awq"), adapter = dir_ / "adapter";
   std::filesystem::create_directory(adapter);

@@ -1,5 +1,5 @@
-// Values that are not finite: those of the checkpoint are named, those that only a cast would make
-// are refused.
+// Values that are not finite: `convert` names those of the checkpoint, and refuses those that only
+// a cast would make.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -23,16 +23,16 @@ std::string f32(float value) {
   return bytes;
 }
 
-// The upper half of an f32.
+// Returns the upper half of an f32.
 std::string bf16(float value) { return f32(value).substr(2); }
 
-// llama3_tied with `bytes` in front of tensor `name`.
+// Returns llama3_tied with `bytes` at the beginning of tensor `name`.
 std::string checkpoint_with(const TempDir& dir, const std::string& name, const std::string& bytes) {
   return changed_checkpoint(dir, "llama3_tied",
                             [&](TensorFile& file) { file.set_bytes(name, bytes); });
 }
 
-// Turns every f32 tensor into bf16, with `name` beginning with `bytes`.
+// Converts every f32 tensor to bf16. Tensor `name` begins with `bytes`.
 std::string bf16_checkpoint(const TempDir& dir, const std::string& name, const std::string& bytes) {
   return changed_checkpoint(dir, "llama3_tied", [&](TensorFile& file) {
     TensorFile out = file;
@@ -58,7 +58,7 @@ TEST(NonFinite, ValuesOfTheCheckpointAreNamedAndKept) {
     uint64_t values;
     std::string bytes;
   };
-  // The last is a number in every dtype.
+  // The last value of each row is finite after the cast.
   const Case cases[] = {{"keep", 3, f32(nan) + f32(-inf) + f32(inf) + f32(1)},
                         {"f16", 2, f32(nan) + f32(inf) + f32(65000)},
                         {"bf16", 1, f32(-inf) + f32(3e38F)}};
@@ -136,7 +136,7 @@ TEST(NonFinite, ABf16CheckpointOverflowsF16Likewise) {
   EXPECT_EQ(run_ferry({"convert", source, "-o", dir / "b"}).code, 0);
 }
 
-// Norms stay f32 in every bundle, so no cast touches them.
+// Norms stay f32 in every bundle, so they are not cast.
 TEST(NonFinite, WhatIsNotCastDoesNotOverflow) {
   const TempDir dir;
   const std::string source = checkpoint_with(dir, kNorm, f32(1e30F));

@@ -1,4 +1,5 @@
-// Packed projections: checkpoints whose parts the family stores apart, packed here row by row.
+// Packed projections: the checkpoints are made here, row by row, of checkpoints whose parts are
+// stored apart.
 
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Rows of the tensors `names` one after the other, or `rows[i]` of each in turn until there are no
-// more.
+// Returns the rows of the tensors `names` one after the other. With `rows`, takes rows[i] rows of
+// each tensor i in turn until none are left.
 std::string pack(const TensorFile& file, const Names& names, const std::vector<int64_t>& rows) {
   std::string packed;
   if (rows.empty()) {
@@ -34,7 +35,7 @@ std::string pack(const TensorFile& file, const Names& names, const std::vector<i
   return packed;
 }
 
-// Replaces `parts` of every layer and parameter by one tensor `whole`.
+// Replaces the tensors `parts` by one tensor `whole`, for every layer and for weights and biases.
 void pack_all(TensorFile& file, const Names& parts, const std::string& whole,
               const std::vector<int64_t>& rows) {
   TensorFile out = file;
@@ -69,11 +70,11 @@ void pack_all(TensorFile& file, const Names& parts, const std::string& whole,
 
 struct Export {
   const char* checkpoint;
-  std::vector<int64_t> qkv_rows;  // per key-value head
+  std::vector<int64_t> qkv_rows;  // rows of q, k and v per key-value head
 };
 constexpr const char* kLayouts[] = {"concatenated", "interleaved"};
 
-// Packed in `layout`; the two checkpoints differ in that one has a single key-value head.
+// Packs the projections of e.checkpoint in `layout`.
 std::string packed_checkpoint(const TempDir& dir, const Export& e, const std::string& layout) {
   const bool turns = layout == "interleaved";
   return changed_checkpoint(dir, e.checkpoint, [&](TensorFile& file) {
@@ -129,11 +130,12 @@ TEST(PackedExport, IsRefusedUnlessSomebodySaysWhichLayoutItHas) {
   const auto document = run_ferry({"convert", source, "--dry-run", "--json"}).json();
   EXPECT_EQ(document["problems"][0]["kind"], "ambiguous");
   EXPECT_EQ(document["ambiguous"][0], document["problems"][0]["key"]);
-  // What it would have made is not called missing as well.
+  // The targets of an ambiguous key are not reported as missing too.
   EXPECT_EQ(refused.err.find("missing"), std::string::npos) << refused.err;
 }
 
-// Runtimes of GGUF have q, k and v apart: the file is that of the checkpoint that has them apart.
+// Readers of GGUF store q, k and v apart: the file equals that of the checkpoint that stores them
+// apart.
 TEST(PackedExport, AGgufFileHasThePartsApart) {
   for (const Export& e : kExports) {
     for (const std::string layout : kLayouts) {
@@ -150,7 +152,7 @@ TEST(PackedExport, AGgufFileHasThePartsApart) {
   }
 }
 
-// The experts of a layer as two tensors, as transformers has them in memory.
+// The experts of a layer are two tensors, as transformers has them in memory.
 TEST(FusedExperts, GiveTheGgufFileOfExpertsApart) {
   const TempDir dir;
   const std::string fused = changed_checkpoint(dir, "golden/qwen3_moe_bf16", [](TensorFile& file) {
@@ -219,7 +221,7 @@ TEST(PackedExport, ALayoutForNothingIsAMistake) {
   EXPECT_NE(refused.err.find("--packed-layout"), std::string::npos);
 }
 
-// The fixture has the four blocks of CodeGen. CodeGen2 has eight, and says so by stating head_dim.
+// The fixture has four blocks, as CodeGen. CodeGen2 has eight, and its config states head_dim.
 TEST(PackedCodegen, EightBlocksGiveTheSameWeightsAsFour) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "golden/codegen", [](TensorFile& file) {

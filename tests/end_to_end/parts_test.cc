@@ -1,4 +1,4 @@
-// One bundle by several hosts: parts, and the step that makes a bundle of them.
+// One bundle is made by several hosts: each makes a part, and a last step joins the parts.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class Parts : public testing::Test {
 TEST_F(Parts, MakeTheBundleThatOneRunMakes) {
   ASSERT_EQ(run_ferry_once(line(dir_ / "whole", {})).code, 0);
   write_parts(3);
-  // Every data file is in one part, and nothing else but what says so.
+  // Every data file is in one part. Beside data files a part has only its journal.
   size_t files = 0;
   for (const char* part : {"parts/1", "parts/2", "parts/3"}) {
     const auto found = files_in(dir_ / part);
@@ -64,7 +64,7 @@ TEST_F(Parts, AreAllNeeded) {
   EXPECT_NE(joined.err.find("no part has it"), std::string::npos) << joined.err;
   EXPECT_FALSE(fs::exists(dir_ / "joined"));
   EXPECT_TRUE(fs::exists(dir_ / "parts/1/part.journal"));
-  // The part that is missing is made, and the same command goes on.
+  // After the missing part is made, the same command succeeds.
   ASSERT_EQ(run_ferry_once(line(dir_ / "parts/2", {"--part", "2/3"})).code, 0);
   EXPECT_EQ(join().code, 0);
 }
@@ -78,7 +78,7 @@ TEST_F(Parts, OfAnotherPlanAreRefused) {
   EXPECT_NE(joined.err.find("is a part of another bundle"), std::string::npos) << joined.err;
 }
 
-// Nothing in a part is believed: what is damaged is made again.
+// Parts are untrusted: damaged data is made again.
 TEST_F(Parts, ThatAreDamagedAreMadeAgain) {
   ASSERT_EQ(run_ferry_once(line(dir_ / "whole", {})).code, 0);
   write_parts(2);

@@ -1,4 +1,4 @@
-// ferry verify --perplexity, against the logits that the original implementation computed.
+// ferry verify --perplexity, compared with the logits that the original implementation computed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,8 +29,8 @@ std::vector<T> values(const TensorFile& file, const std::string& tensor) {
   return out;
 }
 
-// The prompts of a reference, and the NLL of each token from its logits: the definition, word for
-// word.
+// The prompts of a reference, and the NLL of each token, computed from its logits by the
+// definition.
 struct Golden {
   std::vector<std::vector<int64_t>> ids;
   std::vector<double> nll;
@@ -62,7 +62,7 @@ struct Golden {
     const auto n = static_cast<double>(nll.size());
     return std::sqrt(sum / n / (n - 1));
   }
-  // Each prompt `times` times in its line.
+  // Writes each prompt on a line of its own, `times` times.
   void write(const std::string& path, int times = 1) const {
     std::string text;
     for (const std::vector<int64_t>& prompt : ids) {
@@ -109,7 +109,7 @@ TEST(PerplexityOfBundles, IsThatOfTheReferencesLogits) {
   }
 }
 
-// The second window has the prompt again, and begins anew.
+// The second window has the same prompt, and begins at position zero.
 TEST(PerplexityOfBundles, WindowsBeginAtPositionZero) {
   for (const Line& options : {Line{}, Line{"--logits", "all"}, Line{"--program", "static"}}) {
     const TempDir dir;
@@ -127,7 +127,7 @@ TEST(PerplexityOfBundles, WindowsBeginAtPositionZero) {
   }
 }
 
-// The tokens that a window adds have the NLL that they have in a file of this window alone.
+// The tokens that a window adds have the same NLL in a file of this window alone.
 TEST(PerplexityOfBundles, StridesCountTheTokensThatAreNew) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("golden/qwen3"), {"--logits", "all"});
@@ -198,7 +198,7 @@ TEST(PerplexityOfBundles, TextIsTokenizedAsAWhole) {
   const std::string text = "He\nHe!";
   write_bytes(dir / "text", text);
   const Outcome ids = run_ferry_on(Json(text).dump() + "\n", {"tokenize", bundle});
-  write_bytes(dir / "ids", ids.out);  // a list in brackets
+  write_bytes(dir / "ids", ids.out);  // the ids are a list in brackets
   const Json report = measure(bundle, dir / "text", {"--text"});
   const Json same = measure(bundle, dir / "ids");
   EXPECT_EQ(report["nll_mean"], same["nll_mean"]);

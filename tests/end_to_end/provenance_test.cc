@@ -1,4 +1,4 @@
-// What a bundle says about its making, and the files of a release that come along with it.
+// The statements of a bundle about its making, and the files of a release that are copied into it.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ Json manifest_of(const std::string& bundle) {
   return Json::parse(read_bytes(bundle + "/manifest.json"));
 }
 
-// "name=value" of each option.
+// Returns "name=value" for each option.
 std::vector<std::string> options_of(const std::string& bundle) {
   std::vector<std::string> options;
   const Json manifest = manifest_of(bundle);
@@ -115,7 +115,7 @@ TEST(Provenance, LicencesAndTokenizersOfOtherProgramsComeAlong) {
   }
   const Outcome made = run_ferry({"convert", source, "-o", dir / "b"});
   ASSERT_EQ(made.code, 0) << made.err;
-  // It is none of SentencePiece, but another program may know it.
+  // The file is not a SentencePiece model, but another program may know its format.
   EXPECT_TRUE(made.err.starts_with("ferry: " + source + "/tokenizer.model: ")) << made.err;
   EXPECT_EQ(std::ranges::count(made.err, '\n'), 1);
   std::map<std::string, std::string> files = files_in(dir / "b");
@@ -127,7 +127,7 @@ TEST(Provenance, LicencesAndTokenizersOfOtherProgramsComeAlong) {
     EXPECT_FALSE(files.contains(other)) << other;
   }
   EXPECT_EQ(run_ferry({"check", dir / "b"}).code, 0);
-  // The manifest has their digests: a changed licence is found.
+  // The manifest has the digests of the copied files: a changed licence is found.
   write_bytes(dir / "b/LICENSE", "Do as I like!!!\n");
   const Outcome checked = run_ferry({"check", dir / "b"});
   EXPECT_EQ(checked.code, 1);
@@ -160,7 +160,8 @@ TEST(Provenance, WhatCannotComeAlongIsLeftOutWithANote) {
   EXPECT_EQ(run_ferry({"convert", source, "-o", dir / "b", "--overwrite", "--quiet"}).err, "");
 }
 
-// A directory with one GGUF file is a checkpoint; what lies beside a file belongs to any of them.
+// If a directory is the source, files beside its GGUF file are copied. If a file is the source,
+// they might belong to another model.
 TEST(Provenance, FilesBesideGgufComeAlongFromADirectoryOnly) {
   const TempDir dir;
   std::filesystem::create_directory(dir / "ck");

@@ -1,4 +1,4 @@
-// convert --quantize: what is written, what is refused, and that the result runs and is proven.
+// convert --quantize: the written files, refusals, and execution and proofs of the results.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -47,12 +47,13 @@ TEST_P(QuantizedCheckpoint, IsAtParityWithTheReferencesExactValues) {
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
 }
 
-// The weights that torch makes of the stored tensors, in the dtype that the config computes in.
+// The weights are those that torch makes of the stored tensors, in the dtype in which the config
+// computes.
 TEST_P(QuantizedCheckpoint, KeepsTheDtypeOfTheModelThatWasQuantised) {
   const Outcome made = run_ferry({"convert", path_, "-o", dir_ / "b"});
   ASSERT_EQ(made.code, 0) << made.err;
   const Json expected = Json::parse(read_bytes(path_ + "/dequantised.json"));
-  std::map<std::string, std::string> digests;  // of weights that are made of one module
+  std::map<std::string, std::string> digests;  // digests of weights that are made of one module
   const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
   for (const Json& tensor : manifest["tensors"]) {
     const std::string key = tensor["sources"][0]["key"];
@@ -89,7 +90,8 @@ TEST_P(QuantizedCheckpoint, CanBeQuantisedAnew) {
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
 }
 
-// The digests are those of dequantised.json. A GGUF file is taken back to Hugging Face names first.
+// The digests are those of dequantised.json. A GGUF file is first converted back to Hugging Face
+// names.
 TEST_P(QuantizedCheckpoint, FilesForOtherToolsHaveTheDequantisedValues) {
   const auto made = [&](const std::string& source, const std::string& format,
                         const std::string& name) {
@@ -109,7 +111,7 @@ TEST_P(QuantizedCheckpoint, FilesForOtherToolsHaveTheDequantisedValues) {
   }
 }
 
-// Codes and scales go where the weight goes that they make, and nowhere else.
+// Codes and scales have the same target as the weight that they make, and no other.
 TEST_P(QuantizedCheckpoint, TheAccountOfAFileNamesTheTensorOfEachSource) {
   for (const char* format : {"gguf", "hf"}) {
     const Outcome planned = run_ferry({"convert", path_, "--to", format, "-n", "--json"});
@@ -138,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint,
 
 struct Refusal {
   const char* checkpoint;
-  const char* change;  // of quantization_config, as a merge patch
+  const char* change;  // merge patch of quantization_config
   int code;
   const char* says;
 };
@@ -181,7 +183,7 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
   }
 }
 
-// The dtype of the model that was quantised decides how weights are rounded.
+// Weights are rounded to the dtype of the model before quantisation, so this dtype must be known.
 TEST(QuantizedConfig, TheDtypeIsOneThatIsKnown) {
   for (const auto& [dtype, code] : {std::pair<Json, int>("float64", 4), {16, 3}}) {
     const TempDir dir;
@@ -195,7 +197,7 @@ TEST(QuantizedConfig, TheDtypeIsOneThatIsKnown) {
   }
 }
 
-// The scales are as they should be, so the codes are named.
+// The scales are right, so the error names the codes.
 TEST(QuantizedTensors, CodesOfAnotherDtypeAreRefused) {
   const TempDir dir;
   const std::string checkpoint = copy_of(dir, "fbgemm_fp8");
@@ -210,7 +212,7 @@ TEST(QuantizedTensors, CodesOfAnotherDtypeAreRefused) {
       << outcome.err;
 }
 
-// What the tensors say is checked before it is used.
+// Group indices are checked before they are used.
 TEST(QuantizedTensors, ThatDoNotFitAreRefused) {
   const TempDir dir;
   const std::string checkpoint = copy_of(dir, "gptq_act_order");
@@ -225,7 +227,7 @@ TEST(QuantizedTensors, ThatDoNotFitAreRefused) {
   EXPECT_NE(outcome.err.find("g_idx' names group 9 of 3"), std::string::npos) << outcome.err;
 }
 
-// -1 throughout means nothing to the kernels of GPTQ, which would take the last group.
+// -1 in all places is not supported: the kernels of GPTQ would use the last group.
 TEST(QuantizedTensors, GroupsThatAreLeftOutAreRefused) {
   const TempDir dir;
   const std::string checkpoint = copy_of(dir, "gptq_act_order");
@@ -250,7 +252,7 @@ TEST(QuantizedTensors, MustBeComplete) {
       << outcome.err;
 }
 
-// 255 stands for NaN.
+// The scale 255 stands for NaN.
 TEST(QuantizedTensors, AScaleOfMxfp4MustBeANumber) {
   const TempDir dir;
   const std::string checkpoint = copy_of(dir, "../golden/gpt_oss_mxfp4");

@@ -1,5 +1,4 @@
-// ferry run as a tool for text: where prompts come from, what ends an answer, how tokens are
-// chosen.
+// ferry run with text: sources of prompts, ends of answers, choice of tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
-#include "tests/cli/text_checkpoint.h"
 
 namespace ferry::run_text_test {
 namespace {
@@ -52,7 +51,7 @@ TEST_F(RunText, PromptsComeFromStdinAndFiles) {
   const auto on = [&](const std::string& input, const Line& options) {
     return run_ferry_on(input, line(options + Line{"--json"})).json()["prompt_tokens"];
   };
-  // The line end behind the last line is not of the prompt, any other one is.
+  // The line break at the end of the input does not belong to the prompt. All other line breaks do.
   EXPECT_EQ(on("Once\nmore", {"--prompt", "-"}), ids);
   EXPECT_EQ(on("Once\nmore\n", {"--prompt", "-"}), ids);
   EXPECT_EQ(on("Once\nmore\r\n", {"--prompt", "-"}), ids);
@@ -61,7 +60,7 @@ TEST_F(RunText, PromptsComeFromStdinAndFiles) {
   write_bytes(dir_ / "prompt.txt", "Once\nmore\n");
   EXPECT_EQ(answer({"--prompt-file", dir_ / "prompt.txt"})["prompt_tokens"], ids);
   EXPECT_EQ(on("Once\nmore\n", {"--chat", "-"}), answer({"--chat", "Once\nmore"})["prompt_tokens"]);
-  // A file whose text is a hyphen is that text.
+  // The text of a file may be a hyphen.
   write_bytes(dir_ / "prompt.txt", "-");
   EXPECT_EQ(answer({"--prompt-file", dir_ / "prompt.txt"})["prompt_tokens"].size(), 1U);
 }
@@ -102,12 +101,13 @@ TEST_F(RunText, ASystemMessageComesBeforeTheOthers) {
   EXPECT_EQ(turn.json()["tokens"], whole["tokens"]);
 }
 
-// The tokens of this bundle are bytes, so that most stop texts cross their borders.
+// The tokens of this bundle are bytes, so most stop texts are several tokens.
 TEST_F(RunText, AnAnswerEndsBeforeAStopText) {
   const Json whole = answer({"--prompt", "Hello"});
   const std::string text = whole["text"];
   ASSERT_GT(text.size(), 12U);
-  const auto inside = [&](size_t at) { return (text[at] & '\xc0') == '\x80'; };  // of a character
+  // Returns whether `at` is inside a UTF-8 character.
+  const auto inside = [&](size_t at) { return (text[at] & '\xc0') == '\x80'; };
   size_t ended = 0;
   for (size_t begin = 1; begin + 4 < text.size(); begin += 5) {
     const std::string stop = text.substr(begin, 4);
@@ -129,7 +129,8 @@ TEST_F(RunText, AnAnswerEndsBeforeAStopText) {
   EXPECT_FALSE(other.contains("stop_text"));
 }
 
-// The formula is tested in tests/runner; here that it sees the prompt and the answer.
+// tests/runner tests the formula. This test is about the tokens that it gets: those of the prompt
+// and of the answer.
 TEST_F(RunText, ThePenaltyCountsThePromptAndTheAnswer) {
   const std::string prompt = "1,2,3";
   const auto tokens = [&](const Line& options) {
@@ -157,7 +158,7 @@ TEST_F(RunText, StreamedTokensAreThoseOfTheDocument) {
   EXPECT_EQ(Json::parse("[" + outcome.out + "]"), answer({"--tokens", "1,2,3"}, 400)["tokens"]);
 }
 
-// Rates are of the tokens after the first, which comes with the prompt.
+// The decode rate counts the tokens after the first one, which the prompt gives.
 TEST_F(RunText, RatesAreOfTheStepsThatWereTaken) {
   const Json one = answer({"--tokens", "1"}, 1)["stats"];
   EXPECT_EQ(one["generated_tokens"], 0);

@@ -1,4 +1,4 @@
-// --attention, --softmax and --rotate of static programs: what is refused, and what a bundle says.
+// --attention, --softmax and --rotate of static programs: refusals, and the statements of a bundle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Json converted(const std::string& checkpoint, const std::string& out, const Line
   return Json::parse(files_in(out).at("manifest.json"));
 }
 
-// Contents of the tensors of a bundle, by name.
+// Returns the contents of a bundle's tensors, by name.
 std::map<std::string, std::string> tensors_of(const std::string& bundle, const Json& manifest) {
   std::map<std::string, std::string> tensors;
   const auto files = files_in(bundle);
@@ -90,8 +90,8 @@ TEST(StaticAttention, TheDryRunAndTheManifestSayHowProgramsAttend) {
   EXPECT_EQ(plain.out.find("attention:"), std::string::npos);
 }
 
-// Whatever the dtype and the number of programs, the weights of heads are the whole weight in
-// parts, with its rule and sources; all others are as they were.
+// For every dtype and number of programs, the weights of heads are parts of the whole weight, and
+// have its rule and its sources. All other weights are unchanged.
 TEST(StaticAttention, WeightsOfHeadsAreTheWholeOnesInParts) {
   for (const Line& options : {Line{}, {"--dtype", "bf16"}, {"--dtype", "f16", "--shards", "2"}}) {
     for (const char* checkpoint : {"llama3_tied", "qwen3_5_text"}) {

@@ -1,5 +1,5 @@
-// A static llama program of the official exporter, quantized inputs and outputs included, gives
-// what the official model computes.
+// A static llama program of the official exporter, with quantized inputs and outputs, gives the
+// results of the official model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::vector<uint16_t> words(const std::string& bytes) {
   return values;
 }
 
-// The tensors of one call whose names go on with `kind`, in the order of the signature.
+// Returns the tensors of one call whose names continue with `kind`, in the order of the signature.
 std::vector<std::string> names_of(const TensorFile& trace, size_t call, const std::string& kind) {
   const std::string prefix = "call" + std::to_string(call) + "." + kind;
   std::vector<std::string> names;
@@ -30,8 +30,8 @@ std::vector<std::string> names_of(const TensorFile& trace, size_t call, const st
   return names;
 }
 
-// Codes of K and V are equal; those of logits, whose step is 1/65535 of their range, may be next to
-// each other.
+// Codes of keys and values must be equal. Codes of logits have a step of 1/65535 of their range and
+// may differ by one.
 void expect_same_codes(const std::string& name, const std::string& got, const std::string& want) {
   SCOPED_TRACE(name);
   ASSERT_EQ(got.size(), want.size());
@@ -72,7 +72,7 @@ TEST(StaticLlama, GivesTheCodesOfTheOfficialModel) {
   }
 }
 
-// A list is a method of several outputs, a text among them.
+// A list of constants is a method of several outputs. One of them is a text.
 TEST(StaticLlama, ConstantMethodsReturnNumbersAndTexts) {
   TempDir dir;
   const std::vector<std::string> args = {"execute",  fixture(kProgram),

@@ -71,7 +71,7 @@ TEST(StaticRun, LookaheadSaysWhatItAccepted) {
   const Json guessed =
       run_ferry(with(line, {"--json", "--lookahead", "2,4,4", "--seed", "7"})).json();
   EXPECT_EQ(guessed["stop"], "context");
-  // A call of 8 tokens leaves 56 positions; the last token is not run.
+  // A call of 8 tokens leaves 56 positions, and the last token is not executed.
   EXPECT_EQ(guessed["tokens"].size(), 56u - 3 + 1);
   EXPECT_EQ(guessed["stats"]["lookahead_generated"].get<size_t>(), guessed["tokens"].size() - 1);
   Line plain = line;

@@ -1,4 +1,5 @@
-// ferry verify of static bundles: caches, modes, other bundles, and every option of conversion.
+// ferry verify of static bundles: caches, decode modes, comparison with other bundles, and every
+// option of conversion.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -120,7 +121,7 @@ TEST(StaticVerify, EveryModeIsHeldToTokenByToken) {
   EXPECT_NE(text.find("mode lookahead against kv: parity"), std::string::npos) << text;
 }
 
-// The modes sum in other orders: that differs by more than this tolerance.
+// The modes sum in different orders, which makes a difference above this tolerance.
 TEST(StaticVerify, AModeThatDiffersIsNamed) {
   const TempDir dir;
   convert("llama3_tied", dir / "b", kStatic);
@@ -250,7 +251,8 @@ TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
     SCOPED_TRACE(testing::PrintToString(variant));
     const TempDir dir;
     convert("llama3_tied", dir / "b", with(kStatic, variant));
-    // The path without a reference is the same for all but caches of codes.
+    // Without a reference the verification is the same for all variants but those with coded
+    // caches.
     const bool codes = std::ranges::count(variant, "u8") + std::ranges::count(variant, "u16") > 0;
     std::vector<Line> ways = {{"--reference", reference("llama3_tied")}};
     if (codes || &variant == &variants.front()) ways.push_back({});
@@ -270,7 +272,7 @@ TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
   }
 }
 
-// Writes a changed file of a bundle, and the digests that say it is right.
+// Writes a changed file of a bundle, and updates the digests so that they fit.
 void replace_file(const std::string& bundle, const std::string& name, const std::string& bytes) {
   const std::string manifest_path = bundle + "/manifest.json";
   std::string manifest = read_bytes(manifest_path);
@@ -298,13 +300,13 @@ void replace_file(const std::string& bundle, const std::string& name, const std:
   write_bytes(manifest_path, manifest);
 }
 
-// The program of a bundle, relative to it.
+// Returns the path of a bundle's program, relative to the bundle.
 std::string program_of(const std::string& bundle) {
   const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
   return manifest["components"][0]["programs"][0]["file"];
 }
 
-// The program with the first `value` replaced.
+// Returns the program with the first occurrence of `value` replaced.
 template <class T>
 std::string with_number(std::string program, T value, T other) {
   const auto bytes = [](const T& number) {
@@ -324,7 +326,7 @@ TEST(StaticVerify, AChangedByteOfAProgramIsFound) {
   const std::string changed = with_number(bytes, eps, std::nextafter(eps, 1.0F));
   const Line line = {"verify", dir / "b", "--checkpoint", fixture("llama3_tied")};
   write_bytes((dir / "b/") + file, changed);
-  EXPECT_EQ(run_ferry(line).code, 3);  // by its digest
+  EXPECT_EQ(run_ferry(line).code, 3);  // the digest does not fit
   write_bytes((dir / "b/") + file, bytes);
   replace_file(dir / "b", file, changed);
   const Outcome outcome = run_ferry(line);
@@ -332,7 +334,8 @@ TEST(StaticVerify, AChangedByteOfAProgramIsFound) {
   EXPECT_NE(outcome.err.find("makes another program"), std::string::npos) << outcome.err;
 }
 
-// A method that is slightly wrong: 8-bit activations hide it, activations in f32 do not.
+// The changed method is slightly wrong. Activations of 8 bits hide the error, activations in f32 do
+// not.
 TEST(StaticVerify, AMethodThatDiffersIsFoundBehindItsCodes) {
   const TempDir dir;
   convert("llama3_tied", dir / "b", with(kStatic, {"--quantize", "8da8w"}));
@@ -343,7 +346,8 @@ TEST(StaticVerify, AMethodThatDiffersIsFoundBehindItsCodes) {
   EXPECT_EQ(right.json()["modes"][0]["tolerance"]["source"], "measured");
   const std::string file = program_of(dir / "b");
   const std::string bytes = read_bytes((dir / "b/") + file);
-  const double scale = 1 / std::sqrt(32.0);  // of the scores; each method has its own
+  // Each method has its own scale of attention scores.
+  const double scale = 1 / std::sqrt(32.0);
   replace_file(dir / "b", file, with_number(bytes, scale, 1.0001 * scale));
   const Outcome wrong = run_ferry(line);
   EXPECT_EQ(wrong.code, 1);
@@ -355,7 +359,7 @@ TEST(StaticVerify, AMethodThatDiffersIsFoundBehindItsCodes) {
   EXPECT_EQ(mode["in_f32"]["parity"], false);
 }
 
-// Program and manifest agree with each other: only calibration tells.
+// Program and manifest agree with each other. Only a new calibration finds the difference.
 TEST(StaticVerify, EncodingsThatCalibrationDoesNotGiveAreFound) {
   const TempDir dir;
   write_bytes(dir / "prompts", "1,2,3,4,5\n9 8 7\n");

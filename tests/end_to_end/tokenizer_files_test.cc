@@ -1,4 +1,5 @@
-// Tokenizers that are no tokenizer.json: ferry tokenize, convert, run and verify take them.
+// Tokenizers in other files than tokenizer.json: `tokenize`, `convert`, `run` and `verify` accept
+// them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -6,8 +7,8 @@
 
 #include "core/base64.h"
 #include "core/utf8.h"
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
-#include "tests/cli/text_checkpoint.h"
 #include "text/tokenizer/byte_level.h"
 
 namespace ferry::tokenizer_files_test {
@@ -16,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 using Line = std::vector<std::string>;
 
-// The same tokens as ranks of tiktoken.
+// Writes the tokens of a tokenizer.json as tiktoken ranks.
 std::string ranks_of(const Json& tokenizer) {
   std::string ranks;
   for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) {
@@ -56,7 +57,7 @@ TEST(TokenizerFiles, ABundleServesTextWithRanks) {
   EXPECT_EQ(text.code, 0) << text.err;
 }
 
-// What a bundle will not do with text is said when it is made.
+// If a bundle will not work with text, `convert` notes it.
 TEST(TokenizerFiles, ConvertNotesRanksThatNothingExplains) {
   const TempDir dir;
   const std::string source = text_checkpoint(dir);

@@ -1,5 +1,5 @@
-// The trained sample, testdata/trained: what a random model cannot show. Figures of text that was
-// not trained on, of right and of wrong codes, and texts.
+// The trained sample, testdata/trained, shows properties that random models do not have: the
+// perplexity of text that was not trained on, with right and with wrong codes, and generated text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,13 +23,14 @@ Line operator+(Line line, const Line& more) {
 
 const std::string kSample = fixture("trained"), kText = fixture("trained/held_out.txt");
 
-// What transformers computed from it (testdata/trained/golden.py).
+// Returns the values that transformers computed (testdata/trained/golden.py).
 const Json& expected() {
   static const Json all = Json::parse(read_bytes(kSample + "/expected.json"));
   return all;
 }
 
-// A bundle of the sample in `dir`, made by `ferry`, or by one that makes wrong codes.
+// Converts the sample to `bundle`. With `wrong`, a program that makes wrong codes in this manner
+// converts it.
 std::string convert(const std::string& bundle, const Line& options, const std::string& wrong = "") {
   const Line line = Line{"convert", kSample, "-o", bundle} + options;
   const Outcome outcome = wrong.empty()
@@ -107,7 +108,7 @@ class TrainedSampleCodes : public testing::Test {
  protected:
   TrainedSampleCodes() : exact_(convert(dir_ / "f32", {"--dtype", "f32", "--logits", "all"})) {}
 
-  // In windows that do not overlap, which takes half the time.
+  // Compares in windows that do not overlap, which takes half the time.
   Json beside(const std::string& bundle) const {
     return perplexity(bundle, {"--against", exact_, "--window", "128", "--stride", "128"});
   }
@@ -116,7 +117,8 @@ class TrainedSampleCodes : public testing::Test {
   std::string exact_;
 };
 
-// They cannot fill the context, which the figure of transformers does.
+// Static programs cannot fill the context, as transformers does for its perplexity. So they are
+// compared with the stateful program.
 TEST_F(TrainedSampleCodes, StaticProgramsPredictTheSame) {
   const TempDir dir;
   const Json found = beside(convert(dir / "b", {"--dtype", "f32", "--program", "static"}));
@@ -124,8 +126,8 @@ TEST_F(TrainedSampleCodes, StaticProgramsPredictTheSame) {
   EXPECT_NEAR(found["nll_difference"], 0, 1e-6);
 }
 
-// Nats per token that a coding loses, and its mean KL divergence: at most about twice what it was
-// measured to be (docs/quantisation.md).
+// The limits of the nats per token that a coding may lose, and of its mean KL divergence. They are
+// about twice the measured values (docs/quantisation.md).
 struct Loss {
   Line options;
   double nll, kl;
@@ -154,7 +156,7 @@ TEST_F(TrainedSampleCodes, LoseLittle) {
   }
 }
 
-// The other forms are proved by tests/mutation, as all checkpoints with a reference are.
+// tests/mutation proves the other forms, as for all checkpoints with a reference.
 TEST(TrainedSample, IsProvedInTheFormsOfTheReadme) {
   const Line small = {"--quantize", "8da4w", "--quantize-embedding", "8"};
   for (const Line& options :
@@ -169,8 +171,8 @@ TEST(TrainedSample, IsProvedInTheFormsOfTheReadme) {
   }
 }
 
-// tests/mutation/wrong_codes.cc makes them: scales of the group before, scales twice as large, the
-// other order of nibbles, codes of the row before.
+// tests/mutation/wrong_codes.cc makes the errors: scales of the previous group, scales twice as
+// large, nibbles in the other order, codes of the previous row.
 TEST_F(TrainedSampleCodes, LoseMuchWhereTheyAreWrong) {
   for (const char* scheme : {"8da4w", "8da8w"}) {
     for (const char* wrong : {"codes_shifted_scales", "codes_doubled_scales",
@@ -189,7 +191,7 @@ TEST_F(TrainedSampleCodes, LoseMuchWhereTheyAreWrong) {
 // -- sampling
 
 struct Row {
-  double nll, entropy, variance;  // of the chosen token; of the distribution that it came from
+  double nll, entropy, variance;  // of the chosen token; of the distribution that it was drawn from
 };
 
 Row row_of(const float* logits, size_t vocabulary, size_t chosen, double temperature) {
@@ -208,8 +210,9 @@ Row row_of(const float* logits, size_t vocabulary, size_t chosen, double tempera
   return row;
 }
 
-// Standard deviations between the NLL of what was chosen and the entropy of what it was chosen
-// from. Sampling from the distribution itself gives about 1, whatever the model.
+// Returns the difference between the NLL of the chosen tokens and the entropy of their
+// distributions, in standard deviations. For samples of the distribution it is about 1, whatever
+// the model.
 double surprise(const std::string& bundle, const std::string& logits, const Line& options,
                 double temperature) {
   const Json found = answer(Line{"run", bundle, "--prompt", "And it came to pass", "--max-new",
@@ -240,7 +243,7 @@ TEST(TrainedSample, IsSampledAsItPredicts) {
       EXPECT_LT(std::abs(found), 4) << temperature << " seed " << seed;
     }
   }
-  // The likeliest token each time, or one of the likeliest, is not a sample of the distribution.
+  // Choosing the likeliest token, or one of the likeliest, is not sampling from the distribution.
   EXPECT_LT(surprise(bundle, dir / "greedy", {}, 1), -8);
   EXPECT_LT(surprise(bundle, dir / "top_p", {"--temperature", "1", "--top-p", "0.6"}, 1), -4);
 }

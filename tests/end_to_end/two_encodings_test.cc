@@ -31,7 +31,7 @@ void convert(const std::string& bundle, const Line& options) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
 }
 
-// `count` prompts of 40 tokens.
+// Returns `count` prompts of 40 tokens.
 std::string prompts(int count, int step) {
   std::string text;
   for (int prompt = 0; prompt < count; ++prompt) {
@@ -155,7 +155,7 @@ TEST(TwoEncodings, ThatCalibrationDoesNotGiveAreFound) {
       << wrong.out;
   EXPECT_EQ(verify("one", files.both()).code, 1);
   EXPECT_EQ(verify("one", files.one()).code, 0);
-  // The same prompts for both methods are one encoding.
+  // Calibration with the same prompts for both methods gives one encoding.
   const Line same = {"--calibrate", files.dir / "kv", "--calibrate-prefill", files.dir / "kv"};
   EXPECT_EQ(verify("one", same).code, 0);
 }

@@ -25,8 +25,8 @@ class IfChanged : public testing::Test {
     before_ = files_in(dir_ / "b");
   }
 
-  // Whether the line leaves the bundle as it is; the bundle is that of a new conversion in any
-  // case.
+  // Runs the line and returns whether it leaves the bundle unchanged. In both cases the bundle must
+  // be that of a new conversion.
   bool leaves(const Line& more = {}) {
     const auto was = std::filesystem::last_write_time(dir_ / "b/manifest.json");
     const Outcome outcome = run_ferry_once(line_ + more + Line{"--json"});
@@ -120,7 +120,7 @@ TEST_F(IfChanged, ADryRunSaysWhatWouldBe) {
   EXPECT_EQ(files_in(dir_ / "b"), before_);
 }
 
-// Files of other formats say nothing of what they were made of: their bytes are compared.
+// Files of other formats do not state their sources, so their bytes are compared.
 TEST(IfChangedFiles, TheSameAreLeftAndOthersAreMadeAgain) {
   const std::string source = fixture("llama3_tied");
   const std::pair<const char*, Line> cases[] = {

@@ -1,4 +1,5 @@
-// ferry verify --checkpoint: every weight again from its source, and the unsharded f32 path.
+// ferry verify --checkpoint: every weight is compared with its source, and outputs with unsharded
+// f32 execution.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -52,7 +53,7 @@ TEST(VerifyCheckpoint, EveryVariantIsDerivedAgainBitForBit) {
     const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
     EXPECT_EQ(report["parity"], true);
     EXPECT_EQ(report["tensors"]["compared"], manifest["tensors"].size());
-    // Tied weights are one segment.
+    // Tied weights share a segment.
     std::map<std::pair<std::string, int64_t>, int64_t> segments;
     for (const Json& tensor : manifest["tensors"]) {
       segments[{tensor["file"], tensor["offset"]}] = tensor["bytes"];
@@ -68,7 +69,7 @@ TEST(VerifyCheckpoint, EveryVariantIsDerivedAgainBitForBit) {
   }
 }
 
-// So small a change that the logits stay within every bound.
+// The change is so small that the logits stay within every bound.
 TEST(VerifyCheckpoint, OneChangedValueIsNamed) {
   const TempDir dir, other;
   const std::string source = fixture("llama3_tied");
@@ -137,7 +138,7 @@ TEST(VerifyCheckpoint, WithAReferenceProvesAllThreeSteps) {
   }
 }
 
-// A rounding error of bf16 is far larger than what this changes.
+// The change is far smaller than the rounding error of bf16.
 TEST(VerifyCheckpoint, AnotherProgramIsFoundInEveryPrecision) {
   for (const char* dtype : {"f32", "bf16"}) {
     SCOPED_TRACE(dtype);
@@ -159,7 +160,7 @@ TEST(VerifyCheckpoint, AnotherProgramIsFoundInEveryPrecision) {
   }
 }
 
-// As if Ferry read the config wrongly: bundle and f32 path agree, and both are wrong.
+// Bundle and f32 execution agree and are both wrong, as if Ferry misread the config.
 TEST(VerifyCheckpoint, AWrongReadingOfTheConfigIsFoundByTheReference) {
   const TempDir dir, other;
   const std::string wrong = changed_config(other, "golden/qwen3", {{"rope_theta", 20000.0}});
@@ -181,7 +182,7 @@ TEST(VerifyCheckpoint, ACheckpointWithNaNStillHasItsWeightsCompared) {
   const std::string bundle = convert(dir, fixture("llama3_tied"), {});
   const std::string wrong = changed_checkpoint(other, "llama3_tied", [](TensorFile& file) {
     std::string bytes = file.bytes_of("model.norm.weight");
-    bytes[2] = static_cast<char>(0xc0);  // f32 NaN: 0x7fc0...
+    bytes[2] = static_cast<char>(0xc0);  // the bytes of an f32 NaN: 0x7fc0...
     bytes[3] = 0x7f;
     file.set_bytes("model.norm.weight", bytes);
   });

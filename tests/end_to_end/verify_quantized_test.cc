@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 using Line = std::vector<std::string>;
 
 struct Variant {
-  const char* name;  // of the precision in the report
+  const char* name;  // name of the precision in the report
   Line options;
 };
 
@@ -49,7 +49,8 @@ Line with(Line line, const Line& more) {
   return line;
 }
 
-// Tables of positions, and of what each layer adds, are tables as that of tokens is.
+// Tables of positions, and tables whose rows each layer adds, are coded and proved as the token
+// table is.
 TEST(VerifyQuantized, EveryTableOfEmbeddingsIsProvedFromItsCheckpoint) {
   for (const char* family : {"golden/opt", "golden/gpt2", "golden/gemma3n"}) {
     SCOPED_TRACE(family);
@@ -70,7 +71,7 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
                               {"--program", "static"},
                               {"--program", "static", "--attention", "sha"},
                               {"--shards", "2"}}) {
-      // Tables of codes take indices in i64, tokens of static programs are i32.
+      // Coded tables take indices in i64, but tokens of static programs are i32.
       const bool table = std::string(variant.name).find("embedding") != std::string::npos;
       if (table && style.size() > 1 && style[1] == "static") continue;
       SCOPED_TRACE(variant.name + testing::PrintToString(style));
@@ -82,7 +83,8 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
       EXPECT_EQ(report["tensors"]["different"], Json::array());
       EXPECT_EQ(report["programs"]["different"], Json::array());
       EXPECT_EQ(report["tolerance"]["precision"], variant.name);
-      // With its own weights and activations in f32 it is as exact as a bundle in f32.
+      // With its own weights and with activations in f32, a quantised bundle is as exact as a
+      // bundle in f32.
       const Json& exact = report["own_weights"]["in_f32"];
       EXPECT_EQ(exact["tolerance"]["source"], "noise");
       EXPECT_LT(exact["metrics"]["max_abs"], 5e-5);
@@ -95,8 +97,9 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
   }
 }
 
-// The outputs of this tiny model lose more by 4 bits than fixed floors allow. That is measured, and
-// is no gate: it is held to what its codes and 8-bit activations lose in it.
+// With 4 bits the outputs of this tiny model lose more than fixed floors allow. The loss is
+// measured, but is not judged. The bundle is held to the loss that its codes and 8-bit activations
+// cause in this model.
 TEST(VerifyQuantized, ASensitiveModelIsProvedByItsOwnWeights) {
   const TempDir dir;
   const std::string checkpoint = fixture("golden/qwen2");
@@ -111,7 +114,7 @@ TEST(VerifyQuantized, ASensitiveModelIsProvedByItsOwnWeights) {
   EXPECT_LT(report["metrics"]["sqnr_db"], 10);
 }
 
-// Multiplies every `stride`th value of a tensor in f32, from the first one on.
+// Multiplies every `stride`th value of an f32 tensor, from index `first` on.
 void multiply(TensorFile& file, const std::string& key, size_t first, size_t stride, float by) {
   std::string bytes = file.bytes_of(key);
   for (size_t at = first * sizeof by; at < bytes.size(); at += stride * sizeof by) {
@@ -123,8 +126,8 @@ void multiply(TensorFile& file, const std::string& key, size_t first, size_t str
   file.set_bytes(key, bytes);
 }
 
-// One channel that is much larger than others, as large language models have them: the same model
-// in f32, but codes of 8 bits have little left for the other channels.
+// Large language models have channels that are much larger than others. The model in f32 is the
+// same with such a channel, but codes of 8 bits have little precision left for the other channels.
 TEST(VerifyQuantized, AModelWithALargeChannelIsHeldToItsOwnNoise) {
   const TempDir dir, other;
   constexpr size_t kHidden = 64, kChannel = 5;
@@ -144,7 +147,7 @@ TEST(VerifyQuantized, AModelWithALargeChannelIsHeldToItsOwnNoise) {
   EXPECT_LT(activations["tolerance"]["logits_floor_db"], activations["metrics"]["sqnr_db"]);
 }
 
-// The tokens that the bundle chooses are those that its own vision encoder leads to.
+// The expected tokens are those that the bundle's own vision encoder leads to.
 TEST(VerifyQuantized, PromptsWithImagesAreProved) {
   const TempDir dir;
   const std::string checkpoint = fixture("vision/smolvlm");
@@ -156,7 +159,7 @@ TEST(VerifyQuantized, PromptsWithImagesAreProved) {
   EXPECT_EQ(outcome.json()["own_weights"]["in_f32"]["parity"], true);
 }
 
-// A table of learned positions is coded as that of tokens is.
+// A table of learned positions is coded as the token table is.
 TEST(VerifyQuantized, TablesOfPositionsAreProvedToo) {
   const TempDir dir;
   const std::string checkpoint = fixture("golden/gpt2");
@@ -202,7 +205,7 @@ TEST(VerifyQuantized, AnotherValueOfTheCheckpointIsFoundByItsRow) {
   const std::string bundle = convert(dir, fixture("llama3_tied"), {"--quantize", "8da8w"});
   const std::string changed = changed_checkpoint(other, "llama3_tied", [&](TensorFile& file) {
     std::string bytes = file.bytes_of(key);
-    bytes[bytes.size() - 1] ^= 0x01;  // the exponent of the last value
+    bytes[bytes.size() - 1] ^= 0x01;  // changes the exponent of the last value
     file.set_bytes(key, bytes);
   });
   const Outcome outcome = verify(bundle, changed);

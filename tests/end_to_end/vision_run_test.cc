@@ -1,11 +1,11 @@
-// ferry run --image: from image files and a prompt to the tokens of the reference.
+// ferry run --image: image files and a prompt give the tokens of the reference.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry::vision_run_test {
 namespace {
@@ -52,7 +52,7 @@ const Style kStyles[] = {
 
 class VisionRunStyle : public testing::TestWithParam<Style> {};
 
-// Ids, logits and tokens of the reference, which were computed from the same files.
+// The reference computed ids, logits and tokens from the same files.
 TEST_P(VisionRunStyle, GivesTheTokensOfTheReference) {
   const Json cases = Json::parse(read_bytes(fixture("vision/prompts/cases.json")));
   const TensorFile expected(fixture("vision/prompts/greedy.safetensors"));
@@ -119,7 +119,7 @@ class VisionRun : public testing::Test {
 
 TempDir* VisionRun::dir_ = nullptr;
 
-// --chat is the chat that preprocess makes of it, and the reference has.
+// --chat gives the chat that preprocess and the reference make of it.
 TEST_F(VisionRun, AChatWithAnImageIsThatOfTheReference) {
   const TensorFile expected(fixture("vision/prompts/greedy.safetensors"));
   const Json document = run({*dir_ / "smolvlm", "--image", image("photo_444.jpg"), "--chat",
@@ -130,7 +130,7 @@ TEST_F(VisionRun, AChatWithAnImageIsThatOfTheReference) {
   EXPECT_EQ(document["stats"]["prompt_tokens"], 121);
 }
 
-// The placeholder of OpenGVLab's layout is known to the processor only.
+// In OpenGVLab's layout only the processor files state the placeholder.
 TEST_F(VisionRun, BothLayoutsOfInternVlAnswerAlike) {
   const TensorFile expected(fixture("vision/prompts/greedy.safetensors"));
   const Json cases = Json::parse(read_bytes(fixture("vision/prompts/cases.json")));
@@ -151,7 +151,7 @@ TEST_F(VisionRun, TheOrderOfImagesAndTheirPlaceCount) {
   const std::string mark = "<IMG_CONTEXT>";
   const Json first = answer({a, b}, mark + " and " + mark);
   EXPECT_NE(first["tokens"], answer({b, a}, mark + " and " + mark)["tokens"]);
-  // Without placeholders the images come first.
+  // Without placeholders the images come before the text.
   const Json before = answer({a}, "Why?");
   EXPECT_NE(before["prompt_tokens"], answer({a}, "Why?" + mark)["prompt_tokens"]);
 }
@@ -177,7 +177,7 @@ TEST_F(VisionRun, PlaceholdersAndImagesMustBeEqualInNumber) {
 TEST_F(VisionRun, ImagesThatCannotBeReadAreNamed) {
   const std::string damaged = fixture("media/damaged/"), bundle = *dir_ / "smolvlm";
   const auto refused = [&](const std::string& path, int code, const std::string& message) {
-    // Not the first of two, so that the name matters.
+    // The bad image is the second of two, so that the error must name it.
     expect_refused({bundle, "--image", image("tiny.png"), "--image", path, "--chat", "a"}, code,
                    path + ": " + message);
   };
@@ -211,7 +211,7 @@ TEST_F(VisionRun, APromptThatDoesNotFitTheContextIsRefused) {
                  "context of 64");
 }
 
-// What a checkpoint without these files lacks is said when it is needed.
+// A checkpoint without these files can be converted. The error comes when the files are needed.
 TEST_F(VisionRun, ProcessorFilesThatAreMissingAreNamed) {
   const Line images = {"--image", image("square.png"), "--chat", "a"};
   const auto without = [&](const std::string& name, const std::string& file) {
@@ -247,7 +247,7 @@ TEST_F(VisionRun, AProcessorOfAnotherModelIsRefused) {
                  "the processor's placeholder is token 358, the config's image_token_id is 357");
 }
 
-// Bounds on the files of each component.
+// Thresholds apply to the files of each component.
 TEST_F(VisionRun, ThresholdsCountTheFilesOfEachComponent) {
   const std::string bundle = *dir_ / "smolvlm";
   const auto size = [&](const std::string& name) {

@@ -1,11 +1,11 @@
-// Vision-language checkpoints: convert, check and verify in every style and precision.
+// Vision-language checkpoints: convert, check and verify, for every program kind and precision.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <functional>
 #include <tuple>
 
-#include "tests/cli/vision_checkpoint.h"
+#include "tests/cli/checkpoints.h"
 
 namespace ferry::vision_test {
 namespace {
@@ -95,7 +95,7 @@ TEST(VisionCheckpoint, IsProvedBitForBit) {
         verified({dir / "b", "--checkpoint", source, "--reference", vision_golden(name)});
     EXPECT_EQ(report["proves"].size(), 4u) << report["proves"];
     EXPECT_TRUE(report["does_not_prove"].empty()) << report["does_not_prove"];
-    // Without a reference the images are made up.
+    // Without a reference the images are generated.
     const Json alone = verified({dir / "b", "--checkpoint", source});
     EXPECT_EQ(alone["does_not_prove"].size(), 1u) << alone["does_not_prove"];
     EXPECT_FALSE(layer(alone, "image_features").is_null());
@@ -103,7 +103,7 @@ TEST(VisionCheckpoint, IsProvedBitForBit) {
   }
 }
 
-// A weight that no output can show: key biases cancel in the softmax.
+// The changed weight has no effect on outputs: key biases cancel in the softmax.
 TEST(VisionCheckpoint, AWrongWeightOfTheTowerIsNamedByItsKey) {
   const TempDir dir;
   const std::string key = "model.vision_model.encoder.layers.1.self_attn.k_proj.bias";
@@ -153,7 +153,7 @@ TEST(VisionLayouts, BothLayoutsOfInternVlGiveTheSameBytes) {
   EXPECT_EQ(manifest_of(dir / "chat")["model"]["image_token_id"], nullptr);
 }
 
-// OpenGVLab's config has no id; its tokenizer has the token.
+// OpenGVLab's config states no id of the placeholder, but its tokenizer has the token.
 TEST(VisionLayouts, ThePlaceholderOfTheTokenizerIsStated) {
   const TempDir dir;
   const std::string source = vision_checkpoint(dir, "internvl3_opengvlab");
@@ -217,7 +217,7 @@ TEST(VisionComponents, HaveDtypesOfTheirOwn) {
   EXPECT_EQ(run_ferry({"check", dir / "b"}).code, 0);
   verified({dir / "b", "--checkpoint", source, "--reference", vision_golden("smolvlm")});
   verified({dir / "b", "--reference", vision_golden("smolvlm")});
-  // The other way round.
+  // Here the vision encoder is f32 and the rest f16.
   convert(source, dir / "c", {"--dtype", "f16", "--component-dtype", "vision_encoder=f32"});
   EXPECT_EQ(manifest_of(dir / "c")["components"][0]["weight_dtype"], "f32");
   EXPECT_EQ(manifest_of(dir / "c")["components"][2]["weight_dtype"], "f16");
@@ -240,7 +240,7 @@ TEST(VisionComponents, ShardsCutTheDecoderOnly) {
                 read_bytes(dir / ("three/" + std::string(name))))
         << name;
   }
-  // Programs that were made once are all that the other verbs need.
+  // Other verbs need no checkpoint: the two bundles are compared with each other.
   EXPECT_EQ(run_ferry({"verify", dir / "three", "--against", dir / "one"}).code, 0);
 }
 
@@ -261,7 +261,7 @@ TEST(VisionReference, IsEmbeddedAndUsed) {
   EXPECT_EQ(verified({dir / "b"})["metrics"]["greedy_total"], 32);
 }
 
-// One line, and nothing is written.
+// Expects one line of error, and nothing written.
 void expect_refused(const Line& args, int code, const std::string& message) {
   const Outcome outcome = run_ferry(args);
   EXPECT_EQ(outcome.code, code) << outcome.err;

@@ -1,11 +1,12 @@
-// CallTrace: every change that the program makes to a disk, in its order, in the file that
-// FERRY_TRACE names. lost_writes.h reads it. One line for each, paths without line breaks:
+// CallTrace: writes every change that the program makes to a disk, in order, to the file that
+// FERRY_TRACE names. lost_writes.h reads it. Each change is one line, with paths without line
+// breaks:
 //
 //   make INODE d|f PATH      a directory or a file
-//   write INODE OFFSET SIZE  and SIZE bytes behind the line
+//   write INODE OFFSET SIZE  SIZE bytes follow the line
 //   truncate INODE SIZE
 //   sync INODE
-//   rename FLAGS FROM        and a line with TO
+//   rename FLAGS FROM        a line with TO follows
 //   remove PATH
 #pragma once
 

@@ -1,6 +1,6 @@
-// SIGKILL at every call that changes a disk, and at any time: what has the name of a bundle is that
-// bundle, whole, or there is none; what was replaced is there until then; and the next run leaves
-// nothing but the bundle. crash.sh runs all points, the suite a few.
+// SIGKILL at every call that changes a disk, and at random times. Afterwards the name of a bundle
+// belongs to a whole bundle or to nothing. A bundle that is being replaced exists until the new one
+// is whole. The next run leaves nothing but the bundle. crash.sh tests all calls, the suite a few.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,8 +25,8 @@ enum class Left { kNothing, kOldBundle, kStage, kOldBundleAndStage, kOtherStage 
 
 struct Scenario {
   std::string name;
-  Left left = Left::kNothing;  // what is there when the run begins
-  Args options = {};           // of the run
+  Left left = Left::kNothing;  // state of the target when the run begins
+  Args options = {};           // options of the run
 };
 
 const Scenario kScenarios[] = {
@@ -59,7 +59,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
   static Args old_bundle(const std::string& out) {
     return {"convert", fixture("llama3_tied"), "-o", out, "--threads", "1"};
   }
-  // In several files, some of them large enough for space to be reserved.
+  // The bundle has several files, and some are large enough for space to be reserved.
   static Args convert(const std::string& out, const Args& options) {
     Args args = {"convert", fixture("llama3_tied"), "-o", out, "--dtype", "bf16", "--shards", "2"};
     args.insert(args.end(), options.begin(), options.end());
@@ -88,7 +88,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
           {"convert", fixture("llama3_tied"), "-o", target(), "--resume", "--threads", "1"});
     }
   }
-  // The first such stage is made, all others are copies of it.
+  // Makes the first such stage by a run that is killed, and later ones as copies of it.
   void leave_stage(const Args& args) {
     if (stage_name_.empty()) {
       ASSERT_TRUE(run_and_kill(args, kStageCalls));
@@ -101,7 +101,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
     fs::copy(dir_ / "stage", (dir_ / "out/") + stage_name_, fs::copy_options::recursive);
   }
 
-  // What a run that was stopped somewhere has left, and then the next run.
+  // Checks what a stopped run has left, and then the next run.
   void examine() {
     ++counts_.points;
     const bool there = fs::exists(target());
@@ -118,7 +118,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
     if (!stage_of(target()).empty()) ++counts_.stages;
     const Outcome next = run_ferry_once(run(/*one_thread=*/false));
     if (there && !overwrites()) {
-      ASSERT_EQ(next.code, 6) << next.err;  // it exists already
+      ASSERT_EQ(next.code, 6) << next.err;  // the bundle exists already
     } else {
       ASSERT_EQ(next.code, 0) << next.err;
     }
@@ -134,7 +134,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
         counts_.new_bundle, counts_.stages);
   }
 
-  static constexpr long kStageCalls = 45;  // after some weights have been written
+  static constexpr long kStageCalls = 45;  // some weights have been written by then
 
   TempDir dir_;
   Files old_, new_;
@@ -142,7 +142,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
   Counts counts_;
 };
 
-// Before each call, and in the middle of each write.
+// Kills before each call, and in the middle of each write.
 TEST_P(CrashTest, AtEveryCall) {
   for (const auto& [call, kind, few] :
        {std::tuple("change", "kill", 4), std::tuple("pwrite", "tear", 2)}) {
@@ -179,7 +179,7 @@ TEST_P(CrashTest, AtAnyTime) {
   print("at any time");
 }
 
-// The run that goes on is killed too, and the one after it.
+// The second and the third run are killed too.
 TEST_P(CrashTest, AgainAndAgain) {
   const long trials = std::min(tries(1), 15L);
   std::mt19937 random(2);
@@ -200,7 +200,7 @@ TEST_P(CrashTest, AgainAndAgain) {
 INSTANTIATE_TEST_SUITE_P(Scenarios, CrashTest, testing::ValuesIn(kScenarios),
                          [](const auto& scenario) { return scenario.param.name; });
 
-// A file that `run` writes is there whole or not at all, and nothing is left beside it.
+// A file that `run` writes is whole or absent, and nothing is left beside it.
 TEST(CrashedRun, FilesAreWholeOrAbsent) {
   const TempDir dir;
   ASSERT_EQ(run_ferry_once({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
@@ -228,7 +228,7 @@ TEST(CrashedRun, FilesAreWholeOrAbsent) {
   std::printf("crash: files of run: %ld points: torn 0, leaked 0\n", points_tried);
 }
 
-// The batch itself or a conversion of it, whichever comes to that call first.
+// The process that makes this call first is killed: the batch itself or one of its conversions.
 TEST(CrashedBatch, IsDoneByTheNextRuns) {
   const TempDir dir;
   ASSERT_EQ(run_ferry_once({"convert", fixture("llama3_tied"), "-o", dir / "whole"}).code, 0);
@@ -260,7 +260,7 @@ TEST(CrashedBatch, IsDoneByTheNextRuns) {
       ASSERT_TRUE(files_in(dir / name) == expected) << "a bundle that is not whole";
       ++whole;
     }
-    // A conversion may have outlived the batch that started it.
+    // A conversion may outlive the batch that started it.
     Outcome next = run_ferry_once(run);
     for (int i = 0; i < 5 && next.code == 75; ++i) next = run_ferry_once(run);
     ASSERT_EQ(next.code, 0) << next.out << next.err;

@@ -15,8 +15,8 @@ namespace ferry {
 
 using Files = std::map<std::string, std::string>;
 
-// The fault of the next runs (faulty_calls.cc), and how often its call was made in the last of
-// them that came to its end.
+// Sets the fault of the next runs (faulty_calls.cc). count() tells how often its call was made in
+// the last run that ended normally.
 class Fault {
  public:
   explicit Fault(const std::string& text) {
@@ -35,19 +35,21 @@ class Fault {
   TempDir dir_;
 };
 
-// What a test tries: FERRY_CRASH_POINTS (crash.sh), or `few` without it.
+// Returns how many trials a test makes: FERRY_CRASH_POINTS (crash.sh) if it is set, else `few`.
 long tries(long few);
-// That many numbers from 1 to `count`, with the first and the last; at most all of them.
+// Returns tries(few) numbers from 1 to `count`, the first and the last included, or all of them if
+// there are fewer.
 std::vector<long> points(long count, long few);
-// Names in a directory.
+// Returns the names in a directory.
 std::set<std::string> entries_of(const std::string& directory);
-// The stage that is beside bundle `out`; empty if there is none.
+// Returns the stage beside bundle `out`; empty if there is none.
 std::string stage_of(const std::string& out);
 // Runs `args` without a fault and counts the calls of that name.
 long count_calls(const std::string& call, const std::vector<std::string>& args);
-// Runs `args` with that fault. Whether the process ended by it.
+// Runs `args` with that fault and returns whether it ended the process.
 bool run_and_die(const std::vector<std::string>& args, const std::string& fault);
-// Kills it at the N-th call that changes something.
+// Runs `args`, kills the process at the N-th call that changes a disk, and returns whether it was
+// killed.
 bool run_and_kill(const std::vector<std::string>& args, long at);
 
 }  // namespace ferry

@@ -1,5 +1,5 @@
-// What goes wrong while files are read and written is one line and exit code 5, never a signal,
-// never a bundle that is not whole. With real files, through the whole program.
+// Errors while files are read and written give one line and exit code 5, never a signal and never
+// an incomplete bundle. The tests run the whole program on real files.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ constexpr int kTriesPerKind = 5;
 
 struct Input {
   std::string name;
-  std::vector<std::string> files;  // of testdata, copied as their base names
+  std::vector<std::string> files;  // files of testdata, copied under their base names
 };
 
 const Input kInputs[] = {
@@ -44,7 +44,7 @@ void lay_out(const Input& input, const std::string& directory) {
   }
 }
 
-// One kind of fault at some of the calls that a conversion makes.
+// Tests one kind of fault at some of the calls that a conversion makes.
 class FaultTest : public testing::TestWithParam<Input> {
  protected:
   FaultTest() { lay_out(GetParam(), source()); }
@@ -53,7 +53,7 @@ class FaultTest : public testing::TestWithParam<Input> {
   std::string tensor_file() const {
     return source() + "/" + fs::path(GetParam().files.back()).filename().string();
   }
-  // Into a directory of its own, where anything left behind is seen.
+  // Converts into an empty directory, where anything left behind is found.
   Outcome convert() {
     fs::remove_all(dir_ / "out");
     fs::create_directory(dir_ / "out");
@@ -67,7 +67,7 @@ class FaultTest : public testing::TestWithParam<Input> {
     EXPECT_TRUE(fs::is_empty(dir_ / "out")) << outcome.err;
   }
 
-  // Numbers of calls from the first to the last.
+  // Returns numbers of calls from the first to the last.
   std::vector<long> places(const std::string& call) {
     const Fault counting(call + " none 0");
     EXPECT_EQ(convert().code, 0);
@@ -109,7 +109,7 @@ TEST_P(FaultTest, AFailingCallIsAnErrorAndLeavesNothing) {
         outcome = convert();
       }
       EXPECT_EQ(outcome.code, 5) << outcome.err;
-      // The last thing that is synced is the directory that the bundle, by then complete, is in.
+      // The last fsync is that of the parent directory, when the bundle is complete.
       if (call == "fsync" && fs::exists(dir_ / "out/bundle")) {
         EXPECT_EQ(run_ferry_once({"check", dir_ / "out/bundle"}).code, 0);
       } else {
@@ -125,7 +125,7 @@ TEST_P(FaultTest, AFileThatShrinksIsAnError) {
       SCOPED_TRACE(std::to_string(at) + " to " + size);
       const Fault fault("pread truncate " + std::to_string(at) + " " + tensor_file() + " " + size);
       const Outcome outcome = convert();
-      // Malformed, where it shrank before it was opened.
+      // The file is malformed if it shrank before it was opened.
       EXPECT_TRUE(outcome.code == 5 || outcome.code == 3) << outcome.code << outcome.err;
       expect_nothing_written(outcome);
       lay_out(GetParam(), source());
@@ -133,12 +133,12 @@ TEST_P(FaultTest, AFileThatShrinksIsAnError) {
   }
 }
 
-// Replaced by another valid file: the result is that of one of them, or an error.
+// A file is replaced by another valid file. The result must be that of one of the two, or an error.
 TEST_P(FaultTest, AFileThatIsReplacedIsNeverMixed) {
   const std::string other = dir_ / "other";
   const auto make_other = [&] {
     std::string bytes = read_bytes(tensor_file());
-    if (GetParam().name == "torch") {  // its contents have a CRC: another mistake
+    if (GetParam().name == "torch") {  // its contents have a CRC, so the file is cut instead
       bytes.resize(bytes.size() / 2);
     } else {
       std::fill(bytes.end() - 4000, bytes.end(), '\0');
@@ -171,7 +171,7 @@ TEST_P(FaultTest, AFileThatIsReplacedIsNeverMixed) {
 INSTANTIATE_TEST_SUITE_P(Inputs, FaultTest, testing::ValuesIn(kInputs),
                          [](const auto& input) { return input.param.name; });
 
-// Every reader, on its own.
+// Each reader is tested by itself.
 TEST(Faults, EveryReaderSaysWhatCannotBeRead) {
   for (const char* file :
        {"llama3_tied/model.safetensors", "golden/qwen2/model.safetensors.index.json",

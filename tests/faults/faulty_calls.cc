@@ -1,19 +1,19 @@
 // Linked into ferry_faulty, which is ferry with some system calls wrapped by the linker (--wrap),
-// so that the program itself needs no seam. What goes wrong is said by the environment:
+// so that the program itself needs no code for tests. The environment states the fault:
 //
 //   FERRY_FAULT="CALL KIND N [A B]"
 //
-// CALL is the name of a wrapped call, or `change`: any of those that change what is on a disk. On
-// its N-th call, or on every one where N is 0:
-//   errno A     it fails with that number, EINTR only every other time
-//   short       it transfers half of what was asked for, one byte at least
+// CALL is the name of a wrapped call, or `change`: any call that changes a disk. The fault happens
+// on the N-th call, or on every call where N is 0:
+//   errno A     the call fails with that number, EINTR only every other time
+//   short       it transfers half of the requested bytes, at least one
 //   truncate A B  the file A first loses all but B bytes
-//   replace A B   the file B first is renamed to A
+//   replace A B   the file B is first renamed to A
 //   kill        the process ends by SIGKILL before the call
-//   tear        the same after half of what was to be written; before other calls
+//   tear        the process ends by SIGKILL after half of a write; before other calls
 //
-// FERRY_FAULT_COUNT=FILE: how often CALL was called is written there when the program ends.
-// FERRY_TRACE=FILE: what call_trace.h says.
+// FERRY_FAULT_COUNT=FILE: the number of calls of CALL is written there when the program ends.
+// FERRY_TRACE=FILE: see call_trace.h.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -53,8 +53,8 @@ class Plan {
     std::fclose(file);
   }
 
-  // Whether this call fails, with errno set. `size` becomes what it is to transfer; `torn` says
-  // that the process is to end behind it.
+  // Returns whether this call fails, and sets errno. Sets `size` to the number of bytes to
+  // transfer. Sets `torn` if the process ends after the call.
   bool fails(std::string_view call, bool changes, size_t& size, bool& torn) {
     if (call_ != call && !(changes && call_ == "change")) return false;
     const long number = ++count_;
@@ -72,7 +72,7 @@ class Plan {
     errno = std::atoi(a_.c_str());
     return errno != EINTR || number % 2 == 1;
   }
-  // Of calls that transfer nothing.
+  // Returns whether a call that transfers nothing fails.
   bool fails(std::string_view call, bool changes = true) {
     size_t none = 0;
     bool torn = false;
@@ -108,7 +108,7 @@ ssize_t __wrap_pwrite(int fd, const void* data, size_t size, off_t offset) {
 int __wrap_open(const char* path, int flags, ...) {
   va_list args;
   va_start(args, flags);
-  const mode_t mode = va_arg(args, mode_t);  // unspecified, and not used, where there is none
+  const mode_t mode = va_arg(args, mode_t);  // undefined, and unused, where the call has no mode
   va_end(args);
   const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
   if (plan.fails("open", makes)) return -1;
@@ -198,14 +198,14 @@ int __wrap_flock(int fd, int operation) {
   return plan.fails("flock", false) ? -1 : __real_flock(fd, operation);
 }
 
-// What a file is in is a disk of some kind, though the tests write into memory.
+// The tests write into memory. This makes every file look as if it were on a disk.
 int __wrap_fstatfs(int fd, struct statfs* info) {
   const int result = __real_fstatfs(fd, info);
   info->f_type = 0;
   return result;
 }
 
-// `errno N` is a disk that is nearly full: N bytes are free.
+// `errno N` gives a disk that is nearly full, with N free bytes.
 int __wrap_statvfs(const char* path, struct statvfs* info) {
   const int result = __real_statvfs(path, info);
   if (result != 0 || !plan.fails("statvfs", false)) return result;

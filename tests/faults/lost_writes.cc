@@ -36,7 +36,7 @@ size_t DiskModel::load(const std::string& path) {
   return number;
 }
 
-// The directory and the name, as they are now.
+// Returns the node of the directory and the name, in the state that the trace has reached.
 std::pair<size_t, std::string> DiskModel::place_of(const std::string& path) const {
   if (!path.starts_with(root_ + "/")) {
     ADD_FAILURE() << path << " is not below " << root_;
@@ -92,7 +92,7 @@ void DiskModel::read_trace(const std::string& path) {
   find_syncs();
 }
 
-// Numbers of inodes are used again.
+// An inode number may be used again, for another node.
 void DiskModel::add_make(uint64_t inode, bool directory, const std::string& path) {
   const size_t node = nodes_.size();
   nodes_.push_back({.directory = directory});
@@ -109,7 +109,7 @@ void DiskModel::add_rename(unsigned flags, const std::string& from, const std::s
   ASSERT_NE(node, now_[from_directory].entries.end()) << from;
   std::optional<size_t> other;
   if ((flags & RENAME_EXCHANGE) != 0) other = now_[to_directory].entries.at(to_name);
-  // The entry that decides when both are on the disk comes first.
+  // The new entry comes first: if both entries are on the disk, it decides.
   add_entries({{to_directory, to_name, node->second}, {from_directory, from_name, other}});
 }
 
@@ -132,9 +132,9 @@ void DiskModel::add_data(Operation operation, uint64_t inode) {
   operations_.push_back(std::move(operation));
 }
 
-// What a sync makes safe: the contents of the file, or the entries of the directory.
+// A sync makes the contents of a file or the entries of a directory durable.
 void DiskModel::find_syncs() {
-  std::map<size_t, size_t> next;  // node -> the first sync of it behind this operation
+  std::map<size_t, size_t> next;  // node -> its first sync after this operation
   for (size_t i = operations_.size(); i-- > 0;) {
     Operation& operation = operations_[i];
     if (operation.kind == Operation::Kind::kSync) {
@@ -148,7 +148,7 @@ void DiskModel::find_syncs() {
 }
 
 DiskModel::Tree DiskModel::tree(size_t at, Luck luck, std::mt19937& random) const {
-  // Entries up to this one are there: with one of them, all before it.
+  // Entries are durable in order: with an entry, all entries before it are on the disk.
   size_t entries_end = luck == Luck::kNothing ? 0 : at;
   if (luck == Luck::kRandom) entries_end = random() % (at + 1);
   for (size_t i = 0; i < at; ++i) {

@@ -1,9 +1,9 @@
-// DiskModel: what may be on a disk after a power failure, from a trace of what a program did
-// (call_trace.h). What was synced is there. Of the rest anything may be: contents and entries of
-// directories do not wait for each other, and a write may be torn. It is the model of "All File
+// DiskModel: the possible contents of a disk after a power failure, from a trace of a program's
+// calls (call_trace.h). Synced data is on the disk. Other data may be or not: contents and entries
+// of directories do not wait for each other, and a write may be torn. It is the model of "All File
 // Systems Are Not Created Equal" (Pillai et al., OSDI 2014), in which a file system promises no
-// more than POSIX does, with one exception: entries of directories come in the order in which they
-// were made, as those of a journal do.
+// more than POSIX does, with one exception: entries of directories become durable in the order in
+// which they were made, as with a journal.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ferry {
 
 class DiskModel {
  public:
-  // What survives of what was not synced.
+  // Which unsynced data survives.
   enum class Luck {
     kNothing,
     kEntries,       // names, without contents
@@ -25,15 +25,15 @@ class DiskModel {
     kAll,
     kRandom,
   };
-  // Path below the root -> contents; directories end with a slash.
+  // Path below the root -> contents. Paths of directories end with a slash.
   using Tree = std::map<std::string, std::string>;
 
-  // `root` is as it was when the trace began.
+  // `root` is the state in which the trace begins.
   explicit DiskModel(const std::string& root);
   void read_trace(const std::string& path);
 
   size_t operations() const { return operations_.size(); }
-  // The disk when the power fails before operation `at`.
+  // Returns the disk when the power fails before operation `at`.
   Tree tree(size_t at, Luck luck, std::mt19937& random) const;
 
  private:
@@ -42,7 +42,7 @@ class DiskModel {
     std::map<std::string, size_t> entries = {};  // name -> node
     std::string contents = {};
   };
-  // An entry that is set, or removed where there is no node.
+  // An entry of a directory that is set, or removed where there is no node.
   struct Entry {
     size_t directory = 0;
     std::string name;
@@ -50,11 +50,11 @@ class DiskModel {
   };
   struct Operation {
     enum class Kind { kEntries, kWrite, kTruncate, kSync } kind = Kind::kSync;
-    size_t node = 0;  // of the others
+    size_t node = 0;  // the node of other kinds than kEntries
     uint64_t offset = 0;
     std::string data = {};
-    std::vector<Entry> entries = {};  // of kEntries, all at once
-    size_t synced_by = SIZE_MAX;      // the operation
+    std::vector<Entry> entries = {};  // entries that kEntries sets at once
+    size_t synced_by = SIZE_MAX;      // index of the operation that makes this one durable
   };
 
   size_t load(const std::string& path);
@@ -68,7 +68,7 @@ class DiskModel {
                Tree& tree) const;
 
   std::string root_;
-  std::vector<Node> nodes_;              // as they were, and all that were made
+  std::vector<Node> nodes_;              // at the beginning of the trace, and later made
   std::vector<Node> now_;                // while the trace is read
   std::map<uint64_t, size_t> by_inode_;  // while the trace is read
   std::vector<Operation> operations_;

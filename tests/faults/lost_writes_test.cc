@@ -1,5 +1,5 @@
-// Power failures, as a model: a run is recorded, and the disk is what it may be after any prefix of
-// its operations.
+// Power failures, in a model: a run is recorded, and the disk is in any state that the model allows
+// after any prefix of its operations.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ class LostWritesTest : public testing::TestWithParam<Case> {
     return args;
   }
 
-  // Both bundles, and what is there when the run begins.
+  // Makes both bundles, and the state in which the run begins.
   void SetUp() override {
     fs::create_directory(out());
     ASSERT_EQ(run_ferry_once(convert({})).code, 0);
@@ -59,7 +59,7 @@ class LostWritesTest : public testing::TestWithParam<Case> {
     }
   }
 
-  // What is there under the name; nothing if the name is not.
+  // Returns the files of the bundle; none if the name is absent.
   static Files bundle_in(const DiskModel::Tree& tree) {
     Files files;
     for (const auto& [name, contents] : tree) {
@@ -108,7 +108,7 @@ TEST_P(LostWritesTest, LeaveAWholeBundleOrNone) {
         ASSERT_LT(at, model.operations()) << "what was said to be written is lost";
         ++with_old;
       }
-      // Some of them are laid out, and the next run goes on.
+      // For some of the states the tree is written to disk, and the next run continues.
       if (random() % (tries(0) > 0 ? 20 : 400) != 0 || (found == new_ && old_.empty())) continue;
       lay_out(tree, out());
       const Outcome next = run_ferry_once(convert(GetParam().options));
@@ -127,7 +127,7 @@ TEST_P(LostWritesTest, LeaveAWholeBundleOrNone) {
 INSTANTIATE_TEST_SUITE_P(Cases, LostWritesTest, testing::ValuesIn(kCases),
                          [](const auto& test) { return test.param.name; });
 
-// The model itself: a rename without a sync is the classic mistake.
+// Tests the model itself: a rename without a sync of the contents is a well-known mistake.
 TEST(DiskModel, FindsARenameWithoutASync) {
   const TempDir dir;
   fs::create_directory(dir / "root");

@@ -1,5 +1,5 @@
-// What lies in a stage is not believed: damaged between a kill and the run that goes on, the result
-// has the same bytes all the same, or is refused. And what a stage is for.
+// Stages are untrusted. They are damaged between a kill and the run that continues. The result must
+// have the same bytes nevertheless, or be refused. Other tests show when a stage is kept.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ class StageTest : public testing::Test {
   std::string journal() const { return stage_ + "/journal"; }
   std::string data_file(size_t i) const { return stage_ + "/bundle/" + data_[i]; }
 
-  // Goes on, and looks at what comes of it.
+  // Runs the command that continues, and checks its result.
   Outcome go_on() {
     ++trials_;
     Outcome outcome = run_ferry_once(resume());
@@ -154,7 +154,7 @@ TEST_F(StageTest, LinesThatMoveOrComeFromAnotherJournal) {
   headless.erase(headless.begin());
   restore();
   fs::remove_all(stage_);
-  leave_stage();  // the same lines, of another run
+  leave_stage();  // the same lines in a journal of another run
   const std::string other = read_bytes(journal());
   ASSERT_NE(other, text);
   const std::string other_head = other.substr(0, other.find('\n') + 1);
@@ -223,7 +223,7 @@ TEST_F(StageTest, FilesThatAreNotWhatTheyWere) {
   print("files changed");
 }
 
-// What is between weights is zero in a bundle, and `check` reads it.
+// Bytes between weights are zero in a bundle, and `check` reads them.
 TEST_F(StageTest, BytesBetweenWeights) {
   for (const std::string& name : data_) {
     const std::string right = expected_.at(name);
@@ -241,7 +241,7 @@ TEST_F(StageTest, OfOtherOptionsIsNotTaken) {
   EXPECT_EQ(run_ferry_once({"check", target()}).code, 0);
 }
 
-// The same name, size and header, even the same time of change.
+// The other source has equal name, size and header, and even an equal modification time.
 TEST_F(StageTest, OfAnotherStateOfTheSourceIsNotTaken) {
   const std::string source = dir_ / "source";
   fs::copy(fixture("llama3_tied"), source, kTree);
@@ -267,7 +267,7 @@ TEST_F(StageTest, OfAnotherStateOfTheSourceIsNotTaken) {
 TEST_F(StageTest, OneRunAtATime) {
   RunningFerry first(resume());
   first.signal(SIGSTOP);
-  if (stage_of(target()).empty()) return;  // it was too quick
+  if (stage_of(target()).empty()) return;  // the first run has ended already
   const Outcome second = run_ferry_once(resume());
   EXPECT_TRUE(second.code == 2 || fs::exists(target())) << second.err;
   first.signal(SIGCONT);
@@ -275,7 +275,7 @@ TEST_F(StageTest, OneRunAtATime) {
   EXPECT_TRUE(files_in(target()) == expected_);
 }
 
-// A disk that is full in the middle keeps what is done; one that cannot sync does not.
+// If the disk is full in the middle, the finished data is kept. If a sync fails, it is not.
 TEST_F(StageTest, IsKeptWhereItIsOfUse) {
   for (const auto& [fault, kept] :
        {std::pair("pwrite errno 20 28", true), std::pair("fsync errno 2 5", false)}) {
@@ -317,7 +317,7 @@ TEST(NoSync, WaitsForNoDisk) {
   }
 }
 
-// A file system that cannot reserve, and one that has no room for what is reserved.
+// One file system cannot reserve space, the other does not have enough of it.
 TEST(DiskSpace, IsReservedWhereThatIsPossible) {
   const TempDir dir;
   const Args args = {"convert", fixture("llama3_tied"), "-o", dir / "b", "--dtype", "bf16"};

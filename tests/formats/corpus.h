@@ -1,4 +1,4 @@
-// Corpora of hostile checkpoints in testdata/hostile, each with a verdicts.json.
+// Corpora of hostile checkpoints in testdata/hostile. Each has a verdicts.json.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace ferry {
 
-// Where the checkpoints are that torch.save wrote.
+// The checkpoints that torch.save wrote.
 inline const std::string kTorch = FERRY_TESTDATA "/torch/";
 
 inline nlohmann::json corpus(const std::string& format) {
@@ -39,7 +39,7 @@ inline void expect_good_message(const Error& error, const nlohmann::json& item) 
   }
 }
 
-// `item` has the tensors as the reference library saw them.
+// Expects the tensors that the reference library gives, as `item` states them.
 inline void expect_tensors(const TensorSource& source, const nlohmann::json& item) {
   EXPECT_EQ(source.entries().size(), item["tensors"].size());
   for (size_t i = 0; i < source.entries().size(); ++i) {

@@ -1,4 +1,4 @@
-// What opening a checkpoint says.
+// The message of opening a checkpoint.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Pickles of state dicts, as torch.save writes them.
+// Writes pickles of state dicts as torch.save does.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Helpers of the tests of program and data files.
+// Files and values for the tests of .pte and .ptd files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::string message_of(const Result<T>& result) {
 
 namespace pte {
 
-// An f32 tensor that is neither constant nor planned.
+// An f32 tensor that is neither a constant nor planned.
 inline Tensor tensor(std::vector<int32_t> sizes) {
   Tensor out;
   for (size_t i = 0; i < sizes.size(); ++i) out.dim_order.push_back(static_cast<uint8_t>(i));

@@ -1,4 +1,4 @@
-// A directory that is removed with the test.
+// A temporary directory that is removed at the end of the test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Helpers of the tests of blobs of the XNNPACK backend.
+// Graphs and files for the tests of XNNPACK blobs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace ferry::xnnpack {
 
-// A program of testdata/xnnpack with the file that its spans point into.
+// A program of testdata/xnnpack, with the file that its spans point into.
 struct OfficialProgram {
   explicit OfficialProgram(const std::string& name)
       : file(read_test_file("xnnpack/" + name + ".pte")),
@@ -39,7 +39,7 @@ inline Value output(uint32_t id, std::vector<uint32_t> dims, uint32_t external) 
   return value;
 }
 
-// One linear layer, 64 to 96 in groups of 32, with a bias.
+// A graph of one linear layer, 64 to 96 in groups of 32, with a bias.
 inline Graph linear_graph() {
   Value rows = plain(1, {1, 8, 64});
   rows.datatype = Datatype::kQDInt8;
@@ -58,7 +58,7 @@ inline Graph linear_graph() {
   return graph;
 }
 
-// One node of `kind` from `from` to `to`.
+// A graph of one node of `kind`, from `from` to `to`.
 inline Graph node_graph(NodeKind kind, const std::vector<std::vector<uint32_t>>& from,
                         std::vector<uint32_t> to) {
   Graph graph;

@@ -1,4 +1,4 @@
-// Zip files made to order, right or wrong.
+// Makes zip files, valid or invalid.
 #pragma once
 
 #include <zlib.h>
@@ -10,13 +10,13 @@
 
 namespace ferry {
 
-// An entry; what its headers say need not be true.
+// An entry. Its headers need not be true.
 struct ZipItem {
   std::string name;
   uint16_t method = 0;
   std::string stored;  // bytes in the file
-  uint32_t bytes = 0;  // of the contents
-  uint32_t crc = 0;    // of the contents
+  uint32_t bytes = 0;  // size of the contents
+  uint32_t crc = 0;    // CRC of the contents
 };
 
 inline uint32_t crc_of(std::string_view text) {
@@ -24,7 +24,7 @@ inline uint32_t crc_of(std::string_view text) {
       ::crc32_z(0, reinterpret_cast<const unsigned char*>(text.data()), text.size()));
 }
 
-// A raw deflate stream.
+// Returns a raw deflate stream.
 inline std::string deflated(std::string_view text) {
   std::string out(text.size() + text.size() / 1000 + 64, '\0');
   z_stream stream = {};
@@ -49,17 +49,17 @@ inline ZipItem deflated_item(std::string name, std::string_view text) {
 
 namespace zip_maker {
 
-// `value` in `size` bytes, little-endian.
+// Appends `value` in `size` bytes, little-endian.
 inline void put(std::string& out, uint64_t value, int size) {
   for (int i = 0; i < size; ++i) out += static_cast<char>(value >> (8 * i));
 }
 
-// What both headers of an entry have in common, from the version on.
+// Appends the fields that both headers of an entry have, from the version on.
 inline void put_common(std::string& out, const ZipItem& item) {
   for (const unsigned field : {20u, 0u, unsigned{item.method}, 0u, 0x21u}) put(out, field, 2);
   for (const uint64_t field : {uint64_t{item.crc}, uint64_t{item.stored.size()},
                                uint64_t{item.bytes}, uint64_t{item.name.size()}}) {
-    put(out, field, 4);  // the last one with the length of the extra field, 0
+    put(out, field, 4);  // the last field includes the length of the extra field, 0
   }
 }
 

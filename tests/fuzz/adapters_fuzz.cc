@@ -1,6 +1,6 @@
 // Input: config.json, adapter_config.json and the JSON of a safetensors file, each ended by a NUL
-// byte, and the data of the file. A checkpoint with quantised matrices, and a LoRA adapter: the
-// tensors whose names begin with "base_model.".
+// byte, and the data of the file. It is a checkpoint with quantised matrices, and a LoRA adapter:
+// the tensors whose names begin with "base_model.".
 
 #include <memory>
 

@@ -1,4 +1,5 @@
-// Input: a chat template, and after a zero byte a chat as JSON; without one a chat with tools.
+// Input: a chat template, and after a zero byte a chat as JSON. Without a zero byte the chat is a
+// fixed one with tools.
 
 #include "text/chat_template/chat_template.h"
 

@@ -1,6 +1,6 @@
-// Input: the text of any JSON document that users hand to Ferry beside models: the plan of a batch
-// and what it leaves of attempts, thresholds, budgets, audits, attestations, settings of image
-// processors. Every reader gets every input.
+// Input: the text of any JSON document that users give to Ferry beside models: batch plans and
+// records of attempts, thresholds, budgets, audits, attestations, settings of image processors.
+// Every reader gets every input.
 
 #include "audit/budget.h"
 #include "audit/document.h"
@@ -52,7 +52,7 @@ void read_settings(const std::string& text) {
   for (const bool processor : {false, true}) {
     const auto settings = media::settings_from(processor ? "" : text, processor ? text : "", "d");
     if (!settings) {
-      // There may be neither file.
+      // Both files may be absent.
       if (settings.error().code != ErrorCode::kIo) require_good_message(settings.error());
       continue;
     }

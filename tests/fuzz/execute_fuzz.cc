@@ -1,5 +1,5 @@
-// Input: a .pte file. A method that can be loaded is executed twice, on inputs of zeros; after
-// reset() the outputs must be those of the first time.
+// Input: a .pte file. A method that loads is executed twice, on inputs of zeros. After reset() the
+// outputs must equal those of the first execution.
 
 #include <cstdint>
 #include <string>
@@ -14,10 +14,10 @@
 namespace ferry::execute_fuzz {
 namespace {
 
-constexpr uint64_t kMaxMemory = 1 << 22;  // bytes of planned memory, and of one tensor
+constexpr uint64_t kMaxMemory = 1 << 22;  // limit of the bytes of planned memory, and of one tensor
 
-// Programs that would only take long are left out: ones with loops, because their data decides how
-// often these run, and ones with large tensors.
+// Returns false for programs that would only take long: those with loops, because their data
+// decides the number of iterations, and those with large tensors.
 bool is_small(const pte::Method& method) {
   uint64_t memory = 0;
   for (const uint64_t bytes : method.memory_bytes) {
@@ -38,7 +38,8 @@ bool is_small(const pte::Method& method) {
 
 using Outputs = std::vector<std::vector<std::byte>>;
 
-// Inputs have their upper bounds. Empty where the method refuses them, or fails.
+// Executes with inputs of their largest shapes. Returns nothing where the method refuses them or
+// fails.
 Outputs execute(runner::Method& method) {
   static const std::vector<std::byte> zeros(kMaxMemory);
   for (size_t i = 0; i < method.input_count(); ++i) {
@@ -71,7 +72,7 @@ void run(std::span<const std::byte> file) {
       continue;
     }
     const Outputs first = execute(*method);
-    execute(*method);  // in the state that the first one left
+    execute(*method);  // starts from the state after the first execution
     method->reset();
     require(execute(*method) == first);
   }

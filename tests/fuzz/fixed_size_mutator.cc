@@ -1,4 +1,4 @@
-// Keeps the size of a program file, which its header states; now and then it changes.
+// Mutates a program file and mostly keeps its size, which the header states.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace ferry::gguf_fuzz {
 namespace {
 
-// Accepted tensors lie in the file one after the other, and are what their type and shape say.
+// Checks that accepted tensors do not overlap, and have the sizes that their type and shape give.
 void check_tensors(const formats::GgufHeader& header, uint64_t file_bytes) {
   uint64_t end = header.bytes.size();
   std::set<std::string_view> names;
@@ -27,7 +27,7 @@ void check_tensors(const formats::GgufHeader& header, uint64_t file_bytes) {
   }
 }
 
-// Every value can be asked for as every kind.
+// Reads every value as every kind.
 void read_values(const formats::GgufMetadata& metadata) {
   uint64_t seen = 0;
   for (const formats::GgufItem& item : metadata.items()) {

@@ -1,5 +1,5 @@
-// Input: a byte that chooses filters and their order, a byte that skips some, two bytes for the
-// size of the chunk, and its stored bytes.
+// Input: a byte that chooses filters and their order, a byte that skips some of them, two bytes for
+// the size of the chunk, and the stored bytes of the chunk.
 
 #include "formats/hdf5/chunks.h"
 #include "tests/fuzz/require.h"
@@ -7,7 +7,7 @@
 namespace ferry::hdf5::hdf5_chunk_fuzz {
 namespace {
 
-// Every order of every choice.
+// Returns the chosen filters in the chosen order.
 std::vector<Filter> filters_of(uint8_t choice) {
   std::vector<Filter> filters = {{kShuffle, {4}}, {kDeflate, {}}, {kFletcher32, {}}};
   for (int i = 0; i < (choice >> 3 & 7) % 6; ++i) {

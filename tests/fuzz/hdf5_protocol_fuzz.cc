@@ -1,5 +1,5 @@
-// Input: what the confined HDF5 reader sends about a file of 64 KiB. It is judged as if the reader
-// had been taken over: whatever is accepted must be readable within the file.
+// Input: the message of the confined HDF5 reader about a file of 64 KiB. The reader is assumed to
+// be controlled by an attacker: accepted tensors must be readable within the file.
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-// What holds for every decoder of images.
+// Requirements on every decoder of images.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
 // Input: processor_config.json, tokenizer_config.json and a chat as JSON, with a zero byte after
-// each of the first two. The tokenizer is always the same.
+// each of the first two. The tokenizer is fixed.
 
 #include <algorithm>
 #include <array>
@@ -24,7 +24,8 @@ constexpr std::string_view kTokenizer = R"({"version": "1.0", "added_tokens": [
     {"id": 8, "content": "</img>", "special": true, "normalized": false}],
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
 
-// Nothing is lost between text and ids, and each tile has its run.
+// Requires that no text is lost between text and ids, and that each tile has its run of
+// placeholders.
 void require_whole(prompt::ImagePrompt& prompts, const prompt::ExpandedPrompt& prompt,
                    size_t images) {
   int64_t tiles = 0;

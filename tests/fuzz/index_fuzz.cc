@@ -1,5 +1,5 @@
-// Input: the text of model.safetensors.index.json, or of Keras's model.weights.json. What it says
-// is compared with two files, of two tensors.
+// Input: the text of model.safetensors.index.json, or of Keras's model.weights.json. Its entries
+// are compared with two files of two tensors.
 
 #include "formats/safetensors/index.h"
 

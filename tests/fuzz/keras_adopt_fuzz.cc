@@ -1,5 +1,5 @@
-// Input: a preset's config.json, a NUL byte, and a line for each variable: its path, its dtype as
-// safetensors names it, and its sizes, separated by blanks. The values are zeros.
+// Input: a preset's config.json, a NUL byte, and a line for each variable with its path, its dtype
+// as safetensors names it, and its sizes, separated by blanks. The values are zeros.
 
 #include <charconv>
 #include <memory>
@@ -49,7 +49,7 @@ std::optional<TensorEntry> read_entry(std::string_view line) {
   return entry;
 }
 
-// A file names each variable once.
+// A variable must occur once in a file.
 std::vector<TensorEntry> read_entries(std::string_view text) {
   std::vector<TensorEntry> entries;
   while (!text.empty()) {

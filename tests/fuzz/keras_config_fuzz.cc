@@ -1,5 +1,5 @@
-// Input: the text of a preset's config.json; the first bit of its length says whether the weights
-// have an output matrix.
+// Input: the text of a preset's config.json. The lowest bit of its length states whether the
+// weights have an output matrix.
 
 #include "dialects/keras/config.h"
 
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   require(!converters::is_keras_config(*made));
-  // It may still be a model that no family builds, never a config that cannot be read.
+  // The translated config may describe a model that no family supports, but it must be readable.
   const auto config = converters::parse_model_config(*made, "", "f");
   if (!config) require_good_message(config.error());
   return 0;

@@ -1,5 +1,5 @@
-// Any text as a manifest, with its self digest made right, so that all that lies behind it is
-// tried: refused, or exactly what we would write for what was read.
+// Input: any text as a manifest. Its self digest is corrected, so that the checks after it are
+// reached. The text is refused, or equals what our writer writes for the manifest.
 #include "core/sha256.h"
 #include "packer/bundle_examination.h"
 #include "packer/manifest.h"

@@ -1,4 +1,4 @@
-// The tensors of a file in memory, and what holds of every weight that is made of them.
+// The tensors of a file in memory, and requirements on every weight that is made of them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace ferry {
 
 class MemoryFile : public TensorSource {
  public:
-  // The offsets of `entries` are places in `bytes`, which must outlive this.
+  // The entries have their offsets in `bytes`, which must outlive this object.
   MemoryFile(std::vector<TensorEntry> entries, std::span<const std::byte> bytes)
       : bytes_(bytes), entries_(std::move(entries)) {}
   const std::string& path() const override { return path_; }
@@ -34,7 +34,7 @@ class MemoryFile : public TensorSource {
   std::vector<TensorEntry> entries_;
 };
 
-// The shape of a weight says how long it is, and its end can be read.
+// Reads the end of a weight. Its shape gives its size.
 inline Status read_end(const graph::Recipe& recipe, const TensorSource& source) {
   constexpr uint64_t kBytes = 4096;
   const graph::RecipeOutput& made = recipe.output();

@@ -1,4 +1,4 @@
-// Input: the text of config.json; what follows a NUL byte is generation_config.json.
+// Input: the text of config.json. Text after a NUL byte is generation_config.json.
 
 #include "converters/config/model_config.h"
 
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require_good_message(config.error());
     return 0;
   }
-  // What the families rely on.
+  // The families rely on these properties.
   require(config->num_layers >= 1 && std::ssize(config->layer_types) == config->num_layers);
   require(std::ssize(config->rope_layers) == config->num_layers);
   bool attends = false;

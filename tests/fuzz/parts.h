@@ -1,4 +1,4 @@
-// Inputs of several texts, each ended by a NUL byte but for the last.
+// Inputs of several texts. Each is ended by a NUL byte except the last.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace ferry {
 
-// What is before the next NUL byte, which goes too.
+// Removes the text before the next NUL byte, and the byte, and returns the text.
 inline std::string cut(std::string_view& text) {
   const std::string part(text.substr(0, text.find('\0')));
   text.remove_prefix(std::min(text.size(), part.size() + 1));

@@ -1,4 +1,4 @@
-// Input: an image file. It is refused with a good message, or decoded to the size that it states.
+// Input: an image file, which is refused with a good message or decoded to the size that it states.
 #include <cstddef>
 #include <cstdint>
 

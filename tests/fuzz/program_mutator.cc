@@ -1,6 +1,6 @@
-// Takes a .pte file apart, changes one thing of a method (a number, a size, a dtype, an argument,
-// an operator, a jump) or of the graph of a delegate (a node, a shape, an id) and writes the
-// program again, if it is still valid; now and then it changes the bytes of the file itself.
+// Parses a .pte file, changes one thing of a method (a number, a size, a dtype, an argument, an
+// operator, a jump) or of the graph of a delegate (a node, a shape, an id), and writes the program
+// again if it is still valid. Sometimes it changes the bytes of the file instead.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -28,7 +28,7 @@ using Random = std::minstd_rand;
 
 size_t below(Random& random, size_t end) { return end == 0 ? 0 : random() % end; }
 
-// A number near `n`, or one of those that often break things.
+// Returns a number near `n`, or a number that often breaks code.
 int64_t other_number(Random& random, int64_t n) {
   const auto bits = static_cast<uint64_t>(n);  // wraps around
   const uint64_t numbers[] = {bits - 1, bits + 1,  static_cast<uint64_t>(n / 2),
@@ -78,7 +78,7 @@ void change_value(Random& random, pte::Value& value) {
   }
 }
 
-// Another delegate, another argument, one more or one less.
+// Changes the delegate or an argument, or adds or removes one.
 void change_delegate_call(Random& random, const pte::Method& method, int32_t value,
                           pte::DelegateCall& call) {
   switch (random() % 4) {
@@ -96,7 +96,7 @@ void change_delegate_call(Random& random, const pte::Method& method, int32_t val
   }
 }
 
-// Another blob for a delegate, or other bytes for a name.
+// Changes the blob of a delegate, or the bytes of a name.
 void change_data(Random& random, pte::Program& program, pte::Method& method) {
   if (random() % 2 == 0 && !method.delegates.empty()) {
     pte::Delegate& one = method.delegates[below(random, method.delegates.size())];
@@ -153,7 +153,7 @@ const std::vector<std::span<const std::byte>>& pieces_of(const pte::ProgramData&
   return data.named;
 }
 
-// Empty where the program is not valid, or too large.
+// Returns nothing if the program is invalid or too large.
 std::vector<std::byte> write(const pte::Program& program, const pte::ProgramData& data,
                              size_t max_size) {
   const auto layout = pte::plan_program(program, pte::sizes_of(data));
@@ -167,7 +167,7 @@ std::vector<std::byte> write(const pte::Program& program, const pte::ProgramData
   return file;
 }
 
-// Kinds up to the last one, and ids of the graph's values.
+// Kinds may be any known kind, and ids any value of the graph.
 void change_node(Random& random, const xnnpack::Graph& graph, xnnpack::Node& node) {
   const uint32_t id = graph.values[below(random, graph.values.size())].id;
   switch (random() % 5) {
@@ -217,7 +217,7 @@ void change_graph(Random& random, xnnpack::Graph& graph) {
   }
 }
 
-// The program with a change in the graph of a delegate; empty where it is not valid any more.
+// Returns the program with a change in the graph of a delegate; empty if it becomes invalid.
 std::vector<std::byte> with_other_graph(Random& random, const pte::LoadedProgram& loaded,
                                         size_t max_size) {
   pte::ProgramData data = loaded.data;

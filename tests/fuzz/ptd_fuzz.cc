@@ -1,4 +1,4 @@
-// Any bytes as a .ptd file: refused, or tensors that lie inside of the file.
+// Input: any bytes as a .ptd file. It is refused, or its tensors lie inside of the file.
 #include "formats/ptd/ptd.h"
 #include "tests/fuzz/require.h"
 

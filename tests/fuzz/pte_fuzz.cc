@@ -1,4 +1,4 @@
-// Any bytes as a .pte or .bpte file: refused, or a program that our writer can write again
+// Input: any bytes as a .pte or .bpte file. It is refused, or our writer writes the program again
 // unchanged.
 #include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
@@ -9,7 +9,7 @@
 namespace ferry::pte::pte_fuzz {
 namespace {
 
-// Reading touches every byte that the program may refer to.
+// Reads every byte that the program refers to.
 void touch(const std::vector<std::span<const std::byte>>& pieces) {
   unsigned sum = 0;
   for (const auto& piece : pieces) {
@@ -18,7 +18,7 @@ void touch(const std::vector<std::span<const std::byte>>& pieces) {
   require(sum <= pieces.size() * 255);
 }
 
-// Whoever loads a program with delegates does this.
+// Loaders of programs with delegates make these calls.
 void check_delegates(const LoadedProgram& loaded) {
   const auto graphs = xnnpack::read_blobs(loaded, "fuzz.pte");
   if (!graphs) return require_good_message(graphs.error());
@@ -43,7 +43,8 @@ void check(std::span<const std::byte> file) {
   check_delegates(*loaded);
   const auto layout = plan_program(loaded->program, sizes_of(loaded->data));
   require(layout.has_value());
-  if (layout->file_bytes > 64 * file.size() + 4096) return;  // overlapping constants, now apart
+  // Constants that overlap in the file are written apart.
+  if (layout->file_bytes > 64 * file.size() + 4096) return;
   std::vector<std::byte> ours = layout->head;
   ours.resize(layout->file_bytes);
   const auto again = read_program(ours, "ours.pte");

@@ -1,5 +1,5 @@
 // fuzz_replay NAME DIRECTORY...: runs a fuzz target on the files below directories. A target that
-// fails ends the program by a signal; the file is then named.
+// fails ends the program by a signal, and the file is printed.
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What fuzz targets check beyond "it does not crash".
+// Requirements of fuzz targets beyond "it does not crash".
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ inline void require(bool holds) {
   if (!holds) __builtin_trap();
 }
 
-// A message for a refused input is one line without control characters. The longest names all model
-// types.
+// The message of a refused input must be one line without control characters. The longest message
+// names all model types.
 inline void require_good_message(const Error& error) {
   const std::string& text = error.message;
   require(error.code == ErrorCode::kBadInput || error.code == ErrorCode::kUnsupported);

@@ -9,7 +9,8 @@
 namespace ferry::safetensors_fuzz {
 namespace {
 
-// Accepted entries tile the data exactly and are what their dtype and shape say.
+// Checks that accepted entries cover the data exactly, and have the sizes that dtype and shape
+// give.
 void check_entries(const std::vector<TensorEntry>& entries, uint64_t data_start,
                    uint64_t file_bytes) {
   uint64_t end = data_start;

@@ -1,4 +1,5 @@
-// Changes the JSON of a safetensors file and makes its length right; now and then anything.
+// Mutates the JSON of a safetensors file and corrects its length. Sometimes it mutates the whole
+// file.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Input: modules.json, sentence_bert_config.json, 1_Pooling/config.json and 2_Dense/config.json of
-// a folder of sentence-transformers, with a NUL byte between them. What is empty is not there.
+// a sentence-transformers folder, separated by NUL bytes. An empty text is an absent file.
 
 #include "converters/config/sentence_config.h"
 
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const converters::FolderText read =
       [&](const std::string& path) -> Result<std::optional<std::string>> {
-    // A folder is a plain name, so nothing else is asked for.
+    // A module's folder is a plain name, so only paths below the model may be read.
     require(path.find("..") == std::string::npos && !path.starts_with('/'));
     require(std::ranges::count(path, '/') <= 1);
     const auto found = files.find(path);

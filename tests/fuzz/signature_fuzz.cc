@@ -1,5 +1,5 @@
-// Any text as a signature bundle, and any text as the statement that was signed: refused in one
-// line, or read. The key and the root are those of the seeds (testdata/oms), so all checks are
+// Input: any text as a signature bundle, and any text as the signed statement. It is refused in one
+// line, or read. The key and the root are those of the seeds (testdata/oms), so that all checks are
 // reached.
 #include <filesystem>
 #include <fstream>
@@ -32,7 +32,7 @@ constexpr const char* kRoot =
     "FffvR9c2o4xynTFK4tM4amk26aFEpKOe40rRxg==\n"
     "-----END CERTIFICATE-----\n";
 
-// The files that a user trusts, written once.
+// Files that the user trusts, written once.
 struct Trusted {
   signing::Trust key, root;
   Trusted() {
@@ -49,7 +49,7 @@ struct Trusted {
 void check_statement(std::string_view text, const std::string& file_name) {
   const auto statement = signing::read_statement(text, "model.sig", file_name);
   if (!statement) return require_good_message(statement.error());
-  // What was read and is written again reads the same.
+  // Writing and reading a statement again does not change it.
   const std::string written = signing::write_statement(*statement);
   const auto again = signing::read_statement(written, "model.sig", file_name);
   require(again.has_value());

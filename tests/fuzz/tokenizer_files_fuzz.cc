@@ -1,6 +1,6 @@
 // Input: tokenizer_config.json, config.json, special_tokens_map.json, added_tokens.json, the
-// vocabulary and merges.txt, with a NUL byte between them. A vocabulary that begins with a brace is
-// vocab.json, another one vocab.txt. What is empty is not there.
+// vocabulary and merges.txt, separated by NUL bytes. A vocabulary that begins with a brace is
+// vocab.json, any other is vocab.txt. An empty text is an absent file.
 
 #include <array>
 #include <cstdint>
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   };
   auto tokenizer = text::load_tokenizer("d", read);
   if (!tokenizer) {
-    // There may be no vocabulary.
+    // The vocabulary may be absent.
     if (tokenizer.error().code != ErrorCode::kIo) require_good_message(tokenizer.error());
     return 0;
   }

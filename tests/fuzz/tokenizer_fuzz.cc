@@ -1,5 +1,5 @@
-// Input: a tokenizer.json if it begins with a brace; otherwise a text for fixed tokenizers, which
-// must come back from its ids.
+// Input: a tokenizer.json if it begins with a brace. Otherwise it is a text for fixed tokenizers,
+// which must decode its ids to the same text.
 
 #include "text/tokenizer/tokenizer.h"
 
@@ -32,7 +32,8 @@ void try_file(std::string_view file) {
   if (text) require(utf8::is_valid(*text));
 }
 
-// All bytes of the byte-level alphabet, a few merges, and the word rule of Llama 3.
+// The tokenizer has all bytes of the byte-level alphabet, a few merges, and the word rule of Llama
+// 3.
 std::string byte_level_file() {
   std::string vocab;
   const auto add = [&](std::string_view token) {

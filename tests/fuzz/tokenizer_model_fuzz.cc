@@ -1,5 +1,5 @@
-// Input: a file tokenizer.model, of SentencePiece or of tiktoken. Its size chooses what the
-// files beside it say.
+// Input: a file tokenizer.model, of SentencePiece or of tiktoken. Its size chooses the contents of
+// the files beside it.
 
 #include <array>
 #include <cstdint>
@@ -29,7 +29,7 @@ constexpr std::array<const char*, 8> kSettings = {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;  // an empty file is none
+  if (size == 0) return 0;  // an empty input means that the file is absent
   const std::string model(reinterpret_cast<const char*>(data), size);
   const text::ReadFile read = [&](const std::string& name, uint64_t) -> Result<std::string> {
     if (name == "tokenizer.model") return model;

@@ -1,4 +1,4 @@
-// Input: a PyTorch zip file. All that it is said to hold is read.
+// Input: a PyTorch zip file. All tensors that it claims to hold are read.
 
 #include "formats/torch/torch.h"
 

@@ -1,5 +1,5 @@
-// Takes a zip file apart, changes the contents of one entry and writes it again with sizes and CRCs
-// that are right, stored or deflated; now and then it changes the bytes of the file itself.
+// Parses a zip file, changes the contents of one entry, and writes the file again with correct
+// sizes and CRCs, stored or deflated. Sometimes it changes the bytes of the file instead.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ uint64_t number(std::string_view text, size_t at, size_t size) {
   return value;
 }
 
-// Of the entries that the directory at the end names; none where that is malformed.
+// Returns the entries that the directory at the end names; none if the directory is malformed.
 std::vector<ZipItem> take_apart(std::string_view zip) {
   std::vector<ZipItem> items;
   if (zip.size() < 22) return items;
@@ -50,7 +50,7 @@ void change(ZipItem& item, unsigned seed) {
   const size_t size = text.size();
   text.resize(size + 256);
   text.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(text.data()), size, text.size()));
-  if (item.method == 8) {  // a stream that is wrong, in a file that is right
+  if (item.method == 8) {  // an invalid stream in a valid zip file
     item.stored = text;
   } else {
     item =

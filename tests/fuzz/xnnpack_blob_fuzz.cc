@@ -1,4 +1,5 @@
-// Any bytes as a blob of the XNNPACK backend: refused, or a graph that our writer can write again.
+// Input: any bytes as a blob of the XNNPACK backend. It is refused, or our writer writes the graph
+// again.
 #include "formats/xnnpack/reader.h"
 #include "formats/xnnpack/validate.h"
 #include "formats/xnnpack/writer.h"
@@ -7,7 +8,7 @@
 namespace ferry::xnnpack::xnnpack_blob_fuzz {
 namespace {
 
-// Named data of the size that each constant has; scales are then refused, as they are zeros.
+// Gives each constant named data of its size. Scales are then refused, because they are zeros.
 void check_named_data(const Graph& graph, std::span<const std::byte> blob) {
   constexpr uint64_t kMost = 1 << 20;
   uint64_t longest = 0;
@@ -29,10 +30,11 @@ void check(std::span<const std::byte> blob) {
   if (!graph) return require_good_message(graph.error());
   check_named_data(*graph, blob);
   const auto ours = write_blob(*graph);
-  if (!ours) return require(ours.error().code == ErrorCode::kUnsupported);  // constants inside
+  // The constants are inside the blob.
+  if (!ours) return require(ours.error().code == ErrorCode::kUnsupported);
   const auto again = read_blob(*ours, "ours");
   require(again.has_value());
-  require(write_blob(*again).value() == *ours);  // not the graphs, which may hold NaN
+  require(write_blob(*again).value() == *ours);  // bytes are compared, because graphs may hold NaN
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Input: a zip archive. Its directory is refused, or keeps what zip.h promises of it; contents are
-// refused, or have the size and the CRC that the directory states.
+// Input: a zip archive. Its directory is refused, or has the properties that zip.h promises.
+// Contents are refused, or have the size and the CRC that the directory states.
 
 #include "formats/torch/zip.h"
 
@@ -27,7 +27,7 @@ uint32_t crc_of(const std::vector<std::byte>& bytes) {
       ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// In the order of their offsets, apart from each other, and inside of the file.
+// Checks that entries are ordered by offset, do not overlap, and lie in the file.
 void check_places(const std::vector<formats::ZipEntry>& entries, uint64_t file_size) {
   uint64_t end = 0;
   std::set<std::string> names;

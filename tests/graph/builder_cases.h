@@ -1,4 +1,4 @@
-// Cases of what the builder infers: each makes one value and states its type.
+// Cases of the builder's inference: each makes one value and states its type.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace ferry::graph {
 
 inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
-// A builder with a symbol T of at most 8, the count of the tokens, and a start position.
+// A builder with a symbol T of at most 8 for the number of tokens, and a start position.
 struct Fixture {
   GraphBuilder b{2};
   int32_t symbol = 0;
@@ -42,7 +42,7 @@ struct Fixture {
 struct Case {
   const char* fact;
   std::function<ValueId(Fixture&)> make;
-  std::string type;  // empty: refused
+  std::string type;  // empty: the builder refuses the call
 };
 
 inline std::string type_of(const Graph& graph, ValueId id) {

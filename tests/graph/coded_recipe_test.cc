@@ -1,4 +1,5 @@
-// Recipes of codes and scales: any rows and any bytes of them are those of quantising the whole.
+// Recipes of codes and scales: any part of the rows has the bytes that quantising the whole tensor
+// gives.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,7 +25,7 @@ constexpr QuantizationScheme kSchemes[] = {
     {.bits = 8, .method = ScaleMethod::kHqq, .rounds = 2},
 };
 
-// The f32 values that `recipe`, without quantisation, gives.
+// Returns the f32 values of `recipe` without quantisation.
 std::vector<float> values_of(Recipe recipe, const TensorSource& source) {
   recipe.cast(DType::kF32);
   std::vector<float> values(recipe.output().bytes() / sizeof(float));
@@ -32,7 +33,7 @@ std::vector<float> values_of(Recipe recipe, const TensorSource& source) {
   return values;
 }
 
-// Codes and scales of all rows at once.
+// Quantises all rows at once.
 std::array<Bytes, 2> quantized(const QuantizationScheme& scheme, std::span<const float> values,
                                int64_t columns) {
   const uint64_t rows = values.size() / static_cast<uint64_t>(columns);
@@ -42,7 +43,7 @@ std::array<Bytes, 2> quantized(const QuantizationScheme& scheme, std::span<const
   return out;
 }
 
-// All rows, made `step` at a time.
+// Makes all rows, `step` at a time.
 std::array<Bytes, 2> made(const Recipe& recipe, const TensorSource& source, int64_t step) {
   std::array<Bytes, 2> all;
   for (int64_t first = 0; first < row_count(recipe); first += step) {
@@ -93,7 +94,7 @@ TEST(CodedRecipe, RowsOfEverySourceAreThoseOfTheWhole) {
       expect_quantized(recipe, source, scheme, random);
       recipe.apply({.kind = Step::Kind::kMul, .value = 1.5});
       recipe.cast(DType::kBF16);
-      Recipe wide = recipe;  // values are quantised as they are in f32
+      Recipe wide = recipe;  // values are quantised from f32
       wide.cast(DType::kF32);
       expect_quantized(wide, source, scheme, random);
       ASSERT_TRUE(recipe.quantize(scheme, "w"));
@@ -124,7 +125,7 @@ TEST(CodedRecipe, PiecesMayBeStridedAndOfSeveralTensors) {
   }
 }
 
-// More values than are quantised at a time.
+// The tensors have more values than are quantised at a time.
 TEST(CodedRecipe, LongTensorsAreQuantizedInParts) {
   Random random{13};
   MemorySource source;
@@ -295,7 +296,7 @@ TEST(CodedRecipe, ValuesThatAreNotFiniteAreCounted) {
 TEST(CodedRecipe, RoundsAreThoseOfTheWholeTensor) {
   Random random{19};
   MemorySource source;
-  add_random(source, random, DType::kF32, {6000, 256});  // several tiles
+  add_random(source, random, DType::kF32, {6000, 256});  // makes several tiles
   const QuantizationScheme scheme{.group = 32, .method = ScaleMethod::kHqq};
   Recipe recipe = whole_tensor(source, 0);
   std::array<float, kMaxHqqRounds> changes = {};
@@ -327,7 +328,7 @@ TEST(CodedRecipe, BlocksOfQ80AreSplitWithoutLoss) {
   MemorySource source;
   add_q8_0(source, random, {6, 64});
   const Recipe plain = whole_tensor(source, 0);
-  // The rows of two halves take turns, as where rotary dimensions are reordered.
+  // The rows of two halves alternate, as where rotary dimensions are reordered.
   const Recipe turns =
       make_recipe(source, {{.tensor = 0, .axes = {{3, 64}, {2, 192}, {64, 1}}}}, {6, 64}, "w")
           .value();

@@ -1,4 +1,4 @@
-// Axes of dimensions: carried by every operator, named by the builder, checked by validate.
+// Axes of dimensions: every operator keeps them, the builder names them, and validate checks them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,7 @@ class Axes : public testing::Test {
     for (const Dim& dim : b.graph()[id].shape) axes.push_back(dim.axis);
     return axes;
   }
-  // The first misuse; empty if there is none.
+  // Returns the first misuse; empty if there is none.
   std::string problem() {
     const Result<Graph> graph = b.finish();
     return graph ? "" : graph.error().message;
@@ -43,7 +43,7 @@ TEST_F(Axes, ElementwiseOperatorsKeepTheNameOfEitherOperand) {
   EXPECT_EQ(of(b.tanh(x)), all);
   EXPECT_EQ(of(b.softmax_last(x)), all);
   EXPECT_EQ(of(b.where(b.ge(b.to(x, DType::kI64), 0), plain, x)), all);
-  EXPECT_EQ(of(b.mean_last(x)), all);  // of size 1, and still the features
+  EXPECT_EQ(of(b.mean_last(x)), all);  // the axis of size 1 is still that of the features
   EXPECT_EQ(of(b.amin_last(x)), all);
   EXPECT_EQ(of(b.topk_last(x, 2).second), all);
   EXPECT_EQ(of(b.fallback(x)), all);
@@ -79,7 +79,7 @@ TEST_F(Axes, ProductsHaveTheOuterNames) {
 TEST_F(Axes, AViewKeepsLeadingNamesAndTakesTheOthersFromTheBuilder) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId split = b.view(x, {1, 6, axis(2, kHead), axis(4, kHeadDim)});
-  // A dimension of size 1 may be another one than before.
+  // After a view, a dimension of size 1 may be another axis, so it has no name.
   EXPECT_EQ(of(split), (AxisNames{kNone, kSequence, kHead, kHeadDim}));
   EXPECT_EQ(of(b.view(x, {axis(1, kHead), 6, 2, 4})), (AxisNames{kHead, kSequence, kNone, kNone}));
   EXPECT_EQ(of(b.view(split, {1, 6, 8})), (AxisNames{kNone, kSequence, kNone}));
@@ -88,7 +88,7 @@ TEST_F(Axes, AViewKeepsLeadingNamesAndTakesTheOthersFromTheBuilder) {
   EXPECT_EQ(problem(), "");
 }
 
-// One head, or heads of one element: sizes coincide, and say nothing.
+// With one head, or with heads of one element, equal sizes prove nothing about axes.
 TEST_F(Axes, AViewDoesNotConcludeNamesFromEqualSizes) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId one_head = b.view(x, {1, 6, axis(1, kHead), axis(8, kHeadDim)});
@@ -100,7 +100,7 @@ TEST_F(Axes, AViewDoesNotConcludeNamesFromEqualSizes) {
   EXPECT_EQ(problem(), "");
 }
 
-// One head and one token: the same sizes, in another order.
+// With one head and one token, a view may exchange axes of equal sizes.
 TEST_F(Axes, AViewOfTheSameSizesMayMeanOtherAxes) {
   const ValueId x = input("x", {batch, axis(1, kSequence), width});
   const ValueId heads = b.view(x, {axis(1, kSequence), axis(1, kHead), axis(8, kHeadDim)});

@@ -1,4 +1,4 @@
-// Routed experts in a graph and as the loop that they become.
+// Routed experts as nodes of a graph, and as the loop of a program.
 #include "graph/experts.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kHidden = 64, kInner = 32, kChosen = 2, kTokens = 8;
 
-// A graph of experts between an embedding and the output.
+// Makes a graph of experts between an embedding and the output.
 Result<Graph> graph_of(int64_t experts) {
   GraphBuilder b(1);
   const int32_t t = b.symbol("T", kTokens, {});
@@ -59,7 +59,8 @@ TEST(Experts, BecomeOneLoop) {
   EXPECT_EQ(std::get<int64_t>(m.values[static_cast<size_t>(move.from)]), 0);
   EXPECT_GT(static_cast<size_t>(jump.destination), moves[0]);
   EXPECT_LT(static_cast<size_t>(jump.destination), jumps[0]);
-  // The counter is set to zero before the loop and not inside of it; the constant is another value.
+  // The counter is set to zero before the loop and not inside of it, and the constant zero is
+  // another value.
   EXPECT_NE(move.from, move.to);
   const auto& last = std::get<pte::KernelCall>(m.instructions[jumps[0] - 1]);
   EXPECT_EQ(m.operators[static_cast<size_t>(last.op)].full_name(), "executorch_prim::ge.Scalar");
@@ -88,7 +89,7 @@ TEST(Experts, MatricesAreStoredAsAskedAndTheRouterIsNot) {
     EXPECT_EQ(cast->weights.find(name)->recipe.output().dtype, DType::kBF16) << name;
   }
   EXPECT_EQ(cast->weights.find("router")->recipe.output().dtype, DType::kF32);
-  // Casts are part of the loop, and an expert's matrix takes half the memory.
+  // Casts are inside the loop, and a matrix of an expert takes half the memory.
   const pte::Method m = lowered(cast->methods).program.methods[0];
   std::set<std::string> names;
   for (const pte::Operator& op : m.operators) names.insert(op.full_name());
@@ -107,8 +108,8 @@ TEST(Experts, ShapesThatDoNotFitAreOurDefect) {
     return b.finish();
   };
   EXPECT_TRUE(finished({3, 2}, {4, 5, 8}, {4, 8, 5}));
-  EXPECT_FALSE(finished({2, 2}, {4, 5, 8}, {4, 8, 5}));  // other tokens
-  EXPECT_FALSE(finished({3, 5}, {4, 5, 8}, {4, 8, 5}));  // more than there are
+  EXPECT_FALSE(finished({2, 2}, {4, 5, 8}, {4, 8, 5}));  // another number of tokens
+  EXPECT_FALSE(finished({3, 5}, {4, 5, 8}, {4, 8, 5}));  // more experts than there are
   EXPECT_FALSE(finished({3, 2}, {4, 5, 7}, {4, 7, 5}));  // another hidden size
   EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {4, 5, 8}));  // not transposed
   EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {3, 8, 5}));  // other experts

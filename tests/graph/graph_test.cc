@@ -1,4 +1,4 @@
-// Graphs as text, the bounds of their symbols, and every damage that validation finds.
+// Graphs as text, bounds of symbols, and the damage that validation finds.
 #include "graph/graph.h"
 
 #include <gtest/gtest.h>

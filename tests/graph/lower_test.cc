@@ -1,5 +1,5 @@
-// Graphs become programs that the reader accepts, with memory, lists and results as the official
-// exporter writes them.
+// Lowered graphs are programs that the reader accepts, with memory, lists and results in the form
+// of the official exporter.
 #include "graph/lower.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string op_of(const Method& m, size_t index) {
   return m.operators[static_cast<size_t>(call(m, index).op)].full_name();
 }
 
-// [1,T] tokens with T up to 8, and its symbol.
+// Inputs tokens [1,T] with T up to 8, and the symbol T.
 struct Tokens {
   ValueId ids;
   int32_t length;
@@ -97,7 +97,8 @@ TEST(Lower, ValuesAreWhereTheirOriginSays) {
   EXPECT_EQ(program.methods[0].outputs[0].name, "hidden");
   EXPECT_EQ(program.methods[0].outputs[0].shape, (Shape{1, 8, 4}));
   EXPECT_EQ(program.methods[0].inputs[0].name, "tokens");
-  EXPECT_EQ(m.memory_bytes, (std::vector<uint64_t>{0, 256}));  // no buffers, no memory 2
+  // Without buffers there is no memory 2.
+  EXPECT_EQ(m.memory_bytes, (std::vector<uint64_t>{0, 256}));
   EXPECT_EQ(program.methods[0].activation_bytes, 256u);
   EXPECT_EQ(program.methods[0].activation_lower_bound, 256u);
 }
@@ -108,7 +109,7 @@ TEST(Lower, ViewsHaveTheMemoryOfTheirTensor) {
   const ValueId buffer = b.buffer("state", DType::kF32, {3, 4});
   const ValueId y = b.add(x, x);
   const ValueId view = b.view(b.view(y, {3, 4}), {12});
-  const ValueId other = b.mul(x, x);  // made while only the view is still needed
+  const ValueId other = b.mul(x, x);  // is made while only the view is still needed
   const ValueId other_view = b.view(other, {12});
   const ValueId buffer_view = b.view(buffer, {12});
   const ValueId input_view = b.view(x, {12});
@@ -125,7 +126,7 @@ TEST(Lower, ViewsHaveTheMemoryOfTheirTensor) {
   EXPECT_EQ(place(1, 2), place(0, 3));
   EXPECT_EQ(place(2, 2), place(0, 3));
   EXPECT_NE(place(3, 2), place(0, 3));
-  // Views of a buffer are planned with it, views of an input are not planned.
+  // Views of a buffer are planned with the buffer. Views of an input are not planned.
   std::vector<std::optional<pte::Allocation>> views;
   for (size_t i = 0; i < m.instructions.size(); ++i) {
     if (op_of(m, i) == "executorch_prim::et_view.default") views.push_back(place(i, 2));
@@ -165,7 +166,8 @@ TEST(Lower, SplitTakesAndRepeatsAList) {
   EXPECT_NE(tensor(m, m.outputs[0]).allocation, tensor(m, m.outputs[1]).allocation);
 }
 
-// What llama_tiny_sdpa has: the dummy out of update_cache, None, a Double and a Bool.
+// The official llama_tiny_sdpa has the same arguments: the dummy out of update_cache, None, a
+// Double and a Bool.
 TEST(Lower, CacheAndAttention) {
   GraphBuilder b(1);
   const Tokens t = tokens(b);
@@ -236,7 +238,7 @@ TEST(Lower, DeltaRuleWritesAFreshOutAndABuffer) {
   EXPECT_EQ(copy[3], copy[0]);
 }
 
-// _to_copy's dtype is its out's; the operator has no argument for it.
+// _to_copy takes its dtype from its out, and has no argument for it.
 TEST(Lower, CastsByTheDtypeOfTheOut) {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});
@@ -251,7 +253,7 @@ TEST(Lower, CastsByTheDtypeOfTheOut) {
   EXPECT_EQ(tensor(m, args[3]).dtype, DType::kF16);
 }
 
-// The codes are all of the dtype; dtypes are scalar types of the official runtime.
+// All codes of the dtype are used. Dtypes are scalar types of the official runtime.
 TEST(Lower, QuantizationStatesItsEncoding) {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});
@@ -329,7 +331,7 @@ TEST(Lower, MetadataBecomesConstantMethods) {
   EXPECT_EQ(program.program.find("get_eos_ids")->outputs, (std::vector<int32_t>{0, 1}));
 }
 
-// Replays the kernel calls: what is written must not lie where something is that is read later.
+// Replays the kernel calls: a write must not overlap bytes that are read later.
 TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
   GraphBuilder b(4);
   const Tokens t = tokens(b);
@@ -352,8 +354,8 @@ TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
     uint64_t begin, end;
     int32_t root;
   };
-  std::vector<Owner> memory;                       // who wrote which bytes last
-  std::vector<int32_t> root(m.values.size(), -1);  // of views: what they show
+  std::vector<Owner> memory;                       // owners of bytes, by the last write
+  std::vector<int32_t> root(m.values.size(), -1);  // the tensor that a view shows
   const auto range = [&](int32_t v) {
     const pte::Tensor& of = tensor(m, v);
     return std::pair(of.allocation->offset, of.allocation->offset + *pte::tensor_bytes(of));
@@ -392,7 +394,8 @@ TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
                   [&](const Owner& o) { return o.begin < bytes.second && bytes.first < o.end; });
     memory.push_back({bytes.first, bytes.second, out});
     for (size_t a = 0; a < schema->args.size(); ++a) {
-      if (!schema->args[a].out) expect_intact(args[a]);  // nor by this call itself
+      // The call itself must not overwrite its arguments.
+      if (!schema->args[a].out) expect_intact(args[a]);
     }
   }
   expect_intact(m.outputs[0]);
@@ -422,7 +425,8 @@ TEST(Lower, BrokenGraphsAreDefects) {
   EXPECT_EQ(program.error().code, ErrorCode::kInternal);
 }
 
-// Runners that set the memory of every output cannot do so where a program has planned it.
+// Some runners set the memory of every output, which is impossible where the program has planned
+// it.
 TEST(Lower, OutputsOfTheCallerHaveNoPlace) {
   GraphBuilder b(0);
   const ValueId x = b.input("x", DType::kF32, {4});

@@ -14,7 +14,7 @@
 
 namespace ferry::graph {
 
-// The lowered program, after a check that it survives writing and reading.
+// Lowers the graphs and checks that the program is equal after writing and reading.
 inline LoweredProgram lowered(const std::vector<MethodGraph>& methods,
                               const std::vector<MetadataMethod>& metadata = {}) {
   auto program = lower(methods, metadata);

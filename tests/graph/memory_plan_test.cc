@@ -12,7 +12,8 @@ bool live_together(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-// Whatever the lifetimes: aligned, inside the arena, and never two at one place at one time.
+// Expects offsets that are aligned and inside the arena, and no overlap of lifetimes that overlap
+// in time.
 void expect_valid(const std::vector<Lifetime>& lives, const MemoryPlan& plan, uint64_t alignment) {
   ASSERT_EQ(plan.offsets.size(), lives.size());
   EXPECT_GE(plan.arena_bytes, plan.lower_bound);
@@ -71,7 +72,7 @@ TEST(MemoryPlan, ValuesOfDifferentTimesShareMemory) {
   EXPECT_EQ(plan.lower_bound, 96u);
 }
 
-// A node's result must not lie where an argument is still read.
+// The result of a node must not overlap an argument that the node reads.
 TEST(MemoryPlan, TouchingLifetimesAreApart) {
   const MemoryPlan plan = plan_memory({{16, 0, 1}, {16, 1, 2}});
   EXPECT_NE(plan.offsets[0], plan.offsets[1]);
@@ -84,7 +85,7 @@ TEST(MemoryPlan, EmptyAndZeroSizedNeedNothing) {
   EXPECT_EQ(plan.offsets, (std::vector<uint64_t>{0, 0}));
 }
 
-// A decoder: long-lived hidden states and tables, short-lived large intermediates.
+// Lifetimes as in a decoder: hidden states and tables live long, large intermediates live shortly.
 std::vector<Lifetime> decoder_lives(int layers) {
   std::vector<Lifetime> lives = {{4096, 0, layers * 12}, {4096, 0, layers * 12}};
   for (int l = 0; l < layers; ++l) {

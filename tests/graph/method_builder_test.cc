@@ -1,5 +1,5 @@
-// Several methods in one program: what they share, what they must agree on, and that every pass
-// treats all of them alike.
+// Several methods in one program: what they share and must agree on. Every pass treats all methods
+// alike.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace ferry::graph::method_builder_test {
 namespace {
 
-// Calls of up to 8 tokens, and of one.
+// Methods for calls of up to 8 tokens, and of one token.
 std::vector<MethodGraph> two_methods(TinyOptions options = {}) {
   std::vector<MethodGraph> methods = {{"forward", tiny_decoder(options)}};
   options.prefill = 1;
@@ -55,7 +55,7 @@ TEST(Methods, ShareWeightsLiteralsAndBuffers) {
   EXPECT_EQ(both.methods[1].inputs[0].shape, (Shape{1, 1}));
 }
 
-// Each method has a buffer of its own beside the one that both have.
+// Each method has a buffer of its own beside the shared one.
 TEST(Methods, BuffersOfAllMethodsAreInOneMemory) {
   const auto method = [](const std::string& name, const std::vector<std::string>& buffers) {
     GraphBuilder b(1);
@@ -88,7 +88,7 @@ TEST(Methods, StoredContentsAreSharedToo) {
   const LoweredProgram both = lowered_methods(model.methods);
   const LoweredProgram alone = lowered_methods({model.methods[0]});
   EXPECT_EQ(both.sizes.initial, alone.sizes.initial);
-  EXPECT_EQ(both.sizes.initial.size(), 3u);  // zeros of a cache, zeros of a state
+  EXPECT_EQ(both.sizes.initial.size(), 3u);  // zeros of a cache and of a state
   for (const LoweredBuffer& buffer : both.methods[1].buffers) EXPECT_GT(buffer.initial, 0u);
 }
 
@@ -157,7 +157,7 @@ TEST(Methods, BindWantsTheWeightsOfEachMethodOnce) {
   std::vector<MethodGraph> methods = two_methods();
   const StateDict weights = weights_for(methods[0].graph);
   EXPECT_TRUE(graph::bind({methods[1]}, weights, "tiny"));
-  methods[0].graph = tiny_decoder({.layers = 1});  // the second method alone has the other layers
+  methods[0].graph = tiny_decoder({.layers = 1});  // only the second method has the later layers
   EXPECT_TRUE(graph::bind(methods, weights, "tiny"));
   const auto missing = graph::bind(two_methods(), {}, "tiny");
   ASSERT_FALSE(missing);

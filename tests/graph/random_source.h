@@ -12,7 +12,7 @@
 
 namespace ferry::graph {
 
-// Tensors in memory; refuses reads outside of them.
+// Holds tensors in memory, and refuses reads outside of them.
 class MemorySource : public TensorSource {
  public:
   size_t add(DType dtype, Shape shape, std::vector<std::byte> bytes,
@@ -45,7 +45,7 @@ class MemorySource : public TensorSource {
   std::vector<std::vector<std::byte>> data_;
 };
 
-// splitmix64
+// The generator is splitmix64.
 struct Random {
   uint64_t state;
   uint64_t next() {
@@ -83,14 +83,14 @@ inline float element(const std::vector<std::byte>& bytes, DType dtype, size_t in
   return dtype == DType::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
 }
 
-// Blocks of four values in three bytes: m + a, m - a, m + b, m - b.
+// A block has four values in three bytes: m + a, m - a, m + b, m - b.
 inline void decode_toy(const std::byte* block, float* out) {
   const auto at = [&](int i) { return static_cast<float>(std::to_integer<int>(block[i])); };
   for (int i = 0; i < 4; ++i) out[i] = at(0) + (i % 2 == 0 ? at(1 + i / 2) : -at(1 + i / 2));
 }
 inline constexpr BlockEncoding kToy = {"toy", 4, 3, decode_toy};
 
-// Element `index` of an entry, as f32.
+// Returns element `index` of an entry, as f32.
 inline float element_of(const MemorySource& source, size_t entry, size_t index) {
   const TensorEntry& tensor = source.entries()[entry];
   if (tensor.encoding == nullptr) return element(source.data(entry), tensor.dtype, index);

@@ -1,4 +1,4 @@
-// Recipes: any tile of any recipe is what computing it element by element gives.
+// Recipes: any tile of any recipe equals the result of computing it element by element.
 
 #include "graph/recipe.h"
 
@@ -14,7 +14,7 @@
 namespace ferry::graph::recipe_test {
 namespace {
 
-// The whole result, element by element.
+// Computes the whole result element by element.
 std::vector<std::byte> naive(const Recipe& recipe, const MemorySource& source) {
   std::vector<std::byte> out;
   for (const StridedPiece& piece : recipe.pieces) {
@@ -37,7 +37,7 @@ std::vector<std::byte> naive(const Recipe& recipe, const MemorySource& source) {
   return out;
 }
 
-// Runs, transposes and slices of tensors of `rows` times `width` elements.
+// Returns runs, transposes and slices of tensors of `rows` times `width` elements.
 StridedPiece random_piece(Random& random, size_t tensor, int64_t rows, int64_t width) {
   const auto below = [&](int64_t n) {
     return static_cast<int64_t>(random.below(static_cast<uint64_t>(n)));
@@ -73,7 +73,7 @@ TEST(Recipe, TilesOfRandomRecipesEqualTheWhole) {
     const DType from = kDTypes[random.below(3)];
     const auto rows = static_cast<int64_t>(1 + random.below(9));
     const auto width = static_cast<int64_t>(4 * (1 + random.below(4)));
-    const uint64_t kind = random.below(4);  // plain, in blocks, both, of two dtypes
+    const uint64_t kind = random.below(4);  // plain, in blocks, both, or two dtypes
     for (int i = 0; i < 3; ++i) {
       if (kind == 1 || (kind == 2 && i == 1)) {
         add_toy(source, random, {rows, width});
@@ -108,7 +108,7 @@ TEST(Recipe, LongTensorsAreConvertedInPieces) {
     std::vector<std::byte> result(recipe.output().bytes());
     ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
     EXPECT_EQ(result, naive(recipe, source));
-    // The same turned around: gathered, and then converted in pieces.
+    // The transpose of the tensor is gathered first, and then converted in pieces.
     const Shape shape = source.entries()[entry].shape;
     recipe.pieces = {{.tensor = entry, .axes = {{shape[1], 1}, {shape[0], shape[1]}}}};
     ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
@@ -129,7 +129,8 @@ TEST(Recipe, AnEntryAsItIsIsCopied) {
 
 TEST(Recipe, NaNsAreCopiedBitForBit) {
   MemorySource source;
-  std::vector<std::byte> bytes(4, std::byte{0xff});  // a signalling NaN would change in a register
+  // A floating-point register would change this signalling NaN.
+  std::vector<std::byte> bytes(4, std::byte{0xff});
   bytes[1] = std::byte{0x7c};
   source.add(DType::kF16, {2}, bytes);
   std::vector<std::byte> result(4);
@@ -149,7 +150,7 @@ TEST(Recipe, ACastIsTheLastStepAndOnlyOne) {
   EXPECT_TRUE(plain.is_copy());
   plain.apply({.kind = Step::Kind::kAdd, .value = -1});
   plain.cast(DType::kF32);
-  EXPECT_EQ(plain.steps.size(), 1u);  // arithmetic gives f32
+  EXPECT_EQ(plain.steps.size(), 1u);  // arithmetic gives f32 already
   Recipe decoded = whole_tensor(source, 1);
   EXPECT_EQ(decoded.steps, std::vector<Step>{{.kind = Step::Kind::kDecode}});
   decoded.cast(DType::kF16);
@@ -264,7 +265,7 @@ TEST(Recipe, NegativeExponential) {
   EXPECT_NEAR(element(result, DType::kF32, 1), -16.0F, 1e-5);
 }
 
-// expf() differs between C libraries in the last bit; the nearest f32 of the value is the same.
+// expf() differs between C libraries in the last bit. The nearest f32 of the exact value does not.
 TEST(Recipe, ExponentialsAreTheNearestFloats) {
   constexpr size_t kCount = 20000;
   MemorySource source;

@@ -7,7 +7,7 @@
 namespace ferry::graph {
 namespace {
 
-// Terms grow exponentially with depth, so a long one is replaced by its hash.
+// Terms grow exponentially with depth, so a long term is replaced by its hash.
 std::string shortened(const std::string& term) {
   if (term.size() < 120) return term;
   return term.substr(0, term.find('(')) + "#" + std::to_string(std::hash<std::string>()(term));
@@ -90,7 +90,7 @@ class Run {
     for (const Arg& arg : node.args) call += text(arg) + ";";
     call = shortened(call + ")");
     if (node.op == Op::kSymSize) call = size_of(node);
-    if (node.op == Op::kFallback) call = term(std::get<ValueId>(node.args[0]));  // a copy
+    if (node.op == Op::kFallback) call = term(std::get<ValueId>(node.args[0]));  // is a copy
     if (node.op == Op::kUpdateCache) {
       terms_[static_cast<size_t>(std::get<ValueId>(node.args[1]).index)] = call;
     }

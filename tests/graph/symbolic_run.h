@@ -1,6 +1,6 @@
 // Executes a graph on terms instead of numbers: the result of a node is its operator applied to the
 // terms of its arguments. Two graphs that compute the same have the same terms, whatever their
-// numbering, order, or cut. Written without the code under test.
+// numbering, order, or cuts. This code is independent of the code under test.
 #pragma once
 
 #include <map>
@@ -10,15 +10,15 @@
 
 namespace ferry::graph {
 
-using Terms = std::map<std::string, std::string>;  // port or buffer name -> term
+using Terms = std::map<std::string, std::string>;  // name of an input, output or buffer -> term
 
 struct SymbolicRun {
   Terms outputs, probes;
   Terms state;  // buffers after the run
 };
 
-// `inputs` has a term for every input of the graph; weights, literals and buffers are what they are
-// called. The sizes of a symbolic dimension are the text of the dimension.
+// `inputs` has a term for every input of the graph. The terms of weights, literals and buffers are
+// their names. The size of a symbolic dimension is its text.
 SymbolicRun run_symbolically(const Graph& graph, const Terms& inputs);
 
 }  // namespace ferry::graph

@@ -1,4 +1,5 @@
-// Tables and matrices of codes, and codes with a scale for each row: values by hand from
+// Tables and matrices of codes, with a scale for each group or each row. Expected values are
+// computed by hand from
 //   x = (code - zero_point) * scale
 #include <cmath>
 #include <limits>
@@ -45,12 +46,12 @@ TEST(CodedEmbedding, ReadsRowsOfEveryWidth) {
        lookup(u8({2, 2}, {0, 255, 1, 2}), f32({2}, {1, 0.5}), indices),
        {f32({2, 1, 2}, {0.5, 1, 0, 255})},
        0},
-      // The high bits first.
+      // The high bits of a byte come first.
       {kPrefix + "embedding_4bit.out",
        lookup(u8({2, 2}, {0x0f, 0x87, 0x98, 0x79}), f32({2}, {1, 0.5}), indices),
        {f32({2, 1, 4}, {0.5, 0, -0.5, 0.5, -8, 7, 0, -1})},
        0},
-      // The low bits first.
+      // The low bits of a byte come first.
       {kPrefix + "embedding_2bit.out",
        lookup(u8({2, 1}, {0xe4, 0x1b}), f32({2}, {1, 0.5}), indices),
        {f32({2, 1, 4}, {0.5, 0, -0.5, -1, -2, -1, 0, 1})},
@@ -90,8 +91,8 @@ TEST(CodedEmbedding, GivesTheDtypeThatIsAskedFor) {
   }
 }
 
-// What torchao makes of w[i] = ((37 i mod 32) - 15.5) / 32 * (1 + (i mod 5) / 8) with HQQ, one
-// group of 32.
+// torchao packs w[i] = ((37 i mod 32) - 15.5) / 32 * (1 + (i mod 5) / 8) into these bytes, with HQQ
+// and one group of 32.
 TEST(CodedEmbedding, ReadsTheBytesOfTorchao) {
   const std::vector<double> bytes = {0x34, 0x68, 0xab, 0xd3, 0x57, 0x9b, 0xd2, 0x37,
                                      0x8a, 0xdf, 0x46, 0x7a, 0xcc, 0x35, 0x69, 0xac};
@@ -143,7 +144,7 @@ TEST(MixedProducts, ScaleGroupsOfARowOfTheWeight) {
        args(f32({2, 2}, {1, 10, 0.5, 1})),
        {f32({2, 2}, {73, 122.5, 255, 496.5})},
        1e-6},
-      // Three groups of two columns, the last of which is empty.
+      // The third group of two columns is empty.
       {kPrefix + "mixed_linear.out",
        args(f32({2, 3}, {1, 10, 7, 0.5, 1, 7})),
        {f32({2, 2}, {73, 122.5, 255, 496.5})},
@@ -233,7 +234,7 @@ TEST(QuantizeRows, ChoosesScalesThatHoldEveryValue) {
   using Chosen = std::pair<double, double>;
   EXPECT_EQ(chosen({0, 255, 3}), Chosen(1, -128));
   EXPECT_EQ(chosen({-255, -3}), Chosen(1, 127));
-  EXPECT_EQ(chosen({-127.5, 127.5}), Chosen(1, 0));  // -0.5, to even
+  EXPECT_EQ(chosen({-127.5, 127.5}), Chosen(1, 0));  // -0.5 rounds to even
   EXPECT_EQ(chosen({-51, 204}), Chosen(1, -77));
   EXPECT_EQ(chosen({0, 0}), Chosen(0.1, 127));
   EXPECT_EQ(chosen({0, 1e-9}), Chosen(6.1e-5F, -128));

@@ -1,5 +1,6 @@
-// bmm, attention and the gated delta rule against naive twins in double, on every instruction set
-// of this machine, with pools of 1, 2 and 3 threads that must agree to the bit.
+// bmm, attention and the gated delta rule, compared with plain loops in double, on every
+// instruction set of this machine. The results with pools of 1, 2 and 3 threads must be equal to
+// the bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ struct BmmCase {
   int64_t batch, m, n, k;
 };
 
-// Tolerance: 4 units of f32 of the sum of magnitudes.
+// The tolerance is 4 units of f32 of the sum of magnitudes.
 TEST(BmmTest, MatchesDoubleWithAnyPool) {
   for (const BmmCase& c : {BmmCase{1, 1, 1, 1},
                            {2, 3, 17, 5},
@@ -86,7 +87,7 @@ std::vector<float> run_sdpa(const SdpaCase& c, const SdpaData& d, ThreadPool& po
   return run_sdpa(c, d, {DType::kF32, d.key.data()}, {DType::kF32, d.value.data()}, pool);
 }
 
-// The twin: softmax over all seen keys at once. A row without a finite score is zero.
+// Computes the softmax over all visible keys at once. A row without a finite score is zero.
 std::vector<double> naive_sdpa(const SdpaCase& c, const SdpaData& d) {
   const SdpaShape& s = c.shape;
   std::vector<double> out(d.query.size(), 0.0);
@@ -132,7 +133,8 @@ const SdpaCase kSdpaCases[] = {
     {{2, 3, 2, 2, 8, 193}, 0, Seen::kAll},
     {{1, 17, 4, 2, 32, 113}, 0, Seen::kMask},
     {{2, 1, 4, 1, 63, 257}, 5, Seen::kMask},
-    // Several chunks of keys; one kv head; more heads than take turns.
+    // These cases have several chunks of keys, one kv head, or more heads than are computed at a
+    // time.
     {{1, 1, 8, 1, 64, 1300}, 1200, Seen::kCausal},
     {{1, 1, 32, 1, 40, 900}, 700, Seen::kCausal},
     {{1, 1, 22, 11, 24, 850}, 800, Seen::kCausal},
@@ -141,7 +143,7 @@ const SdpaCase kSdpaCases[] = {
     {{1, 2, 4, 2, 33, 777}, 0, Seen::kMask},
 };
 
-// Tolerance: values up to 3 and scores up to about 100, whose rounding exp magnifies.
+// The tolerance allows for values up to 3 and scores up to about 100, whose rounding exp magnifies.
 TEST(SdpaTest, MatchesDoubleOnEveryTarget) {
   ThreadPool pool(2);
   for (const SdpaCase& c : kSdpaCases) {
@@ -187,7 +189,8 @@ TEST(SdpaTest, KeysBeyondWhatAQuerySeesHaveNoInfluence) {
   on_every_target([&] {
     const auto expected = run_sdpa(c, d, pool);
     SdpaData poisoned = d;
-    const int64_t row = 2 * 32, last = (90 + 19) * row;  // only the last query sees this key
+    // Only the last query sees the key at `last`.
+    const int64_t row = 2 * 32, last = (90 + 19) * row;
     for (size_t i = last; i < poisoned.key.size(); ++i) {
       poisoned.key[i] = poisoned.value[i] = kNan;
     }
@@ -204,12 +207,12 @@ TEST(SdpaTest, MaskedKeysHaveNoWeight) {
     for (const float low : {-65535.0f, -kInf}) {
       SdpaCase c{{1, 5, 4, 2, 16, 300}, 0, Seen::kMask};
       SdpaData d = sdpa_data(c);
-      // Query i sees the keys from 60 * i on: whole blocks at the start are masked.
+      // Query i sees the keys from 60 * i on, so whole blocks at the start are masked.
       for (int64_t i = 0; i < 5; ++i) {
         for (int64_t j = 0; j < 300; ++j) d.mask[i * 300 + j] = j < 60 * i ? low : 0.0f;
       }
       expect_near(run_sdpa(c, d, pool), naive_sdpa(c, d), 1e-4);
-      // The same with whole chunks.
+      // With a longer context whole chunks are masked.
       c.shape.context = 900;
       d = sdpa_data(c);
       for (int64_t i = 0; i < 5; ++i) {
@@ -238,12 +241,12 @@ TEST(SdpaTest, ARowOfVeryLowFiniteMasksIsStillASoftmax) {
     SdpaCase c{{1, 1, 2, 1, 16, 200}, 0, Seen::kMask};
     SdpaData d = sdpa_data(c);
     std::fill(d.mask.begin(), d.mask.end(), -65535.0f);
-    // Scores near 65535 keep 8 bits after the point, as in the reference.
+    // Scores near 65535 have 8 bits after the binary point, as in the reference.
     expect_near(run_sdpa(c, d, pool), naive_sdpa(c, d), 2e-2);
   });
 }
 
-// A cache as it is stored; `values` becomes what it stores.
+// A cache as it is stored. The constructor replaces `values` by the values that the cache stores.
 struct StoredCache {
   StoredCache(DType stored_as, int64_t dim, std::vector<float>& values)
       : dtype(stored_as),
@@ -322,7 +325,7 @@ DeltaRuleData delta_rule_data(const DeltaRuleShape& s) {
                   random_values(heads * s.key_dim * s.value_dim, 45)};
   for (float& g : d.decay) g = 0.6f + 0.4f * g;
   for (float& b : d.beta) b = 0.5f + 0.5f * b;
-  // Unit keys, as the callers pass them; otherwise the state grows without bound.
+  // Keys are unit vectors, as callers pass them. Otherwise the state grows without bound.
   for (int64_t i = 0; i < steps; ++i) {
     double square = 0;
     for (int64_t j = 0; j < s.key_dim; ++j) square += std::pow(d.key[i * s.key_dim + j], 2);
@@ -331,7 +334,7 @@ DeltaRuleData delta_rule_data(const DeltaRuleShape& s) {
   return d;
 }
 
-// out, then the state.
+// Returns the output, followed by the state.
 std::vector<float> run_delta_rule(const DeltaRuleShape& s, const DeltaRuleData& d,
                                   ThreadPool& pool) {
   std::vector<float> result(d.value.size() + d.state.size(), kNan);

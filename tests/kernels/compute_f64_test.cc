@@ -1,4 +1,5 @@
-// The f64 kernels against naive twins and those of f32, on every instruction set of this machine.
+// The f64 kernels, compared with plain loops and with the f32 kernels, on every instruction set of
+// this machine.
 #include "kernels/compute_f64.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// joined_bmm_f32 has the bits of bmm_f32 on the joined matrix, on every instruction set and with
+// joined_bmm_f32 gives the bits of bmm_f32 on the joined matrix, on every instruction set and with
 // any number of threads.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ struct Case {
   bool columns;
 };
 
-// A matrix in two pieces, and the same as one.
+// A matrix in two pieces, and as one.
 struct Pieces {
   std::vector<char> first;
   std::vector<float> joined, whole;
@@ -54,7 +54,7 @@ Pieces pieces_of(const Case& c, DType dtype) {
       const auto from = static_cast<size_t>((item * rows + row) * columns);
       const auto to = static_cast<size_t>((item * c.k + row) * c.n);
       std::copy_n(first.data() + from, columns, pieces.joined.data() + to);
-      std::fill_n(pieces.whole.data() + to, columns, kNan);  // is not read
+      std::fill_n(pieces.whole.data() + to, columns, kNan);  // kernels must not read these
     }
   }
   return pieces;

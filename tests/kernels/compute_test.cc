@@ -1,5 +1,5 @@
-// linear, casts and element-wise kernels against naive twins in double, on every instruction set of
-// this machine, with pools of 1, 2 and 3 threads that must agree to the bit.
+// linear, casts and element-wise kernels, compared with plain loops in double, on every instruction
+// set of this machine. The results with pools of 1, 2 and 3 threads must be equal to the bit.
 #include "kernels/compute.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace ferry::kernels::compute_test {
 namespace {
 
-// Values stored as dtype, and what they are after rounding.
+// Values stored as dtype, and their values after rounding.
 struct Stored {
   std::vector<char> bytes;
   std::vector<float> values;
@@ -63,7 +63,7 @@ std::vector<char> run_linear(DType dtype, const Stored& x, const void* w, const 
 
 class LinearTest : public testing::TestWithParam<DType> {};
 
-// Tolerance: 4 units of f32 of the sum of magnitudes, and one rounding to dtype.
+// The tolerance is 4 units of f32 of the sum of magnitudes, and one rounding to dtype.
 TEST_P(LinearTest, MatchesDoubleOnEveryTarget) {
   ThreadPool pool(2);
   on_every_target([&] {
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(DTypes, LinearTest,
                          testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& test) { return std::string(dtype_name(test.param)); });
 
-// Distance in units of the last place of f32, of `actual` from a value known in double.
+// Returns the distance of `actual` from `expected`, in units of the last place of f32.
 double ulps(float actual, double expected) {
   const float nearest = static_cast<float>(expected);
   if (std::isinf(nearest) || std::isinf(actual)) return nearest == actual ? 0 : 1e9;
@@ -187,7 +187,8 @@ TEST(ElementwiseTest, AddAndMulRoundOnceAndMayWriteOverAnInput) {
   });
 }
 
-// From where e^x is below the smallest subnormal to where it is above the largest f32.
+// Returns exponents from where e^x is below the smallest subnormal to where it is above the largest
+// f32.
 std::vector<float> exponents() {
   std::vector<float> x;
   for (float v = -110; v < 95; v += 0.00731f) x.push_back(v);
@@ -220,7 +221,7 @@ TEST(ElementwiseTest, SigmoidIsWithinTwoUlp) {
 }
 
 double exact_gelu(double x) { return x / 2 * std::erfc(-x / std::sqrt(2.0)); }
-// 1 + tanh(u) as 2 / (1 + e^-2u), which loses nothing for negative u.
+// Computes 1 + tanh(u) as 2 / (1 + e^-2u), which loses no precision for negative u.
 double exact_gelu_tanh(double x) {
   const double u = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
   return x / (1 + std::exp(-2 * u));
@@ -281,7 +282,7 @@ TEST(ElementwiseTest, ExpAndSigmoidOfSpecialValues) {
   });
 }
 
-// f32 values around every rounding boundary of 16 bits, and the special ones.
+// Returns f32 values next to every rounding boundary of 16 bits, and special values.
 std::vector<float> hard_to_round() {
   std::vector<float> values;
   for (const float v : random_values(5000, 10, 70000)) values.push_back(v);
@@ -360,7 +361,8 @@ TEST(SumTest, SameBitsOnEveryTarget) {
   }
 }
 
-// Tolerance: the difference from the maximum, up to 60 here, is rounded before exp.
+// The tolerance allows for the rounding of the difference from the maximum, up to 60 here, before
+// exp.
 TEST(SoftmaxTest, MatchesDouble) {
   on_every_target([] {
     for (const int64_t n : {1, 3, 16, 17, 63, 65, 257, 1000}) {

@@ -1,4 +1,4 @@
-// What the tests of the compute kernels share.
+// Helpers of the tests of the compute kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "core/thread_pool.h"
 #include "kernels/compute_targets.h"
-// After the choice of targets.
+// This must be included after the choice of targets.
 #include "hwy/targets.h"
 
 namespace ferry::kernels {
@@ -27,7 +27,7 @@ inline std::vector<float> random_values(size_t n, uint32_t seed = 1, float range
   return values;
 }
 
-// Calls body once for each instruction set that is compiled in and that this machine has.
+// Calls body once for each compiled instruction set that this machine supports.
 template <class Body>
 void on_every_target(const Body& body) {
   const int64_t compiled = HWY_SCALAR | HWY_AVX2 | HWY_AVX3 | HWY_NEON;
@@ -40,7 +40,7 @@ void on_every_target(const Body& body) {
   }
 }
 
-// `kernel(pool)` returns a vector that pools of 1, 2 and 3 threads must fill with the same bits.
+// Expects that `kernel(pool)` returns the same bits with pools of 1, 2 and 3 threads.
 template <class Kernel>
 void expect_same_with_any_pool(const Kernel& kernel) {
   ThreadPool one(1), two(2), three(3);

@@ -1,4 +1,4 @@
-// Elementwise operators against values worked out by hand or by the C library in double.
+// Elementwise operators, compared with values worked out by hand or by the C library in double.
 #include <limits>
 #include <random>
 
@@ -46,7 +46,8 @@ TEST(Elementwise, BinaryOperatorsBroadcast) {
 TEST(Elementwise, MixedDtypesPromoteAsInTorch) {
   check_cases({
       {"aten::add.out", {f32({2}, {0.5, 1}), i64({}, {2}), integer(1)}, {f32({2}, {2.5, 3})}},
-      // bf16 has 8 bits: 256 + 1 is computed in f32 and rounds to 256 when stored.
+      // bf16 has 8 bits of precision: 256 + 1 is computed in f32, and rounds to 256 when it is
+      // stored.
       {"aten::add.out", {bf16({2}, {256, 4}), bf16({}, {1}), integer(1)}, {bf16({2}, {256, 5})}},
       {"aten::add.out", {bf16({2}, {256, 4}), f32({}, {1}), integer(1)}, {f32({2}, {257, 5})}},
       {"aten::mul.out", {f16({1}, {0.5}), bf16({1}, {3})}, {f32({1}, {1.5})}},
@@ -114,7 +115,7 @@ TEST(Elementwise, ComparisonsAndLogic) {
 
 TEST(Elementwise, AnyNonZeroByteIsTrue) {
   Values condition = boolean({3}, {});
-  condition.dtype = DType::kU8;  // bytes 0, 1, 255 as the storage of a bool
+  condition.dtype = DType::kU8;  // stored bytes 0, 1 and 255 of a bool
   condition.values = {0, 1, 255};
   ProgramBuilder program;
   const int32_t mask = program.constant(condition);
@@ -261,7 +262,8 @@ TEST(Elementwise, WhatDoesNotFitIsRefused) {
   });
 }
 
-// Broadcasting of random shapes, long enough to be cut into chunks and pieces, against plain loops.
+// Shapes are random and broadcast, and so long that they are cut into chunks and pieces. Plain
+// loops give the expected values.
 TEST(Elementwise, BroadcastingMatchesIndexArithmetic) {
   std::mt19937 random(7);
   for (int round = 0; round < 60; ++round) {

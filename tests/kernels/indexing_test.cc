@@ -6,9 +6,10 @@
 namespace ferry::runner::indexing_test {
 namespace {
 
-//  0  1  2  3
-//  4  5  6  7
-//  8  9 10 11
+// The values are
+//    0  1  2  3
+//    4  5  6  7
+//    8  9 10 11
 Values grid() { return f32({3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}); }
 
 std::vector<Arg> embedding_args(const Values& table, const Values& ids) {
@@ -55,7 +56,7 @@ TEST(Index, IndexingBroadcastsAndPlacesDimensionsAsTorchDoes) {
       {"aten::index.Tensor_out",
        {cube, TensorArgs{std::nullopt, i64({1}, {1}), i64({2}, {2, 0})}},
        {f32({2, 2}, {5, 3, 11, 9})}},
-      // Indices that are not neighbours: their dimension comes first.
+      // If the indexed dimensions are not neighbours, their common dimension comes first.
       {"aten::index.Tensor_out",
        {cube, TensorArgs{i64({2}, {0, 1}), std::nullopt, i64({}, {2})}},
        {f32({2, 2}, {2, 5, 8, 11})}},
@@ -86,7 +87,7 @@ TEST(Index, IndexPutWritesWhereIndexReads) {
       {"aten::index_put.out",
        {grid(), TensorArgs{std::nullopt, i64({1}, {-1})}, f32({3, 1}, {7, 8, 9}), false},
        {f32({3, 4}, {0, 1, 2, 7, 4, 5, 6, 8, 8, 9, 10, 9})}},
-      // A scalar for every place.
+      // A scalar is written to every place.
       {"aten::index_put.out",
        {grid(), TensorArgs{i64({2}, {0, 1}), i64({2}, {1, 2})}, f32({}, {-1}), false},
        {f32({3, 4}, {0, -1, 2, 3, 4, 5, -1, 7, 8, 9, 10, 11})}},
@@ -107,7 +108,8 @@ TEST(Index, IndexPutWritesWhereIndexReads) {
   });
 }
 
-// The cache update of programs without llama::update_cache: [1, heads, context, dim] at positions.
+// This is the cache update of programs without llama::update_cache: [1, heads, context, dim] at
+// positions.
 TEST(Index, IndexPutOfACache) {
   Values cache = f32({1, 2, 3, 2}, std::vector<double>(12, 0));
   Values want = cache;
@@ -126,7 +128,7 @@ TEST(Index, NonzeroListsPlacesInRowMajorOrder) {
        {boolean({2, 3}, {0, 1, 0, 1, 0, 1})},
        {i64({3, 2}, {0, 1, 1, 0, 1, 2})}},
       {"aten::nonzero.out", {i64({4}, {0, -7, 0, 2})}, {i64({2, 1}, {1, 3})}},
-      // NaN is not zero, minus zero is.
+      // NaN counts as nonzero, minus zero does not.
       {"aten::nonzero.out", {f32({3}, {std::nan(""), -0.0, 1e-30})}, {i64({2, 1}, {0, 2})}},
       {"aten::nonzero.out", {boolean({2, 1, 2}, {1, 0, 0, 1})}, {i64({2, 3}, {0, 0, 0, 1, 0, 1})}},
       {"aten::nonzero.out", {boolean({2, 2}, {0, 0, 0, 0})}, {i64({0, 2}, {})}},

@@ -1,4 +1,5 @@
-// Matrix products, convolutions, attention and the gated delta rule against plain loops in double.
+// Matrix products, convolutions, attention and the gated delta rule, compared with plain loops in
+// double.
 #include <functional>
 #include <limits>
 #include <random>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr double kTolerance = 1e-5;
 
-// Small values that every floating dtype holds exactly, or any in [-1, 1].
+// Returns small values that every floating dtype holds exactly, or values in [-1, 1].
 Values random_values(Shape shape, uint32_t seed, DType dtype = DType::kF32) {
   Values values{dtype, std::move(shape), {}};
   std::mt19937 random(seed);
@@ -23,7 +24,7 @@ Values random_values(Shape shape, uint32_t seed, DType dtype = DType::kF32) {
   return values;
 }
 
-// out[b,i,j] = sum_k a[b,i,k] * b[b,k,j]
+// Computes out[b,i,j] = sum_k a[b,i,k] * b[b,k,j].
 Values naive_bmm(const Values& a, const Values& b) {
   const size_t batch = static_cast<size_t>(a.shape[0]), m = static_cast<size_t>(a.shape[1]);
   const size_t k = static_cast<size_t>(a.shape[2]), n = static_cast<size_t>(b.shape[2]);
@@ -204,7 +205,7 @@ TEST(Convolution, MatchesPlainLoops) {
   }
 }
 
-// A token has the bits that it has alone, and those of a linear layer.
+// A token's result has the bits that it has alone, and those of a linear layer.
 TEST(Convolution, PointwiseIsLinearToTheBit) {
   const int64_t in = 67, out = 33, tokens = 5;
   Values x = f32({1, in, 1, tokens}, {});
@@ -273,8 +274,7 @@ struct SdpaCase {
   int64_t batch, tokens, heads, kv_heads, dim, context, start;
 };
 
-// `allowed(i, j)`: what is added to the score of query i and key j; keys from `seen` on count for
-// nothing.
+// `allowed(i, j)` is added to the score of query i and key j. Keys from `seen` on are ignored.
 Values naive_attention(const SdpaCase& c, const Values& q, const Values& k, const Values& v,
                        double scale, const std::function<double(int64_t, int64_t)>& bias) {
   Values out = q;
@@ -384,7 +384,7 @@ TEST(Attention, WhatDoesNotFitIsRefused) {
   refused(sdpa_args(q, k, k, 0, random_values({3, 6}, 1), true, NoValue{}), "both");
 }
 
-// A cache that two calls fill, with what lies around it.
+// Two calls fill a cache. Memory around the rows must not change.
 TEST(Attention, UpdateCacheWritesOnlyItsRows) {
   ProgramBuilder program;
   const int32_t cache = program.initialised(f32({2, 4, 1, 2}, std::vector<double>(16, 7)));

@@ -1,4 +1,4 @@
-// Quantization: codes and values by hand from
+// Quantization. Expected codes and values are computed by hand from
 //   code = clamp(round(x * (1 / scale)) + zero_point, min, max), halves to even
 //   x = (code - zero_point) * scale
 #include <cmath>
@@ -60,7 +60,7 @@ TEST(Quantize, RoundsHalvesToEvenAndClamps) {
       {{DType::kI32, 1, 0, -2147483648, 2147483647},
        {0.5, 1.5, 16777216, 2147483520, 2147483648.0, -2147483648.0, 1e30, -1e30},
        {0, 2, 16777216, 2147483520, kMax32, kMin32, kMax32, kMin32}},
-      // As many codes as the arguments say.
+      // The arguments limit the range of codes.
       {{DType::kI8, 1, 0, -127, 127}, {-128, -127, 200}, {-127, -127, 127}},
       {{DType::kU8, 1, 0, 7, 9}, {0, 8, 8.5, 100}, {7, 8, 8, 9}},
       {{DType::kU8, 1, 3, 5, 5}, {-10, 2, 10}, {5, 5, 5}},
@@ -102,7 +102,7 @@ TEST(Quantize, MultipliesByTheReciprocal) {
   check_codes(
       {{{DType::kU8, 0.1, 0, 0, 255},
         {1.5499999523162842, 1.9499999284744263, 3.250000238418579, 4.949999809265137},
-        {16, 20, 33, 50}},  // divided: 15, 19, 32, 49
+        {16, 20, 33, 50}},  // a division would give 15, 19, 32, 49
        // The reciprocal of the scale as f32; the rounded f64 reciprocal would give 6, 9, 11.
        {{DType::kU8, 0.0123, 0, 0, 255},
         {0.0799499973654747, 0.11684998869895935, 0.14144998788833618},
@@ -159,7 +159,7 @@ TEST(Dequantize, SubtractsTheZeroPointAndScales) {
       dequantize({DType::kI16, 1, 32767, -32768, 32767}, {-32768, 32767}, {-65535, 0}),
       dequantize({DType::kI32, 1, -2147483648, -2147483648, 2147483647}, {kMax32, kMin32, -1},
                  {4294967296.0, 0, 2147483648.0}),
-      // Codes outside of the range are what they are.
+      // Codes outside of the range are decoded as they are.
       dequantize({DType::kU8, 1, 0, 10, 20}, {0, 255}, {0, 255}),
       dequantize({DType::kU8, 0.5, 0, 0, 255}, {1, 255}, {0.5, 127.5}, DType::kF16),
       dequantize({DType::kU8, 0.5, 0, 0, 255}, {1, 200}, {0.5, 100}, DType::kBF16),

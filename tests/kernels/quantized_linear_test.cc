@@ -10,7 +10,7 @@
 namespace ferry::kernels::quantized_linear_test {
 namespace {
 
-// NaN equals NaN.
+// Compares values; NaN equals NaN.
 void expect_same(const std::vector<float>& actual, const std::vector<float>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -80,7 +80,7 @@ TEST(QuantizedLinear, GroupsOfAnyLength) {
   }
 }
 
-// A copy of bytes right before a page that cannot be read.
+// A copy of bytes directly before a page that cannot be read.
 class BeforeTheEnd {
  public:
   explicit BeforeTheEnd(const std::vector<std::byte>& bytes) {
@@ -115,7 +115,7 @@ void expect_plain_before_the_end(const Shape& shape, int64_t m) {
   });
 }
 
-// Kernels ask for codes that lie ahead of those that they use.
+// Kernels prefetch codes beyond those that they use.
 TEST(QuantizedLinear, NothingBehindTheMatrixIsNeeded) {
   for (const int64_t m : {1, 3}) {
     expect_plain_before_the_end({4, 5, 288, 32}, m);
@@ -224,7 +224,8 @@ TEST(QuantizedLinear, ManyTasksOfOneInput) {
   }
 }
 
-// The first product with a matrix finds out what the later ones need, also where it has it twice.
+// The first product with a matrix computes data that later products use, also for a matrix that
+// occurs twice.
 TEST(QuantizedLinear, TheFirstProductsOfAMatrixAreAsTheLaterOnes) {
   ThreadPool pool(2);
   for (const Shape& shape : {Shape{4, 40, 256, 32}, Shape{4, 40, 96, 96}, Shape{8, 33, 256, 0}}) {
@@ -245,7 +246,7 @@ TEST(QuantizedLinear, TheFirstProductsOfAMatrixAreAsTheLaterOnes) {
   }
 }
 
-// Relative to the sum of absolute products.
+// The error is relative to the sum of absolute products.
 void expect_near_products(const std::vector<float>& out, const std::vector<float>& x, int64_t m,
                           const TestMatrix& w, const float* bias) {
   for (int64_t i = 0; i < m; ++i) {
@@ -314,7 +315,7 @@ TEST(WeightOnlyLinear, NotANumberSpreadsInItsRowOnly) {
   for (size_t i = 0; i < 15; ++i) EXPECT_EQ(std::isnan(out[i]), i / 5 == 1) << i;
 }
 
-// Rows that XNNPACK's formula gives (docs of the delegate: quantisation of dynamic inputs).
+// The expected rows follow XNNPACK's formula for dynamic quantisation of inputs.
 struct RowCase {
   std::vector<float> values;
   std::vector<int8_t> codes;

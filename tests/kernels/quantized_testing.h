@@ -1,4 +1,4 @@
-// Products with coded matrices, computed plainly, for comparison with the fast ones.
+// Products with coded matrices in plain loops, for comparison with the fast kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct Shape {
   DType scale_dtype = DType::kBF16;
 };
 
-// A matrix of random codes, extreme ones among them, with a row of zeros and one of the least
+// A matrix of random codes, extreme ones among them. One row is zeros, and one has the smallest
 // codes.
 struct TestMatrix {
   CodedMatrix coded;
@@ -59,7 +59,8 @@ struct TestMatrix {
   }
 };
 
-// Sums of groups in the order of quantized_kernels.h; `x` may be codes or one for each column.
+// Adds sums of groups in the order of quantized_kernels.h. x(k) is the code of column k, or 1
+// for every column.
 template <class X>
 float sum_of_groups(const TestMatrix& w, int64_t n, const X& x) {
   float sums[8] = {};
@@ -84,7 +85,7 @@ inline float plain_product(const TestMatrix& w, int64_t n, const QuantizedRow& r
   return (sum_of_groups(w, n, code) - zero) * row.inverse_scale;
 }
 
-// out [m, rows] of dynamic_linear.
+// Computes out [m, rows] of dynamic_linear.
 inline std::vector<float> plain_dynamic_linear(const std::vector<float>& x, int64_t m,
                                                const TestMatrix& w, const float* bias) {
   std::vector<float> out;
@@ -100,7 +101,7 @@ inline std::vector<float> plain_dynamic_linear(const std::vector<float>& x, int6
   return out;
 }
 
-// Memory of `bytes` bytes, aligned to 64.
+// Memory of `bytes` bytes that is aligned to 64.
 class AlignedBytes {
  public:
   explicit AlignedBytes(uint64_t bytes) : memory_(bytes + 64) {

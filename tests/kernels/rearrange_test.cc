@@ -1,4 +1,4 @@
-// Operators that copy, view or move elements, and those that make values.
+// Operators that copy, view or move elements, and operators that make values.
 #include <limits>
 #include <numeric>
 #include <random>
@@ -19,8 +19,9 @@ Values counting(Shape shape, DType dtype = DType::kF32) {
   return values;
 }
 
-// 0 1 2
-// 3 4 5
+// The values are
+//   0 1 2
+//   3 4 5
 Values matrix() { return counting({2, 3}); }
 
 TEST(Shapes, ViewsAndCopiesKeepTheOrder) {
@@ -100,7 +101,7 @@ TEST(Shapes, EveryElementSizeAndOrderMatchesIndexArithmetic) {
       Shape shape;
       std::vector<int64_t> order;
       for (int64_t d = 0; d < 4; ++d) {
-        // Some longer than the tiles of a transposition.
+        // Some dimensions are longer than the tiles of a transposition.
         shape.push_back(1 + static_cast<int64_t>(random() % (d % 2 == 0 ? 5 : 40)));
         order.push_back(d);
       }

@@ -1,4 +1,5 @@
-// Reductions, and operators along one dimension, against plain loops or values worked out by hand.
+// Reductions, and operators along one dimension, compared with plain loops or values worked out by
+// hand.
 #include <limits>
 #include <random>
 
@@ -10,8 +11,9 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// 1 2 3
-// 4 5 6
+// The values are
+//   1 2 3
+//   4 5 6
 Values matrix() { return f32({2, 3}, {1, 2, 3, 4, 5, 6}); }
 
 Values random_values(Shape shape, uint32_t seed) {
@@ -37,7 +39,7 @@ TEST(Reduce, SumsAndMeansOverAnyDimensions) {
       {"aten::sum.IntList_out", {i64({2}, {3, -5}), ints({}), false, NoValue{}}, {i64({}, {-2})}},
       {"aten::sum.IntList_out", {f32({2, 0}, {}), ints({1}), false, NoValue{}}, {f32({2}, {0, 0})}},
       {"aten::mean.out", {f32({1, 0}, {}), ints({1}), false, NoValue{}}, {f32({1}, {kNan})}},
-      // In bf16 a running sum would stop at 256.
+      // A running sum in bf16 would stop at 256.
       {"aten::sum.IntList_out",
        {Values{DType::kBF16, {1024}, std::vector<double>(1024, 1)}, ints({0}), false, NoValue{}},
        {Values{DType::kBF16, {}, {1024}}}},
@@ -113,7 +115,7 @@ TEST(Reduce, WhatDoesNotFitIsRefused) {
   });
 }
 
-// Softmax of every line of a cube along `dim`, in double.
+// Computes the softmax of every line of a cube along `dim`, in double.
 Values naive_softmax(const Values& in, size_t dim, bool logarithm) {
   Values out = in;
   size_t inner = 1;
@@ -167,7 +169,7 @@ TEST(Rows, CumulativeSums) {
 }
 
 TEST(Rows, LayerNorm) {
-  // Rows 1 2 3 and 4 5 6 have variance 2/3.
+  // The rows 1 2 3 and 4 5 6 have variance 2/3.
   const double rstd = 1 / std::sqrt(2.0 / 3 + 1e-5);
   const Values normal = f32({2, 3}, {-rstd, 0, rstd, -rstd, 0, rstd});
   const Values scaled = f32({2, 3}, {-rstd + 10, 0, 3 * rstd, -rstd + 10, 0, 3 * rstd});

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-// The result of a scalar operator whose out is declared like `declared`.
+// Returns the result of a scalar operator whose out is declared like `declared`.
 Result<Values> run_scalar(const std::string& name, const std::vector<Arg>& args,
                           const Arg& declared) {
   ProgramBuilder program;

@@ -1,4 +1,4 @@
-// Every part of the public interface once, as a program that knows nothing else of Ferry:
+// Uses every part of the public interface once, as a program that knows nothing else of Ferry:
 //   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT HDF5_FILE DIRECTORY
 #include <ferry/ferry.h>
 
@@ -74,7 +74,7 @@ ferry::Status generates(const ferry::Bundle& bundle, const ferry::Engine& engine
         return true;
       }));
   expect(!first.text.empty() && streamed == first.text, "streamed text");
-  // The continuation of the sequence computes only what is new.
+  // The longer prompt continues the sequence, so only its new tokens are computed.
   ferry::Prompt longer;
   longer.tokens = tokens;
   longer.tokens.insert(longer.tokens.end(), first.tokens.begin(), first.tokens.end());
@@ -103,7 +103,8 @@ ferry::Status embeds(const std::string& source, const std::string& out,
   return {};
 }
 
-// The child that reads HDF5 files is a fork here: this main() cannot be started as that child.
+// The child that reads HDF5 files is a fork here, because this main() cannot be started as that
+// child.
 ferry::Status reads_hdf5(const std::string& file, const ferry::Engine& engine) {
   const auto found = FERRY_TRY(ferry::inspect(file, engine));
   expect(found.kind == "checkpoint" && !found.tensors.empty(), "tensors of an HDF5 file");

@@ -1,4 +1,5 @@
-// What is no good image: one line, the right code, and no memory for what a header promises.
+// Files that are not valid images give one line and the right error code, and the size that a
+// header states allocates no memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +63,7 @@ TEST(MediaDecode, MessagesSayWhatIsWrong) {
   EXPECT_EQ(message_of("empty.jpg"), "empty.jpg: the file is empty");
 }
 
-// Every prefix of every good image is refused, or ends in what no pixel needs.
+// Every prefix of every good image is refused, or ends after the data of the last pixel.
 TEST(MediaDecode, EveryTruncationIsRefused) {
   for (const std::string& path : files_of("images")) {
     const std::string text = *read_text_file(path, 1 << 20);

@@ -1,5 +1,5 @@
-// Pictures of the reference: every decoded byte and every pixel value, by digest. With
-// FERRY_MEDIA_GOLDEN=DIRECTORY those of another set in the same layout.
+// Images of the reference: the digest of the decoded bytes and of the pixel values must be equal.
+// FERRY_MEDIA_GOLDEN=DIRECTORY names another set in the same layout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ Image image_of(const std::string& path) {
   return image ? *std::move(image) : Image{};
 }
 
-// The settings of a family with the fields that `change` states.
+// Returns the settings of a family with the fields that `change` states.
 Settings settings_of(const json& change) {
   const bool smolvlm = change["family"] == "s";
   const std::string name = smolvlm ? "/smolvlm" : "/internvl";
@@ -103,7 +103,8 @@ void check_all(bool real) {
     if ((name.find("_real_") != std::string::npos) != real) continue;
     const Settings settings = settings_of(change);
     for (const auto& [file, of_settings] : all["images"].items()) {
-      // Real sizes are hundreds of megabytes each: four pictures, or all of another set.
+      // Results of real sizes take hundreds of megabytes each, so only four images are used, or all
+      // images of another set.
       if (real && !std::getenv("FERRY_MEDIA_GOLDEN") && file != "tiny.png" && file != "cmyk.jpg" &&
           file != "exif.jpg" && file != "wide_6x1.png") {
         continue;

@@ -39,7 +39,7 @@ TEST(MediaSettings, DefaultsAreThoseOfTheClasses) {
   EXPECT_FALSE(internvl.has_mask());
 }
 
-// Its processor overrides what the file of the image processor says.
+// The processor of InternVL overrides the file of the image processor.
 TEST(MediaSettings, InternVlAlwaysCrops) {
   json fields = kInternVl;
   fields["crop_to_patches"] = false;

@@ -1,8 +1,7 @@
-// Norms, experts, linear attention and convolutions that are read wrongly.
+// Wrong conversions of norms, experts, linear attention and convolutions.
 #include <algorithm>
 #include <array>
 
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
@@ -23,7 +22,7 @@ void shift(Tensor& norm, float by) {
   for (size_t i = 0; i < elements(norm); ++i) norm.set_value(i, norm.value(i) + by);
 }
 
-// One is added where the family has plain norms, and is missing where its norms are 1 + w.
+// Adds one where the family has plain norms. Subtracts one where its norms are 1 + w.
 void shift_norms(Checkpoint& c, const Facts& f) {
   const float by = f.shifted_norms ? -1.0F : 1.0F;
   for (int64_t i = 0; i < f.layers; ++i) {
@@ -42,7 +41,7 @@ std::string no_plain_norm(const Checkpoint&, const Facts& f) {
   return f.linear.empty() ? "all its norms are alike" : "";
 }
 
-// The plain norm among the others, taken for one of them.
+// Treats the plain norm of linear attention as one of the shifted norms.
 void shift_inner_norm(Checkpoint& c, const Facts& f) {
   shift(c.at(f.layer(f.linear.back()) + "linear_attn.norm.weight"), 1.0F);
 }
@@ -57,7 +56,7 @@ void take_other_layers_norm(Checkpoint& c, const Facts& f) {
   }
 }
 
-// The norms of a layer that have the width of the hidden state.
+// Returns the norms of a layer that have the width of the hidden state.
 std::vector<std::string> wide_norms(const Checkpoint& c, const Facts& f, int64_t i) {
   std::vector<std::string> wide;
   for (const std::string& leaf : f.norms_of(i)) {
@@ -92,8 +91,8 @@ std::string no_qk_norm(const Checkpoint& c, const Facts& f) {
   return qk_norms(c, f)[0].empty() ? "norms neither q nor k" : "";
 }
 
-// Where they have different widths (several query heads for a key head, normed as a whole) the
-// key's is repeated, and the query's cut.
+// The two norms may have different widths (several query heads for a key head, normed as a whole).
+// Then the key's norm is repeated, and the query's norm is cut.
 void swap_qk_norms(Checkpoint& c, const Facts& f) {
   const auto [q, k] = qk_norms(c, f);
   const Tensor q_norm = c.at(q), k_norm = c.at(k);
@@ -172,7 +171,7 @@ void swap_a_log_dt_bias(Checkpoint& c, const Facts& f) {
   }
 }
 
-// Rows [begin, begin + count) of every key head's group of `stride` rows.
+// Returns rows [begin, begin + count) of every key head's group of `stride` rows.
 Rows grouped(const std::string& key, int64_t groups, int64_t stride, int64_t begin, int64_t count) {
   Rows rows{key, {}};
   for (int64_t g = 0; g < groups; ++g) {
@@ -208,7 +207,7 @@ std::string no_packed_linear(const Checkpoint& c, const Facts& f) {
   return c.has(linear_key(f, "in_proj_qkvz.weight")) ? "" : "stores its projections apart";
 }
 
-// [q | k | v | z] where they are packed per key head.
+// Reads [q | k | v | z] where they are packed per key head.
 void read_qkvz_by_other_layout(Checkpoint& c, const Facts& f) {
   const std::string key = linear_key(f, "in_proj_qkvz.weight");
   const int64_t each = f.value_heads / f.key_heads * f.value_dim;
@@ -255,7 +254,7 @@ std::string no_short_conv(const Checkpoint&, const Facts& f) {
   return f.convs.empty() ? "has no short convolution" : "";
 }
 
-// in_proj is [B | C | x]: B and C exchanged.
+// in_proj is [B | C | x]: this exchanges B and C.
 void swap_conv_gates(Checkpoint& c, const Facts& f) {
   for (const char* leaf : {"conv.in_proj.weight", "conv.in_proj.bias"}) {
     const std::string key = f.layer(f.convs.back()) + leaf;

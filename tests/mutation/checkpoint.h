@@ -1,4 +1,4 @@
-// A checkpoint in memory, config and tensors, which the kinds of wrong conversion change.
+// A checkpoint in memory, config and tensors. The kinds of wrong conversion change it.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct Tensor {
   std::string bytes;  // row-major, little-endian
   bool operator==(const Tensor&) const = default;
 
-  // Whether its matrices are stored [in,out], as those of GPT-2 and of some fused experts: their
-  // columns are what are rows elsewhere.
+  // Matrices are stored [in,out], as in GPT-2 and in some fused experts. Their columns are what is
+  // called rows here.
   bool transposed = false;
 
   // Rows are what a converter splits and reorders: the elements of a vector, the rows of a matrix,
-  // the rows of all matrices of a stack one after the other, the kernels of a convolution.
+  // the rows of all matrices of a stack one after the other, or the kernels of a convolution.
   int64_t rows() const;
   size_t row_bytes() const;
   std::string row(int64_t i) const;
@@ -34,7 +34,8 @@ struct Tensor {
 
  private:
   size_t size() const { return static_cast<size_t>(dtype_bytes(dtype)); }
-  // Of row `i` of a transposed tensor: how many elements it has, and where one of them is.
+  // inner() is the number of elements of a row of a transposed tensor, element_at() the offset of
+  // one of them.
   int64_t inner() const { return shape[shape.size() - 2]; }
   size_t element_at(int64_t in, int64_t i) const {
     const int64_t width = shape.back();
@@ -42,7 +43,7 @@ struct Tensor {
   }
 };
 
-// Rows of one tensor in an order that has a meaning, such as those of all keys.
+// Rows of one tensor in an order that has a meaning, such as the rows of all keys.
 struct Rows {
   std::string key;
   std::vector<int64_t> at;
@@ -57,20 +58,21 @@ struct Checkpoint {
   bool has(const std::string& key) const { return tensors.contains(key); }
 };
 
-// The part of a config that describes the language model.
+// Returns the part of a config that describes the language model.
 const nlohmann::json& text_config(const nlohmann::json& config);
 
-// Throws std::runtime_error, as all below, because nothing here is allowed to go wrong.
+// These functions throw std::runtime_error, because any failure ends the mutation test.
 Checkpoint read_checkpoint(const std::string& directory);
 std::map<std::string, Tensor> read_tensors(const std::string& path);
-// model.safetensors and config.json in a new directory, with the other JSON files of `like`.
+// Writes model.safetensors and config.json to a new directory, and copies the other JSON files of
+// `like`.
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& like,
                       const std::string& directory);
-// Keys that only one has, or that differ.
+// Returns the keys that only one checkpoint has, or that differ.
 std::set<std::string> changed_keys(const Checkpoint& a, const Checkpoint& b);
 
 void swap_rows(Checkpoint& c, const Rows& a, const Rows& b);
-// Row i of `rows` becomes what row order[i] of it was.
+// Row i of `rows` becomes the former row order[i].
 void reorder_rows(Checkpoint& c, const Rows& rows, const std::vector<int64_t>& order);
 void zero_rows(Checkpoint& c, const Rows& rows);
 void swap_tensors(Checkpoint& c, const std::string& a, const std::string& b);

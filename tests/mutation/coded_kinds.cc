@@ -1,5 +1,4 @@
-// Codes and scales that are wrong whatever the weights: wrong_codes.cc makes them.
-#include "tests/mutation/exclusions.h"
+// Wrong codes and scales, independent of the weights. wrong_codes.cc makes them.
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {

@@ -1,8 +1,7 @@
-// Numbers and flags of config.json that are read wrongly, by another name or not at all.
+// Wrong conversions that misread numbers and flags of config.json, or do not read them at all.
 #include <algorithm>
 #include <cmath>
 
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
@@ -67,7 +66,7 @@ std::string no_theta(const Checkpoint& c, const Facts& f) {
 
 double other_theta(double theta) { return theta > 20000.0 ? 10000.0 : 500000.0; }
 
-// RoPE parameters of the given kind, where they are kept.
+// Returns the RoPE parameters of the given kind, wherever the config has them.
 Json* scaling_of(Json& config, const std::string& type) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.contains(key) || !config[key].is_object()) continue;
@@ -98,7 +97,7 @@ void swap_longrope_factors(Checkpoint& c, const Facts&) {
   std::swap(found["short_factor"], found["long_factor"]);
 }
 
-// Whole heads become partly turned, and the other way round.
+// Gives partial rotation where whole heads are rotated, and whole heads otherwise.
 double other_partial(double factor) { return factor == 0.25 ? 0.5 : factor == 1.0 ? 0.5 : 1.0; }
 
 std::string no_partial(const Checkpoint& c, const Facts& f) {
@@ -124,7 +123,8 @@ void change_partial(Checkpoint& c, const Facts& f) {
       while (list.size() > pairs) list.erase(list.size() - 1);
     });
   }
-  // Multimodal RoPE splits the pairs; text has one position, so that only the sum matters.
+  // Multimodal RoPE splits the pairs. A text token has one position, so only the sum of the
+  // sections matters.
   visit(c.config, "mrope_section", [&](Json& list) { list = {pairs - pairs / 2, pairs / 2, 0}; });
 }
 
@@ -150,7 +150,7 @@ void shift_nope(Checkpoint& c, const Facts&) {
   for (Json& layer : c.config["no_rope_layers"]) layer = 1 - layer.get<int>();
 }
 
-// What is read is hidden_activation in Gemma, where hidden_act may stand beside it.
+// Gemma reads hidden_activation, and may have hidden_act beside it.
 const char* activation_key(const Checkpoint& c) {
   for (const char* key : {"hidden_activation", "activation_function", "hidden_act"}) {
     if (c.config.contains(key) && c.config[key].is_string()) return key;
@@ -186,7 +186,7 @@ std::string no_scale(const Checkpoint& c, const Facts&) {
 
 void change_scale(Checkpoint& c, const Facts& f) {
   scaled("attention_multiplier", 1.25)(c, f);
-  // What is left when the key is not known.
+  // The head dimension is the default, which applies if the key is not read.
   with_number("query_pre_attn_scalar", [&](double) { return double(f.head_dim); })(c, f);
 }
 
@@ -199,9 +199,9 @@ std::string no_eps(const Checkpoint& c, const Facts&) {
   return any ? "" : "its config has no eps";
 }
 
-// A norm divides by sqrt(mean square + eps), so that ten times an eps changes its result by the
-// factor 1 - 4.5 eps / mean square, and the smallest mean square is that of the embedded tokens.
-// The norm in linear attention has smaller ones.
+// A norm divides by sqrt(mean square + eps), so ten times an eps changes its result by the factor 1
+// - 4.5 eps / mean square. The smallest mean square is that of the embedded tokens, except in the
+// norm of linear attention.
 std::string eps_is_noise(const Checkpoint& c, const Facts& f) {
   if (std::string none = no_eps(c, f); !none.empty()) return none;
   constexpr double kNoise = 1e-5;

@@ -15,7 +15,7 @@ int64_t number(const Json& config, std::initializer_list<const char*> names, int
   return other;
 }
 
-// The first value of `key`, however deep.
+// Returns the first value of `key`, at any depth.
 const Json* find_deep(const Json& config, const char* key) {
   if (!config.is_object()) return nullptr;
   if (config.contains(key) && !config[key].is_null()) return &config[key];
@@ -41,7 +41,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   const bool codegen = model_type == "codegen", gpt2 = model_type == "gpt2";
   const bool neox = model_type == "gpt_neox", opt = model_type == "opt";
   const bool qwen_hybrid = model_type.starts_with("qwen3_5") || model_type == "qwen3_next";
-  // Where multimodal checkpoints keep the language model.
+  // Multimodal checkpoints have a prefix before the language model.
   const std::string model = has("language_model.model.norm.weight")   ? "language_model.model."
                             : has("model.language_model.norm.weight") ? "model.language_model."
                                                                       : "model.";
@@ -56,7 +56,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   head = neox                                  ? "embed_out.weight"
          : model.starts_with("language_model") ? "language_model.lm_head.weight"
                                                : "lm_head.weight";
-  // Granite 4 has RoPE only where its config says so.
+  // Granite 4 has RoPE only where its config states it.
   has_rope = !gpt2 && !opt &&
              (model_type != "granitemoehybrid" || (config.contains("position_embedding_type") &&
                                                    config["position_embedding_type"] == "rope"));
@@ -67,7 +67,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
                : model_type == "lfm2" ? "model.embedding_norm.weight"
                                       : model + "norm.weight";
   layers = number(config, {"num_hidden_layers", "n_layer"}, 0);
-  // Where OPT normalises behind each block, the last norm is that of the last layer.
+  // Where OPT has its norms after each block, the last norm is that of the last layer.
   if (opt && !has(final_norm)) final_norm = layer(layers - 1) + "final_layer_norm.weight";
   heads = number(config, {"num_attention_heads", "n_head"}, 1);
   kv_heads = number(config, {"num_key_value_heads"}, heads);
@@ -124,7 +124,7 @@ Rows Facts::all_rows(const std::string& key) const {
   return {key, range(0, checkpoint_.tensors.at(key).rows())};
 }
 
-// Parts of tensors that hold several.
+// Returns the rows of a part of a tensor that holds several.
 std::optional<Rows> Facts::packed_part(int64_t i, Part part) const {
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
   const std::string qkv = first_of(i, {"self_attn.qkv_proj.weight", "attn.c_attn.weight"});
@@ -135,7 +135,7 @@ std::optional<Rows> Facts::packed_part(int64_t i, Part part) const {
   }
   const std::string blocks = first_of(i, {"attn.qkv_proj.weight"});
   if (!blocks.empty() && part != Part::kGate && part != Part::kUp) {
-    // Per block q, v, k.
+    // Each block has the rows of q, v and k.
     const int64_t rows = q / kCodegenBlocks;
     const int64_t place = part == Part::kQuery ? 0 : part == Part::kValue ? 1 : 2;
     Rows all{blocks, {}};

@@ -1,5 +1,5 @@
-// What a checkpoint holds and where its family keeps it: the only place of the mutation test that
-// knows key names and layouts.
+// The contents of a checkpoint, and where its family stores them. Only this file of the mutation
+// test knows key names and layouts.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,39 @@ struct Facts {
   std::string model_type;
   int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
   bool shifted_norms = false;  // norms are 1 + w
-  bool paired_rope = false;    // neighbouring dimensions are turned
-  bool has_rope = true;        // in some layer
+  bool paired_rope = false;    // RoPE rotates neighbouring dimensions
+  bool has_rope = true;        // some layer has RoPE
   bool tied = false;
-  bool output_gate = false;  // q_proj holds a gate behind the query of every head
-  // What the reference holds; set by who has it.
+  bool output_gate = false;  // q_proj has a gate after the query of every head
+  // The reference has the keys. The caller sets it.
   bool reference_has_keys = false;
   double embedded_square = 0;               // mean square of the embedded tokens
-  std::string embedding, head, final_norm;  // keys; `head` is that of an untied head
-  // Layers of each kind, in order.
+  std::string embedding, head, final_norm;  // keys; `head` is the key of an untied head
+  // Indices of the layers of each kind, in order.
   std::vector<int64_t> attention, turned, sliding, linear, convs, experts, gated;
 
   std::string layer(int64_t i) const { return prefix_ + std::to_string(i) + "."; }
-  // The rows of a part; nothing where the layer has no such tensor. `leaf` is weight or bias.
+  // Returns the rows of a part; nothing where the layer has no such tensor. `leaf` is weight or
+  // bias.
   std::optional<Rows> part(int64_t layer, Part part, const std::string& leaf = "weight") const;
-  // The same for a layer that has it.
+  // Returns the rows of a part that the layer must have.
   Rows rows(int64_t layer, Part which, const std::string& leaf = "weight") const {
     return part(layer, which, leaf).value();
   }
-  // Of one head of q (with its gate), k or v.
+  // Returns the rows of one head of q (with its gate), k or v.
   Rows head_rows(int64_t layer, Part part, int64_t head, const std::string& leaf = "weight") const;
   int64_t heads_of(Part part) const { return part == Part::kQuery ? heads : kv_heads; }
 
-  // Keys of layer `i` without the layer's name, those of vectors and of matrices.
+  // Return the keys of layer `i` without the layer's name: those of norms, of matrices, or all.
   std::vector<std::string> norms_of(int64_t i) const;
   std::vector<std::string> matrices_of(int64_t i) const;
   std::vector<std::string> keys_of(int64_t i) const;
   bool has(const std::string& key) const { return checkpoint_.has(key); }
-  // The first of `leaves` that layer `i` has, as a whole key; empty where it has none.
+  // Returns the whole key of the first of `leaves` that layer `i` has; empty where it has none.
   std::string first_of(int64_t i, const std::vector<std::string>& leaves) const;
 
-  // Experts of a layer, each one's gate and up rows, and all of its keys where they are apart.
+  // Experts of a layer: their number, the rows of each one's gate and up matrices, and the keys of
+  // an expert that is stored apart.
   int64_t expert_count = 0, expert_size = 0;
   bool fused_experts = false;
   Rows expert_rows(int64_t layer, int64_t expert, Part part) const;

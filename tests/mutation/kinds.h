@@ -1,4 +1,4 @@
-// The kinds of wrong conversion: a table of {name, where it applies, what it changes}.
+// The kinds of wrong conversion: a table of names, applicability and changes.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,32 @@ namespace ferry::mutation {
 
 struct Kind {
   std::string name;
-  // Why a model cannot be converted wrongly in this manner; empty where it can.
+  // Returns why a model cannot be converted wrongly in this manner; empty where it can.
   std::function<std::string(const Checkpoint&, const Facts&)> excluded;
   // Changes the checkpoint. Empty where a program is changed instead: wrong_programs.cc has a
-  // change of the same name, and `ferry_wrong` makes it.
+  // change of the same name, which `ferry_wrong` applies.
   std::function<void(Checkpoint&, const Facts&)> change = {};
-  // Why no output that the reference holds can show it; empty where one does. Then only a bundle
-  // that differs from its checkpoint in this manner is tested.
+  // Returns why no output of the reference can show the error; empty where one does. If none can,
+  // only a bundle that differs from its checkpoint in this manner is tested.
   std::function<std::string(const Facts&)> invisible = {};
-  // Codes and scales are changed instead, by wrong_codes.cc: in quantised bundles only.
+  // wrong_codes.cc changes codes and scales instead, in quantised bundles only.
   bool codes = false;
 };
+
+// Reasons for Kind::excluded that several files use.
+inline std::string none(const Checkpoint&, const Facts&) { return ""; }
+inline std::string no_attention(const Checkpoint&, const Facts& f) {
+  return f.attention.empty() ? "has no attention" : "";
+}
+inline std::string no_window(const Checkpoint&, const Facts& f) {
+  return f.sliding.empty() ? "has no sliding window" : "";
+}
+inline std::string no_experts(const Checkpoint&, const Facts& f) {
+  return f.experts.empty() ? "has no experts" : "";
+}
+inline std::string no_linear(const Checkpoint&, const Facts& f) {
+  return f.linear.empty() ? "has no linear attention" : "";
+}
 
 // Each table is in the file of its name.
 std::vector<Kind> config_kinds();

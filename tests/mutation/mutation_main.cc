@@ -1,12 +1,12 @@
-// The mutation test: every kind of wrong conversion on every checkpoint of the test data, in every
-// dtype, judged by `ferry verify`. Prints a table; exit code 1 if any passed, was not named, or
-// could not be tried.
+// The mutation test: every kind of wrong conversion, on every checkpoint of the test data and in
+// every dtype, is verified with `ferry verify`. Prints a table. The exit code is 1 if an error was
+// not caught, was not named, or could not be tried.
 //
 //   mutation_test [--sample] [--kind NAME]... [--model NAME]... [--dtype NAME]... [--jobs N]
 //   [--all]
 //
-// --sample: every kind on one model that it applies to, in one dtype. --all: a line for every
-// verdict.
+// --sample: every kind on one model to which it applies, in one dtype. --all: prints a line for
+// every verdict.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -32,7 +32,7 @@ bool chosen(const std::vector<std::string>& names, const std::string& name) {
 }
 
 struct Task {
-  const Kind* kind;  // null: the unchanged checkpoint
+  const Kind* kind;  // null for the unchanged checkpoint
   const Model* model;
   std::vector<std::string> dtypes;
 };
@@ -47,9 +47,9 @@ std::vector<Task> whole(const std::vector<Kind>& kinds, const std::vector<Model>
   return tasks;
 }
 
-// Every kind once: on the first that it applies to of the models from the n-th on, in the n-th
-// dtype, where n goes with the kind, so that together they meet most models and all dtypes. And
-// every model unchanged, in the dtype that most are used in.
+// Takes every kind once. Kind n uses the first model from the n-th on to which it applies, and the
+// n-th dtype, so that the kinds together use most models and all dtypes. Every model is verified
+// unchanged as well, in the most common dtype.
 std::vector<Task> sample(const std::vector<Kind>& kinds, const std::vector<Model>& models) {
   std::vector<Task> tasks;
   for (const Model& model : models) tasks.push_back({nullptr, &model, {"bf16"}});
@@ -89,7 +89,8 @@ struct Count {
 
 bool good(const Verdict& verdict) { return verdict.caught && verdict.named; }
 
-// "6", or "4/6" where two of six passed or were not named; "-" where the kind does not apply.
+// Writes "6", or "4/6" where two of six errors were not caught or not named; "-" where the kind
+// does not apply.
 std::string cell(const Trial& trial) {
   if (!trial.broken.empty()) return "X";
   if (!trial.excluded.empty()) return "-";
@@ -123,7 +124,8 @@ void print_table(const std::vector<Trial>& trials) {
   }
 }
 
-// Why a "-" is in the table; where a kind has several reasons, with the models.
+// Prints the reasons for "-" in the table. Where a kind has several reasons, the models are listed
+// too.
 void print_reasons(const std::vector<Trial>& trials) {
   std::map<std::string, std::map<std::string, std::string>> reasons;  // kind, reason, models
   for (const Trial& trial : trials) {
@@ -141,7 +143,7 @@ void print_reasons(const std::vector<Trial>& trials) {
   }
 }
 
-// The least margins of right conversions.
+// Prints the least margins of right conversions.
 void print_controls(const std::vector<Trial>& trials) {
   int passed = 0, all = 0;
   std::map<std::string, Margins> least;
@@ -191,7 +193,7 @@ void print_counts(const std::vector<Trial>& trials) {
   std::printf("%zu kinds\n", kinds.size());
 }
 
-// Lines for what is not as it should be; their number.
+// Prints unexpected verdicts and returns their number.
 int print_failures(const std::vector<Trial>& trials, bool every_line) {
   int failures = 0;
   for (const Trial& trial : trials) {

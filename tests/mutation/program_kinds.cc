@@ -1,5 +1,4 @@
-// Programs that are wrong whatever the weights: wrong_programs.cc makes them.
-#include "tests/mutation/exclusions.h"
+// Wrong programs, independent of the weights. wrong_programs.cc makes them.
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
@@ -17,7 +16,8 @@ std::string no_table(const Checkpoint& c, const Facts& f) {
 }
 
 std::string no_later_key(const Checkpoint& c, const Facts& f) {
-  // Its last layer takes the keys of another one, cut to those of this call and earlier ones.
+  // The last layer of Gemma 3n takes the keys of an earlier layer, cut to those of this call and
+  // earlier calls.
   if (f.model_type.starts_with("gemma3n")) return "a later key ends the run with an error";
   return no_attention(c, f);
 }

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-// A checkpoint of the test data as it is, and what is known of it.
+// An unchanged checkpoint of the test data, and its facts.
 struct Right {
   Checkpoint checkpoint;
   Facts facts;
@@ -45,7 +45,7 @@ const Right& right_of(const Model& model) {
   return *right;
 }
 
-// ferry, or ferry with a wrong shard().
+// Runs ferry, or ferry with a wrong shard().
 struct Tool {
   std::string wrong = {};
   Outcome run(const std::vector<std::string>& args) const {
@@ -71,7 +71,7 @@ std::vector<std::string> precision(const std::string& dtype) {
   return args;
 }
 
-// Whether a model can be had in a precision: its rows may not be whole groups.
+// Converts, and returns whether the model supports the precision: its rows may not be whole groups.
 bool convert(const Tool& tool, const std::string& checkpoint, const std::string& bundle,
              const Target& target) {
   std::vector<std::string> args = {
@@ -90,7 +90,7 @@ Outcome verify(const Tool& tool, const std::string& bundle, const std::string& c
                    "--threads", "1"});
 }
 
-// The program files of two bundles.
+// Returns whether two bundles have equal program files.
 bool same_programs(const std::string& a, const std::string& b) {
   for (const auto& entry : fs::directory_iterator(a)) {
     const std::string name = entry.path().filename();
@@ -102,12 +102,12 @@ bool same_programs(const std::string& a, const std::string& b) {
 
 // -- what a report names
 
-// What is wrong: keys of the checkpoint, none where only config or program are, and the first layer
-// that they belong to, -1 for the embedding and the number of layers for what follows the last.
-// With another config other rows may be taken from right tensors.
+// The expected error. `keys` are wrong keys of the checkpoint; none where only config or program is
+// wrong. `layer` is the first layer that they belong to: -1 for the embedding, the number of layers
+// for what follows the last layer. With a wrong config, other rows may be taken from right tensors.
 struct Wrong {
   bool config = false;
-  bool codes = false;  // of every weight that is quantised
+  bool codes = false;  // every quantised weight has wrong codes
   std::set<std::string> keys = {};
   std::optional<int64_t> layer = {};
 };
@@ -130,8 +130,8 @@ std::vector<std::string> lines_of(const Json& report, const char* part) {
   return report.value(part, Json::object()).value("different", std::vector<std::string>());
 }
 
-// A line about a weight names its source key; a head that one of the two models lacks has its own
-// name only.
+// A line about a weight names its source key. A head that only one of the two models has is named
+// by itself.
 bool names_one_of(const std::string& line, const Wrong& wrong, const Facts& f) {
   if (wrong.codes || (wrong.config && wrong.keys.empty())) return true;
   if (wrong.keys.contains(f.head) && line.starts_with("'output.weight'")) return true;
@@ -139,7 +139,7 @@ bool names_one_of(const std::string& line, const Wrong& wrong, const Facts& f) {
       wrong.keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });
 }
 
-// Lines about weights, which must be about those that are wrong.
+// Returns whether all lines about weights name wrong ones.
 bool judge_weights(const std::vector<std::string>& lines, const Wrong& wrong, const Facts& f,
                    Verdict& verdict) {
   for (const std::string& line : lines) {
@@ -149,7 +149,7 @@ bool judge_weights(const std::vector<std::string>& lines, const Wrong& wrong, co
   return true;
 }
 
-// "FILE: layer 3, instruction ...", "FILE: before layer 0, ...".
+// Parses "FILE: layer 3, instruction ...", "FILE: before layer 0, ...".
 void judge_program(const std::string& line, Verdict& verdict) {
   verdict.said = line;
   const size_t place = line.find(": ");
@@ -158,7 +158,7 @@ void judge_program(const std::string& line, Verdict& verdict) {
   verdict.placed = verdict.named;
 }
 
-// A divergence cannot be before the first wrong layer.
+// The outputs cannot differ before the first wrong layer.
 void judge_divergence(const Json& report, const Wrong& wrong, Verdict& verdict) {
   const Json found = report.value("first_divergence", Json());
   if (!found.is_object()) return;
@@ -172,8 +172,8 @@ void judge_names(const Json& report, const Wrong& wrong, const Facts& f, Verdict
   const std::vector<std::string> weights = lines_of(report, "tensors");
   const std::vector<std::string> programs = lines_of(report, "programs");
   if (verdict.mode == Mode::kConversion) {
-    // The bundle is what the conversion makes: only the reference can tell, or the values of the
-    // checkpoint.
+    // The bundle is what the wrong conversion makes, so only the reference or the values of the
+    // checkpoint can show the error.
     if (wrong.codes) {
       if (weights.empty()) return judge_divergence(report, wrong, verdict);
       verdict.named = verdict.placed = judge_weights(weights, wrong, f, verdict);
@@ -194,8 +194,8 @@ void judge_names(const Json& report, const Wrong& wrong, const Facts& f, Verdict
   }
 }
 
-// Whether the outputs of a quantised bundle are no parity: with activations in f32 and its own
-// weights, or beside the model before quantisation.
+// Returns whether the outputs of a quantised bundle show the error: with activations in f32 and its
+// own weights, or compared with the model before quantisation.
 bool outputs_differ(const Json& report) {
   const Json own = report.value("own_weights", Json::object());
   const Json in_f32 = own.value("in_f32", Json::object());
@@ -215,7 +215,7 @@ void judge(const Outcome& outcome, const Wrong& wrong, const Facts& f, Verdict& 
   }
 }
 
-// Both modes for one dtype.
+// Verifies both modes for one dtype.
 void verify_both(const Kind& kind, const Model& model, const std::string& wrong_checkpoint,
                  const std::string& bundle, const Wrong& wrong, const Facts& facts, Trial& trial,
                  const std::string& dtype) {
@@ -243,7 +243,7 @@ void run_applicable(const Kind& kind, const Model& model, const Right& right,
   }
   Wrong wrong = wrong_parts(right, changed);
   wrong.codes = kind.codes;
-  // Half of all trials cut the model in two.
+  // Half of all trials cut the model in two shards.
   const int shards = 1 + static_cast<int>((kind.name.size() + model.name.size()) % 2);
   for (const std::string& dtype : dtypes) {
     if (kind.codes && !is_quantized(dtype)) continue;
@@ -251,7 +251,7 @@ void run_applicable(const Kind& kind, const Model& model, const Right& right,
     if (!convert(tool, source, bundle, {dtype, shards})) continue;
     if (!kind.change && !kind.codes) {
       convert({}, source, bundle + "_right", {dtype, shards});
-      // A node that the change is made to may be in no quantised program.
+      // A quantised program may lack the node that the change is made to.
       const bool same = same_programs(bundle, bundle + "_right");
       if (same && is_quantized(dtype)) continue;
       if (same) {
@@ -276,14 +276,14 @@ void add_share(const Json& difference, const Json& bound, double scale, Margins&
   margins.share = std::max(margins.share, difference.get<double>() / most);
 }
 
-// The share of the bound that a ratio to the noise fills.
+// Adds the share of the bound that a ratio to the noise uses.
 void add_noise(const Json& values, Margins& margins) {
   if (values.at("margin").is_number()) {
     margins.share = std::max(margins.share, 1 / values.at("margin").get<double>());
   }
 }
 
-// Of one part of the report: the bundle's, or the f32 path's.
+// Adds the margins of one part of the report: of the bundle, or of f32 execution.
 void add_margins(const Json& report, Margins& margins) {
   const Json& bounds = report.at("tolerance");
   const Json& metrics = report.at("metrics");
@@ -332,7 +332,7 @@ std::vector<Model> models() {
   const auto add = [&](const std::string& directory) {
     all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
   };
-  // Facts does not know the layouts of these.
+  // Facts does not know the layouts of these families.
   const std::set<std::string> unknown = {"deepseek_v2", "deepseek_v3",   "glm4_moe",
                                          "gpt_oss",     "gpt_oss_mxfp4", "granitemoehybrid_mamba",
                                          "lfm2_moe"};

@@ -8,56 +8,56 @@
 
 namespace ferry::mutation {
 
-// Who is wrong.
+// Which side is wrong in a trial.
 enum class Mode {
-  kBundle,      // the bundle; the checkpoint and the reference that verify gets are right
-  kConversion,  // the conversion, everywhere: bundle and checkpoint agree, the reference is right
+  kBundle,      // only the bundle; `verify` gets the right checkpoint and the right reference
+  kConversion,  // every conversion, so bundle and checkpoint agree; the reference is right
 };
 const char* mode_name(Mode mode);
 
-// Precisions of bundles: dtypes of matrices, and what `convert --quantize` takes.
+// Precisions of bundles: dtypes of matrices, and values of `convert --quantize`.
 inline const std::vector<std::string> kDTypes = {"f32", "bf16", "f16", "8da8w", "8da4w"};
 inline bool is_quantized(const std::string& dtype) { return dtype.ends_with("w"); }
 
-// How far a right conversion is from being refused.
+// The distance of a right conversion from being refused.
 struct Margins {
-  double db = 999;   // least SQNR above its floor
-  double share = 0;  // largest difference as a share of its bound
+  double db = 999;   // the least SQNR above its floor
+  double share = 0;  // the largest difference, as a share of its bound
 };
 inline constexpr Margins kLeastMargins = {.db = 3, .share = 0.5};
 
 struct Verdict {
   Mode mode;
   std::string dtype;
-  bool caught = false;  // exit code 1
-  bool named = false;   // the report names a layer or a tensor, and not a wrong one
-  bool placed = false;  // what it names is at the first layer that is wrong, as far as one is known
-  // Of a quantised bundle: outputs alone show it, beside weights and programs.
+  bool caught = false;  // `verify` ended with exit code 1
+  bool named = false;   // the report names a layer or a tensor that is wrong, and no other
+  bool placed = false;  // the report names the first wrong layer, as far as one is known
+  // Outputs alone show the error of a quantised bundle, without weights and programs.
   bool seen = false;
-  std::string said = {};  // what it names, or what went wrong
-  Margins margins = {};   // of a control
+  std::string said = {};  // what the report names, or the failure of the trial
+  Margins margins = {};   // margins of an unchanged checkpoint
 };
 
 struct Model {
   std::string name, directory, reference;
 };
-// Every checkpoint with a reference in the test data.
+// Returns every checkpoint of the test data that has a reference.
 std::vector<Model> models();
 
 struct Trial {
   std::string kind = {}, model = {};
-  std::string excluded = {};   // why it does not apply: no verdicts then
+  std::string excluded = {};   // why the kind does not apply; then there are no verdicts
   std::string invisible = {};  // why there are no verdicts of Mode::kConversion
   std::vector<Verdict> verdicts = {};
-  std::string broken = {};  // the trial itself failed: it proves nothing
+  std::string broken = {};  // why the trial itself failed, so that it proves nothing
 };
 
-// Why a kind does not apply; empty where it does.
+// Returns why a kind does not apply; empty where it does.
 std::string excluded(const Kind& kind, const Model& model);
-// Safe to call from several threads.
+// It may be called from several threads.
 Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes);
-// The unchanged checkpoint: `caught` means that verify refused it, or that it passed by less than
-// kLeastMargins.
+// Verifies the unchanged checkpoint. `caught` means that verify refused it, or that it passed by
+// less than kLeastMargins.
 Trial run_control(const Model& model, const std::vector<std::string>& dtypes);
 
 }  // namespace ferry::mutation

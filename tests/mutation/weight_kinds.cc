@@ -1,9 +1,8 @@
-// Matrices of attention, MLP, embedding and head that go to the wrong place, and single values.
+// Wrong conversions of matrices of attention, MLP, embedding and head, and of single values.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
@@ -37,7 +36,7 @@ std::string one_kv_head(const Checkpoint&, const Facts& f) {
                                : "";
 }
 
-// The order of the turned rows of a head as the other convention stores them.
+// Returns the order of the rotated rows of a head under the other RoPE convention.
 std::vector<int64_t> other_convention(const Facts& f, int64_t width) {
   std::vector<int64_t> order;
   const int64_t half = f.rotary_dim / 2;
@@ -70,7 +69,7 @@ std::string no_gate(const Checkpoint&, const Facts& f) {
   return f.output_gate ? "" : "its attention has no output gate";
 }
 
-// All queries, then all gates, instead of head by head.
+// Reads all queries, then all gates, instead of head by head.
 void split_output_gate(Checkpoint& c, const Facts& f) {
   const Rows all = f.rows(f.attention.back(), Part::kQuery);
   std::vector<int64_t> order;
@@ -94,8 +93,8 @@ std::string no_packed_qkv(const Checkpoint&, const Facts& f) {
              : "";
 }
 
-// [q | k | v] for the blocks of CodeGen and the heads of GPT-NeoX, and q, k, v head by head for [q
-// | k | v].
+// Reads [q | k | v] for the blocks of CodeGen and the heads of GPT-NeoX, and head by head where the
+// layout is [q | k | v].
 void read_qkv_by_other_layout(Checkpoint& c, const Facts& f) {
   const int64_t i = f.attention.back();
   const Rows all = f.rows(i, Part::kQuery);
@@ -158,8 +157,8 @@ struct Pair {
   std::string leaf;
 };
 
-// A matrix that two layers have in one shape; the output projections first, whose rows have no
-// meaning of their own, so that nothing hides the exchange.
+// Returns a matrix that two layers have in the same shape. Output projections come first: their
+// rows have no meaning of their own, so nothing hides the exchange.
 Pair common_matrix(const Checkpoint& c, const Facts& f) {
   for (const bool outputs : {true, false}) {
     for (int64_t b = f.layers - 1; b > 0; --b) {
@@ -267,7 +266,7 @@ Rows every_row(const Checkpoint& c, const std::string& key) {
   return rows;
 }
 
-// A head of its own, of other rows than the embedding's.
+// Adds a head with rows that differ from those of the embedding.
 void untie_head(Checkpoint& c, const Facts& f) {
   set_tie(c, false);
   c.tensors[f.head] = c.at(f.embedding);
@@ -288,8 +287,8 @@ void zero_head_row(Checkpoint& c, const Facts& f) {
 
 // -- single values
 
-// The lowest bit of the exponent: the value doubles or halves. The bits of a bf16 are the upper
-// half of those of an f32.
+// Flips the lowest bit of the exponent: the value doubles or halves. The bits of a bf16 are the
+// upper half of those of an f32.
 void flip_exponent_bit(Tensor& tensor, size_t element) {
   const size_t bytes = tensor.dtype == DType::kF32 ? 4 : 2;
   const size_t high = bytes * element + bytes - 2;  // the second highest byte
@@ -312,7 +311,7 @@ size_t largest(const Tensor& tensor) {
   return found;
 }
 
-// Of the largest value of a matrix that every token passes.
+// Flips a bit in the largest value of a matrix that every token uses.
 void flip_in_matrix(Checkpoint& c, const Facts& f) {
   const std::string key = f.first_of(
       f.layers - 1, {"self_attn.o_proj.weight", "self_attn.out_proj.weight", "attn.out_proj.weight",
@@ -321,7 +320,7 @@ void flip_in_matrix(Checkpoint& c, const Facts& f) {
   flip_exponent_bit(c.at(key), largest(c.at(key)));
 }
 
-// Of the embedding of a token that occurs in no prompt.
+// Flips a bit in the embedding of a token that is in no prompt.
 void flip_in_unused_row(Checkpoint& c, const Facts& f) {
   Tensor& table = c.at(f.embedding);
   flip_exponent_bit(table, 2 * static_cast<size_t>(table.shape[1]) + 5);

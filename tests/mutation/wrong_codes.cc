@@ -1,4 +1,4 @@
-// Linked into ferry_wrong: quantize_rows() wrapped by the linker (--wrap), so that what it makes is
+// Linked into ferry_wrong: the linker wraps quantize_rows() (--wrap), and its results are made
 // wrong in the manner that FERRY_WRONG names. The names are those of coded_kinds.cc.
 #include <algorithm>
 #include <cstdlib>
@@ -22,7 +22,7 @@ struct Coded {
   size_t scale_size() const { return static_cast<size_t>(dtype_bytes(scheme.scale_dtype)); }
 };
 
-// Every group has the scale of the one before.
+// Gives every group the scale of the previous group.
 void shift_scales(const Coded& coded) {
   const size_t size = coded.scale_size();
   std::rotate(coded.scales.begin(), coded.scales.end() - static_cast<std::ptrdiff_t>(size),
@@ -39,7 +39,7 @@ void double_scales(const Coded& coded) {
   }
 }
 
-// Neighbouring columns change places: the other order of nibbles.
+// Exchanges neighbouring columns, which is the other order of nibbles.
 void swap_columns(const Coded& coded) {
   for (size_t i = 0; i + 1 < coded.codes.size(); i += coded.scheme.bits == 8 ? 2 : 1) {
     if (coded.scheme.bits == 8) {
@@ -50,7 +50,7 @@ void swap_columns(const Coded& coded) {
   }
 }
 
-// The codes of every row are those of the one before.
+// Gives every row the codes of the previous row.
 void shift_rows(const Coded& coded) {
   const auto row = static_cast<std::ptrdiff_t>(coded.scheme.code_bytes(coded.columns));
   std::rotate(coded.codes.begin(), coded.codes.end() - row, coded.codes.end());

@@ -1,7 +1,7 @@
-// Linked into ferry_wrong, which is ferry with lower() wrapped by the linker (--wrap): the graph of
-// every program is changed in one manner, named by the environment variable FERRY_WRONG, before it
-// is lowered. So the program itself needs no seam, and `ferry_wrong verify` is what Ferry would be
-// if its converters had that defect everywhere. The names are those of program_kinds.cc.
+// Linked into ferry_wrong, which is ferry with shard() wrapped by the linker (--wrap): the graph of
+// every program is changed in one manner before it is lowered. The environment variable FERRY_WRONG
+// names the manner. So the program itself needs no code for tests, and `ferry_wrong verify` behaves
+// as Ferry would with that error in its converters. The names are those of program_kinds.cc.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -23,7 +23,7 @@ const ValueId* tensor_arg(const Node& node, size_t i) {
   return std::get_if<ValueId>(&node.args[i]);
 }
 
-// Nodes of `op` for which `holds`, in order.
+// Returns the nodes of `op` for which `holds`, in order.
 template <class Predicate>
 Indices find_nodes(const Graph& graph, Op op, const Predicate& holds) {
   Indices found;
@@ -35,7 +35,7 @@ Indices find_nodes(const Graph& graph, Op op, const Predicate& holds) {
 
 bool any(const Node&) { return true; }
 
-// Puts a node that makes one value in front of node `before`.
+// Inserts a node that makes one value before node `before`.
 ValueId insert(Graph& graph, size_t before, Op op, std::vector<Arg> args, const Value& like) {
   Value value = like;
   value.name.clear();
@@ -60,9 +60,8 @@ IntArg shifted(Graph& graph, size_t before, const IntArg& arg, int64_t by) {
 }
 
 // -- states
-// ----------------------------------------------------------------------------------------
 
-// where(is_start, 0, state) of the last buffer of that name becomes the state, always.
+// Replaces where(is_start, 0, state), for the last buffer of that name, by the state.
 void keep_state(Graph& graph, const std::string& buffer) {
   const Indices nodes = find_nodes(graph, Op::kWhere, [&](const Node& node) {
     const ValueId* state = tensor_arg(node, 2);
@@ -75,7 +74,7 @@ void keep_state(Graph& graph, const std::string& buffer) {
 void keep_conv_state(Graph& graph) { keep_state(graph, ".conv_state"); }
 void keep_recurrent_state(Graph& graph) { keep_state(graph, ".recurrent_state"); }
 
-// The inputs before the present ones are taken from one place earlier.
+// Takes the previous inputs of a convolution from one position earlier.
 void take_older_inputs(Graph& graph) {
   std::map<int32_t, bool> past;
   for (const Node& node : graph.nodes) {
@@ -92,7 +91,7 @@ void take_older_inputs(Graph& graph) {
   args[3] = IntArg(std::get<IntArg>(args[3]).number - 1);
 }
 
-// Keys and values of the last layer with attention go one position too far.
+// Writes keys and values of the last attention layer one position too late.
 void write_cache_late(Graph& graph) {
   const Indices all = find_nodes(graph, Op::kUpdateCache, any);
   if (all.empty()) return;
@@ -106,13 +105,12 @@ void write_cache_late(Graph& graph) {
 }
 
 // -- positions
-// -------------------------------------------------------------------------------------
 
 bool is_table(const Graph& graph, const Node& node) {
   return node.op == Op::kSlice && graph[*tensor_arg(node, 0)].origin == Value::Origin::kLiteral;
 }
 
-// The rows of every RoPE table begin one position later, for queries and keys alike.
+// Begins the rows of every RoPE table one position later, for queries and keys.
 void shift_rope(Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     if (!is_table(graph, graph.nodes[i])) continue;
@@ -124,7 +122,7 @@ void shift_rope(Graph& graph) {
   }
 }
 
-// The same for the queries of the last layer that is turned: its first two products with a table.
+// Shifts the RoPE of the queries of the last rotated layer: its first two products with a table.
 void shift_rope_of_queries(Graph& graph) {
   std::map<int32_t, Node> tables;
   for (const Node& node : graph.nodes) {
@@ -155,15 +153,14 @@ void shift_rope_of_queries(Graph& graph) {
 }
 
 // -- masks and scales
-// ------------------------------------------------------------------------------
 
 Indices causal_nodes(const Graph& graph) {
   return find_nodes(graph, Op::kSdpa,
                     [](const Node& node) { return std::get<bool>(node.args[6]); });
 }
 
-// Additive masks are made of comparisons of the distance with a number. Gemma 3n compares tokens
-// with one, too.
+// Additive masks are made of comparisons of the distance with a number. Gemma 3n also compares
+// tokens with a number.
 bool move_comparison(Graph& graph, Op op, int64_t by) {
   const Indices nodes = find_nodes(graph, op, [&](const Node& node) {
     const ValueId* compared = tensor_arg(node, 0);
@@ -175,7 +172,7 @@ bool move_comparison(Graph& graph, Op op, int64_t by) {
   return true;
 }
 
-// Every query of the last layer sees the key after its own.
+// Lets every query of the last layer see the next key after its own.
 void widen_causal_mask(Graph& graph) {
   const Indices nodes = causal_nodes(graph);
   if (nodes.empty()) {
@@ -187,7 +184,8 @@ void widen_causal_mask(Graph& graph) {
   graph.nodes[nodes.back() + 1].args[3] = late;
 }
 
-// No query sees its own key; where the operator knows positions only, those of a first call do.
+// Hides the own key of every query. Where the operator knows positions only, this affects the
+// queries of a first call.
 void narrow_causal_mask(Graph& graph) {
   const Indices nodes = causal_nodes(graph);
   if (nodes.empty()) {
@@ -203,7 +201,7 @@ void narrow_causal_mask(Graph& graph) {
 void widen_window(Graph& graph) { move_comparison(graph, Op::kLtScalar, 1); }
 void narrow_window(Graph& graph) { move_comparison(graph, Op::kLtScalar, -1); }
 
-// 1/sqrt(d) of the last layer times 1.25.
+// Multiplies 1/sqrt(d) of the last layer by 1.25.
 void change_attention_scale(Graph& graph) {
   const Indices nodes = find_nodes(graph, Op::kSdpa, any);
   if (nodes.empty()) return;
@@ -219,7 +217,7 @@ void drop_embedding_scale(Graph& graph) {
   if (!nodes.empty()) graph.nodes[nodes.front()].args[1] = 1.0;
 }
 
-// Of the queries of linear attention.
+// Drops the scale of the queries of linear attention.
 void drop_delta_scale(Graph& graph) {
   const Indices rules = find_nodes(graph, Op::kGatedDeltaRule, any);
   if (rules.empty()) return;
@@ -257,7 +255,7 @@ Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) __as
 
 Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) {
   const char* name = std::getenv("FERRY_WRONG");
-  // wrong_codes.cc makes those.
+  // wrong_codes.cc makes the kinds of that name.
   if (name != nullptr && std::string(name).starts_with("codes_")) return real_shard(model, count);
   const auto change = changes().find(name ? name : "");
   if (change == changes().end()) return fail(ErrorCode::kUsage, "FERRY_WRONG: no such change");

@@ -60,7 +60,7 @@ TEST(BundleWriter, FilesAreWhatThePlanSaid) {
   }
   EXPECT_EQ(plan->total_bytes(), sum);
   EXPECT_EQ(last, total);
-  EXPECT_LT(total, sum - files.at("manifest.json").size());  // padding does not count
+  EXPECT_LT(total, sum - files.at("manifest.json").size());  // the digests do not cover padding
   EXPECT_EQ(files.at("tokenizer.json"), "{}");
   EXPECT_EQ(files.at("made.json"), "{\"made\": true}\n");
   EXPECT_TRUE(check_bundle(dir / "out", pool).value().ok());
@@ -86,14 +86,15 @@ std::string raw_digest(const std::string& bytes) {
   return {reinterpret_cast<const char*>(digest.data()), digest.size()};
 }
 
-// As docs/bundle_format.md says.
+// Computes the digest as docs/bundle_format.md defines it.
 std::string documented_digest(const Manifest& manifest, const ManifestFile& file,
                               const std::string& bytes) {
   if (!file.path.ends_with(".ptd")) return hex_digest(bytes);
   std::string text = "ferry-segments-v1\n" + u64_bytes(bytes.size());
   size_t done = 0;
   for (const ManifestTensor& tensor : manifest.tensors) {
-    if (tensor.file != file.path || tensor.offset < done) continue;  // the second key of a place
+    // Tied weights are a second key of the same place.
+    if (tensor.file != file.path || tensor.offset < done) continue;
     text += bytes.substr(done, tensor.offset - done);
     text += raw_digest(bytes.substr(tensor.offset, tensor.bytes));
     done = tensor.offset + tensor.bytes;
@@ -132,7 +133,7 @@ TEST(BundleWriter, WeightsAreTheirExpressions) {
   const std::string& q = model.source.bytes_of(3);
   EXPECT_EQ(stored("q.weight"), q.substr(32) + q.substr(0, 32));
   EXPECT_EQ(stored("ffn.weight"), model.source.bytes_of(4) + model.source.bytes_of(5));
-  // bf16 is the upper half of f32.
+  // The bytes of a bf16 are the upper half of those of an f32.
   const std::string& norm = model.source.bytes_of(1);
   std::string widened;
   for (size_t i = 0; i < norm.size(); i += 2) widened += std::string(2, '\0') + norm.substr(i, 2);
@@ -227,7 +228,7 @@ TEST(BundleWriter, SizeLimitSplitsWeightFiles) {
   EXPECT_TRUE(bundle) << bundle.error().message;
 }
 
-// More files than are open at once, and weights that are rows of one source tensor.
+// There are more files than may be open at once, and the weights are rows of one source tensor.
 TEST(BundleWriter, ManyFilesOfOneWeightEach) {
   const TempDir dir;
   TinyModel model;
@@ -293,7 +294,7 @@ TEST(BundleWriter, CopiedFileMayNotTakeAnotherName) {
 
 // -- all or nothing
 
-// Weights of odd sizes over several tiles, of every kind of recipe.
+// The weights have odd sizes, several tiles, and every kind of recipe.
 TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   const TempDir dir;
   TinyModel model;

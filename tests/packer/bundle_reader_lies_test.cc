@@ -1,4 +1,4 @@
-// Manifests of somebody who rewrites them with right digests: they still have to make sense.
+// Manifests with right digests and wrong contents, as an attacker would write them, are refused.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -184,7 +184,7 @@ TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
     Manifest changed = manifest;
     lie.tell(changed);
     publish(changed);
-    // Without digests, so that it is the structure which tells.
+    // Without digests only the structure shows the error.
     const auto bundle = Bundle::open(path, false, pool);
     ASSERT_FALSE(bundle) << lie.name;
     const std::string messages = all_messages(bundle);
@@ -195,7 +195,7 @@ TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
   EXPECT_TRUE(Bundle::open(path, true, pool));
 }
 
-// The same for what a second method adds.
+// These cases change what a second method adds.
 const Lie kMethodLies[] = {
     {"buffer of another shape",
      [](Manifest& m) {
@@ -235,7 +235,7 @@ TEST_F(BundleReader, MethodsOfOneProgramFitTogether) {
   }
 }
 
-// Both methods of the program name the buffer; the second one plans it elsewhere.
+// Both methods of the program name the buffer, and the second method plans it at another place.
 TEST_F(BundleReader, SharedBufferHasOnePlace) {
   BundleInput input = model.two_methods();
   pte::Method& decode = input.components[0].parts[0].lowered.program.methods[1];

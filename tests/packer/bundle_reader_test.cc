@@ -37,8 +37,8 @@ TEST_F(BundleReader, StaysValidWhenMoved) {
   EXPECT_EQ(data.content.tensors[0].key, "tok.weight");
 }
 
-// What was checked is what is read: files that were exchanged, or changed in place, after the
-// bundle was opened.
+// The bundle reads the bytes that it has checked, also if files are exchanged or changed in place
+// after it was opened.
 TEST_F(BundleReader, CopiedFilesAreReadFromTheFilesThatWereChecked) {
   const auto bundle = Bundle::open(path, true, pool);
   ASSERT_TRUE(bundle);
@@ -64,7 +64,7 @@ TEST_F(BundleReader, CopiedFilesAreReadFromTheFilesThatWereChecked) {
   EXPECT_TRUE(!text || *text == "{\"a\": 1}");
 }
 
-// Two tests, so that they run at the same time.
+// The test is in two parts, so that they run at the same time.
 TEST_F(BundleReader, ABitFlipInAnyByteOfTheManifestIsRefusedByName) {
   use_one_shard();
   flip_bits("manifest.json");
@@ -140,7 +140,7 @@ TEST_F(BundleReader, SwappedFilesAreRefused) {
   };
   swap(kPte1, kPte2);
   EXPECT_NE(refusal().find(kPte1), std::string::npos);
-  // Without digests the structure still tells them apart.
+  // Without digests the structure still shows the exchange.
   EXPECT_NE(refusal(false).find(kPte1), std::string::npos);
   swap(kPte1, kPte2);
   swap(kPtd1, kPtd2);
@@ -223,7 +223,7 @@ TEST_F(BundleReader, CheckOfABundleWithoutItsManifestIsNo) {
   EXPECT_EQ(report->problems[0].file, "manifest.json");
 }
 
-// What the file held before its last byte was changed.
+// Changes the last byte of the file and returns its original contents.
 std::string damage(const std::string& file) {
   const std::string whole = read_file(file);
   std::string damaged = whole;

@@ -1,4 +1,4 @@
-// A bundle of two shards that tests damage.
+// A bundle of two shards, which tests damage.
 #pragma once
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ class BundleReader : public testing::Test {
     manifest = write_tiny_bundle(model, path);
   }
 
-  // Fewer bytes, for tests that try them all.
+  // Makes a smaller bundle, for tests that change every byte.
   void use_one_shard() {
     path = dir / "small";
     const auto plan = BundlePlan::make(model.one_shard(), model.source, 0);
@@ -38,7 +38,7 @@ class BundleReader : public testing::Test {
     ASSERT_TRUE(plan->write(path, false, pool, {}));
   }
 
-  // The message of opening, which must fail.
+  // Returns the message of opening, which must fail.
   std::string refusal(bool digests = true) {
     const auto bundle = Bundle::open(path, digests, pool);
     EXPECT_FALSE(bundle);
@@ -50,7 +50,8 @@ class BundleReader : public testing::Test {
     EXPECT_NE(message.find(what), std::string::npos) << message;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
-  // Bits are flipped in place through a mapping: writing each variant as a file would take minutes.
+  // Bits are flipped in place through a mapping, because writing each variant as a file would take
+  // minutes.
   void flip_bits(const std::string& name) {
     const std::string file = path + "/" + name;
     const size_t size = fs::file_size(file);
@@ -60,14 +61,14 @@ class BundleReader : public testing::Test {
     ASSERT_NE(mapped, MAP_FAILED);
     ::close(fd);
     auto* bytes = static_cast<unsigned char*>(mapped);
-    // A bit of each byte, each time another one; all of them with FERRY_EVERY_BIT in the
-    // environment.
+    // One bit of each byte is flipped, each time another one. With FERRY_EVERY_BIT in the
+    // environment all bits are.
     const bool all = std::getenv("FERRY_EVERY_BIT") != nullptr;
     for (size_t bit = 0; bit < 8 * size; ++bit) {
       if (!all && bit % 8 != bit / 8 % 8) continue;
       const auto mask = static_cast<unsigned char>(1u << bit % 8);
       bytes[bit / 8] ^= mask;
-      // By SHA-256 and, for those who execute it, by XXH3.
+      // SHA-256 finds the change, and for execution XXH3.
       const auto bundle =
           bit % 2 == 0 ? Bundle::open(path, true, pool) : Bundle::open_to_execute(path, pool);
       bytes[bit / 8] ^= mask;
@@ -78,7 +79,7 @@ class BundleReader : public testing::Test {
     EXPECT_TRUE(Bundle::open(path, true, pool));
     EXPECT_TRUE(Bundle::open_to_execute(path, pool));
   }
-  // Somebody may change the manifest, and give it a self digest that is right.
+  // Writes a changed manifest with a self digest that fits it, as an attacker could.
   void publish(const Manifest& changed) {
     write_file(path + "/manifest.json", write_manifest(changed));
   }

@@ -1,5 +1,5 @@
-// Bundles whose weights are codes and scales: where both are, and that they are what their recipes
-// make, whatever the number of threads.
+// Bundles with coded weights: the places of codes and scales, and that they equal the results of
+// their recipes for any number of threads.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,8 +20,8 @@ constexpr graph::QuantizationScheme kTable = {
     .bits = 4, .group = 32, .order = graph::NibbleOrder::kHighFirst};
 constexpr graph::QuantizationScheme kBytes = {.bits = 8};
 
-// A decoder of one program: an i8 embedding whose bytes are also the head's, a second table in 4
-// bits, and two matrices that delegates read, one of several tiles.
+// A decoder of one program. It has an i8 embedding whose bytes the head uses too, a second table in
+// 4 bits, and two matrices that delegates read. One matrix has several tiles.
 struct CodedModel {
   CodedModel() {
     add("tok.weight", source.add("model.tok", DType::kF32, {40, 64}), kBytes);
@@ -155,7 +155,8 @@ TEST_F(CodedBundle, BytesDoNotDependOnThreads) {
 }
 
 TEST_F(CodedBundle, TheSourceIsReadOnceForBothOutputs) {
-  // 16 Ki values at a time, in groups of 128 rows and tiles of 2048; a second pass would double it.
+  // The source is read 16 Ki values at a time, in groups of 128 rows and tiles of 2048. A second
+  // pass would double the number of reads.
   EXPECT_LE(model.source.reads_of(3), 2300U * 512 / 16384 + 2);
 }
 
@@ -243,7 +244,7 @@ TEST(CodedBundles, DataOfADelegateIsNoTensor) {
       << plan.error().details[0];
 }
 
-// One linear layer whose codes and scales have these keys.
+// Makes a linear layer whose codes and scales have these keys.
 xnnpack::Graph linear_graph(const std::string& codes, const std::string& scales) {
   using xnnpack::Value;
   Value in{.id = 0, .dims = {1, 64}, .external = 0, .is_input = true};
@@ -261,7 +262,7 @@ xnnpack::Graph linear_graph(const std::string& codes, const std::string& scales)
   return graph;
 }
 
-// The program of a CodedModel, or one without tensors, with that layer.
+// Adds that layer to the program of a CodedModel, or to one without tensors.
 BundleInput with_delegate(const CodedModel& model, const xnnpack::Graph& graph, bool tensors) {
   BundleInput input = model.input();
   graph::LoweredProgram& lowered = input.components[0].parts[0].lowered;
@@ -327,7 +328,7 @@ TEST(CodedBundles, BackendsAreThoseOfTheManifest) {
       << bundle.error().message;
 }
 
-// A program all of whose data is that of delegates.
+// All data of this program belongs to delegates.
 TEST(CodedBundles, DataOfDelegatesIsFoundBesideALooseProgram) {
   const TempDir dir;
   ASSERT_EQ(write_with_delegate(dir / "a", linear_graph("q.weight", "q.weight.scales"), false), "");

@@ -1,4 +1,4 @@
-// Names, encodings and sizes of programs that come without a manifest.
+// Names, encodings and sizes of programs without a manifest.
 #include "packer/loose_programs.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,8 @@ pte::Method states(const std::string& name, std::vector<pte::Value> values) {
   return out;
 }
 
-// A static decoder of two layers: AR 1, context 8, 2 heads of 4 elements, 10 tokens.
+// A static decoder with two layers, calls of one token, context 8, 2 heads of 4 elements, and a
+// vocabulary of 10.
 pte::Method static_method(DType cache = DType::kF32) {
   const auto f32 = DType::kF32;
   return method(
@@ -259,7 +260,8 @@ TEST(LoosePrograms, StatementsOfAnEncodingMustAgree) {
       << key.error().message;
 }
 
-// The official program has one encoding; these statements say that prefill_forward has others.
+// The official program has one encoding. These constant methods state other encodings for
+// prefill_forward.
 TEST(LoosePrograms, StatementsOfPrefillEncodingsMustAgree) {
   MappedFile file = *MappedFile::open(kKv8);
   const pte::Program program = pte::read_program(file.bytes(), "a.pte")->program;
@@ -293,7 +295,7 @@ TEST(LoosePrograms, StatementsOfPrefillEncodingsMustAgree) {
   EXPECT_EQ(both(kv, "k", "input_0")
                 .find("a.pte: method 'kv_forward': k_cache_0 is u8 with two encodings: "),
             0u);
-  // Of the other method, they say nothing.
+  // Encodings of the other method are not compared.
   EXPECT_EQ(both(kv, "v", "output_1"), "");
   EXPECT_EQ(both(prefill, "k", "input_0"), "");
 }

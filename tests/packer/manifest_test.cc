@@ -7,7 +7,7 @@
 
 namespace ferry::packer::manifest_test {
 
-// A document whose members came with versions 2, 3 and 4.
+// A document that has members of versions 2, 3 and 4.
 struct Leaf {
   std::string name, colour = "none";
 };
@@ -40,7 +40,8 @@ std::string written(Growing document, int64_t version) {
   return nlohmann::json::parse(writer.document([&] { describe(writer, document); })).dump();
 }
 
-// What is wrong with `text` as a document of `version`; empty if it was read into `document`.
+// Reads `text` as a document of `version` into `document`. Returns the error; empty if there is
+// none.
 std::string read_into(Growing& document, const std::string& text, int64_t version) {
   std::string error;
   const nlohmann::json json = nlohmann::json::parse(text);
@@ -129,7 +130,7 @@ Manifest full_manifest() {
   return m;
 }
 
-// `text` with the first `from` replaced by `to`, and a self digest that fits the result.
+// Returns `text` with the first `from` replaced by `to`, and a self digest that fits the result.
 std::string edited(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -177,7 +178,7 @@ TEST(Manifest, SizeDoesNotDependOnDigests) {
   EXPECT_EQ(write_manifest(m).size(), size);
 }
 
-// One bit of each byte, each time another one.
+// One bit of each byte is flipped, each time another one.
 TEST(Manifest, ABitFlipInAnyByteIsRefused) {
   const std::string text = write_manifest(full_manifest());
   for (size_t byte = 0; byte < text.size(); ++byte) {
@@ -197,10 +198,10 @@ TEST(Manifest, EveryTruncationIsRefused) {
 struct Edit {
   const char* from;
   const char* to;
-  const char* message;  // part of it
+  const char* message;  // a part of the message
 };
 
-// All of these carry a self digest that is right, so that only the named rule can refuse them.
+// All edits have a right self digest, so that only the named rule can refuse them.
 const Edit kEdits[] = {
     {"\"vocab_size\"", "\"vocab_siZe\"", "model.vocab_size is missing"},
     {"\"vocab_size\": 6", "\"vocab_size\": 6,\n  \"more\": 1", "unknown member 'more'"},
@@ -300,7 +301,7 @@ Manifest read_version(int64_t version) {
   return *read;
 }
 
-// testdata/manifest/versionN.json was written by the last program of version N.
+// The last program of version N wrote testdata/manifest/versionN.json.
 TEST(Manifest, OfEveryVersionIsReadAndWrittenBackAsItIs) {
   for (const ManifestTensor& tensor : read_version(2).tensors) EXPECT_EQ(tensor.recipe, "");
   const Manifest third = read_version(3);
@@ -353,7 +354,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   EXPECT_EQ(refusal("\"3\"").code, ErrorCode::kBadInput);
 }
 
-// Strings as another writer of JSON writes them.
+// Other writers of JSON may escape strings differently.
 TEST(Manifest, StringsAreEscapedOnlyWhereJsonDemandsIt) {
   std::string all;
   for (int c = 1; c < 128; ++c) all += static_cast<char>(c);

@@ -1,4 +1,4 @@
-// Where bundles are written: targets that exist, writes that fail, what dead processes left.
+// Staging directories of bundles: existing targets, failing writes, remains of dead processes.
 #include "packer/bundle_plan.h"
 #include "packer/check.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Tries to write over `dir`/out, which must fail; nothing else in `dir` may change.
+// Tries to write over `dir`/out, which must fail and must change nothing else in `dir`.
 Error failed_write(const TempDir& dir, const TinyModel& model, bool overwrite) {
   const Names before = names_in(dir.path());
   const auto plan = BundlePlan::make(model.input(), model.source, 0);
@@ -150,12 +150,12 @@ TEST(BundleWriter, MissingParentsAreMade) {
 
 TEST(BundleWriter, RemainsOfDeadProcessesAreRemoved) {
   const TempDir dir;
-  // Beyond the largest process id of Linux, so certainly dead.
+  // This process id is above the largest one of Linux, so no such process exists.
   const std::string dead = dir / ".out.ferry-tmp-999999999";
   std::filesystem::create_directory(dead);
   write_file(dead + "/half.pte", "half");
   std::filesystem::create_directory(dir / ".other.ferry-tmp-999999999");
-  std::filesystem::create_directory(dir / ".out.ferry-tmp-1");  // alive
+  std::filesystem::create_directory(dir / ".out.ferry-tmp-1");  // process 1 is alive
   std::filesystem::create_directory(dir / ".out.ferry-tmp-x9");
   write_tiny_bundle(TinyModel(), dir / "out");
   EXPECT_EQ(names_in(dir.path()),
@@ -189,7 +189,7 @@ TEST(BundleWriter, TheNameIsTakenBeforeAnythingIsWritten) {
   const TempDir dir;
   auto first = StagingDirectory::create(dir / "out", false);
   ASSERT_TRUE(first) << first.error().message;
-  // From another process: a lock does not keep out the process that holds it.
+  // A lock does not exclude the process that holds it, so another process tries.
   const auto second = [&] {
     const auto staging = StagingDirectory::create(dir / "out", true);
     std::fprintf(stderr, "%s", staging ? "made" : staging.error().message.c_str());
@@ -201,7 +201,7 @@ TEST(BundleWriter, TheNameIsTakenBeforeAnythingIsWritten) {
   EXPECT_EQ(names_in(dir.path()), Names{"out"});
 }
 
-// While directories are swept all the time, none is ever taken from its maker.
+// Directories are swept all the time here, and no maker loses its directory.
 TEST(BundleWriter, ADirectoryThatIsBeingMadeIsNotSwept) {
   const TempDir dir;
   const pid_t sweeper = ::fork();

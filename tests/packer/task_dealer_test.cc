@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// What a thread gets that ends nothing.
+// Returns the tasks that a thread gets before it finishes one.
 std::vector<size_t> first_hand(TaskDealer& dealer) {
   std::vector<size_t> open;
   while (const auto task = dealer.take(open)) open.push_back(*task);
@@ -41,7 +41,7 @@ TEST(TaskDealer, GivesEachTaskOnceAndInOrder) {
   EXPECT_TRUE(first_hand(dealer).empty());
 }
 
-// An embedding that is a quarter of a model, and its layers.
+// The tasks are an embedding that is a quarter of a model, and layers.
 TEST(TaskDealer, KeepsALongTaskApart) {
   std::vector<HashedTask> tasks(201, {.bytes = 5 * kMiB});
   tasks[0].bytes = 300 * kMiB;

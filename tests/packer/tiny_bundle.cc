@@ -37,7 +37,7 @@ graph::Literal counting_literal(const std::string& key, uint64_t bytes) {
           }};
 }
 
-// Collects values of a method.
+// Adds values to a method.
 struct MethodMaker {
   pte::Method method;
   int32_t add(pte::Value value) {
@@ -108,7 +108,7 @@ size_t MemorySource::add(const std::string& name, DType dtype, Shape shape, uint
   uint32_t state = static_cast<uint32_t>(entries_.size()) * 2654435761u;
   for (uint64_t i = 0; i < bytes; ++i) {
     state = state * 1664525u + 1013904223u;
-    // Exponent bytes stay small, so that every pattern is a finite number.
+    // Bytes of exponents stay small, so that every pattern is a finite number.
     contents.push_back(static_cast<char>(state >> 24 & (i % 2 == 1 ? 0x3f : 0xff)));
   }
   bytes_.push_back(std::move(contents));

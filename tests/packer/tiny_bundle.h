@@ -1,6 +1,6 @@
-// A checkpoint in memory, and the smallest programs that have everything a bundle can hold:
-// external weights, constants, mutable buffers with and without contents, probes, ports between
-// shards.
+// A checkpoint in memory, and small programs with everything that a bundle can hold: external
+// weights, constants, mutable buffers with and without contents, probes, and tensors that pass from
+// shard to shard.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,11 +21,11 @@ namespace ferry::packer {
 std::vector<std::string> names_in(const std::string& directory);  // sorted
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& bytes);
-// Name -> contents of every file of a directory.
+// Returns name -> contents of every file of a directory.
 std::map<std::string, std::string> read_directory(const std::string& path);
 std::string hex_digest(const std::string& bytes);
 
-// The tensor of this name, which `manifest` must have.
+// Returns the tensor of this name, which `manifest` must have.
 template <class M>
 auto& tensor_named(M& manifest, const std::string& name) {
   return *std::ranges::find(manifest.tensors, name, &ManifestTensor::name);
@@ -33,7 +33,7 @@ auto& tensor_named(M& manifest, const std::string& name) {
 
 class MemorySource : public TensorSource {
  public:
-  // Tensor bytes are pseudo-random, the same for the same order of calls.
+  // Adds a tensor of pseudo-random bytes, which depend on the order of calls alone.
   size_t add(const std::string& name, DType dtype, Shape shape, uint32_t file = 0);
   const std::string& bytes_of(size_t entry) const { return bytes_[entry]; }
 
@@ -43,11 +43,11 @@ class MemorySource : public TensorSource {
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
   Status check_unchanged() const override;
 
-  // Makes f32 element `index` of an entry this value.
+  // Sets f32 element `index` of an entry to this value.
   void set(size_t entry, size_t index, float value) {
     std::memcpy(bytes_[entry].data() + index * sizeof value, &value, sizeof value);
   }
-  // The read of this entry fails.
+  // Makes reads of this entry fail.
   void fail_at(size_t entry) { failing_ = entry; }
   void pretend_change() { changed_ = true; }
   size_t reads_of(size_t entry) const { return read_[entry]; }
@@ -62,20 +62,19 @@ class MemorySource : public TensorSource {
   bool changed_ = false;
 };
 
-// One program of method `forward` and a constant method. Every weight, by its key, has the shape of
-// the output that `weights` has for it, and is an operand of a linear of its own; inputs and
-// outputs are f32 [1,4].
+// Makes a program with a method `forward` and a constant method. Every weight has the shape of its
+// output in `weights`, and is an operand of a linear of its own. Inputs and outputs are f32 [1,4].
 graph::LoweredProgram tiny_program(const graph::StateDict& weights,
                                    const std::vector<std::string>& names, const std::string& input,
                                    const std::string& output);
 
-// Two shards over a checkpoint of six tensors: tied embeddings shared by both, a cast, a row
+// Two shards over a checkpoint of six tensors: tied embeddings that both shards use, a cast, a row
 // permutation, a stack of two tensors, and one tensor that is dropped.
 struct TinyModel {
   TinyModel();
   BundleInput input() const;
-  BundleInput one_shard() const;    // with two of the weights
-  BundleInput two_methods() const;  // input() with a method `decode` in each program
+  BundleInput one_shard() const;    // has two of the weights
+  BundleInput two_methods() const;  // is input() with a method `decode` in each program
 
   MemorySource source;
   graph::StateDict weights;
@@ -84,7 +83,7 @@ struct TinyModel {
 
 CopiedFile copied_file(const std::string& name, const std::string& path);
 
-// Plans and writes `model` to `directory`; a failure fails the test.
+// Plans `model` and writes it to `directory`. Any error fails the test.
 Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory, size_t threads = 2,
                            uint64_t max_file_bytes = 0);
 

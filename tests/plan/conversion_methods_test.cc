@@ -1,5 +1,6 @@
-// A decoder with two methods, one for calls of several tokens and one for calls of one token, in
-// one bundle: the methods share weights, constants and state, and compute what one method does.
+// One bundle with a decoder of two methods, for calls of several tokens and for calls of one token.
+// The methods share weights, constants and state, and compute what a decoder with one method
+// computes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +36,7 @@ Conversion planned(const std::string& checkpoint, int32_t shards, int64_t prefil
   return conversion ? *std::move(conversion) : Conversion{};
 }
 
-// The bundle of `several` with the programs of `single` as methods `decode`.
+// Returns the bundle of `several` with the programs of `single` as methods `decode`.
 packer::BundleInput with_decode(const Conversion& several, const Conversion& single) {
   packer::BundleInput input;
   input.manifest = several.plan->manifest();
@@ -66,7 +67,7 @@ std::vector<runner::ExternalTensor> external_tensors(const packer::Bundle& bundl
   return tensors;
 }
 
-// Both methods of every program of the text decoder, over one state.
+// Executes both methods of every program of the text decoder over one state.
 class Chain {
  public:
   Chain(const packer::Bundle& bundle, ThreadPool& pool) : bundle_(bundle) {
@@ -81,7 +82,7 @@ class Chain {
     }
   }
 
-  // Logits of all tokens of the call.
+  // Returns the logits of all tokens of the call.
   std::vector<float> call(const std::string& name, std::vector<int64_t> tokens, int64_t position) {
     std::map<std::string, runner::TensorView> values;
     const auto count = static_cast<int64_t>(tokens.size());
@@ -105,7 +106,7 @@ class Chain {
   }
 
  private:
-  // What one method left in the buffers is what the others find there.
+  // Copies the state that one method left in its buffers to the buffers of the other methods.
   void share_state(size_t index, const std::string& from) {
     for (const packer::ManifestBuffer& buffer : bundle_.entry(index).find(from)->buffers) {
       const auto contents = methods_.at({index, from})[0].value(buffer.value);
@@ -128,7 +129,7 @@ struct Case {
   const char* checkpoint;
   int32_t shards;
 };
-// Attention caches; and with the states of linear attention.
+// Models with attention caches, and with states of linear attention.
 const Case kCases[] = {{"llama3_tied", 1}, {"llama3_tied", 2}, {"qwen3_5_text", 2}};
 
 class Methods : public testing::TestWithParam<Case> {
@@ -157,7 +158,7 @@ TEST_P(Methods, AlternateOverOneState) {
   const auto bundle = packer::Bundle::open(dir / "both", true, pool);
   ASSERT_TRUE(bundle) << bundle.error().message;
 
-  // One method alone, and both in turns.
+  // `alone` uses one method, `turns` uses both.
   Chain alone(*bundle, pool), turns(*bundle, pool);
   const std::vector<int64_t> tokens = {1, 7, 3, 9, 2, 30, 4, 11, 5, 8, 6, 12};
   const auto slice = [&](size_t begin, size_t end) {
@@ -178,7 +179,7 @@ TEST_P(Methods, AlternateOverOneState) {
   }
 }
 
-// The second method adds instructions and values, but no weights and no constants.
+// The second method adds instructions and values, but neither weights nor constants.
 TEST_P(Methods, ShareWhatIsStored) {
   const auto bundle = packer::Bundle::open(dir / "both", true, pool);
   ASSERT_TRUE(bundle) << bundle.error().message;
@@ -199,7 +200,7 @@ TEST_P(Methods, ShareWhatIsStored) {
   }
 }
 
-// The proof of programs goes through all of their methods.
+// The proof of programs covers all of their methods.
 TEST_P(Methods, AreAllProved) {
   const auto bundle = packer::Bundle::open(dir / "both", true, pool);
   ASSERT_TRUE(bundle) << bundle.error().message;

@@ -1,5 +1,5 @@
-// Attention of one head each against attention of several in every family; R3 and masked softmax
-// against programs without them.
+// Attention with one operator per head, compared with attention over all heads, in every family. R3
+// and masked softmax, compared with programs without them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class RandomCheckpoint : public TensorSource {
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
     const TensorEntry& entry = entries_[index];
     const auto size = static_cast<size_t>(dtype_bytes(entry.dtype));
-    // Small where many products are summed, so that activations stay of the order of 1.
+    // Values are small where many products are summed, so that activations stay around 1.
     const auto inputs = entry.shape.size() < 2 ? 1.0F : static_cast<float>(entry.shape.back());
     std::vector<float> values(out.size() / size);
     for (size_t i = 0; i < values.size(); ++i) {
@@ -47,7 +47,8 @@ class RandomCheckpoint : public TensorSource {
   }
 
  private:
-  // From -1 to 1: a mix of its place alone, since weights are read in pieces (SplitMix64).
+  // Returns a value from -1 to 1 that depends on its place alone, because weights are read in
+  // pieces (SplitMix64).
   static float random_at(uint64_t tensor, uint64_t element) {
     uint64_t mixed = (tensor << 40 | element) * 0x9E3779B97F4A7C15;
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9;
@@ -92,8 +93,8 @@ struct Family {
     return std::move(made->components.back().model);
   }
 
-  // What a caller may pass: the first `kept` columns of the caches are seen, and the tokens of the
-  // call causally.
+  // Makes inputs: the mask shows the first `kept` columns of the caches, and the tokens of the call
+  // causally.
   Tensors inputs(const std::vector<graph::LoweredPort>& ports) const {
     std::mt19937 random(3);
     Tensors inputs;
@@ -151,19 +152,19 @@ struct Family {
   }
 };
 
-// Linear nodes of an attention block, before and after.
+// Number of linear nodes of an attention block before and after the split.
 struct Projections {
   int64_t whole, split;
 };
 Projections projections_of(const ModelConfig& config, int64_t layer) {
-  // The last layers of Gemma 3n have queries alone: keys and values are those of earlier layers.
+  // The last layers of Gemma 3n compute queries alone. They use keys and values of earlier layers.
   if (layer >= config.num_layers - config.number("num_kv_shared_layers")) {
     return {2, config.num_heads + 1};
   }
   if (config.number("kv_lora_rank") == 0) {
     return {4, config.num_heads + 2 * config.num_kv_heads + 1};
   }
-  // Of latent attention the last matrix of the queries alone has heads.
+  // In latent attention only the last matrix of the queries has heads.
   const int64_t whole = config.number("q_lora_rank") == 0 ? 3 : 4;
   return {whole, whole - 1 + config.num_heads};
 }
@@ -224,7 +225,7 @@ TEST(SplitHeads, CachesMasksAndLogitsOfOtherDTypesStayTheSame) {
 
 // -- R3
 
-// Keys f32 [1,G,D,C] times the Hadamard matrix, which is made here from its recursion.
+// Multiplies keys f32 [1,G,D,C] by the Hadamard matrix, which is made here from its recursion.
 std::vector<std::byte> rotated(std::vector<float> keys, const Shape& shape) {
   const auto dim = static_cast<size_t>(shape[2]), columns = static_cast<size_t>(shape[3]);
   for (size_t head = 0; head < static_cast<size_t>(shape[1]); ++head) {
@@ -250,7 +251,7 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-// With rotated caches the logits are the same, and new keys are rotated.
+// With rotated caches the logits are equal, and new keys are rotated.
 TEST(R3, ChangesKeysAndNoLogits) {
   for (const char* name : {"llama3_tied", "qwen3", "gemma3", "codegen", "smollm3", "granite",
                            "olmo2", "lfm2", "qwen3_5_text"}) {

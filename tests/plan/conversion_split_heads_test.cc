@@ -1,5 +1,6 @@
-// One attention block of one head each against the same of several heads: the outputs of
-// ExecuTorch's own pass, and sizes that are easily confused with a number of heads.
+// One attention block with one operator per head, compared with all heads together, and with the
+// outputs of ExecuTorch's own pass. Some sizes equal a number of heads, and could be confused with
+// it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,15 +28,15 @@ using graph::Model;
 
 struct Block {
   int64_t heads = 4, kv_heads = 2, head_dim = 16, hidden = 48, tokens = 8, context = 48;
-  int64_t rotary = 0;  // 0: head_dim
+  int64_t rotary = 0;  // 0: the same as head_dim
   AttentionStyle style = {};
   converters::SoftmaxStyle softmax = converters::SoftmaxStyle::kPlain;
   converters::Rotation rotation = converters::Rotation::kNone;
   std::optional<double> softcap = {};
 };
 
-// hidden, cos, sin and the ports of a static program -> "logits", which are the block's result, and
-// new keys and values.
+// Inputs are hidden, cos, sin and the caches and mask of a static program. Outputs are "logits",
+// which is the block's result, and the new keys and values.
 graph::Graph block_graph(const Block& o) {
   ModelConfig config;
   config.num_layers = 1;
@@ -72,7 +73,7 @@ graph::Graph block_graph(const Block& o) {
   return graph ? *std::move(graph) : graph::Graph{};
 }
 
-// The model of `graph` with weights from `source`, where they have the names that `stored` gives.
+// Binds `graph` to weights of `source`, where they have the names that `stored` returns.
 Model bound(graph::Graph graph, const TensorSource& source,
             const std::function<std::string(const std::string&)>& stored) {
   graph::StateDict dict;
@@ -98,7 +99,8 @@ struct Executed {
   Outputs several, single;
 };
 
-// Both forms of a block with random weights and inputs; checks count and interface.
+// Executes both forms of a block with random weights and inputs, and checks the number of
+// projections and the interface.
 Executed execute_block(const Block& o, const std::string& what) {
   graph::Graph graph = block_graph(o);
   std::mt19937 random(7);
@@ -207,8 +209,8 @@ bool has(const TensorSource& source, const std::string& name) {
   return std::ranges::count(source.entries(), name, &TensorEntry::name) > 0;
 }
 
-// The table [A, pairs], or [A, 1] for all pairs, as both halves of a head, the first one times
-// `sign`.
+// Returns the table [A, pairs], or [A, 1] for all pairs, as both halves of a head. The first half
+// is multiplied by `sign`.
 std::vector<std::byte> both_halves(const TensorSource& source, const std::string& name,
                                    int64_t pairs, float sign) {
   Shape shape;

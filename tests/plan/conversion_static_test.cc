@@ -1,5 +1,6 @@
-// Plans of static programs: ports, dtypes, parts and encodings. Their outputs are compared with
-// ExecuTorch's own static programs in tests/end_to_end/static_llama_test.cc.
+// Plans of static programs: inputs, outputs, dtypes, parts and encodings.
+// tests/end_to_end/static_llama_test.cc compares their outputs with ExecuTorch's own static
+// programs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +101,7 @@ TEST(StaticPrograms, CarryRecurrentStatesAsPorts) {
 TEST(StaticPrograms, OfSeveralFilesHaveOnlyTheCachesThatTheyRead) {
   ConvertOptions options = static_options("golden/llama");
   options.shards = 2;
-  options.ports.cache = DType::kU8;  // what goes out is encoded in the part that makes it
+  options.ports.cache = DType::kU8;  // the part that makes an output encodes it
   const Conversion conversion = planned(options);
   const auto programs = conversion.plan->manifest().programs();
   ASSERT_EQ(programs.size(), 2U);
@@ -181,7 +182,7 @@ TEST(Calibration, SpansTheValuesThatWereSeen) {
   EXPECT_NE(wider.ports.keys[0], options.ports.keys[0]);
 }
 
-// Its rows are keys and values.
+// A row of this cache is both keys and values.
 TEST(Calibration, OfLatentAttentionSeesItsOneCache) {
   ThreadPool pool(2);
   ConvertOptions options = static_options("golden/deepseek_v3");
@@ -218,7 +219,7 @@ TEST(Calibration, OfPrefillChangesItsCachesOnly) {
     EXPECT_EQ(port(method.outputs, "new_v_0").encoding, values[0]);
     EXPECT_EQ(port(method.outputs, "logits").encoding, ports.logits_encoding);
   }
-  // The prompts of kv_forward: there is one encoding.
+  // Without prompts of its own, prefill_forward has the encodings of kv_forward.
   ASSERT_TRUE(proof::calibrate_prefill(options, {}, pool));
   EXPECT_FALSE(ports.has_prefill_encodings());
   ConvertOptions floats = static_options("golden/llama");
@@ -235,7 +236,7 @@ TEST(Calibration, IsTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(one.ports.values, two.ports.values);
 }
 
-// A Hadamard matrix spreads outliers, so the range of keys changes; that of values does not.
+// A Hadamard matrix spreads outliers, so the range of keys changes. The range of values does not.
 TEST(Calibration, SeesRotatedKeys) {
   ThreadPool pool(2);
   ConvertOptions plain = static_options("golden/qwen3"), rotated = static_options("golden/qwen3");
@@ -244,7 +245,7 @@ TEST(Calibration, SeesRotatedKeys) {
   ASSERT_TRUE(proof::calibrate(plain, {}, pool));
   ASSERT_TRUE(proof::calibrate(rotated, {}, pool));
   EXPECT_NE(plain.ports.keys[0], rotated.ports.keys[0]);
-  // Values of the first layer come before any rotation.
+  // The values of the first layer do not depend on rotations.
   EXPECT_EQ(plain.ports.values[0], rotated.ports.values[0]);
 }
 

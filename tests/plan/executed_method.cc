@@ -169,7 +169,7 @@ Result<graph::Model> single_heads(const graph::Model& model) {
   return graph::cast_weights(std::move(split), graph::WeightDType::kF32);
 }
 
-// Projections of attention in one layer of a method.
+// Returns the number of projections of attention in one layer of a method.
 int64_t projections(const graph::Model& model, const std::string& method, int64_t layer) {
   const std::string prefix = "layers." + std::to_string(layer) + ".attention.w";
   int64_t count = 0;

@@ -1,4 +1,4 @@
-// The descriptions of options: what a manifest records of them is read back as the same options.
+// Descriptions of options: the record in a manifest gives the same options when it is read.
 #include "plan/options.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ std::vector<std::string> texts_of(const OptionTexts& options) {
   return texts;
 }
 
-// Reads what is recorded of `options`, and expects that it is recorded again.
+// Reads the record of `options`, and expects that its options have the same record.
 ConvertOptions read_back(const ConvertOptions& options, const BuildOptions& build) {
   const OptionTexts recorded = recorded_options(options, build);
   ConvertOptions read;
@@ -89,7 +89,7 @@ TEST(Options, ReadersNameTheOption) {
   EXPECT_EQ(status.error().message.substr(0, 26), "quantize '4bit': expected ");
 }
 
-// A manifest is untrusted, and its reader must not open files that the user has not named.
+// A manifest is untrusted: its reader must not open files that the user has not named.
 TEST(Options, AManifestNamesNoFiles) {
   ConvertOptions options;
   options.config = "mine.json";
@@ -110,7 +110,7 @@ TEST(Options, AFlagIsTrueOrFalse) {
   EXPECT_EQ(status.error().message, "shards-in-one-file 'yes': must be true or false");
 }
 
-// Two options at one place would stand in an order that nobody has chosen.
+// Two options at one place would have an accidental order.
 TEST(Options, PlacesInManifestsDiffer) {
   class Places : public OptionVisitor {
    public:

@@ -1,4 +1,4 @@
-// Chats with images against what the processors of transformers make of them.
+// Chats with images, compared with the results of transformers' processors.
 #include "core/sha256.h"
 #include "tests/prompt/prompt_testing.h"
 
@@ -27,7 +27,7 @@ class ImagePrompts : public testing::TestWithParam<const char*> {
   json golden;
 };
 
-// Where the placeholders of all tiles are.
+// Returns the positions of the placeholders of all tiles.
 std::vector<int64_t> places(const ExpandedPrompt& prompt, int64_t tokens_per_tile) {
   std::vector<int64_t> out;
   for (const auto& tiles : prompt.images) {
@@ -68,7 +68,7 @@ TEST_P(ImagePrompts, EveryPromptHasTheTextAndTheIdsOfTheReference) {
   EXPECT_EQ(equal, std::string(GetParam()) == "smolvlm" ? 31U : 34U);
 }
 
-// Nothing that the reference refuses is accepted. Two prompts that it accepts are refused.
+// Everything that the reference refuses is refused. Two prompts that it accepts are refused too.
 TEST_P(ImagePrompts, WhatTheReferenceRefusesIsRefused) {
   for (const json& row : golden["cases"]) {
     const std::string name = row["case"];

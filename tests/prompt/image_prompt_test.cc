@@ -1,4 +1,4 @@
-// Prompts and processor files that are refused, and those that no golden has.
+// Prompts and processor files that are refused, and cases that no golden has.
 #include "tests/prompt/prompt_testing.h"
 
 namespace ferry::prompt::image_prompt_test {
@@ -8,7 +8,7 @@ using nlohmann::json;
 
 ImagePrompt opened(const std::string& processor) { return open_files(files_of(processor)).value(); }
 
-// What opening says when members of a file are changed.
+// Returns the error of opening a processor after `change` was merged into a file.
 Error refused(const std::string& processor, const std::string& file, const json& change) {
   Files files = files_of(processor);
   json fields = json::parse(files[file]);
@@ -23,7 +23,7 @@ std::string message_of(const Result<ExpandedPrompt>& prompt) {
   return prompt ? "accepted" : prompt.error().message;
 }
 
-// What a chat of one message with this content says.
+// Expands a chat of one message with this content.
 Result<ExpandedPrompt> with_content(ImagePrompt& prompts, const json& content,
                                     const std::vector<ImageLayout>& images = {}) {
   const json chat = json::array({{{"role", "user"}, {"content", content}}});
@@ -115,7 +115,7 @@ TEST(ImagePromptRefusals, ClassesAndFieldsThatAreNotKnown) {
   EXPECT_EQ(named.message,
             "d/processor_config.json: processor_class 'LlavaProcessor' is not supported");
   EXPECT_EQ(named.code, ErrorCode::kUnsupported);
-  // The name that another class has for it.
+  // Another class has this field name for the number of placeholders.
   EXPECT_EQ(refused("smolvlm", "processor_config.json", {{"image_seq_length", 3}}).message,
             "d/processor_config.json: field 'image_seq_length': not supported with "
             "Idefics3Processor");
@@ -190,7 +190,7 @@ TEST(ImagePrompt, TemplatesOfTheProcessorComeBeforeTheTokenizers) {
   EXPECT_EQ(without->plain("a", "p", {})->text, "a");
 }
 
-// SmolVLM's own class lets the tokenizer name its tokens, Idefics3's does not.
+// SmolVLM's own class lets the tokenizer name its tokens. That of Idefics3 does not.
 TEST(ImagePrompt, TokensThatTheTokenizerNames) {
   Files files = files_of("smolvlm");
   json config = json::parse(files["tokenizer_config.json"]);

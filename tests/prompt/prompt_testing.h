@@ -23,7 +23,7 @@ inline nlohmann::json prompt_goldens() {
       read_text_file(prompt_fixture("prompts.json"), uint64_t{1} << 30).value());
 }
 
-// The files of a processor by name; what is not here is absent.
+// The files of a processor by name. Other files are absent.
 using Files = std::map<std::string, std::string>;
 
 inline Files files_of(const std::string& processor) {
@@ -43,7 +43,7 @@ inline Result<prompt::ImagePrompt> open_files(const Files& files) {
                                    });
 }
 
-// A list of ids, of which [id, n] is n times the id.
+// Expands a list of ids, in which [id, n] stands for n times the id.
 inline std::vector<int64_t> unrolled(const nlohmann::json& ids) {
   std::vector<int64_t> out;
   for (const auto& id : ids) {

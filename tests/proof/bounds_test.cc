@@ -50,7 +50,7 @@ TEST(Bounds, NoBoundAdmitsNaN) {
   EXPECT_FALSE(rounded(DType::kBF16).within(kHidden, bad));
 }
 
-// A layer of zeros and one of twice the values were within the bounds of half precision once.
+// Earlier bounds of half precision accepted a layer of zeros, and one of twice the values.
 TEST(Bounds, HalfPrecisionIsHeldToItsRounding) {
   const std::vector<float> want = {1, -2, 3, 4};
   for (const DType dtype : {DType::kBF16, DType::kF16}) {

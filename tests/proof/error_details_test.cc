@@ -42,7 +42,7 @@ TEST(ErrorDetails, TheLargestErrorIsPlacedByPositionAndChannel) {
   EXPECT_EQ(h.worst->want, 6);
   ASSERT_EQ(h.log10_error.size(), 3u);
   EXPECT_EQ(h.log10_error[0], kEqualLog10);
-  // Errors 0 and 3 of values 3 and 7; 0 and 5 of 5 and 6.
+  // The errors are 0 and 3 for values 3 and 7, and 0 and 5 for values 5 and 6.
   EXPECT_NEAR(*h.log10_error[1], std::log10(3 / std::sqrt(9.0 + 49.0)), 1e-6);
   EXPECT_NEAR(*h.log10_error[2], std::log10(5 / std::sqrt(25.0 + 36.0)), 1e-6);
 }
@@ -64,7 +64,7 @@ TEST(ErrorDetails, NaNIsTheLargestErrorAndZerosThatDifferAreOutOfScale) {
   EXPECT_EQ(h.log10_error[1], kNotFiniteLog10);
 }
 
-// Ten positions in four columns: three positions each, one in the last.
+// Ten positions are in four columns: three positions in each, and one in the last.
 TEST(ErrorDetails, AColumnHasTheWorstOfItsPositions) {
   DetailCollector details = collector(10, 4);
   for (int64_t t = 0; t < 10; ++t) {
@@ -119,11 +119,11 @@ TEST(ErrorDetails, HistogramCountsHalfDecadesAndUnitsInTheLastPlace) {
   EXPECT_EQ(histogram.zero, 1u);
   EXPECT_EQ(histogram.not_finite, 1u);
   EXPECT_EQ(count(histogram.decades), 2u);
-  // 3.6e-7 is between 10^-6.5 and 10^-6; 0.2 between 10^-1 and 10^-0.5.
+  // 3.6e-7 is between 10^-6.5 and 10^-6. 0.2 is between 10^-1 and 10^-0.5.
   EXPECT_EQ(histogram.decades[11], 1u);
   EXPECT_EQ(histogram.decades[22], 1u);
   ASSERT_EQ(histogram.unit, DType::kF32);
-  // 3 units: from 2^1 to 2^2. 0.2 is 1677721.6 units: from 2^20.
+  // 3 units are between 2^1 and 2^2. 0.2 is 1677721.6 units, which is above 2^20.
   EXPECT_EQ(histogram.units[1 - ErrorHistogram::kFirstUnit], 1u);
   EXPECT_EQ(histogram.units[20 - ErrorHistogram::kFirstUnit], 1u);
 }
@@ -134,7 +134,7 @@ TEST(ErrorDetails, UnitsAreThoseOfTheRounding) {
   DetailCollector details = collector(1, 128, bounds);
   details.add_logits(0, std::vector<float>{4.0F + 0.03125F}, std::vector<float>{4});
   const ErrorHistogram& histogram = details.take().histogram;
-  // From 4 on bf16 has steps of 2^-5.
+  // From 4 on, bf16 has steps of 2^-5.
   EXPECT_EQ(histogram.units[0 - ErrorHistogram::kFirstUnit], 1u);
   bounds.coded_db = 5;
   EXPECT_FALSE(collector(1, 128, bounds).take().histogram.unit.has_value());
@@ -143,7 +143,7 @@ TEST(ErrorDetails, UnitsAreThoseOfTheRounding) {
 TEST(ErrorDetails, TablesHaveTheFirstPositionsAndThoseOfTheLargestKl) {
   DetailCollector details = collector(20, 128);
   for (int64_t t = 0; t < 20; ++t) {
-    // The larger the shift of the first logit, the larger the KL.
+    // A larger shift of the first logit gives a larger KL divergence.
     const float shift = t % 2 == 0 ? 0.0F : static_cast<float>(t) / 10;
     details.add_logits(t, std::vector<float>{1 + shift, 2, 3}, std::vector<float>{1, 2, 3});
   }
@@ -162,12 +162,12 @@ TEST(ErrorDetails, CandidatesAreTheLikeliestOfBothSides) {
   std::vector<float> want(20), got(20);
   for (size_t i = 0; i < want.size(); ++i) want[i] = -static_cast<float>(i);
   got = want;
-  got[15] = 5;  // ours has another favourite
+  got[15] = 5;  // ours prefers another token
   details.add_logits(0, got, want);
   const CaseDetails found = details.take();
   ASSERT_EQ(found.worst.size(), 1u);
   const std::vector<CandidateToken>& top = found.worst[0].top;
-  ASSERT_EQ(top.size(), 9u);  // the 8 of the reference, and ours
+  ASSERT_EQ(top.size(), 9u);  // the top 8 of the reference, and ours
   EXPECT_EQ(top[0].id, 0);
   EXPECT_EQ(top[0].want_rank, 1);
   EXPECT_EQ(top[0].got_rank, 2);
@@ -194,7 +194,7 @@ TEST(ErrorDetails, LogitsThatAreNotFiniteHaveNoProbabilities) {
   EXPECT_FALSE(found.columns[0].top1);
 }
 
-// A report of many prompts has few columns for each.
+// The columns of a report are shared by its prompts, so many prompts have few columns each.
 TEST(ErrorDetails, ColumnsAreSharedByPrompts) {
   EXPECT_EQ(columns_for(1), 128);
   EXPECT_EQ(columns_for(2), 128);

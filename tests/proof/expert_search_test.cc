@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kTokens = 16, kExperts = 8;
 constexpr float kNoise = 0.01F;
-constexpr float kTie = 0.01F;   // of two scores; their error is about as large
-constexpr float kApart = 0.5F;  // far beyond it
+constexpr float kTie = 0.01F;   // difference of two scores that is about as large as their error
+constexpr float kApart = 0.5F;  // difference that is far above the error
 
 Experts best_two(const Scores& scores) { return toy_best(scores, 2); }
 Experts best_two_of_half(const Scores& scores) { return toy_best_of_half(scores, 2); }
 
-// Scores that are far from each other, in another order for each layer and position.
+// Returns scores that are far from each other, in another order for each layer and position.
 Scores apart(int64_t layer, int64_t position) {
   Scores scores(kExperts);
   for (int64_t e = 0; e < kExperts; ++e) {
@@ -25,8 +25,8 @@ Scores apart(int64_t layer, int64_t position) {
   return scores;
 }
 
-// The scores of a token whose second choice is better than the third by `margin`; `flipped`: the
-// other way round.
+// Returns the scores of a token whose second choice is better than the third by `margin`; with
+// `flipped`, worse.
 Scores tied(int64_t layer, int64_t position, float margin, bool flipped) {
   Scores scores = apart(layer, position);
   const Experts order = toy_best(scores, 3);
@@ -46,7 +46,7 @@ struct Ways {
 
 struct Found {
   FoundRoutes routes;
-  runner::ExpertRoutes own, wanted;  // what the routers of both choose
+  runner::ExpertRoutes own, wanted;  // experts that the routers of both sides choose
 };
 
 runner::ExpertRoutes choices(ToyRouter& model, int64_t layers) {
@@ -64,7 +64,7 @@ runner::ExpertRoutes choices(ToyRouter& model, int64_t layers) {
   return routes;
 }
 
-// Every token's experts in ascending order.
+// Sorts the experts of every token in ascending order.
 runner::ExpertRoutes sorted(runner::ExpertRoutes routes) {
   for (auto& [layer, all] : routes) {
     for (size_t at = 0; at + 2 <= all.size(); at += 2) {
@@ -92,7 +92,8 @@ Found search(const Ways& ways, const runner::ExpertRoutes& known = {}) {
   return found;
 }
 
-// Both sides score alike but for one token of one layer, where two scores are `margin` apart.
+// Both sides have equal scores, except for one token of one layer, where two scores are `margin`
+// apart.
 Ways one_flip(float margin, int64_t layer = 1, int64_t position = 7) {
   const auto router = [=](bool theirs) {
     return [=](int64_t l, int64_t t, const Experts&) {
@@ -118,7 +119,7 @@ TEST(LogitSearch, LeavesAnExpertThatDoesNotTie) {
 
 TEST(LogitSearch, LeavesATieThatBringsNothingNear) {
   Ways ways = one_flip(kTie);
-  // The reference passes through experts that no tie explains.
+  // No tie explains the experts that the reference chose.
   ways.theirs = [](int64_t l, int64_t t, const Experts&) {
     Scores scores = apart(l, t);
     if (t == 7) std::ranges::reverse(scores);
@@ -140,7 +141,7 @@ TEST(LogitSearch, FindsManyTokensWhoseErrorsReachLaterOnes) {
 }
 
 TEST(LogitSearch, LayersBehindAnExchangeChooseAgain) {
-  // Layer 1 scores by the experts of layer 0.
+  // The scores of layer 1 depend on the experts of layer 0.
   const auto router = [](bool theirs) {
     return [=](int64_t l, int64_t t, const Experts& before) {
       if (l == 0) return t == 3 ? tied(l, t, kTie, theirs) : apart(l, t);
@@ -159,7 +160,7 @@ TEST(LogitSearch, KnownLayersKeepTheirRoutes) {
   EXPECT_EQ(found.routes.routes, own);
 }
 
-// Scores of which the halves tie within `margin`; all others are apart.
+// Returns scores whose halves tie within `margin`. All other scores are far apart.
 Scores tied_halves(float margin, bool flipped) {
   const float more = flipped ? -margin : margin;
   return {4.0F + more, 0.5F, 3.0F, 1.0F, 1.5F, 4.5F, 0.0F, 2.5F};
@@ -223,7 +224,7 @@ TEST(ExpertTies, GroupsAreThoseBehindTheChoices) {
 TEST(ExpertTies, RoutesThatAreNoBetterThanTheGroupsAllowAreLeft) {
   const Scores scores = {4.0F, 0.0F, 3.0F, 1.0F, 3.001F, 0.5F, 0.2F, 2.0F};
   const RoutedToken token = {{scores}, best_two_of_half(scores)};
-  // Expert 4 ties with 2, but its half does not.
+  // Expert 4 ties with expert 2, but their halves do not tie.
   EXPECT_TRUE(near_routes(token, {2, 1, 2}, 40, 12).empty());
   const std::vector<NearRoute> plain = near_routes({{scores}, best_two(scores)}, {}, 40, 12);
   ASSERT_EQ(plain.size(), 1U);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kRows = 16, kChannels = 64;
 
-// Deterministic values around 0 with a standard deviation of about 1.
+// Returns deterministic values around 0 with a standard deviation of about 1.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed * 2 + 1) {}
@@ -29,7 +29,7 @@ class Random {
   uint64_t state_;
 };
 
-// A tensor as trained models have it: the first row is a thousand times larger, in one channel.
+// Trained models have such tensors: the first row is a thousand times larger, in one channel.
 std::vector<float> hidden_states() {
   Random random(1);
   std::vector<float> values(kRows * kChannels);
@@ -38,7 +38,7 @@ std::vector<float> hidden_states() {
   return values;
 }
 
-// `values` with noise in proportion to their row; the large value has its own rounding.
+// Adds noise in proportion to the values: the large value has a larger rounding error.
 std::vector<float> with_noise(std::vector<float> values, uint64_t seed, float size) {
   Random random(seed);
   for (float& value : values) value += size * (std::fabs(value) > 100 ? 1000 : 1) * random.next();

@@ -38,7 +38,7 @@ TEST(ValueComparison, EqualValuesHaveNoError) {
 }
 
 TEST(ValueComparison, MetricsAreThoseOfTheirFormulas) {
-  // Errors 1, 0, -2, 0; |want|^2 = 1 + 4 + 9 + 16 = 30; |error|^2 = 5.
+  // The errors are 1, 0, -2, 0; |want|^2 = 1 + 4 + 9 + 16 = 30; |error|^2 = 5.
   const ValueMetrics m = compare({2, 2, 1, 4}, {1, 2, 3, 4});
   EXPECT_EQ(m.max_abs, 2);
   EXPECT_EQ(m.mean_abs, 0.75);
@@ -96,7 +96,7 @@ TEST(LogitComparison, KlOfShiftedLogitsIsZero) {
 }
 
 TEST(LogitComparison, KlIsThatOfTheTwoDistributions) {
-  // want: 3/4, 1/4; got: 1/2, 1/2.
+  // The expected probabilities are 3/4 and 1/4, the actual ones 1/2 and 1/2.
   const auto log3 = static_cast<float>(std::log(3.0));
   const LogitMetrics m = compare_row({0, 0}, {log3, 0});
   EXPECT_NEAR(m.kl_mean, 0.75 * std::log(1.5) + 0.25 * std::log(0.5), 1e-7);

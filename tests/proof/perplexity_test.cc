@@ -52,7 +52,7 @@ TEST(MeanEstimate, IsTheFormula) {
   MeanEstimate estimate;
   for (const double sample : {1.0, 2.0, 4.0, 9.0}) estimate.add(sample);
   EXPECT_DOUBLE_EQ(estimate.mean(), 4);
-  // (1 + 4 + 16 + 81) / 4 - 16 = 9.5; / 3.
+  // The variance is ((1 + 4 + 16 + 81) / 4 - 16) = 9.5, divided by 3.
   EXPECT_DOUBLE_EQ(estimate.standard_error(), std::sqrt(9.5 / 3));
   MeanEstimate far;
   for (const double sample : {1e9 + 1, 1e9 + 2, 1e9 + 4, 1e9 + 9}) far.add(sample);
@@ -100,7 +100,7 @@ TEST(Perplexity, WhatIsNoDistributionIsRefused) {
     EXPECT_EQ(add_prediction(row, 0, perplexity).error().message, "the logits are not finite");
   }
   EXPECT_FALSE(add_prediction(std::vector<float>(2, -kInfinity), 0, perplexity));
-  // The other model may be surer than this one, not the other way round.
+  // The other model may have less entropy than this one, but not the other way round.
   EXPECT_TRUE(add_predictions(all, half, 0, perplexity, comparison));
   EXPECT_FALSE(add_predictions(half, all, 0, perplexity, comparison));
 }

@@ -1,4 +1,4 @@
-// The images of reference prompts: their tiles, rows and placeholders.
+// Images of reference prompts: their tiles, rows and placeholders.
 #include "proof/prompt_images.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class MemorySource : public TensorSource {
     const auto count = static_cast<int64_t>(values.size());
     return add("input_ids", DType::kI64, {1, count}, std::move(values));
   }
-  // `tiles` of [3,2,2], each filled with its value.
+  // Adds `tiles` of [3,2,2], each filled with its value.
   MemorySource& pixels(const std::vector<float>& tiles, bool batch) {
     std::vector<float> values;
     for (const float tile : tiles) values.insert(values.end(), 12, tile);
@@ -115,7 +115,7 @@ TEST(PromptImages, OneRunForEachTile) {
   }
 }
 
-// Tiles of zeros pad the shorter samples of a batch; elsewhere they are images.
+// In a batch, tiles of zeros pad the shorter samples. Elsewhere they are images.
 TEST(PromptImages, TilesOfZerosPadBatchesOnly) {
   MemorySource padded;
   padded.ids({9, 9, 9, 9}).pixels({0.5F, -1, 0}, /*batch=*/true);

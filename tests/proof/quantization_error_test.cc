@@ -71,7 +71,7 @@ TEST(QuantizationError, NoScaleOfOursIsCoarse) {
   }
 }
 
-// Codes that are the nearest, of a scale that is four times what it should be.
+// The codes are the nearest ones for a scale that is four times too large.
 TEST(QuantizationError, AScaleThatIsTooLargeIsCoarse) {
   const QuantizationScheme scheme = {.bits = 8};
   const std::vector<float> values = random_values(normal);
@@ -93,7 +93,7 @@ TEST(QuantizationError, AScaleThatIsTooLargeIsCoarse) {
   EXPECT_EQ(error.coarse_group, 0);
 }
 
-// Codes that are cut off.
+// The codes are clamped.
 TEST(QuantizationError, AScaleThatIsTooSmallIsCoarse) {
   const QuantizationScheme scheme = {.bits = 4, .group = 32, .scale_dtype = DType::kF32};
   std::vector<float> values(kRows * kColumns, 0.7f), small(kRows * kColumns, 0.1f);

@@ -1,4 +1,4 @@
-// A decoder of a few lines whose routers tests decide, and references that it makes.
+// A small decoder whose routers are chosen by tests, and references that it makes.
 #pragma once
 
 #include <cmath>
@@ -18,21 +18,21 @@ namespace ferry::proof {
 using Experts = std::vector<int64_t>;
 using Scores = std::vector<float>;
 
-// A number between -1 and 1 that follows from the others.
+// Returns a pseudo-random number between -1 and 1 that depends on the arguments.
 inline float toy_value(int64_t a, int64_t b, int64_t c) {
   auto x = static_cast<uint64_t>(a * 1000003 + b * 10007 + c + 1) * 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9;
   return static_cast<float>(static_cast<double>((x ^ (x >> 29)) >> 11) / double(1ULL << 52) - 1);
 }
 
-// Each layer adds a vector for each expert of the token; a token also sees what those before it
-// added. The logits are the hidden state.
+// Each layer adds a vector for each expert of the token. A token also sees the vectors of the
+// tokens before it. The logits are the hidden state.
 class ToyRouter : public runner::Decoder {
  public:
   static constexpr int64_t kWidth = 24;
-  // The router's logits of a layer at a position, given the experts of the layer before.
+  // Returns the router's logits of a layer at a position, given the experts of the previous layer.
   using Router = std::function<Scores(int64_t layer, int64_t position, const Experts& before)>;
-  // What it chooses from its logits.
+  // Returns the experts that a router chooses from its logits.
   using Choose = std::function<Experts(const Scores&)>;
 
   ToyRouter(int64_t layers, Router router, Choose choose, float noise)
@@ -128,7 +128,7 @@ class ToyRouter : public runner::Decoder {
   const runner::ExpertRoutes* routes_ = nullptr;
 };
 
-// The best `count`, the best first.
+// Returns the `count` best experts, the best first.
 inline Experts toy_best(const Scores& scores, size_t count) {
   Experts ids(scores.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
@@ -137,7 +137,7 @@ inline Experts toy_best(const Scores& scores, size_t count) {
   return ids;
 }
 
-// The best `count` of the half whose best two are better together.
+// Returns the `count` best experts of the half whose best two have the larger sum.
 inline Experts toy_best_of_half(const Scores& scores, size_t count) {
   const auto half = static_cast<std::ptrdiff_t>(scores.size() / 2);
   const auto worth = [&](std::ptrdiff_t begin) {
@@ -151,8 +151,8 @@ inline Experts toy_best_of_half(const Scores& scores, size_t count) {
   return toy_best(masked, count);
 }
 
-// What `model` computes of the tokens 0, 1, ...: a prompt of a reference, with hidden states or
-// without.
+// Returns the outputs of `model` for the tokens 0, 1, ... as a prompt of a reference, with or
+// without hidden states.
 inline MemorySource toy_reference(ToyRouter& model, int64_t tokens, bool hidden_states) {
   std::map<std::string, std::vector<float>> rows;
   std::vector<int64_t> ids;

@@ -6,7 +6,7 @@
 namespace ferry::report::generation_stats_test {
 namespace {
 
-// A log of ExecuTorch's QNN llama runner (Qwen3 0.6B, May 2026).
+// The numbers are from a log of ExecuTorch's QNN llama runner (Qwen3 0.6B, May 2026).
 RunnerStats logged() {
   RunnerStats stats;
   stats.prompt_tokens = 23;
@@ -48,7 +48,7 @@ TEST(RunnerStats, ObjectHasTheKeysOfTheOfficialRunner) {
                 R"("aggregate_sampling_time_ms":1580,"SCALING_FACTOR_UNITS_PER_SECOND":1000})");
 }
 
-// The demonstration of SmolVLM in ExecuTorch's static llama.
+// The numbers are those of ExecuTorch's demonstration of SmolVLM in static llama.
 TEST(RunnerStats, RatesAreThoseOfTheDemonstration) {
   RunnerStats stats;
   stats.prompt_tokens = 81;

@@ -1,4 +1,4 @@
-// What a page may hold whatever the names in it are.
+// Pages are safe and complete, whatever names they contain.
 #include "report/html_page.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr std::array kKinds = {PageKind::kAudit, PageKind::kParity, PageKind::kBatch};
 
-// What is between `open` and the next `close`, read as an HTML parser reads it.
+// Returns the text between `open` and the next `close`, as an HTML parser reads it.
 std::string between(const std::string& page, std::string_view open, std::string_view close) {
   const size_t begin = page.find(open);
   if (begin == std::string::npos) return {};
@@ -60,7 +60,7 @@ TEST(HtmlPage, HostileNamesStayText) {
   EXPECT_NE(between(page, "<title>", "</title").find("&lt;/script&gt;&lt;img"), std::string::npos);
 }
 
-// Any text, of pieces that mean something to HTML, to JSON or to scripts.
+// The texts are made of pieces that have a meaning in HTML, in JSON or in scripts.
 TEST(HtmlPage, AnyTextParsesBackEqual) {
   const std::vector<std::string> pieces = {"<",
                                            ">",

@@ -22,7 +22,7 @@ packer::ManifestProgram program(const std::string& name, const std::vector<std::
   return program;
 }
 
-// Two components that share a data file, and a tokenizer.
+// Two components share a data file, and there is a tokenizer.
 Manifest manifest() {
   Manifest manifest;
   manifest.components = {
@@ -94,7 +94,7 @@ TEST(Thresholds, LimitsThemselvesAreMet) {
   for (const auto& [field, verdict] : verdicts(missed, stats)) EXPECT_FALSE(verdict) << field;
 }
 
-// Runners say 0 ms, and so rate 0, of what takes less than a millisecond.
+// Runners report 0 ms, and so a rate of 0, for work that takes less than a millisecond.
 TEST(Thresholds, TimesBelowAMillisecondCount) {
   GenerationStats stats;
   stats.generated_tokens = 3;

@@ -1,5 +1,5 @@
-// Attention over a cache that is an input: the same bits whether the cache is copied or not, and
-// copied wherever somebody could tell.
+// Attention over a cache that is an input gives the same bits whether the cache is copied or not.
+// The cache is copied wherever a program could see the difference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,12 +13,12 @@ namespace {
 enum class Use {
   kPlain,
   kColumns,        // the cache is joined along the last dimension
-  kSliced,         // one head of the cache
+  kSliced,         // the slice is one head of the cache
   kOutput,         // the joined matrix is an output
   kRead,           // another operator reads it
-  kOverwritten,    // its memory is used again before the product
-  kHeadsBetween,   // the slice is not in one piece
-  kOtherEncoding,  // codes have a range of their own
+  kOverwritten,    // the memory of the cache is used again before the product
+  kHeadsBetween,   // the slice is not contiguous
+  kOtherEncoding,  // codes have an encoding of their own
 };
 
 constexpr int64_t kHeads = 2, kDim = 5, kPast = 6, kNew = 2, kRows = 3;
@@ -34,7 +34,7 @@ Values some(DType dtype, const Shape& shape) {
   return values;
 }
 
-// bmm of `rows` with a cache and what follows it.
+// A bmm of `rows` with a cache, and the operators after it.
 struct Attention {
   Attention(DType dtype, Use use) {
     const bool columns = use == Use::kColumns;
@@ -114,7 +114,7 @@ struct Attention {
     for (size_t i = 0; i < method.output_count(); ++i) outputs.push_back(decode(method.output(i)));
     return outputs;
   }
-  // Whether the cache was copied into the joined matrix.
+  // Returns whether the cache was copied into the joined matrix.
   bool copied(const Method& method) const {
     return !std::isnan(decode(*method.value(joined)).values.front());
   }

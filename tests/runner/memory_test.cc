@@ -1,4 +1,4 @@
-// Planned memory: how much of it is granted, and what control groups leave.
+// Planned memory: how much the runner grants, and the limits of control groups.
 #include "runner/memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Methods: what lies where, and what must not be written.
+// Methods: placement of values in memory, and memory that must not be written.
 #include <gtest/gtest.h>
 
 #include "runner/memory.h"
@@ -37,7 +37,7 @@ TEST(MethodMemory, OutsMustNotLieOverInputs) {
     const Status status = method.execute();
     return status ? decode(method.output(0)).values : std::vector<double>();
   };
-  EXPECT_EQ(run("aten::neg.out", 0), (std::vector<double>{-1, -2, -3, -4}));  // elementwise
+  EXPECT_EQ(run("aten::neg.out", 0), (std::vector<double>{-1, -2, -3, -4}));
   EXPECT_EQ(run("aten::neg.out", 4), std::vector<double>());
   EXPECT_EQ(run("aten::cumsum.out", 0), std::vector<double>());
   EXPECT_EQ(run("aten::cumsum.out", 64), (std::vector<double>{1, 3, 6, 10}));

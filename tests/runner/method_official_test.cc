@@ -1,5 +1,5 @@
-// Programs written by the official exporter give what the official runtime computes, also where
-// parts of them are delegated to XNNPACK.
+// Programs of the official exporter give the results of the official runtime, also where parts are
+// delegated to XNNPACK.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ std::vector<std::byte> read(const std::string& name) {
 
 bool exists(const std::string& name) { return std::filesystem::exists(kDirectory + name); }
 
-// A program of the fixtures with its data file, loaded.
+// A program of the fixtures that is loaded with its data file.
 struct Official {
   Official(const std::string& program, size_t threads) : name(program), pool(threads) {
     file = *MappedFile::open(kDirectory + name + ".pte");
@@ -47,13 +47,14 @@ struct Official {
 
   bool is_delegated() const { return name.starts_with("xnnpack/"); }
 
-  // Of its own, or that of all programs without tokens.
+  // Returns the program's own script, or the common one of delegated programs.
   std::string script() const {
     const std::string own = name + ".script";
     return exists(own) || !is_delegated() ? own : "xnnpack/rows.script";
   }
 
-  // The inputs of execution `run`: words of the script, or raw f32 files. Empty after the last.
+  // Returns the inputs of execution `run`, from words of the script or from raw f32 files. It is
+  // empty after the last execution.
   std::vector<Values> inputs(size_t run, const Method& method) const {
     std::vector<Values> out;
     if (exists(script())) {
@@ -73,7 +74,7 @@ struct Official {
     return out;
   }
 
-  // "i:1,2@1,2", "f:0.5,2@1,2"
+  // Parses "i:1,2@1,2" or "f:0.5,2@1,2".
   static Values parse(const std::string& word) {
     Values values{word[0] == 'f' ? DType::kF32 : DType::kI64, {}, {}};
     const size_t at = word.find('@');
@@ -92,7 +93,7 @@ struct Official {
   std::vector<ExternalTensor> external;
 };
 
-// Outputs of every execution, which must succeed.
+// Returns the outputs of all executions, which must succeed.
 std::vector<std::vector<std::byte>> run_all(Official& official, Method& method) {
   std::vector<std::vector<std::byte>> outputs;
   for (size_t run = 0;; ++run) {

@@ -1,13 +1,16 @@
-// What a method keeps from one execution to the next, and what a reset puts back.
+// State that a method keeps between executions, that reset() restores, and that the methods of a
+// program share.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "runner/memory.h"
 #include "runner/method.h"
 #include "tests/runner/method_testing.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner::method_test {
+namespace ferry::runner::method_state_test {
 namespace {
 
 TEST(MethodState, IsKeptBetweenExecutionsAndReset) {
@@ -24,7 +27,7 @@ TEST(MethodState, IsKeptBetweenExecutionsAndReset) {
 TEST(MethodState, NumbersThatAProgramWritesStartAgain) {
   ProgramBuilder program;
   const int32_t x = program.planned(DType::kF32, {2, 16});
-  const int32_t dim = program.add(int64_t{1});  // is read and written by the instruction
+  const int32_t dim = program.add(int64_t{1});  // the instruction reads it and writes it
   program.method().inputs = {x};
   program.method().outputs = {dim};
   program.call("aten::sym_size.int", {x, dim, dim});
@@ -57,7 +60,7 @@ TEST(MethodState, ANumberThatIsGivenStaysWhateverTheProgramWrites) {
   EXPECT_EQ(run(), 41);
 }
 
-// A jump passes over the instruction that writes what the next one reads.
+// A jump skips the instruction that writes the value which the next instruction reads.
 TEST(MethodState, ResetAlsoReachesWhatOnlySomeExecutionsWrite) {
   ProgramBuilder program;
   const int32_t x = program.planned(DType::kF32, {2});
@@ -100,5 +103,78 @@ TEST(MethodState, PoisonReachesWhatHasNoContents) {
   EXPECT_EQ(stored.step(method, 1, 2), (std::vector<double>{11, 22}));
 }
 
+// -- several methods of one program
+
+struct TwoMethods {
+  ProgramBuilder program;
+  std::vector<std::byte> initial = encode(f32({2}, {7, 8}));
+  ThreadPool pool{1};
+  MemoryBudget budget{std::nullopt};
+
+  TwoMethods() {
+    program.loaded().data.initial.push_back(initial);
+    const int32_t state = planned_state();
+    const int32_t given = program.unplanned(DType::kF32, {2});
+    program.method().inputs = {given};
+    program.call("aten::copy_", {state, given, program.add(false)});
+    program.method().name = "put";
+    pte::Method put = program.method();
+    program.method() = pte::Method();
+    program.method().name = "get";
+    program.method().memory_bytes = {0, 64};
+    const int32_t read = planned_state();
+    const int32_t out = program.planned(DType::kF32, {2});
+    program.method().outputs = {out};
+    program.call("aten::neg.out", {read, out});
+    program.loaded().program.methods.push_back(std::move(put));
+  }
+
+  int32_t planned_state() {
+    pte::Tensor tensor;
+    tensor.dtype = DType::kF32;
+    tensor.sizes = {2};
+    tensor.dim_order = {0};
+    tensor.fqn = "state";
+    tensor.data_index = 1;
+    tensor.allocation = {1, 0};
+    program.method().memory_bytes[1] = std::max<uint64_t>(program.method().memory_bytes[1], 64);
+    return program.add(std::move(tensor));
+  }
+
+  Result<std::vector<Method>> load() {
+    const std::string_view names[] = {"put", "get"};
+    return Method::load_all(program.loaded(), names, {}, pool, {}, budget, "two.pte");
+  }
+};
+
+TEST(MethodSharing, MethodsOfAProgramHaveOneState) {
+  TwoMethods two;
+  std::vector<Method> methods = *two.load();
+  Method& put = methods[0];
+  Method& get = methods[1];
+  ASSERT_TRUE(get.execute());
+  EXPECT_EQ(decode(get.output(0)).values, (std::vector<double>{-7, -8}));
+  const Given given(f32({2}, {1, 2}));
+  ASSERT_TRUE(put.set_input(0, given.view()));
+  ASSERT_TRUE(put.execute());
+  ASSERT_TRUE(get.execute());
+  EXPECT_EQ(decode(get.output(0)).values, (std::vector<double>{-1, -2}));
+  put.reset();
+  ASSERT_TRUE(get.execute());
+  EXPECT_EQ(decode(get.output(0)).values, (std::vector<double>{-7, -8}));
+}
+
+TEST(MethodSharing, MemoryIsThatOfTheLargestMethod) {
+  TwoMethods two;
+  two.budget = MemoryBudget(128);  // `get` needs 128 bytes and `put` 64
+  EXPECT_TRUE(two.load());
+  two.budget = MemoryBudget(127);
+  const auto refused = two.load();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kIo);
+  EXPECT_EQ(refused.error().message,
+            "two.pte: planned memory of 128 bytes exceeds the 127 bytes that memory allows");
+}
+
 }  // namespace
-}  // namespace ferry::runner::method_test
+}  // namespace ferry::runner::method_state_test

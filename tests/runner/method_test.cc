@@ -1,4 +1,4 @@
-// Methods: inputs and outputs, memory, control flow, and the lies a program can tell.
+// Methods: inputs and outputs, memory, control flow, and invalid programs.
 #include "runner/method.h"
 
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ TEST(MethodViews, ShareMemoryAndForgetItBetweenExecutions) {
   EXPECT_EQ(method.output(0).bytes.data(), given.bytes.data());
   EXPECT_EQ(method.output(0).shape, (Shape{2, 2}));
 
-  // A program that uses the view before it makes it would see the memory of the last execution.
+  // A program that uses a view before it makes it would see the memory of the last execution.
   program.call("aten::neg.out", {view, early});
   std::swap(program.method().instructions[0], program.method().instructions[1]);
   Method hostile = *program.load();
@@ -297,14 +297,15 @@ TEST(MethodObserve, SeesTheValueRightAfterItsInstruction) {
   ProgramBuilder program;
   const int32_t first = program.planned(DType::kF32, {2});
   const int32_t second = program.planned(DType::kF32, {2});
-  program.tensor(second).allocation = program.tensor(first).allocation;  // overwrites it
+  // The second tensor overwrites the first.
+  program.tensor(second).allocation = program.tensor(first).allocation;
   program.call("aten::neg.out", {program.constant(f32({2}, {1, 2})), first});
   program.call("aten::neg.out", {program.constant(f32({2}, {3, 4})), second});
   Method method = *program.load();
   std::vector<std::vector<double>> seen;
   const auto look = [&](const TensorView& view) { seen.push_back(decode(view).values); };
   ASSERT_TRUE(method.observe(first, look));
-  ASSERT_TRUE(method.observe(first, look));  // replaces the other
+  ASSERT_TRUE(method.observe(first, look));  // replaces the first observer
   ASSERT_TRUE(method.observe(second, look));
   ASSERT_TRUE(method.execute());
   EXPECT_EQ(seen, (std::vector<std::vector<double>>{{-1, -2}, {-3, -4}}));
@@ -344,7 +345,7 @@ TEST(MethodLoad, RefusesWhatItCannotExecute) {
   EXPECT_EQ(method.error().code, ErrorCode::kUsage);
 }
 
-// A list among the constant methods: a method of several outputs.
+// The list of constants is a method of several outputs.
 TEST(MethodOutputs, NumbersAndTexts) {
   ProgramBuilder program;
   for (const pte::Value& value : std::vector<pte::Value>{

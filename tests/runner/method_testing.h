@@ -1,4 +1,4 @@
-// Inputs for methods, and what every error of a method has.
+// Inputs for methods, and expectations on errors of methods.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Operators in a table: arguments and the expected outs, whose dtypes and shapes the program
+// Tables of operator cases: arguments and expected outs, whose dtypes and shapes the program
 // declares.
 #pragma once
 
@@ -16,7 +16,7 @@ struct OpCase {
   std::string name;
   std::vector<Arg> args;
   std::vector<Values> expected;
-  double tolerance = 1e-6;  // relative to 1 or the value
+  double tolerance = 1e-6;  // relative to the larger of 1 and the value
 };
 
 inline void expect_close(const Values& got, const Values& want, double tolerance) {
@@ -46,7 +46,7 @@ inline void check_cases(const std::vector<OpCase>& cases) {
   }
 }
 
-// Each must be refused with a message that contains the text.
+// The operator must be refused with a message that contains the text.
 struct RefusedCase {
   std::string name;
   std::vector<Arg> args;

@@ -1,4 +1,4 @@
-// Runs single operators: builds a program of one instruction around them.
+// Runs single operators in a program of one instruction.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace ferry::runner {
 
-// A tensor with its values, whatever the dtype, as doubles.
+// A tensor with its values as doubles, whatever the dtype.
 struct Values {
   DType dtype = DType::kF32;
   Shape shape;
@@ -60,7 +60,8 @@ inline Values decode(const TensorView& view) {
   return out;
 }
 
-// A program in memory, one method `forward` without inputs; memory 1 is planned tensor by tensor.
+// Builds a program in memory, with one method `forward` without inputs. Memory 1 is planned tensor
+// by tensor.
 class ProgramBuilder {
  public:
   ProgramBuilder() {
@@ -122,7 +123,7 @@ class ProgramBuilder {
     return add(pte::None{});
   }
 
-  // Appends a call; `args` are value indices without the repeated result, which follows from the
+  // Appends a call. `args` are value indices without the repeated result, which follows from the
   // operator's schema.
   void call(const std::string& name, std::vector<int32_t> args) {
     const pte::OpSchema& schema = *pte::find_op_schema(name);
@@ -165,7 +166,7 @@ class ProgramBuilder {
   ThreadPool pool_{2};
 };
 
-// What `name` computes from `args` into outs of the declared dtypes and shapes.
+// Computes `name` from `args` into outs of the declared dtypes and shapes.
 inline Result<std::vector<Values>> run_op(const std::string& name, const std::vector<Arg>& args,
                                           const std::vector<Values>& outs) {
   ProgramBuilder program;
@@ -189,7 +190,7 @@ inline Result<std::vector<Values>> run_op(const std::string& name, const std::ve
   return results;
 }
 
-// The message of the error that it ends with, empty if there is none.
+// Returns the message of the error that the operator ends with; empty if there is none.
 inline std::string op_error(const std::string& name, const std::vector<Arg>& args,
                             const std::vector<Values>& outs) {
   const auto result = run_op(name, args, outs);

@@ -22,7 +22,7 @@ std::map<int64_t, double> frequencies(const SamplingOptions& options) {
   return seen;
 }
 
-// The probabilities of softmax(logits / temperature) over `kept`.
+// Returns the probabilities of softmax(logits / temperature) over `kept`.
 std::map<int64_t, double> expected(double temperature, const std::vector<int64_t>& kept) {
   std::map<int64_t, double> p;
   double sum = 0;
@@ -46,13 +46,13 @@ TEST(Sampler, DrawsWithTheProbabilitiesOfTheSoftmax) {
       {{.temperature = 1, .top_p = 0.6}, {1}},
       {{.temperature = 1, .top_p = 0.7}, {1, 3}},
       {{.temperature = 1, .top_p = 0.95}, {0, 1, 3}},
-      // Of the two that top k leaves, the first has 0.731.
+      // Among the two tokens that top k leaves, the first has probability 0.731.
       {{.temperature = 1, .top_k = 2, .top_p = 0.7}, {1}},
-      // 0.087 / 0.644 is 0.135, 0.237 / 0.644 is 0.368.
+      // The ratios to the largest probability are 0.087 / 0.644 = 0.135 and 0.237 / 0.644 = 0.368.
       {{.temperature = 1, .min_p = 0.13}, {0, 1, 3}},
       {{.temperature = 1, .min_p = 0.14}, {1, 3}},
       {{.temperature = 1, .min_p = 1}, {1}},
-      // The temperature comes first: at 2 the shares are the roots, 0.368 and 0.607.
+      // The temperature is applied first: at 2 the ratios are the square roots, 0.368 and 0.607.
       {{.temperature = 2, .min_p = 0.36}, {0, 1, 3}},
       {{.temperature = 2, .min_p = 0.38}, {1, 3}},
       {{.temperature = 1, .top_k = 3, .min_p = 0.04}, {0, 1, 3}},
@@ -61,7 +61,7 @@ TEST(Sampler, DrawsWithTheProbabilitiesOfTheSoftmax) {
   for (const auto& [options, kept] : cases) {
     const auto got = frequencies(options), want = expected(options.temperature, kept);
     ASSERT_EQ(got.size(), want.size());
-    // Four standard deviations of a frequency of a half.
+    // The tolerance is four standard deviations of a frequency of a half.
     for (const auto& [id, p] : want) EXPECT_NEAR(got.at(id), p, 0.0045) << id;
   }
 }
@@ -71,8 +71,9 @@ TEST(Sampler, TemperatureZeroTakesTheLargest) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(*sampler->sample(kLogits), 1);
 }
 
-// By hand, as RepetitionPenaltyLogitsProcessor of transformers defines it: a logit of a token that
-// was there is divided by the penalty if it is not negative, else multiplied.
+// The values are computed by hand as RepetitionPenaltyLogitsProcessor of transformers defines it:
+// the logit of a token that occurred is divided by the penalty if it is not negative, else
+// multiplied.
 TEST(Sampler, PenalisesWhatWasThereAsTheReferenceDoes) {
   const std::vector<float> logits = {3.0F, 2.0F, -1.0F, -1.5F, 0.0F};
   const auto choice = [&](double penalty, const std::vector<int64_t>& prompt,
@@ -82,22 +83,22 @@ TEST(Sampler, PenalisesWhatWasThereAsTheReferenceDoes) {
   EXPECT_EQ(choice(1, {0}, {}, logits), 0);
   EXPECT_EQ(choice(1.25, {0}, {}, logits), 0);  // 3 / 1.25 = 2.4 > 2
   EXPECT_EQ(choice(1.6, {0}, {}, logits), 1);   // 3 / 1.6 = 1.875 < 2
-  EXPECT_EQ(choice(1.6, {}, {0}, logits), 1);   // of the answer as well as of the prompt
-  // Once, however often it was there: 3 / 1.25 / 1.25 would be 1.92.
+  EXPECT_EQ(choice(1.6, {}, {0}, logits), 1);   // counts in the answer as in the prompt
+  // The penalty applies once, however often the token occurred: 3 / 1.25 / 1.25 would be 1.92.
   EXPECT_EQ(choice(1.25, {0, 0, 4}, {0}, logits), 0);
   EXPECT_EQ(choice(1.6, {0, 1}, {}, logits), 0);  // 1.875 and 1.25
   const std::vector<float> negative = {-1.0F, -1.5F};
   EXPECT_EQ(choice(1.4, {0}, {}, negative), 0);  // -1.4
   EXPECT_EQ(choice(1.6, {0}, {}, negative), 1);  // -1.6
-  EXPECT_EQ(choice(0.5, {1}, {}, negative), 1);  // below 1 it is a reward: -0.75
-  // f32 arithmetic: 3 / 1.5F is 2 exactly, and the first of equals is taken.
+  EXPECT_EQ(choice(0.5, {1}, {}, negative), 1);  // a penalty below 1 is a reward: -0.75
+  // The arithmetic is f32: 3 / 1.5F is 2 exactly, and the first of equal logits is chosen.
   EXPECT_EQ(choice(1.5, {0}, {}, logits), 0);
   EXPECT_EQ(choice(1.5, {1}, {}, std::vector<float>{2.0F, 3.0F}), 0);
-  // Ids that the row does not have change nothing.
+  // Ids outside of the row change nothing.
   EXPECT_EQ(choice(2, {-1, 5, int64_t{1} << 40}, {}, logits), 0);
 }
 
-// softmax(0, 2 / 2, -1 * 2, 1): the penalty comes before the temperature.
+// The logits are 0, 2 / 2, -1 * 2, 1: the penalty comes before the temperature.
 TEST(Sampler, DrawsFromPenalisedLogits) {
   auto sampler = Sampler::make({.repetition_penalty = 2, .temperature = 1, .seed = 5});
   const std::vector<int64_t> prompt = {1}, answer = {2};
@@ -132,14 +133,14 @@ TEST(Sampler, RefusesWhatIsNoProbability) {
   }
 }
 
-// The first numbers of the published generator for this state.
+// The expected numbers are the first ones of the published generator for this state.
 TEST(Random, IsTheGeneratorThatItSays) {
   Random random(0);
   EXPECT_EQ(random.next(), 0x99EC5F36CB75F2B4U);
   EXPECT_EQ(random.next(), 0xBF6E1F784956452AU);
 }
 
-// The twin of argmax, one value after the other.
+// Computes argmax one value after the other.
 size_t first_largest(std::span<const float> row) {
   size_t best = 0;
   for (size_t i = 1; i < row.size(); ++i) {
@@ -153,7 +154,7 @@ TEST(ArgmaxTest, IsTheFirstOfTheLargestValuesWhateverLiesBesideThem) {
   const float kNan = std::numeric_limits<float>::quiet_NaN();
   std::minstd_rand bits(7);
   for (size_t size : {1, 2, 15, 16, 17, 1023, 1024, 1025, 3000}) {
-    for (int special : {0, 3, 40, 100}) {  // percent
+    for (int special : {0, 3, 40, 100}) {  // percentage of special values
       for (int round = 0; round < 5; ++round) {
         std::vector<float> row(size);
         for (float& v : row) {

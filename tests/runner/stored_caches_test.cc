@@ -1,5 +1,5 @@
-// Attention over f16, bf16 and i8 caches: the same bits whether their values are copied or not, and
-// copied wherever somebody could tell.
+// Attention over f16, bf16 and i8 caches gives the same bits whether their values are converted or
+// not. They are converted wherever a program could see the difference.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,13 +13,13 @@ constexpr int64_t kContext = 9, kHeads = 2, kDim = 5, kTokens = 3, kPosition = 4
 
 enum class Use {
   kPlain,
-  kFromStart,      // positions from 2 on
-  kShared,         // values are the keys
+  kFromStart,      // the slice has positions from 2 on
+  kShared,         // the keys are the values too
   kOutput,         // the f32 keys are an output
-  kRead,           // another operator reads them
+  kRead,           // another operator reads the f32 keys
   kOverwritten,    // the cache is written before the attention
-  kOtherRange,     // codes have a range of their own
-  kOtherPositions  // scales are those of other positions
+  kOtherRange,     // codes have another range
+  kOtherPositions  // the scales belong to other positions
 };
 
 Values some(DType dtype, const Shape& shape, double least = 0) {
@@ -63,7 +63,7 @@ class Attention {
     for (size_t i = 0; i < method.output_count(); ++i) outputs.push_back(decode(method.output(i)));
     return outputs;
   }
-  // Whether the values of the cache were computed.
+  // Returns whether the values of the cache were computed.
   bool copied(const Method& method) const {
     return !std::isnan(decode(*method.value(keys)).values.front());
   }
@@ -87,7 +87,7 @@ class Attention {
     program.call("aten::_to_copy.out", {value, program.add(false), none(), out});
     return out;
   }
-  // The f32 values of a cache.
+  // Adds the f32 values of a cache.
   int32_t real() {
     buffer_ = program.initialised(some(dtype_, {1, kContext, kHeads, kDim}));
     if (dtype_ != DType::kI8) return converted(slice(buffer_, start_), DType::kF32);

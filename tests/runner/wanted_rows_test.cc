@@ -1,5 +1,5 @@
-// Rows of an output that nobody reads are not computed, and the others have the bits that they have
-// among all rows.
+// Rows of an output that are not wanted are not computed. The other rows have the bits that they
+// have among all rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,11 +18,12 @@ Values waves(const Shape& shape, int64_t n) {
   return values;
 }
 
-// -x times a matrix: by an operator, then as codes; by a matrix of codes; by a delegate.
+// The product of -x and a matrix is made by an operator, by an operator on codes of x, with a coded
+// matrix, or by a delegate.
 enum class Kind { kLinear, kCoded, kMixed, kDelegate };
 constexpr Kind kKinds[] = {Kind::kLinear, Kind::kCoded, Kind::kMixed, Kind::kDelegate};
 
-// The graph of a linear layer whose f32 matrix is the named data "w".
+// Makes a linear layer whose f32 matrix is the named data "w".
 xnnpack::Graph linear_graph() {
   xnnpack::Graph graph;
   for (const uint32_t id : {0U, 1U, 2U}) graph.values.emplace_back().id = id;
@@ -45,7 +46,7 @@ xnnpack::Graph linear_graph() {
 
 struct Head {
   explicit Head(Kind kind) : shape({1, kRows}) {
-    if (kind == Kind::kMixed) shape = {kRows};  // it takes matrices only
+    if (kind == Kind::kMixed) shape = {kRows};  // this operator takes matrices only
     const int32_t input = program.unplanned(DType::kF32, with(kDepth));
     const int32_t x = program.planned(DType::kF32, with(kDepth));
     product = program.planned(DType::kF32, with(kColumns));

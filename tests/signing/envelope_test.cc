@@ -1,5 +1,5 @@
-// Keys, certificates and envelopes: what sign_statement() writes, held against OpenSSL, and what
-// verify_envelope() refuses.
+// Keys, certificates and envelopes: sign_statement() is compared with OpenSSL, and
+// verify_envelope() refuses wrong envelopes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -9,7 +9,6 @@
 #include "core/sha256.h"
 #include "signing/sign_statement.h"
 #include "signing/verify_envelope.h"
-#include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
 namespace ferry::signing::envelope_test {
@@ -27,7 +26,7 @@ std::string verdict_of(const Result<Verdict>& result) {
 
 struct Kind {
   const char* name;
-  const char* digest;  // of `openssl dgst`
+  const char* digest;  // printed by `openssl dgst`
 };
 
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
@@ -63,7 +62,7 @@ TEST_P(Curves, SignedPayloadComesBack) {
   }
 }
 
-// The public keys of testdata were printed by `openssl pkey -pubout`.
+// `openssl pkey -pubout` wrote the public keys of testdata.
 TEST_P(Curves, HintIsTheDigestOfThePublicKey) {
   const json bundle = json::parse(signed_with(key(GetParam().name)));
   const std::string pem = read_file(key_file(std::string(GetParam().name) + ".pub.pem"));
@@ -91,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Keys, Curves,
                          testing::Values(Kind{"p256", "-sha256"}, Kind{"p384", "-sha384"},
                                          Kind{"p521", "-sha512"}));
 
-// Every third bit, so one or more of every byte.
+// Every third bit is flipped, so at least one bit of every byte.
 TEST_F(Envelopes, ChangedBitsAreRefused) {
   const std::string bundle = signed_with(key("p256"));
   const Trust trusted = trust("p256");

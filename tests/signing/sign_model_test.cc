@@ -1,4 +1,4 @@
-// Signing models, and checking what was signed here: contents of statements, differences, refusals.
+// Signing models and checking the signatures: contents of statements, differences, refusals.
 #include "signing/sign_model.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/sha256.h"
-#include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
 namespace ferry::signing::sign_model_test {
@@ -52,7 +51,7 @@ class SignModel : public testing::Test {
   Result<ModelCheck> check(const CheckOptions& options = {}) {
     return check_model(model, signature, trust, options, pool);
   }
-  // Of every file that is not in order, "STATUS NAME".
+  // Returns "STATUS NAME" for every file that is not in order.
   std::vector<std::string> differences() {
     const auto checked = check();
     std::vector<std::string> found;
@@ -102,7 +101,7 @@ TEST_F(SignModel, StatementIsWhatTheSpecificationSays) {
     const Digest digest = sha256(std::as_bytes(std::span(bytes)));
     raw.append(reinterpret_cast<const char*>(digest.data()), digest.size());
   }
-  // Bytes of whole names, not of components: '-' is before '/'.
+  // Names are ordered by their bytes, not by path components: '-' is before '/'.
   EXPECT_EQ(names,
             (Names{"a-b.txt", "a/b.txt", "config.json", "empty", "sub/.git/HEAD", "weights.bin"}));
   EXPECT_EQ(statement["subject"],

@@ -1,5 +1,5 @@
-// The vectors of testdata/oms: signatures of the reference implementation and of a signer written
-// from the specification, tampered ones too, each with the verdict that it must get.
+// The vectors of testdata/oms: signatures of the reference implementation and of a signer that was
+// written from the specification, valid and tampered, each with its expected verdict.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/thread_pool.h"
-#include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
 namespace ferry::signing::verify_envelope_test {
@@ -32,7 +31,7 @@ void flip(const std::string& path, size_t offset) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// Applies one edit; returns the signature to check with.
+// Applies one edit and returns the signature to check.
 std::string apply(const json& edit, const TempDir& dir, const std::string& signature) {
   const std::string operation = edit["op"];
   const std::string name = edit["path"];
@@ -80,7 +79,7 @@ Result<ModelCheck> run(const json& test, ThreadPool& pool) {
   return check_model(dir / test.value("model", "model"), signature, trust, options, pool);
 }
 
-// What the verdict must begin with.
+// Returns the possible beginnings of the verdict.
 std::vector<std::string> expected(const json& test) {
   const std::string verdict = test["verdict"];
   if (verdict == "accept") return {"accept"};
@@ -89,7 +88,7 @@ std::vector<std::string> expected(const json& test) {
     return {blake3 ? "unsupported" : "accept"};
   }
   const std::string stage = test["stage"];
-  // What is no bundle at all, and keys of other kinds, have exit codes of their own.
+  // Files that are no signature bundle, and keys of other kinds, have exit codes of their own.
   if (stage == "bundle") return {"reject bundle", "error 3"};
   if (stage == "key") return {"unsupported"};
   return {"reject " + stage + ":"};
@@ -115,11 +114,11 @@ TEST(SigningVectors, EveryCaseHasItsVerdict) {
   EXPECT_EQ(unsupported, 4u);  // blake3, and public keys of three other kinds
 }
 
-// Folders that released versions of the reference implementation signed.
+// Folders that were signed with released versions of the reference implementation.
 struct Released {
   const char* folder;
-  const char* file;     // of the folder, where the model is one file
-  const char* verdict;  // what it begins with
+  const char* file;     // the file of the folder that is the model; null where the folder is
+  const char* verdict;  // beginning of the verdict
 };
 
 void PrintTo(const Released& released, std::ostream* out) { *out << released.folder; }
@@ -143,7 +142,7 @@ TEST_P(ReleasedSignature, HasItsVerdict) {
 }
 
 // Version 0.2.0 signed another encoding of the payload. Version 1.0.1 did not record the paths that
-// it left out, so the file that it ignored is extra.
+// it ignored, so the ignored file is reported as extra.
 INSTANTIATE_TEST_SUITE_P(Upstream, ReleasedSignature,
                          testing::Values(Released{"v0.2.0-certificate", "", "reject signature"},
                                          Released{"v0.3.1-certificate", "", "accept"},
@@ -155,8 +154,8 @@ INSTANTIATE_TEST_SUITE_P(Upstream, ReleasedSignature,
                                          Released{"v1.1.0-certificate", "", "accept"},
                                          Released{"v1.1.0-elliptic-key", "", "accept"}));
 
-// Bundles of the specification: of the first two the signatures hold under the key of the folders
-// above, whose files they list.
+// Bundles of the specification. The signatures of the first two are valid under the key of the
+// folders above, whose files they list.
 struct Specified {
   const char* bundle;
   const char* verdict;

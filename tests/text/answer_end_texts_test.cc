@@ -31,7 +31,7 @@ TEST(StopTexts, TheBeginningOfAStopIsTextWhereNoMoreComes) {
   EXPECT_EQ(stops.found(), std::nullopt);
 }
 
-// The definition, a character at a time.
+// Finds the first stop text by the definition, one character at a time.
 std::string text_before(const std::string& text, const std::vector<std::string>& stops) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;

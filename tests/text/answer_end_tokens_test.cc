@@ -1,4 +1,4 @@
-// special_tokens_map.json beside tokenizer_config.json: which of the two counts.
+// special_tokens_map.json beside tokenizer_config.json: which of the two has precedence.
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ TEST(SpecialTokensMap, SpeaksWhereTheConfigDoesNot) {
   EXPECT_EQ(rendered(R"({"bos_token": "<a>"})", ""), "<a>||");
 }
 
-// As transformers reads the two.
+// The precedence is that of transformers.
 TEST(SpecialTokensMap, GoesBeforeAConfigWithoutAddedTokens) {
   EXPECT_EQ(rendered(R"({"bos_token": "<a>"})", R"({"bos_token": "<s>"})"), "<s>||");
   EXPECT_EQ(rendered(R"({"bos_token": "<a>", "added_tokens_decoder": {}})",

@@ -1,4 +1,4 @@
-// The matrix of R3: its definition, whatever tiles it is made in.
+// The rotation matrix R3 follows its definition, in whatever tiles it is computed.
 #include "converters/blocks/attention.h"
 
 #include <gtest/gtest.h>

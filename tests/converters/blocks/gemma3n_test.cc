@@ -1,5 +1,5 @@
-// What only Gemma 3n has in its config. Its outputs are held against the fixture by the tests of
-// all families.
+// Config fields that only Gemma 3n has. The tests of all families compare its outputs with the
+// fixture.
 
 #include "converters/blocks/gemma3n.h"
 
@@ -47,7 +47,7 @@ TEST(Gemma3n, TheLastLayersHaveNoCaches) {
   EXPECT_FALSE(has_cache(*config, 4));
   const auto all = parse({{"num_kv_shared_layers", 6}});
   ASSERT_TRUE(all);
-  EXPECT_EQ(first_shared_layer(*all), 6);  // the reference shares nothing then
+  EXPECT_EQ(first_shared_layer(*all), 6);  // no layer shares caches, as in the reference
 }
 
 TEST(Gemma3n, ASharedLayerNeedsOneOfItsKindBeforeIt) {

@@ -1,4 +1,4 @@
-// The RoPE tables that programs carry: the right values, whatever tiles they are made in.
+// The RoPE tables that programs carry: the values are right in whatever tiles they are computed.
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
         const double expected = !sine             ? std::cos(angle)
                                 : i < kRotary / 2 ? -std::sin(angle)
                                                   : std::sin(angle);
-        // The angle is rounded to f32, up to 40 here.
+        // The angle is up to 40 here and rounded to f32.
         EXPECT_NEAR(whole[static_cast<size_t>(p * kRotary + i)], expected, 5e-6) << p << " " << i;
       }
     }
@@ -65,7 +65,8 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
   EXPECT_EQ(tables, 2);
 }
 
-// A table of longrope: rows of the long factors for the whole context, then those of the short.
+// The table of longrope has rows of the long factors for the whole context, then rows of the short
+// factors.
 TEST(RopeTable, HasBothSetsOfLongRope) {
   ModelConfig config = tiny_config();
   config.rope.type = RopeConfig::Type::kLongRope;

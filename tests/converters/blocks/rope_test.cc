@@ -1,4 +1,4 @@
-// The rates of RoPE's pairs for every kind of scaling, and which factors LongRoPE takes.
+// The frequencies of RoPE for every kind of scaling, and the choice of LongRoPE's factors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,8 @@ TEST(RopeFrequencies, PlainAndLinear) {
   expect_near(rope_inverse_frequencies(c.rope, c.rotary_dim()), {1, 0.01});
 }
 
-// Computed in f64 from the published formula; dimensions 13 to 17 fall into the smooth part.
+// The expected values are computed in f64 from the published formula. Dimensions 13 to 17 are in
+// the smooth part.
 TEST(RopeFrequencies, LlamaThree) {
   const std::string path = "configs/Llama-3.2-1B.json";
   const std::string text = read_text_file(FERRY_TESTDATA "/" + path, 1 << 20).value();
@@ -50,13 +51,14 @@ TEST(RopeFrequencies, LlamaThree) {
 
 struct YarnCase {
   const char* type;
-  const char* rope;  // further keys of the config
+  const char* rope;  // further keys of the config, as text
   double attention_factor;
   std::vector<double> full;
   std::vector<double> sliding = {};
 };
 
-// Frequencies and factors of transformers 5.23.0 for heads of 16 dimensions (glm: half of 32).
+// The frequencies and factors are those of transformers 5.23.0 for heads of 16 dimensions (glm
+// rotates half of 32).
 TEST(RopeFrequencies, Yarn) {
   const std::vector<double> usual = {1.0,           0.237170815,    0.049999997,    0.00790569466,
                                      0.00249999994, 0.000790569466, 0.000250000012, 7.90569466e-05};
@@ -121,7 +123,8 @@ TEST(RopeFrequencies, Yarn) {
        1.138629436111989,
        {1.0, 0.373638898, 0.132171392, 0.0425465479, 0.0111803403, 0.00514142821, 0.00236435398,
         0.00108727964}},
-      // In an object for a kind of layer truncate has no effect, nor has the length beside it.
+      // In an object for one kind of layer, `truncate` and the original length beside the object
+      // have no effect.
       {"gemma3_text", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": false,
           "original_max_position_embeddings": 128})",
        1.138629436111989, global, local},
@@ -184,7 +187,7 @@ TEST(RopeFrequencies, YarnIsChecked) {
   }
 }
 
-// powf() differs between C libraries in the last bit; the nearest f32 of a power is the same.
+// powf() differs between C libraries in the last bit. The nearest f32 of a power does not.
 TEST(RopeFrequencies, PowersAreTheNearestFloats) {
   int pairs = 0;
   for (const double theta : {10000.0, 500000.0, 1e6, 13333.7, 177.0, 429.0, 527.0, 590.0}) {
@@ -204,7 +207,8 @@ TEST(RopeFrequencies, PowersAreTheNearestFloats) {
   EXPECT_GT(pairs, 2500);
 }
 
-// Phi-4-mini's way: factors beside a length at the top level, for three quarters of each head.
+// A config as that of Phi-4-mini: the factors are in the object, a length is at the top level, and
+// three quarters of each head are rotated.
 std::string longrope(const std::string& rope) {
   return R"({"model_type": "phi3", "vocab_size": 10, "hidden_size": 32, "intermediate_size": 8,
              "num_hidden_layers": 1, "num_attention_heads": 4, "max_position_embeddings": 131072,

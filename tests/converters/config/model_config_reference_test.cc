@@ -1,4 +1,4 @@
-// What transformers 5.23.0 reads in a config, and what it takes no notice of, type by type.
+// Keys that transformers 5.23.0 reads in a config, and keys that it ignores, type by type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ TEST(ReferenceConfig, GemmaTwoAndThreeReadHiddenActivation) {
   const ScalarConfig three = parse(with(sizes("gemma3_text"), capped)).scalars;
   EXPECT_FALSE(three.attention_softcap);
   EXPECT_EQ(three.logit_softcap, 3.0);
-  // The multimodal class leaves out the cap of the logits.
+  // The multimodal class does not apply the cap of the logits.
   const json inside = multimodal("gemma3", with(sizes("gemma3_text"), capped));
   EXPECT_FALSE(parse(inside).scalars.logit_softcap);
 }
@@ -90,7 +90,7 @@ TEST(ReferenceConfig, ListsOfLayersThatTheReferenceIgnoresAreRefused) {
     EXPECT_EQ(refusal(config),
               "4 config.json: 'layer_types' differs from what '" + type + "' does");
   }
-  // Where all layers slide, a list that says so is right.
+  // A list that makes all layers slide is right where all layers slide.
   const json all = with(sizes("qwen3_moe"), {{"layer_types", json(4, "sliding_attention")},
                                              {"use_sliding_window", true}});
   EXPECT_EQ(parse(all).layer_types, std::vector<LayerType>(4, LayerType::kSlidingAttention));
@@ -148,7 +148,7 @@ struct Defaults {
   bool tied;
 };
 
-// The numbers of transformers' configuration classes.
+// The expected numbers are those of transformers' configuration classes.
 TEST(ReferenceConfig, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
   const Defaults rows[] = {
       {"llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, false},
@@ -331,7 +331,7 @@ TEST(ReferenceConfig, HalfAWindowOfNothingIsTheTokenItself) {
             "3 config.json: 'sliding_window' is 0, not from 1 to 2147483647");
 }
 
-// model_config_defaults_test.cc has the other types.
+// model_config_defaults_test.cc tests the other types.
 TEST(ReferenceConfig, FamiliesServeTheseTypes) {
   std::vector<std::string> served;
   for (const FamilySpec* family : all_families()) {
@@ -341,6 +341,43 @@ TEST(ReferenceConfig, FamiliesServeTheseTypes) {
     EXPECT_EQ(std::ranges::count(served, type), 1) << type;
     EXPECT_NE(parse(sizes(type)).family, nullptr) << type;
   }
+}
+
+// -- bidirectional attention
+
+Result<ModelConfig> parse_windowed(const std::string& type, const json& more) {
+  const json config = with(with(sizes(type), {{"sliding_window", 9}}), more);
+  return parse_model_config(config.dump(), "", "config.json");
+}
+
+TEST(TwoWayConfig, OnlyGemmaReadsItsOwnKey) {
+  const json asked = {{"use_bidirectional_attention", true}};
+  for (const std::string type : {"gemma", "gemma2"}) {
+    const auto config = parse_windowed(type, asked);
+    ASSERT_FALSE(config) << type;
+    EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
+  }
+  for (const std::string type : {"gemma3_text", "llama", "qwen3"}) {
+    const auto config = parse_windowed(type, asked);
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->two_way, type == "gemma3_text") << type;
+  }
+}
+
+// The window reaches as many tokens in each direction as the config states where is_causal is
+// false, and half as many with use_bidirectional_attention. With both, both rules are applied one
+// after the other.
+TEST(TwoWayConfig, WindowsReachInBothDirections) {
+  const auto window = [](const std::string& type, const json& more) {
+    const auto config = parse_windowed(type, more);
+    return config ? config->sliding_window : std::nullopt;
+  };
+  EXPECT_EQ(window("mistral", {{"is_causal", true}}), 9);
+  EXPECT_EQ(window("mistral", {{"is_causal", false}}), 10);
+  EXPECT_EQ(window("gemma3_text", {{"is_causal", false}}), 10);
+  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}}), 5);
+  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}, {"is_causal", false}}),
+            6);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_TRUE(internvl.vision->qkv_bias);
 }
 
-// A config with changes: keys set to a value, or removed where it is discarded.
+// Configs that tests change with merge patches: a patch sets a key, or removes it with null.
 json llama() { return json::parse(read("families/llama/config.released.json")); }
 json hybrid() { return json::parse(read("families/qwen3_5_text/config.released.json")); }
 json gemma3() {
@@ -222,7 +222,7 @@ TEST(ModelConfig, TheLegacyNameOfTheRopeType) {
 }
 
 TEST(ModelConfig, GemmaLeavesOutWhatItsClassHasAsADefault) {
-  // As released: the rest of the numbers are those of the class.
+  // The released config states these numbers. The others are defaults of the class.
   const ModelConfig c = parse({{"model_type", "gemma3"},
                                {"text_config",
                                 {{"model_type", "gemma3_text"},
@@ -289,14 +289,14 @@ TEST(ModelConfig, GraniteHasFourMultipliers) {
   EXPECT_EQ(s.attention, 0.0078125);
   EXPECT_EQ(s.residual, 0.22);
   EXPECT_EQ(s.logits, 1.0 / 16);
-  // Other types take no notice of such keys.
+  // Other types ignore these keys.
   EXPECT_EQ(parse(with(config, {{"model_type", "llama"}})).scalars, ScalarConfig{});
 }
 
 TEST(ModelConfig, SomeLayersHaveNoRope) {
   json config = with(llama(), {{"model_type", "smollm3"}, {"no_rope_layer_interval", 2}});
   EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{true, false, true}));
-  config["no_rope_layers"] = {0, 1, 1, 0};  // more than layers are fine
+  config["no_rope_layers"] = {0, 1, 1, 0};  // the list may be longer than the number of layers
   EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{false, true, true}));
   EXPECT_EQ(parse(config).layer_types[0], LayerType::kFullAttention);
   config["sliding_window"] = 8;
@@ -379,13 +379,13 @@ TEST(ModelConfig, ExpertsInSomeLayers) {
   EXPECT_TRUE(c.moe.norm_top_scores);
   EXPECT_EQ(c.moe.layers, (std::vector<bool>{true, false, true}));
   EXPECT_FALSE(parse(with(experts(), {{"norm_topk_prob", nullptr}})).moe.norm_top_scores);
-  // Layer numbers count from 1 here.
+  // decoder_sparse_step counts layers from 1.
   const json stepped = with(experts(), {{"mlp_only_layers", nullptr}, {"decoder_sparse_step", 2}});
   EXPECT_EQ(parse(stepped).moe.layers, (std::vector<bool>{false, true, false}));
-  // The other name of the number.
+  // num_experts is another name of num_local_experts.
   const json named = with(experts(), {{"num_local_experts", nullptr}, {"num_experts", 12}});
   EXPECT_EQ(parse(named).moe.experts, 12);
-  // Dense after all: the other numbers do not matter.
+  // All layers are dense, so that num_experts_per_tok is ignored.
   for (const json& patch : {json{{"mlp_only_layers", {0, 1, 2}}}, json{{"num_local_experts", 0}},
                             json{{"decoder_sparse_step", 4}}}) {
     const ModelConfig dense = parse(with(with(experts(), {{"num_experts_per_tok", 99}}), patch));
@@ -402,7 +402,7 @@ TEST(ModelConfig, ExpertsInEveryLayer) {
                       {"norm_topk_prob", false}};
   const ModelConfig c = parse(with(hybrid(), patch));
   EXPECT_EQ(c.moe.experts, 16);
-  // Defaults of the class, which takes no notice of the other two keys.
+  // The class ignores the other two keys, so these are its defaults.
   EXPECT_EQ(c.moe.per_token, 8);
   EXPECT_EQ(c.moe.expert_size, 512);
   EXPECT_EQ(c.moe.shared_size, 512);

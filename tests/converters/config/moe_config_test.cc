@@ -1,5 +1,5 @@
-// Configs of the families whose experts are chosen from groups, with sigmoids or with biases, of
-// latent attention and of Mamba layers: what is read, and what is refused.
+// Configs of families with grouped experts, sigmoid scores or expert biases, with latent attention
+// or with Mamba layers: the keys that are read, and refusals.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(ExpertConfig, GroupsAndSigmoidsAreRead) {
   EXPECT_EQ(moe.group_best, 2);
   EXPECT_EQ(moe.scale, 2.5);
   EXPECT_EQ(moe.layers, (std::vector<bool>{false, true, true}));
-  EXPECT_EQ(parse("glm4_moe").moe.shared_size, 24);  // two of 12, side by side
+  EXPECT_EQ(parse("glm4_moe").moe.shared_size, 24);  // two shared experts of 12, side by side
   EXPECT_EQ(parse("gpt_oss").moe.scores, Scores::kTopSoftmax);
 }
 
@@ -52,7 +52,7 @@ TEST(ExpertConfig, DeepseekV2ChoosesByItsMethod) {
   const MoeConfig limited = parse("deepseek_v2").moe;
   EXPECT_EQ(limited.groups, 4);
   EXPECT_EQ(limited.group_best, 1);
-  EXPECT_FALSE(limited.norm_top_scores);  // whatever norm_topk_prob says
+  EXPECT_FALSE(limited.norm_top_scores);  // this method ignores norm_topk_prob
   const MoeConfig greedy = parse("deepseek_v2", {{"topk_method", "greedy"}}).moe;
   EXPECT_EQ(greedy.groups, 1);
   EXPECT_EQ(greedy.scores, Scores::kSoftmax);
@@ -62,9 +62,9 @@ TEST(ExpertConfig, LatentAttentionHasOneKeyHead) {
   const ModelConfig c = parse("deepseek_v3");
   EXPECT_EQ(c.num_heads, 2);
   EXPECT_EQ(c.num_kv_heads, 1);
-  EXPECT_EQ(c.head_dim, 20);  // 8 rotated dimensions and 12 of the latent vector
+  EXPECT_EQ(c.head_dim, 20);  // 8 rotated dimensions, and 12 of the latent vector
   EXPECT_EQ(c.rotary_dim(), 8);
-  // 1 / sqrt(20), times the square of 0.1 * 0.7 * ln(8) + 1
+  // The scale is 1 / sqrt(20), times the square of 0.1 * 0.7 * ln(8) + 1.
   EXPECT_NEAR(c.scalars.attention.value_or(0), 0.2934414, 1e-6);
   EXPECT_NEAR(parse("deepseek_v2").scalars.attention.value_or(0), 0.2236068, 1e-6);
 }
@@ -84,14 +84,14 @@ struct Refusal {
   const char* family;
   Json changes;
   ErrorCode code;
-  const char* key;  // that the message names
+  const char* key;  // the key that the message names
 };
 
 TEST(ExpertConfig, WhatDoesNotFitIsRefusedByItsKey) {
   const ErrorCode bad = ErrorCode::kBadInput, unsupported = ErrorCode::kUnsupported;
   const Refusal kRefusals[] = {
       {"deepseek_v3", {{"n_group", 3}}, bad, "n_group"},
-      {"deepseek_v3", {{"n_group", 8}}, bad, "n_group"},  // groups of one have no two best
+      {"deepseek_v3", {{"n_group", 8}}, bad, "n_group"},  // a group of one expert has no best two
       {"deepseek_v3", {{"topk_group", 5}}, bad, "topk_group"},
       {"deepseek_v3", {{"num_experts_per_tok", 5}}, bad, "topk_group"},
       {"deepseek_v3", {{"num_key_value_heads", 1}}, bad, "num_key_value_heads"},

@@ -1,4 +1,4 @@
-// What transformers 5.23.0 reads about RoPE in a config, and what it takes no notice of, type by
+// Keys about RoPE that transformers 5.23.0 reads in a config, and keys that it ignores, type by
 // type.
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ TEST(ReferenceRope, ScaledRopeTakesThePartialFactorInsideTheObjectToo) {
     EXPECT_EQ(parse(with_rope(type, linear, {{"partial_rotary_factor", 1.0}})).rotary_dim(), 16);
   }
   EXPECT_EQ(parse(with_rope("glm", linear)).rotary_dim(), 8);         // the default of the class
-  EXPECT_EQ(parse(with_rope("qwen3_next", linear)).rotary_dim(), 4);  // another
-  // gpt_neox calls the outer one rotary_pct.
+  EXPECT_EQ(parse(with_rope("qwen3_next", linear)).rotary_dim(), 4);  // another class default
+  // gpt_neox calls the key beside the object rotary_pct.
   const json neox = with_rope("gpt_neox", linear, {{"partial_rotary_factor", 1.0}});
   EXPECT_EQ(parse(neox).rotary_dim(), 4);
   EXPECT_EQ(parse(with(neox, {{"rotary_pct", 0.5}})).rotary_dim(), 8);
@@ -57,7 +57,7 @@ TEST(ReferenceRope, OtherTypesTurnWholeHeads) {
   }
   const json inside = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
   EXPECT_EQ(parse(with_rope("llama", inside)).rotary_dim(), 16);
-  // The reference fails here.
+  // The reference raises an error for this config.
   const json scaled = {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};
   EXPECT_EQ(refusal(with_rope("llama", scaled)),
             "4 config.json: 'partial_rotary_factor' is 0.5, but 'llama' rotates whole heads");
@@ -143,7 +143,7 @@ TEST(ReferenceRope, ObjectsByLayerMayBeAbsentOrAlone) {
   const json both = with(flat, {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
   EXPECT_EQ(refusal(with(sizes("gemma3_text"), both)),
             "3 config.json: 'rope_parameters.full_attention' is missing");
-  // The factor beside the objects counts in each of them.
+  // The factor beside the objects applies to each of them.
   const json config =
       with(sizes("gemma3_text"), {{"partial_rotary_factor", 0.5},
                                   {"sliding_window_pattern", 2},
@@ -181,13 +181,13 @@ TEST(ReferenceRope, Olmo3ScalesFullAttentionAlone) {
   EXPECT_EQ(config.rope.theta, 20000.0);
   EXPECT_EQ(config.sliding_rope.type, RopeConfig::Type::kDefault);
   EXPECT_EQ(config.sliding_rope.theta, 300.0);
-  // The style of transformers 4: rope_theta is that of full attention.
+  // In configs of transformers 4, rope_theta belongs to full attention.
   const ModelConfig old =
       parse(with(sizes("olmo3"), {{"rope_theta", 10000.0}, {"rope_scaling", yarn}}));
   EXPECT_EQ(old.rope.type, RopeConfig::Type::kYarn);
   EXPECT_EQ(old.sliding_rope.type, RopeConfig::Type::kDefault);
   EXPECT_EQ(old.sliding_rope.theta, 500000.0);
-  // One object for all layers has no effect.
+  // One object for all layers is ignored.
   const ModelConfig flat = parse(with_rope("olmo3", yarn));
   EXPECT_EQ(flat.rope.type, RopeConfig::Type::kDefault);
   EXPECT_EQ(flat.rope.theta, 500000.0);

@@ -8,7 +8,7 @@
 namespace ferry::converters::sentence_config_test {
 namespace {
 
-// Files of a folder, by their paths.
+// The files of a folder, by their paths.
 class SentenceConfigTest : public testing::Test {
  protected:
   std::map<std::string, std::string> files_ = {
@@ -74,7 +74,8 @@ TEST_F(SentenceConfigTest, PoolingIsOneThatIsKnown) {
   EXPECT_EQ(pooling(R"({"pooling_mode": "lasttoken"})"), Pooling::kLast);
   EXPECT_EQ(pooling(R"({"pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true})"),
             Pooling::kLast);
-  EXPECT_FALSE(pooling(R"({"pooling_mode_cls_token": true})"));  // and the mean
+  // The mean is on by default as well.
+  EXPECT_FALSE(pooling(R"({"pooling_mode_cls_token": true})"));
   EXPECT_EQ(pooling(R"({"pooling_mode": "max"})"), Pooling::kMax);
   EXPECT_FALSE(pooling(R"({"pooling_mode": "median"})"));
   EXPECT_FALSE(pooling(R"({"include_prompt": false})"));

@@ -1,4 +1,5 @@
-// Each rule of version_rules.cc: a config that depends on the version, and one that does not.
+// Each rule of version_rules.cc is tested with a config that depends on the version of the
+// reference, and with one that does not.
 #include "converters/config/version_rules.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +27,8 @@ json with(json config, const json& more) {
 
 struct Row {
   const char* type;
-  json more;     // depends on the version
-  json instead;  // replaces some of it, and does not
+  json more;     // makes the config depend on the version
+  json instead;  // replaces some of `more`, and makes the config independent
   std::vector<std::string> keys;
 };
 

@@ -1,4 +1,5 @@
-// Configs of vision-language models: what each layout says, defaults, and what is refused by name.
+// Configs of vision-language models: the keys of each layout, defaults, and refusals that name the
+// key.
 #include "converters/config/vision_config.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +80,7 @@ TEST(VisionConfig, OfInternVlInBothLayouts) {
   EXPECT_EQ(parse(opengvlab())->family, parse(internvl())->family);
 }
 
-// The defaults of the configuration classes of transformers 5.23.0 and of OpenGVLab.
+// The defaults are those of the configuration classes of transformers 5.23.0 and of OpenGVLab.
 TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
   json config = smolvlm();
   config["vision_config"] = {{"image_size", 256}};
@@ -155,7 +156,7 @@ TEST(VisionConfig, ChangesOfOneKeyAreSeen) {
             Activation::kSilu);
   EXPECT_EQ(vision_of(smolvlm(), {{"scale_factor", 8}}).image_tokens(), 1);
   EXPECT_EQ(vision_of(smolvlm(), {{"vision_config", {{"layer_norm_eps", 1e-5}}}}).norm_eps, 1e-5);
-  // The reference takes q and k norms with the epsilon of the tower in OpenGVLab's layout only.
+  // The reference uses the epsilon of the tower for q and k norms in OpenGVLab's layout only.
   const json eps = {{"vision_config", {{"layer_norm_eps", 1e-4}}}};
   EXPECT_EQ(vision_of(opengvlab(), eps).qk_norm_eps, 1e-4);
 }
@@ -189,7 +190,7 @@ TEST(VisionConfig, TiesOfTheHeadAreThoseOfTheOuterConfig) {
 struct Refusal {
   json config, change;
   ErrorCode code;
-  std::string message;  // a part of it
+  std::string message;  // a part of the message
 };
 
 void expect_refused(const std::vector<Refusal>& refusals) {
@@ -241,7 +242,7 @@ TEST(VisionConfig, WhatIsNotSupportedIsRefusedByName) {
        {{"llm_config", {{"model_type", "internlm2"}}}},
        kCode,
        "'llm_config.model_type' is 'internlm2': not supported in internvl_chat"},
-      // A family, but one that multiplies embeddings.
+      // gemma is a supported family, but it multiplies embeddings.
       {internvl(),
        {{"text_config", {{"model_type", "gemma"}}}},
        kCode,

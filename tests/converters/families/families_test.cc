@@ -1,6 +1,6 @@
-// All families against the key lists of checkpoints that the reference implementation saved: every
-// weight that a graph wants comes from exactly one rule at the declared shape, and every way in
-// which a checkpoint can deviate is an error that names the key.
+// All families against the key lists of checkpoints that the reference implementation saved. Every
+// weight of a graph comes from exactly one rule and has the declared shape. Every deviation of a
+// checkpoint is an error that names the key.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
   return std::move(made.components);
 }
 
-// Keys of the parts that are left out.
+// Returns whether the key belongs to a part that Ferry leaves out.
 bool is_unused(const Case& c, const std::string& name) {
   if (c.config.vision) return false;
   return name.find("visual.") != std::string::npos || name.starts_with("mtp.") ||
@@ -66,8 +66,8 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   }
 }
 
-// Keys that differ in their numbers alone have one form; rules tell layers and experts apart by the
-// first and the last of them, if at all.
+// Keys have one form if they differ in numbers alone. Rules distinguish only the first and the last
+// layer or expert, if any.
 struct Ends {
   size_t first, last;
 };
@@ -99,7 +99,8 @@ TEST_P(FamilyTest, AnyMissingKeyIsNamed) {
     EXPECT_EQ(model.has_value(), is_unused(c, name)) << name;
     if (!model) {
       EXPECT_EQ(model.error().code, ErrorCode::kBadInput);
-      // Below the prefix, of which a family may know several.
+      // A family may know several prefixes, so the message has to name only the part after the
+      // prefix.
       const size_t at = name.find("layers.");
       const std::string base = at == std::string::npos
                                    ? name.substr(name.rfind('.', name.size() - 8) + 1)
@@ -120,7 +121,7 @@ TEST_P(FamilyTest, AnUnknownKeyIsNamedAsItIs) {
   EXPECT_NE(all_text(model.error()).find(extra.name), std::string::npos) << all_text(model.error());
 }
 
-// One of each form: by AnyMissingKeyIsNamed every key has been looked for.
+// One key of each form is enough: AnyMissingKeyIsNamed has looked up every key.
 TEST_P(FamilyTest, AnyChangedShapeIsAnError) {
   const Case whole = load(GetParam());
   for (const Ends& ends : ends_of_each_form(whole.keys.entries())) {
@@ -134,7 +135,7 @@ TEST_P(FamilyTest, AnyChangedShapeIsAnError) {
 
 TEST_P(FamilyTest, AllProblemsAreReportedAtOnce) {
   Case c = load(GetParam());
-  // Three keys of the first layer, renamed: three unknown and three missing.
+  // Three renamed keys of the first layer are three unknown and three missing keys.
   std::vector<std::string> renamed;
   for (TensorEntry& entry : c.keys.edit()) {
     if (renamed.size() < 3 && entry.name.find(".0.") != std::string::npos &&

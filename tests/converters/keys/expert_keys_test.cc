@@ -1,4 +1,4 @@
-// Keys of experts: one by one or fused, complete or not.
+// Keys of experts: stored apart or fused, complete or incomplete.
 #include "converters/keys/expert_keys.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace ferry::converters::expert_keys_test {
 namespace {
 
-// One layer of three experts, 4 wide inside, hidden size 2, and no shared one.
+// One layer of three experts of inner size 4, with hidden size 2 and no shared expert.
 ModelConfig config() {
   ModelConfig c;
   c.num_layers = 1;
@@ -51,7 +51,7 @@ TEST(ExpertKeys, MatricesAreStackedInTheOrderOfTheirNumbers) {
   EXPECT_EQ(w3->recipe.pieces, (std::vector<StridedPiece>{run_piece(1, 0, 8), run_piece(2, 0, 8),
                                                           run_piece(0, 0, 8)}));
   EXPECT_EQ(w3->recipe.source_dtype, DType::kBF16);
-  // Every one of them is accounted for.
+  // Every source matrix is in the report.
   ASSERT_EQ(mapped.report.entries.size(), 3u);
   for (const MappedEntry& mapped_entry : mapped.report.entries) {
     EXPECT_EQ(mapped_entry.rule, "stack experts w3");
@@ -125,7 +125,7 @@ TEST(ExpertKeys, WhatIsWrongIsNamedByItsOwnKey) {
 
   entries = up_matrices();
   entries[0].name = "model.layers.0.mlp.experts.02.up_proj.weight";
-  EXPECT_EQ(map(entries).problems.size(), 2u);  // unknown, and missing
+  EXPECT_EQ(map(entries).problems.size(), 2u);  // one unknown and one missing matrix
 }
 
 TEST(ExpertKeys, FusedMatricesAreTakenApart) {
@@ -139,7 +139,7 @@ TEST(ExpertKeys, FusedMatricesAreTakenApart) {
   for (const graph::Weight* wide : {w1, w3}) {
     EXPECT_EQ(wide->recipe.output().shape, (Shape{3, 4, 2}));
   }
-  // Of the 3 matrices of 16 elements the first and the second half.
+  // A piece covers one half of each of the 3 matrices of 16 elements.
   const auto half = [](int64_t offset) {
     return std::vector<StridedPiece>{{.offset = offset, .axes = {{3, 16}, {8, 1}}}};
   };

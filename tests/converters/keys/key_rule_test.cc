@@ -119,7 +119,7 @@ TEST(KeyRule, KeysOfABaseModelLackItsPrefix) {
   EXPECT_EQ(mapped.report.entries[0].source, "layers.3.w");
   EXPECT_NE(mapped.weights.find("layers.3.v"), nullptr);
   EXPECT_EQ(map(base, rules).problems.size(), 2U);
-  // Key by key, and the other way round.
+  // The prefix is chosen for each key by itself. Here the other key has it.
   EXPECT_TRUE(map({entry("layers.3.w"), entry("model.norm")}, rules, {}, options).problems.empty());
   EXPECT_TRUE(map({entry("model.head")}, rules, {}, options).problems.empty());
   EXPECT_EQ(messages(map({entry("norm"), entry("model.norm")}, rules, {}, options)),
@@ -184,7 +184,7 @@ TEST(KeyRule, AThirdDimensionOfASplitIsAProblemThatShowsTheStoredShape) {
   }
 }
 
-// Two layouts of one key: one that halves it, one that takes turns.
+// Two layouts of one key: the parts are halves, or their rows alternate.
 std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
   KeyRule halves = map_rule("packed", "first");
   halves.name = "halves";
@@ -206,7 +206,7 @@ std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
 TEST(KeyRule, ALayoutIsTheOneAskedForElseTheFamilysOwnElseAProblem) {
   struct Case {
     std::optional<PackedLayout> own, asked;
-    std::string rule;  // empty: ambiguous
+    std::string rule;  // empty: the layout is ambiguous
   };
   const auto whole = PackedLayout::kConcatenated, turns = PackedLayout::kInterleaved;
   for (const Case& c : std::vector<Case>{{{}, {}, ""},
@@ -260,11 +260,11 @@ TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
   EXPECT_EQ(expected_key(rules, "out"), "head");
   EXPECT_EQ(expected_key(rules, "layers.x.w3"), "");
   EXPECT_EQ(expected_key(rules, "layers.3.w33"), "");
-  // One that the checkpoint follows elsewhere.
+  // Where two rules make one weight, the key follows the rule that matched other keys.
   const std::vector<KeyRule> forms = {map_rule("a.{i}", "t.{i}"), map_rule("b.{i}", "t.{i}")};
   EXPECT_EQ(expected_key(forms, "t.3"), "a.3");
   EXPECT_EQ(expected_key(forms, "t.3", map({entry("b.2")}, forms).matched), "b.3");
-  // A key that has no like in the checkpoint gets the prefix that the others have.
+  // A key without matches of its own form gets the prefix of the other keys.
   const std::vector<KeyRule> prefixes = {
       map_rule("model.up.{i}", "up.{i}"), map_rule("model.norm", "norm"),
       map_rule("model.text.up.{i}", "up.{i}"), map_rule("model.text.norm", "norm")};

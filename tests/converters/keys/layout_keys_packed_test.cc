@@ -1,5 +1,5 @@
-// Packed projections as map_keys and materialize see them: a split moves whole rows, of matrices,
-// of biases and of one scale per row alike, whatever the dtype.
+// Packed projections, tested with map_keys and materialize. A split moves whole rows of matrices,
+// of biases and of scales with one value per row, in every dtype.
 
 #include "converters/keys/layout_keys.h"
 
@@ -11,7 +11,8 @@
 namespace ferry::converters::layout_keys_packed_test {
 namespace {
 
-// Every element holds its row, so that what a split made says where it came from.
+// Every element holds the number of its row, so that the result of a split shows where it came
+// from.
 class RowNumbers : public TensorSource {
  public:
   void add(const std::string& name, DType dtype, Shape shape) {
@@ -23,7 +24,7 @@ class RowNumbers : public TensorSource {
         uint32_t raw = 0;
         std::memcpy(&raw, &number, sizeof(raw));
         if (dtype == DType::kBF16) raw >>= 16;
-        // Small integers in f16: their f32 exponent and mantissa, rebased.
+        // The integers are small, so f16 needs only another exponent bias and a shorter mantissa.
         if (dtype == DType::kF16) raw = row == 0 ? 0 : (raw >> 13) - ((127 - 15) << 10);
         const auto* at = reinterpret_cast<const std::byte*>(&raw);
         bytes.insert(bytes.end(), at, at + dtype_bytes(dtype));
@@ -67,7 +68,7 @@ std::vector<float> values_of(const graph::Weight& weight, const TensorSource& so
   return values;
 }
 
-// The source row of each row of a weight.
+// Returns the source row of each row of a weight.
 std::vector<float> rows_of(const MappedKeys& mapped, const std::string& name,
                            const TensorSource& source) {
   const graph::Weight* weight = mapped.weights.find(name);

@@ -1,4 +1,4 @@
-// Families with layer norms: defaults of their classes in transformers 5.23.0, the keys that only
+// Families with layer norms: the defaults of their classes in transformers 5.23.0, keys that only
 // they read, and the layouts of their weights.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ ModelConfig parse(const json& config) {
   return result ? *result : ModelConfig{};
 }
 
-// "4 config.json: ..." or "accepted".
+// Returns "4 config.json: ..." or "accepted".
 std::string refusal(const json& config) {
   const auto result = parse_model_config(config.dump(), "", "config.json");
   if (result) return "accepted";
@@ -41,7 +41,7 @@ struct Defaults {
   int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions;
   int64_t rotary;  // 0: no RoPE
   double theta;
-  bool tied, bias;  // bias of q, k and v
+  bool tied, bias;  // bias: q, k and v have biases
   Activation activation;
 };
 
@@ -125,7 +125,7 @@ TEST(LayerNormFamilies, WhatCannotBeObeyedIsRefused) {
     EXPECT_NE(refusal(of(type, {{"head_dim", 16}})).find("3 config.json: 'head_dim' is 16: "),
               std::string::npos);
   }
-  for (const char* type : {"gpt2", "opt"}) {  // which do not read it
+  for (const char* type : {"gpt2", "opt"}) {  // these types ignore head_dim
     EXPECT_EQ(refusal(of(type, {{"head_dim", 16}})), "accepted");
   }
   EXPECT_EQ(refusal(of("opt", {{"word_embed_proj_dim", 0}})),
@@ -154,7 +154,7 @@ TensorEntry entry(const std::string& name, Shape shape) {
   return {.name = name, .dtype = DType::kF32, .shape = std::move(shape)};
 }
 
-// The elements of the source that a weight is made of, in order.
+// Returns the elements of the source that a weight is made of, in order.
 std::vector<int64_t> elements(const MappedKeys& mapped, const std::string& name) {
   std::vector<int64_t> all;
   const graph::Weight* weight = mapped.weights.find(name);
@@ -174,8 +174,9 @@ TEST(LayoutKeys, TheColumnsOfAConv1dBecomeRows) {
            entry("h.0.mlp.c_proj.weight", {3, 2})},
           rules);
   EXPECT_TRUE(mapped.problems.empty());
-  // [ 0  1 |  2  3 |  4  5 ]
-  // [ 6  7 |  8  9 | 10 11 ]
+  // c_attn has the columns q, k and v of two elements each:
+  //   [ 0  1 |  2  3 |  4  5 ]
+  //   [ 6  7 |  8  9 | 10 11 ]
   EXPECT_EQ(elements(mapped, "layers.0.attention.wq.weight"), (std::vector<int64_t>{0, 6, 1, 7}));
   EXPECT_EQ(elements(mapped, "layers.0.attention.wk.weight"), (std::vector<int64_t>{2, 8, 3, 9}));
   EXPECT_EQ(elements(mapped, "layers.0.attention.wv.weight"), (std::vector<int64_t>{4, 10, 5, 11}));

@@ -87,7 +87,7 @@ TEST(RowLayouts, EverySplitUsesEveryRowOnce) {
   }
 }
 
-// Two key-value heads of three rows, two query heads for each.
+// There are two key-value heads of three rows, and two query heads for each.
 TEST(RowLayouts, FusedProjectionsRowByRow) {
   using Rows = std::vector<int64_t>;
   const ModelConfig c = sizes(4, 2, 3, 3);
@@ -106,8 +106,8 @@ TEST(RowLayouts, FusedProjectionsRowByRow) {
   EXPECT_EQ(expand(gate_up_rows(c, turns, GateUpPart::kUp)), (Rows{1, 3, 5}));
 }
 
-// The formulas row by row, per head and dimension, as the reference implementation's reshapes give
-// them: group g = key head, of 2 Dk + 2 r Dv rows.
+// The formulas follow the reshapes of the reference implementation, row by row, for each head and
+// dimension. Group g belongs to key head g and has 2 Dk + 2 r Dv rows.
 TEST(RowLayouts, EqualTheFormulasPerRow) {
   const auto turns = PackedLayout::kInterleaved;
   for (const LinearAttentionConfig& c : layouts()) {
@@ -140,7 +140,7 @@ TEST(RowLayouts, EqualTheFormulasPerRow) {
 TEST(RowLayouts, CodegenBlocksAreQueryValueKey) {
   using Rows = std::vector<int64_t>;
   ModelConfig c = sizes(4, 4, 2, 1);
-  c.numbers[kQkvBlocks] = 2;  // of two heads, so four rows of each kind
+  c.numbers[kQkvBlocks] = 2;  // a block has two heads, so four rows each of q, k and v
   EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kQuery)), (Rows{0, 1, 2, 3, 12, 13, 14, 15}));
   EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kValue)), (Rows{4, 5, 6, 7, 16, 17, 18, 19}));
   EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kKey)), (Rows{8, 9, 10, 11, 20, 21, 22, 23}));

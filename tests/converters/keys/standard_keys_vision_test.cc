@@ -19,7 +19,7 @@ Assembled assembled(const Names& source, const ModelConfig& config) {
       .value();
 }
 
-// `from` at the start of names becomes `to`.
+// Replaces the prefix `from` of names with `to`.
 void rename(std::vector<TensorEntry>& entries, const std::string& from, const std::string& to) {
   for (TensorEntry& entry : entries) {
     if (entry.name.starts_with(from)) entry.name = to + entry.name.substr(from.size());
@@ -94,7 +94,7 @@ TEST_P(VisionKeys, ALayerBeyondThoseOfTheTowerIsAnUnknownKey) {
   EXPECT_EQ(problems, beyond);
 }
 
-// With more layers in the config than in the checkpoint, each missing key is listed.
+// The config states more layers than the checkpoint has. Each missing key is listed.
 TEST_P(VisionKeys, ALayerThatIsMissingIsListed) {
   ModelConfig config = family_config(GetParam());
   config.vision->num_layers = 3;
@@ -129,7 +129,7 @@ TEST(VisionKeyLayouts, BothLayoutsOfInternVlAndTheNamesInMemoryGiveTheSameWeight
   EXPECT_EQ(weights_of(assembled(chat, family_config("internvl3_opengvlab"))), expected);
 }
 
-// A checkpoint that has a tensor under two names is not one of either.
+// A checkpoint that has a tensor under the names of both layouts has neither layout.
 TEST(VisionKeyLayouts, MixedLayoutsAreRefused) {
   std::vector<TensorEntry> entries = family_tensors("internvl3_hf");
   TensorEntry twice = entries.front();
@@ -144,7 +144,7 @@ TEST(VisionKeyLayouts, MixedLayoutsAreRefused) {
   EXPECT_EQ(made.problems[0].kind, KeyProblem::Kind::kDuplicate) << made.problems[0].message;
 }
 
-// Rows [q | k | v] of attn.qkv: rows 0 to 31 are wq, 32 to 63 wk, 64 to 95 wv.
+// attn.qkv has the rows [q | k | v]: rows 0 to 31 are wq, 32 to 63 wk, 64 to 95 wv.
 TEST(VisionKeyLayouts, ThePackedProjectionIsCutInOrder) {
   const std::vector<TensorEntry> entries = family_tensors("internvl3_opengvlab");
   const Names source(entries);
@@ -180,7 +180,7 @@ TEST(VisionKeyLayouts, APackedProjectionOfAnotherHeightIsRefused) {
   EXPECT_NE(made.problems[0].message.find("96"), std::string::npos) << made.problems[0].message;
 }
 
-// A convolution of another kernel has as many values where its sides are exchanged.
+// The product of the sizes is right here, but the kernel has another shape than the config states.
 TEST(VisionKeyLayouts, TheKernelOfThePatchesIsThatOfTheConfig) {
   for (const Shape& shape : {Shape{48, 4, 4, 3}, Shape{48, 3, 2, 8}, Shape{48, 48}}) {
     std::vector<TensorEntry> entries = family_tensors("smolvlm");

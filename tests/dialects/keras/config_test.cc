@@ -1,4 +1,5 @@
-// Configurations that KerasHub wrote, against those that transformers has for the same models.
+// Configurations that KerasHub wrote, compared with those that transformers has for the same
+// models.
 
 #include "dialects/keras/config.h"
 
@@ -50,7 +51,8 @@ TEST_P(KerasConfigTest, SaysWhatTheConfigOfTheSameModelSays) {
   ASSERT_TRUE(text.has_value()) << text.error().message;
   const json made = json::parse(*text);
   for (const auto& [key, value] : made.items()) {
-    // Keras does not state it; Gemma 1 and 2 and the unscaled Qwen 2 leave these to defaults.
+    // Keras does not state max_position_embeddings. Gemma 1 and 2 and the unscaled Qwen 2 of
+    // transformers leave the keys below to defaults.
     if (key == "max_position_embeddings") continue;
     if (!expected.contains(key)) {
       EXPECT_TRUE(key == "layer_types" || (key == "rope_scaling" && value.is_null()) ||
@@ -60,7 +62,7 @@ TEST_P(KerasConfigTest, SaysWhatTheConfigOfTheSameModelSays) {
     }
     EXPECT_EQ(value, expected[key]) << key;
   }
-  // What is only in the other has no number of the model.
+  // These keys of transformers hold no number of the model.
   const std::set<std::string> left_out = {
       "architectures", "attention_bias", "mlp_bias",     "hidden_act",   "torch_dtype",
       "bos_token_id",  "eos_token_id",   "pad_token_id", "rope_scaling", "sliding_window_pattern"};
@@ -74,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, KerasConfigTest,
                                          "gemma3", "gemma3_deep"),
                          [](const auto& test) { return test.param; });
 
-// Classes whose config.json transformers 5 wrote for the same model.
+// The config.json of these classes was written by transformers 5 for the same model.
 class KerasClassTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(KerasClassTest, IsTheModelOfTheHuggingFaceConfig) {
@@ -85,7 +87,7 @@ TEST_P(KerasClassTest, IsTheModelOfTheHuggingFaceConfig) {
   auto expected =
       parse_model_config(read_all(preset(GetParam()) / "huggingface.json"), "", "huggingface.json");
   ASSERT_TRUE(expected.has_value()) << expected.error().message;
-  // Keras does not state the number of positions in all classes, and always whether the head is
+  // Not all Keras classes state the number of positions. All of them state whether the head is
   // tied.
   const std::set<std::string> stating = {"phi3", "smollm3", "gpt2", "opt", "gpt_neox"};
   if (!stating.contains(GetParam())) expected->max_positions = made->max_positions;
@@ -158,7 +160,7 @@ TEST(KerasConfig, AWindowThatIsNotStatedIsThatOfTheClass) {
   }
 }
 
-// The original has them in the layers 0, 2, ..., and the token itself counts there.
+// In the original the layers 0, 2, ... have windows, and the window counts the token itself.
 TEST(KerasConfig, WindowsOfGptOssAreThoseOfKerasHub) {
   json config = keras_config("gpt_oss");
   config["config"]["num_layers"] = 4;
@@ -220,9 +222,9 @@ TEST(KerasConfig, GemmaScalesQueriesByTheShareOfTheHiddenSizeWhereItSaysSo) {
 
 struct Refusal {
   const char* preset;
-  const char* patch;  // merged into the configuration
+  const char* patch;  // merge patch of the configuration
   ErrorCode code;
-  const char* message;  // a part of it
+  const char* message;  // a part of the message
 };
 constexpr ErrorCode kBad = ErrorCode::kBadInput;
 constexpr ErrorCode kNot = ErrorCode::kUnsupported;
@@ -331,7 +333,7 @@ const Refusal kRefusals[] = {
 TEST(KerasConfig, WhatIsNotKnownOrWrongIsRefusedUnderItsOwnName) {
   for (const Refusal& refusal : kRefusals) {
     json config = keras_config(refusal.preset);
-    // merge_patch would take null for "remove", which is meant here too.
+    // merge_patch() takes null as "remove", which is intended here.
     config.merge_patch(json::parse(refusal.patch));
     const Result<std::string> text = translate(config);
     ASSERT_FALSE(text.has_value()) << refusal.patch;

@@ -1,5 +1,5 @@
-// The key tables against the variables that KerasHub wrote, with the name, shape and reordering
-// that its own importer gives each of them.
+// The key tables, compared with the variables that KerasHub wrote, and with the name, shape and
+// reordering that its own importer gives each of them.
 
 #include "dialects/keras/keys.h"
 
@@ -22,7 +22,7 @@ std::filesystem::path preset(const std::string& name) {
   return std::filesystem::path(FERRY_TESTDATA) / "keras" / name;
 }
 
-// The sizes alone, read apart from parse_model_config.
+// Reads the sizes alone, without parse_model_config.
 ModelConfig config_of(const std::string& name) {
   std::ifstream in(preset(name) / "huggingface.json");
   const nlohmann::json json = nlohmann::json::parse(in);
@@ -106,7 +106,7 @@ class Counting : public TensorSource {
   std::vector<TensorEntry> entries_;
 };
 
-// Where element (r, c) of the result is stored, by the definition of each reordering.
+// Returns where element (r, c) of the result is stored, by the definition of each reordering.
 int64_t stored_at(const Variable& v, int64_t r, int64_t c) {
   const Shape& s = v.stored;
   if (v.op == "transpose") return c * s[1] + r;
@@ -223,7 +223,7 @@ ModelConfig small_config(const std::string& type) {
   return config;
 }
 
-// The values of the only tensor that has `key`; its shape must be `shape`.
+// Returns the values of the only tensor with `key`, whose shape must be `shape`.
 std::vector<float> values_of(const Counting& source, const ModelConfig& config,
                              const std::string& key, const Shape& shape) {
   const auto keyed = key_keras_tensors(source, config);
@@ -372,7 +372,7 @@ TEST(KerasKeys, AnotherShapeIsRefusedUnderItsPath) {
       if (rank) {
         shape.push_back(1);
       } else {
-        std::swap(shape.front(), ++shape.back());  // never the same shape
+        std::swap(shape.front(), ++shape.back());  // gives another shape in any case
       }
       const Error error = error_of(source, config);
       EXPECT_EQ(error.code, ErrorCode::kBadInput);
@@ -393,7 +393,7 @@ TEST(KerasKeys, AllOtherShapesAreListed) {
 }
 
 TEST(KerasKeys, SwappedHeadsAreNotTakenForAnotherLayout) {
-  // [D, H, hd] and [D, hd, H] would give the same shape.
+  // Both [D, H, hd] and [D, hd, H] would give the expected shape.
   Counting source({});
   source.add("layers/qwen_transformer_decoder/_self_attention_layer/_query_dense/vars/0",
              {24, 6, 4});

@@ -1,4 +1,4 @@
-// What the confined reader says is not believed: the message and the description in it.
+// The message of the confined reader and the description in it are untrusted.
 
 #include "formats/hdf5/check.h"
 
@@ -41,7 +41,7 @@ Dataset contiguous(const std::string& path, uint64_t address, std::vector<uint64
           .stored_bytes = bytes};
 }
 
-// [5] in three chunks of 2.
+// A dataset of shape [5] in three chunks of 2.
 Dataset chunked() {
   Dataset d = contiguous("w", 100, {5});
   d.layout = Layout::kChunked;
@@ -278,7 +278,7 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
          d.chunks = {{1000, 1, 0, {0}}};
          d.chunks[0].bytes = 1;
        }},
-      // More than deflate makes of it at worst.
+      // A deflated chunk is never so much larger than its contents.
       {"f: a chunk of 800 stored bytes, not 8 deflated (tensor 'w')",
        [](Dataset& d) {
          d.filters = {{kDeflate, {}}};
@@ -329,7 +329,7 @@ TEST(Hdf5Check, FillValuesStandForWhatIsNotStored) {
             "f: 24 of its 24 bytes are not stored, and the file states no fill value (tensor "
             "'a')");
   description.fills[0].element = value;
-  // A megabyte is always allowed; 10,000 bytes may not stand for more.
+  // A megabyte of fill values is always allowed. Beyond that the size of the file limits them.
   description.datasets[0].dims = {1 << 17, 2};
   EXPECT_EQ(verdict(description), "f: more than 1048576 bytes are fill values (tensor 'w')");
   description.datasets[0].dims = {1ull << 40, 1ull << 20};
@@ -420,7 +420,7 @@ TEST(Hdf5Chunks, Fletcher32SumsBigEndianWords) {
   EXPECT_EQ(fletcher32({}), 0u);
   EXPECT_EQ(fletcher32(bytes({1, 2})), 0x01020102u);
   EXPECT_EQ(fletcher32(bytes({1, 2, 3, 4})), 0x05080406u);
-  EXPECT_EQ(fletcher32(bytes({1, 2, 3})), 0x05040402u);  // an odd byte is a high one
+  EXPECT_EQ(fletcher32(bytes({1, 2, 3})), 0x05040402u);  // an odd last byte is the high byte
   EXPECT_EQ(fletcher32(std::vector<std::byte>(100000, std::byte{0xff})), 0xffffffffu);
 }
 
@@ -443,7 +443,7 @@ TEST(Hdf5Chunks, FiltersAreUndoneFromTheLast) {
 
 TEST(Hdf5Chunks, AStreamInflatesToTheChunkAndNoFurther) {
   const std::vector<Filter> deflate = {{kDeflate, {}}};
-  // zlib's stored block with "abcd".
+  // A stored block of zlib with "abcd".
   const auto stream =
       bytes({0x78, 0x01, 0x01, 4, 0, 0xfb, 0xff, 'a', 'b', 'c', 'd', 0x03, 0xd8, 0x01, 0x8b});
   EXPECT_EQ(unfilter_chunk(stream, deflate, 0, {4, 4}).value(), bytes({'a', 'b', 'c', 'd'}));

@@ -1,4 +1,4 @@
-// What the child of the HDF5 reader may not do, tried.
+// The child of the HDF5 reader is confined: each test tries something that it must not do.
 
 #include "formats/hdf5/confined.h"
 
@@ -102,7 +102,7 @@ TEST(Hdf5Confined, TimeAndMemoryAreLimited) {
 }
 #endif
 
-// As below a daemon, or after `trap '' CHLD`: the system forgets children, and waiting fails.
+// Daemons, or `trap '' CHLD`, make the system forget children, so that waiting fails.
 TEST(Hdf5Confined, ChildrenMayBeIgnored) {
   struct Ignored {
     Ignored() { ::signal(SIGCHLD, SIG_IGN); }
@@ -116,7 +116,7 @@ TEST(Hdf5Confined, ChildrenMayBeIgnored) {
   EXPECT_TRUE(checkpoint::open_tensors(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
 }
 
-// A fork of a program with threads could find a lock held for ever.
+// A fork of a program with threads could wait for ever for a lock that another thread held.
 TEST(Hdf5Confined, FilesAreReadWithoutAFork) {
   static std::atomic<int> forks = 0;
   ASSERT_EQ(::pthread_atfork([] { ++forks; }, nullptr, nullptr), 0);

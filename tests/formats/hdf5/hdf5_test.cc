@@ -30,7 +30,7 @@ std::vector<std::byte> bytes_of(const TensorSource& source, size_t index) {
 
 bool is_optimizer(const std::string& name) { return name.starts_with("optimizer"); }
 
-// `golden` has every dataset of the file as h5py reads it, also those of the optimizer.
+// `golden` has every dataset of the file as h5py reads it, those of the optimizer too.
 void expect_same(const TensorSource& source, const TensorSource& golden) {
   size_t expected = 0;
   for (const TensorEntry& entry : golden.entries()) expected += !is_optimizer(entry.name);
@@ -47,8 +47,8 @@ void expect_same(const TensorSource& source, const TensorSource& golden) {
   }
 }
 
-// Files that Keras wrote: contiguous, f32, f16, bf16 with and without the attribute, int8, legacy
-// with and without split lists.
+// Keras wrote these files: contiguous f32, f16, bf16 with and without the attribute, int8, and
+// legacy files with and without split lists.
 TEST(Hdf5, FilesOfKerasHaveTheReferenceBytes) {
   for (const std::string name :
        {"functional.weights", "functional_bf16.weights", "functional_f16.weights",
@@ -63,7 +63,7 @@ TEST(Hdf5, FilesOfKerasHaveTheReferenceBytes) {
   }
 }
 
-// Shuffled, deflated and cut into chunks.
+// The data is shuffled, deflated and cut into chunks.
 TEST(Hdf5, ChunkedDataHaveTheReferenceBytes) {
   const auto source = checkpoint::open_tensors(fixture("golden.h5")).value();
   const auto golden =
@@ -96,7 +96,8 @@ TEST(Hdf5, AnyRangeOfAChunkedTensorCanBeRead) {
   }
 }
 
-// What `layouts.h5` and `latest.h5` hold in each [7, 5] dataset, as their element type stores it.
+// Returns the values of each [7, 5] dataset of `layouts.h5` and `latest.h5`, as their element type
+// stores them.
 double stored_value(DType dtype, size_t i) {
   const double value = static_cast<double>(i) - 3.5;
   if (dtype == DType::kI64) return 1000000007.0 * static_cast<double>(i) - 5;
@@ -124,8 +125,8 @@ double value_at(DType dtype, const std::byte* data) {
   }
 }
 
-// Both byte orders, every layout and index of chunks, every choice of filters, chunks that reach
-// beyond the shape.
+// The files have both byte orders, every layout and index of chunks, every choice of filters, and
+// chunks that reach beyond the shape.
 TEST(Hdf5, EveryLayoutHoldsTheSameValues) {
   size_t compared = 0;
   for (const std::string name : {"layouts.h5", "latest.h5"}) {
@@ -141,7 +142,7 @@ TEST(Hdf5, EveryLayoutHoldsTheSameValues) {
       for (size_t i = 0; i < 35; ++i) {
         ASSERT_EQ(value_at(entry.dtype, &bytes[i * size]), stored_value(entry.dtype, i)) << i;
       }
-      std::vector<std::byte> part(size + 3);  // from the middle of an element
+      std::vector<std::byte> part(size + 3);  // a read from the middle of an element
       ASSERT_TRUE((*source)->read(t, 2 * size + 1, part));
       EXPECT_TRUE(std::ranges::equal(part, std::span(bytes).subspan(2 * size + 1, part.size())));
     }
@@ -149,7 +150,7 @@ TEST(Hdf5, EveryLayoutHoldsTheSameValues) {
   EXPECT_EQ(compared, 29u);
 }
 
-// Never stored, or in part; what libhdf5 itself reads.
+// Datasets that were never stored, or only in part, as libhdf5 reads them.
 TEST(Hdf5, WhatIsNotStoredHasItsFillValue) {
   const std::map<std::string, double> fill_of = {
       {"contiguous", 0},        {"contiguous_fill", -2.5},
@@ -169,7 +170,7 @@ TEST(Hdf5, WhatIsNotStoredHasItsFillValue) {
     const std::vector<std::byte> bytes = bytes_of(**source, t);
     const auto size = static_cast<size_t>(dtype_bytes(entry.dtype));
     for (size_t i = 0; i < 35; ++i) {
-      // The one chunk that is stored: 1 to 6 in rows 3 to 5, columns 2 and 3.
+      // One chunk is stored: 1 to 6 in rows 3 to 5, columns 2 and 3.
       const size_t row = i / 5, column = i % 5;
       const bool stored = part && row >= 3 && row < 6 && column >= 2 && column < 4;
       const double value = stored ? static_cast<double>((row - 3) * 2 + column - 1) : fill;
@@ -285,7 +286,7 @@ TEST(Hdf5, ReadsOutsideOfATensorAreRefused) {
   EXPECT_FALSE(source->read(source->entries().size(), 0, {}));
 }
 
-// Whatever byte is changed, and libhdf5 crashes for some: there is an answer.
+// The reader returns, whatever byte is changed. libhdf5 crashes for some of these files.
 TEST(Hdf5, DamageNeverCrashes) {
   TempDir dir;
   const std::string valid =
@@ -321,7 +322,7 @@ class KerasShards : public testing::Test {
   TempDir dir_;
 };
 
-// Keras 3.10.0: one file is not in the map.
+// Keras 3.10.0 omits one file from the map.
 TEST_F(KerasShards, AllFilesTogetherHaveTheReferenceBytes) {
   const auto golden =
       checkpoint::open_tensors(fixture("sharded/model.tensors.safetensors")).value();
@@ -347,7 +348,7 @@ TEST_F(KerasShards, AGroupMayBeInSeveralFiles) {
 }
 
 TEST_F(KerasShards, AMissingFileIsNoticed) {
-  fs::remove(dir_ / "model_00001.weights.h5");  // it is not in the map
+  fs::remove(dir_ / "model_00001.weights.h5");  // the map does not name this file
   EXPECT_EQ(opening_message(index()),
             index() + ": file 1 of the checkpoint is missing, but file 2 is there");
   fs::remove(dir_ / "model_00004.weights.h5");

@@ -1,4 +1,4 @@
-// Bundled programs: what is written is read, and nothing else.
+// Bundled programs: the reader returns what was written, and refuses everything else.
 
 #include "formats/pte/bundled.h"
 
@@ -22,7 +22,7 @@ std::vector<TestSuite> suites() {
   return {{"forward", {test, test}}, {"other", {}}};
 }
 
-// A file around these bytes.
+// Returns a bundled program file with `program_bytes` bytes of program.
 std::vector<std::byte> file_of(const std::vector<TestSuite>& suites, size_t program_bytes) {
   const auto layout = plan_bundled(suites, program_bytes);
   EXPECT_TRUE(layout.has_value());
@@ -71,7 +71,7 @@ TEST(BundledTest, TensorsWithOtherBytesThanTheirSizesSayAreRefused) {
   EXPECT_FALSE(read_bundled(file_of(wrong, 8), "f").has_value());
 }
 
-// Makes all offsets of the list of `count` lead to what is its first element.
+// Changes the list of `count` offsets so that all of them lead to its first element.
 void share_first(std::vector<std::byte>& file, uint32_t count) {
   const auto word = [&](size_t at) {
     uint32_t value;
@@ -87,7 +87,7 @@ void share_first(std::vector<std::byte>& file, uint32_t count) {
   }
 }
 
-// A list of 41 offsets, all to the tensor that is its first value.
+// All 41 offsets of a list lead to the tensor that is its first value.
 TEST(BundledTest, OneTensorUnderManyOffsetsIsRefused) {
   std::vector<TestSuite> many = suites();
   std::vector<TestValue>& values = many[0].cases[0].inputs;
@@ -102,7 +102,7 @@ TEST(BundledTest, OneTensorUnderManyOffsetsIsRefused) {
       << read.error().message;
 }
 
-// A list of 50 offsets, all to the suite whose method has a long name.
+// All 50 offsets of a list lead to a suite whose method has a long name.
 TEST(BundledTest, OneSuiteUnderManyOffsetsIsRefused) {
   std::vector<TestSuite> many = {{std::string(200, 'm'), {}}};
   many.resize(50, {"n", {}});
@@ -115,7 +115,7 @@ TEST(BundledTest, OneSuiteUnderManyOffsetsIsRefused) {
       << read.error().message;
 }
 
-// Whatever a flipped bit makes of it, the reader ends, and what it hands out lies in the file.
+// Whatever bit is flipped, the reader returns, and everything that it returns lies in the file.
 TEST(BundledTest, AnyFlippedBitIsReadOrRefused) {
   const std::vector<std::byte> file = file_of(suites(), 8);
   size_t refused = 0;
@@ -142,7 +142,7 @@ TEST(BundledTest, ShortFilesAreRefused) {
   }
 }
 
-// What is wrapped is read by the reader of programs.
+// The wrapped program is read by the reader of programs.
 TEST(BundledTest, TheProgramInsideIsCheckedToo) {
   const auto read = read_any_program(file_of(suites(), 64), "f.bpte");
   ASSERT_FALSE(read.has_value());

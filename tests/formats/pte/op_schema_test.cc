@@ -21,7 +21,8 @@ TEST(OpSchema, HasDefaultsOutsAndRepeatedResult) {
   EXPECT_EQ(add->call_args(), 5u);
 }
 
-// Argument counts of calls in programs by the official exporter, the repeated result included.
+// The numbers of arguments are those of calls in programs of the official exporter, with the
+// repeated result.
 TEST(OpSchema, CountsArgumentsAsTheExporterDoes) {
   const struct {
     const char* name;

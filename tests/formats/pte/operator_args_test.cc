@@ -1,4 +1,4 @@
-// The named arguments of operators are where the table of operators has them.
+// The named arguments of operators have the positions that the table of operators states.
 #include "formats/pte/operator_args.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Damaged .pte and .ptd files; end_to_end/hostile_files_test.cc has those that were made to be
+// Damaged .pte and .ptd files. end_to_end/hostile_files_test.cc tests files that were made to be
 // malformed.
 #include "formats/pte/reader.h"
 #include "formats/ptd/ptd.h"
@@ -16,7 +16,7 @@ Error read(const std::vector<std::byte>& bytes, const std::string& name) {
   return result ? Error{} : result.error();
 }
 
-// Whatever byte is changed or wherever the file ends, the reader returns.
+// The reader returns, whatever byte is changed and wherever the file ends.
 TEST(ExecutorchHostile, DamageNeverCrashes) {
   for (const char* name : {"pte_valid.pte", "ptd_valid.ptd"}) {
     const auto valid = read_test_file(std::string("hostile/executorch/") + name);

@@ -1,4 +1,5 @@
-// Each way in which a well-formed FlatBuffer can still lie is refused, with the place named.
+// Each way in which a well-formed FlatBuffer can be an invalid program is refused, and the message
+// names the place.
 #include <functional>
 
 #include "formats/pte/encode.h"
@@ -10,7 +11,7 @@ namespace {
 
 enum : int32_t { kX, kW, kY, kAlpha, kNone, kFlag, kList, kPair, kView, kSize, kOptional, kReal };
 
-// y = x + w; v = view(y); a valid start for the cases below.
+// A valid program, y = x + w; v = view(y), which the cases below make invalid.
 Program valid_program() {
   Tensor w = tensor({4});
   w.external = true;
@@ -120,7 +121,7 @@ const Case kCases[] = {
      [](Method& m) { std::get<TensorList>(m.values[kPair]).items[0] = kView; }},
     {"value 10: list item -2 is no earlier",
      [](Method& m) { std::get<OptionalTensorList>(m.values[kOptional]).items[0] = -2; }},
-    // ports
+    // inputs and outputs
     {"input is value 12 of 12", [](Method& m) { m.inputs = {12}; }},
     {"output is value -1 of 12", [](Method& m) { m.outputs = {-1}; }},
     {"an input is a constant",
@@ -201,7 +202,7 @@ TEST(PteValidate, RefusesEachLieAndNamesIt) {
   }
 }
 
-// Names are cut and escaped: one line, whatever the file says.
+// Names in messages are cut and escaped, so a message is one line whatever the file contains.
 TEST(PteValidate, MessagesStayShort) {
   const std::string hostile(1000, '\x1b');
   Program program = valid_program();
@@ -231,7 +232,7 @@ TEST(PteValidate, RefusesTwoMethodsOfOneName) {
   EXPECT_NE(message_of(reread({})).find("no method"), std::string::npos);
 }
 
-// An operator that is not in our table may be executed by others, so it loads.
+// Another runtime may have operators that our table lacks, so the program loads.
 TEST(PteValidate, UnknownOperatorsLoad) {
   Program program = valid_program();
   program.methods[0].operators[0].name = "vendor::add";
@@ -249,7 +250,7 @@ TEST(PteValidate, OptionalArgumentsMayBeNone) {
   EXPECT_TRUE(reread(program)) << message_of(reread(program));
 }
 
-// Views and results together must not make a constant writable.
+// A constant must not become writable by a view and a result together.
 TEST(PteValidate, NothingWritesThroughAViewOfAConstant) {
   Program planned_view = valid_program();
   call(planned_view.methods[0], 1).args[0] = kW;
@@ -265,7 +266,7 @@ TEST(PteValidate, NothingWritesThroughAViewOfAConstant) {
             std::string::npos);
 }
 
-// Memory for outputs may be the caller's.
+// Outputs may be in memory of the caller.
 TEST(PteValidate, UnplannedOutputsAreWritable) {
   Program program = valid_program();
   Method& m = program.methods[0];
@@ -277,7 +278,7 @@ TEST(PteValidate, UnplannedOutputsAreWritable) {
   EXPECT_TRUE(reread(program)) << message_of(reread(program));
 }
 
-// Several outs are repeated as a list of them.
+// With several outs, the call repeats them as one list.
 TEST(PteValidate, ResultsOfSeveralOutsAreAList) {
   Program program = valid_program();
   Method& m = program.methods[0];
@@ -293,7 +294,7 @@ TEST(PteValidate, ResultsOfSeveralOutsAreAList) {
   EXPECT_NE(message_of(reread(program)).find("result is not what"), std::string::npos);
 }
 
-// A cache is an input that its operator writes: not a constant.
+// The operator writes its cache argument, which therefore must not be a constant.
 TEST(PteValidate, MutatedArgumentsAreNoConstants) {
   Program program = valid_program();
   Method& m = program.methods[0];
@@ -302,8 +303,8 @@ TEST(PteValidate, MutatedArgumentsAreNoConstants) {
   EXPECT_NE(message_of(reread(program)).find("writes value 1, a constant"), std::string::npos);
 }
 
-// Shared parts are legal in a FlatBuffer; a copy of them may not outgrow the file. The fields are
-// set by their positions, because our own writer shares nothing.
+// FlatBuffers may share parts, but a copy of them must not outgrow the file. The test sets the
+// fields by their positions, because our own writer shares nothing.
 TEST(PteValidate, SharedStringsCannotBlowUpMemory) {
   flatbuffers::FlatBufferBuilder b;
   const auto table = [&](auto add_fields) {
@@ -317,7 +318,7 @@ TEST(PteValidate, SharedStringsCannotBlowUpMemory) {
   const auto text = b.CreateString(std::string(1 << 16, 'x'));
   const auto string = table([&] { b.AddOffset(field(0), text); });
   const auto slot = table([&] {
-    b.AddElement<uint8_t>(field(0), 6, 0);  // a string
+    b.AddElement<uint8_t>(field(0), 6, 0);  // sets a string
     b.AddOffset(field(1), string);
   });
   const auto name = b.CreateString("forward");

@@ -1,4 +1,4 @@
-// Programs survive the way to bytes and back, and files have the layout that the runtime wants.
+// Programs are equal after writing and reading, and files have the layout that the runtime expects.
 #include <cstring>
 
 #include "formats/pte/reader.h"
@@ -8,7 +8,7 @@
 namespace ferry::pte::writer_test {
 namespace {
 
-// One of everything: each kind of value and of instruction, stored and external data.
+// The program has each kind of value and of instruction, and stored and external data.
 Program sample_program() {
   Method m;
   m.name = "forward";
@@ -58,7 +58,8 @@ Program sample_program() {
   return {{m, constant_method}};
 }
 
-// The file that a plan describes, pieces filled with 'c', 'i', 'd' or 'n' plus their index.
+// Writes the file that a plan describes. Pieces are filled with 'c', 'i', 'd' or 'n' plus their
+// index.
 std::vector<std::byte> file_of(const Layout& layout) {
   std::vector<std::byte> file = layout.head;
   file.resize(layout.file_bytes);
@@ -92,7 +93,7 @@ TEST(PteWriter, LaysOutSegmentsAsTheExporterDoes) {
   ASSERT_TRUE(layout);
   const uint64_t base = layout->head.size();
   EXPECT_EQ(base % 128, 0u);
-  ASSERT_EQ(layout->pieces.size(), 4u);  // nothing for the empty one
+  ASSERT_EQ(layout->pieces.size(), 4u);  // the empty piece is left out
   EXPECT_EQ(layout->pieces[0].offset, base);
   EXPECT_EQ(layout->pieces[1].offset, base + 16);
   EXPECT_EQ(layout->pieces[2].offset, base + 128);
@@ -102,8 +103,8 @@ TEST(PteWriter, LaysOutSegmentsAsTheExporterDoes) {
   EXPECT_EQ(std::memcmp(layout->head.data() + 4, "ET12eh00", 8), 0);
 }
 
-// Two methods with three delegates, two of which have the same blob, and named data, two of which
-// are the same bytes.
+// The program has two methods with three delegates, two of which share a blob, and named data, two
+// of which are the same bytes.
 Program delegated_program() {
   Program program = sample_program();
   Method& forward = program.methods[0];
@@ -207,7 +208,7 @@ TEST(PteWriter, RefusesProgramsThatItCouldNotReadBack) {
 
 class OfficialProgram : public testing::TestWithParam<const char*> {};
 
-// What the official exporter wrote means the same after our own writer.
+// Programs of the official exporter have the same meaning after our writer wrote them again.
 TEST_P(OfficialProgram, SurvivesReadingAndWriting) {
   const auto file = read_test_file(GetParam());
   const auto official = read_program(file, GetParam());
@@ -232,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "xnnpack/linear_8da4w_g32_bias.pte", "xnnpack/linear_8da8w_pc_ext.pte",
                     "xnnpack/ffn_8da4w_g32.pte", "xnnpack/llama_8da4w_e4_ext.pte"));
 
-// Two blobs and six constants, which a .ptd file could hold as well.
+// The file has two blobs and six constants, which a .ptd file could hold as well.
 TEST(PteReader, FindsOfficialDelegatesAndNamedData) {
   const auto file = read_test_file("xnnpack/ffn_8da4w_g32.pte");
   const auto loaded = read_program(file, "ffn.pte");
@@ -255,7 +256,7 @@ TEST(PteReader, FindsOfficialDelegatesAndNamedData) {
 
 TEST(PteReader, FindsABlobInsideOfTheProgram) {
   const auto file = read_test_file("xnnpack/linear_inline.pte");
-  std::vector<std::byte> moved(3);  // so that the reader has to copy the FlatBuffer
+  std::vector<std::byte> moved(3);  // an odd address, so that the reader has to copy the FlatBuffer
   moved.insert(moved.end(), file.begin(), file.end());
   const auto bytes = std::span(moved).subspan(3);
   const auto loaded = read_program(bytes, "inline.pte");

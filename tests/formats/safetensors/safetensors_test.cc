@@ -17,10 +17,10 @@
 namespace ferry::formats::safetensors_test {
 namespace {
 
-// Bytes of tensor data in the file that mixed.header begins.
+// Size of the tensor data in the file whose header is mixed.header.
 constexpr uint64_t kMixedData = 386276;
 
-// A file with this header and `data` zero bytes after it.
+// Returns a file with this header and `data` zero bytes after it.
 std::string file_text(std::string_view json, size_t data) {
   std::string text(8, '\0');
   for (size_t i = 0; i < 8; ++i) text[i] = static_cast<char>(json.size() >> (8 * i));

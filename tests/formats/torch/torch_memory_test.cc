@@ -1,5 +1,5 @@
-// What reading PyTorch files costs in memory: neither the storage of a view that jumps around, nor
-// compressed storages whose tensors have been read.
+// The memory that reading PyTorch files needs: neither the whole storage of a view with large
+// strides nor compressed storages whose tensors have been read are kept.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@ std::string_view as_text(const std::vector<float>& values) {
 }
 
 TEST(TorchMemory, TransposedViewsOfManyBlocksAreRead) {
-  constexpr uint32_t kRows = 1100, kColumns = 1500;  // of the view: more than one block
+  constexpr uint32_t kRows = 1100, kColumns = 1500;  // the view has more than one block
   TempDir dir;
   const std::vector<float> stored = counting(kRows * kColumns);
   const std::string pickle =
@@ -45,7 +45,7 @@ TEST(TorchMemory, TransposedViewsOfManyBlocksAreRead) {
     const bool whole = source->entries()[entry].name == "w";
     std::vector<float> values(whole ? stored.size() : 2 * kColumns);
     const auto bytes = std::as_writable_bytes(std::span(values));
-    // Odd pieces, which begin and end inside of elements.
+    // Pieces of an odd size begin and end inside of elements.
     for (size_t at = 0; at < bytes.size(); at += 1'000'003) {
       const size_t count = std::min<size_t>(1'000'003, bytes.size() - at);
       ASSERT_TRUE(source->read(entry, at, bytes.subspan(at, count)));
@@ -78,8 +78,8 @@ TEST(TorchMemory, AWrongCrcOfAStridedTensorIsRefused) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Reads all tensors in tiles with at most `bytes` more memory than now, and ends the process: with
-// 0 where all went well.
+// Reads all tensors in tiles with at most `bytes` more memory than now, and ends the process. The
+// exit code is 0 if all reads succeed.
 [[noreturn]] void read_within(const std::string& path, size_t bytes) {
   const auto source = checkpoint::open_tensors(path);
   if (!source) ::_exit(2);
@@ -115,12 +115,13 @@ TEST(TorchMemory, AStorageIsNotLoadedForAStridedView) {
 }
 
 TEST(TorchMemory, CompressedStoragesAreReleasedOnceRead) {
-  // Three storages of 24 MiB.
+  // The file has three storages of 24 MiB.
   constexpr uint32_t kElements = 6u << 20;
   TempDir dir;
   std::string data(4 * size_t{kElements}, '\0');
   uint32_t state = 1;
-  for (size_t i = 0; i < 500'000; ++i) {  // or the file would be too small for its contents
+  // Without random bytes the file would be too small for its contents.
+  for (size_t i = 0; i < 500'000; ++i) {
     state = state * 1664525u + 1013904223u;
     data[i] = static_cast<char>(state >> 24);
   }
@@ -128,7 +129,7 @@ TEST(TorchMemory, CompressedStoragesAreReleasedOnceRead) {
   ZipItem item = deflated_item("", data);
   std::vector<ZipItem> items = {{}};
   for (const std::string key : {"0", "1", "2"}) {
-    // Two tensors in each, one of them strided.
+    // Each storage has two tensors, one of them strided.
     tensors.push_back({"a" + key, key, kElements, {kElements}, {1}});
     tensors.push_back({"b" + key, key, kElements, {2, 3}, {1, 2}});
     item.name = "a/data/" + key;

@@ -18,7 +18,7 @@ const std::string kHostileTorch = FERRY_TESTDATA "/hostile/pytorch/";
 
 std::string text_of(const std::string& path) { return read_text_file(path, 1 << 20).value(); }
 
-// Of all bytes of all tensors, by name; or the first error.
+// Returns all bytes of all tensors, by name, or the first error.
 Result<std::map<std::string, std::string>> contents_of(const std::string& path) {
   const auto source = FERRY_TRY(checkpoint::open_tensors(path));
   std::map<std::string, std::string> out;
@@ -35,13 +35,13 @@ Result<std::map<std::string, std::string>> contents_of(const std::string& path) 
 TEST(Torch, TransformersSavedTheSameTensorsAsSafetensors) {
   const auto torch = contents_of(FERRY_TESTDATA "/llama3_tied_bin").value();
   auto expected = contents_of(FERRY_TESTDATA "/llama3_tied").value();
-  expected["lm_head.weight"] = expected.at("model.embed_tokens.weight");  // the same storage
+  expected["lm_head.weight"] = expected.at("model.embed_tokens.weight");  // it shares a storage
   EXPECT_EQ(torch, expected);
 }
 
 TEST(Torch, ViewsAreMadeContiguous) {
   const nlohmann::json expected = parse_json(text_of(kTorch + "views.json"), "views").value();
-  // One with data descriptors, one with zip64 sizes and the tensors below "model".
+  // One file has data descriptors, the other has zip64 sizes and its tensors below "model".
   for (const char* file : {"views.bin", "zip64.pt"}) {
     SCOPED_TRACE(file);
     expect_tensors(*checkpoint::open_tensors(kTorch + file).value(), expected);
@@ -98,7 +98,7 @@ TEST(Torch, AChangedBitIsRefusedOrChangesNothing) {
       refused += !contents;
       ++tried;
     }
-    EXPECT_GT(refused, tried / 2);  // the rest is padding, dates and attributes
+    EXPECT_GT(refused, tried / 2);  // changes of padding, dates and attributes are accepted
   }
 }
 
@@ -132,7 +132,7 @@ TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
   text[data] = 1;
   const auto source = checkpoint::open_tensors(dir.write("x.bin", text)).value();
   std::vector<std::byte> last(1);
-  const Status status = source->read(0, 15, last);  // not the damaged byte
+  const Status status = source->read(0, 15, last);  // the read does not touch the damaged byte
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
             fmt::format("{}: the contents of the zip entry 'archive/data/0' do not have its CRC: "
@@ -186,11 +186,11 @@ TEST(Torch, ShardsAreReadByTheirIndex) {
     EXPECT_EQ(source->entries()[2].name, "b");
     EXPECT_EQ(source->entries()[2].file, 1u);
   }
-  copy("pt_valid_offset.bin", "pytorch_model-00002-of-00002.bin");  // it has w as well
+  copy("pt_valid_offset.bin", "pytorch_model-00002-of-00002.bin");  // this file has w as well
   EXPECT_NE(opening_message(index).find("as well as in"), std::string::npos);
 }
 
-// Pickles by hand.
+// Pickles that are written by hand.
 std::string parse_message(std::string_view pickle) {
   const auto parsed = Pickle::parse(std::as_bytes(std::span(pickle)), "f");
   return parsed ? "accepted" : parsed.error().message;
@@ -261,12 +261,12 @@ TEST(Pickle, MessagesNameTheTensorInHand) {
       parse_message("\x80\x02}X\x01\0\0\0wcos\nsystem\n."sv),
       "f: data.pkl: asks for 'system' of 'os', which is not allowed in a state dict (tensor 'w', "
       "offset 9)");
-  // The second of two, in the middle of its arguments; strings among those are no names.
+  // The error is in the arguments of the second tensor. Strings among arguments are no names.
   EXPECT_EQ(parse_message("\x80\x02}(X\x01\0\0\0aNX\x01\0\0\0bctorch\nSize\n"
                           "(X\x07\0\0\0storage0."sv),
             "f: data.pkl: the opcode 0x30, which torch.save does not write for state dicts (tensor "
             "'b', offset 42)");
-  // Below a wrapper.
+  // The state dict is inside a wrapper.
   EXPECT_EQ(parse_message("\x80\x02}(X\x05\0\0\0model}(X\x01\0\0\0bh\x07."sv),
             "f: data.pkl: an unknown memo index (tensor 'b', offset 22)");
   EXPECT_EQ(parse_message("\x80\x02]h\x07."sv), "f: data.pkl: an unknown memo index (offset 3)");

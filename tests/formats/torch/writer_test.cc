@@ -1,4 +1,4 @@
-// PyTorch files that are planned by us and read back.
+// PyTorch files that Ferry plans, and reads back.
 
 #include "formats/torch/writer.h"
 
@@ -11,7 +11,7 @@
 namespace ferry::formats::writer_test {
 namespace {
 
-// The file of a layout whose storages are full of their number.
+// Writes the file of a layout whose storages are filled with their number.
 std::string file_of(const TorchLayout& layout) {
   std::string file(layout.file_bytes, '\0');
   for (const auto& [offset, bytes] : layout.known) {

@@ -1,4 +1,4 @@
-// PyTorch files whose entries a zip tool compressed.
+// PyTorch files whose entries were compressed by a zip tool.
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.h"
@@ -12,7 +12,7 @@
 namespace ferry::formats::zip_contents_test {
 namespace {
 
-// The pickle of a state dict of one f32 tensor `w`, of all of the storage "0".
+// Returns the pickle of a state dict with one f32 tensor `w` that has all of the storage "0".
 std::string pickle_of(uint32_t elements) {
   return make_pickle({{"w", "0", elements, {elements}, {1}}});
 }
@@ -23,7 +23,7 @@ std::string file_of(ZipItem pickle, ZipItem data) {
   return make_zip({pickle, data});
 }
 
-// What opening the file and reading its one tensor says.
+// Returns the message of opening the file and reading its one tensor; "read" without an error.
 std::string outcome_of(const std::string& path) {
   const auto source = checkpoint::open_tensors(path);
   if (!source) return source.error().message;
@@ -35,7 +35,7 @@ std::string outcome_of(const std::string& path) {
 TEST(TorchDeflate, CompressedFilesHoldTheSameTensors) {
   const std::string path = kTorch + "views.json";
   const nlohmann::json expected = parse_json(read_text_file(path, 1 << 20).value(), path).value();
-  // One with entries for directories and extra fields, one with data descriptors.
+  // One file has entries for directories and extra fields, the other has data descriptors.
   for (const char* file : {"views_zipped.bin", "views_deflated_stream.bin"}) {
     SCOPED_TRACE(file);
     expect_tensors(*checkpoint::open_tensors(kTorch + file).value(), expected);
@@ -68,7 +68,7 @@ TEST(TorchDeflate, FalseContentsAreRefused) {
   struct Case {
     const char* what;
     ZipItem data;
-    std::string message;  // that it contains
+    std::string message;  // text that the message contains
   };
   const std::string kContents = ": the contents of the zip entry 'a/data/0' ";
   const Case cases[] = {
@@ -104,14 +104,14 @@ TEST(TorchDeflate, BombsAreRefusedBeforeTheyGrow) {
   const auto message = [&](const ZipItem& pickle, const ZipItem& data) {
     return outcome_of(dir.write("x.bin", file_of(pickle, data)));
   };
-  // 2 MiB in a file of some 3 KiB.
+  // 2 MiB of contents are in a file of some 3 KiB.
   const std::string zeros(2 << 20, '\0');
   const std::string storage =
       message(stored_item("", pickle_of(1 << 19)), deflated_item("", zeros));
   EXPECT_NE(storage.find("the storages decompress to more than 1048576 bytes, with 'a/data/0'"),
             std::string::npos)
       << storage;
-  // A pickle that is all padding: 1 MiB in about 1 KiB.
+  // The pickle is 1 MiB of padding in about 1 KiB.
   const std::string pickle =
       message(deflated_item("", "\x80\x02" + std::string(1 << 20, '(')), stored_item("", ""));
   EXPECT_NE(pickle.find(": the zip entry 'a/data.pkl' has 1048578 bytes, more than "),

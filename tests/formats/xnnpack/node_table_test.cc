@@ -1,7 +1,7 @@
-// Every kind of node that is read: a blob and a program of each, made by the project's writers.
+// A blob and a program for every kind of node that the reader knows, made by the project's writers.
 // They are the seeds of the fuzz targets, and every word of them is changed here.
 //
-// After a change of the writers, FERRY_WRITE_SEEDS=1 formats_tests --gtest_filter='XnnpackKinds.*'
+// After a change of the writers, FERRY_WRITE_SEEDS=1 ferry_tests --gtest_filter='XnnpackKinds.*'
 // writes testdata/fuzz/xnnpack_blob/kind_* and testdata/fuzz/execute/kind_* again.
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ struct Kind {
   Graph graph;
 };
 
-// One node with these numbers from `from` to `to`.
+// Makes a graph of one node with these numbers, from `from` to `to`.
 Graph moving_graph(NodeKind kind, const std::vector<Shape>& from, Shape to,
                    std::vector<int64_t> numbers) {
   Graph graph = node_graph(kind, from, std::move(to));
@@ -59,7 +59,7 @@ Graph graph_of(const NodeInfo& info) {
   }
 }
 
-// A linear layer whose filter has this type, 32 to 8.
+// Makes a graph of one linear layer from 32 to 8, whose filter has this type.
 Graph coded_graph(Datatype datatype, uint64_t bytes, Quantization quantization, uint64_t scales) {
   Graph graph = linear_graph();
   graph.values[0].dims = graph.values[1].dims = {1, 2, 32};
@@ -100,7 +100,7 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
-// A method whose only instruction hands its inputs to the graph.
+// Makes a program whose only instruction passes its inputs to the graph.
 Bytes program_of(const Graph& graph) {
   pte::Program program;
   pte::Method& method = program.methods.emplace_back();
@@ -167,8 +167,8 @@ TEST(XnnpackKinds, EveryKindSurvivesTheWriterAndIsASeed) {
   }
 }
 
-// Whatever an id, a count, a dimension or an index becomes, the reader refuses the blob or returns
-// a graph that is valid.
+// If an id, a count, a dimension or an index has any other value, the reader refuses the blob or
+// returns a valid graph.
 TEST(XnnpackKinds, AnyWordOfABlobCanBeAnything) {
   constexpr uint32_t kWords[] = {0, 1,       2,         3,          5,          6,
                                  7, 0x10000, INT32_MAX, 0x80000000, 0xfffffffe, UINT32_MAX};

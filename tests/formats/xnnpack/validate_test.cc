@@ -1,5 +1,6 @@
-// Each way in which a well-formed FlatBuffer can still lie is refused, with the place named: graphs
-// (validate_graph), their constants (check_constants), and programs that call them (check_calls).
+// Each way in which a well-formed FlatBuffer can be invalid is refused, and the message names the
+// place: graphs (validate_graph), their constants (check_constants), and programs that call them
+// (check_calls).
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -378,7 +379,7 @@ TEST(XnnpackCalls, RefusesCallsThatDoNotFitTheirBlob) {
   Caller callers;
   callers.tensor(1).allocation.reset();
   EXPECT_EQ(callers.message(), "");
-  callers.method.operators = {{"aten::neg", "out"}};  // reads it
+  callers.method.operators = {{"aten::neg", "out"}};  // reads value 1
   callers.method.instructions.push_back(pte::KernelCall{0, {1, 0, 0}});
   EXPECT_EQ(callers.message(), "");
   Caller other;

@@ -1,5 +1,5 @@
-// Blobs of the XNNPACK backend: what the exporter wrote means what its own schema says, and
-// survives our writer; damage never does more than be refused.
+// Blobs of the XNNPACK backend: a blob of the exporter means what its own schema states, and is
+// equal after our writer. Damage is refused or harmless.
 #include <fmt/format.h>
 
 #include <bit>
@@ -122,7 +122,7 @@ TEST(XnnpackBlob, ReadsFromAnyAddress) {
   }
 }
 
-// The layout of docs/xnnpack_blob.md.
+// docs/xnnpack_blob.md describes the layout.
 TEST(XnnpackBlob, HasTheHeaderOfTheExporter) {
   const auto blob = write_blob(linear_graph()).value();
   const auto at = [&](size_t offset, size_t size) {
@@ -141,7 +141,7 @@ TEST(XnnpackBlob, HasTheHeaderOfTheExporter) {
   EXPECT_EQ(write_blob(linear_graph()).value(), blob);
 }
 
-// Constants without a key are parts of the blob; the exporter once wrote them so.
+// Constants without a key are inside the blob. The exporter once wrote them so.
 TEST(XnnpackBlob, FindsConstantsInTheBlob) {
   const auto blob = read_test_file("xnnpack/linear_inside.blob");
   const auto graph = read_blob(blob, "blob");
@@ -154,13 +154,13 @@ TEST(XnnpackBlob, FindsConstantsInTheBlob) {
   EXPECT_EQ(write_blob(*graph).error().code, ErrorCode::kUnsupported);
 
   auto shorter = blob;
-  shorter[22] ^= std::byte{1};  // of the region of constants
+  shorter[22] ^= std::byte{1};  // the size of the region of constants
   shorter[23] ^= std::byte{1};
   EXPECT_NE(message_of(read_blob(shorter, "blob")).find("constant 2 (offset 3072, 384 bytes)"),
             std::string::npos);
 }
 
-// Refused, or read as a graph that our writer can write again.
+// Returns whether the blob is refused, or read as a graph that our writer can write again.
 bool survives(std::span<const std::byte> blob) {
   const auto graph = read_blob(blob, "blob");
   if (!graph) return !graph.error().message.empty();

@@ -57,7 +57,7 @@ TEST(MarkCuts, RefusesCountsThatTheModelDoesNotHave) {
   }
 }
 
-// Quantised boundaries stay so, however often shapes and dtypes are inferred again.
+// Boundaries stay quantised, however often shapes and dtypes are inferred.
 TEST(MarkCuts, KeepsTheDtypeOfWhatCrosses) {
   GraphBuilder b(2);
   const ValueId x = b.input("x", DType::kF32, {1, 4});
@@ -78,7 +78,7 @@ TEST(MarkCuts, KeepsTheDtypeOfWhatCrosses) {
     EXPECT_EQ(again[copies[0]->outs[0]].dtype, DType::kU16);
     EXPECT_TRUE(validate(again));
   }
-  // A boundary of another dtype is found.
+  // validate() finds a boundary of another dtype.
   Graph wrong = marked->methods[0].graph;
   wrong[fallbacks(wrong)[0]->outs[0]].dtype = DType::kF32;
   EXPECT_FALSE(validate(wrong));

@@ -1,4 +1,4 @@
-// Passes, each as {before, pass, after}.
+// Passes, tested as {before, pass, after}.
 
 #include "graph/passes/passes.h"
 
@@ -60,7 +60,7 @@ TEST(Bind, ABoundModelIsF32Throughout) {
 
 // -- cast_weights
 
-// A table, a norm, two projections of one activation.
+// The model has a table, a norm and two projections of one activation.
 Model projections(DType stored) {
   GraphBuilder b(1);
   const ValueId ids = b.input("ids", DType::kI64, {1, 3});
@@ -182,7 +182,8 @@ TEST(CastWeights, AWeightThatIsNotBoundIsOurDefect) {
 
 // -- init_buffers
 
-// Buffers: k_cache and k_cache_scale (zero), state (not zero), pos (its owner wants it stored).
+// The buffers are k_cache and k_cache_scale (zero), state (not zero), and pos (its owner wants it
+// stored).
 Model buffers() {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});

@@ -18,7 +18,7 @@ using Kind = LinearQuantization::Kind;
 
 constexpr int64_t kWidth = 64;
 
-// A table, two projections of one activation, one of their sum, a router, and a head.
+// The model has a table, two projections of one activation, one of their sum, a router, and a head.
 Model projections() {
   GraphBuilder b(1);
   const int32_t t = b.symbol("T", 8, {});
@@ -104,7 +104,7 @@ TEST(QuantizeWeights, AGroupThatDoesNotDivideARowIsRefusedWithEveryMatrix) {
   EXPECT_EQ(more.error().details.size(), 3u);
 }
 
-// What lowering makes of the delegated nodes, read back from the file.
+// The delegated nodes are lowered, and read back from the file.
 TEST(QuantizeWeights, TheProgramCallsDelegatesWhoseBlobsNameTheWeights) {
   auto out = quantized({.linears = {Kind::k8da4w, 32}, .rules = {{"output", {Kind::k8da8w}}}});
   ASSERT_TRUE(out) << out.error().message;

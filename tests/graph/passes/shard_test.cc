@@ -1,5 +1,5 @@
-// Cutting a decoder: every layer once, parts that compute together what the whole computes, and
-// interfaces that name everything that crosses.
+// Shards of a decoder: every layer is in one part, the parts together compute what the whole
+// computes, and the interfaces name everything that crosses a cut.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<std::string> names(const Graph& graph, const std::vector<ValueId>& i
   return out;
 }
 
-// Runs the parts in order as a bundle does: an input is the latest output of its name.
+// Runs the parts in order, as a bundle does: an input is the latest output of its name.
 SymbolicRun run_parts(const std::vector<Model>& parts, Terms values) {
   SymbolicRun all;
   for (const Model& part : parts) {
@@ -130,7 +130,7 @@ TEST(Shard, PortsKeepDtypeAndSize) {
       sizes[part.methods[0].graph[id].name] = sizes_of(part.methods[0].graph[id]);
     }
   }
-  EXPECT_EQ(known.size(), 4U);  // rope_cos, the mask, hidden_states, logits
+  EXPECT_EQ(known.size(), 4U);  // rope_cos, the mask, hidden_states and logits
 }
 
 TEST(Shard, LaterPartsTakeTheTokenCountFromTheHiddenState) {
@@ -163,7 +163,7 @@ TEST(Shard, EachPartHasItsWeights) {
   }
 }
 
-// x is made in layer 0 and read in layers 1 and 2; y, of the same name, replaces it in layer 1.
+// x is made in layer 0 and read in layers 1 and 2. In layer 1, y of the same name replaces it.
 Model skipping_model() {
   GraphBuilder b(3);
   const ValueId in = b.input("x", DType::kF32, {1, 4});
@@ -236,7 +236,7 @@ uint64_t largest_part(const std::vector<uint64_t>& costs, const std::vector<int3
   return largest;
 }
 
-// The smallest largest part over all ways to cut, by trying them all.
+// Returns the smallest possible size of the largest part, by trying all cuts.
 uint64_t best_by_search(const std::vector<uint64_t>& costs, size_t begin, int32_t count) {
   if (count == 1) {
     uint64_t sum = 0;

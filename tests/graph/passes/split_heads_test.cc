@@ -1,4 +1,4 @@
-// split_heads as {before, pass, after}, and what it refuses.
+// split_heads, tested as {before, pass, after}, and its refusals.
 // tests/plan/conversion_split_heads_test.cc executes its results.
 #include <gtest/gtest.h>
 
@@ -14,13 +14,13 @@ Dim heads(int64_t count) { return Dim(count).as(Axis::kHead); }
 
 struct Block {
   int64_t query_heads = 2, kv_heads = 2, head_dim = 3, tokens = 2, past = 4;
-  // Between a projection and the view of it.
+  // Is applied between a projection and the view of it.
   std::function<ValueId(GraphBuilder&, ValueId)> projected = [](GraphBuilder&, ValueId x) {
     return x;
   };
 };
 
-// Attention as blocks write it: query heads that share keys are rows of one product.
+// Attention as the blocks write it: query heads that share keys are rows of one product.
 Graph attention(const Block& o) {
   GraphBuilder b(1);
   const int64_t all = o.past + o.tokens, groups = o.query_heads / o.kv_heads;
@@ -194,7 +194,7 @@ TEST(SplitHeads, BiasesAndNormsOverAllHeadsAreCutToo) {
   ASSERT_TRUE(model) << model.error().message;
   const Graph& graph = model->methods[0].graph;
   EXPECT_EQ(count(graph, Op::kLinear), 4U + 2 * 2 + 1);
-  EXPECT_EQ(count(graph, Op::kMean), 3U);  // of all heads, as before
+  EXPECT_EQ(count(graph, Op::kMean), 3U);  // of all heads, as before the split
   EXPECT_EQ(model->weights.find("bias12.3")->recipe.output().shape, (Shape{3}));
   EXPECT_EQ(model->weights.find("bias12"), nullptr);
 }

@@ -1,5 +1,5 @@
-// Blocks of GGUF against those of ggml: digests of what ggml_quantize_chunk() of ggml 0.27 makes of
-// the same values (testdata/README.md).
+// Blocks of GGUF, compared with those of ggml: digests of the results of ggml_quantize_chunk() of
+// ggml 0.27 for the same values (testdata/README.md).
 #include "graph/quantization/block_encoder.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,9 @@ namespace {
 
 constexpr size_t kSuperBlocks = 640, kValues = 256;
 
-// Every fifth block: any values; few that are not 0; positive ones; few different ones; groups of
-// zeros. Magnitudes go down to where f16 scales underflow. All are exact in f32.
+// Five kinds of blocks take turns: any values; few values that are not 0; positive values; few
+// different values; groups of zeros. Magnitudes go down to where f16 scales underflow. All values
+// are exact in f32.
 std::vector<float> values() {
   std::vector<float> values;
   uint64_t state = 1;
@@ -64,7 +65,7 @@ TEST(BlockEncoder, MakesTheBlocksOfGgml) {
   EXPECT_EQ(find_block_encoder("q4_1"), nullptr);
 }
 
-// A scale beyond f16 makes all values of its block infinite.
+// A scale beyond f16 would make all values of its block infinite.
 TEST(BlockEncoder, CountsWhatNoBlockCanStandFor) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const char* name : {"q4_0", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"}) {
@@ -86,7 +87,7 @@ TEST(BlockEncoder, CountsWhatNoBlockCanStandFor) {
   }
 }
 
-// A matrix of random values.
+// Adds a matrix of random values.
 size_t add_matrix(MemorySource& source, DType dtype, int64_t rows, int64_t columns) {
   Random random{7};
   std::vector<std::byte> bytes;

@@ -1,4 +1,4 @@
-// Codes and scales: those of the official exporter to the bit, and properties that hold for all.
+// Codes and scales: equal to those of the official exporter to the bit, and general properties.
 
 #include "graph/quantization/scheme.h"
 
@@ -19,7 +19,7 @@
 #include "graph/quantization/candidates.h"
 #include "graph/quantization/groups.h"
 #include "graph/quantization/targets.h"
-// After the choice of targets.
+// This must be included after the choice of targets.
 #include "hwy/targets.h"
 
 namespace ferry::graph::scheme_test {
@@ -73,7 +73,8 @@ const Official kOfficial[] = {
     {"tok_embeddings", "embedding_byte", {.bits = 8}, 10},
 };
 
-// Adds the changes in two parts, as a tensor that does not fit into memory is read.
+// Returns the number of HQQ rounds. The changes are added in two parts, as for a tensor that does
+// not fit into memory.
 int rounds_of(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns) {
   std::array<float, kMaxHqqRounds> changes{};
   const size_t first = 3 * static_cast<size_t>(columns);
@@ -97,7 +98,7 @@ TEST(Quantization, HqqGivesTheCodesAndScalesOfTheOfficialExporter) {
   }
 }
 
-// The sums of torch 1.13 (CPU) of ((i * 2654435761 mod 2^32) >> 8) / 2^24.
+// The sums are those of torch 1.13 (CPU) of ((i * 2654435761 mod 2^32) >> 8) / 2^24.
 TEST(Quantization, SumsHaveTheOrderOfTorch) {
   const std::pair<size_t, uint32_t> kSums[] = {
       {8, 0x40538453},     {20, 0x4116d2c4},      {31, 0x41762c3f},   {32, 0x4178b7bc},
@@ -117,7 +118,7 @@ TEST(Quantization, SumsHaveTheOrderOfTorch) {
   }
 }
 
-// ---- the vectors of docs and formats: one group of 32
+// ---- the test vectors of the format documents: one group of 32
 
 std::vector<float> vector_group() {
   std::vector<float> w(32);
@@ -165,7 +166,7 @@ TEST(Quantization, StoredBlocksAreSplitAsTheyAre) {
   EXPECT_EQ(scales, hex("00 80 bb 3b"));  // 0x1ddc
 }
 
-// ---- random values against a naive twin
+// ---- random values against plain loops
 
 std::vector<float> random_values(size_t n, uint32_t seed, float deviation = 0.02f) {
   std::mt19937 bits(seed);
@@ -254,7 +255,7 @@ Quantized twin(const QuantizationScheme& scheme, std::span<const float> values, 
   return q;
 }
 
-// Calls body once for each instruction set that is compiled in and that this machine has.
+// Calls body once for each compiled instruction set that this machine supports.
 template <class Body>
 void on_every_target(const Body& body) {
   const int64_t compiled = HWY_SCALAR | HWY_AVX2 | HWY_AVX3 | HWY_NEON;
@@ -272,7 +273,8 @@ struct Case {
   int64_t rows, columns;
 };
 
-// Group sizes and numbers of groups that no vector divides; sums of several tiles and levels.
+// The group sizes and numbers of groups are no multiples of vector lengths. Sums have several tiles
+// and levels.
 const Case kCases[] = {
     {{.bits = 4, .group = 32, .scale_dtype = DType::kBF16}, 5, 96},
     {{.bits = 4, .group = 32, .order = NibbleOrder::kHighFirst}, 3, 64},
@@ -378,7 +380,8 @@ double squared_error(const QuantizationScheme& scheme, std::span<const float> va
   return sum;
 }
 
-// The error with the largest magnitude over 7.5 (or 127.5) as the scale, rounded to its type.
+// Returns the error if the value with the largest magnitude over 7.5 (or 127.5) is the scale,
+// rounded to its type.
 double affine_error(const QuantizationScheme& scheme, std::span<const float> values,
                     int64_t columns) {
   const auto size = static_cast<size_t>(scheme.group == 0 ? columns : scheme.group);
@@ -409,7 +412,7 @@ TEST(Quantization, TheSearchHasLessErrorThanHqqAndAffineScales) {
   }
 }
 
-// Whole numbers have no error with a scale of 1; those of groups of 7 begin inside of bytes.
+// Whole numbers are exact with a scale of 1. Groups of 7 begin inside of bytes.
 TEST(Quantization, DecodesWhatWasEncoded) {
   std::mt19937 bits(4);
   for (const NibbleOrder order : {NibbleOrder::kLowFirst, NibbleOrder::kHighFirst}) {

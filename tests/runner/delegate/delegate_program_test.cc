@@ -1,5 +1,4 @@
-// Whole programs with delegates: what is refused when they are loaded, and what their methods
-// share.
+// Programs with delegates: refusals when they are loaded, and data that their methods share.
 #include <gtest/gtest.h>
 
 #include "core/file.h"
@@ -38,7 +37,7 @@ struct Program {
     }
     std::abort();
   }
-  // The only node of a delegate from input 0 to the output.
+  // Sets the only node of a delegate from input 0 to the output.
   void set_node(xnnpack::Node node) {
     xnnpack::Graph graph;
     graph.num_externals = 2;

@@ -1,7 +1,10 @@
 // GraphRunner: builds a graph with its arguments and constants, and executes it as one delegate.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -49,7 +52,7 @@ class GraphRunner {
     made.constant = add_bytes(bytes);
     return made.id;
   }
-  // group 0: a scale for each row.
+  // group 0 means a scale for each row.
   uint32_t coded(const kernels::Dims& sizes, xnnpack::Datatype datatype, uint32_t group,
                  const std::vector<std::byte>& codes, const std::vector<std::byte>& scales) {
     const uint32_t data = add_bytes(codes), scale = add_bytes(scales);
@@ -70,7 +73,7 @@ class GraphRunner {
     return graph.nodes.back();
   }
 
-  // Contents of an argument, which may become smaller.
+  // Sets an argument, which may become smaller.
   void set(size_t argument, const Input& input) {
     kernels::Tensor& tensor = tensors_[argument];
     tensor.sizes = input.sizes;
@@ -139,5 +142,14 @@ class GraphRunner {
   std::unique_ptr<DelegateMemory> memory_;
   std::unique_ptr<Delegate> delegate_;
 };
+
+using Floats = std::vector<float>;
+
+inline void expect_near(const Floats& got, const Floats& want, float bound = 1e-6F) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], bound * std::max(1.0F, std::abs(want[i]))) << i;
+  }
+}
 
 }  // namespace ferry::runner

@@ -12,7 +12,7 @@
 namespace ferry::runner::attention_mask_test {
 namespace {
 
-constexpr MaskValues kBytes = {{1, 1}, {0, 1}};  // one byte for each column: seen or not
+constexpr MaskValues kBytes = {{1, 1}, {0, 1}};  // one byte for each column: visible or not
 
 std::vector<int32_t> causal(int64_t n) {
   std::vector<int32_t> parents(static_cast<size_t>(n));
@@ -25,7 +25,7 @@ std::vector<int32_t> iota(int64_t n) {
   return offsets;
 }
 
-// What the rule says, column by column.
+// Computes the mask by its rule, column by column.
 bool sees(const std::vector<int32_t>& parents, const std::vector<int32_t>& offsets, int64_t ar,
           int64_t cl, int64_t n_past, std::optional<int64_t> window, int64_t row, int64_t column) {
   if (column == cl - ar + row) return true;
@@ -87,8 +87,8 @@ TEST(AttentionMask, UpdatesGiveWhatABeginningWouldHaveGiven) {
   }
 }
 
-// Two branches from row 0, positions that go back, and rows without a parent at the end.
-// Bytes that update() leaves alone keep a mark that no mask has.
+// Two branches start at row 0, positions go back, and rows at the end have no parent. Bytes that
+// update() does not write keep a mark that no mask has.
 TEST(AttentionMask, UpdatesWriteOnlyColumnsThatChange) {
   constexpr int64_t kAr = 2, kCl = 14, kPast = 5, kKept = 2, kWindow = 4;
   for (const std::optional<int64_t> window : {std::optional<int64_t>(), std::optional(kWindow)}) {
@@ -98,7 +98,7 @@ TEST(AttentionMask, UpdatesWriteOnlyColumnsThatChange) {
     std::memset(const_cast<std::byte*>(bytes.data()), 7, bytes.size());
     mask.update(kKept);
     for (int64_t row = 0; row < kAr; ++row) {
-      const int64_t first = kPast + row + 1 - kWindow;  // that the row saw before
+      const int64_t first = kPast + row + 1 - kWindow;  // the first column that the row saw before
       for (int64_t column = 0; column < kCl; ++column) {
         const bool appears = column >= kPast && column < kPast + kKept;
         const bool leaves = window && column >= first && column < first + kKept;
@@ -136,7 +136,8 @@ TEST(MaskValues, AreFiniteInEachDtype) {
   EXPECT_EQ(std::bit_cast<float>(mask_values(DType::kF32, {}, "m")->masked.bits), -65535.0f);
   const auto f16 = mask_values(DType::kF16, {}, "m").value();
   EXPECT_EQ(f16_to_f32(static_cast<uint16_t>(f16.masked.bits)), -65504.0f);
-  EXPECT_TRUE(std::isinf(f16_to_f32(f32_to_f16(kMaskedF32))));  // why f16 has a value of its own
+  // This is why f16 has a value of its own.
+  EXPECT_TRUE(std::isinf(f16_to_f32(f32_to_f16(kMaskedF32))));
   const auto bf16 = mask_values(DType::kBF16, {}, "m").value();
   EXPECT_EQ(bf16_to_f32(static_cast<uint16_t>(bf16.masked.bits)), -65536.0f);
   EXPECT_EQ(bf16.masked.bits, f32_to_bf16(kMaskedF32));
@@ -184,7 +185,7 @@ TEST(MaskValues, ThatCannotMaskAreRefused) {
   }
 }
 
-// softmax(scores + mask) where hidden columns have `masked`.
+// Returns softmax(scores + mask), where hidden columns have `masked`.
 std::vector<double> weights(const std::vector<float>& scores, const std::vector<bool>& hidden,
                             float masked) {
   std::vector<float> sums;

@@ -40,7 +40,7 @@ void write(DType dtype, const std::optional<Encoding>& encoding, float value, st
   }
 }
 
-// To what every dtype of a cache holds.
+// Rounds to values that every dtype of a cache holds.
 float rounded(float value) { return std::clamp(std::nearbyint(value * 8), -127.f, 127.f) / 8; }
 
 struct Matrix {
@@ -98,12 +98,12 @@ struct FakeWeights {
     }
     return x;
   }
-  // x += o(mixed), kept small.
+  // Adds o(mixed) to x, scaled so that x stays small.
   void add(size_t layer, const Row& mixed, Row& x) const {
     const Row out = layers[layer].o.times(mixed);
     for (size_t i = 0; i < x.size(); ++i) x[i] = std::tanh((x[i] + out[i]) / 2) * 2;
   }
-  // The recurrence that padding would disturb.
+  // Applies the recurrence, which padding would disturb.
   void step(Row& state_row, Row& x) const {
     const Row mixed = state.times(state_row);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -115,7 +115,7 @@ struct FakeWeights {
 
 namespace {
 
-// softmax(q k) v of one head over columns; `mask` is added to the scores.
+// Computes softmax(q k) v of one head over columns. `mask` is added to the scores.
 void attend(const Row& q, size_t head, size_t dim, const Rows& keys, const Rows& values,
             const Row& mask, Row& mixed) {
   Row scores;
@@ -222,7 +222,7 @@ class FakeMethod final : public StaticMethod {
     wanted_ = {begin, begin + count};
   }
 
-  // Rows of logits that are not wanted hold what nothing should read.
+  // Unwanted rows of logits get values that nothing may read.
   Status run() override {
     program_.calls_.push_back(name_);
     if (std::exchange(program_.failing_, false)) return bad_input("it failed");
@@ -250,7 +250,7 @@ class FakeMethod final : public StaticMethod {
   }
 
  private:
-  // Of caches and new columns.
+  // Sets the encodings of caches and of new columns.
   static void set_encodings(std::vector<packer::ManifestPort>& ports,
                             const std::optional<Encoding>& encoding) {
     for (packer::ManifestPort& port : ports) {
@@ -271,7 +271,7 @@ class FakeMethod final : public StaticMethod {
     EXPECT_EQ(view.bytes.size(), static_cast<size_t>(elements) * size_of(view.dtype)) << name;
     return view.bytes.data();
   }
-  // An input and an output by their elements.
+  // An input and an output, by their elements.
   struct Source {
     const packer::ManifestPort& port;
     const std::byte* bytes;
@@ -302,7 +302,7 @@ class FakeMethod final : public StaticMethod {
     const int64_t past = o_.context - ar_, size = heads * dim;
     const Source old_keys = source("k_cache_" + n), old_values = source("v_cache_" + n);
     const Target new_keys = target("new_k_" + n), new_values = target("new_v_" + n);
-    // All columns: the cache, then the new ones.
+    // All columns: those of the cache, then the new ones.
     Rows keys(static_cast<size_t>(o_.context), Row(static_cast<size_t>(size))), values = keys;
     for (int64_t h = 0; h < heads; ++h) {
       for (int64_t d = 0; d < dim; ++d) {

@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kCl = 13;
 
-// Codes or bit patterns, one for each element: [heads, positions, head_dim] of all that is cached.
+// The expected cache as codes or bit patterns, one for each element of [heads, positions,
+// head_dim].
 struct Expected {
   CacheTensor tensor;
   std::vector<uint32_t> elements;  // [position][head][d]
@@ -41,7 +42,7 @@ Result<KvManager> make_manager(DType dtype, std::vector<CacheTensor> tensors, in
   return KvManager::make(dtype, std::move(tensors), cl, ar_lengths, budget);
 }
 
-// A KvManager beside a plain list of what it must hold.
+// A KvManager beside a plain list of the values that it must hold.
 class Pair {
  public:
   Pair(DType dtype, std::optional<Encoding> encoding, std::array<int64_t, 2> ar)
@@ -53,7 +54,7 @@ class Pair {
     for (const CacheTensor& tensor : tensors_of(encoding)) expected_.push_back({tensor, {}});
   }
 
-  // A call with random columns of which `chosen` are kept.
+  // Updates both with random columns, of which `chosen` are kept.
   Status call(Random& random, const std::vector<int64_t>& chosen, std::span<const bool> selected) {
     const int64_t ar = manager.call_length();
     std::vector<std::vector<std::byte>> bytes;
@@ -82,7 +83,7 @@ class Pair {
     return manager.update(columns, std::ssize(chosen), selected);
   }
 
-  // What the element `bits` stands for.
+  // Returns the number that the element `bits` stands for.
   float number(uint32_t bits) const {
     if (encoding_) return static_cast<float>(encoding_->real(bits));
     float value = 0;
@@ -201,7 +202,8 @@ TEST(KvManager, SelectedColumnsAreWrittenDenselyForEveryHead) {
     Random random(5);
     Pair pair(kind.dtype, kind.encoding, {8, 1});
     const bool selected[] = {true, false, false, true, true, false, true, false};
-    ASSERT_TRUE(pair.call(random, {0, 3, 4}, selected));  // the first three of four
+    // Only the first three columns of four are selected.
+    ASSERT_TRUE(pair.call(random, {0, 3, 4}, selected));
     ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
     const bool two[] = {false, true};  // shorter than the call
     ASSERT_TRUE(pair.call(random, {1}, two));
@@ -231,7 +233,7 @@ TEST(KvManager, WhatDoesNotFitIsRefusedAndChangesNothing) {
   pair.expect_equal();
 }
 
-// Bytes that update() leaves alone keep a mark that no new column has.
+// Bytes that update() does not write keep a mark that no new column has.
 TEST(KvManager, UpdatesWriteOnlyTheNewColumns) {
   constexpr int64_t kAr = 2, kHeads = 2, kDim = 3, kColumns = kCl - kAr;
   const int64_t lengths[] = {kAr};
@@ -294,7 +296,8 @@ std::vector<uint32_t> reencoded(DType dtype, const Encoding& from, const Encodin
 }
 
 TEST(KvManager, EncodesNewColumnsAsTheCacheIs) {
-  // (code - 10) * 2 as (code - 4) * 4: exact halves go to the even step, ends are clamped.
+  // (code - 10) * 2 is encoded as (code - 4) * 4. Exact halves go to the even step, and the ends
+  // are clamped.
   EXPECT_EQ(reencoded(DType::kU8, {2, 10}, {4, 4}, {10, 11, 12, 13, 14, 9, 7, 0, 255}),
             (std::vector<uint32_t>{4, 4, 5, 6, 6, 4, 2, 0, 126}));
   EXPECT_EQ(reencoded(DType::kU8, {4, 0}, {1, 0}, {0, 63, 64, 255}),
@@ -323,7 +326,8 @@ TEST(KvManager, EncodingAnewIsDecodingAndEncoding) {
   }
 }
 
-// In plain: decoded, divided, rounded to the nearest step with halves to even, clamped.
+// Computes the result in plain code: decoded, divided, rounded to the nearest step with halves to
+// even, clamped.
 uint32_t encoded_anew(uint32_t code, const Encoding& from, const Encoding& to, DType dtype) {
   const double real =
       (static_cast<double>(code) - static_cast<double>(from.zero_point)) * from.scale;
@@ -360,7 +364,7 @@ TEST(KvManager, EncodesEveryCodeAnewAsAPlainLoopDoes) {
   }
 }
 
-// Columns of a call of another length, of which some are kept: only these are written.
+// A call of another length gives columns, and only those that are kept are written.
 TEST(KvManager, TakesColumnsOfCallsOfAnyLength) {
   constexpr int64_t kHeads = 2, kDim = 3, kCall = 5, kColumns = 8;
   const Encoding from{0.3, 100}, to{1, 7};
@@ -386,10 +390,10 @@ TEST(KvManager, TakesColumnsOfCallsOfAnyLength) {
                 want((h * kCall + token) * kDim + d));
     }
   }
-  EXPECT_FALSE(manager.update(columns, 6, {}, kCall));  // more than the call has
+  EXPECT_FALSE(manager.update(columns, 6, {}, kCall));  // more columns than the call has
 }
 
-// A later call, and a change of the method, leave columns as they are.
+// Later calls and a change of the method do not change columns that were encoded.
 TEST(KvManager, EncodesAColumnOnce) {
   const Encoding from{0.3, 100}, to{1, 7};
   const int64_t ar[] = {2, 1};

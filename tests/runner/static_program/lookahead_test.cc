@@ -10,15 +10,15 @@
 namespace ferry::runner::lookahead_test {
 namespace {
 
-// What generation gave, and why it ended.
+// The generated tokens, and why generation ended.
 struct Generation {
   std::vector<int64_t> tokens;
-  std::vector<int64_t> positions;  // after the token that each was chosen after
+  std::vector<int64_t> positions;  // position after the token that each token was chosen after
   LookaheadCounts counts;
-  int64_t end = 0;  // position
+  int64_t end = 0;  // final position
 };
 
-// As `ferry run`: until `eos`, `limit` tokens, or a full context.
+// Generates as `ferry run` does: until `eos`, `limit` tokens, or a full context.
 Generation generate(StaticSequence& sequence, const std::vector<int64_t>& prompt, Sampler sampler,
                     std::optional<int64_t> eos, int64_t limit = 1000) {
   Generation run;
@@ -51,7 +51,7 @@ StaticSequence make(FakeProgram& program, const DecodeOptions& options) {
   return std::move(*sequence);
 }
 
-// N, W, G and the tokens of a call, which may be more than they need.
+// N, W, G, and the tokens of a call, which may be more than lookahead needs.
 struct Shape4 {
   int64_t ngram, window, gcap, ar;
 };
@@ -86,7 +86,7 @@ TEST(Lookahead, GivesTheTokensOfGreedyDecodingUpToTheEndOfTheContext) {
       }
     }
   }
-  EXPECT_GT(accepted, 100);  // else nothing has been tested
+  EXPECT_GT(accepted, 100);  // otherwise nothing was tested
 }
 
 TEST(Lookahead, TakesFewerCallsWhereGuessesAreRight) {
@@ -123,8 +123,8 @@ TEST(Lookahead, SeedsChangeTheCallsAndNotTheTokens) {
   }
 }
 
-// An end token in the middle of accepted guesses: nothing after it is given, and the next turn goes
-// on from it.
+// An accepted guess may contain an end token. Generation stops after it, and the next turn
+// continues from it.
 TEST(Lookahead, StopsAtAnEndTokenAmongGuessesAndGoesOnFromThere) {
   int64_t inside = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {

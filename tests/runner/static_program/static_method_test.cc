@@ -27,7 +27,7 @@ Result<StaticPorts> read(const FakePorts& ports) {
 
 TEST(StaticPorts, HaveTheirRoleByName) {
   FakePorts ports = fake_ports({.window = 5, .kv = DType::kU8, .recurrent = true}, 4);
-  std::ranges::reverse(ports.inputs);  // the order says nothing
+  std::ranges::reverse(ports.inputs);  // the order has no meaning
   std::ranges::reverse(ports.outputs);
   const auto read_ports = read(ports);
   ASSERT_TRUE(read_ports) << read_ports.error().message;
@@ -54,7 +54,7 @@ TEST(StaticPorts, HaveTheirRoleByName) {
   EXPECT_EQ(p.states[0].bytes, 32u);
 }
 
-// The window mask has as many bytes as a cache here, and input_pos is i32.
+// Here the window mask has as many bytes as a cache, and input_pos is i32.
 TEST(StaticPorts, OfTheSameSizeAsACacheAreNoCaches) {
   FakeOptions options{.window = 5, .kv = DType::kU8, .mask = DType::kF32};
   options.layers = {{0, 1, 96, true}};
@@ -213,7 +213,7 @@ TEST(StaticPorts, OfBothMethodsMustFitTheSameCaches) {
   other = same;
   other.recurrent = false;
   EXPECT_EQ(message(other, nothing), differ + "the number of their states");
-  // A caller can encode columns anew.
+  // The caller can encode columns anew.
   EXPECT_EQ(message(same,
                     [](FakePorts& p) {
                       port(p.inputs, "v_cache_2").encoding = Encoding{2, 3};

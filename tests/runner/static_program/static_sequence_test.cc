@@ -33,7 +33,8 @@ void expect_row(std::span<const float> got, const std::vector<float>& want, int6
   }
 }
 
-// Feeds `tokens` in parts of these lengths, and compares every row with all of it at once.
+// Feeds `tokens` in parts of these lengths, and compares every row with the result of all tokens at
+// once.
 void expect_parity(FakeProgram& program, StaticSequence& sequence,
                    const std::vector<int64_t>& tokens, const std::vector<size_t>& parts,
                    float tolerance = 1e-5f) {
@@ -142,8 +143,8 @@ TEST(StaticSequence, PrefillTakesWhatFitsAndKvForwardTheRest) {
     return line;
   };
   EXPECT_EQ(calls(1), "k");
-  EXPECT_EQ(calls(9), "pk");    // 10 of the 12 that prefill_forward can cache
-  EXPECT_EQ(calls(5), "pkkk");  // 12, then one by one
+  EXPECT_EQ(calls(9), "pk");    // 10 of the 12 positions that prefill_forward can cache
+  EXPECT_EQ(calls(5), "pkkk");  // up to position 12, then one by one
   EXPECT_EQ(calls(4), "kkkk");
   EXPECT_EQ(sequence.position(), sequence.capacity());
 }
@@ -179,7 +180,7 @@ TEST(StaticSequence, LogitsAreDecoded) {
   }
 }
 
-// Multiples of 1/8 are exact in both encodings, so that the results are those of one encoding.
+// Multiples of 1/8 are exact in both encodings, so the results are those of one encoding.
 TEST(StaticSequence, NewColumnsOfAnotherEncodingAreEncodedAsTheCacheIs) {
   FakeProgram program({.kv = DType::kU16, .prefill_output = Encoding{1.0 / 16, 5000}});
   StaticSequence sequence = make(program).value();
@@ -190,7 +191,7 @@ TEST(StaticSequence, NewColumnsOfAnotherEncodingAreEncodedAsTheCacheIs) {
 
 const Encoding kFine{1.0 / 16, 5000}, kCoarse{0.75, 40};
 
-// Multiples of 1/8 are exact in both encodings, so that every turn gives what one encoding gives.
+// Multiples of 1/8 are exact in both encodings, so every turn gives the results of one encoding.
 TEST(StaticSequence, CachesInTwoEncodingsGiveTheSameLogitsInEveryTurn) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Random random(seed);
@@ -218,7 +219,7 @@ TEST(StaticSequence, CachesInTwoEncodingsGiveTheSameLogitsInEveryTurn) {
   }
 }
 
-// What layer 0 caches depends on tokens and positions only.
+// Returns the cached values of layer 0, which depend on tokens and positions only.
 std::vector<float> first_values(StaticSequence& sequence) {
   return sequence.cache(0, /*is_key=*/false)->values;
 }
@@ -227,8 +228,8 @@ float through(const Encoding& encoding, float value) {
   return static_cast<float>(encoding.real(encoding.code(value, DType::kU16)));
 }
 
-// kv_forward sees what prefill_forward has cached encoded anew, once: a second prompt changes no
-// column of the first. What kv_forward has cached itself is encoded by it alone.
+// kv_forward sees the columns of prefill_forward encoded anew, once: a second prompt changes no
+// column of the first. Columns of kv_forward are encoded by it alone.
 TEST(StaticSequence, EveryColumnIsEncodedAnewOnce) {
   const Encoding prefill{0.3, 1000};
   FakeProgram exact({}),
@@ -259,7 +260,7 @@ TEST(StaticSequence, EveryColumnIsEncodedAnewOnce) {
   }
 }
 
-// What prefill_forward reads has never passed through the encoding of kv_forward.
+// prefill_forward reads its own columns, which never had the encoding of kv_forward.
 TEST(StaticSequence, LaterPromptsReadWhatPrefillHasCachedItself) {
   FakeProgram program({.kv = DType::kU16, .prefill_cache = kFine, .kv_cache = kCoarse});
   StaticSequence sequence = make(program).value();
@@ -281,7 +282,7 @@ TEST(StaticSequence, StatesGetWholeChunksOnly) {
   for (const DecodeMode mode : {DecodeMode::kKv, DecodeMode::kHybrid}) {
     FakeProgram program({.prefill_length = 4, .recurrent = true});
     StaticSequence sequence = make(program, {.mode = mode}).value();
-    for (int turn = 0; turn < 2; ++turn) {  // the second begins with zeros again
+    for (int turn = 0; turn < 2; ++turn) {  // the second turn begins with zeros again
       program.calls().clear();
       ASSERT_NO_FATAL_FAILURE(
           expect_parity(program, sequence, some_tokens(20, 8), {3, 1, 10, 4, 2}));

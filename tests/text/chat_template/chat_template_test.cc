@@ -17,7 +17,7 @@ ordered_json fixture(const std::string& name) {
 
 Result<std::string> fixed_time(const std::string& format) { return "<" + format + ">"; }
 
-// With the tokens <s> and </s>.
+// Renders with the tokens <s> and </s>.
 Result<std::string> render(const std::string& source, const std::string& chat,
                            const chat::TimeText& time = fixed_time) {
   const ordered_json config = {
@@ -28,7 +28,7 @@ Result<std::string> render(const std::string& source, const std::string& chat,
 
 const std::string kChat = R"({"messages": [{"role": "user", "content": "Hi"}]})";
 
-// What Jinja with transformers' settings makes of the same templates.
+// Jinja with transformers' settings made the expected texts.
 TEST(ChatTemplate, RendersAsJinja) {
   const ordered_json document = fixture("cases.json");
   const std::string variables = document["variables"].dump();
@@ -182,7 +182,7 @@ TEST(ChatTemplate, HostileTemplatesAreRefused) {
   }
 }
 
-// Cut and altered templates end in text or in an error, whatever they say.
+// Rendering cut or altered templates ends in a text or in an error.
 TEST(ChatTemplate, DamagedTemplatesEnd) {
   const ordered_json document = fixture("cases.json");
   const std::string variables = document["variables"].dump();

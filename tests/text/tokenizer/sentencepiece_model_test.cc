@@ -1,4 +1,4 @@
-// What the models Unigram, WordPiece and WordLevel and their steps may not be.
+// Refusals of invalid Unigram, WordPiece and WordLevel models, and of their steps.
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
@@ -64,7 +64,7 @@ TEST(TokenizerModel, NeedsAnUnknownTokenThatItLacks) {
   }
 }
 
-// Older files do not name the type of the model.
+// Older files do not state the type of the model.
 TEST(TokenizerModel, IsKnownByItsFields) {
   EXPECT_EQ(
       encode(with_model(R"({"unk_id": 0, "vocab": [["?", 0], ["a", -1], ["aa", -1]]})"), "aab"),
@@ -78,7 +78,7 @@ TEST(TokenizerModel, IsKnownByItsFields) {
             std::vector<int64_t>{1});
 }
 
-// A cost that grew with the square of the length would take minutes.
+// With a cost that grows with the square of the length this would take minutes.
 TEST(TokenizerModel, IsLinearInTheText) {
   json unigram = with_model(R"({"type": "Unigram", "unk_id": 0,
       "vocab": [["?", 0], ["a", -1], ["aa", -1.5], ["aaaaaaaa", -2]]})");
@@ -111,10 +111,10 @@ TEST(Charsmap, IsMalformed) {
   for (const auto& [map, message] : maps) expect_bad(with_charsmap(map), message);
 }
 
-// One unit whose children are far behind its end.
+// The array has one unit, whose children are far behind its end.
 TEST(Charsmap, LeadsOutOfItself) {
   auto tokenizer = parse(with_charsmap("BAAAAAAA/3+A"));
-  ASSERT_FALSE(tokenizer);  // the byte behind the trie is no text
+  ASSERT_FALSE(tokenizer);  // the byte after the trie belongs to no text
   tokenizer = parse(with_charsmap("BAAAAAAA/38A"));
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   const auto ids = tokenizer->encode("a", false);

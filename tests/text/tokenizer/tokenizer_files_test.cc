@@ -1,5 +1,5 @@
-// Folders without tokenizer.json: a SentencePiece model or tiktoken ranks with the files beside
-// them, against what the reference libraries make of the same folders.
+// Folders without tokenizer.json: a SentencePiece model or tiktoken ranks with other files,
+// compared with the results of the reference libraries for the same folders.
 
 #include <algorithm>
 #include <filesystem>
@@ -27,7 +27,7 @@ std::vector<std::string> folders() {
 
 class ModelFiles : public testing::TestWithParam<std::string> {};
 
-// A row: a text, its ids, and their text where it is not the text encoded.
+// A row has a text, its ids, and their decoded text where it is not the text.
 TEST_P(ModelFiles, TokenizerDoesWhatTheReferenceDoes) {
   auto tokenizer = load_tokenizer(folder_of(GetParam()));
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
@@ -54,7 +54,7 @@ TEST_P(ModelFiles, TokenizerDoesWhatTheReferenceDoes) {
 INSTANTIATE_TEST_SUITE_P(Folders, ModelFiles, testing::ValuesIn(folders()),
                          [](const auto& test) { return test.param; });
 
-// -- what they may not be
+// -- invalid folders
 
 class Folder {
  public:
@@ -119,7 +119,7 @@ TEST(ModelFiles, StateWrongIds) {
   folder.expect_refused(ErrorCode::kBadInput, "add_bos_token is not true or false");
 }
 
-// What is of another kind than it should be is no absent field.
+// A field of the wrong type is an error, not an absent field.
 TEST(ModelFiles, StateFieldsOfOtherKinds) {
   Folder folder("llama_plain");
   const std::string config = "d/tokenizer_config.json: ";
@@ -166,7 +166,7 @@ TEST(ModelFiles, RanksAreMalformed) {
   }
 }
 
-// Every beginning of a model, and every byte changed, gives a tokenizer or one line.
+// Every prefix of a model, and every changed byte, gives a tokenizer or one line of error.
 TEST(ModelFiles, DamagedModelsEnd) {
   Folder folder("t5");
   const std::string good = folder.files["spiece.model"];

@@ -1,4 +1,4 @@
-// What a tokenizer.json may not be, and what it may not ask for.
+// Refusals of invalid or unsupported tokenizer.json files.
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
@@ -10,7 +10,7 @@ using nlohmann::json;
 struct Change {
   const char* pointer;  // JSON pointer into small_tokenizer()
   const char* value;    // JSON text
-  const char* message;  // part of it
+  const char* message;  // a part of the message
 };
 
 void expect_refused(const Change& change, ErrorCode code) {
@@ -153,7 +153,7 @@ TEST(TokenizerFile, MakesTextsGrowWithoutEnd) {
   EXPECT_EQ(ids.error().code, ErrorCode::kBadInput);
 }
 
-// A regex whose time grows exponentially ends with an error instead.
+// A regex whose time grows exponentially ends with an error.
 TEST(TokenizerFile, HasARegexThatNeverEnds) {
   json file = small_tokenizer();
   file["pre_tokenizer"] = {{"type", "Split"},

@@ -1,6 +1,6 @@
-// Single steps, on a vocabulary small enough to see what they did. The expected values follow from
-// the definition of each step; tokenizer_golden_test.cc has those that the tokenizers library
-// computed.
+// Single steps, on a vocabulary so small that their results are easy to see. The expected values
+// follow from the definition of each step. tokenizer_golden_test.cc has values of the tokenizers
+// library.
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
@@ -10,7 +10,7 @@ namespace {
 using nlohmann::json;
 using Ids = std::vector<int64_t>;
 
-// ids: ? 0, a 1, b 2, c 3, blank 4, ab 5, abc 6, A 7.
+// The ids are: ? 0, a 1, b 2, c 3, blank 4, ab 5, abc 6, A 7.
 
 TEST(Bpe, MergesTheLowestRankFirst) {
   const json file = small_tokenizer();
@@ -26,7 +26,7 @@ TEST(Bpe, UnknownCharacters) {
   file["model"]["fuse_unk"] = true;
   EXPECT_EQ(encode(file, "xyaz"), (Ids{0, 1, 0}));
   file["model"]["unk_token"] = nullptr;
-  EXPECT_EQ(encode(file, "axb"), (Ids{5}));  // left out, and their neighbours meet
+  EXPECT_EQ(encode(file, "axb"), (Ids{5}));  // x is left out, and its neighbours are merged
 }
 
 TEST(Bpe, IgnoreMergesTakesAWholeWord) {
@@ -46,7 +46,7 @@ TEST(Bpe, ByteFallbackIsAllOrNothing) {
   EXPECT_EQ(encode(file, "a\xC3\xA9"), (Ids{1, 8, 9}));
 }
 
-// Long words go through a heap, short ones through a scan.
+// Long words are merged with a heap, short ones with a scan.
 TEST(Bpe, LongAndShortWordsAreEncodedAlike) {
   json file = small_tokenizer();
   Ids expected;
@@ -69,7 +69,7 @@ TEST(AddedTokens, AreFoundAnywhere) {
   file["added_tokens"] = added("<x>");
   EXPECT_EQ(encode(file, "a<x>b<x>"), (Ids{1, 8, 2, 8}));
   file["added_tokens"].push_back({{"id", 9}, {"content", "<x>a"}, {"normalized", false}});
-  EXPECT_EQ(encode(file, "a<x>ab<x"), (Ids{1, 9, 2, 0, 0}));  // the longest
+  EXPECT_EQ(encode(file, "a<x>ab<x"), (Ids{1, 9, 2, 0, 0}));  // the longest match
 }
 
 TEST(AddedTokens, TakeBlanksAlong) {
@@ -115,7 +115,7 @@ TEST(Normalizer, Steps) {
       {R"({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "})",
        "a  \n b",
        {1, 4, 2}},
-      {R"({"type": "NFKC"})", "\xEF\xBD\x81\xEF\xBD\x82", {5}},  // full width
+      {R"({"type": "NFKC"})", "\xEF\xBD\x81\xEF\xBD\x82", {5}},  // full-width letters
   };
   for (const auto& [step, text, ids] : cases) {
     json file = small_tokenizer();
@@ -124,7 +124,7 @@ TEST(Normalizer, Steps) {
   }
 }
 
-// abc would be one token: what stays apart was split.
+// abc would be one token, so the result shows where the text was split.
 TEST(PreTokenizer, SplitBehaviors) {
   const std::pair<const char*, Ids> cases[] = {
       {"Removed", {1, 3, 1}},
@@ -170,7 +170,7 @@ TEST(Decoder, ByteFallbackGivesOneReplacementForEachByte) {
   EXPECT_EQ(*tokenizer->decode(Ids{8, 8, 9}, false), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
-// As in the reference since 0.23, where a normalized special token is no longer known as special.
+// The reference does so since 0.23, where a normalized special token is no longer special.
 TEST(Decoder, WritesNormalizedTokensNormalized) {
   json file = small_tokenizer();
   file["normalizer"] = {{"type", "Lowercase"}};
@@ -188,10 +188,10 @@ TEST(PreTokenizer, WordCharactersAreThoseOfTheReference) {
   file["model"]["fuse_unk"] = true;
   file["pre_tokenizer"] = {
       {"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}};
-  // One half and a mark are in a word, a roman numeral is, a sign is not.
+  // A half with a mark is a word character, and so is a roman numeral. The sign is not.
   EXPECT_EQ(encode(file, "x\xC2\xBD\xCC\x81\xE2\x85\xA7"), (Ids{0}));
   EXPECT_EQ(encode(file, "x\xC3\x97x"), (Ids{0, 0, 0}));
-  // In a class one half is no word character: it goes with the sign.
+  // In a character class a half is no word character, so it is in one piece with the sign.
   file["pre_tokenizer"]["pattern"]["Regex"] = "[^\\w]+";
   EXPECT_EQ(encode(file, "x\xC3\x97\xC2\xBD"), (Ids{0, 0}));
 }

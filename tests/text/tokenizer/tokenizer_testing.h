@@ -19,7 +19,7 @@ inline std::string read_fixture(const std::string& name) {
   return text.str();
 }
 
-// A byte-fallback-free character model over a, b, c, the blank and two words.
+// Returns a character model over a, b, c, the blank and two words, without byte fallback.
 inline nlohmann::json small_tokenizer() {
   return nlohmann::json::parse(R"({
     "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],

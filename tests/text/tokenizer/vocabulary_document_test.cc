@@ -1,5 +1,5 @@
-// Folders that hold a vocabulary alone, and what they may not be. tokenizer_files_test.cc compares
-// their tokenizers with the reference's.
+// Folders that hold only a vocabulary, and invalid ones. tokenizer_files_test.cc compares their
+// tokenizers with those of the reference.
 
 #include <gtest/gtest.h>
 

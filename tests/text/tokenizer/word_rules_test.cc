@@ -1,4 +1,4 @@
-// The hand-written word rules against PCRE2 with the same regex, over random Unicode text.
+// The hand-written word rules, compared with PCRE2 on the same regex over random Unicode text.
 
 #include "text/tokenizer/word_rules.h"
 
@@ -11,14 +11,15 @@
 namespace ferry::text::word_rules_test {
 namespace {
 
-// Characters that rules tell apart, drawn far more often than chance would.
+// Characters that the rules distinguish are drawn far more often than by chance.
 constexpr char32_t kTelling[] = {
     '\'',   's',    'S',    't',    'r',    'e',    'v',   'l',    'L',     'm',    'd',
     ' ',    ' ',    '\n',   '\r',   '\t',   0x0B,   'a',   'Z',    '0',     '7',    '.',
     '!',    '_',    0x85,   0xA0,   0x17F,  0x212A, 0xE9,  0xB2,   0x301,   0x660,  0x180E,
     0x2028, 0x200B, 0x200D, 0x3000, 0x2160, 0x20DD, 0x903, 0x4E2D, 0x1F600, 0xFEFF, 0x2019};
 
-// The two libraries may follow different versions of Unicode: only characters that both know alike.
+// The two libraries may have different versions of Unicode, so only characters are used that both
+// classify alike.
 class Alphabet {
  public:
   explicit Alphabet(unsigned seed) : random_(seed) {}

@@ -26,7 +26,7 @@ std::vector<std::byte> stored_bytes(const TensorSource& source, size_t index) {
   return bytes;
 }
 
-// Decoded where the tensor is stored in blocks.
+// Returns the values of a tensor, decoded where it is stored in blocks.
 std::vector<std::byte> values_of(const TensorSource& source, size_t index) {
   const std::vector<std::byte> stored = stored_bytes(source, index);
   const BlockEncoding* encoding = source.entries()[index].encoding;
@@ -40,7 +40,7 @@ std::vector<std::byte> values_of(const TensorSource& source, size_t index) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Builds files piece by piece, right or wrong.
+// Builds valid or invalid files piece by piece.
 class FileText {
  public:
   template <class T>
@@ -97,7 +97,7 @@ std::string parse_message(const FileText& file) {
   return header ? "accepted" : header.error().message;
 }
 
-// Every block type that we read, against the values of the reference implementation.
+// Every block type that we read is compared with the values of the reference implementation.
 TEST(Gguf, BlockTypesGiveTheReferenceValuesToTheBit) {
   std::set<std::string> seen;
   for (const std::string name : {"mixA", "mixB"}) {
@@ -123,7 +123,7 @@ TEST(Gguf, BlockTypesGiveTheReferenceValuesToTheBit) {
                                          "Q5_1", "Q5_K", "Q6_K", "Q8_0"}));
 }
 
-// A whole file as the reference writer made it: q8_0 matrices, f32 vectors.
+// The reference writer made this file: it has q8_0 matrices and f32 vectors.
 TEST(Gguf, AFileOfTheReferenceWriterHasTheReferenceValues) {
   const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value().source;
   const std::string path = FERRY_TESTDATA "/gguf/gemma3_q8_0.sha256.json";
@@ -151,7 +151,7 @@ TEST(Gguf, AnyRangeOfTheStoredBytesCanBeRead) {
   }
 }
 
-// With q8_0 and q4_0 tensors, among others: inspect shows these numbers.
+// The files have q8_0 and q4_0 tensors, among others. `inspect` shows these numbers.
 TEST(Gguf, HeaderPaddingAndStoredBytesAreTheWholeFile) {
   constexpr uint64_t kAlignment = 32;
   std::set<std::string_view> forms;
@@ -233,7 +233,7 @@ TEST(Gguf, MetadataAsJsonHaveTheNumbersThatTheWriterMeant) {
   const nlohmann::json all = opened.metadata.to_json().value();
   EXPECT_EQ(all.size(), 28u);
   EXPECT_EQ(all["gemma3.embedding_length"], 32);
-  EXPECT_EQ(all["gemma3.attention.layer_norm_rms_epsilon"], 1e-6);  // stored as f32
+  EXPECT_EQ(all["gemma3.attention.layer_norm_rms_epsilon"], 1e-6);  // the file stores it as f32
   EXPECT_EQ(all["tokenizer.ggml.tokens"][2], "<bos>");
   EXPECT_EQ(all["tokenizer.ggml.add_bos_token"], false);
 }
@@ -366,7 +366,7 @@ TEST(Gguf, TheLastTensorMayLackItsPadding) {
   }
 }
 
-// A header that claims to go on for longer than we hold is refused, whatever the file's size.
+// A header whose claimed length exceeds the limit is refused, whatever the size of the file.
 TEST(Gguf, HeadersAreBounded) {
   FileText file;
   file.head(0, 1).key("k", GgufValueType::kString).number(kMaxGgufHeaderBytes);
@@ -382,7 +382,7 @@ TEST(Gguf, HeadersAreBounded) {
             "f: the header is longer than 67108864 bytes (key 'k', offset 45)");
 }
 
-// Whatever byte is changed or wherever the file ends, the reader returns.
+// The reader returns, whatever byte is changed and wherever the file ends.
 TEST(Gguf, DamageNeverCrashes) {
   const std::string valid = read_text_file(FERRY_TESTDATA "/gguf/mixA.rows.gguf", 1 << 20).value();
   const size_t head = valid.size() - parse(valid)->tensors.back().entry.bytes;
@@ -393,7 +393,7 @@ TEST(Gguf, DamageNeverCrashes) {
     accepted += parse(damaged).has_value();
     EXPECT_FALSE(parse(std::string_view(valid).substr(0, i)));
   }
-  EXPECT_GT(accepted, 0u);  // a changed value of a key
+  EXPECT_GT(accepted, 0u);  // some changes only alter the value of a key
 }
 
 TEST(Gguf, AFileThatChangesIsNoticed) {

@@ -1,4 +1,4 @@
-// GGUF files as they are laid out, read back by the reader; splits.
+// GGUF files: the layout, read back by the reader, and splits.
 #include "dialects/gguf/file/writer.h"
 #include "dialects/gguf/file/gguf.h"
 
@@ -66,7 +66,7 @@ TEST(GgufWriter, WhatIsWrittenIsRead) {
   }
 }
 
-// Values of another file, of any type, are written as they stand there.
+// Values from another file are written unchanged, whatever their type.
 TEST(GgufWriter, StoredValuesAreTakenOver) {
   const std::vector<GgufKeyValue> keys = {{"a.texts", std::vector<std::string>{"x", "", "yz"}},
                                           {"a.number", uint32_t{5}},
@@ -100,7 +100,7 @@ TEST(GgufWriter, RefusesWhatReadersWouldNot) {
   refused({}, {tensor("t", {32}, 999)}, "no form");
 }
 
-// As llama.cpp's converter splits.
+// Files are split as by llama.cpp's converter.
 TEST(GgufWriter, PartsEndBeforeTheyAreTooLarge) {
   std::vector<GgufTensorInfo> tensors;
   for (const int64_t bytes : {100, 300, 50, 50, 200, 10}) {

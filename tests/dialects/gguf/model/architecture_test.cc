@@ -1,4 +1,5 @@
-// Models that share the name of an architecture, and what its keys say of layers and experts.
+// Models that share the name of an architecture, and the keys of an architecture about layers and
+// experts.
 
 #include <gtest/gtest.h>
 
@@ -68,7 +69,7 @@ TEST(GgufFamilies, TheKeysTellWhichModelItIs) {
             "m.gguf: 'mistral3.attention.temperature_scale' is not supported without yarn");
 }
 
-// A text has one position in all parts of their RoPE.
+// A text token has one position in all sections of multimodal RoPE.
 TEST(GgufFamilies, TextPartsOfVisionModels) {
   const std::pair<const char*, const char*> kTypes[] = {{"qwen2vl", "qwen2_5_vl_text"},
                                                         {"qwen3vl", "qwen3_vl_text"}};
@@ -131,19 +132,20 @@ TEST(GgufFamilies, DeepSeekTwoAndThree) {
   EXPECT_EQ(third.moe.scores, MoeConfig::Scores::kSigmoid);
   EXPECT_EQ(third.moe.group_best, 2);
   EXPECT_TRUE(third.moe.norm_top_scores);
-  keys["deepseek2.expert_gating_func"] = 3;  // a softmax over the chosen
+  keys["deepseek2.expert_gating_func"] = 3;  // a softmax over the chosen experts
   EXPECT_EQ(refusal(keys),
             "m.gguf: 'deepseek2.expert_gating_func' is 3: not supported in this "
             "architecture");
   keys["deepseek2.expert_weights_norm"] = false;
-  // Configs of transformers 5 do not state the function, so neither do files.
+  // Configs of transformers 5 do not state the gating function, and files made of them do not
+  // either.
   keys.erase("deepseek2.expert_gating_func");
   auto source = gguf_memory();
   source->add("blk.1.exp_probs_b.bias", {4});
   EXPECT_EQ(config_of(keys, std::move(source)).text_type, "deepseek_v3");
 }
 
-// Files from before keys were split by heads.
+// Older files have no keys for the dimensions of split heads (key_length_mla).
 TEST(GgufFamilies, LatentAttentionOfOlderFiles) {
   Json keys = deepseek_keys();
   keys.erase("deepseek2.attention.key_length_mla");
@@ -158,7 +160,7 @@ TEST(GgufFamilies, LatentAttentionOfOlderFiles) {
             "without RoPE");
 }
 
-// One list of windows, one RoPE.
+// EXAONE 4 has one list of windows and one RoPE.
 TEST(GgufFamilies, WindowsOfExaone4) {
   Json keys = layered_keys("exaone4", 3);
   EXPECT_EQ(config_of(keys).layer_types, std::vector(3, kFullAttention));

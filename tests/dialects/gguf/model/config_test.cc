@@ -1,4 +1,4 @@
-// Configs from metadata and from the user.
+// Configs that are made of metadata and of the user's config.
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,8 @@ TEST(GgufConfig, OfAHybrid) {
   EXPECT_TRUE(config.tie_word_embeddings);
 }
 
-// For scaled RoPE the reference takes the factor beside the object, or the default of its class.
+// For scaled RoPE the reference reads the factor beside the object, or takes the default of its
+// class.
 TEST(GgufConfig, TheTurnedPartOfAHeadStaysWhereRopeIsScaled) {
   Json keys = hybrid_keys("qwen35");
   keys["qwen35.rope.scaling.type"] = "linear";
@@ -183,12 +184,12 @@ TEST(GgufConfig, TheUsersConfigMustNotContradict) {
     EXPECT_EQ(adopted.error().message, c.message);
     EXPECT_EQ(adopted.error().code, ErrorCode::kBadInput);
   }
-  // The same numbers are no contradiction, also where f32 rounded them.
+  // Equal numbers are no contradiction, also if the file has them rounded to f32.
   EXPECT_TRUE(
       adopt(llama_keys(), gguf_memory(), R"({"hidden_size": 8, "rms_norm_eps": 1.00000001e-5})"));
 }
 
-// With these values keys that change models in other architectures change nothing.
+// These keys change models of other architectures. With these values they change nothing.
 TEST(GgufConfig, NeutralValuesOfForeignKeysAreAccepted) {
   const std::pair<const char*, Json> kNeutral[] = {{"attention.causal", true},
                                                    {"attention.scale", 0.0},
@@ -244,7 +245,7 @@ TEST(GgufConfig, OfGemma2) {
   EXPECT_EQ(config.layer_types[0], LayerType::kSlidingAttention);
   keys["gemma2.final_logit_softcapping"] = 0.0;
   EXPECT_EQ(config_of().scalars.logit_softcap, std::nullopt);
-  // The 27B model scales by hidden size / heads, whatever the size of its heads.
+  // The 27B model scales scores by hidden size / heads, whatever the size of its heads.
   keys["gemma2.block_count"] = 46;
   keys["gemma2.attention.key_length"] = 8;
   keys["gemma2.attention.value_length"] = 8;

@@ -1,4 +1,4 @@
-// RoPE of GGUF files: the scaling behind factors, and what the metadata say.
+// RoPE of GGUF files: the scaling that stored factors follow, and the metadata.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(RopeFactors, ScalingIsRecovered) {
   } kCases[] = {
       {500000, 8, 1, 4, 8192, 64},                               // Llama 3.1
       {500000, 32, 1, 4, 8192, 32},                              // Llama 3.2
-      {500000, 32, 1, 4, 32, 16},   {10000, 4, 2, 8, 4096, 64},  // the same as 1, 4 and 2048
+      {500000, 32, 1, 4, 32, 16},   {10000, 4, 2, 8, 4096, 64},  // the same as with 1, 4 and 2048
       {10000, 4, 1, 2, 2048, 64},   {10000, 8, 1.5, 3, 1000, 48},
       {100, 8, 1, 4, 64, 1},  // nothing is scaled
   };
@@ -115,14 +115,14 @@ TEST(RopeFactors, AreHeldAgainstTheConfig) {
     ASSERT_FALSE(refused) << c.message;
     EXPECT_EQ(refused.error().message, c.message);
   }
-  // What no parameters give divides the frequencies as it stands, at any length.
+  // Factors that no parameters of llama3 give divide the frequencies, at any length.
   const ModelConfig as_it_stands =
       parse_model_config(with_factors(unknown, "").value().config, "", "c").value();
   EXPECT_EQ(as_it_stands.rope.type, RopeConfig::Type::kLongRope);
   EXPECT_EQ(as_it_stands.rope.factors, std::vector<double>(unknown.begin(), unknown.end()));
   EXPECT_EQ(as_it_stands.rope.long_factors, as_it_stands.rope.factors);
   EXPECT_EQ(as_it_stands.rope.attention_factor, 1.0);
-  // Two scalings: neither is dropped for the other.
+  // A file with two scalings is refused: neither replaces the other.
   keys["llama.rope.scaling.type"] = "linear";
   keys["llama.rope.scaling.factor"] = 2.0;
   const auto both = with_factors(factors, "");
@@ -220,7 +220,7 @@ TEST_F(Phi3Gguf, RefusesHalfOfLongRope) {
       "m.gguf: the metadata lack phi3.rope.scaling.original_context_length; config can state them");
 }
 
-// A factor without a type is linear scaling, under either of its keys.
+// A factor without a type means linear scaling, under either of its keys.
 TEST(GgufRope, AFactorAloneIsLinear) {
   for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
     Json keys = llama_keys();
@@ -234,7 +234,7 @@ TEST(GgufRope, AFactorAloneIsLinear) {
   }
 }
 
-// The keys of yarn under the names of configs; what the reference lacks is refused.
+// The keys of yarn get the names that configs have. Keys that the reference lacks are refused.
 TEST(GgufRope, YarnIsThatOfTheConfig) {
   Json keys = llama_keys();
   keys["llama.rope.scaling.type"] = "yarn";

@@ -1,4 +1,4 @@
-// Layouts of GGUF tensors against the index rules of those who write them.
+// Layouts of GGUF tensors, compared with the index rules of the programs that write them.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace ferry::converters::tensors_test {
 namespace {
 
-// -- layouts: GGUF row g of a tensor is row index[g] of the Hugging Face one
+// -- layouts: row g of a GGUF tensor is row index[g] of the Hugging Face tensor
 
 using Index = std::vector<int64_t>;
 
@@ -31,7 +31,7 @@ Index rope_permute(int64_t heads, int64_t d) {
   return index;
 }
 
-// Head t * nk + k is head k * r + t, of `d` rows, from row `from` on.
+// Head t * nk + k is head k * r + t. Heads have `d` rows and begin at row `from`.
 Index grouped_to_tiled(int64_t from, int64_t nk, int64_t nv, int64_t d) {
   Index index = identity(from);
   for (int64_t g = 0; g < nv; ++g) {
@@ -41,7 +41,7 @@ Index grouped_to_tiled(int64_t from, int64_t nk, int64_t nv, int64_t d) {
   return index;
 }
 
-// Both parts of in_proj_qkvz, which has q, k, v.., z.. per key head.
+// Returns the rows of the given parts of in_proj_qkvz, which has q, k, v.., z.. per key head.
 Index packed_rows(int64_t nk, int64_t dk, int64_t dv, std::initializer_list<int> parts) {
   const int64_t begins[] = {0, dk, 2 * dk, 2 * dk + dv}, sizes[] = {dk, dk, dv, dv};
   Index index;
@@ -55,7 +55,7 @@ Index packed_rows(int64_t nk, int64_t dk, int64_t dv, std::initializer_list<int>
   return index;
 }
 
-// Takes rows of [rows, columns], or columns.
+// Takes rows of a [rows, columns] matrix, or columns.
 Floats take(const Floats& values, int64_t columns, const Index& index, bool of_columns = false) {
   Floats out;
   const auto rows = static_cast<int64_t>(values.size()) / columns;
@@ -73,7 +73,7 @@ struct LayoutCase {
   const char* gguf;
   const char* hf;
   Shape stored, shape;
-  Index index;  // of rows
+  Index index;  // index of rows
   bool of_columns = false;
 };
 
@@ -96,7 +96,8 @@ void expect_inverse(const Json& keys, const std::vector<LayoutCase>& cases) {
     const graph::Recipe& recipe = adopted->find(c.hf)->recipe;
     EXPECT_EQ(recipe.output().shape, c.shape) << c.gguf;
     EXPECT_EQ(source_names(recipe, *adopted->source), c.gguf);
-    EXPECT_LE(recipe.pieces.size(), 2u) << c.gguf;  // a strided piece, after the rows of q and k
+    // A recipe is one strided piece, which may follow a piece with the rows of q and k.
+    EXPECT_LE(recipe.pieces.size(), 2u) << c.gguf;
   }
 }
 
@@ -134,7 +135,7 @@ TEST(Gguf, TiledValueHeadsBecomeGrouped) {
                   {"blk.0.ssm_alpha.weight", names[3].c_str(), {4, 5}, {4, 5}, v1},
                   {"blk.0.ssm_conv1d.weight", names[5].c_str(), {20, 4}, {20, 1, 4}, qkv},
                   {"blk.0.ssm_out.weight", names[6].c_str(), {5, 12}, {5, 12}, v3, true}});
-  // One element per head: rows of one column.
+  // Tensors with one element per head are matrices of one column.
   auto source = gguf_memory();
   source->add("blk.0.ssm_dt.bias", {4}, {1, 3, 2, 4});
   source->add("blk.0.ssm_a", {4}, {-std::exp(1.0f), -std::exp(3.0f), -1.0f, -std::exp(0.5f)});
@@ -146,7 +147,7 @@ TEST(Gguf, TiledValueHeadsBecomeGrouped) {
 }
 
 TEST(Gguf, InputProjectionOfQwen3NextIsPackedAgain) {
-  // Key heads of 2, two value heads of 3 for each: groups of 2, 2, 6 and 6 rows.
+  // A key head has 2 rows and two value heads of 3 rows each: groups of 2, 2, 6 and 6 rows.
   const Floats packed = numbered({32, 5});
   auto source = gguf_memory();
   source->add("blk.1.attn_qkv.weight", {20, 5}, take(packed, 5, packed_rows(2, 2, 6, {0, 1, 2})));

@@ -67,7 +67,7 @@ TEST(GgufTokenizer, BeginTokensAreAdded) {
       Json::parse(make_gguf_tokenizer(keys, "f").value().tokenizer)["post_processor"].is_null());
 }
 
-// Better tokens first: "bc" before "ab" before "abc", which has two ways.
+// Merges that make better tokens come first: "bc" before "ab" before "abc", which has two merges.
 TEST(GgufTokenizer, OfSentencePiece) {
   const auto made = make_gguf_tokenizer(sentence_piece_keys(), "f").value();
   const Json tokenizer = Json::parse(made.tokenizer);
@@ -118,7 +118,7 @@ TEST(GgufTokenizer, WhatTheMetadataDoNotTellIsLeftOutWithAReason) {
   }
 }
 
-// Padding of the vocabulary is left out, unless a key names a token in it.
+// Padding tokens are left out, except those that a key names.
 TEST(GgufTokenizer, UnusedTokensThatAKeyNamesStay) {
   Json keys = byte_level_keys();
   const auto tokens = [&] {

@@ -1,4 +1,4 @@
-// Keys of a GGUF file for tokenizers, against what llama.cpp's converter wrote for them.
+// The tokenizer keys of a GGUF file, compared with those that llama.cpp's converter wrote.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ json digest(size_t count, const std::string& bytes) {
   return {{"count", count}, {"sha256", to_hex(sha256(std::as_bytes(std::span(bytes))))}};
 }
 
-// A value as converter.json has it: lists by their digest.
+// Gives a value in the form of converter.json, which has digests in place of lists.
 struct Describe {
   template <class T>
   json operator()(const T& value) const {
@@ -74,7 +74,8 @@ json described(const std::vector<GgufKeyValue>& keys) {
   return out;
 }
 
-// The files of testdata/FOLDER with others over them; an empty text is no file.
+// Reads the files of testdata/FOLDER, with `files` over them. An empty text means that there is no
+// file.
 ReadFile with_files(const std::string& folder, std::map<std::string, std::string> files) {
   return [below = files_in(in_testdata(folder)), files = std::move(files)](
              const std::string& name, uint64_t limit) -> Result<std::string> {
@@ -149,7 +150,7 @@ TEST(GgufTokenizer, RefusesByName) {
   options.architecture = "llama";
   options.vocab_size = 4096;
   const ReadFile llama3 = files_in(in_testdata("tokenizer/llama3"));
-  // Never guessed by the architecture.
+  // The pre-tokenizer is never guessed by the architecture.
   expect_refused(llama3, options, ErrorCode::kUnsupported, "no name for this pre-tokenizer");
   options.pre = "no-such";
   expect_refused(llama3, options, ErrorCode::kUsage, "GGUF has no pre-tokenizer 'no-such'");
@@ -160,13 +161,13 @@ TEST(GgufTokenizer, RefusesByName) {
   options.architecture = "gemma3";
   expect_refused(files_in(in_testdata("tokenizer/gemma")), options, ErrorCode::kUnsupported,
                  "needs tokenizer.model");
-  // What has no pre-tokenizer has none to name.
+  // A tokenizer without a pre-tokenizer takes no name of one.
   options.architecture = "llama";
   expect_refused(files_in(in_testdata("gguf_tokenizer/sentence_piece")), options, ErrorCode::kUsage,
                  "tokenizer_pre: the checkpoint");
 }
 
-// What the converter leaves out without a word.
+// The converter silently ignores settings of other kinds.
 TEST(GgufTokenizer, RefusesSettingsOfOtherKinds) {
   GgufTokenizerOptions options;
   options.architecture = "llama";
@@ -185,7 +186,7 @@ TEST(GgufTokenizer, RefusesSettingsOfOtherKinds) {
   }
 }
 
-// Its merges are not written, and it is damaged all the same.
+// The merges of this tokenizer are not written, but its damage is found.
 TEST(GgufTokenizer, RefusesADamagedTokenizer) {
   json document = json::parse(slurp(in_testdata("tokenizer/llama2/tokenizer.json")));
   document["added_tokens"][1]["special"] = "true";
@@ -196,7 +197,7 @@ TEST(GgufTokenizer, RefusesADamagedTokenizer) {
                  ErrorCode::kBadInput, "added_tokens[1]: 'special' is not true or false");
 }
 
-// GLM-4.5 begins with [gMASK]; the converter finds its special tokens by their text.
+// GLM-4.5 texts begin with [gMASK]. The converter finds its special tokens by their text.
 TEST(GgufTokenizer, Glm4MoeNamesItsTokens) {
   json document = json::parse(slurp(in_testdata("tokenizer/qwen/tokenizer.json")));
   int id = 708;
@@ -247,7 +248,7 @@ TEST(SentencePieces, AreCheckedByteByByte) {
       EXPECT_LE(part->size(), 340u);
     }
   }
-  EXPECT_GT(refused, model.size() / 2);  // a file cut between two fields is a whole message
+  EXPECT_GT(refused, model.size() / 2);  // a file that is cut between two fields is a whole message
   EXPECT_FALSE(read_sentence_pieces("not a model", "m"));
 }
 
