@@ -25,7 +25,7 @@ std::vector<formats::GgufTensorInfo> infos_of(std::span<const GgufTensor> tensor
   return infos;
 }
 
-// Moves from `tensors`.
+// Plans one file. Moves from `tensors`.
 Result<packer::WeightFile> gguf_file(std::string path, std::span<const GgufKeyValue> keys,
                                      std::span<GgufTensor> tensors) {
   const std::vector<formats::GgufTensorInfo> infos = infos_of(tensors);
@@ -93,7 +93,7 @@ void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>&
   std::vector<GgufTensor> sorted;
   for (const size_t i : converters::gguf_name_order(shapes)) {
     sorted.push_back(std::move(tensors[i]));
-    Shape& shape = sorted.back().shape;  // ggml drops the last dimensions where they are 1
+    Shape& shape = sorted.back().shape;  // ggml drops trailing dimensions of 1
     while (shape.size() > 1 && shape[0] == 1) shape.erase(shape.begin());
   }
   tensors = std::move(sorted);

@@ -16,7 +16,7 @@ namespace {
 
 using converters::KeyedTensor;
 
-// Tensors, and the weights that each of them makes.
+// Tensors, and for each of them the weights that are made from it.
 struct Sources {
   std::vector<KeyedTensor> tensors;
   std::vector<std::vector<std::string>> weights;
@@ -36,7 +36,7 @@ std::set<std::string> text_weights(const plan::MappedModel& model) {
   return names;
 }
 
-// Those of the checkpoint that make weights of the text model.
+// The tensors of the checkpoint from which weights of the text model are made.
 Sources stored_tensors(const plan::MappedModel& model) {
   const converters::MappingReport& mapping = model.checkpoint.mapping;
   const std::vector<size_t> entries =
@@ -66,7 +66,7 @@ const graph::Weight* find_weight(const plan::MappedModel& model, const std::stri
   return nullptr;
 }
 
-// The weights that tensor `i` makes, where the tables have all of them.
+// The weights that are made from tensor `i`; empty if `tables` does not have all of them.
 Sources weights_of(const plan::MappedModel& model, const converters::GgufTables& tables,
                    const Sources& stored, size_t i) {
   Sources weights;
@@ -80,7 +80,7 @@ Sources weights_of(const plan::MappedModel& model, const converters::GgufTables&
   return weights;
 }
 
-// Weights take the place of tensors that the tables do not have.
+// Replaces tensors that the tables do not have by their weights.
 Sources with_weights(const plan::MappedModel& model, const converters::GgufTables& tables,
                      const Sources& stored) {
   Sources sources;
@@ -97,7 +97,7 @@ Sources with_weights(const plan::MappedModel& model, const converters::GgufTable
   return sources;
 }
 
-// The first tensor of the checkpoint that a recipe takes.
+// The index of the first tensor of the checkpoint that the recipe of `tensor` reads.
 size_t place_of(const KeyedTensor& tensor) {
   size_t first = SIZE_MAX;
   for (const StridedPiece& piece : tensor.recipe.pieces) first = std::min(first, piece.tensor);

@@ -1,4 +1,5 @@
-// The tensors of a model that go into a GGUF file, under the keys that GGUF writers know.
+// gguf_model_tensors() gives the tensors of a model that go into a GGUF file, under the keys that
+// GGUF writers know.
 #pragma once
 
 #include <map>
@@ -14,12 +15,12 @@ namespace ferry::conversion {
 
 struct GgufModelTensors {
   std::vector<converters::GgufWrittenTensor> written;
-  // Weight of the model -> tensors of the file that hold it, for the account.
+  // Maps each weight of the model to the tensors of the file that hold it, for the mapping report.
   std::map<std::string, std::vector<std::string>> targets = {};
 };
 
-// Those of the text model alone. Tensors that are packed otherwise than in checkpoints of the
-// family, such as q, k and v in one, and experts in one tensor, become those of the family first.
+// Returns the tensors of the text model only. Tensors that are packed differently from checkpoints
+// of the family, such as fused q, k and v or experts in one tensor, are unpacked first.
 Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
                                             const converters::GgufArchitecture& architecture);
 

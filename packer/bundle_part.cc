@@ -25,7 +25,7 @@
 namespace ferry::packer {
 namespace {
 
-// The numbers of the parts, from 0, of the files with weights.
+// Returns the part, counted from 0, of each file with weights.
 std::map<size_t, size_t> parts_of(const FileSet& plan, size_t count) {
   std::vector<size_t> files;
   for (size_t f = 0; f < plan.files.size(); ++f) {
@@ -47,7 +47,7 @@ bool is_file(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// A copy of a file, synced.
+// Copies a file and syncs the copy.
 Status copy_synced(const std::string& from, const std::string& to) {
   const InputFile file = FERRY_TRY(InputFile::open(from));
   std::vector<std::byte> bytes(file.size());
@@ -57,12 +57,12 @@ Status copy_synced(const std::string& from, const std::string& to) {
   return out.sync_and_close();
 }
 
-// The directories that are parts, in the order of their names.
+// Returns the directories of the parts, in the order of their names.
 Result<std::vector<std::string>> part_directories(const std::string& directory) {
   const Directory opened = FERRY_TRY(Directory::open(directory));
   std::vector<std::string> found;
   for (const std::string& name : FERRY_TRY(opened.names())) {
-    if (name.starts_with('.')) continue;  // one that is being written
+    if (name.starts_with('.')) continue;  // a part that is still being written
     std::string path = fmt::format("{}/{}", directory, name);
     if (is_file(fmt::format("{}/{}", path, kPartName))) found.push_back(std::move(path));
   }
@@ -100,7 +100,7 @@ class Taker {
     return fmt::format("{}/{}", stage_.path(), file.name);
   }
 
-  // Where each data file is that the stage does not have yet.
+  // Finds the part that has each data file which the stage lacks.
   Status find_files(const std::string& directory, const std::vector<std::string>& parts) {
     Error missing;
     for (const FilePlan& file : plan_.files) {
@@ -180,7 +180,7 @@ void remove_parts(const std::string& directory) {
   if (directory.empty()) return;
   for (const std::string& part : part_directories(directory).value_or(std::vector<std::string>())) {
     (void)::unlink(fmt::format("{}/{}", part, kPartName).c_str());
-    (void)::rmdir(part.c_str());  // stays where it has something else in it
+    (void)::rmdir(part.c_str());  // fails if the directory contains anything else
   }
 }
 

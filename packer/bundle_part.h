@@ -1,5 +1,5 @@
-// Parts of a bundle: data files that other hosts have written, each part in a directory of its own,
-// with the journal of what is in them (stage_journal.h). Private to packer/.
+// Parts of a bundle are data files that other hosts have written. Each part is a directory of its
+// own with a journal of its contents (stage_journal.h). Private to packer/.
 #pragma once
 
 #include <string>
@@ -12,18 +12,19 @@
 
 namespace ferry::packer {
 
-// The data files of one part alone: the largest file goes to the part that has the fewest bytes so
-// far, so that parts are of about one size. kUsage where a part would have none.
+// Returns the data files of one part. Each file, the largest first, goes to the part that has the
+// fewest bytes so far, so that parts have about equal sizes. kUsage if a part would have no file.
 Result<FileSet> files_of_part(const FileSet& plan, const BundlePart& part);
 
-// Moves the data files of all parts in `directory` into a stage, after what their journals say has
-// been added to its own. kBadInput, by name, for parts of another checkpoint, plan or version, and
-// for data files that no part has; nothing is moved then. A run that was stopped in between is
-// repeated with the same result.
+// Moves the data files of all parts in `directory` into a stage, after adding their journals to the
+// journal of the stage. kBadInput, with names, for parts of another checkpoint, plan or version,
+// and for data files that no part has; nothing is moved then. After an interruption a second call
+// gives the same result.
 Status take_parts(const std::string& directory, const FileSet& plan, std::string_view fingerprint,
                   StagingDirectory& stage);
 
-// Removes what take_parts() leaves of them, as far as that is possible; nothing for an empty name.
+// Removes what take_parts() leaves of the parts, as far as possible. Does nothing for an empty
+// name.
 void remove_parts(const std::string& directory);
 
 }  // namespace ferry::packer

@@ -1,5 +1,5 @@
-// check_data_file and check_program: the data files and programs of a bundle against its manifest.
-// No bytes of tensors are looked at.
+// check_data_file() and check_program() check the data files and programs of a bundle against its
+// manifest. They do not read bytes of tensors.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,7 +16,8 @@ namespace {
 
 Shape shape_of(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
 
-// The tensor at `value`, of the stated type, or nullptr and a problem.
+// Returns the tensor at `value`; nullptr, after adding a problem, if it does not have the stated
+// type.
 const pte::Tensor* check_value(const pte::Method& method, int32_t value, const std::string& what,
                                const DType* dtype, const Shape* shape, const std::string& file,
                                ProblemList& problems) {
@@ -53,7 +54,7 @@ void check_port_list(const pte::Method& method, const std::vector<int32_t>& valu
   }
 }
 
-// Where each buffer of a program is planned, by the first method that has it.
+// The planned memory of each buffer of a program, from the first method that has the buffer.
 using BufferPlaces = std::map<std::string_view, pte::Allocation>;
 
 void check_buffer(const pte::Method& method, const ManifestBuffer& buffer, const std::string& file,
@@ -190,7 +191,7 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
   KeyMap keys;
   for (const std::string& name : entry.data_files) {
     const auto found = data.find(name);
-    if (found == data.end()) return;  // reported already
+    if (found == data.end()) return;  // the missing file was reported before
     for (const ptd::NamedTensor& tensor : found->second.content.tensors) {
       keys.emplace(tensor.key, &tensor);
     }

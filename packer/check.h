@@ -1,4 +1,4 @@
-// Checking a bundle: everything that is wrong with it, with the names of files.
+// check_bundle() finds everything that is wrong with a bundle.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,15 @@ struct CheckProblem {
 
 struct CheckReport {
   std::string directory;
-  uint64_t files = 0;  // that the manifest lists, plus the manifest
-  uint64_t bytes = 0;  // of those files, as far as they are there
+  uint64_t files = 0;  // number of files in the manifest, plus one for the manifest
+  uint64_t bytes = 0;  // bytes of those files that exist
   std::vector<CheckProblem> problems = {};
   bool ok() const { return problems.empty(); }
 };
 
-// Hashes every byte and validates all structure. Whatever is wrong inside the directory is a
-// problem in the report; an error only if `directory` is not a directory that can be listed (kIo,
-// kBadInput), or has nothing of a bundle in it (kBadInput). `progress` tells the
-// bytes that are hashed.
+// Hashes every byte and validates all structure. Damage inside the directory is reported as
+// problems. kIo or kBadInput if `directory` is not a directory that can be listed; kBadInput if it
+// contains no file of a bundle. `progress` counts the bytes that are hashed.
 Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool,
                                  const ShowProgress& progress = {});
 

@@ -20,7 +20,8 @@ bool has_delegates(const pte::LoadedProgram& loaded) {
                              [](const pte::Method& method) { return !method.delegates.empty(); });
 }
 
-// Data files come before the program, as in the official runtime.
+// The named data of data files takes precedence over that of the program, as in the official
+// runtime.
 DelegateMap keys_of(const ManifestProgram& entry, const pte::LoadedProgram& loaded,
                     const std::map<std::string, BundleData>& data) {
   DelegateMap keys;

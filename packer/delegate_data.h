@@ -1,4 +1,4 @@
-// The named data that the delegates of a program ask for. Private to packer/.
+// Finds the named data that the delegates of a program need. Private to packer/.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace ferry::packer {
 
-// The keys that delegates of XnnpackBackend ask for and the program file does not have: each once,
-// in order of first use. `name` of the program begins the messages.
+// Returns the keys that delegates of XnnpackBackend need and the program file does not have: each
+// once, in order of first use. `name` of the program begins the messages.
 Result<std::vector<std::string>> keys_of_delegates(const pte::LoadedProgram& loaded,
                                                    const std::string& name);
 
-// The calls of XnnpackBackend in a program against the graphs of its blobs, and each key that they
-// ask for against the data files that the program loads, by number of bytes; with `contents` also
-// that scales are positive and normal. Data files that are not in `data` have been reported.
+// Checks the calls of XnnpackBackend in a program against the graphs of its blobs, and the size of
+// each key's data in the data files that the program loads. With `contents` it also checks that
+// scales are positive and normal. Data files that are not in `data` have been reported before.
 void check_delegates(const ManifestProgram& entry, const pte::LoadedProgram& loaded,
                      const std::map<std::string, BundleData>& data, bool contents,
                      ProblemList& problems);

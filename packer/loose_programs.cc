@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kEosIdsMethod = "get_eos_ids";
 constexpr std::string_view kEosIdMethod = "get_eos_id";
 
-// What is read from the directory of the tokenizer.
+// The files that are read from the directory of the tokenizer.
 constexpr const char* kTexts[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -76,7 +76,7 @@ class LooseOpener {
 
   bool is_static() const { return manifest_.program_style == kStaticStyle; }
 
-  // The program, its data files, and no ports yet.
+  // Opens a program and its data files. Inputs and outputs get their names later.
   Result<OpenProgram> open(const std::string& path) {
     MappedFile file = FERRY_TRY(MappedFile::open(path));
     pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
@@ -150,7 +150,7 @@ class LooseOpener {
                                                printable(decoder_->path), extra));
   }
 
-  // A method for each of the decoder's, with calls of the same length.
+  // Names one method for each method of the decoder, with calls of equal length.
   Status open_embedding() {
     if (files_.token_embedding.empty()) return {};
     embedding_.emplace(FERRY_TRY(open(files_.token_embedding)));
@@ -202,8 +202,8 @@ class LooseOpener {
     return {};
   }
 
-  // Official static programs state get_eos_id as a constant that is not that of their tokenizer, so
-  // it comes last.
+  // The constant get_eos_id of official static programs is not the end token of their tokenizer, so
+  // it is used last.
   Status set_eos_ids() {
     const StatedValues stated = decoder_->stated();
     const auto ids = FERRY_TRY(stated.integers(kEosIdsMethod));
@@ -237,7 +237,7 @@ class LooseOpener {
     return {};
   }
 
-  // Moves `program` into the component `role`.
+  // Moves `program` into the component with the role `role`.
   void add_component(std::string_view role, std::optional<OpenProgram>& program) {
     if (!program) return;
     list_file(program->path, program->program.file.bytes().size());
@@ -248,7 +248,7 @@ class LooseOpener {
     programs_.push_back(std::move(program->program));
   }
 
-  // Once each.
+  // Adds a file to the manifest unless it is there already.
   void list_file(const std::string& path, uint64_t bytes) {
     if (std::ranges::count(manifest_.files, path, &ManifestFile::path) > 0) return;
     manifest_.files.push_back({.path = path, .bytes = bytes, .method = {}, .digest = {}});

@@ -52,7 +52,7 @@ class Sizes {
     return {};
   }
 
-  // Equal in every method.
+  // Every method must have equal widths.
   Status set_widths() {
     m_.vocab_size = find_port(first().outputs, kLogitsPort)->shape.back();
     FERRY_RETURN_IF_ERROR(
@@ -91,7 +91,7 @@ class Sizes {
                                    *m_.rope_switch, m_.context_length));
   }
 
-  // A call may be shorter than the longest sequence, never longer.
+  // Checks a stated length. A call may be shorter than the stated length, but never longer.
   Status check_length(std::string_view method, std::optional<int64_t> stated) const {
     if (!stated || *stated >= m_.prefill_length) return {};
     return stated_.bad(method,
@@ -123,7 +123,7 @@ class Sizes {
     return check_caches();
   }
 
-  // Layers that share a cache, and recurrent ones, have none of their own.
+  // Layers that share a cache, and recurrent layers, have no cache of their own.
   Status set_layers() {
     const auto cached = static_cast<int64_t>(count_caches(first()) / 2);
     m_.num_layers = FERRY_TRY(stated_.integer(kLayersMethod)).value_or(cached);
@@ -159,14 +159,14 @@ class Sizes {
                                  what, here, quoted(method.name), there, quoted(first().name)));
   }
 
-  // What is stated of all caches; whoever runs the program checks each of them by itself.
+  // Checks what is stated for all caches. Decoders check each cache again.
   Status check_caches() const {
     for (const ManifestPort& port : first().inputs) {
       if (!is_layer_port(port.name, kKCachePort) || port.shape.size() != 4) continue;
       const std::string name = of(port.name, first());
       FERRY_RETURN_IF_ERROR(stated_.expect(
           "get_kv_io_bit_width", port.encoding ? dtype_bits(port.dtype) : int64_t{32}, name));
-      if (stated_.has("get_global_head_dim")) continue;  // layers of two kinds
+      if (stated_.has("get_global_head_dim")) continue;  // the model has layers of two kinds
       FERRY_RETURN_IF_ERROR(stated_.expect("get_n_kv_heads", port.shape[1], name));
       FERRY_RETURN_IF_ERROR(stated_.expect("get_head_dim", port.shape[2], name));
     }
@@ -178,7 +178,7 @@ class Sizes {
   Manifest& m_;
 };
 
-// The layer of "layers.3.attention.wq.weight".
+// Returns the layer in a name such as "layers.3.attention.wq.weight".
 std::optional<int64_t> layer_of(std::string_view name) {
   constexpr std::string_view kStem = "layers.";
   if (!name.starts_with(kStem)) return std::nullopt;

@@ -13,7 +13,7 @@ Result<NonFiniteCount> count_non_finite(const graph::Recipe& recipe, const Tenso
   if (counted.stored == 0 || recipe.is_copy() || recipe.output().dtype == DType::kF32)
     return counted;
   const auto width = static_cast<size_t>(dtype_bytes(recipe.output().dtype));
-  graph::Recipe before = recipe;  // the cast
+  graph::Recipe before = recipe;  // the recipe before the cast
   before.cast(DType::kF32);
   std::vector<float> values(tile.size() / width);
   FERRY_RETURN_IF_ERROR(graph::materialize(before, source, offset / width * sizeof(float),

@@ -1,5 +1,5 @@
-// StatedValues: what a program states of itself, in methods without inputs that give literals
-// (ExecuTorch's constant methods, get_vocab_size and the like).
+// StatedValues reads what a program states about itself in methods without inputs that return
+// literals (ExecuTorch's constant methods, such as get_vocab_size).
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ namespace ferry::packer {
 
 class StatedValues {
  public:
-  // `program` must outlive this. `file` begins the messages.
+  // `program` must outlive this object. `file` begins the messages.
   StatedValues(const pte::Program& program, std::string file)
       : program_(program), file_(std::move(file)) {}
 
   bool has(std::string_view method) const { return program_.find(method) != nullptr; }
-  // nullopt where there is no such method; kBadInput where it gives something else.
+  // Returns nullopt if there is no such method; kBadInput if it gives anything else.
   Result<std::optional<int64_t>> integer(std::string_view method) const;
   Result<std::optional<double>> real(std::string_view method) const;
   Result<std::optional<bool>> boolean(std::string_view method) const;
-  // A list is a method of several outputs.
+  // Returns the outputs of a method as a list.
   Result<std::optional<std::vector<int64_t>>> integers(std::string_view method) const;
   Result<std::optional<std::vector<pte::Value>>> list(std::string_view method) const;
 
-  // kBadInput where the method is there and gives another number. `of` says what has this one:
-  // "the output logits of method 'forward'".
+  // kBadInput if the method exists and gives another number. `of` says where `number` comes from,
+  // such as "the output logits of method 'forward'".
   Status expect(std::string_view method, int64_t number, std::string_view of) const;
 
-  // "FILE: method get_x WHAT"
+  // Returns an error with the message "FILE: method get_x WHAT".
   Failure bad(std::string_view method, const std::string& what) const;
   const std::string& file() const { return file_; }
 

@@ -9,8 +9,8 @@
 namespace ferry::packer {
 namespace {
 
-// The tensor under the name that the user knows: that of the checkpoint, where there is a single
-// one.
+// Returns the name of the weight that the user knows: the name in the checkpoint if there is a
+// single one.
 std::string name_for_user(const WrittenWeight& weight) {
   return quoted(weight.sources.size() == 1 ? weight.sources[0] : weight.name);
 }
@@ -19,11 +19,11 @@ std::string values_text(uint64_t count) {
   return fmt::format("{} value{}", count, count == 1 ? "" : "s");
 }
 
-// Weights of which a count is not zero.
+// Weights for which a count is not zero.
 struct Affected {
-  uint64_t values = 0;  // of all of them
+  uint64_t values = 0;  // sum over the weights
   const WrittenWeight* first = nullptr;
-  std::vector<std::string> lines = {};  // for each
+  std::vector<std::string> lines = {};  // one line per weight
 
   std::string names() const {
     const std::string more =

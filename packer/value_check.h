@@ -1,4 +1,4 @@
-// What the values that have been written say about a conversion. Private to packer/.
+// Checks the values that a conversion has written. Private to packer/.
 #pragma once
 
 #include <span>
@@ -13,19 +13,19 @@
 
 namespace ferry::packer {
 
-// How messages name a weight that has been written.
+// The names of a written weight for messages.
 struct WrittenWeight {
-  std::string name;                  // in the output; empty where it has none
+  std::string name;                  // name in the output; empty if it has none
   std::vector<std::string> sources;  // keys of the checkpoint
-  DType dtype = DType::kF32;         // as stored
+  DType dtype = DType::kF32;         // dtype as stored
 };
 
-// Both spans are indexed by weight. kUnsupported, with every weight: what is written must not hold
-// infinities that nobody but the cast has made, nor codes of no value.
+// Both spans are indexed by weight. kUnsupported, with every weight, if a cast has made infinities
+// of finite values, or if NaN or infinity was quantised.
 Status check_values(std::span<const WrittenWeight> weights, std::span<const NonFiniteCount> counts,
                     const TensorSource& source);
 
-// The weights whose stored values are not all finite.
+// Returns the weights whose stored values are not all finite.
 std::vector<NonFiniteWeight> non_finite_weights(std::span<const WrittenWeight> weights,
                                                 std::span<const NonFiniteCount> counts);
 

@@ -32,7 +32,7 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
   constexpr int64_t kPromptTokens = 24;
   const int64_t longest = std::max<int64_t>(1, capacity - kGreedyTokens + 1);
   std::vector<RecordedPrompt> prompts;
-  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
+  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant would do; fixed, so that reports repeat
   for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
     RecordedPrompt& prompt = prompts.emplace_back();
     prompt.name = std::to_string(prompts.size() - 1);
@@ -53,7 +53,7 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   std::vector<int64_t>& tokens = prompt.tokens;
   if (rows < 1 || tile.empty() || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
   const int64_t placeholder = manifest.image_token_id.value_or(0);
-  // The placeholder occurs nowhere else, and as often as no other token.
+  // The placeholder occurs nowhere else, and no other token occurs as often.
   for (int64_t& id : tokens) {
     if (id == placeholder) id = (placeholder + 1) % manifest.vocab_size;
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMaxPromptBytes = 64 << 20;
 
-// What is between the brackets of a line that has a pair around everything else.
+// Removes a pair of brackets around a line.
 std::string_view without_brackets(std::string_view line) {
   constexpr std::string_view kBlank = " \t\r";
   const size_t first = line.find_first_not_of(kBlank), last = line.find_last_not_of(kBlank);

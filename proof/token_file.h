@@ -1,4 +1,4 @@
-// Files of token ids, as --calibrate and --perplexity take them.
+// Reads files of token ids, such as those of the options --calibrate and --perplexity.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace ferry::proof {
 
 using Prompts = std::vector<std::vector<int64_t>>;
 
-// A text file: one prompt in each line, its token ids separated by commas or blanks; they may stand
-// in brackets, as `ferry tokenize` prints them. Empty lines mean nothing. kBadInput, with the
-// number of the line, for anything else.
+// Reads a text file with one prompt per line: token ids separated by commas or blanks, optionally
+// in brackets, as `ferry tokenize` prints them. Empty lines are ignored. kBadInput, with the number
+// of the line, for anything else.
 Result<Prompts> read_prompts(const std::string& path);
 
 }  // namespace ferry::proof

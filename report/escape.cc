@@ -5,13 +5,14 @@
 namespace ferry::report {
 namespace {
 
-// U+2028 and U+2029, the line separators that old readers of scripts stop at.
+// Whether `rest` begins with U+2028 or U+2029, the line separators at which old JavaScript parsers
+// end a string.
 bool is_line_separator(std::string_view rest) {
   return rest.size() >= 3 && rest[0] == '\xe2' && rest[1] == '\x80' &&
          (rest[2] == '\xa8' || rest[2] == '\xa9');
 }
 
-// The escape of the first character of `rest`; empty if it needs none.
+// Returns the escape of the first character of `rest`; empty if the character needs none.
 std::string_view json_escape(std::string_view rest) {
   switch (rest[0]) {
     case '<':
@@ -54,7 +55,7 @@ std::string json_in_script(std::string_view json) {
     out += json.substr(0, plain);
     json.remove_prefix(plain);
     const std::string_view escape = json.empty() ? "" : json_escape(json);
-    // A byte 0xe2 that begins another character stays as it is.
+    // The byte 0xe2 also begins other characters, which stay as they are.
     out += escape.empty() ? json.substr(0, 1) : escape;
     json.remove_prefix(std::min(json.size(), is_line_separator(json) ? size_t{3} : size_t{1}));
   }

@@ -15,8 +15,8 @@ namespace ferry::report {
 namespace {
 
 struct Page {
-  std::string_view name;    // what the style and the scripts know it by
-  std::string_view script;  // the whole of it
+  std::string_view name;    // name of the kind in the style and the scripts
+  std::string_view script;  // the complete script
 };
 
 Page page(PageKind kind) {
@@ -31,7 +31,7 @@ Page page(PageKind kind) {
   return {};
 }
 
-// As a source of a content security policy names an inline script or style.
+// Returns the hash of an inline script or style in the form that a content security policy uses.
 std::string hash_source(std::string_view text) {
   const Digest digest = sha256(std::as_bytes(std::span(text)));
   std::array<unsigned char, 45> base64{};
@@ -40,7 +40,8 @@ std::string hash_source(std::string_view text) {
   return fmt::format("'sha256-{}'", reinterpret_cast<const char*>(base64.data()));
 }
 
-// What is not listed is forbidden: images, fonts, requests, frames, forms, other bases of links.
+// The policy forbids everything that it does not list: images, fonts, requests, frames, forms and
+// other base URLs.
 std::string policy(std::string_view script) {
   return fmt::format(
       "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
