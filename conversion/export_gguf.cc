@@ -10,7 +10,6 @@
 
 #include "conversion/export.h"
 #include "conversion/gguf_files.h"
-#include "conversion/gguf_tensors.h"
 #include "core/file.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"

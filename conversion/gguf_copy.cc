@@ -10,7 +10,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "conversion/gguf_files.h"
-#include "conversion/gguf_tensors.h"
 #include "converters/quantized/block_weight.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"

@@ -1,7 +1,9 @@
-// Plans GGUF files of given tensors, and copies of GGUF files.
+// Plans GGUF files of given tensors, copies of GGUF files, and the tensors of a model that go into
+// a GGUF file.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,7 +11,10 @@
 #include "core/gguf_key_value.h"
 #include "core/result.h"
 #include "core/shape.h"
+#include "dialects/gguf/model/architecture.h"
+#include "dialects/gguf/model/written_tensors.h"
 #include "packer/weight_files.h"
+#include "plan/mapped_model.h"
 
 namespace ferry::conversion {
 
@@ -34,5 +39,16 @@ Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOption
 // Sorts what llama.cpp's converter writes into the order that llama-quantize writes: tensors by
 // layer and name, and last the two keys whose values llama-quantize sets.
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors);
+
+struct GgufModelTensors {
+  std::vector<converters::GgufWrittenTensor> written;
+  // Maps each weight of the model to the tensors of the file that hold it, for the mapping report.
+  std::map<std::string, std::vector<std::string>> targets = {};
+};
+
+// Returns the tensors of the text model only. Tensors that are packed differently from checkpoints
+// of the family, such as fused q, k and v or experts in one tensor, are unpacked first.
+Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
+                                            const converters::GgufArchitecture& architecture);
 
 }  // namespace ferry::conversion
