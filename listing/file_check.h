@@ -7,7 +7,7 @@
 #include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 
 namespace ferry::listing {
 

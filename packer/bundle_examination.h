@@ -14,7 +14,6 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
-#include "packer/check.h"
 #include "packer/manifest.h"
 
 namespace ferry::packer {

@@ -7,7 +7,7 @@
 
 #include "formats/xnnpack/graph.h"
 #include "formats/xnnpack/writer.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 #include "packer/loose_data.h"
 #include "tests/packer/tiny_bundle.h"
 

@@ -1,6 +1,6 @@
 // Where bundles are written: targets that exist, writes that fail, what dead processes left.
 #include "packer/bundle_plan.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
