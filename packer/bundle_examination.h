@@ -13,6 +13,7 @@
 #include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
+#include "formats/pte/reader.h"
 #include "packer/bundle_reader.h"
 #include "packer/manifest.h"
 
@@ -115,5 +116,17 @@ std::set<std::string> find_damage(const Manifest& manifest, const OpenBundleFile
 // loads.
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems);
+
+// Returns the keys that delegates of XnnpackBackend need and the program file does not have: each
+// once, in order of first use. `name` of the program begins the messages.
+Result<std::vector<std::string>> keys_of_delegates(const pte::LoadedProgram& loaded,
+                                                   const std::string& name);
+
+// Checks the calls of XnnpackBackend in a program against the graphs of its blobs, and the size of
+// each key's data in the data files that the program loads. With `contents` it also checks that
+// scales are positive and normal. Data files that are not in `data` have been reported before.
+void check_delegates(const ManifestProgram& entry, const pte::LoadedProgram& loaded,
+                     const std::map<std::string, BundleData>& data, bool contents,
+                     ProblemList& problems);
 
 }  // namespace ferry::packer

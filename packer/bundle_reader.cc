@@ -19,7 +19,6 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
-#include "packer/delegate_data.h"
 
 namespace ferry::packer {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "core/text.h"
-#include "packer/delegate_data.h"
+#include "packer/bundle_examination.h"
 
 namespace ferry::packer {
 namespace {

@@ -12,7 +12,6 @@
 #include "core/text.h"
 #include "formats/pte/bundled.h"
 #include "packer/bundle_examination.h"
-#include "packer/delegate_data.h"
 #include "packer/loose_data.h"
 #include "packer/loose_ports.h"
 #include "packer/loose_sizes.h"
