@@ -1,4 +1,4 @@
-#include "packer/loose_data.h"
+#include "packer/loose_examination.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "packer/loose_ports.h"
+#include "packer/loose_examination.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -13,7 +13,6 @@
 #include "formats/pte/program.h"
 #include "packer/bundle_examination.h"
 #include "packer/manifest.h"
-#include "packer/stated_values.h"
 
 namespace ferry::packer {
 namespace {

@@ -12,10 +12,7 @@
 #include "core/text.h"
 #include "formats/pte/bundled.h"
 #include "packer/bundle_examination.h"
-#include "packer/loose_data.h"
-#include "packer/loose_ports.h"
-#include "packer/loose_sizes.h"
-#include "packer/stated_values.h"
+#include "packer/loose_examination.h"
 
 namespace ferry::packer {
 namespace {

@@ -1,6 +1,6 @@
 // open_loose_programs() makes a Bundle of programs that come without a manifest, from any exporter.
 // It derives a manifest from the programs: names of inputs and outputs by position
-// (packer/loose_ports.h), and sizes from shapes, which must agree with the metadata methods of the
+// (packer/loose_ports.cc), and sizes from shapes, which must agree with the metadata methods of the
 // programs.
 #pragma once
 

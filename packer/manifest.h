@@ -26,6 +26,10 @@ inline constexpr int64_t kManifestVersion = 7;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
+// A method without inputs in stateful programs that have two sets of RoPE factors (longrope). It
+// gives the length beyond which sequences use the second set.
+inline constexpr std::string_view kRopeSwitchMethod = "get_rope_switch";
+
 // Placeholder for digests that are not known yet. Sizes do not depend on the digests.
 inline constexpr std::string_view kZeroDigest =
     "0000000000000000000000000000000000000000000000000000000000000000";

@@ -7,7 +7,7 @@
 #include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
-#include "packer/loose_sizes.h"
+#include "packer/manifest.h"
 
 namespace ferry::plan {
 namespace {
