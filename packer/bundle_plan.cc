@@ -15,8 +15,8 @@
 #include "packer/bundle_plan_impl.h"
 #include "packer/digests.h"
 #include "packer/file_writer.h"
+#include "packer/non_finite.h"
 #include "packer/stage_run.h"
-#include "packer/value_check.h"
 
 namespace ferry::packer {
 namespace {

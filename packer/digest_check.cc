@@ -18,7 +18,6 @@
 #include "core/xxh3.h"
 #include "packer/bundle_examination.h"
 #include "packer/digests.h"
-#include "packer/hash_queue.h"
 #include "packer/task_dealer.h"
 
 namespace ferry::packer {

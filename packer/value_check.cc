@@ -1,4 +1,4 @@
-#include "packer/value_check.h"
+#include "packer/non_finite.h"
 
 #include <fmt/format.h>
 

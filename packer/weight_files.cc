@@ -12,8 +12,8 @@
 #include "packer/digests.h"
 #include "packer/file_set.h"
 #include "packer/file_writer.h"
+#include "packer/non_finite.h"
 #include "packer/stage_run.h"
-#include "packer/value_check.h"
 
 namespace ferry::packer {
 

@@ -15,8 +15,8 @@
 #include "core/xxh3.h"
 #include "graph/recipe.h"
 #include "packer/file_set.h"
-#include "packer/hash_queue.h"
 #include "packer/non_finite.h"
+#include "packer/task_dealer.h"
 
 namespace ferry::packer {
 
