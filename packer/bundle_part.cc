@@ -1,5 +1,6 @@
-#include "packer/bundle_part.h"
-
+// Parts of a bundle are data files that other hosts have written. Each part is a directory of its
+// own with a journal of its contents (stage_journal.h). Writes a part, and moves parts into a
+// stage.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
+#include "packer/bundle_plan.h"
 #include "packer/bundle_plan_impl.h"
 #include "packer/file_writer.h"
 #include "packer/manifest.h"
@@ -153,8 +155,8 @@ std::vector<PlannedFile> listing_of(const FileSet& files) {
   return listing;
 }
 
-}  // namespace
-
+// Returns the data files of one part. Each file, the largest first, goes to the part that has the
+// fewest bytes so far, so that parts have about equal sizes. kUsage if a part would have no file.
 Result<FileSet> files_of_part(const FileSet& plan, const BundlePart& part) {
   const std::map<size_t, size_t> parts = parts_of(plan, part.count);
   if (parts.size() < part.count) {
@@ -170,6 +172,8 @@ Result<FileSet> files_of_part(const FileSet& plan, const BundlePart& part) {
   }
   return files;
 }
+
+}  // namespace
 
 Status take_parts(const std::string& directory, const FileSet& plan, std::string_view fingerprint,
                   StagingDirectory& stage) {

@@ -8,7 +8,6 @@
 
 #include "core/disk_space.h"
 #include "core/text.h"
-#include "packer/bundle_part.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 

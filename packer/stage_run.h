@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -34,6 +35,16 @@ using FillStage = std::function<Status(const StagingDirectory&, ResumableStage*)
 // directory and gives it its final name. After an error nothing is left or, with `resume`, what the
 // next run can continue from.
 Status write_staged(const StagedOutput& output, ThreadPool& pool, const FillStage& fill);
+
+// Moves the data files of all parts in `directory` into a stage, after adding their journals to the
+// journal of the stage (packer/bundle_part.cc). kBadInput, with names, for parts of another
+// checkpoint, plan or version, and for data files that no part has; nothing is moved then. After an
+// interruption a second call gives the same result.
+Status take_parts(const std::string& directory, const FileSet& plan, std::string_view fingerprint,
+                  StagingDirectory& stage);
+// Removes what take_parts() leaves of the parts, as far as possible. Does nothing for an empty
+// name.
+void remove_parts(const std::string& directory);
 
 // kIo if tensors or files that were read have changed meanwhile, because bytes of two states of a
 // checkpoint must never be mixed.
