@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "proof/bounds.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 #include "proof/tower_comparison.h"

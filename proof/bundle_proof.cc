@@ -10,7 +10,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/bundle_noise.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"

@@ -9,7 +9,7 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "plan/conversion.h"
-#include "proof/token_file.h"
+#include "proof/prompts.h"
 
 namespace ferry::proof {
 

@@ -12,7 +12,7 @@
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/compared_files.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 

@@ -12,7 +12,7 @@
 #include "proof/bounds.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/parity_report.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference.h"
 #include "proof/text_model.h"
 #include "runner/vision_encoder.h"

@@ -5,7 +5,7 @@
 
 #include "proof/bundle_noise.h"
 #include "proof/parity_report.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
 #include "runner/decoder.h"

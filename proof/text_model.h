@@ -12,7 +12,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "proof/parity_report.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
 #include "runner/decoder.h"

@@ -1,7 +1,9 @@
-// Makes prompts for proofs without a reference, and greedy continuations.
+// Prompts for proofs and calibration: read from a file of token ids, or pseudo-random; and their
+// greedy continuations.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/result.h"
@@ -11,6 +13,13 @@
 #include "runner/vision_encoder.h"
 
 namespace ferry::proof {
+
+using Prompts = std::vector<std::vector<int64_t>>;
+
+// Reads a text file with one prompt per line: token ids separated by commas or blanks, optionally
+// in brackets, as `ferry tokenize` prints them. Empty lines are ignored. kBadInput, with the number
+// of the line, for anything else.
+Result<Prompts> read_prompts(const std::string& path);
 
 // Number of continuation tokens that proofs without a reference compare.
 inline constexpr int64_t kGreedyTokens = 8;
