@@ -11,7 +11,7 @@
 #include "cli/command_line.h"
 #include "conversion/export.h"
 #include "core/result.h"
-#include "packer/bundle_part.h"
+#include "packer/bundle_plan.h"
 #include "plan/options.h"
 
 namespace ferry::cli {

@@ -19,7 +19,7 @@
 #include "core/result.h"
 #include "core/text.h"
 #include "listing/file_check.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 #include "signing/check_model.h"
 #include "signing/sign_model.h"
 

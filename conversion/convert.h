@@ -1,4 +1,4 @@
-// The straight line of docs/architecture.md in one function: a checkpoint becomes a bundle.
+// convert() makes a bundle of a checkpoint: all steps of docs/architecture.md in one function.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace ferry::conversion {
 
-// plan::plan_conversion(). If a reference will be embedded, it is read, and an error if it is not
-// one of this model.
+// Plans a conversion with plan::plan_conversion(). If options.reference names a file to embed, this
+// function also checks the file: a reference of another model is an error.
 Result<plan::Conversion> prepare(const plan::ConvertOptions& options, ThreadPool* pool = nullptr);
 
-// Calibrates where that is needed, plans and writes in one step, for callers that report neither
-// plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing
+// Calibrates where the options need it, plans and writes, for callers that report neither the plan
+// nor progress. Keys that do not fit the model are an error. `overwrite` replaces an existing
 // bundle at `directory`.
 Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       const std::string& directory, bool overwrite,
@@ -24,11 +24,11 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       const packer::BundleTarget& target, ThreadPool& pool);
 
-// The bundle that conversion with default options makes of `checkpoint`, in memory and on no disk,
-// to be executed at once. `config` is a config.json instead of the checkpoint's, or empty. The
-// bundle is named by the path of the checkpoint. Its bytes are memory of this process; beside them
-// converting takes what it always takes. kIo, before anything is computed, where they are more than
-// the system has available.
+// Converts `checkpoint` with default options and opens the bundle in memory; nothing is written to
+// a disk. `config` is the path of a config.json that replaces the checkpoint's; it may be empty.
+// Messages call the bundle by the path of the checkpoint. The bundle takes as much memory of this
+// process as it has bytes, beside the memory of the conversion. kIo, before anything is computed,
+// if the bundle has more bytes than the system has available.
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
                                         ThreadPool& pool);
 

@@ -28,10 +28,10 @@ const Format& row_of(ExportFormat format) {
   for (const Format& row : kFormats) {
     if (row.format == format) return row;
   }
-  return kFormats.front();  // no enumerator: a test sees to it
+  return kFormats.front();  // unreachable: a test finds every enumerator in kFormats
 }
 
-// The targets of the account become names of tensors in the files.
+// Replaces the names of weights in the mapping report by the names of the tensors in the files.
 void name_targets(converters::MappingReport& mapping,
                   const std::map<std::string, std::vector<std::string>>& targets) {
   for (converters::MappedEntry& entry : mapping.entries) {

@@ -1,5 +1,6 @@
-// plan_export(): a checkpoint becomes files of another format. The part before is that of a
-// conversion to a bundle, and so is the writing; a format adds one function, which plans its files.
+// plan_export(): a checkpoint becomes files of another format. An export shares the mapping of keys
+// with conversions to bundles, and the writing of files. A format adds one function, which plans
+// its files.
 #pragma once
 
 #include <map>
@@ -23,35 +24,36 @@ enum class ExportFormat {
   kPth,          // PyTorch, for export_llama
   kBundled,      // a bundled program of ExecuTorch
 };
-// "safetensors".
+// Returns the name that `--to` takes, such as "safetensors".
 std::string_view export_format_name(ExportFormat format);
 std::optional<ExportFormat> export_format_of(std::string_view name);
 
 struct ExportOptions {
-  plan::ConvertOptions convert;  // source, dtype, max_file_bytes and what maps the keys
+  plan::ConvertOptions convert;  // source, dtype, max_file_bytes and the options that map keys
   ExportFormat format = ExportFormat::kSafetensors;
-  std::string out;  // the target, where it is known: its name says whether it is a file
-  // For kGguf only.
-  std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
+  std::string out;  // path of the output; its ending says whether that is one file
+  // The following fields are for kGguf only.
+  std::string type = "auto";  // see gguf_file_type_of(); "auto": the checkpoint's
   std::string model_name = {};
-  std::string pre_tokenizer = {};  // tokenizer.ggml.pre; empty: found by add_gguf_tokenizer()
-  uint64_t max_tensors = 0;        // of a file; 0: unlimited
+  std::string pre_tokenizer = {};  // tokenizer.ggml.pre; if empty, add_gguf_tokenizer() finds it
+  uint64_t max_tensors = 0;        // in a file; 0: unlimited
 };
 
-// What the planner of a format makes of a model.
+// The files of one format for one model, with a recipe for each tensor in them.
 struct PlannedFiles {
   packer::WeightFilesInput files;
-  // Weight of the model -> tensors of the files that hold it, where the names differ. For the
-  // account of every key.
+  // Maps each weight of the model whose name differs in the files to the tensors that hold it. The
+  // mapping report of the export shows these names.
   std::map<std::string, std::vector<std::string>> targets = {};
   std::vector<std::string> notes = {};  // lines for the user
 };
 
-// The dtype that all floats become; nullopt where they keep theirs.
+// The dtype that all floats become; nullopt for kKeep, where every tensor keeps its own dtype.
 std::optional<DType> dtype_of(graph::WeightDType dtype);
 
-// The planners. `model` is theirs to move from, but for its checkpoint. Errors: kUnsupported, by
-// name, for what the format cannot say; kUsage for options that do not fit it.
+// The planners of the formats. A planner may move from `model`, except from its checkpoint.
+// kUnsupported, with the name of the feature, if the format cannot express the model; kUsage for
+// options that do not fit the format.
 Result<PlannedFiles> plan_safetensors_files(plan::MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_hugging_face_files(plan::MappedModel& model,
                                              const ExportOptions& options);
@@ -59,15 +61,15 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
 Result<PlannedFiles> plan_pth_files(plan::MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_bundled_files(plan::MappedModel& model, const ExportOptions& options);
 
-// Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
-// names of tensors in the files. Move-only.
+// A planned export: everything that the plan refers to, and what the conversion reports. The
+// targets of `mapping` are names of tensors in the files. Move-only.
 struct Export : plan::MappedCheckpoint {
-  std::optional<packer::WeightFilesPlan> plan;  // none if there are problems
+  std::optional<packer::WeightFilesPlan> plan;  // empty if there are problems
 };
 
-// The source is a checkpoint or a bundle. Keys that do not fit the model come back as problems, not
-// as an error. Reads no weight of a checkpoint, except to compare tensors that the config calls
-// equal; of a bundle every byte, to check it.
+// Plans the export of a checkpoint or a bundle. Keys that do not fit the model are returned as
+// Export::problems, not as an error. The weights of a checkpoint are not read, except to compare
+// tensors that the config declares equal. Every byte of a bundle is read, to check its digests.
 Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool);
 
 }  // namespace ferry::conversion

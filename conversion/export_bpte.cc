@@ -1,5 +1,5 @@
-// --to bpte: a bundled program, one file with the weights in the program, and the prompts of a
-// reference with the logits that it must give.
+// --to bpte: a bundled program is one file with a program that contains its weights, and test
+// cases: prompts of a reference with their expected logits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ pte::TestTensor tensor_of(DType dtype, std::vector<int32_t> sizes, const std::ve
   return tensor;
 }
 
-// One call at position 0, of as much of the prompt as a call takes.
+// Makes a test case of one call at position 0, with as many tokens of the prompt as a call takes.
 Result<pte::TestCase> case_of(const proof::Reference& reference,
                               const proof::ReferencePrompt& prompt, int64_t vocab_size,
                               const converters::BuildOptions& build) {
@@ -53,7 +53,7 @@ Result<pte::TestCase> case_of(const proof::Reference& reference,
   return made;
 }
 
-// Makes test cases of all prompts with logits for every token.
+// Makes test cases of all prompts that have logits for every token.
 Result<pte::TestSuite> suite_of(const std::string& path, int64_t vocab_size,
                                 const converters::BuildOptions& build) {
   const std::unique_ptr<TensorSource> source = FERRY_TRY(checkpoint::open_tensors(path));
@@ -67,13 +67,14 @@ Result<pte::TestSuite> suite_of(const std::string& path, int64_t vocab_size,
   return bad_input(fmt::format("{}: no prompt has logits", printable(path)));
 }
 
-// A program whose weights are constants of its own.
+// A program that contains its weights as constants.
 struct ClosedProgram {
   graph::LoweredProgram lowered;
-  std::map<uint32_t, const graph::Weight*> weights = {};  // by constant
+  std::map<uint32_t, const graph::Weight*> weights = {};  // by the index of the constant
 };
 
-// The constant that holds the weight; equal recipes share one.
+// Returns the index of the constant that holds the weight. Weights with equal recipes share one
+// constant.
 uint32_t constant_of(const graph::Weight& weight, ClosedProgram& program) {
   for (const auto& [constant, stored] : program.weights) {
     if (stored->recipe == weight.recipe) return constant;

@@ -1,4 +1,4 @@
-// --to gguf: the file that llama.cpp's converter, or its llama-quantize, would write.
+// --to gguf: writes the file that llama.cpp's converter, or its llama-quantize, would write.
 #include <fmt/format.h>
 #include <algorithm>
 #include <iterator>
@@ -10,7 +10,6 @@
 
 #include "conversion/export.h"
 #include "conversion/gguf_files.h"
-#include "conversion/gguf_tensors.h"
 #include "core/file.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
@@ -34,7 +33,7 @@ bool is_gguf(const plan::MappedModel& model) {
   return found != model.tensors.names.end() && found->second == "token_embd.weight";
 }
 
-// That of all matrices but MXFP4, f32 where they differ.
+// Returns the type that all matrices except MXFP4 ones are stored in; f32 if they differ.
 GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors,
                          const TensorSource& source) {
   std::optional<DType> common;
@@ -53,7 +52,7 @@ std::vector<std::byte> f32_bytes(const std::vector<float>& values) {
   return {all.begin(), all.end()};
 }
 
-// The converter writes MXFP4 before all others. Returns how many there are.
+// Moves MXFP4 tensors to the front, where llama.cpp's converter writes them. Returns their number.
 int64_t put_mxfp4_first(std::vector<GgufWrittenTensor>& written, const TensorSource& source) {
   const auto is_mxfp4 = [&](const GgufWrittenTensor& tensor) {
     return converters::is_stored_mxfp4(tensor.recipe, source);
@@ -61,7 +60,7 @@ int64_t put_mxfp4_first(std::vector<GgufWrittenTensor>& written, const TensorSou
   return std::stable_partition(written.begin(), written.end(), is_mxfp4) - written.begin();
 }
 
-// Gives every tensor its type, after those of RoPE.
+// Gives every tensor its type, and puts the tensors of RoPE factors first.
 Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, GgufFileType type,
                                       const converters::GgufModelSizes& sizes,
                                       const plan::MappedModel& model) {
@@ -99,8 +98,8 @@ std::string size_label(const std::vector<GgufTensor>& tensors) {
   return converters::gguf_size_label(shapes);
 }
 
-// The files that a conversion carries along. The config is that of the model, which an option may
-// have replaced.
+// Reads the files that a conversion copies. config.json is the config of the model, which an option
+// may have replaced.
 text::ReadFile model_files(const plan::MappedModel& model) {
   return [&model](const std::string& name, uint64_t limit) -> Result<std::string> {
     if (name == "config.json") return model.config_text;
@@ -111,9 +110,10 @@ text::ReadFile model_files(const plan::MappedModel& model) {
   };
 }
 
-// Appends them to `keys`; a key that is there takes its value in its place. `pre` is the name of
-// the pre-tokenizer, or empty: dialects/gguf/tokenizer/tokenizer_keys.h. `notes` gets a line for
-// what a reader of the file will do otherwise than the checkpoint says.
+// Appends the keys of the tokenizer to `keys`; an existing key keeps its place and gets the new
+// value. `pre` is the name of the pre-tokenizer, or empty; see
+// dialects/gguf/tokenizer/tokenizer_keys.h. `notes` gets a line for everything that readers of the
+// file will do differently from the checkpoint.
 Status add_gguf_tokenizer(const plan::MappedModel& model,
                           const converters::GgufArchitecture& architecture, const std::string& pre,
                           std::vector<GgufKeyValue>& keys, std::vector<std::string>& notes) {

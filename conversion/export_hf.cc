@@ -1,4 +1,4 @@
-// --to hf: a checkpoint under the keys of Hugging Face, whatever it comes from.
+// --to hf: writes a checkpoint with Hugging Face keys from a source of any format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using converters::KeyedTensor;
 using converters::KeyRule;
 using converters::MappedEntry;
 
-// The names of the rules whose layout is not that of the family's own checkpoints.
+// The names of the rules whose tensors have another layout than in checkpoints of the family.
 std::set<std::string> foreign_rules(const std::vector<KeyRule>& rules) {
   std::set<std::string> foreign;
   for (const KeyRule& rule : rules) {
@@ -36,7 +36,7 @@ std::set<std::string> foreign_rules(const std::vector<KeyRule>& rules) {
   return foreign;
 }
 
-// Tensors of the checkpoint as they are, under the key that the model knows.
+// Copies tensors of the checkpoint unchanged, under the keys that the reference library knows.
 class Carrier {
  public:
   Carrier(plan::MappedModel& model)
@@ -65,13 +65,15 @@ class Carrier {
       if (undo && mapped) continue;
       carry(own, std::move(key), std::move(tensor.recipe));
     }
-    std::erase_if(entries, [](const MappedEntry& entry) { return entry.source.empty(); });  // ties
+    // Entries without a source are tied weights.
+    std::erase_if(entries, [](const MappedEntry& entry) { return entry.source.empty(); });
     if (undo) FERRY_RETURN_IF_ERROR(undo_all(rules));
     return std::move(out_);
   }
 
  private:
-  // A second copy of a tensor that the config ties to another one.
+  // Whether the entries of a tensor are a second copy of a tensor that the config ties to another
+  // one.
   bool is_tied(std::span<MappedEntry> own) const {
     for (const converters::TieRule& tie : converters::standard_ties(model_.checkpoint.config)) {
       if (own[0].rule != tie.name) continue;
@@ -92,10 +94,11 @@ class Carrier {
     out_.push_back({std::move(key), std::move(recipe)});
   }
 
-  // Tensors are packed as the library does not have them: all weights get the keys of the family.
+  // Writes all weights under the keys of the family, because tensors are packed in a way that the
+  // reference library does not read.
   Status undo_all(const std::vector<KeyRule>& rules) {
     const converters::ModelConfig& config = model_.checkpoint.config;
-    std::map<std::string, std::vector<std::string>> keys_of;  // by weight
+    std::map<std::string, std::vector<std::string>> keys_of;  // by name of the weight
     for (converters::AssembledComponent& component : model_.components) {
       graph::StateDict weights;
       for (graph::Weight weight : component.model.weights.weights()) {
@@ -127,14 +130,14 @@ class Carrier {
   }
 
   plan::MappedModel& model_;
-  std::string prefix_;           // of wrappers
-  std::vector<size_t> index_;    // of the entries of each tensor
-  std::set<std::string> known_;  // keys that stay
-  std::set<std::string> names_;  // that undone tensors have
+  std::string prefix_;           // the prefix that wrappers put before keys
+  std::vector<size_t> index_;    // the first entry of each tensor
+  std::set<std::string> known_;  // keys that are not changed
+  std::set<std::string> names_;  // names of the tensors whose key rules were undone
   std::vector<NamedRecipe> out_;
 };
 
-// States the dtype in every object that stated one.
+// Sets the dtype in every object of the config that states one.
 void set_dtype(nlohmann::json& value, const std::string& dtype) {
   if (!value.is_object()) return;
   for (auto& [key, member] : value.items()) {
@@ -143,7 +146,8 @@ void set_dtype(nlohmann::json& value, const std::string& dtype) {
   }
 }
 
-// Whether there was a description of codes, which the tensors no longer are.
+// Removes the description of quantised tensors, which the output no longer has. Returns whether
+// there was one.
 bool drop_quantization(nlohmann::json& config) {
   bool dropped = config.erase("quantization_config") > 0;
   if (const auto text = config.find("text_config"); text != config.end() && text->is_object()) {
@@ -152,8 +156,8 @@ bool drop_quantization(nlohmann::json& config) {
   return dropped;
 }
 
-// The config says in which dtype the library is to compute: that of the weights. It says nothing of
-// codes where all tensors are floats.
+// Sets the dtype in which the reference library computes to the dtype of the weights. Removes the
+// description of quantisation if all tensors are floats.
 Status settle_config(plan::MappedModel& model, std::optional<DType> dtype, bool all_floats) {
   nlohmann::json config = FERRY_TRY(parse_json(model.config_text, model.config_name));
   if (!config.is_object()) return {};

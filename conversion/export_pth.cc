@@ -1,5 +1,5 @@
-// --to pth: a PyTorch state dict under the names of Meta's checkpoints, as ExecuTorch's
-// export_llama takes it, with a params.json where its model can say what the config says.
+// --to pth: writes a PyTorch state dict with the names of Meta's checkpoints, which ExecuTorch's
+// export_llama reads, and a params.json if its model can express the config.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ bool is_full_attention(const ModelConfig& config) {
   });
 }
 
-// Layers without RoPE: none (0), every Nth one (N), or others (nullopt).
+// Returns which layers have no RoPE: 0 for none, N for every Nth layer, nullopt for any other
+// choice.
 std::optional<int64_t> no_rope_interval(const ModelConfig& config) {
   const auto first = std::ranges::find(config.rope_layers, false);
   if (first == config.rope_layers.end()) return 0;
@@ -41,7 +42,7 @@ std::optional<int64_t> no_rope_interval(const ModelConfig& config) {
   return interval;
 }
 
-// What of the config params.json cannot state; empty where there is nothing.
+// Returns the part of the config that params.json cannot state; empty if there is none.
 std::string obstacle(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   if (!config.family->meta) {
@@ -63,7 +64,8 @@ std::string obstacle(const ModelConfig& config) {
   return "the scaling of RoPE";
 }
 
-// Scaled RoPE turns neighbouring dimensions there, and any other one the halves of heads.
+// Whether export_llama's RoPE rotates neighbouring dimensions, as its scaled RoPE does. Its other
+// RoPE types rotate the two halves of a head.
 bool turns_pairs(const ModelConfig& config) {
   return config.rope.type == RopeConfig::Type::kLlama3;
 }
@@ -96,7 +98,7 @@ std::string params_text(const ModelConfig& config) {
   return json.take() + "\n";
 }
 
-// The name that the model of export_llama has for a weight.
+// Returns the name of a weight in the model of export_llama.
 std::string name_in_file(const std::string& weight) {
   for (const std::string_view norm : {".q_norm.", ".k_norm."}) {
     const size_t at = weight.find(norm);
@@ -106,7 +108,7 @@ std::string name_in_file(const std::string& weight) {
   return weight;
 }
 
-// Rows of q or k in the order in which neighbouring ones are turned together.
+// Reorders the rows of q or k so that rows which RoPE rotates together are neighbours.
 void order_pairs(int64_t heads, int64_t head_dim, graph::Recipe& recipe) {
   std::vector<StridedPiece> rows;
   for (int64_t head = 0; head < heads; ++head) {
@@ -125,7 +127,7 @@ void reorder(const ModelConfig& config, const std::string& weight, graph::Recipe
   }
 }
 
-// Storages in the order of the weights; tied weights share one.
+// The storages of the file in the order of the weights. Tied weights share a storage.
 struct Storages {
   std::vector<formats::TorchTensorSpec> tensors;
   std::vector<packer::FileTensor> recipes;
@@ -142,7 +144,7 @@ struct Storages {
   }
 };
 
-// Four bytes, little-endian.
+// Returns `value` as four little-endian bytes.
 std::vector<std::byte> u32_bytes(uint32_t value) {
   std::vector<std::byte> bytes(4);
   for (size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i));

@@ -1,4 +1,4 @@
-// GGUF to GGUF: keys and blocks as they are stored, or tensors of another type.
+// Conversion of GGUF to GGUF copies keys and blocks, or converts tensors to another type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "conversion/gguf_files.h"
-#include "conversion/gguf_tensors.h"
 #include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"
@@ -48,7 +47,8 @@ Result<uint32_t> copied_type(const TensorEntry& entry) {
   return fail(ErrorCode::kInternal, fmt::format("{} is of no type of GGUF", quoted(entry.name)));
 }
 
-// Blocks of MXFP4 stay as they are, unless an adapter changes them.
+// Names and shapes of the tensors. Blocks of MXFP4 are marked as unchanged unless an adapter
+// changes them.
 std::vector<converters::GgufNamedShape> named_shapes(
     const std::vector<TensorEntry>& entries, const std::map<std::string, graph::Recipe>& merged) {
   std::vector<converters::GgufNamedShape> shapes;
@@ -59,7 +59,7 @@ std::vector<converters::GgufNamedShape> named_shapes(
   return shapes;
 }
 
-// The types of `tensors` in a file of that type; none where they keep theirs.
+// The types of `tensors` in a file of type `type`; empty if tensors keep their types.
 std::vector<GgufElement> chosen_types(const std::vector<converters::GgufNamedShape>& shapes,
                                       const converters::ModelConfig& config,
                                       std::optional<GgufFileType> type) {
@@ -71,7 +71,8 @@ std::vector<GgufElement> chosen_types(const std::vector<converters::GgufNamedSha
                                            : converters::gguf_model_sizes(*architecture, config));
 }
 
-// What an adapter has changed, as GGUF has it. Tensors of the file are the first of the source.
+// Recipes of the tensors that an adapter changes, under their GGUF names. The tensors of the file
+// are the first tensors of the source.
 Result<std::map<std::string, graph::Recipe>> merged_tensors(const plan::MappedModel& model,
                                                             size_t stored, PlannedFiles& planned) {
   const auto* architecture = converters::gguf_architecture_of(model.checkpoint.config);
@@ -91,7 +92,7 @@ Result<std::map<std::string, graph::Recipe>> merged_tensors(const plan::MappedMo
   return merged;
 }
 
-// The type that new values of a tensor get where the file's are kept.
+// The type of a tensor that an adapter has changed, in a file whose tensors keep their types.
 Result<GgufElement> kept_type(const TensorEntry& entry) {
   const uint32_t id = FERRY_TRY(copied_type(entry));
   if (const auto element = converters::gguf_element_of(id)) return *element;
@@ -101,8 +102,8 @@ Result<GgufElement> kept_type(const TensorEntry& entry) {
                           quoted(entry.name), entry.form()));
 }
 
-// The tensors of the file: blocks as they are stored, but for those of another type and those that
-// `merged` has.
+// Plans the tensors of the file. Blocks are copied, except for tensors that get another type and
+// tensors in `merged`.
 Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
                                                std::span<const TensorEntry> entries,
                                                std::span<const GgufElement> types,

@@ -4,15 +4,175 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <span>
 #include <utility>
 
+#include "converters/family.h"
+#include "converters/keys/keyed_tensors.h"
+#include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "dialects/gguf/file/gguf.h"
 #include "dialects/gguf/file/writer.h"
 #include "dialects/gguf/model/written_types.h"
+#include "graph/recipe.h"
 
 namespace ferry::conversion {
+namespace {
+
+using converters::KeyedTensor;
+
+// Tensors, and for each of them the weights that are made from it.
+struct Sources {
+  std::vector<KeyedTensor> tensors;
+  std::vector<std::vector<std::string>> weights;
+
+  void add(KeyedTensor tensor, std::vector<std::string> makes) {
+    tensors.push_back(std::move(tensor));
+    weights.push_back(std::move(makes));
+  }
+};
+
+std::set<std::string> text_weights(const plan::MappedModel& model) {
+  std::set<std::string> names;
+  for (const converters::AssembledComponent& component : model.components) {
+    if (component.role == kVisionEncoderRole) continue;
+    for (const graph::Weight& weight : component.model.weights.weights()) names.insert(weight.name);
+  }
+  return names;
+}
+
+// The tensors of the checkpoint from which weights of the text model are made.
+Sources stored_tensors(const plan::MappedModel& model) {
+  const converters::MappingReport& mapping = model.checkpoint.mapping;
+  const std::vector<size_t> entries =
+      converters::entry_index(*model.checkpoint.source, model.tensors);
+  const std::set<std::string> text = text_weights(model);
+  Sources sources;
+  for (size_t i = 0; i < model.tensors.tensors.size() && entries[i] < mapping.entries.size(); ++i) {
+    const std::vector<std::string>& targets = mapping.entries[entries[i]].targets;
+    const bool used =
+        std::ranges::any_of(targets, [&](const std::string& name) { return text.contains(name); });
+    if (!used) continue;
+    KeyedTensor tensor = model.tensors.tensors[i];
+    tensor.key = tensor.key.substr(mapping.prefix().size());
+    if (graph::is_derived(tensor.recipe, *model.checkpoint.source)) {
+      tensor.recipe.cast(graph::kept_dtype(tensor.recipe));
+    }
+    sources.add(std::move(tensor), targets);
+  }
+  return sources;
+}
+
+const graph::Weight* find_weight(const plan::MappedModel& model, const std::string& name) {
+  for (const converters::AssembledComponent& component : model.components) {
+    const graph::Weight* weight = component.model.weights.find(name);
+    if (weight != nullptr) return weight;
+  }
+  return nullptr;
+}
+
+// The weights that are made from tensor `i`; empty if `tables` does not have all of them.
+Sources weights_of(const plan::MappedModel& model, const converters::GgufTables& tables,
+                   const Sources& stored, size_t i) {
+  Sources weights;
+  for (const std::string& name : stored.weights[i]) {
+    const graph::Weight* weight = find_weight(model, name);
+    if (weight == nullptr || tables.known(name).empty()) return {};
+    KeyedTensor tensor = {name, weight->recipe};
+    tensor.recipe.cast(graph::kept_dtype(tensor.recipe));
+    weights.add(std::move(tensor), {name});
+  }
+  return weights;
+}
+
+// Replaces tensors that the tables do not have by their weights.
+Sources with_weights(const plan::MappedModel& model, const converters::GgufTables& tables,
+                     const Sources& stored) {
+  Sources sources;
+  for (size_t i = 0; i < stored.tensors.size(); ++i) {
+    Sources weights;
+    if (tables.known(stored.tensors[i].key).empty()) {
+      weights = weights_of(model, tables, stored, i);
+    }
+    if (weights.tensors.empty()) weights.add(stored.tensors[i], stored.weights[i]);
+    for (size_t j = 0; j < weights.tensors.size(); ++j) {
+      sources.add(std::move(weights.tensors[j]), std::move(weights.weights[j]));
+    }
+  }
+  return sources;
+}
+
+// The index of the first tensor of the checkpoint that the recipe of `tensor` reads.
+size_t place_of(const KeyedTensor& tensor) {
+  size_t first = SIZE_MAX;
+  for (const StridedPiece& piece : tensor.recipe.pieces) first = std::min(first, piece.tensor);
+  return first;
+}
+
+// The weights under the keys of the family, in the order of the checkpoint.
+Result<Sources> family_tensors(const plan::MappedModel& model) {
+  const converters::ModelConfig& config = model.checkpoint.config;
+  std::vector<converters::UndoneTensor> all;
+  std::set<std::string> known;
+  for (const converters::AssembledComponent& component : model.components) {
+    if (component.role == kVisionEncoderRole) continue;
+    graph::StateDict weights;
+    for (graph::Weight weight : component.model.weights.weights()) {
+      weight.recipe.cast(graph::kept_dtype(weight.recipe));
+      FERRY_RETURN_IF_ERROR(weights.add(std::move(weight)));
+    }
+    for (converters::UndoneTensor& made :
+         FERRY_TRY(converters::undo_keys(weights, config, converters::key_rules(config),
+                                         converters::standard_ties(config), {}))) {
+      if (known.insert(made.tensor.key).second) all.push_back(std::move(made));
+    }
+  }
+  std::ranges::sort(all, {}, [](const converters::UndoneTensor& made) {
+    return std::pair(place_of(made.tensor), made.tensor.key);
+  });
+  Sources sources;
+  for (converters::UndoneTensor& made : all) {
+    sources.add(std::move(made.tensor), std::move(made.weights));
+  }
+  return sources;
+}
+
+std::map<std::string, std::vector<std::string>> targets_of(
+    const std::vector<converters::GgufWrittenTensor>& written, const Sources& sources) {
+  std::map<std::string, std::vector<std::string>> targets;
+  for (const converters::GgufWrittenTensor& tensor : written) {
+    for (const size_t source : tensor.made_of) {
+      for (const std::string& weight : sources.weights[source]) {
+        std::vector<std::string>& names = targets[weight];
+        if (std::ranges::count(names, tensor.name) == 0) names.push_back(tensor.name);
+      }
+    }
+  }
+  return targets;
+}
+
+}  // namespace
+
+Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
+                                            const converters::GgufArchitecture& architecture) {
+  const converters::GgufTables tables(architecture);
+  Sources sources = with_weights(model, tables, stored_tensors(model));
+  const bool known = std::ranges::all_of(sources.tensors, [&](const KeyedTensor& tensor) {
+    return !tables.known(tensor.key).empty();
+  });
+  if (!known) {
+    if (auto undone = family_tensors(model)) sources = *std::move(undone);
+  }
+  GgufModelTensors out;
+  out.written = FERRY_TRY(converters::write_gguf_tensors(*model.checkpoint.source, sources.tensors,
+                                                         architecture, model.checkpoint.config));
+  out.targets = targets_of(out.written, sources);
+  return out;
+}
+
 namespace {
 
 constexpr const char* kStem = "model";
@@ -25,7 +185,7 @@ std::vector<formats::GgufTensorInfo> infos_of(std::span<const GgufTensor> tensor
   return infos;
 }
 
-// Moves from `tensors`.
+// Plans one file. Moves from `tensors`.
 Result<packer::WeightFile> gguf_file(std::string path, std::span<const GgufKeyValue> keys,
                                      std::span<GgufTensor> tensors) {
   const std::vector<formats::GgufTensorInfo> infos = infos_of(tensors);
@@ -93,7 +253,7 @@ void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>&
   std::vector<GgufTensor> sorted;
   for (const size_t i : converters::gguf_name_order(shapes)) {
     sorted.push_back(std::move(tensors[i]));
-    Shape& shape = sorted.back().shape;  // ggml drops the last dimensions where they are 1
+    Shape& shape = sorted.back().shape;  // ggml drops trailing dimensions of 1
     while (shape.size() > 1 && shape[0] == 1) shape.erase(shape.begin());
   }
   tensors = std::move(sorted);

@@ -1,7 +1,9 @@
-// GGUF files of planned tensors, and those of another GGUF file.
+// Plans GGUF files of given tensors, copies of GGUF files, and the tensors of a model that go into
+// a GGUF file.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,30 +11,44 @@
 #include "core/gguf_key_value.h"
 #include "core/result.h"
 #include "core/shape.h"
+#include "dialects/gguf/model/architecture.h"
+#include "dialects/gguf/model/written_tensors.h"
 #include "packer/weight_files.h"
+#include "plan/mapped_model.h"
 
 namespace ferry::conversion {
 
 struct GgufTensor {
   std::string name;
-  Shape shape = {};   // of the values
-  uint32_t type = 0;  // id
+  Shape shape = {};   // shape of the values
+  uint32_t type = 0;  // id of the ggml type
   graph::Recipe recipe = {};
-  std::vector<std::byte> bytes = {};  // where known: instead of a recipe
+  std::vector<std::byte> bytes = {};  // used instead of a recipe if the bytes are known
 };
 
-// One file, or with limits of `options` several. kUsage where several are wanted and `options.out`
-// names a file.
+// Plans one file, or several if `options` has limits. kUsage if several files are needed and
+// `options.out` names a file.
 Result<packer::WeightFilesInput> gguf_files(const std::vector<GgufKeyValue>& keys,
                                             std::vector<GgufTensor> tensors,
                                             const ExportOptions& options);
 
-// The files of a model that is a GGUF file already. Keys and, unless another type is asked for,
-// blocks are those of the file.
+// Plans the files of a model whose source is a GGUF file. Keys are those of the source, and so are
+// blocks unless the options ask for another type.
 Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOptions& options);
 
-// Makes llama-quantize's order of what the converter writes: tensors by layer and name, and two
-// keys, whose values it sets, last.
+// Sorts what llama.cpp's converter writes into the order that llama-quantize writes: tensors by
+// layer and name, and last the two keys whose values llama-quantize sets.
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors);
+
+struct GgufModelTensors {
+  std::vector<converters::GgufWrittenTensor> written;
+  // Maps each weight of the model to the tensors of the file that hold it, for the mapping report.
+  std::map<std::string, std::vector<std::string>> targets = {};
+};
+
+// Returns the tensors of the text model only. Tensors that are packed differently from checkpoints
+// of the family, such as fused q, k and v or experts in one tensor, are unpacked first.
+Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
+                                            const converters::GgufArchitecture& architecture);
 
 }  // namespace ferry::conversion

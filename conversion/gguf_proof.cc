@@ -27,7 +27,8 @@ constexpr const char* kPre = "tokenizer.ggml.pre";
 constexpr const char* kGeneralName = "general.name";
 constexpr const char* kFileType = "general.file_type";
 
-// Keys that describe a model to people, and that a converter may take from anywhere.
+// Keys that describe a model to people. Converters may take their values from anywhere, so they are
+// not compared.
 constexpr std::string_view kDescriptive[] = {
     "general.author",    "general.basename",  "general.description",  "general.finetune",
     "general.languages", "general.license",   "general.organization", "general.quantized_by",
@@ -42,7 +43,7 @@ bool is_descriptive(std::string_view key) {
   });
 }
 
-// A file as it is planned: its keys, and what its tensors are made of.
+// The planned content of a GGUF file: its keys, and how each tensor is made.
 class PlannedGguf {
  public:
   static Result<PlannedGguf> make(const packer::WeightFile& file) {
@@ -70,12 +71,13 @@ class PlannedGguf {
 
   const std::vector<formats::GgufTensor>& tensors() const { return header_.tensors; }
   const formats::GgufMetadata& metadata() const { return metadata_; }
-  // Null for a tensor whose bytes are known.
+  // Returns the recipe of a tensor; nullptr if the bytes of the tensor are known.
   const graph::Recipe* recipe(const std::string& name) const {
     const auto at = recipes_.find(name);
     return at == recipes_.end() ? nullptr : at->second;
   }
-  // The known bytes of the i-th tensor without a recipe; those are the first of the file.
+  // Returns the known bytes of a tensor without a recipe. These tensors are the first ones of the
+  // file.
   std::span<const std::byte> known(const std::string& name) const {
     size_t i = 1;
     for (const formats::GgufTensor& tensor : header_.tensors) {
@@ -93,13 +95,14 @@ class PlannedGguf {
   std::map<std::string, const graph::Recipe*> recipes_;
 };
 
-// Compares one tensor of the file with what it should be.
+// Compares one tensor of the file with the expected tensor.
 class TensorComparison {
  public:
   TensorComparison(const TensorSource& have, size_t index, const TensorSource& source)
       : have_(have), index_(index), source_(source) {}
 
-  // The first byte that differs, if any.
+  // Returns the offset of the first byte that differs from what `recipe` gives; nullopt if all are
+  // equal.
   Result<std::optional<uint64_t>> with(const graph::Recipe& recipe) {
     const int64_t count = graph::row_count(recipe);
     const int64_t step = std::min(graph::tile_rows(recipe), count);
@@ -220,7 +223,7 @@ class Prover {
     return fmt::format("{}: differs at byte {} of {}", quoted(name), *byte, have.bytes);
   }
 
-  // Dimensions of 1 in front, which some writers leave out.
+  // Removes leading dimensions of 1, which some writers leave out.
   static Shape squeezed(Shape shape) {
     while (shape.size() > 1 && shape[0] == 1) shape.erase(shape.begin());
     return shape;
@@ -233,7 +236,7 @@ class Prover {
   const proof::Progress& progress_;
   std::map<std::string, size_t> index_of_;
   std::vector<std::string> lines_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   GgufProof proof_;
   std::optional<Error> error_;
   uint64_t done_ = 0, total_ = 0;
@@ -244,7 +247,8 @@ std::string text_or_empty(const formats::GgufMetadata& metadata, const char* key
   return text ? std::string(*text) : std::string();
 }
 
-// Where the number does not tell the type, as beside MXFP4, and where there is none.
+// Returns the type of the embedding tensor, which tells the type of the file if general.file_type
+// is missing or ambiguous, as with MXFP4.
 std::string type_of_embedding(const TensorSource& source) {
   const auto embedding =
       std::ranges::find(source.entries(), "token_embd.weight", &TensorEntry::name);
@@ -267,7 +271,8 @@ Result<std::string> file_type_of(const formats::GgufFile& file, const std::strin
                                                    printable(path), kFileType, number));
 }
 
-// The plan of such a file. Where nothing tells the pre-tokenizer, that of the file is taken.
+// Plans the GGUF file that `file` is compared with. If the checkpoint does not tell the
+// pre-tokenizer, the one of `file` is used.
 Result<Export> plan_like(const formats::GgufFile& file, ExportOptions options, ThreadPool& pool,
                          std::vector<std::string>& notes) {
   auto planned = plan_export(options, pool);

@@ -1,4 +1,5 @@
-// --to safetensors: the weights under their runtime names, as a bundle has them.
+// --to safetensors: writes the weights under their runtime names, which are also their names in a
+// bundle.
 #include "conversion/safetensors_files.h"
 
 #include <fmt/format.h>
@@ -18,13 +19,13 @@ namespace {
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
-// A tensor that is stored, and the names that stand for it besides.
+// A tensor that is stored once, and the further names that stand for it.
 struct Stored {
   NamedRecipe tensor;
   std::vector<std::string> also = {};
 };
 
-// Recipes with equal keys may be equal, others are not.
+// Returns a hash key. Equal recipes have equal keys; recipes with equal keys may still differ.
 std::string bucket_of(const graph::Recipe& recipe) {
   const auto entries = entries_of(recipe);
   return fmt::format("{} {} {}", recipe.pieces.size(), entries.empty() ? 0 : entries.front(),
@@ -61,15 +62,15 @@ Result<formats::SafetensorsLayout> safetensors_layout(std::span<const Stored> st
   return formats::plan_safetensors(specs, metadata);
 }
 
-// How many of `stored` go into one file; at least one.
+// Returns how many tensors at the front of `stored` fit into one file; at least one.
 Result<size_t> fitting(std::span<const Stored> stored, uint64_t limit) {
   if (limit == 0) return stored.size();
-  size_t high = 0;  // bytes alone allow this many
+  size_t high = 0;  // the largest count whose tensor bytes fit
   for (uint64_t sum = 0; high < stored.size(); ++high) {
     sum += stored[high].tensor.recipe.output().bytes();
     if (sum > limit) break;
   }
-  size_t low = 0;  // so many fit with the header
+  size_t low = 0;  // a count that fits with the header
   while (low < high) {
     const size_t middle = high - (high - low) / 2;
     const bool fits = FERRY_TRY(safetensors_layout(stored.first(middle))).file_bytes <= limit;
@@ -86,7 +87,7 @@ Result<packer::WeightFile> safetensors_file(std::span<Stored> stored, std::strin
   formats::SafetensorsLayout layout = FERRY_TRY(safetensors_layout(stored));
   packer::WeightFile file{.path = std::move(path), .bytes = layout.file_bytes};
   file.known.push_back({0, std::move(layout.head)});
-  std::map<uint64_t, size_t> order;  // empty tensors have no bytes
+  std::map<uint64_t, size_t> order;  // tensors without bytes are left out
   for (size_t i = 0; i < stored.size(); ++i) {
     if (stored[i].tensor.recipe.output().bytes() > 0) order.emplace(layout.offsets[i], i);
   }
@@ -105,7 +106,7 @@ std::string index_text(const std::map<std::string, std::string>& weight_map, uin
   return json.take() + "\n";
 }
 
-// Adds files of at most `limit` bytes, and their index.
+// Adds files of at most `limit` bytes and their index.
 Status add_shards(std::span<Stored> stored, uint64_t limit, packer::WeightFilesInput& out) {
   std::vector<std::span<Stored>> shards;
   for (std::span<Stored> left = stored; !left.empty();) {

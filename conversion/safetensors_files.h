@@ -1,4 +1,4 @@
-// Tensors as safetensors files: one, or several with an index, beside the files of a checkpoint.
+// Plans safetensors files: one file, or several with an index and the other files of a checkpoint.
 #pragma once
 
 #include <string>
@@ -17,19 +17,21 @@ struct NamedRecipe {
   graph::Recipe recipe;  // with one output
 };
 
-// Tensors of equal recipes are stored once, under the first name; the metadata of the file has the
-// others, as safetensors.torch.save_model leaves them. `options.out` that ends in ".safetensors" is
-// one file without anything beside it. Otherwise a directory: model.safetensors, or with
-// max_file_bytes model-00001-of-00002.safetensors and so on, in the order of `tensors`, and the
-// index; then `copied`. kUsage where a tensor does not fit a file.
+// Tensors with equal recipes are stored once, under the first name. The metadata of the file lists
+// the other names, as safetensors.torch.save_model writes them. If `options.out` ends in
+// ".safetensors", the output is this file alone. Otherwise the output is a directory with
+// model.safetensors and the files in `copied`. With max_file_bytes the directory has
+// model-00001-of-00002.safetensors and so on, in the order of `tensors`, and their index. kUsage if
+// a tensor does not fit a file.
 Result<packer::WeightFilesInput> safetensors_files(std::vector<NamedRecipe> tensors,
                                                    const std::vector<packer::CopiedFile>& copied,
                                                    const ExportOptions& options);
 
-// Whether `options.out` names a file with this ending. kUsage where options do not fit that.
+// Whether `options.out` names a file with this ending. kUsage if other options do not fit a single
+// file.
 Result<bool> is_single_file(const ExportOptions& options, std::string_view ending);
 
-// Files beside the weights.
+// The files that are copied beside the weights.
 std::vector<packer::PlainFileInput> plain_files(const std::vector<packer::CopiedFile>& copied);
 
 }  // namespace ferry::conversion

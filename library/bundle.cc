@@ -5,7 +5,7 @@
 #include "conversion/convert.h"
 #include "conversion/gguf_proof.h"
 #include "library/internal.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 
 namespace ferry {
 inline namespace v0 {

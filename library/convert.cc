@@ -16,7 +16,7 @@ inline namespace v0 {
 
 struct ConversionPlan::Impl {
   std::string source;
-  // One of both.
+  // Exactly one of `bundle` and `files` is set.
   std::optional<plan::Conversion> bundle = {};
   std::optional<conversion::Export> files = {};
 
@@ -30,7 +30,7 @@ namespace {
 
 using library::wrong;
 
-// Members whose options have other names.
+// Members of ConvertOptions whose names differ from those of their options.
 constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"kv-dtype", "kv_type"},
     {"mask-dtype", "mask_type"},
@@ -41,7 +41,7 @@ constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"quantize-embedding", "embedding_bits"},
     {"quantize-method", "hqq"}};
 
-// The same error about the member of ConvertOptions that states the option.
+// Returns `error` with the member of ConvertOptions that the option stands for as its field.
 Failure about_member(Error error) {
   const std::string option = error.field;
   if (option.empty()) return Failure(std::move(error));
@@ -75,8 +75,8 @@ std::string text_of(const LinearQuantization& linear) {
   return "none";
 }
 
-// The options that have other values than their defaults, as texts: what they may be is described
-// in plan/options.h.
+// Returns the options that differ from their defaults as texts. plan/options.h describes the
+// accepted values.
 plan::OptionTexts texts_of(const ConvertOptions& o) {
   plan::OptionTexts texts;
   const auto add = [&texts](const char* name, bool given, const std::string& text) {
@@ -175,7 +175,7 @@ Status check_keys(const plan::MappedCheckpoint& checkpoint) {
   return Failure(converters::problems_error(checkpoint.problems, *checkpoint.source));
 }
 
-// What is read must not be replaced by what is written.
+// Checks that the output does not replace the input.
 Status check_apart(const std::string& source, const std::string& path) {
   std::error_code none;
   const std::filesystem::path from(source);

@@ -14,8 +14,9 @@ struct Embedder::Impl {
   Engine engine;
   packer::Bundle bundle;
   runner::TextEncoder encoder;
-  std::optional<prompt::EmbeddingText> texts = {};           // once a text came
-  std::optional<prompt::EmbeddingTextOptions> set_for = {};  // what `texts` was set for
+  std::optional<prompt::EmbeddingText> texts = {};  // made for the first text
+  // The options that `texts` was made with.
+  std::optional<prompt::EmbeddingTextOptions> set_for = {};
 
   Result<std::vector<int64_t>> tokens_of(const std::string& text, const EmbedOptions& options);
   Result<std::vector<float>> embed(std::span<const int64_t> tokens, const EmbedOptions& options);

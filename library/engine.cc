@@ -26,7 +26,7 @@ std::string_view library_version() { return version(); }
 namespace library {
 namespace {
 
-// "DIR/file" of "DIR/file: no tensors", where `path` is DIR.
+// Returns "DIR/file" from a message such as "DIR/file: no tensors", where `path` is DIR.
 std::string place_of(const Error& error, const std::string& path) {
   const std::string shown = printable(path);
   if (shown.empty() || !error.message.starts_with(shown)) return {};

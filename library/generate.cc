@@ -22,13 +22,13 @@ struct Generator::Impl {
   packer::Bundle bundle;
   runner::MethodOptions method = {};
   std::unique_ptr<runner::Decoder> decoder = {};
-  // A bundle that takes images has an input for them, which has the tokenizer too.
+  // Set for a bundle that takes images. It has the tokenizer too.
   std::optional<prompt::ImageInput> input = {};
   std::optional<text::Tokenizer> own_tokenizer = {};
   std::optional<text::ChatTemplate> chat_template = {};
-  std::vector<int64_t> executed = {};             // tokens of the decoder's sequence
-  std::vector<prompt::EncodedImage> images = {};  // the decoder has views of them
-  bool has_images = false;                        // in the decoder's sequence
+  std::vector<int64_t> executed = {};             // tokens of the sequence in the decoder
+  std::vector<prompt::EncodedImage> images = {};  // the decoder has views of these images
+  bool has_images = false;                        // whether the sequence in the decoder has images
 
   Status open_text();
   text::Tokenizer* tokenizer() {
@@ -38,8 +38,8 @@ struct Generator::Impl {
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special, const char* field);
   Result<std::vector<int64_t>> text_tokens(const Prompt& prompt);
   Result<prompt::ExpandedPrompt> image_tokens(const Prompt& prompt, ThreadPool& pool);
-  // The tokens of the prompt. Images are at their positions in the decoder afterwards, and the
-  // sequence is one that the prompt extends.
+  // Returns the tokens of the prompt. Afterwards the decoder has the images at their positions, and
+  // its sequence is a prefix of the prompt.
   Result<std::vector<int64_t>> prepare(const Prompt& prompt, ThreadPool& pool);
   void begin() {
     decoder->restart();
@@ -93,7 +93,7 @@ Result<runner::Sampler> make_sampler(const SamplingOptions& from) {
   return runner::Sampler::make(options);
 }
 
-// The answer while it grows.
+// The answer while it is generated.
 class Answer {
  public:
   Answer(const GenerateOptions& options, const packer::Manifest& manifest,
@@ -109,7 +109,7 @@ class Answer {
     if (tokenizer != nullptr) stream_.emplace(*tokenizer);
   }
 
-  // The next token by the logits before it, or nothing if it is the last one.
+  // Chooses the next token from the logits before it. nullopt if generation ends here.
   Result<std::optional<int64_t>> choose(std::span<const float> logits) {
     const auto vocab = static_cast<size_t>(manifest_.vocab_size);
     if (logits.size() < vocab) {
@@ -198,7 +198,7 @@ Result<std::vector<int64_t>> Generator::Impl::text_tokens(const Prompt& prompt) 
     chat_template =
         FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), prompt::reader_of(bundle)));
   }
-  // A template writes special tokens itself.
+  // A chat template writes the special tokens itself.
   return encode(FERRY_TRY(chat_template->render(chat, "chat", text::chat::local_time())),
                 /*add_special=*/false, is_json ? "chat_json" : "messages");
 }
@@ -232,7 +232,7 @@ Result<std::vector<int64_t>> Generator::Impl::prepare(const Prompt& prompt, Thre
   if (!prompt.tokens.empty()) {
     tokens = prompt.tokens;
   } else if (input) {
-    if (has_images) begin();  // the decoder's views of the images end here
+    if (has_images) begin();  // ends the decoder's views of the images
     FERRY_RETURN_IF_ERROR(decoder->set_image_rows({}));
     prompt::ExpandedPrompt expanded = FERRY_TRY(image_tokens(prompt, pool));
     rows = prompt::rows_of(expanded, images);
@@ -296,7 +296,7 @@ Result<Generation> Generator::generate(const Prompt& prompt, const GenerateOptio
     generation.reused_tokens = static_cast<int64_t>(reused);
     self.executed = tokens;
     self.executed.insert(self.executed.end(), generation.tokens.begin(), generation.tokens.end());
-    // The last token has not been run.
+    // The last token has not been executed.
     self.executed.resize(static_cast<size_t>(self.decoder->position()));
     return generation;
   };

@@ -1,5 +1,5 @@
-// What the sources of this folder share: the implementations of the handles, and the way in which
-// every call of the library runs.
+// Declarations that the sources of this folder share: the implementations of the handles, and
+// run(), through which every call of the library goes.
 #pragma once
 
 #include <ferry/bundle.h>
@@ -29,19 +29,19 @@ struct Bundle::Impl {
 
 namespace library {
 
-// A callback that returned false throws it. It passes through the thread pool, and run() makes an
-// error of it.
+// Thrown if a callback has returned false. The exception passes through the thread pool, and run()
+// turns it into an error.
 struct Stopped {};
 Failure stopped();
 
-// Empty where `progress` is. `what` must stay.
+// Returns an empty function if `progress` is empty. `what` must outlive the result.
 ShowProgress show(const OnProgress& progress, const char* what);
 
-// Fills in Error::field and Error::place as far as the message tells them. `path` is what the call
-// is about.
+// Sets Error::field and Error::place if the message contains them. `path` is the path that the call
+// was given.
 void locate(Error& error, const std::string& path);
 
-// Calls work(pool), which returns a Result, when the engine is free.
+// Waits until the engine is free and calls work(pool), which returns a Result.
 template <class Work>
 auto run(const Engine& engine, const std::string& path, Work&& work)
     -> decltype(work(engine.impl().pool)) {
@@ -55,10 +55,11 @@ auto run(const Engine& engine, const std::string& path, Work&& work)
   }
 }
 
-// kUsage about a member of an options struct; `message` continues its name ("must be positive").
+// Returns kUsage about a member of an options struct. `message` continues its name, such as "must
+// be positive".
 Failure wrong(const std::string& field, const std::string& message);
 
-// Messages as chat templates of text alone take them.
+// Returns the messages as JSON for chat templates that accept text only.
 Result<std::string> chat_of(std::span<const Message> messages, bool add_generation_prompt);
 
 }  // namespace library

@@ -32,7 +32,7 @@ void add_problem(FileCheck& check, const std::string& file, const Error& error) 
   check.report.problems.push_back({error.code, file, error.message});
 }
 
-// Whether it says something about the contents of a file that was found.
+// Whether the error is about the contents of a file that exists.
 bool is_damage(const Error& error) { return error.code == ErrorCode::kBadInput; }
 
 // -- checkpoints
@@ -89,7 +89,8 @@ Status check_checkpoint(ThreadPool& pool, const ShowProgress& progress, FileChec
 
 // -- programs and data files
 
-// Read, not only mapped: a page that cannot be read is an error then, not a signal.
+// Reads the whole file, although it is mapped. A page that cannot be read is an error here, but a
+// signal when a mapping is accessed.
 Status read_all(const InputFile& file, const ShowProgress& show) {
   SharedProgress progress(show, file.size());
   std::vector<std::byte> chunk(std::min(file.size(), kChunk));
@@ -102,7 +103,7 @@ Status read_all(const InputFile& file, const ShowProgress& show) {
   return {};
 }
 
-// The constants that the program has itself; what its data files have is not known here.
+// Checks the constants inside the program. Constants in data files are unknown here.
 Status check_own_constants(const xnnpack::Graph& graph, DataBytes blob,
                            const xnnpack::NamedLookup& lookup, const std::string& name) {
   bool all_here = true;

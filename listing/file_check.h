@@ -1,4 +1,4 @@
-// Checking a checkpoint, a program or a data file: every value is read, as a conversion reads it.
+// Checks a checkpoint, a program or a data file by reading every value as a conversion does.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,22 @@
 #include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 
 namespace ferry::listing {
 
 struct FileCheck {
   std::string kind;            // "bundle", "checkpoint", "program", "data"
-  packer::CheckReport report;  // of a file: `directory` is its path
-  uint64_t tensors = 0;        // of a checkpoint or a data file
+  packer::CheckReport report;  // `directory` in the report of a file is the path of the file
+  uint64_t tensors = 0;        // for a checkpoint or a data file
 };
 
-// Returns what is wrong inside of `path`, one problem per tensor or file: structure, and whatever
-// reading finds, such as a wrong CRC of an entry of a zip archive, a broken chunk of HDF5, and
-// scales of delegates that are not positive. A bundle is checked by packer::check_bundle(). Formats
-// without checksums (safetensors, GGUF, programs, data files) keep a changed value to themselves.
-// An error where there is nothing to check: kIo for what cannot be opened, kBadInput for what is no
-// such thing, kUnsupported for formats and operators that are not read.
+// Returns all problems inside of `path`, one per tensor or file. Problems are wrong structure and
+// errors of reading, such as a wrong CRC of a zip entry, a broken chunk of HDF5, or scales of
+// delegates that are not positive. packer::check_bundle() checks bundles. Formats without checksums
+// (safetensors, GGUF, programs, data files) cannot reveal a changed value. kIo if `path` cannot be
+// opened, kBadInput if it is no such file, kUnsupported for formats and operators that Ferry does
+// not read.
 Result<FileCheck> check_path(const std::string& path, ThreadPool& pool,
                              const ShowProgress& progress = {});
 

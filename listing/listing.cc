@@ -30,7 +30,7 @@ namespace {
 
 Shape shape_of(const std::vector<uint32_t>& dims) { return {dims.begin(), dims.end()}; }
 
-// Describes the constants of a graph by what its values say of them.
+// Describes the constants of a graph from the values that use them.
 std::vector<ListedConstant> list_constants(const xnnpack::Graph& graph) {
   std::vector<ListedConstant> listed;
   for (const xnnpack::Constant& constant : graph.constants) {
@@ -102,9 +102,10 @@ class Lister {
   std::vector<std::optional<xnnpack::Graph>> graphs_;
 };
 
-// For each method, its delegates. Blobs of backends that we do not know are listed by their size;
-// a blob of XnnpackBackend that is well formed but not for us says why. kBadInput for one that is
-// malformed, or that its calls do not fit. `name` begins the messages.
+// Lists the delegates of each method. Blobs of other backends are listed with their size only. A
+// well-formed blob of XnnpackBackend that Ferry does not support is listed with the reason.
+// kBadInput for a malformed blob and for a blob that does not fit its calls. `name` begins the
+// messages.
 Result<std::vector<std::vector<ListedDelegate>>> list_delegates(const pte::LoadedProgram& loaded,
                                                                 const std::string& name) {
   Lister lister(loaded, name);
@@ -117,13 +118,13 @@ Result<std::vector<std::vector<ListedDelegate>>> list_delegates(const pte::Loade
 
 Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
 
-// A tensor whose bytes in the file are its values.
+// Describes a tensor that is stored in the file as plain values.
 ListedTensor plain_tensor(const std::string& name, DType dtype, Shape shape, uint64_t bytes,
                           const std::string& file = {}) {
   return {name, dtype, std::move(shape), bytes, file, std::string(dtype_name(dtype)), bytes};
 }
 
-// Bytes that only a delegate knows how to read.
+// Describes data that only a delegate can read.
 ListedTensor delegate_data(const std::string& name, uint64_t bytes) {
   ListedTensor listed{.name = name, .bytes = bytes};
   listed.stored = "bytes";
@@ -132,14 +133,14 @@ ListedTensor delegate_data(const std::string& name, uint64_t bytes) {
   return listed;
 }
 
-// Where the bytes of a tensor are.
+// Position of the bytes of a tensor.
 struct Place {
   std::string file;
   uint64_t offset = 0;
   bool known = true;
 };
 
-// Tensors at the place of an earlier one are the same bytes; `places` are parallel.
+// Marks tensors whose bytes are those of an earlier tensor. `places` has one element per tensor.
 void mark_shared(std::vector<ListedTensor>& tensors, const std::vector<Place>& places) {
   std::map<std::tuple<std::string_view, uint64_t, uint64_t>, const std::string*> first;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -237,7 +238,7 @@ void list_named_data(const pte::LoadedProgram& loaded, ListedProgram& program) {
   mark_shared(program.named, places);
 }
 
-// Constants of delegates that the program does not have itself.
+// Lists the constants of delegates that are not in the program file.
 void list_external_data(const ListedMethod& method, ListedProgram& program,
                         std::set<std::string>& seen) {
   for (const ListedDelegate& delegate : method.delegates) {
@@ -270,7 +271,7 @@ Result<ListedProgram> list_program(const pte::LoadedProgram& loaded, const std::
   return program;
 }
 
-// -- the kinds
+// -- kinds of files
 
 Result<Listing> list_program_file(const InputFile& input) {
   const std::string& path = input.path();
@@ -354,14 +355,15 @@ Result<Listing> list_checkpoint(const std::string& path) {
     if (!entry.filters.empty()) stored += " " + entry.filters;
     listing.tensors.push_back({entry.name, entry.dtype, entry.shape, bytes, several ? file : "",
                                std::move(stored), entry.stored_bytes()});
-    // HDF5 has datasets that are nowhere.
+    // A dataset of HDF5 may have no place in the file.
     places.push_back({file, entry.offset, entry.offset != 0});
   }
   mark_shared(listing.tensors, places);
   return listing;
 }
 
-// The FlatBuffer identifier of a regular file, for programs and data files under other names.
+// Returns the FlatBuffer identifier of a regular file, to recognise programs and data files under
+// other names.
 Result<std::string> file_identifier(const InputFile& file) {
   char bytes[8] = {};
   if (file.size() < sizeof bytes) return std::string();
@@ -369,7 +371,7 @@ Result<std::string> file_identifier(const InputFile& file) {
   return std::string(bytes + 4, 4);
 }
 
-// Whether the folder is a bundle that lost its manifest.
+// Whether the folder holds programs, and so is a bundle that lost its manifest.
 bool has_programs(const std::string& directory) {
   std::error_code error;
   for (auto entry = std::filesystem::directory_iterator(directory, error);

@@ -1,5 +1,6 @@
-#include "packer/bundle_part.h"
-
+// Parts of a bundle are data files that other hosts have written. Each part is a directory of its
+// own with a journal of its contents (stage_journal.h). Writes a part, and moves parts into a
+// stage.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
+#include "packer/bundle_plan.h"
 #include "packer/bundle_plan_impl.h"
 #include "packer/file_writer.h"
 #include "packer/manifest.h"
@@ -25,7 +27,7 @@
 namespace ferry::packer {
 namespace {
 
-// The numbers of the parts, from 0, of the files with weights.
+// Returns the part, counted from 0, of each file with weights.
 std::map<size_t, size_t> parts_of(const FileSet& plan, size_t count) {
   std::vector<size_t> files;
   for (size_t f = 0; f < plan.files.size(); ++f) {
@@ -47,7 +49,7 @@ bool is_file(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// A copy of a file, synced.
+// Copies a file and syncs the copy.
 Status copy_synced(const std::string& from, const std::string& to) {
   const InputFile file = FERRY_TRY(InputFile::open(from));
   std::vector<std::byte> bytes(file.size());
@@ -57,12 +59,12 @@ Status copy_synced(const std::string& from, const std::string& to) {
   return out.sync_and_close();
 }
 
-// The directories that are parts, in the order of their names.
+// Returns the directories of the parts, in the order of their names.
 Result<std::vector<std::string>> part_directories(const std::string& directory) {
   const Directory opened = FERRY_TRY(Directory::open(directory));
   std::vector<std::string> found;
   for (const std::string& name : FERRY_TRY(opened.names())) {
-    if (name.starts_with('.')) continue;  // one that is being written
+    if (name.starts_with('.')) continue;  // a part that is still being written
     std::string path = fmt::format("{}/{}", directory, name);
     if (is_file(fmt::format("{}/{}", path, kPartName))) found.push_back(std::move(path));
   }
@@ -100,7 +102,7 @@ class Taker {
     return fmt::format("{}/{}", stage_.path(), file.name);
   }
 
-  // Where each data file is that the stage does not have yet.
+  // Finds the part that has each data file which the stage lacks.
   Status find_files(const std::string& directory, const std::vector<std::string>& parts) {
     Error missing;
     for (const FilePlan& file : plan_.files) {
@@ -153,8 +155,8 @@ std::vector<PlannedFile> listing_of(const FileSet& files) {
   return listing;
 }
 
-}  // namespace
-
+// Returns the data files of one part. Each file, the largest first, goes to the part that has the
+// fewest bytes so far, so that parts have about equal sizes. kUsage if a part would have no file.
 Result<FileSet> files_of_part(const FileSet& plan, const BundlePart& part) {
   const std::map<size_t, size_t> parts = parts_of(plan, part.count);
   if (parts.size() < part.count) {
@@ -171,6 +173,8 @@ Result<FileSet> files_of_part(const FileSet& plan, const BundlePart& part) {
   return files;
 }
 
+}  // namespace
+
 Status take_parts(const std::string& directory, const FileSet& plan, std::string_view fingerprint,
                   StagingDirectory& stage) {
   return Taker(plan, stage).run(directory, fingerprint);
@@ -180,7 +184,7 @@ void remove_parts(const std::string& directory) {
   if (directory.empty()) return;
   for (const std::string& part : part_directories(directory).value_or(std::vector<std::string>())) {
     (void)::unlink(fmt::format("{}/{}", part, kPartName).c_str());
-    (void)::rmdir(part.c_str());  // stays where it has something else in it
+    (void)::rmdir(part.c_str());  // fails if the directory contains anything else
   }
 }
 

@@ -1,4 +1,4 @@
-// BundlePlan::make: every file of a bundle to the byte, from metadata alone.
+// BundlePlan::make() plans every byte of every file of a bundle from metadata alone.
 #include "packer/bundle_plan.h"
 
 #include <fmt/format.h>
@@ -15,13 +15,13 @@
 #include "packer/bundle_plan_impl.h"
 #include "packer/digests.h"
 #include "packer/file_writer.h"
+#include "packer/non_finite.h"
 #include "packer/stage_run.h"
-#include "packer/value_check.h"
 
 namespace ferry::packer {
 namespace {
 
-// What the files of a program are called, without the extension.
+// Returns the name of a program's files without the extension.
 std::string part_name(std::string_view role, size_t part, size_t parts) {
   if (role != kTextDecoderRole && parts == 1) return std::string(role);
   const std::string_view stem = role == kTextDecoderRole ? "decoder" : role;
@@ -64,7 +64,8 @@ ManifestProgram describe_program(const BundleInput::Part& part) {
   return program;
 }
 
-// Whether values differ from those of the source: by a cast to fewer bits, or by quantisation.
+// Whether values differ from those of the source, because of a cast to fewer bits or of
+// quantisation.
 bool is_rounded(const graph::Recipe& recipe) {
   if (recipe.is_coded()) return recipe.steps.back().kind == graph::Step::Kind::kQuantize;
   return recipe.output().dtype != DType::kF32 && !recipe.is_copy();
@@ -114,7 +115,7 @@ class Planner {
  private:
   const std::vector<const BundleInput::Part*>& parts() const { return impl_.parts; }
 
-  // Each program, then the data files that begin with it.
+  // Adds each program, followed by the data files that begin with it.
   Status add_component(const BundleInput::Component& component) {
     impl_.manifest.components.push_back(
         {component.role, {}, component.weight_dtype, component.quantization});
@@ -164,7 +165,8 @@ class Planner {
     return "named data";
   }
 
-  // False where the contents are not there. Named data are in data files, never in a program.
+  // Returns false if the contents of the piece are unknown. Named data is stored in data files,
+  // never in a program.
   static bool add_piece(const graph::LoweredProgram& lowered, const pte::Piece& piece,
                         FilePlan& file) {
     if (piece.kind == pte::Piece::Kind::kNamed) return false;
@@ -273,7 +275,7 @@ class Planner {
     add_file(std::move(file));
   }
 
-  // What is about to be written passes the checks that it will meet when it is opened.
+  // Applies the checks of bundles to the plan before anything is written.
   Status check_structure() const {
     ProblemList problems("plan");
     check_manifest(impl_.manifest, problems);
@@ -294,7 +296,8 @@ class Planner {
     return Failure(std::move(error));
   }
 
-  // Sizes do not depend on digests, so the text with zeros has the size of the final one.
+  // Adds the manifest with zeros for digests. The final text has an equal size, because the length
+  // of digests is fixed.
   Status add_manifest() {
     const std::string name(kManifestName);
     std::set<std::string_view> names = {kManifestName};
@@ -352,7 +355,7 @@ Status write_manifest_file(const BundlePlan::Impl& plan, const Manifest& manifes
   return file.sync_and_close();
 }
 
-// Each weight by the first tensor of the manifest that it is stored for; tied ones come later.
+// Names each weight by the first manifest tensor that it is stored for. Tied tensors come later.
 std::vector<WrittenWeight> written_weights(const BundlePlan::Impl& plan) {
   std::vector<WrittenWeight> weights(plan.weights.size());
   for (size_t i = 0; i < plan.manifest.tensors.size(); ++i) {
@@ -366,7 +369,7 @@ std::vector<WrittenWeight> written_weights(const BundlePlan::Impl& plan) {
   return weights;
 }
 
-// All of a bundle in `folder`, but for its name.
+// Writes all files of a bundle into `folder`, which gets its final name later.
 Status write_contents(const BundlePlan::Impl& plan, const OutputFolder& folder,
                       ResumableStage* stage, ThreadPool& pool, const ShowProgress& progress,
                       WrittenBundle& written) {
@@ -418,7 +421,7 @@ void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte
       file->literals[extent.index]->fill(begin - extent.offset, part);
     } else if (extent.kind == Extent::Kind::kBlob) {
       std::copy_n(file->blobs[extent.index].begin() + skip, part.size(), part.begin());
-    } else {  // programs have a head, literals and blobs only
+    } else {  // programs have only a head, literals and blobs
       std::copy_n(file->head.begin() + skip, part.size(), part.begin());
     }
   }

@@ -1,5 +1,5 @@
-// BundlePlan plans every file of a bundle to the byte, and writes them. Only here do weight
-// bytes move. See docs/bundle_format.md.
+// BundlePlan plans every byte of every file of a bundle, and writes the files. Weight bytes are
+// moved only here. See docs/bundle_format.md.
 #pragma once
 
 #include <functional>
@@ -22,89 +22,91 @@
 
 namespace ferry::packer {
 
-// A file taken into the bundle as it is, or one whose contents are given.
+// A file that is copied into the bundle, or one whose contents are given as text.
 struct CopiedFile {
-  std::string name;                            // in the bundle
-  std::shared_ptr<const InputFile> file = {};  // nullptr where there is a text
+  std::string name;                            // name in the bundle
+  std::shared_ptr<const InputFile> file = {};  // nullptr if there is a text
   std::optional<std::string> text = std::nullopt;
 };
 
 struct BundleInput {
-  // Everything about the model; components, tensors, files and digests are filled in by the writer.
+  // Description of the model. The writer fills in components, tensors, files and digests.
   Manifest manifest;
   // One program.
   struct Part {
     graph::LoweredProgram lowered;
-    const graph::StateDict* weights = nullptr;  // has every key in lowered.weights and .named
+    // Has every key that lowered.weights and lowered.named contain.
+    const graph::StateDict* weights = nullptr;
     int32_t first_layer = 0, layer_count = 0;
   };
   struct Component {
     std::string role;
     std::vector<Part> parts;        // one per shard, in order
-    std::string weight_dtype = {};  // as ManifestComponent::weight_dtype
-    std::string quantization = {};  // as ManifestComponent::quantization
+    std::string weight_dtype = {};  // see ManifestComponent::weight_dtype
+    std::string quantization = {};  // see ManifestComponent::quantization
   };
   std::vector<Component> components;
   std::vector<CopiedFile> copied;
 };
 
-// Where a bundle is written to.
+// The destination of a bundle.
 struct BundleTarget {
   std::string directory;
   bool overwrite = false;  // an existing bundle is replaced
-  // What is done stays when the run is stopped or killed, and the next one with the same plan goes
-  // on with it (docs/crash_consistency.md).
+  // Keeps finished work when the run is stopped or killed. The next run with the same plan
+  // continues from it (docs/crash_consistency.md).
   bool resume = false;
-  // Whether it is on the disk before write() returns. Where it is not, a power failure may leave a
-  // part of it; the end of the process still leaves all or nothing. kUsage with `resume` or `parts`
-  // unless true.
+  // Whether write() returns only when the bundle is on the disk. If false, a power failure may
+  // leave a part of the bundle; if the process ends early, the result is still all or nothing. If
+  // false, kUsage with `resume` or `parts`.
   bool synced = true;
-  // A directory with parts of the bundle, which are moved into it: all data files are in one of
-  // them. Everything is checked as with `resume`. Empty: none.
+  // A directory with parts of the bundle, which together contain all data files. They are moved
+  // into the bundle and checked as with `resume`. Empty: none.
   std::string parts = {};
 };
 
-// The data files of a bundle that one of several hosts writes.
+// Selects the data files that one of several hosts writes.
 struct BundlePart {
-  size_t number = 1, count = 1;  // number: from 1
+  size_t number = 1, count = 1;  // `number` counts from 1
 };
 
 struct WrittenPart {
   std::vector<PlannedFile> files;
   uint64_t bytes = 0;
-  uint64_t resumed_bytes = 0;  // of weights that an earlier run had written
+  uint64_t resumed_bytes = 0;  // bytes of weights that an earlier run had written
 };
 
 struct WrittenBundle {
   Manifest manifest;                        // as written
   std::vector<NonFiniteWeight> non_finite;  // in the order of the manifest
-  uint64_t resumed_bytes = 0;               // of weights that an earlier run had written
+  uint64_t resumed_bytes = 0;               // bytes of weights that an earlier run had written
 };
 
-// The plan: exact sizes of every file but the manifest's digests, which have fixed length too.
+// The plan of a bundle. It knows the exact size of every file, because digests have a fixed length.
 class BundlePlan {
  public:
   struct Impl;
-  // `max_file_bytes` 0 is unlimited; kUsage if a single tensor does not fit.
+  // `max_file_bytes` 0 means unlimited. kUsage if a single tensor does not fit a file.
   static Result<BundlePlan> make(BundleInput input, const TensorSource& source,
                                  uint64_t max_file_bytes);
   const std::vector<PlannedFile>& files() const;
   uint64_t total_bytes() const;
-  // As it will be written, with zeros for digests.
+  // Returns the manifest as it will be written, except that digests are zeros.
   const Manifest& manifest() const;
 
-  // manifest().programs()[index]: the program, the contents of its constants, and bytes [offset,
-  // offset + out.size()) of its file, which has the size that files() states.
+  // `index` is an index into manifest().programs(). program() returns the program, and further
+  // functions return the contents of its constants and the bytes [offset, offset + out.size()) of
+  // its file, whose size is in files().
   const pte::Program& program(size_t index) const;
   const std::vector<graph::Literal>& constants(size_t index) const;
   void read_program(size_t index, uint64_t offset, std::span<std::byte> out) const;
 
-  // `progress(done, total)` counts payload bytes; may be empty. Writes into a temporary sibling of
-  // `directory`, syncs, and renames: afterwards the directory is complete or untouched. An existing
-  // directory is an error unless `overwrite`. kUnsupported, with every tensor, where the cast to a
-  // smaller dtype made infinities of finite values, and where NaN or infinity would have to be
-  // quantised; kIo, before anything is written, where there is no room for it. kInterrupted:
-  // core/interrupt.h.
+  // Writes the bundle into a temporary sibling of `directory`, syncs it, and renames it. Afterwards
+  // the directory is complete, or as it was before. `progress(done, total)` counts payload bytes;
+  // it may be empty. kExists for an existing directory unless `overwrite`. kUnsupported, with every
+  // tensor, if the cast to a smaller dtype turned finite values into infinities, or if NaN or
+  // infinity would have to be quantised. kIo, before anything is written, if the disk has too
+  // little space. kInterrupted: see core/interrupt.h.
   Result<WrittenBundle> write(const BundleTarget& target, ThreadPool& pool,
                               const std::function<void(uint64_t, uint64_t)>& progress) const;
   Result<WrittenBundle> write(const std::string& directory, bool overwrite, ThreadPool& pool,
@@ -112,18 +114,18 @@ class BundlePlan {
     return write({.directory = directory, .overwrite = overwrite, .resume = false}, pool, progress);
   }
 
-  // Writes the files to memory, to be opened by Bundle::open().
+  // Writes the files to memory, for Bundle::open().
   Result<MemoryFolder> write_to_memory(ThreadPool& pool, const ShowProgress& progress) const;
 
-  // Writes the data files of a part and the record of their digests to a directory of its own, in
-  // one step, as write() with `resume`. Every data file belongs to one part, by its size. kUsage
-  // where a part would have none.
+  // Writes the data files of a part and the record of their digests into a directory of its own,
+  // which is complete or absent afterwards, as write() with `resume` does. The sizes of the data
+  // files decide which part each of them belongs to. kUsage if a part would have no file.
   Result<WrittenPart> write_part(const BundleTarget& target, const BundlePart& part,
                                  ThreadPool& pool, const ShowProgress& progress) const;
 
-  // Why a bundle of this manifest is not what the plan would make of the checkpoint as it is now;
-  // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle; `progress`
-  // tells the bytes.
+  // Returns why a bundle with the manifest `existing` differs from what the plan would write now;
+  // empty if it does not. Reads and hashes the sources of the plan, but no file of the bundle.
+  // `progress` counts bytes.
   Result<std::string> difference(const Manifest& existing, ThreadPool& pool,
                                  const ShowProgress& progress = {}) const;
 

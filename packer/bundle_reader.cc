@@ -1,5 +1,4 @@
-// Opening and checking bundles: the order of the checks is that of docs/bundle_format.md,
-// "Reading".
+// Opens and checks bundles. The checks are in the order of docs/bundle_format.md, "Reading".
 #include "packer/bundle_reader.h"
 
 #include <dirent.h>
@@ -20,14 +19,14 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
-#include "packer/delegate_data.h"
 
 namespace ferry::packer {
 namespace {
 
-constexpr int64_t kFirstWithFastDigests = 7;  // version of the manifest
+// Version of the manifest that states XXH3 digests first.
+constexpr int64_t kFirstWithFastDigests = 7;
 
-// The open directory of a bundle, or memory, and what lstat says of everything in it, by name.
+// The open directory of a bundle, or memory, and the result of lstat for everything in it, by name.
 struct Listing {
   std::unique_ptr<DIR, int (*)(DIR*)> directory = {nullptr, &::closedir};
   const MemoryFolder* memory = nullptr;
@@ -36,7 +35,7 @@ struct Listing {
 
 constexpr std::string_view kConvertFirst = "; ferry convert makes one of a checkpoint";
 
-// Whether a file of this name is one that checkpoints have.
+// Whether checkpoints have files of this name.
 bool is_of_checkpoint(std::string_view name) {
   constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt",  ".pth",
                                            ".gguf",        ".h5",  ".ckpt"};
@@ -87,7 +86,7 @@ Result<Listing> list_memory(const MemoryFolder& memory) {
   return listing;
 }
 
-// A directory that has nothing of a bundle is not a damaged one.
+// A directory without any file of a bundle is not reported as a damaged bundle.
 Status check_kind(const std::string& directory, const Listing& listing) {
   const auto is_part = [](const auto& file) {
     return file.first == kManifestName || file.first.ends_with(".pte") ||
@@ -100,7 +99,7 @@ Status check_kind(const std::string& directory, const Listing& listing) {
                                kManifestName, is_checkpoint ? kConvertFirst : ""));
 }
 
-// Whether `name` is there as a regular file of `bytes` bytes (any number if absent).
+// Whether `name` is listed as a regular file of `bytes` bytes; nullopt accepts any size.
 bool check_listed(const Listing& listing, const std::string& name, std::optional<uint64_t> bytes,
                   ProblemList& problems) {
   const auto found = listing.files.find(name);
@@ -126,7 +125,7 @@ void check_nothing_extra(const Listing& listing, const Manifest& manifest, Probl
   std::set<std::string_view> known = {kManifestName};
   const auto signature = listing.files.find(std::string(kSignatureName));
   if (signature != listing.files.end() && S_ISREG(signature->second.st_mode)) {
-    known.insert(kSignatureName);  // made later, so no manifest lists it
+    known.insert(kSignatureName);  // made after the bundle, so no manifest lists it
   }
   for (const ManifestFile& file : manifest.files) known.insert(file.path);
   for (const auto& [name, info] : listing.files) {
@@ -134,7 +133,7 @@ void check_nothing_extra(const Listing& listing, const Manifest& manifest, Probl
   }
 }
 
-// Parses `file` with `read`.
+// Parses `file` with `read` and adds an error to the problems.
 template <class Content, class Read>
 std::optional<Content> load_part(const std::string& file, MappedFile mapped, const Read& read,
                                  ProblemList& problems) {
@@ -158,7 +157,8 @@ class Examiner {
     check_manifest(contents_.manifest, problems_);
     map_parts();
     check_digests();
-    FERRY_RETURN_IF_ERROR(check_interrupt());  // what was not hashed is no problem of the bundle's
+    // Files that were not hashed are not reported as problems.
+    FERRY_RETURN_IF_ERROR(check_interrupt());
     load_data();
     load_programs();
     return std::move(contents_);
@@ -189,14 +189,15 @@ class Examiner {
                      kMaxManifestBytes);
   }
 
-  // In the directory that was listed, whatever its path has come to mean.
+  // Opens a file in the directory that was listed, even if its path now means another directory.
   Result<InputFile> open_listed(const Listing& listing, const std::string& name) const {
     if (listing.memory != nullptr) return listing.memory->open(name);
     return InputFile::open_at(::dirfd(listing.directory.get()), name, problems_.path_of(name),
                               InputFile::Links::kRefuse);
   }
 
-  // From here on the files are those that are open, whatever their names come to mean.
+  // Opens the files of the manifest. All later steps read these open files, so that renaming has no
+  // effect on them.
   void check_files(const Listing& listing) {
     for (const ManifestFile& file : contents_.manifest.files) {
       contents_.files += 1;
@@ -215,7 +216,7 @@ class Examiner {
     check_nothing_extra(listing, contents_.manifest, problems_);
   }
 
-  // Programs and data files. What is hashed is what is executed.
+  // Maps programs and data files, so that exactly the bytes that were hashed are executed.
   void map_parts() {
     for (const ManifestProgram* program : contents_.manifest.programs()) {
       map_part(program->file);
@@ -246,7 +247,8 @@ class Examiner {
                                  progress_, problems_);
   }
 
-  // Listed, there, and of the right size (and digest, where that was asked for).
+  // Whether the file is listed, exists, and has the right size and, if digests are checked, the
+  // right digest.
   bool usable(const std::string& file) const { return contents_.open_files.contains(file); }
 
   void load_data() {
@@ -318,7 +320,7 @@ Result<BundleContents> examine_bundle(const std::string& directory, DigestKind d
 
 namespace {
 
-// All problems as one error.
+// Returns all problems as one error.
 Status error_of(ProblemList& problems) {
   if (problems.empty()) return {};
   const std::vector<CheckProblem> found = problems.take();

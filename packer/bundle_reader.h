@@ -1,8 +1,10 @@
-// Bundle: a validated bundle directory, mapped and ready to execute or to inspect. A library of its
-// own, so that the runner never links the graph.
+// Bundle is a validated bundle directory, mapped and ready to be executed or inspected;
+// check_bundle() finds everything that is wrong with a bundle. The reader is a library of its own,
+// so that the runner does not link the graph.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
@@ -35,60 +37,63 @@ struct BundleContents;  // packer/bundle_examination.h
 struct LoosePrograms;   // packer/loose_programs.h
 enum class DigestKind;
 
-// A handle: copies share the same mapped files, which stay where they are as long as any copy
-// lives.
+// Handle of an open bundle. Copies share the mapped files, whose addresses are valid as long as any
+// copy lives.
 class Bundle {
  public:
-  // Reads the manifest, maps the files, validates all structure: file list and sizes, programs,
-  // data files, that every external tensor is found with equal dtype and shape, that probes, ports
-  // and buffers are what the manifest says. With `check_digests` every byte is hashed as well,
-  // of which `progress` tells the bytes.
+  // Reads the manifest, maps the files and validates all structure: the list of files and their
+  // sizes, programs, data files, dtype and shape of every external tensor, and that probes, inputs,
+  // outputs and buffers agree with the manifest. With `check_digests` every byte is hashed as well;
+  // `progress` counts these bytes.
   static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool,
                              const ShowProgress& progress = {});
-  // Opens a bundle in order to execute it: every byte is hashed by XXH3 where the manifest has
-  // these digests (version 7), and by SHA-256 where it has not.
+  // Opens a bundle in order to execute it. Every byte is hashed, by XXH3 if the manifest has these
+  // digests (version 7), otherwise by SHA-256.
   static Result<Bundle> open_to_execute(const std::string& directory, ThreadPool& pool,
                                         const ShowProgress& progress = {});
 
-  // One that has just been written to memory: structure is validated, bytes are not hashed. `path`
-  // is what it is called.
+  // Opens a bundle that has just been written to memory. Structure is validated, bytes are not
+  // hashed. `path` is the name of the bundle in messages.
   static Result<Bundle> open(MemoryFolder files, const std::string& path, ThreadPool& pool);
 
-  // The directory; of programs without a manifest, the file of the text decoder.
+  // Returns the path of the directory or, for programs without a manifest, of the text decoder's
+  // file.
   const std::string& path() const { return parts_->path; }
-  // The path of one of its programs or data files.
+  // Returns the path of one of the bundle's programs or data files.
   std::string path_of(const std::string& file) const {
     return parts_->is_loose ? file : parts_->path + "/" + file;
   }
-  // Where the files of text() are.
+  // Returns the directory of the files that text() reads.
   const std::string& text_directory() const { return parts_->text_directory; }
   const Manifest& manifest() const { return parts_->manifest; }
-  // The programs of all components, in the order of manifest().programs().
+  // Returns the programs of all components, in the order of manifest().programs().
   const std::vector<BundleProgram>& programs() const { return parts_->programs; }
-  // What the manifest says of programs()[index].
+  // Returns the manifest's entry of programs()[index].
   const ManifestProgram& entry(size_t index) const { return *parts_->manifest.programs()[index]; }
-  // Indices into programs() of one component's, in order of execution; empty if there is none.
+  // Returns the indices into programs() of one component, in order of execution; empty if the
+  // bundle does not have the component.
   std::vector<size_t> programs_of(std::string_view role) const;
   const std::map<std::string, BundleData>& data() const { return parts_->data; }  // by file name
-  // The other files that the manifest lists, such as tokenizer.json: they stay open, so that these
-  // are the bytes that were checked.
+  // Whether the manifest lists this other file, such as tokenizer.json. These files stay open, so
+  // that text() reads the bytes that were checked.
   bool has_text(const std::string& name) const { return parts_->other_files.contains(name); }
-  // kIo where there is none of this name, or it has changed since.
+  // Returns the content of a file. kIo if the file is not listed or has changed since it was
+  // opened.
   Result<std::string> text(const std::string& name, uint64_t limit) const;
-  // Data files of programs()[index], in manifest order.
+  // Returns the data files of programs()[index], in manifest order.
   std::vector<const BundleData*> data_of(size_t index) const;
 
  private:
   struct Parts {
     std::shared_ptr<const MemoryFolder> memory =
-        {};  // where the files are, if it is not a directory
+        {};  // where the files are if they are not in a directory
     std::string path;
     Manifest manifest;
     std::vector<BundleProgram> programs;
     std::map<std::string, BundleData> data;
     std::map<std::string, InputFile> other_files;
     std::string text_directory;
-    bool is_loose = false;  // without a manifest: files are named by their paths
+    bool is_loose = false;  // the programs have no manifest, and files are named by their paths
   };
   friend Result<Bundle> open_loose_programs(const LoosePrograms& files);
   static Result<Bundle> open(const std::string& directory, DigestKind digests, ThreadPool& pool,
@@ -99,5 +104,25 @@ class Bundle {
 
   std::shared_ptr<const Parts> parts_;
 };
+
+struct CheckProblem {
+  ErrorCode code = ErrorCode::kBadInput;
+  std::string file;     // name in the bundle; empty for the directory itself
+  std::string message;  // one line that begins with the path
+};
+
+struct CheckReport {
+  std::string directory;
+  uint64_t files = 0;  // number of files in the manifest, plus one for the manifest
+  uint64_t bytes = 0;  // bytes of those files that exist
+  std::vector<CheckProblem> problems = {};
+  bool ok() const { return problems.empty(); }
+};
+
+// Hashes every byte and validates all structure. Damage inside the directory is reported as
+// problems. kIo or kBadInput if `directory` is not a directory that can be listed; kBadInput if it
+// contains no file of a bundle. `progress` counts the bytes that are hashed.
+Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool,
+                                 const ShowProgress& progress = {});
 
 }  // namespace ferry::packer

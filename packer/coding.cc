@@ -8,21 +8,23 @@
 namespace ferry::packer {
 namespace {
 
-// Rows that programs look up: of tokens, of positions where these are learned, and of what a token
-// adds to each layer (Gemma 3n).
+// Tables from which programs look up rows: token embeddings, learned position embeddings, and the
+// embeddings that Gemma 3n adds in each layer.
 constexpr std::string_view kTables[] = {"tok_embeddings.weight", "position_embeddings.weight",
                                         "layer_inputs.embeddings.weight"};
 constexpr int64_t kSmallGroup = 32;
 
-// Floors of a plain model, and of one with the delta rule, whose gated norm divides by small
-// numbers. Measured on the golden checkpoints, less 5 dB and more; docs/verifying.md has the table.
+// Floors of a plain model, and of a model with the delta rule, whose gated norm divides by small
+// numbers. They are at least 5 dB below measurements on the golden checkpoints; docs/verifying.md
+// has the table.
 struct Floor {
   double plain, delta_rule;
   double of(bool has_delta_rule) const { return has_delta_rule ? delta_rule : plain; }
 };
 constexpr Floor kDynamic = {20, 5}, kEightBits = {17, 4};
 constexpr Floor kFourBitsSmallGroup = {5, 1}, kFourBits = {3, -1};
-// At 0 dB and below there is nothing to hold outputs of such a bundle to but its own weights.
+// At 0 dB and below, the outputs of such a bundle can only be compared with those of its own
+// weights.
 constexpr Floor kTableOfFourBits = {3, -3};
 
 std::set<std::string> files_of(const Bundle& bundle, std::span<const std::string_view> roles) {
@@ -37,7 +39,7 @@ std::set<std::string> files_of(const Bundle& bundle, std::span<const std::string
   return files;
 }
 
-// The columns of codes that share a scale.
+// Returns the number of columns of codes that share a scale.
 int64_t group_of(const ManifestTensor& codes, const packer::Manifest& manifest) {
   for (const ManifestTensor& tensor : manifest.tensors) {
     if (tensor.output.empty() || tensor.name != codes.name + "." + tensor.output) continue;

@@ -1,5 +1,6 @@
-// Coding: what of a bundle is quantised, as far as it decides how far outputs may be from those of
-// the values before. docs/verifying.md says how the floors were measured.
+// Coding describes which weights and activations of a bundle are quantised, as far as that decides
+// how far outputs may be from those before quantisation. docs/verifying.md says how the floors were
+// measured.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +15,32 @@
 namespace ferry::packer {
 
 struct Coding {
-  // The fewest bits of a matrix of a product; 0: none is quantised.
+  // The fewest bits of a matrix in a product; 0: no such matrix is quantised.
   int bits = 0;
-  int64_t group = 0;     // elements that share a scale, the most of those matrices; 0: a row
-  bool dynamic = false;  // activations are quantised to 8 bits before any of them
-  // Bits of the embedding tables; 0: they are not quantised.
+  int64_t group = 0;  // largest number of elements that share a scale in those matrices; 0: a row
+  bool dynamic = false;  // activations are quantised to 8 bits before any of those matrices
+  // Bits of the embedding tables; 0: the tables are not quantised.
   int table_bits = 0;
 
   bool operator==(const Coding&) const = default;
 };
 
-// Whether `--quantize-embedding` is about the weight of this name.
+// Whether the option --quantize-embedding applies to the weight of this name.
 bool is_embedding_table(std::string_view name);
 
-// Keys that programs read as tensors, and not delegates alone.
+// Returns the keys that programs read as tensors. Keys that only delegates read are left out.
 std::set<std::string> tensor_keys(const Bundle& bundle);
 
-// None where nothing is quantised. `roles`: of the components that count.
+// Returns nullopt if nothing is quantised. Only the components in `roles` count.
 std::optional<Coding> coding_of(const Bundle& bundle, std::span<const std::string_view> roles);
-// "8da4w-g32, embedding 4"
+// Formats a coding, such as "8da4w-g32, embedding 4".
 std::string name_of(const Coding& coding);
 
-// The least signal-to-noise ratio, in dB, of tensors of the first layers. Against the model before
-// quantisation:
+// Returns the least signal-to-noise ratio, in dB, of tensors of the first layers, compared with the
+// model before quantisation.
 double coded_floor_db(const Coding& coding, bool delta_rule);
-// Against the same codes with activations in f32. None where activations are not quantised.
+// Returns the least ratio compared with the model that has these codes and f32 activations; nullopt
+// if activations are not quantised.
 std::optional<double> activation_floor_db(const Coding& coding, bool delta_rule);
 
 }  // namespace ferry::packer

@@ -1,5 +1,5 @@
-// Digests of the files of a bundle against its manifest, by SHA-256 and, where it is stated, XXH3.
-// A damaged data file is traced to a tensor.
+// Checks the digests of a bundle's files against its manifest, by SHA-256 and, if it is stated,
+// XXH3. Damage in a data file is traced to a tensor.
 #include <fmt/format.h>
 #include <algorithm>
 #include <memory>
@@ -18,7 +18,6 @@
 #include "core/xxh3.h"
 #include "packer/bundle_examination.h"
 #include "packer/digests.h"
-#include "packer/hash_queue.h"
 #include "packer/task_dealer.h"
 
 namespace ferry::packer {
@@ -26,8 +25,8 @@ namespace {
 
 constexpr uint64_t kHashChunk = uint64_t{1} << 18;
 
-// The digests of a run of bytes, chunk by chunk. Read, not mapped: a file that shrinks meanwhile is
-// an error then, not a signal.
+// Computes the digests of a range of bytes, chunk by chunk. The file is read and not mapped: if it
+// shrinks meanwhile, that is an error and not a signal.
 class RangeJob {
  public:
   RangeJob(const InputFile& file, uint64_t offset, uint64_t bytes, HashQueue& queue)
@@ -38,7 +37,7 @@ class RangeJob {
   ~RangeJob() { queue_.settle(hash_); }
 
   bool is_done() const { return left_ == 0; }
-  // The next chunk; the number of bytes.
+  // Hashes the next chunk and returns its number of bytes.
   Result<uint64_t> step() {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     queue_.settle(hash_);
@@ -50,7 +49,7 @@ class RangeJob {
     left_ -= part.size();
     return part.size();
   }
-  // After the last one.
+  // Returns the digests after the last chunk.
   Result<FileDigest> finish() {
     queue_.settle(hash_);
     FERRY_RETURN_IF_ERROR(file_.check_unchanged());
@@ -66,17 +65,17 @@ class RangeJob {
   FastHash fast_;
 };
 
-// Hashes all files of a manifest in parallel: data files tensor by tensor, others as a whole.
+// Hashes all files of a manifest in parallel: data files by tensor, other files as a whole.
 class DigestCheck {
  public:
-  // Files of a wrong digest are taken out of `files`.
+  // Removes files with a wrong digest from `files`.
   DigestCheck(const Manifest& manifest, const std::set<std::string>* only, OpenFilesByName& files,
               ProblemList& problems)
       : manifest_(manifest), only_(only), files_(files), problems_(problems) {}
 
   void run(ThreadPool& pool, const ShowProgress& show) {
     collect();
-    // Long ones first, so that no thread starts the longest one last.
+    // The longest ranges come first, so that no thread begins a long one at the end.
     std::vector<Range*> order;
     for (Range& range : ranges_) order.push_back(&range);
     std::stable_sort(order.begin(), order.end(),
@@ -99,7 +98,7 @@ class DigestCheck {
   }
 
  private:
-  // A run of bytes to hash: a segment, or the whole of a plain file.
+  // A range of bytes to hash: a segment, or a whole plain file.
   struct Range {
     size_t file = 0;
     uint64_t offset = 0, bytes = 0;
@@ -109,7 +108,7 @@ class DigestCheck {
 
   const InputFile& file_of(size_t file) const { return files_.at(manifest_.files[file].path); }
 
-  // Runs in one thread. An error is kept with its range.
+  // The body of one thread. An error is stored in its range.
   void hash_ranges(std::span<Range* const> ranges, TaskDealer& dealer, SharedProgress& progress) {
     HashQueue queue;
     const auto begin = [&](size_t task) -> Result<std::unique_ptr<RangeJob>> {
@@ -121,7 +120,7 @@ class DigestCheck {
     };
     (void)take_turns<RangeJob>(dealer, begin, step, [] { return false; });
   }
-  // Whether the job has ended; `digest` is its result then.
+  // Whether the job has ended, with its result in `digest`.
   static bool advance(RangeJob& job, Result<FileDigest>& digest, SharedProgress& progress) {
     if (!job.is_done()) {
       auto read = job.step();
@@ -170,7 +169,7 @@ class DigestCheck {
     files_.erase(manifest_.files[file].path);
   }
 
-  // All ranges of one file.
+  // Compares the digests of all ranges of one file.
   void judge(std::span<Range> ranges) {
     const size_t file = ranges[0].file;
     for (const Range& range : ranges) {
@@ -249,7 +248,7 @@ class FastCheck {
   }
 
  private:
-  // A part of a run of bytes: a segment, or the whole of a plain file.
+  // A block of a range of bytes. A range is a segment, or a whole plain file.
   struct Block {
     size_t file = 0;
     uint64_t offset = 0, bytes = 0;
@@ -297,7 +296,7 @@ class FastCheck {
     block.digest = read ? Result<FastDigest>(xxh3(bytes)) : Failure(read.error());
   }
 
-  // All blocks of one file.
+  // Compares the digests of all blocks of one file.
   void judge(std::span<const Block> blocks) {
     const size_t file = blocks[0].file;
     const auto digest = digest_of_file(file, blocks);

@@ -23,7 +23,7 @@ Result<FileDigest> digest_of_segments(
   update_text(hash, kTag);
   update_u64(hash, file_bytes);
   FastHash fast_gap;
-  std::vector<std::byte> chunk, fast;  // of each run of bytes
+  std::vector<std::byte> chunk, fast;  // `fast`: the XXH3 digest of each range
   const auto add_fast = [&](const FastDigest& digest) {
     fast.insert(fast.end(), digest.begin(), digest.end());
   };
@@ -72,7 +72,7 @@ std::optional<std::vector<HashedSegment>> segments_of(
     std::span<const ManifestTensor* const> tensors, uint64_t file_bytes,
     std::vector<const ManifestTensor*>* owners) {
   std::vector<HashedSegment> segments;
-  std::string_view sha256;  // of the last segment
+  std::string_view sha256;  // of the previous tensor at a place
   uint64_t end = 0;
   for (const ManifestTensor* tensor : tensors) {
     if (!range_inside(tensor->offset, tensor->bytes, file_bytes)) return std::nullopt;

@@ -1,5 +1,5 @@
-// The digests of a data file by its segments (docs/bundle_format.md, "Digests of data files"),
-// shared by the writer and the reader. Private to packer/.
+// The digests of a data file by its segments (docs/bundle_format.md, "Digests of data files"). The
+// writer and the reader share this code. Private to packer/.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr std::string_view kPlainDigest = "sha256";
 inline constexpr std::string_view kSegmentsDigest = "sha256-segments";
 
 struct HashedSegment {
-  uint64_t offset = 0, bytes = 0;  // in the file; bytes > 0
+  uint64_t offset = 0, bytes = 0;  // position in the file; bytes > 0
   Digest digest = {};
   FastDigest fast = {};
 };
@@ -33,33 +33,33 @@ struct FileDigest {
   FastDigest fast = {};
 };
 
-// Eight bytes, little-endian.
+// Hashes `value` as eight little-endian bytes.
 void update_u64(Sha256& hash, uint64_t value);
 void update_text(Sha256& hash, std::string_view text);
 
-// `segments` are ascending, disjoint and inside the file; `read` fills its span with the bytes of
-// the file from an offset, and is asked only for what is in no segment. Each digest depends on
-// those of its kind in the segments only.
+// `segments` are ascending, disjoint and inside the file. `read` fills its span with bytes of the
+// file from an offset; it is called only for bytes outside of the segments. SHA-256 depends only on
+// the SHA-256 digests of the segments, and XXH3 only on theirs.
 Result<FileDigest> digest_of_segments(
     uint64_t file_bytes, std::span<const HashedSegment> segments,
     const std::function<Status(uint64_t offset, std::span<std::byte> out)>& read);
 
-// Tensors of each data file, in the order of the manifest.
+// The tensors of each data file, in the order of the manifest.
 using TensorsByFile = std::map<std::string_view, std::vector<const ManifestTensor*>>;
 TensorsByFile tensors_by_file(const Manifest& manifest);
 
-// The distinct places of tensors that have bytes, with zeros for digests; the first tensor at each
-// place goes to `owners`. Empty if places overlap, go back, leave the file,
-// or have two digests.
+// Returns the distinct positions of tensors that have bytes, with zeros for digests. `owners` gets
+// the first tensor at each position. nullopt if positions overlap, are not ascending, leave the
+// file, or have two different digests.
 std::optional<std::vector<HashedSegment>> segments_of(
     std::span<const ManifestTensor* const> tensors, uint64_t file_bytes,
     std::vector<const ManifestTensor*>* owners);
 
-// sha256_tree: what identifies the files of a checkpoint (docs/bundle_format.md,
-// "Source files").
+// sha256_tree: the digest that identifies the files of a checkpoint (docs/bundle_format.md, "Source
+// files").
 
-// Of each file of `source`, as hexadecimal digits. `entries` has the digest of each tensor that the
-// conversion reads, and none of the others.
+// Returns the digest of each file of `source` as hexadecimal digits. `entries` has the digest of
+// each tensor that the conversion reads, and nullopt for all others.
 std::vector<std::string> source_tree_digests(const TensorSource& source,
                                              const std::vector<std::optional<Digest>>& entries);
 

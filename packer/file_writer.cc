@@ -1,15 +1,14 @@
-// One task writes one weight, all its outputs. Weights are independent of each other, also where
-// digests are concerned, so that tasks are all the parallelism that is needed; the longest go
-// first. Each thread has several of them and writes a tile of each by turns, because several
-// digests at once take less time than one after the other. Programs and copied files are one task
-// each.
+// One task writes all outputs of one weight. Weights are independent of each other, also in their
+// digests, so tasks are the only parallelism. The longest tasks begin first. Each thread works on
+// several tasks and writes a tile of each in turn, because hashing several streams together is
+// faster than one after the other. Each program and each copied file is one task.
 //
-// Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
-// pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
-// five times a copy on two cores instead of two and a half. Files for other programs pay for it,
-// because their readers know no other digest.
+// Rejected: the plain digest of data files. It is a chain through the whole file, and so a second
+// pass over every byte on one core, because digests of tensors are needed anyway. Conversion then
+// took five times as long as a copy on two cores, instead of two and a half. Files for other
+// programs need the plain digest, because their readers know no other.
 //
-// Rejected: copy_file_range for what is not changed. It must be read to be hashed anyway. Two
+// Rejected: copy_file_range for unchanged bytes. The bytes must be read for the digest anyway. Two
 // threads on ext4 took 0.35 s for 1.2 GB with it, and 0.17 s with pread and pwrite through a
 // buffer.
 #include "packer/file_writer.h"
@@ -33,11 +32,11 @@ namespace {
 constexpr uint64_t kWrittenTileBytes = uint64_t{1} << 20;
 struct Task {
   size_t file = 0;
-  std::span<const Extent> weight = {};  // all outputs of one; empty: the whole of a plain file
+  std::span<const Extent> weight = {};  // all outputs of one weight; empty for a whole plain file
   uint64_t bytes = 0;
 };
 
-// A file written from front to back, with its digests. Gaps are zeros already.
+// Writes a file from front to back and computes its digests. Gaps are zero already.
 class PlainFile {
  public:
   PlainFile(const OutputFile& out) : out_(out) {}
@@ -99,7 +98,8 @@ class FileWriter {
   }
 
  private:
-  // Each source tensor is hashed by one task: that of an unchanged copy of it, if there is one.
+  // Each source tensor is hashed by one task: by the task that copies it unchanged, if there is
+  // one.
   void assign_entries() {
     hashed_by_.resize(digests_.entries.size(), SIZE_MAX);
     if (!plan_.source_digests) return;
@@ -114,7 +114,7 @@ class FileWriter {
     }
   }
 
-  // The source tensors that the task of a weight hashes.
+  // Returns the source tensors that the task of a weight hashes.
   std::vector<size_t> entries_hashed_by(size_t weight) const {
     if (!plan_.source_digests) return {};
     std::vector<size_t> entries = stored_entries_of(*plan_.weights[weight], *plan_.source);
@@ -122,7 +122,7 @@ class FileWriter {
     return entries;
   }
 
-  // What an earlier run has written, as if it had been written now.
+  // Takes over the work of an earlier run, with the results that writing it now would give.
   void take_over(const StageContents& contents) {
     for (size_t weight = 0; weight < contents.weights.size(); ++weight) {
       if (const auto& record = contents.weights[weight]) take_over(weight, *record);
@@ -185,12 +185,13 @@ class FileWriter {
       tasks.push_back({index, std::span(extents).subspan(begin, end - begin), bytes});
     }
   }
-  // Whether extents[i] is an output of the same weight as the one before.
+  // Whether extents[i] and the one before are outputs of one weight.
   static bool belong_together(const std::vector<Extent>& extents, size_t i) {
     return extents[i].kind == Extent::Kind::kWeight && extents[i].output > 0;
   }
 
-  // body(i) for every i in parallel, none begun after one has failed; the first error.
+  // Calls body(i) for every i in parallel, and begins no call after an error. Returns the first
+  // error.
   Status run_all(size_t count, const std::function<Status(size_t)>& body) {
     pool_.parallel_for(count, [&](size_t i) {
       if (stop_) return;
@@ -206,7 +207,7 @@ class FileWriter {
 
   OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
 
-  // Runs in one thread: takes tasks until there are none, or another thread has failed.
+  // The body of one thread: takes tasks until there are none, or another thread has failed.
   Status perform(std::span<const Task> tasks, TaskDealer& dealer) {
     HashQueue queue;
     const auto start = [&](size_t task) { return begin(tasks[task], queue); };
@@ -219,7 +220,7 @@ class FileWriter {
     return take_turns<WeightJob>(dealer, start, step, [&] { return stop_.load(); });
   }
 
-  // Null where the task is done already.
+  // Returns nullptr if an earlier run has done the task.
   Result<std::unique_ptr<WeightJob>> begin(const Task& task, HashQueue& queue) {
     if (task.weight.empty()) {
       FERRY_RETURN_IF_ERROR(write_plain(task.file));
@@ -231,8 +232,8 @@ class FileWriter {
                       .out = open_file(task.file),
                       .extents = task.weight,
                       .hashed = entries_hashed_by(task.weight[0].index),
-                      // Of a file whose digest is that of its bytes, the digests of weights are for
-                      // the journal only.
+                      // In a file whose digest is taken over its bytes, only the journal needs the
+                      // digests of weights.
                       .digested = !file.plain_digest || stage_ != nullptr,
                       .summed = file.finishing != nullptr},
         queue);
@@ -262,7 +263,7 @@ class FileWriter {
                                   task.bytes);
   }
 
-  // body(offset, tile) over `bytes` bytes, `tile_bytes` at a time; `tile` is the caller's to fill.
+  // Calls body(offset, tile) over `bytes` bytes, `tile_bytes` at a time. The caller fills `tile`.
   template <class Body>
   Status for_each_tile(uint64_t bytes, uint64_t tile_bytes, const Body& body) {
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(tile_bytes, bytes));
@@ -309,7 +310,7 @@ class FileWriter {
               return out.append(tile);
             });
       case Extent::Kind::kWeight:
-        break;  // of data files only
+        break;  // only data files have weights
     }
     return {};
   }
@@ -330,7 +331,7 @@ class FileWriter {
     return synced;
   }
 
-  // What of a file with weights is no weight.
+  // Writes the extents of a file with weights that are not weights.
   Status write_known(const FilePlan& file, const OutputFile& out) {
     for (const Extent& extent : file.extents) {
       if (extent.kind == Extent::Kind::kWeight) continue;
@@ -364,7 +365,7 @@ class FileWriter {
                          });
   }
 
-  // body(tile) over bytes that have been written.
+  // Calls body(tile) over bytes that have been written.
   template <class Body>
   Status read_back(const OutputFile& out, uint64_t offset, uint64_t bytes, const Body& body) {
     const auto buffer =
@@ -421,14 +422,14 @@ class FileWriter {
   ResumableStage* stage_;
   ThreadPool& pool_;
   const std::function<void(uint64_t, uint64_t)>& progress_;
-  std::vector<size_t> hashed_by_;  // source entry -> weight whose task makes its digest
+  std::vector<size_t> hashed_by_;  // source entry -> weight whose task hashes it
   std::vector<bool> done_;         // by weight: an earlier run has written it
-  std::vector<uint32_t> crcs_;     // by weight, where the file asks for them
-  FileDigests digests_;            // distinct elements are written by distinct tasks
-  std::vector<OutputFile> open_;   // of the current batch
+  std::vector<uint32_t> crcs_;     // by weight, if the file needs them
+  FileDigests digests_;            // tasks write disjoint elements
+  std::vector<OutputFile> open_;   // files of the current batch
   size_t first_open_ = 0;
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::optional<Error> error_;
   uint64_t written_ = 0, total_ = 0;
 };

@@ -1,4 +1,4 @@
-// The only place where weight bytes move: writes all files of a plan. Private to packer/.
+// write_files() writes all files of a plan. Weight bytes are moved only here. Private to packer/.
 #pragma once
 
 #include <atomic>
@@ -21,27 +21,28 @@ namespace ferry::packer {
 
 struct FileDigests {
   std::vector<Digest> files;           // by index into FileSet::files
-  std::vector<FastDigest> fast_files;  // where FileSet::fast_digests
-  std::vector<Digest> segments;        // of outputs of weights, by their number among all
+  std::vector<FastDigest> fast_files;  // if FileSet::fast_digests is set
+  std::vector<Digest> segments;        // of outputs of weights, by their number among all outputs
   std::vector<FastDigest> fast_segments;
-  std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
-  std::vector<NonFiniteCount> non_finite;      // by index into FileSet::weights
-  uint64_t taken_over = 0;                     // bytes of weights that an earlier run has written
+  // Digests of source tensors; nullopt if a tensor was not read.
+  std::vector<std::optional<Digest>> entries;
+  std::vector<NonFiniteCount> non_finite;  // by index into FileSet::weights
+  uint64_t taken_over = 0;                 // bytes of weights that an earlier run has written
 };
 
-// A stage that outlives its run.
+// A stage that later runs can continue from.
 struct ResumableStage {
-  StageContents contents;  // is not written again
-  StageJournal journal;    // takes what is
-  // The system could not write a file; what it shows of it may not be on the disk.
+  StageContents contents;  // contents that are not written again
+  StageJournal journal;    // receives the record of each weight that is written
+  // Set if the system could not write a file. Content that the system still shows may be missing on
+  // the disk.
   std::atomic<bool> sync_failed{false};
 };
 
-// Creates every planned file in `folder`, writes and syncs it; `stage`, which may be nullptr, is
-// that of this folder. `progress` is called by one
-// thread at a time, with bytes written and their total; it may be empty. Bytes and digests do not
-// depend on the number of threads. Memory: a tile and what materialize() needs for it per thread,
-// and the longest literal.
+// Creates, writes and syncs every planned file in `folder`. `stage` is the stage of this folder, or
+// nullptr. `progress` is called by one thread at a time with the bytes written and their total; it
+// may be empty. Bytes and digests do not depend on the number of threads. Memory: for each thread
+// one tile and the needs of materialize(), and the longest literal.
 Result<FileDigests> write_files(const FileSet& plan, const OutputFolder& folder,
                                 ResumableStage* stage, ThreadPool& pool,
                                 const std::function<void(uint64_t, uint64_t)>& progress);

@@ -1,4 +1,4 @@
-#include "packer/loose_data.h"
+#include "packer/loose_examination.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,12 @@
 #include <filesystem>
 
 #include "core/text.h"
-#include "packer/delegate_data.h"
+#include "packer/bundle_examination.h"
 
 namespace ferry::packer {
 namespace {
 
-// Every external tensor of a program once, by name.
+// Returns every external tensor of a program once, by name.
 std::map<std::string, const pte::Tensor*> externals_of(const pte::Program& program) {
   std::map<std::string, const pte::Tensor*> tensors;
   for (const pte::Method& method : program.methods) {
@@ -23,7 +23,7 @@ std::map<std::string, const pte::Tensor*> externals_of(const pte::Program& progr
   return tensors;
 }
 
-// Empty where there is no such file.
+// Returns the path of the data file beside a program; empty if there is none.
 std::string data_beside(const std::string& program) {
   std::error_code error;
   std::string path = std::filesystem::path(program).replace_extension(".ptd").string();
@@ -88,7 +88,8 @@ Result<std::string> LooseData::find_given(const std::string& file, const Wanted&
                                    printable(same_type), printable(path)));
     }
   }
-  // A file with another type is taken so that the message can say what it has.
+  // If no file has the right type, the result is a file with another type, so that the message can
+  // name that type.
   return same_type.empty() ? other_type : same_type;
 }
 
@@ -99,7 +100,7 @@ Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
   const std::string beside = data_beside(file);
   if (!beside.empty()) FERRY_RETURN_IF_ERROR(open(beside));
   std::vector<std::string> taken;
-  std::vector<std::string> source;  // of all[i]
+  std::vector<std::string> source;  // source[i]: the file of all[i]
   for (const Wanted& wanted : all) {
     const bool is_beside = !beside.empty() && find(beside, wanted) != nullptr;
     const std::string path = is_beside ? beside : FERRY_TRY(find_given(file, wanted));
@@ -112,7 +113,7 @@ Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
     source.push_back(path);
     if (std::ranges::count(taken, path) == 0) taken.push_back(path);
   }
-  // Whoever loads the program looks for a key in all files that it takes.
+  // Runtimes look for each key in all data files that a program loads, so all files are checked.
   for (size_t i = 0; i < all.size(); ++i) {
     for (const std::string& other : taken) {
       if (other == source[i] || find(other, all[i]) == nullptr) continue;

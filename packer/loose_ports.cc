@@ -1,4 +1,4 @@
-#include "packer/loose_ports.h"
+#include "packer/loose_examination.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -13,14 +13,14 @@
 #include "formats/pte/program.h"
 #include "packer/bundle_examination.h"
 #include "packer/manifest.h"
-#include "packer/stated_values.h"
 
 namespace ferry::packer {
 namespace {
 
 constexpr std::string_view kQuantize = "quantized_decomposed::quantize_per_tensor.out";
 constexpr std::string_view kDequantize = "quantized_decomposed::dequantize_per_tensor.out";
-// Places of the arguments that both have: input, scale, zero point, least and greatest code, dtype.
+// Indices of arguments that quantize and dequantize operators share: input, scale, zero point,
+// least code, greatest code, dtype.
 constexpr size_t kInput = 0, kScale = 1, kZeroPoint = 2, kLeast = 3, kGreatest = 4;
 constexpr size_t kQuantizeOut = 6;
 
@@ -81,7 +81,8 @@ class Encodings {
                                  port.name, dtype_name(port.dtype), what));
   }
 
-  // `place`: which argument of `op` the port is.
+  // Sets an encoding from the arguments of `op`. `place` is the index of the argument that is the
+  // input or output of the program.
   Status set_port(ManifestPort& port, int32_t value, std::string_view op, size_t place,
                   std::optional<Codes> codes) const {
     if (!is_encoded(port.dtype)) return {};
@@ -108,8 +109,8 @@ class Encodings {
     return {};
   }
 
-  // The caches of kv_forward, in programs whose prefill_forward has encodings of its own. `keys`
-  // and `values` count the ports of both kinds.
+  // Returns the codes of the next cache of kv_forward, for programs whose prefill_forward has
+  // encodings of its own. `keys` and `values` count the inputs or outputs of both kinds.
   Result<std::optional<Codes>> stated_cache(const ManifestPort& port, size_t& keys,
                                             size_t& values) const {
     if (is_layer_port(port.name, kKCachePort)) return stated_pair(port, "k", "input", keys++);
@@ -117,7 +118,7 @@ class Encodings {
     return std::optional<Codes>();
   }
 
-  // The codes of the new columns that prefill_forward returns.
+  // Returns the codes of the new columns that prefill_forward returns.
   Result<std::optional<Codes>> stated_new_columns(const ManifestPort& port, size_t& keys,
                                                   size_t& values) const {
     if (is_layer_port(port.name, kNewKPort)) return stated_pair(port, "k", "output", keys++);
@@ -125,7 +126,8 @@ class Encodings {
     return std::optional<Codes>();
   }
 
-  // Inputs are stated of kv_forward, outputs of prefill_forward.
+  // Returns the codes of a pair of input and output. Constant methods state inputs for kv_forward
+  // and outputs for prefill_forward.
   Result<std::optional<Codes>> stated_pair(const ManifestPort& port, const char* tensor,
                                            const std::string& side, size_t index) const {
     if (method_.name != (side == "input" ? kKvForwardMethod : kPrefillForwardMethod)) {
@@ -143,7 +145,7 @@ class Encodings {
     return std::optional(Codes{{*scale, *zero_point}, 0, largest_code(port.dtype)});
   }
 
-  // What constant methods say of output `index`; logits come first.
+  // Returns the codes that constant methods state for output `index`. Logits come first.
   Result<std::optional<Codes>> stated_codes(const ManifestPort& port, size_t index) const {
     if (port.name == kLogitsPort) return stated_logits(port);
     const std::string name = fmt::format("get_kv_output_{}_quant_attr", index - 1);
@@ -172,16 +174,16 @@ class Encodings {
   const StatedValues& stated_;
 };
 
-// Sets the encoding of every port of u8 and u16 of a static text decoder, whose ports have their
-// names and are those of `method`. Keys and values are in the order of their outputs, keys first.
-// kBadInput, with file, method and port, where nothing states an encoding, where two statements
-// differ, and where codes do not span their dtype.
+// Sets the encoding of every u8 and u16 input and output of a static text decoder. The inputs and
+// outputs have their names and belong to `method`. Keys and values are in the order of their
+// outputs, keys first. kBadInput, with file, method and name, if no encoding is stated, if two
+// statements differ, or if codes do not span their dtype.
 Status set_port_encodings(const pte::Method& method, const StatedValues& stated,
                           ManifestMethod& ports) {
   return Encodings(method, stated).set(ports);
 }
 
-// The ports of one method, without names first.
+// Gives names to the inputs and outputs of one method.
 class PortNamer {
  public:
   PortNamer(const pte::Method& method, const std::string& file)
@@ -197,7 +199,8 @@ class PortNamer {
   Failure bad(const std::string& what) const {
     return bad_input(fmt::format("{}: {}", label_, what));
   }
-  // A port that is well formed, but not what is built here.
+  // Returns the error for an input or output that is well formed, but differs from what Ferry
+  // builds.
   Failure wrong(std::string_view kind, size_t index, const ManifestPort& port,
                 std::string_view expected) const {
     return fail(ErrorCode::kUnsupported,
@@ -211,7 +214,7 @@ class PortNamer {
                             out_.outputs.size(), signature));
   }
 
-  // Names input 0: tokens of `ids`, or embeddings. Sets call_ and, for embeddings, width.
+  // Names input 0: tokens of dtype `ids`, or embeddings. Sets call_ and, for embeddings, the width.
   Status name_first(DType ids, std::string_view expected) {
     if (out_.inputs.empty()) return bad("has no inputs");
     ManifestPort& port = out_.inputs[0];
@@ -224,7 +227,7 @@ class PortNamer {
     return {};
   }
 
-  // A program that takes any number of tokens up to the shape, or exactly one.
+  // Checks a program that takes any number of tokens up to the shape, or exactly one token.
   Status expect_any_length(size_t index) const {
     if (call_ == 1) return {};
     const auto& tensor =
@@ -239,7 +242,7 @@ class PortNamer {
   const pte::Method& method_;
   std::string label_;
   ManifestMethod out_;
-  int64_t call_ = 0;  // tokens of a call
+  int64_t call_ = 0;  // tokens per call
 
  private:
   Status read_ports(const std::vector<int32_t>& values, std::string_view kind,
@@ -277,7 +280,7 @@ class StaticNamer : public PortNamer {
            (port.dtype == DType::kI32 || port.dtype == DType::kI64);
   }
 
-  // One or two; the first port that holds positions ends them.
+  // Names one or two masks, up to the first input that holds positions.
   Status name_masks() {
     constexpr size_t kMostMasks = 2;
     for (; next_ < out_.inputs.size() && next_ <= kMostMasks; ++next_) {
@@ -324,7 +327,7 @@ class StaticNamer : public PortNamer {
     return {};
   }
 
-  // What a call carries on: input next_ + i becomes output 1 + i.
+  // Names the states that a call passes to the next one: input next_ + i becomes output 1 + i.
   Status name_pairs(std::optional<size_t> caches) {
     const size_t pairs = out_.inputs.size() - next_;
     if (pairs == 0 || pairs != out_.outputs.size() - 1) {
@@ -342,8 +345,8 @@ class StaticNamer : public PortNamer {
     return {};
   }
 
-  // States have the same shape before and after a call, and follow the caches. Only methods of one
-  // token per call have any.
+  // States follow the caches and have equal shapes before and after a call. Only methods of one
+  // token per call have states.
   size_t caches_of(size_t pairs) const {
     if (call_ > 1 || context_ - call_ == call_) return pairs;
     size_t count = pairs;
@@ -372,8 +375,8 @@ class StaticNamer : public PortNamer {
   }
 
   const StatedValues& stated_;
-  size_t next_ = 1;      // the first input without a name
-  int64_t context_ = 0;  // columns of the masks
+  size_t next_ = 1;      // index of the first input without a name
+  int64_t context_ = 0;  // number of columns of the masks
 };
 
 }  // namespace

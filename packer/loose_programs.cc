@@ -12,11 +12,7 @@
 #include "core/text.h"
 #include "formats/pte/bundled.h"
 #include "packer/bundle_examination.h"
-#include "packer/delegate_data.h"
-#include "packer/loose_data.h"
-#include "packer/loose_ports.h"
-#include "packer/loose_sizes.h"
-#include "packer/stated_values.h"
+#include "packer/loose_examination.h"
 
 namespace ferry::packer {
 namespace {
@@ -24,7 +20,7 @@ namespace {
 constexpr std::string_view kEosIdsMethod = "get_eos_ids";
 constexpr std::string_view kEosIdMethod = "get_eos_id";
 
-// What is read from the directory of the tokenizer.
+// The files that are read from the directory of the tokenizer.
 constexpr const char* kTexts[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -76,7 +72,7 @@ class LooseOpener {
 
   bool is_static() const { return manifest_.program_style == kStaticStyle; }
 
-  // The program, its data files, and no ports yet.
+  // Opens a program and its data files. Inputs and outputs get their names later.
   Result<OpenProgram> open(const std::string& path) {
     MappedFile file = FERRY_TRY(MappedFile::open(path));
     pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
@@ -150,7 +146,7 @@ class LooseOpener {
                                                printable(decoder_->path), extra));
   }
 
-  // A method for each of the decoder's, with calls of the same length.
+  // Names one method for each method of the decoder, with calls of equal length.
   Status open_embedding() {
     if (files_.token_embedding.empty()) return {};
     embedding_.emplace(FERRY_TRY(open(files_.token_embedding)));
@@ -202,8 +198,8 @@ class LooseOpener {
     return {};
   }
 
-  // Official static programs state get_eos_id as a constant that is not that of their tokenizer, so
-  // it comes last.
+  // The constant get_eos_id of official static programs is not the end token of their tokenizer, so
+  // it is used last.
   Status set_eos_ids() {
     const StatedValues stated = decoder_->stated();
     const auto ids = FERRY_TRY(stated.integers(kEosIdsMethod));
@@ -237,7 +233,7 @@ class LooseOpener {
     return {};
   }
 
-  // Moves `program` into the component `role`.
+  // Moves `program` into the component with the role `role`.
   void add_component(std::string_view role, std::optional<OpenProgram>& program) {
     if (!program) return;
     list_file(program->path, program->program.file.bytes().size());
@@ -248,7 +244,7 @@ class LooseOpener {
     programs_.push_back(std::move(program->program));
   }
 
-  // Once each.
+  // Adds a file to the manifest unless it is there already.
   void list_file(const std::string& path, uint64_t bytes) {
     if (std::ranges::count(manifest_.files, path, &ManifestFile::path) > 0) return;
     manifest_.files.push_back({.path = path, .bytes = bytes, .method = {}, .digest = {}});

@@ -1,6 +1,7 @@
-// open_loose_programs: a Bundle of programs that come without a manifest, by whatever exporter.
-// Its manifest is derived from the programs: names of ports by position (packer/loose_ports.h),
-// sizes from shapes, which must agree with what the programs state of themselves.
+// open_loose_programs() makes a Bundle of programs that come without a manifest, from any exporter.
+// It derives a manifest from the programs: names of inputs and outputs by position
+// (packer/loose_ports.cc), and sizes from shapes, which must agree with the metadata methods of the
+// programs.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +15,21 @@
 namespace ferry::packer {
 
 struct LoosePrograms {
-  std::string text_decoder;  // path of a .pte
-  // Both empty where the text decoder takes tokens.
+  std::string text_decoder;  // path of a .pte file
+  // The path of a .pte file for each; empty if the text decoder takes tokens.
   std::string token_embedding = {};
   std::string vision_encoder = {};     // may be empty
-  std::vector<std::string> data = {};  // .ptd files besides those with the names of the programs
-  std::string tokenizer = {};          // directory with tokenizer.json and the like; empty: none
-  // Asked which tokens end an answer where the text decoder has no method get_eos_ids; may be
-  // empty, and may return none.
+  std::vector<std::string> data = {};  // .ptd files beside those named like the programs
+  std::string tokenizer = {};  // directory with tokenizer.json and similar files; empty: none
+  // Called for the end tokens if the text decoder has no method get_eos_ids. The function may be
+  // empty, and may return no token.
   std::function<Result<std::vector<int64_t>>()> eos_ids = {};
 };
 
-// Bundle::path() is the text decoder's. The manifest's version is 0: it has no text.
-// kUsage for a combination of components that does not fit,
-// kUnsupported for programs with another interface, kBadInput for programs that contradict
-// themselves or each other. eos_ids of the manifest is empty where nothing states them; hidden_size
-// and num_layers are 0 where no program states them.
+// Bundle::path() is the path of the text decoder. The manifest has the version 0 and no text.
+// kUsage for components that do not fit together, kUnsupported for programs with another interface,
+// kBadInput for programs that contradict themselves or each other. eos_ids of the manifest is empty
+// if no source states them; hidden_size and num_layers are 0 if no program states them.
 Result<Bundle> open_loose_programs(const LoosePrograms& files);
 
 }  // namespace ferry::packer

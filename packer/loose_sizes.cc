@@ -1,4 +1,4 @@
-#include "packer/loose_sizes.h"
+#include "packer/loose_examination.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "packer/loose_ports.h"
 
 namespace ferry::packer {
 namespace {
@@ -52,7 +51,7 @@ class Sizes {
     return {};
   }
 
-  // Equal in every method.
+  // Every method must have equal widths.
   Status set_widths() {
     m_.vocab_size = find_port(first().outputs, kLogitsPort)->shape.back();
     FERRY_RETURN_IF_ERROR(
@@ -91,7 +90,7 @@ class Sizes {
                                    *m_.rope_switch, m_.context_length));
   }
 
-  // A call may be shorter than the longest sequence, never longer.
+  // Checks a stated length. A call may be shorter than the stated length, but never longer.
   Status check_length(std::string_view method, std::optional<int64_t> stated) const {
     if (!stated || *stated >= m_.prefill_length) return {};
     return stated_.bad(method,
@@ -123,7 +122,7 @@ class Sizes {
     return check_caches();
   }
 
-  // Layers that share a cache, and recurrent ones, have none of their own.
+  // Layers that share a cache, and recurrent layers, have no cache of their own.
   Status set_layers() {
     const auto cached = static_cast<int64_t>(count_caches(first()) / 2);
     m_.num_layers = FERRY_TRY(stated_.integer(kLayersMethod)).value_or(cached);
@@ -159,14 +158,14 @@ class Sizes {
                                  what, here, quoted(method.name), there, quoted(first().name)));
   }
 
-  // What is stated of all caches; whoever runs the program checks each of them by itself.
+  // Checks what is stated for all caches. Decoders check each cache again.
   Status check_caches() const {
     for (const ManifestPort& port : first().inputs) {
       if (!is_layer_port(port.name, kKCachePort) || port.shape.size() != 4) continue;
       const std::string name = of(port.name, first());
       FERRY_RETURN_IF_ERROR(stated_.expect(
           "get_kv_io_bit_width", port.encoding ? dtype_bits(port.dtype) : int64_t{32}, name));
-      if (stated_.has("get_global_head_dim")) continue;  // layers of two kinds
+      if (stated_.has("get_global_head_dim")) continue;  // the model has layers of two kinds
       FERRY_RETURN_IF_ERROR(stated_.expect("get_n_kv_heads", port.shape[1], name));
       FERRY_RETURN_IF_ERROR(stated_.expect("get_head_dim", port.shape[2], name));
     }
@@ -178,7 +177,7 @@ class Sizes {
   Manifest& m_;
 };
 
-// The layer of "layers.3.attention.wq.weight".
+// Returns the layer in a name such as "layers.3.attention.wq.weight".
 std::optional<int64_t> layer_of(std::string_view name) {
   constexpr std::string_view kStem = "layers.";
   if (!name.starts_with(kStem)) return std::nullopt;
@@ -213,6 +212,64 @@ Status check_layers(const pte::Program& program, int64_t layers, const std::stri
 Status derive_sizes(const ManifestProgram& decoder, const StatedValues& stated,
                     Manifest& manifest) {
   return Sizes(decoder, stated, manifest).run();
+}
+
+Failure StatedValues::bad(std::string_view method, const std::string& what) const {
+  return bad_input(fmt::format("{}: method {} {}", file_, method, what));
+}
+
+Result<std::optional<std::vector<pte::Value>>> StatedValues::list(std::string_view method) const {
+  const pte::Method* found = program_.find(method);
+  if (found == nullptr) return std::optional<std::vector<pte::Value>>();
+  if (!found->inputs.empty() || !found->instructions.empty()) {
+    return bad(method, "computes, expected one that states a value");
+  }
+  std::vector<pte::Value> values;
+  for (const int32_t index : found->outputs) {
+    if (index < 0 || static_cast<size_t>(index) >= found->values.size()) {
+      return bad(method, "has an output that is no value");
+    }
+    values.push_back(found->values[static_cast<size_t>(index)]);
+  }
+  return std::optional(std::move(values));
+}
+
+template <class T>
+Result<std::optional<T>> StatedValues::single(std::string_view method,
+                                              std::string_view expected) const {
+  const auto values = FERRY_TRY(list(method));
+  if (!values) return std::optional<T>();
+  const T* value = values->size() == 1 ? std::get_if<T>(values->data()) : nullptr;
+  if (value == nullptr) return bad(method, fmt::format("does not give {}", expected));
+  return std::optional<T>(*value);
+}
+
+Result<std::optional<int64_t>> StatedValues::integer(std::string_view method) const {
+  return single<int64_t>(method, "one whole number");
+}
+Result<std::optional<double>> StatedValues::real(std::string_view method) const {
+  return single<double>(method, "one number");
+}
+Result<std::optional<bool>> StatedValues::boolean(std::string_view method) const {
+  return single<bool>(method, "true or false");
+}
+
+Result<std::optional<std::vector<int64_t>>> StatedValues::integers(std::string_view method) const {
+  const auto values = FERRY_TRY(list(method));
+  if (!values) return std::optional<std::vector<int64_t>>();
+  std::vector<int64_t> numbers;
+  for (const pte::Value& value : *values) {
+    const auto* number = std::get_if<int64_t>(&value);
+    if (number == nullptr) return bad(method, "does not give whole numbers");
+    numbers.push_back(*number);
+  }
+  return std::optional(std::move(numbers));
+}
+
+Status StatedValues::expect(std::string_view method, int64_t number, std::string_view of) const {
+  const std::optional<int64_t> stated = FERRY_TRY(integer(method));
+  if (!stated || *stated == number) return {};
+  return bad(method, fmt::format("gives {}, but {} has {}", *stated, of, number));
 }
 
 }  // namespace ferry::packer

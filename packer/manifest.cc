@@ -1,7 +1,7 @@
-// write_manifest and read_manifest. The members are described once, below, for both directions;
-// docs/bundle_format.md is the specification. A member that came with a later version than
-// kOldestManifestVersion is described under `if (a.since(VERSION))`, at its place among the others:
-// manifests of earlier versions do not have it, and its field keeps its default value.
+// write_manifest() and read_manifest(). The members are described once, below, for both directions;
+// docs/bundle_format.md is the specification. A member that is newer than kOldestManifestVersion is
+// described under `if (a.since(VERSION))`, at its position among the others. Manifests of earlier
+// versions do not have the member, and its field keeps its default value.
 #include "packer/manifest.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,8 @@ constexpr const char* kSelfDigest = "manifest_sha256";
 
 }  // namespace
 
-// Not in the unnamed namespace: ManifestWriter and ManifestReader find these by argument type.
+// These functions are outside of the unnamed namespace, because ManifestWriter and ManifestReader
+// find them by argument-dependent lookup.
 
 template <class Archive>
 static void describe(Archive& a, Encoding& encoding) {
@@ -189,8 +190,8 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
 
 namespace {
 
-// Where the digits of the self digest begin: its member is the last one, so the digits end before
-// the text's last three characters (quote, line end, brace) and the closing line end.
+// Returns the position of the self digest. It is the last member, so its digits end before the last
+// three characters of the text (quote, line end, brace) and the closing line end.
 size_t self_digest_position(std::string_view text) {
   constexpr std::string_view kEnd = "\"\n}\n";
   if (text.size() < kEnd.size() + kZeroDigest.size() || !text.ends_with(kEnd)) return 0;
@@ -207,7 +208,7 @@ std::string canonical_text(Manifest& manifest, std::string self_digest) {
   return writer.document([&] { describe(writer, manifest, self_digest); });
 }
 
-// The version, which decides the members that the text has.
+// Reads the version first, because it decides which members the text has.
 Result<int64_t> read_version(const nlohmann::json& json, const std::string& name) {
   const auto member = [&](const char* key) -> const nlohmann::json* {
     const auto found = json.is_object() ? json.find(key) : json.end();
@@ -263,7 +264,7 @@ std::vector<const ManifestProgram*> Manifest::programs() const {
 }
 
 std::string write_manifest(const Manifest& manifest) {
-  Manifest copy = manifest;  // one description serves both directions, so it takes references
+  Manifest copy = manifest;  // one description serves both directions and so takes references
   std::string text = canonical_text(copy, std::string(kZeroDigest));
   const size_t position = self_digest_position(text);
   text.replace(position, kZeroDigest.size(), digest_with_zeros(text, position));

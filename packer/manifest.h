@@ -1,4 +1,5 @@
-// Manifest: what manifest.json says about a bundle. docs/bundle_format.md is the specification.
+// Manifest is the content of manifest.json, which describes a bundle. docs/bundle_format.md is the
+// specification.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +17,20 @@
 namespace ferry::packer {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-// A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. It says what
-// the files of the part hold.
+// A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
+// records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// Versions of the format that this program writes, and the oldest one that it reads. Each member
-// that came later states its version in manifest.cc.
+// The version of the format that this program writes, and the oldest version that it reads.
+// manifest.cc states the version of each member that was added later.
 inline constexpr int64_t kManifestVersion = 7;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
-// Stands for a digest that is not known yet: sizes do not depend on digests.
+// A method without inputs in stateful programs that have two sets of RoPE factors (longrope). It
+// gives the length beyond which sequences use the second set.
+inline constexpr std::string_view kRopeSwitchMethod = "get_rope_switch";
+
+// Placeholder for digests that are not known yet. Sizes do not depend on the digests.
 inline constexpr std::string_view kZeroDigest =
     "0000000000000000000000000000000000000000000000000000000000000000";
 inline constexpr std::string_view kZeroFastDigest = kZeroDigest.substr(0, 32);
@@ -34,96 +39,97 @@ struct ManifestPort {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;                            // upper bounds
-  std::optional<Encoding> encoding = {};  // of u8 and u16; other dtypes have none
+  std::optional<Encoding> encoding = {};  // for u8 and u16; other dtypes have none
 };
 struct ManifestProbe {
-  std::string name;   // "hidden_states.3"
-  int32_t value = 0;  // index into the values of its method
+  std::string name;   // such as "hidden_states.3"
+  int32_t value = 0;  // index into the values of the method
 };
 struct ManifestBuffer {
   std::string name;
-  int32_t value = 0;  // index into the values of its method
+  int32_t value = 0;  // index into the values of the method
   DType dtype = DType::kF32;
   Shape shape;
   uint64_t bytes = 0;
-  std::string init;  // "none" (zero-filled by the loader) or "stored"
+  std::string init;  // "none" (the loader fills with zeros) or "stored"
 };
-// A method that computes. Methods without inputs, which only state a value, are not listed.
+// A method that computes. Methods without inputs, which only return a constant, are not listed.
 struct ManifestMethod {
-  std::string name;  // "forward"
+  std::string name;  // such as "forward"
   std::vector<ManifestPort> inputs, outputs;
   std::vector<ManifestProbe> probes;
   std::vector<ManifestBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;
 };
-// How many tokens a call of a decoder's or an embedding's method takes at most, by its tokens or
-// its embeddings; nullopt if it has neither.
+// Returns how many tokens a call of a decoder's or an embedding's method takes at most, from the
+// shape of its tokens or embeddings; nullopt if it has neither.
 std::optional<int64_t> call_length(const ManifestMethod& method);
 
-// One .pte and the data files its external tensors are in. Methods of one program share weights,
-// constants and buffers: a buffer name means the same memory in each of them.
+// One .pte file and the data files that hold its external tensors. Methods of one program share
+// weights, constants and buffers: a buffer name stands for one memory in all of them.
 struct ManifestProgram {
   std::string file;
   std::vector<std::string> data_files;
   int32_t first_layer = 0, layer_count = 0;
   uint64_t state_bytes = 0;
   std::vector<ManifestMethod> methods;
-  // What a runtime needs to execute it beside kernels, "XnnpackBackend": each once, in order of
+  // Backends that a runtime needs beside kernels, such as "XnnpackBackend": each once, in order of
   // first use. Empty before version 5.
   std::vector<std::string> backends = {};
 
   const ManifestMethod* find(std::string_view method) const;  // nullptr if there is none
 };
-// A part of the model that is executed on its own, in one program or several. Its programs have the
-// same methods and run in the order of the list; within a method, outputs of one program feed
-// inputs of later ones by name.
+// A part of the model that is executed on its own, as one program or several. The programs have
+// equal methods and run in the order of the list. Within a method, outputs of a program become the
+// inputs of equal names of later programs.
 struct ManifestComponent {
-  std::string role;  // "text_decoder"
+  std::string role;  // such as "text_decoder"
   std::vector<ManifestProgram> programs;
-  // "f32", "f16", "bf16", "mixed": of its matrices. Empty before version 4.
+  // "f32", "f16", "bf16" or "mixed", for the matrices. Empty before version 4.
   std::string weight_dtype = {};
-  // How its matrices were quantised, for readers of the manifest: "8da4w-g32"; empty where they
-  // were not, and before version 5.
+  // The quantisation of the matrices, for people, such as "8da4w-g32". Empty if matrices are not
+  // quantised, and before version 5.
   std::string quantization = {};
 };
-// The only output of a weight's recipe, or one of two: where it came from and where it is.
+// An output of a weight's recipe (one output, or codes and scales): its source and its position.
 struct ManifestTensor {
-  std::string name;  // the key in the .ptd: the runtime name of the weight, ".scales" behind it
+  // Key in the .ptd file: the runtime name of the weight; for scales with ".scales" appended.
+  std::string name;
   std::string file;  // .ptd
-  // The dtype of the values. i4, two to a byte, is u8 of half as many columns in files and
-  // programs.
+  // The dtype of the values. In files and programs i4 is u8 with half as many columns, two values
+  // per byte.
   DType dtype = DType::kF32;
   Shape shape;
-  uint64_t offset = 0, bytes = 0;  // in `file`
-  std::string sha256;              // of those bytes
-  // Stored with fewer significant bits than the source has: values may differ from it by rounding.
+  uint64_t offset = 0, bytes = 0;  // position in `file`
+  std::string sha256;              // of these bytes
+  // Whether the tensor has fewer significant bits than the source, so that values may be rounded.
   bool rounded = false;
   std::string rule;
   struct Source {
     std::string file, key;
-    std::string sha256;  // of the whole source tensor's bytes as stored
+    std::string sha256;  // of the bytes of the whole source tensor as stored
   };
   std::vector<Source> sources;
-  std::string recipe = {};  // graph::text_of(): how it is made of `sources`; empty before version 3
-  std::string output = {};  // of the recipe: "", or "scales"; empty before version 5
+  // graph::text_of() the recipe that makes the weight of `sources`; empty before version 3.
+  std::string recipe = {};
+  std::string output = {};  // output of the recipe: "", or "scales"; empty before version 5
 };
 // A file of the checkpoint. Its digest is taken over the digests of its tensors, so that no byte is
-// hashed twice for it; docs/bundle_format.md, "Source files".
+// hashed twice for it (docs/bundle_format.md, "Source files").
 struct ManifestSourceFile {
-  std::string path;  // relative to the checkpoint, a plain file name
+  std::string path;  // a plain file name, relative to the checkpoint
   uint64_t bytes = 0;
   std::string sha256_tree;
 };
 // A file of the bundle.
 struct ManifestFile {
-  std::string path;  // relative, a plain file name
+  std::string path;  // a plain file name, relative to the bundle
   uint64_t bytes = 0;
-  // "sha256": `digest` is that of the whole file, as sha256sum prints it. "sha256-segments", for
-  // data files: made of the digests of its tensors and of all bytes between them.
+  // "sha256": `digest` is the SHA-256 of the whole file, as sha256sum prints it. "sha256-segments",
+  // for data files: `digest` is made of the digests of the tensors and of all bytes between them.
   std::string method;
   std::string digest;
-  // The digest of these bytes by XXH3, which finds damage in a fraction of the time. Empty before
-  // version 7.
+  // The digest by XXH3, which finds damage in a fraction of the time. Empty before version 7.
   std::string xxh3 = {};
 };
 struct ManifestDrop {
@@ -131,64 +137,63 @@ struct ManifestDrop {
 };
 // The program that wrote the bundle. Empty before version 6.
 struct ManifestTool {
-  std::string name;     // "ferry"
-  std::string version;  // "0.2.0+1a2b3c4d5e6f"
+  std::string name;     // such as "ferry"
+  std::string version;  // such as "0.2.0+1a2b3c4d5e6f"
 };
-// An option of the conversion that decides bytes: as on the command line, without its dashes.
+// An option of the conversion that decides bytes. The name has no dashes.
 struct ManifestOption {
-  std::string name;   // "dtype"
-  std::string value;  // "keep"
+  std::string name;   // such as "dtype"
+  std::string value;  // such as "keep"
 };
 
 struct Manifest {
-  int64_t version = kManifestVersion;  // of the text: which members it has
+  int64_t version = kManifestVersion;  // version of the text, which decides its members
   ManifestTool tool = {};
   std::string model_type;
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0;
   int64_t context_length = 0, prefill_length = 0;
   bool all_logits = false;
-  std::string program_style;  // "stateful"
-  // How static programs attend; members of version 3.
-  std::string attention = "mha";  // or "sha": one projection for each head
+  std::string program_style;  // such as "stateful"
+  // How static programs compute attention; members since version 3.
+  std::string attention = "mha";  // or "sha": one projection per head
   std::string softmax = "plain";  // or "masked"
   std::string rotate = "none";    // or "r3": K caches hold rotated keys
-  std::string weight_dtype;       // of the text decoder: "f32", "f16", "bf16", "mixed"
+  std::string weight_dtype;       // of the text decoder: "f32", "f16", "bf16" or "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
-  // For vision-language models: the token that stands for a row of image features, where the config
-  // states it. Version 4.
+  // For vision-language models: the token that stands for a row of image features, if the config
+  // states it. Since version 4.
   std::optional<int64_t> image_token_id = {};
   // Sequences of more positions than this are computed with other RoPE factors, from their first
-  // token on (longrope). An input_pos of -1 - position says so; else a call takes the factors for
-  // the sequence up to its own end.
+  // token on (longrope). An input_pos of -1 - position selects these factors. With a plain
+  // position, the end of the call decides which factors are used.
   std::optional<int64_t> rope_switch;
-  std::vector<ManifestSourceFile>
-      source_files;  // provenance: the checkpoint's files and their digests
+  std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
-  // Parts that each program consists of, with llama::fallback between them.
+  // Number of parts in each program, with llama::fallback between them.
   int64_t parts_in_program = 1;
-  std::string packed_layout = "own";         // what --packed-layout said about packed tensors
-  std::vector<ManifestOption> options = {};  // of the conversion; none before version 6
+  std::string packed_layout = "own";         // value of the option --packed-layout
+  std::vector<ManifestOption> options = {};  // options of the conversion; empty before version 6
   std::vector<ManifestComponent> components;
   std::vector<ManifestTensor> tensors;
-  std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself
-  std::string reference;            // file with the embedded reference, or empty
-  double default_tolerance = 0;     // of older bundles; not read
+  std::vector<ManifestFile> files;  // all files of the bundle except the manifest
+  std::string reference;            // name of the embedded reference file, or empty
+  double default_tolerance = 0;     // in older bundles; not read
 
   const ManifestComponent* find(std::string_view role) const;  // nullptr if there is none
-  // Those of all components, in the order of the lists.
+  // Returns the programs of all components, in the order of the lists.
   std::vector<const ManifestProgram*> programs() const;
 };
 
-// Canonical text of manifest.version: same manifest, same bytes. The last member,
-// "manifest_sha256", is the SHA-256 of the text with that value replaced by 64 zeros, so that a
-// change anywhere is seen.
+// Returns the canonical text in the version of the manifest: equal manifests give equal bytes. The
+// last member, "manifest_sha256", is the SHA-256 of the text in which its value is replaced by 64
+// zeros, so that any change is detected.
 std::string write_manifest(const Manifest& manifest);
 
-// Strict: the text has exactly the members of its version, paths are plain file names, and
-// write_manifest returns the same text for the result. `name` begins the messages. kUnsupported for
-// a version that this program does not read.
+// Strict reader: the text must have exactly the members of its version, paths must be plain file
+// names, and write_manifest() must return the text for the result. `name` begins the messages.
+// kUnsupported for a version that this program does not read.
 Result<Manifest> read_manifest(const std::string& text, const std::string& name);
 
 }  // namespace ferry::packer

@@ -18,10 +18,10 @@ bool is_digest(std::string_view text, size_t digits) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// Printable ASCII that stands for itself in a string.
+// Whether `c` is printable ASCII that needs no escape in a string.
 bool is_plain(char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; }
 
-// Appends the character at the start of `text`, which is not plain; its length in `text`.
+// Appends the character at the start of `text`, which is not plain. Returns its length in `text`.
 size_t put_other(std::string_view text, std::string& out) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
   const auto c = static_cast<unsigned char>(text[0]);
@@ -87,7 +87,7 @@ void ManifestWriter::put_string(std::string_view text) {
   out_ += '"';
 }
 
-// As the library writes it, whose form of a number is the shortest that reads back as the same.
+// Formats a number as nlohmann-json does: the shortest form that reads back as an equal number.
 void ManifestWriter::real(const char* name, double value) {
   raw(name, nlohmann::json(value).dump());
 }

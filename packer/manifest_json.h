@@ -1,7 +1,7 @@
-// The two directions of manifest.json: one description of the members (packer/manifest.cc) is
+// The two directions of manifest.json. One description of the members (packer/manifest.cc) is
 // walked by a ManifestWriter, which makes JSON text of a struct, or by a ManifestReader, which
-// fills a struct and remembers the first thing that is wrong. Both have the same member functions.
-// Private to packer/.
+// fills a struct and remembers the first error. Both classes have equal member functions. Private
+// to packer/.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ namespace ferry::packer {
 inline constexpr uint64_t kMaxManifestCount = uint64_t{1} << 62;
 inline constexpr uint64_t kMaxManifestIndex = (uint64_t{1} << 31) - 1;
 inline constexpr size_t kMaxManifestRank = 16;
-inline constexpr size_t kDigestDigits = 64;  // of a SHA-256
+inline constexpr size_t kDigestDigits = 64;  // length of a SHA-256
 
 using Choices = std::initializer_list<std::string_view>;
 
-// Appends the members to a text, in the layout of docs/bundle_format.md.
+// Appends members to a text, in the layout of docs/bundle_format.md.
 class ManifestWriter {
  public:
   explicit ManifestWriter(int64_t version) : version_(version) {}
 
-  // Whether the document has the members that came with `version`.
+  // Whether the document has the members that were added in `version`.
   bool since(int64_t version) const { return version_ >= version; }
 
   void text(const char* name, const std::string& value) {
@@ -61,12 +61,12 @@ class ManifestWriter {
   }
   void file_names(const char* name, const std::vector<std::string>& value) { texts(name, value); }
 
-  // describe(archive, item) for each item.
+  // Calls describe(archive, item) for each item.
   template <class T>
   void objects(const char* name, std::vector<T>& items) {
     list(name, items, [this](T& item) { object([&] { describe(*this, item); }); });
   }
-  // null, or describe(archive, *item).
+  // Writes null, or calls describe(archive, *item).
   template <class T>
   void optional_object(const char* name, std::optional<T>& item) {
     if (!item) return raw(name, "null");
@@ -78,7 +78,7 @@ class ManifestWriter {
     key(name);
     object([&] { body(*this); });
   }
-  // The document: the members that `body` writes.
+  // Writes the document, whose members `body` writes.
   template <class Body>
   std::string document(const Body& body) {
     object(body);
@@ -89,11 +89,11 @@ class ManifestWriter {
  private:
   void begin(char bracket);
   void end(char bracket);
-  // Before each element of a list and each member of an object.
+  // Begins the next element of a list or the next member of an object.
   void next();
   void key(const char* name);
   void raw(const char* name, std::string_view value);
-  // Bytes that are not UTF-8 become U+FFFD, so that the manifest stays readable.
+  // Replaces bytes that are not UTF-8 by U+FFFD, so that the manifest stays readable.
   void put_string(std::string_view text);
 
   template <class Body>
@@ -119,21 +119,21 @@ class ManifestWriter {
   int64_t version_;
   std::string out_;
   size_t depth_ = 0;
-  bool empty_ = true;  // nothing yet in the innermost bracket
+  bool empty_ = true;  // the innermost bracket is empty so far
 };
 
 class ManifestReader {
  public:
   using Json = nlohmann::json;
 
-  // `object` is a document of `version`; `error` receives the first problem.
+  // `object` is a document of `version`. `error` receives the first error.
   ManifestReader(const Json& object, int64_t version, std::string& error)
       : ManifestReader(object, version, error, nullptr, "", kNoIndex) {}
 
   bool since(int64_t version) const { return version_ >= version; }
 
   void text(const char* name, std::string& value);
-  // 1 to `max_bytes` bytes of printable ASCII.
+  // Reads 1 to `max_bytes` bytes of printable ASCII.
   void line(const char* name, std::string& value, uint64_t max_bytes);
   void choice(const char* name, std::string& value, Choices choices);
   void file_name(const char* name, std::string& value);
@@ -182,21 +182,21 @@ class ManifestReader {
     inner.finish();
   }
 
-  // Refuses members that were not asked for.
+  // Refuses members that were not read.
   void finish();
   bool ok() const { return error_.empty(); }
 
  private:
   static constexpr size_t kNoIndex = SIZE_MAX;
-  // The member `name` of `parent`, or the element `index` of that list.
+  // Reads the member `name` of `parent`, or the element `index` of that list.
   ManifestReader(const Json& object, int64_t version, std::string& error,
                  const ManifestReader* parent, const char* name, size_t index);
 
-  // Paths are made for messages only. That of the document is empty.
+  // Returns the path for a message; that of the document is empty. Paths are made only when needed.
   std::string path() const;
   std::string path(const char* name) const;
   void wrong(const char* name, const std::string& what);
-  // nullptr once anything is wrong, so that callers need no checks of their own.
+  // Returns nullptr after the first error, so that callers need no checks of their own.
   const Json* member(const char* name);
   const Json* list_member(const char* name);
   uint64_t number(const char* name, const Json& json, uint64_t max);
@@ -214,8 +214,8 @@ class ManifestReader {
   std::vector<std::string_view> seen_;
 };
 
-// A name that can only mean a file directly inside a directory: 1 to 255 bytes, no '/', '\\' or
-// NUL, neither "." nor "..".
+// Whether the name can only mean a file directly inside a directory: 1 to 255 bytes, no '/', '\\'
+// or NUL, neither "." nor "..".
 bool is_plain_file_name(std::string_view name);
 
 }  // namespace ferry::packer

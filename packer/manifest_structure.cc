@@ -1,5 +1,5 @@
-// check_manifest: the manifest against itself. Names are unique, references between its lists have
-// targets, methods of one component fit together. No file of the bundle is looked at.
+// check_manifest() checks the manifest alone: names are unique, references between its lists have
+// targets, methods of one component fit together. It reads no other file of the bundle.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ class ManifestCheck {
     check_scales();
   }
 
-  // Scales belong to codes of as many rows, and have their name.
+  // Scales have as many rows as their codes, and are named after them.
   void check_scales() {
     std::unordered_map<std::string, const ManifestTensor*> codes;
     for (const ManifestTensor& tensor : manifest_.tensors) {
@@ -135,8 +135,8 @@ class ManifestCheck {
     return same_rows && groups > 0 && codes.shape.back() % groups == 0;
   }
 
-  // Tensors of a data file are in ascending order and share bytes as a whole or not at all. Each
-  // file has the digest method of its kind.
+  // Tensors of a data file are ascending, and share all bytes or none. Each file has the digest
+  // method of its kind.
   void check_places() {
     const TensorsByFile tensors = tensors_by_file(manifest_);
     for (const ManifestFile& file : manifest_.files) {
@@ -155,7 +155,7 @@ class ManifestCheck {
     }
   }
 
-  // The programs of a component have the same methods, and each method can run through all of them.
+  // The programs of a component have equal methods, and each method can run through all programs.
   void check_methods(const ManifestComponent& component) {
     for (const ManifestProgram& program : component.programs) {
       check_method_names(program, component.programs.front());
@@ -191,7 +191,7 @@ class ManifestCheck {
     }
   }
 
-  // A name means the same buffer in every method of a program.
+  // A buffer name stands for one buffer in every method of a program.
   void check_shared_buffers(const ManifestProgram& program) {
     std::unordered_map<std::string_view, const ManifestBuffer*> known;
     for (const ManifestMethod& method : program.methods) {
@@ -207,12 +207,12 @@ class ManifestCheck {
     }
   }
 
-  // Later programs are fed by earlier ones.
+  // Earlier programs make the inputs of later ones.
   void check_ports(const ManifestComponent& component, const std::string& name) {
     std::unordered_map<std::string_view, const ManifestPort*> known;
     for (const ManifestProgram& program : component.programs) {
       const ManifestMethod* method = program.find(name);
-      if (method == nullptr) return;  // reported already
+      if (method == nullptr) return;  // the missing method was reported before
       const bool is_first = &program == &component.programs.front();
       std::set<std::string_view> inputs, outputs;
       for (const ManifestPort& port : method->inputs) {
@@ -226,7 +226,7 @@ class ManifestCheck {
         for (const ManifestPort& port : *ports) check_encoding(program, *method, port);
       }
       for (const ManifestPort& port : method->outputs) {
-        known[port.name] = &port;  // a name means the latest value that has it
+        known[port.name] = &port;  // a name stands for the latest value with this name
         if (outputs.insert(port.name).second) continue;
         add(fmt::format("{} has two outputs {}", label(program, *method), quoted(port.name)));
       }
@@ -251,7 +251,7 @@ class ManifestCheck {
                     describe_type(from.dtype, from.shape)));
   }
 
-  // Codes mean nothing without an encoding, and other elements have none.
+  // Codes have an encoding, and other dtypes have none.
   void check_encoding(const ManifestProgram& program, const ManifestMethod& method,
                       const ManifestPort& port) {
     if (manifest_.version < 3 || !is_encoded(port.dtype)) {
@@ -264,7 +264,7 @@ class ManifestCheck {
     }
   }
 
-  // Whether it has the layers that the manifest counts.
+  // Whether the component has the layers that the manifest counts.
   static bool is_main(const ManifestComponent& component) {
     return component.role == kTextDecoderRole || component.role == kTextEncoderRole;
   }
@@ -273,7 +273,8 @@ class ManifestCheck {
     return fmt::format("method {} of program {}", quoted(method.name), quoted(program.file));
   }
 
-  // The programs of a component hold its layers in order; those of the text decoder hold all.
+  // The programs of a component hold its layers in order. The programs of the text decoder hold all
+  // layers.
   void check_layers(const ManifestComponent& component) {
     int64_t next = 0;
     for (const ManifestProgram& program : component.programs) {

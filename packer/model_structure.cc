@@ -1,5 +1,5 @@
-// The sizes that the manifest states for the model, against its programs. The decoder, the sampler
-// and verify() index by these sizes.
+// Checks the sizes that the manifest states for the model against its programs. The decoder, the
+// sampler and verify() use these sizes as indices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace ferry::packer {
 namespace {
 
-// Reports every dimension that is not what the model has.
+// Reports every dimension that differs from the model's.
 class ModelCheck {
  public:
   ModelCheck(const Manifest& model, ProblemList& problems) : model_(model), problems_(problems) {}
@@ -39,8 +39,8 @@ class ModelCheck {
     }
   }
 
-  // The tokens in one call of a method, at most: `forward` takes prefill_length, any other method
-  // as many as it says, up to that.
+  // Returns the most tokens in one call of a method: prefill_length for `forward`; for other
+  // methods the number that the manifest states, but at most prefill_length.
   int64_t call_length(const ManifestComponent& decoder, const std::string& method) {
     if (method == kForwardMethod) return model_.prefill_length;
     for (const ManifestProgram& program : decoder.programs) {
@@ -87,7 +87,7 @@ class ModelCheck {
            "vocab_size, prefill_length and all_logits");
   }
 
-  // The components of a vision-language model fit together.
+  // Checks that the components of a vision-language model fit together.
   void components() {
     const ManifestComponent* embedding = model_.find(kTokenEmbeddingRole);
     const ManifestComponent* vision = model_.find(kVisionEncoderRole);
@@ -116,7 +116,7 @@ class ModelCheck {
                           to_string(buffer.shape), model_.context_length));
   }
 
-  // All probes are taken from the residual stream.
+  // Checks that the probe has the width of the residual stream, from which all probes are taken.
   void probe(const std::string& file, const ManifestProbe& probe, const pte::Method& method) {
     const auto* tensor = std::get_if<pte::Tensor>(&method.values[static_cast<size_t>(probe.value)]);
     const bool stream =
@@ -128,7 +128,7 @@ class ModelCheck {
                           quoted(probe.name), to_string(shape), model_.hidden_size));
   }
 
-  // What official runners read, where a program has it.
+  // Checks the constant methods that official runners read, if the program has them.
   void metadata(const std::string& file, const pte::Program& program) {
     const std::pair<std::string_view, int64_t> expected[] = {
         {"get_vocab_size", model_.vocab_size},
@@ -146,7 +146,8 @@ class ModelCheck {
  private:
   bool is_static() const { return model_.program_style == kStaticStyle; }
 
-  // A cache of a static program holds what the call does not bring; `axis` counts positions.
+  // A cache of a static program holds the positions that the call does not bring. `axis` counts
+  // positions.
   void cached(const std::string& file, const ManifestPort& port, size_t axis, int64_t tokens) {
     if (port.shape.size() == 4 && port.shape[axis] == model_.context_length - tokens) return;
     add(file, fmt::format("input {} is {}, a call of {} tokens with the manifest's context_length "
@@ -203,12 +204,13 @@ void check_model(const Manifest& manifest, ProblemList& problems) {
   check.components();
   for (const std::string_view role : {kTextDecoderRole, kTextEncoderRole, kTokenEmbeddingRole}) {
     const ManifestComponent* component = manifest.find(role);
-    if (component == nullptr || component->programs.empty()) continue;  // reported already
+    // The missing program was reported before.
+    if (component == nullptr || component->programs.empty()) continue;
     for (const ManifestMethod& first : component->programs.front().methods) {
       const int64_t tokens = check.call_length(*component, first.name);
       for (const ManifestProgram& program : component->programs) {
         const ManifestMethod* method = program.find(first.name);
-        if (method == nullptr) continue;  // reported already
+        if (method == nullptr) continue;  // the missing method was reported before
         for (const ManifestPort& port : method->inputs) check.port(program.file, port, tokens);
         for (const ManifestPort& port : method->outputs) check.port(program.file, port, tokens);
         for (const ManifestBuffer& buffer : method->buffers) check.cache(program.file, buffer);
@@ -223,7 +225,7 @@ void check_model_of_program(const Manifest& manifest, const ManifestProgram& ent
   check.metadata(entry.file, program);
   for (const ManifestMethod& stated : entry.methods) {
     const pte::Method* method = program.find(stated.name);
-    if (method == nullptr) continue;  // reported already
+    if (method == nullptr) continue;  // the missing method was reported before
     for (const ManifestProbe& probe : stated.probes) {
       const bool inside =
           probe.value >= 0 && static_cast<size_t>(probe.value) < method->values.size();

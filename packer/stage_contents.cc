@@ -25,7 +25,7 @@ std::string path_in(const std::string& directory, const FilePlan& file) {
   return directory + "/" + file.name;
 }
 
-// Where a weight lies.
+// Position of a weight.
 struct Place {
   size_t file = 0;
   std::vector<Extent> outputs = {};
@@ -50,7 +50,7 @@ bool has_its_size(const std::string& path, uint64_t bytes) {
   return size && *size == bytes;
 }
 
-// Which of the planned data files are there. Removes everything else.
+// Returns which of the planned data files exist. Removes everything else from the directory.
 Result<std::vector<bool>> keep_data_files(const FileSet& plan, const std::string& directory) {
   std::map<std::string_view, size_t> planned;
   for (size_t f = 0; f < plan.files.size(); ++f) {
@@ -85,8 +85,8 @@ Result<FileDigest> digest_of(const OutputFile& file, const Extent& extent) {
   return FileDigest{hash.finish(), fast.finish()};
 }
 
-// Whether the record is one of this plan, and the weight is there as it says. What cannot be read
-// is written again. Fills in the fast digests.
+// Whether the record belongs to this plan and the weight has the recorded digests. A weight that
+// cannot be read counts as missing and is written again. Fills in the fast digests.
 Result<bool> is_whole(const FileSet& plan, const std::string& directory, WeightRecord& record,
                       const Place& place) {
   if (record.outputs.size() != place.outputs.size()) return false;
@@ -113,7 +113,7 @@ Status fill_with_zeros(const OutputFile& file, uint64_t begin, uint64_t end) {
   return {};
 }
 
-// What no extent covers is zero in a new file, and may be anything in one that was there.
+// Writes zeros to the gaps between extents, because an existing file may have other bytes there.
 Status clear_gaps(const OutputFile& file, const FilePlan& plan) {
   uint64_t end = 0;
   for (const Extent& extent : plan.extents) {
@@ -149,7 +149,7 @@ Result<StageContents> verified_contents(const FileSet& plan, const std::string& 
   contents.weights.resize(plan.weights.size());
   contents.files = FERRY_TRY(keep_data_files(plan, directory));
   const std::vector<Place> places = places_of(plan);
-  std::map<size_t, const WeightRecord*> last;  // by weight
+  std::map<size_t, const WeightRecord*> last;  // last record of each weight
   for (const WeightRecord& record : records) {
     if (record.weight < places.size() && contents.files[places[record.weight].file]) {
       last[record.weight] = &record;

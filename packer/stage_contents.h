@@ -1,4 +1,4 @@
-// What an earlier run has left in the stage of a bundle. Private to packer/.
+// Reads what an earlier run has left in the stage of a bundle. Private to packer/.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@
 
 namespace ferry::packer {
 
-// OutputFolder: where planned files are written, a directory on a disk or memory.
-// Private to packer/.
+// OutputFolder is the directory on a disk or in memory where planned files are written. Private to
+// packer/.
 
-// A handle: what it names must outlive it.
+// Handle of a folder. What it refers to must outlive it.
 class OutputFolder {
  public:
   OutputFolder(const std::string& directory, bool synced)
@@ -32,7 +32,7 @@ class OutputFolder {
     if (memory_ != nullptr) return memory_->create(name, bytes);
     return as_synced(FERRY_TRY(OutputFile::create(path_of(name), bytes)));
   }
-  // One that is there, to be read and written.
+  // Opens an existing file for reading and writing.
   Result<OutputFile> open(const std::string& name) const {
     if (memory_ != nullptr) return memory_->open_to_write(name);
     return as_synced(FERRY_TRY(OutputFile::open_existing(path_of(name))));
@@ -50,28 +50,28 @@ class OutputFolder {
   MemoryFolder* memory_ = nullptr;
 };
 
-// Empty where the source is not files (core/file_state.h): nothing says then that it is the same.
-// Otherwise 64 hexadecimal digits, which differ wherever the weights of two plans could have other
-// bytes or other places: they are over the version of the program, `plan_text`, which states every
-// recipe and place, and the state and the headers of the files that are read. Names of directories
-// and threads are not in it.
+// Returns 64 hexadecimal digits that differ whenever the weights of two plans could have other
+// bytes or other positions. They cover the version of the program, `plan_text`, which states every
+// recipe and position, and the state and headers of the files that are read. They do not cover
+// names of directories and numbers of threads. Empty if the source is not made of files
+// (core/file_state.h), because then nothing tells whether it has changed.
 Result<std::string> stage_fingerprint(const FileSet& plan, std::string_view plan_text);
 
 struct StageContents {
-  std::vector<bool> files;                           // by index into FileSet::files: it is there
-  std::vector<std::optional<WeightRecord>> weights;  // by index into FileSet::weights: whole
-  uint64_t bytes = 0;                                // of these weights
+  std::vector<bool> files;  // by index into FileSet::files: the file exists
+  // By index into FileSet::weights: the weight is complete.
+  std::vector<std::optional<WeightRecord>> weights;
+  uint64_t bytes = 0;  // bytes of these weights
 };
 
-// Reads every weight that `records` names back from the data files in `directory`, and returns
-// those that have the digests that are stated. Everything else in the directory, but for data
-// files of the planned size, is removed.
+// Reads every weight in `records` back from the data files in `directory`, and returns those that
+// have the recorded digests. Removes everything else in the directory except data files of the
+// planned size.
 Result<StageContents> verified_contents(const FileSet& plan, const std::string& directory,
                                         std::span<const WeightRecord> records, ThreadPool& pool);
 
-// Every planned file is made in `folder`, with its size; for all of them space is reserved where
-// the file system can do that. What `contents` has stays, and what is between its weights becomes
-// zero.
+// Makes every planned file in `folder` with its size, and reserves space if the file system can do
+// that. Weights in `contents` are kept, and the bytes between them become zero.
 Status prepare_files(const FileSet& plan, const OutputFolder& folder,
                      const StageContents& contents);
 

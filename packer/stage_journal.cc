@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::string_view kFormat = "ferry-stage-journal-v1";
 constexpr uint64_t kMaxJournalBytes = uint64_t{1} << 30;
-// Payload between two syncs: how much a power failure costs, at most, beside what is being written.
+// Payload bytes between two syncs. A power failure loses at most this much, and what is being
+// written.
 constexpr uint64_t kSyncBytes = uint64_t{1} << 28;
 constexpr size_t kChecksumDigits = 32;
 constexpr size_t kJournalDigestDigits = 2 * sizeof(Digest);
@@ -30,7 +31,7 @@ std::string random_name() {
   return name;
 }
 
-// Words of a line, separated by single blanks.
+// Splits a line into words at single blanks.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -67,8 +68,8 @@ class Words {
   std::string_view rest_;
 };
 
-// "LINE weight INDEX STORED OVERFLOWED UNQUANTIZED TOO_LARGE OUTPUTS DIGEST... ENTRIES (ENTRY
-// DIGEST)..."
+// Formats a line: "LINE weight INDEX STORED OVERFLOWED UNQUANTIZED TOO_LARGE OUTPUTS DIGEST...
+// ENTRIES (ENTRY DIGEST)..."
 std::string body_of(uint64_t line, const WeightRecord& record) {
   const NonFiniteCount& count = record.non_finite;
   std::string text =
@@ -119,7 +120,7 @@ std::string checksum_of(std::string_view run, std::string_view body) {
   return to_hex(hash.finish()).substr(0, kChecksumDigits);
 }
 
-// The line without its checksum; nothing where that is wrong.
+// Returns the line without its checksum; nullopt if the checksum is wrong.
 std::optional<std::string_view> body_in(std::string_view line, std::string_view run) {
   if (line.size() <= kChecksumDigits) return std::nullopt;
   const size_t end = line.size() - kChecksumDigits - 1;
@@ -130,13 +131,13 @@ std::optional<std::string_view> body_in(std::string_view line, std::string_view 
 
 Result<std::string> text_of(const OutputFile& file) {
   const uint64_t size = FERRY_TRY(file.size());
-  if (size > kMaxJournalBytes) return std::string();  // none of ours
+  if (size > kMaxJournalBytes) return std::string();  // larger than any journal of Ferry
   std::string text(size, '\0');
   FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(text))));
   return text;
 }
 
-// Opens `path` for reading and writing, a new file where there is none.
+// Opens `path` for reading and writing; makes an empty file if there is none.
 Result<OutputFile> open_or_create(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) {
@@ -163,7 +164,8 @@ Result<StageJournal> StageJournal::open(const std::string& path, std::string_vie
   journal.file_ = FERRY_TRY(open_or_create(path));
   const std::string text = FERRY_TRY(text_of(journal.file_));
   if (journal.read(text, fingerprint)) {
-    // What follows the last line that is whole would hide lines behind it.
+    // Cuts off everything after the last complete line, because broken bytes would hide later
+    // lines.
     FERRY_RETURN_IF_ERROR(journal.file_.extend(journal.end_));
   } else {
     FERRY_RETURN_IF_ERROR(journal.begin(fingerprint));
@@ -182,7 +184,7 @@ Result<std::optional<std::vector<WeightRecord>>> StageJournal::records_of(
 bool StageJournal::read(std::string_view text, std::string_view fingerprint) {
   for (size_t at = 0; at < text.size();) {
     const size_t newline = text.find('\n', at);
-    if (newline == std::string_view::npos) break;  // torn
+    if (newline == std::string_view::npos) break;  // the last line is torn
     const std::string_view line = text.substr(at, newline - at);
     if (lines_ == 0) {
       Words words(line);

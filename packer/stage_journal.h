@@ -1,5 +1,5 @@
-// StageJournal: what of a bundle that is being written is on the disk already, so that a later run
-// need not write it again (docs/crash_consistency.md). Private to packer/.
+// StageJournal records which weights of an unfinished bundle are on the disk, so that a later run
+// need not write them again (docs/crash_consistency.md). Private to packer/.
 #pragma once
 
 #include <cstdint>
@@ -19,48 +19,51 @@
 
 namespace ferry::packer {
 
-// What the manifest will say of a weight whose bytes have been written.
+// The facts of a written weight that the manifest will state.
 struct WeightRecord {
-  size_t weight = 0;                                    // index into FileSet::weights
-  std::vector<Digest> outputs = {};                     // of each output
-  std::vector<std::pair<size_t, Digest>> entries = {};  // source tensors that were hashed with it
+  size_t weight = 0;                 // index into FileSet::weights
+  std::vector<Digest> outputs = {};  // one per output
+  // Source tensors that were hashed with the weight.
+  std::vector<std::pair<size_t, Digest>> entries = {};
   NonFiniteCount non_finite = {};
-  std::vector<FastDigest> fast_outputs = {};  // not in the journal: verified_contents() makes them
+  // Not in the journal; verified_contents() computes them.
+  std::vector<FastDigest> fast_outputs = {};
 };
 
-// A text file of one line for each weight. Every line has a number and a checksum over itself and
-// the random name of the journal, so that a line that is torn, altered, moved or of another journal
-// is not read; nor is any line behind it. What a line says of the stage is checked against the
-// stage by those who read it (verified_weights()); what it says of the source stands as long as the
-// fingerprint does.
+// A text file with one line per weight. Every line has a number and a checksum over its text and
+// the random name of the journal. Reading ends at the first line that is torn, altered, moved or
+// from another journal. A reader checks what lines state about the stage against the stage
+// (verified_contents()). What they state about the source is valid as long as the fingerprint is
+// equal.
 class StageJournal {
  public:
-  // The journal of `fingerprint` at `path`; another one, or none, gives way to an empty one.
+  // Opens the journal of `fingerprint` at `path`. A journal of another fingerprint is replaced by
+  // an empty one, and so is a missing one.
   static Result<StageJournal> open(const std::string& path, std::string_view fingerprint);
-  // The records of the journal of `fingerprint` at `path`, which is not changed. nullopt where it
-  // is none, or one of something else.
+  // Returns the records of the journal at `path` without changing it. nullopt if the file is not a
+  // journal of `fingerprint`.
   static Result<std::optional<std::vector<WeightRecord>>> records_of(const std::string& path,
                                                                      std::string_view fingerprint);
   StageJournal(StageJournal&& other) noexcept;
   StageJournal& operator=(StageJournal&&) = delete;
 
-  // As read by open(), in the order of the file.
+  // Returns the records that open() has read, in the order of the file.
   std::span<const WeightRecord> records() const { return records_; }
-  // Thread-safe. `bytes` is the size of the weight: the journal is synced now and then.
+  // Thread-safe. `bytes` is the size of the weight and decides when the journal is synced.
   Status append(const WeightRecord& record, uint64_t bytes);
   bool empty() const { return lines_ <= 1; }  // has no records
 
  private:
   StageJournal() = default;
-  // False where the text does not begin as a journal of `fingerprint` does.
+  // Returns false if the text does not begin as a journal of `fingerprint` does.
   bool read(std::string_view text, std::string_view fingerprint);
   Status begin(std::string_view fingerprint);
   Status append_line(std::string_view body);
 
   OutputFile file_;
-  std::string run_;                    // random
+  std::string run_;                    // random name of the journal
   std::vector<WeightRecord> records_;  // read by open()
-  std::mutex mutex_;                   // guards what follows
+  std::mutex mutex_;                   // guards the members below
   uint64_t end_ = 0, lines_ = 0, unsynced_ = 0;
 };
 

@@ -8,7 +8,6 @@
 
 #include "core/disk_space.h"
 #include "core/text.h"
-#include "packer/bundle_part.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 
@@ -21,9 +20,9 @@ uint64_t total_bytes(const std::vector<PlannedFile>& files) {
   return bytes;
 }
 
-// Bytes that files of this directory have on the disk.
+// Returns the bytes that files of this directory occupy on the disk.
 uint64_t stored_bytes(const std::string& directory, const std::vector<PlannedFile>& files) {
-  constexpr uint64_t kBlock = 512;  // of st_blocks, whatever the file system has
+  constexpr uint64_t kBlock = 512;  // unit of st_blocks on every file system
   uint64_t bytes = 0;
   for (const PlannedFile& file : files) {
     struct stat info {};
@@ -33,14 +32,15 @@ uint64_t stored_bytes(const std::string& directory, const std::vector<PlannedFil
   return bytes;
 }
 
-// A stage is of use to the next run unless that would end in the same way, or could believe what
-// the system failed to write: it may drop such pages from the disk and still show them.
+// Whether the next run should continue from the stage. It should not if it would fail in the same
+// way, or if the system failed to write some bytes: the system may show such bytes although the
+// disk does not have them.
 bool is_worth_keeping(const Error& error, const ResumableStage& stage) {
   const bool passes = error.code == ErrorCode::kInterrupted || error.code == ErrorCode::kIo;
   return passes && !stage.journal.empty() && !stage.sync_failed;
 }
 
-// What was there before is kept, whatever goes wrong until it has been read.
+// Fills the stage. Until it has been read, what an earlier run has left is kept, whatever fails.
 Status fill_stage(const StagedOutput& output, StagingDirectory& staging,
                   const std::string& fingerprint, ThreadPool& pool, const FillStage& fill) {
   StageJournal journal = FERRY_TRY(StageJournal::open(staging.journal_path(), fingerprint));

@@ -1,4 +1,5 @@
-// All or nothing on a POSIX file system: make a sibling, fill, sync and rename it, sync the parent.
+// Writes all or nothing on a POSIX file system: makes a sibling of the target, fills, syncs and
+// renames it, and syncs the parent.
 #include "packer/staging_directory.h"
 
 #include <dirent.h>
@@ -62,11 +63,11 @@ constexpr size_t kIdDigits = 16;
 constexpr std::string_view kJournalName = "journal";
 constexpr std::string_view kContentsName = "bundle";
 
-// Keeps runs that look for each other in one parent apart, so that of two that begin at once one
-// sees the other. A process that holds the lock for longer is not waited for: without the lock, the
-// worst is that both runs stop.
+// Serialises runs that look for each other in one parent directory, so that if two begin at once,
+// one sees the other. The function does not wait for a process that holds the lock for longer.
+// Without the lock, the worst result is that both runs stop.
 DirectoryLock lock_parent(const std::string& parent) {
-  constexpr int kTries = 20;  // for 0.2 s
+  constexpr int kTries = 20;  // together 0.2 s
   return DirectoryLock::take(parent, InputFile::Links::kRefuse, kTries);
 }
 
@@ -74,16 +75,16 @@ DirectoryLock try_lock(const std::string& path) {
   return DirectoryLock::take(path, InputFile::Links::kRefuse);
 }
 
-// Who holds a directory that was found beside the target.
+// The owner of a directory that was found beside the target.
 enum class Owner {
-  kNobody,   // it is none of ours
-  kGone,     // a run that has ended
-  kWriting,  // a run that has it locked
-  kUnknown,  // nothing tells whether the run has ended
+  kNobody,   // the directory was not made by Ferry
+  kGone,     // the run has ended
+  kWriting,  // a run holds the lock of the directory
+  kUnknown,  // it is unknown whether the run has ended
 };
 struct Ownership {
   Owner owner = Owner::kNobody;
-  DirectoryLock lock = {};  // of a directory whose owner is gone
+  DirectoryLock lock = {};  // lock of a directory whose run has ended
 };
 
 bool is_directory(const std::string& path) {
@@ -91,7 +92,7 @@ bool is_directory(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-// The process id in the name of what is being written.
+// Returns the process id in the name of a directory that is being written.
 std::optional<pid_t> process_in(std::string_view digits) {
   pid_t pid = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
@@ -99,19 +100,19 @@ std::optional<pid_t> process_in(std::string_view digits) {
   return pid > 0 ? std::optional(pid) : std::nullopt;
 }
 
-// Whose directory `path` is, by its process and its lock. Process ids are not enough where
-// containers share a directory, and locks are not enough on every file system, so an owner is gone
-// only where both say so.
+// Finds the owner of the directory `path` by its process and its lock. Process ids are not
+// sufficient if containers share a directory, and locks are not sufficient on every file system. So
+// an owner counts as gone only if both say so.
 Ownership owner_of(const std::string& path, pid_t pid) {
   DirectoryLock lock = try_lock(path);
   if (!lock.is_taken()) return {Owner::kWriting};
-  // Our own id in a name is that of an earlier process with the same one.
+  // A directory with our own process id was left by an earlier process of this id.
   const bool alive = pid != ::getpid() && (::kill(pid, 0) == 0 || errno != ESRCH);
   if (alive) return {Owner::kUnknown};
   return {Owner::kGone, std::move(lock)};
 }
 
-// Whose stage `path` is. It has no process in its name, so its lock alone tells.
+// Finds the owner of a stage. The name has no process id, so only the lock tells.
 Ownership owner_of_stage(const std::string& path) {
   DirectoryLock lock = try_lock(path);
   if (!lock.is_taken()) return {Owner::kWriting};
@@ -124,12 +125,12 @@ bool is_stage_id(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// The directories beside the target that earlier runs have left.
+// Directories beside the target that earlier runs have left.
 class Remainders {
  public:
   Remainders(const std::string& parent, const std::string& name) : parent_(parent), name_(name) {}
 
-  // Finds what no run holds. kExists if another process is writing the target.
+  // Finds directories that no run holds. kExists if another process is writing the target.
   Status find(const std::string& target) {
     const DirectoryStream directory(::opendir(parent_.c_str()), &::closedir);
     if (!directory) return os_error(parent_, "cannot list", errno);
@@ -143,8 +144,8 @@ class Remainders {
     return {};
   }
 
-  // Hands over the lock of an entry that find() has found, which then stays. Empty if there is
-  // none.
+  // Hands over the lock of an entry that find() has found; remove() then keeps the entry. Returns
+  // an empty lock if there is no such entry.
   DirectoryLock take(const std::string& entry) {
     const auto found = abandoned_.find(entry);
     if (found == abandoned_.end()) return {};
@@ -153,10 +154,9 @@ class Remainders {
     return lock;
   }
 
-  // Removes what find() has found; without `stages` only those stages that nothing can be gained
-  // from.
+  // Removes what find() has found. Without `stages`, stages that later runs could use are kept.
   Status remove(bool stages) {
-    // Directories without a lock are empty. A run that has just made one makes another.
+    // Directories without a lock are empty. If a run has just made one, it makes another.
     for (const std::string& entry : unused_) (void)::rmdir((parent_ + "/" + entry).c_str());
     for (const auto& [entry, lock] : abandoned_) {
       const std::string path = parent_ + "/" + entry;
@@ -190,12 +190,12 @@ class Remainders {
 
   const std::string& parent_;
   const std::string& name_;
-  std::vector<std::string> unused_;                 // names of new_prefix()
+  std::vector<std::string> unused_;                 // names that begin with new_prefix()
   std::map<std::string, DirectoryLock> abandoned_;  // by name
 };
 
-// Makes the directory `path`, which is locked from the first moment at which it has this name: one
-// without a lock could be taken for abandoned.
+// Makes the directory `path`. It is locked before it gets this name, because other runs could take
+// an unlocked directory for abandoned.
 Result<DirectoryLock> make_locked(const std::string& parent, const std::string& name,
                                   const std::string& path) {
   constexpr int kTries = 5;
@@ -211,11 +211,12 @@ Result<DirectoryLock> make_locked(const std::string& parent, const std::string& 
       return lock;
     }
     number = errno;
-    // Not every file system knows the flag; a plain rename replaces an empty directory at most.
+    // Some file systems do not support the flag. A plain rename replaces at most an empty
+    // directory.
     if (lock.is_taken() && number == EINVAL && ::rename(made.c_str(), path.c_str()) == 0)
       return lock;
     (void)::rmdir(made.c_str());
-    if (number != ENOENT) break;  // ENOENT: another run has taken it for a remainder
+    if (number != ENOENT) break;  // ENOENT: another run has removed it as a remainder
   }
   return os_error(path, "cannot create", number);
 }
@@ -231,8 +232,8 @@ bool is_empty_directory(const std::string& path) {
   return true;
 }
 
-// Whether it is a directory with a config.json and weights, or an index of weights, and nothing but
-// regular files: what a conversion to files of other programs leaves, and no home directory.
+// Whether `path` is a directory that a conversion to another format has made, and not a home
+// directory: it holds only regular files, with a config.json and weights, or an index of weights.
 bool is_checkpoint(const std::string& path) {
   const DirectoryStream directory(::opendir(path.c_str()), &::closedir);
   if (!directory) return false;
@@ -257,8 +258,8 @@ Failure stays(const std::string& target, StagingDirectory::Kind kind) {
                            : "is neither empty nor a checkpoint of files alone, and is left alone");
 }
 
-// Nothing but what the tool itself makes, or an empty directory, is ever replaced: a mistyped path
-// must not cost a home directory.
+// Replaces only output of Ferry and empty directories, because a mistyped path must not cost a home
+// directory.
 Status check_replaceable(const std::string& target, const struct stat& info, bool overwrite,
                          StagingDirectory::Kind kind) {
   using Kind = StagingDirectory::Kind;
@@ -295,7 +296,7 @@ Result<NewFolders> make_parent(const std::string& parent) {
   return os_error(parent, "cannot hold the bundle", ENOTDIR);
 }
 
-// Why a finished output cannot be given its name.
+// Returns the error for a finished output that cannot get its final name.
 Failure no_name(const std::string& target, int number) {
   if (number == EEXIST || number == ENOTEMPTY) {
     return taken(target, "another process has made it meanwhile");
@@ -303,7 +304,7 @@ Failure no_name(const std::string& target, int number) {
   return os_error(target, "cannot be given its name", number);
 }
 
-// lstat of `path`, or nothing if it is absent.
+// Returns lstat of `path`; nullopt if it does not exist.
 Result<std::optional<struct stat>> look_at(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) return std::optional(info);
@@ -313,7 +314,7 @@ Result<std::optional<struct stat>> look_at(const std::string& path) {
 
 }  // namespace
 
-// The lock is a member, and so held until the directory is gone.
+// The lock is a member, so it is held until the directory is removed.
 StagingDirectory::~StagingDirectory() {
   if (!root_.empty() && !keep_) (void)remove_tree(root_);
 }
@@ -348,7 +349,7 @@ Result<StagingDirectory> StagingDirectory::create_stage(const std::string& targe
   return begin(target, overwrite, id, kind);
 }
 
-// `stage` is the id of one, or empty.
+// `stage` is the id of a stage, or empty.
 Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool overwrite,
                                                  std::string_view stage, Kind kind) {
   StagingDirectory staging;
@@ -386,7 +387,7 @@ Status StagingDirectory::make_private(const std::string& name) {
   return {};
 }
 
-// `held` is the lock of the stage if an earlier run has left it, and empty otherwise.
+// `held` is the lock of a stage that an earlier run has left; otherwise empty.
 Status StagingDirectory::take_stage(const std::string& name, std::string_view id,
                                     DirectoryLock held) {
   const std::string path = fmt::format("{}/{}{}", parent_, stage_prefix(name), id);
@@ -440,8 +441,8 @@ Status StagingDirectory::publish(bool synced) {
   FERRY_RETURN_IF_ERROR(synced ? made_parents_.sync() : Status());
   made_parents_.keep();
   keep_ = false;
-  // The rest is of no use: the old target, and the journal, which goes first, so that a stage
-  // without one is known to be of none. Where it cannot be removed, the next run tries again.
+  // Removes the old target and the journal. The journal goes first, so that a stage without one is
+  // known to be useless. If removing fails, the next run tries again.
   if (root_.empty()) return {};
   if (path_ != root_) (void)::unlink(journal_path().c_str());
   FERRY_RETURN_IF_ERROR(remove_tree(root_));
@@ -451,8 +452,8 @@ Status StagingDirectory::publish(bool synced) {
 
 Status StagingDirectory::give_name() {
   int result = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE);
-  // Not every file system knows the flag; a plain rename never replaces a directory with files in
-  // it.
+  // Some file systems do not support the flag. A plain rename never replaces a directory that holds
+  // files.
   if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
     result = ::rename(path_.c_str(), target_.c_str());
   }
@@ -466,7 +467,7 @@ Status StagingDirectory::publish_file(bool replace) {
   const std::string made = fmt::format("{}/{}", path_, base_name(target_));
   int result = ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target_.c_str(),
                            replace ? 0 : RENAME_NOREPLACE);
-  // Where the flag is not known, a link refuses to replace.
+  // If the flag is not supported, a hard link refuses to replace a file.
   if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
     result =
         replace ? ::rename(made.c_str(), target_.c_str()) : ::link(made.c_str(), target_.c_str());

@@ -1,6 +1,5 @@
-// StagingDirectory: a temporary sibling of the target that becomes the target in one step, or
-// vanishes. The target may also be a file, which is written in such a directory. Private to
-// packer/.
+// StagingDirectory is a temporary sibling of the target that becomes the target in one step, or is
+// removed. A target that is a file is written in such a directory. Private to packer/.
 #pragma once
 
 #include <string>
@@ -21,11 +20,11 @@ namespace ferry::packer {
 // Move-only, not thread-safe.
 class StagingDirectory {
  public:
-  // What the target is, and what may be replaced by it.
+  // Selects the type of the target and what the target may replace.
   enum class Kind {
-    kBundle,      // a directory; a bundle or an empty directory
-    kCheckpoint,  // a directory; an empty one, or one of files alone that a checkpoint could be
-    kFile,        // the file of the target's name in the directory that is written; a file
+    kBundle,      // a directory that replaces a bundle or an empty directory
+    kCheckpoint,  // a directory that replaces an empty one, or one that could be a checkpoint
+    kFile,        // a file with the name of the target in the staging directory; it replaces a file
   };
 
   StagingDirectory() = default;
@@ -33,32 +32,33 @@ class StagingDirectory {
   StagingDirectory(StagingDirectory&& other) noexcept;
   StagingDirectory& operator=(StagingDirectory&& other) noexcept;
 
-  // Makes the folders above the target where there are none, which go away again if nothing is
-  // published. Removes what killed runs left of the same target first, and stages that no run
-  // holds. kExists if another process is writing the target, if the target exists and `overwrite`
-  // is not set, or if it is nothing that this kind replaces.
+  // Makes missing folders above the target; they are removed again if nothing is published. First
+  // removes what killed runs have left of this target, and stages that no run holds. kExists if
+  // another process is writing the target, if the target exists and `overwrite` is false, or if
+  // this kind of output does not replace it.
   static Result<StagingDirectory> create(const std::string& target, bool overwrite,
                                          Kind kind = Kind::kBundle);
-  // Does what create() does for the stage of this `id`, 16 hexadecimal digits. The stage is taken
-  // over as it is, and made where there is none. kUnsupported on a file system without locks.
+  // Like create(), for the stage with this `id`, 16 hexadecimal digits. An existing stage is taken
+  // over; otherwise a new one is made. kUnsupported on a file system without locks.
   static Result<StagingDirectory> create_stage(const std::string& target, bool overwrite,
                                                std::string_view id, Kind kind = Kind::kBundle);
 
-  // The directory that is written.
+  // Returns the directory in which the output is written.
   const std::string& path() const { return path_; }
-  // The file for the journal of a stage.
+  // Returns the path of the journal of a stage.
   std::string journal_path() const;
-  // Whether destruction leaves it to the next run. At first that is so for a stage with a journal.
+  // Sets whether the destructor keeps the directory for the next run. The default is true for a
+  // stage with a journal.
   void keep(bool keep) { keep_ = keep; }
   bool is_kept() const { return keep_; }
-  // The directory that is removed or kept.
+  // Returns the directory that is removed or kept.
   const std::string& root() const { return root_; }
-  // The directory that the target is in.
+  // Returns the directory that contains the target.
   static std::string parent_of(const std::string& target);
 
-  // Syncs the directory, gives it its name, syncs the parent. The files in it have been synced. An
-  // old target is exchanged with it in one step and removed afterwards. With `synced` false nothing
-  // is, nor has been, synced.
+  // Syncs the directory, gives it its final name and syncs the parent. The files in it must have
+  // been synced. An old target is exchanged with the directory in one step and then removed. With
+  // `synced` false nothing is synced.
   Status publish(bool synced);
 
  private:
@@ -71,11 +71,11 @@ class StagingDirectory {
   Status publish_file(bool replace);
 
   std::string target_, parent_;
-  std::string root_;  // empty when there is nothing to remove
+  std::string root_;  // empty if there is nothing to remove
   std::string path_;  // root_, or a directory in it
   Kind kind_ = Kind::kBundle;
   bool overwrite_ = false, keep_ = false;
-  DirectoryLock lock_;  // of root_
+  DirectoryLock lock_;  // lock of root_
   NewFolders made_parents_;
 };
 

@@ -1,5 +1,5 @@
-// TaskDealer: which tasks a thread works on by turns, so that it hashes their bytes together.
-// Private to packer/.
+// TaskDealer and HashQueue: a thread works on several tasks in turn, so that it hashes their bytes
+// together. Private to packer/.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,39 @@
 
 namespace ferry::packer {
 
-struct HashedTask {
-  uint64_t bytes = 0;
-  size_t streams = 1;  // computations of SHA-256 that it needs
+// Computes SHA-256 of several streams that one thread hashes at a time. Bytes wait in the queue
+// until one of the streams must be finished. As many streams as help are then hashed together. For
+// use by one thread.
+class HashQueue {
+ public:
+  // Adds the next bytes of a stream. `data` and `hash` must not change until settle(hash).
+  void add(Sha256& hash, std::span<const std::byte> data) {
+    settle(hash);
+    if (!data.empty()) waiting_.push_back({&hash, data});
+  }
+  // Hashes all bytes of the stream that are in the queue.
+  void settle(Sha256& hash) {
+    const auto is_wanted = [&](const Sha256Update& update) { return update.hash == &hash; };
+    for (;;) {
+      const auto wanted = std::ranges::find_if(waiting_, is_wanted);
+      if (wanted == waiting_.end()) return;
+      // The other streams that are hashed have waited longest.
+      std::rotate(waiting_.begin(), wanted, wanted + 1);
+      update_together(waiting_);
+      std::erase_if(waiting_, [](const Sha256Update& update) { return update.data.empty(); });
+    }
+  }
+
+ private:
+  std::vector<Sha256Update> waiting_;
 };
 
-// Deals tasks to threads in their order, which should be the longest first.
+struct HashedTask {
+  uint64_t bytes = 0;
+  size_t streams = 1;  // SHA-256 streams that the task needs
+};
+
+// Deals tasks to threads in order. The longest tasks should come first.
 class TaskDealer {
  public:
   TaskDealer(std::vector<HashedTask> tasks, size_t threads)
@@ -36,8 +63,8 @@ class TaskDealer {
     }
   }
 
-  // The next task for a thread that has not ended `open`; nothing where it has enough, or there is
-  // none. A thread without any gets one as long as there are some.
+  // Returns the next task for a thread whose unfinished tasks are `open`. nullopt if the thread has
+  // enough tasks, or if none is left. A thread without tasks gets one as long as any is left.
   std::optional<size_t> take(std::span<const size_t> open) {
     size_t next = next_.load();
     while (next < tasks_.size() && has_room(open, next)) {
@@ -48,13 +75,13 @@ class TaskDealer {
 
  private:
   static constexpr size_t kPair = 2;
-  // The streams of all threads together: each has a buffer of some 256 KiB.
+  // The most streams of all threads together; each has a buffer of about 256 KiB.
   static constexpr size_t kMostStreams = 256;
-  // So little does not keep other threads waiting.
+  // A task of at most this size does not keep other threads waiting.
   static constexpr uint64_t kShort = uint64_t{1} << 22;
 
-  // More than two streams at once are slow. A task that would be the last one to end then
-  // is worked on alone, or with another one of the kind.
+  // More than two long streams at once are slow. A task that would be the last one to end is worked
+  // on alone, or together with another long one.
   bool has_room(std::span<const size_t> open, size_t next) const {
     if (open.empty()) return true;
     size_t streams = tasks_[next].streams;
@@ -66,20 +93,20 @@ class TaskDealer {
   }
 
   std::vector<HashedTask> tasks_;
-  size_t width_;  // streams of a thread
+  size_t width_;  // streams per thread
   std::vector<bool> long_;
   std::atomic<size_t> next_{0};
 };
 
-// Runs in one thread: begins tasks as long as there is room for them, and does a step of each by
-// turns until it has ended. begin(task) gives a job, or nullptr where the task is done already;
-// step(task, job) says whether the job has ended, which destroys it. An error of either ends all,
-// as stopped() does.
+// The body of one thread: begins tasks as long as there is room for them, and does a step of each
+// in turn until it has ended. begin(task) returns a job, or nullptr if the task is done already.
+// step(task, job) tells whether the job has ended, and the job is then destroyed. An error of
+// either ends the loop, and so does stopped().
 template <class Job, class Begin, class Step, class Stopped>
 Status take_turns(TaskDealer& dealer, const Begin& begin, const Step& step,
                   const Stopped& stopped) {
   std::vector<size_t> open;
-  std::vector<std::unique_ptr<Job>> jobs;  // of `open`
+  std::vector<std::unique_ptr<Job>> jobs;  // jobs of the tasks in `open`
   while (!stopped()) {
     for (std::optional<size_t> next; !stopped() && (next = dealer.take(open));) {
       std::unique_ptr<Job> job = FERRY_TRY(begin(*next));

@@ -1,4 +1,4 @@
-// BundlePlan::difference: whether a bundle is what the plan would make.
+// BundlePlan::difference() tells whether a bundle is what the plan would write.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
-// Version of the manifest.
+// Version of the manifest that records options first.
 constexpr int64_t kFirstWithOptions = 6;
 
 Manifest without_digests(Manifest manifest) {
@@ -40,7 +40,7 @@ bool same_options(const Manifest& a, const Manifest& b) {
   });
 }
 
-// The first difference of two manifests, digests apart. Empty: there is none.
+// Returns the first difference of two manifests, apart from digests; empty if there is none.
 std::string stated_difference(const Manifest& planned, const Manifest& existing) {
   if (existing.version < kFirstWithOptions) return "it does not say how it was made";
   if (existing.version < planned.version) return "its format is of an earlier version";
@@ -53,7 +53,7 @@ std::string stated_difference(const Manifest& planned, const Manifest& existing)
   return same ? std::string() : "the checkpoint is another one";
 }
 
-// `read` fills a part, at an offset of `bytes`.
+// Hashes `bytes` bytes. `read` fills a part at an offset.
 template <class Read>
 Status hash_parts(Sha256& hash, uint64_t bytes, const Read& read) {
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(std::min(kChunk, bytes));
@@ -85,12 +85,12 @@ Status hash_extent(const BundlePlan::Impl& plan, const FilePlan& file, const Ext
         return plan.copied[extent.index]->read_at(at, out);
       });
     case Extent::Kind::kWeight:
-      break;  // of data files only
+      break;  // only data files have weights
   }
   return {};
 }
 
-// The digest of a file that is no data file: a program, or a copy.
+// Returns the digest of a file that is not a data file: a program or a copied file.
 Result<std::string> digest_of_plain(const BundlePlan::Impl& plan, const FilePlan& file) {
   Sha256 hash;
   uint64_t at = 0;
@@ -107,13 +107,14 @@ Result<std::string> digest_of_plain(const BundlePlan::Impl& plan, const FilePlan
   return to_hex(hash.finish());
 }
 
-// A source tensor and the digest that the bundle's manifest states.
+// A source tensor with the digest that the bundle's manifest states.
 struct Expected {
   size_t entry = 0;
   const ManifestTensor::Source* source = nullptr;
 };
 
-// Each source tensor once; long ones first, so that no thread starts the longest one last.
+// Returns each source tensor once, the longest first, so that no thread begins a long tensor at the
+// end.
 std::vector<Expected> expected_sources(const BundlePlan::Impl& plan, const Manifest& existing) {
   std::vector<bool> seen(plan.source->entries().size(), false);
   std::vector<Expected> all;
@@ -141,7 +142,8 @@ Result<bool> is_same(const BundlePlan::Impl& plan, const Expected& expected,
   return to_hex(hash.finish()) == expected.source->sha256;
 }
 
-// The first tensor of the checkpoint, by size, that has changed; none is begun after that.
+// Returns the largest tensor of the checkpoint that has changed. No tensor is begun after a
+// difference was found.
 Result<std::string> changed_tensor(const BundlePlan::Impl& plan, const Manifest& existing,
                                    ThreadPool& pool, const ShowProgress& show) {
   const std::vector<Expected> all = expected_sources(plan, existing);

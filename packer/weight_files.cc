@@ -12,12 +12,12 @@
 #include "packer/digests.h"
 #include "packer/file_set.h"
 #include "packer/file_writer.h"
+#include "packer/non_finite.h"
 #include "packer/stage_run.h"
-#include "packer/value_check.h"
 
 namespace ferry::packer {
 
-// Files with weights, then those without. The recipes and the known bytes lie in `input`.
+// Files with weights come first. `input` owns the recipes and the known bytes.
 struct WeightFilesPlan::Impl : FileSet {
   WeightFilesInput input;
   std::vector<const FileTensor*> tensors;  // by weight
@@ -31,7 +31,7 @@ Failure defect(const WeightFile& file, std::string_view what) {
   return fail(ErrorCode::kInternal, fmt::format("plan of {}: {}", printable(file.path), what));
 }
 
-// Extents of a file in their order, each within it and behind the one before.
+// Checks that each extent is within the file and after the previous one.
 Status check_extents(const WeightFile& file, const std::vector<Extent>& extents) {
   uint64_t end = 0;
   for (const Extent& extent : extents) {
@@ -44,7 +44,7 @@ Status check_extents(const WeightFile& file, const std::vector<Extent>& extents)
   return {};
 }
 
-// Adds what the files hold to the set that the file writer takes.
+// Adds the contents of the files to the FileSet for the file writer.
 class FileSetBuilder {
  public:
   explicit FileSetBuilder(WeightFilesPlan::Impl& plan) : plan_(plan) {}
@@ -128,7 +128,8 @@ std::vector<WrittenWeight> weights_of(const WeightFilesPlan::Impl& plan) {
   return weights;
 }
 
-// Places, names and recipes of all tensors, and the digest of what else is in their files.
+// States positions, names and recipes of all tensors, and the digest of everything else in their
+// files.
 std::string plan_text(const WeightFilesPlan::Impl& plan) {
   std::string text = "files for other programs\n";
   for (const WeightFile& file : plan.input.files) {

@@ -1,6 +1,6 @@
-// WeightFilesPlan::difference(): whether the files that are there are those of the plan, byte for
-// byte. They say nothing of what they were made of, so every tensor is made again and compared,
-// but nothing is written.
+// WeightFilesPlan::difference() tells whether existing files equal those of the plan, byte for
+// byte. The files do not state their sources, so every tensor is made again and compared; nothing
+// is written.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <zlib.h>
@@ -73,11 +73,11 @@ class FileComparison {
     return true;
   }
 
-  // Known bytes, literals, and the zeros between everything.
+  // Compares known bytes, literals, and the zeros between all extents.
   Result<bool> same_rest(const std::vector<uint32_t>& crcs) {
     std::vector<FileBytes> last;
     if (plan_.finishing) last = plan_.finishing(crcs);
-    std::map<uint64_t, uint64_t> ends;  // of what is no gap, by its offset
+    std::map<uint64_t, uint64_t> ends;  // ends of the extents by their offsets
     for (const FileBytes& known : plan_.known) {
       std::vector<std::byte> want = known.bytes;
       for (const FileBytes& over : last) put_over(over, known.offset, want);
@@ -127,7 +127,7 @@ class FileComparison {
   const TensorSource& source_;
   ThreadPool& pool_;
   const std::function<void(uint64_t)>& advance_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::optional<Error> error_;
   bool same_ = true;
 };
@@ -147,7 +147,7 @@ Result<bool> same_plain(const PlainFileInput& plan, const InputFile& file) {
   return true;
 }
 
-// Files of a directory, or the one file that is the target.
+// The existing output: files of a directory, or a single file.
 class Target {
  public:
   static Result<Target> open(const std::string& path, bool is_directory) {
@@ -157,7 +157,7 @@ class Target {
     return target;
   }
 
-  // Empty, or why these are not its files.
+  // Returns why the target does not have exactly these files; empty if it has.
   Result<std::string> check_names(const std::vector<PlannedFile>& files) const {
     if (!directory_) return std::string();
     for (const std::string& name : FERRY_TRY(directory_->names())) {

@@ -10,7 +10,7 @@
 namespace ferry::packer {
 namespace {
 
-// Windows and tiles of two weights stay in the cache of one core.
+// Windows and tiles of two weights fit into the cache of one core.
 constexpr uint64_t kWindow = uint64_t{1} << 18;
 
 // Written bytes are sent to the disk in parts of this size.
@@ -113,7 +113,7 @@ Result<uint64_t> WeightJob::write_tile() {
   return bytes;
 }
 
-// Tiles come in order.
+// Writes a tile of an output. Tiles must come in order.
 Status WeightJob::write(size_t output, int64_t first, std::span<const std::byte> tile) const {
   const Extent& extent = weight_.extents[output];
   const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe_, output);
@@ -126,7 +126,7 @@ Status WeightJob::write(size_t output, int64_t first, std::span<const std::byte>
   return {};
 }
 
-// Counts why `uncoded` values of these rows have no codes.
+// Counts the reasons why `uncoded` values of these rows have no codes.
 Status WeightJob::count_uncoded(int64_t first, int64_t rows, uint64_t uncoded) {
   const uint64_t non_finite =
       FERRY_TRY(graph::count_non_finite_rows(recipe_, *weight_.plan.source, first, rows));

@@ -1,4 +1,4 @@
-// WeightJob: one weight on its way from the checkpoint to its file. Private to packer/.
+// WeightJob converts one weight of the checkpoint and writes it to its file. Private to packer/.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@
 #include "core/xxh3.h"
 #include "graph/recipe.h"
 #include "packer/file_set.h"
-#include "packer/hash_queue.h"
 #include "packer/non_finite.h"
+#include "packer/task_dealer.h"
 
 namespace ferry::packer {
 
-// SourceTap: digests of source tensors, taken from the reads that convert them.
-// Private to packer/.
+// SourceTap computes digests of source tensors from the reads that convert them. Private to
+// packer/.
 
-// Passes reads on to a source. A watched entry is read and hashed from front to back, a window at a
-// time, as reads come to it, so that a conversion which reads a tensor in order needs no second
-// pass. finish() reads and hashes the rest. For use by one thread.
+// Passes reads to a source. A watched entry is read and hashed from front to back, one window at a
+// time, as reads reach it. So a conversion that reads a tensor in order needs no second pass.
+// finish() reads and hashes the rest. For use by one thread.
 class SourceTap : public TensorSource {
  public:
   SourceTap(const TensorSource& source, HashQueue& queue) : source_(source), queue_(queue) {}
 
   void watch(size_t entry) { watched_.try_emplace(entry); }
-  // The digest of the whole of a watched entry; reads what was not read in order.
+  // Returns the digest of a whole watched entry. Reads the bytes that were not read in order.
   Result<Digest> finish(size_t entry);
 
   const std::string& path() const override { return source_.path(); }
@@ -44,7 +44,7 @@ class SourceTap : public TensorSource {
   struct Watched {
     Sha256 hash;
     std::vector<std::byte> window;  // the bytes before `done`
-    uint64_t done = 0;              // bytes from the front that are in `hash`, or in the queue
+    uint64_t done = 0;              // bytes from the front that are in `hash` or in the queue
     uint64_t begin() const { return done - window.size(); }
   };
   Status next_window(size_t index, Watched& watched) const;
@@ -54,37 +54,38 @@ class SourceTap : public TensorSource {
   mutable std::map<size_t, Watched> watched_;
 };
 
-// Unchanged bytes of one whole source tensor: one digest serves both.
+// Whether the weight is an unchanged copy of one whole source tensor, so that one digest serves for
+// both.
 bool is_whole_copy(const graph::Recipe& recipe, const TensorSource& source);
 
 struct WeightToWrite {
   const FileSet& plan;
   const OutputFile& out;
-  std::span<const Extent> extents;  // of all its outputs
-  std::vector<size_t> hashed;       // source tensors whose digests are made with it
-  bool digested = true;             // SHA-256 of its outputs is wanted
-  bool summed = false;              // CRC-32 of its output is wanted
+  std::span<const Extent> extents;  // extents of all outputs of the weight
+  std::vector<size_t> hashed;       // source tensors whose digests the job computes
+  bool digested = true;             // compute SHA-256 of the outputs
+  bool summed = false;              // compute CRC-32 of the output
 };
 
 struct WrittenOutputs {
-  std::vector<Digest> digests;  // of each output
+  std::vector<Digest> digests;  // one per output
   std::vector<FastDigest> fast;
-  std::vector<std::pair<size_t, Digest>> entries;  // of `hashed`
+  std::vector<std::pair<size_t, Digest>> entries;  // digests of the tensors in `hashed`
   NonFiniteCount non_finite;
   uint32_t crc = 0;
 };
 
 uint32_t crc32_of(uint32_t crc, std::span<const std::byte> bytes);
 
-// Writes all outputs of a weight from front to back in tiles of rows: fill a tile, hash it, write
-// it, while it is in the cache of one core.
+// Writes all outputs of a weight from front to back in tiles of rows. Each tile is filled, hashed
+// and written while it is in the cache of one core.
 class WeightJob {
  public:
   WeightJob(WeightToWrite weight, HashQueue& queue);
   bool is_written() const { return next_ >= rows_; }
-  // The next tile; the number of bytes.
+  // Writes the next tile and returns its number of bytes.
   Result<uint64_t> write_tile();
-  // After the last one.
+  // Returns the results after the last tile.
   Result<WrittenOutputs> finish();
 
  private:
@@ -98,7 +99,7 @@ class WeightJob {
   SourceTap tap_;
   bool copied_;
   int64_t rows_, step_, next_ = 0;
-  std::vector<std::unique_ptr<std::byte[]>> tiles_;  // of each output
+  std::vector<std::unique_ptr<std::byte[]>> tiles_;  // one per output
   std::vector<Sha256> hashes_;
   std::vector<FastHash> fast_hashes_;
   WrittenOutputs written_;

@@ -1,5 +1,5 @@
-// place_weights: each distinct recipe is stored once in the whole bundle, in a data file of the
-// first part that uses it, under all the names that any part has for it.
+// place_weights() stores each distinct recipe once in the whole bundle, in a data file of the first
+// part that uses it, under all names that any part has for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace ferry::packer {
 namespace {
 
-// Recipes with equal keys may be equal, others are not.
+// Returns a hash key. Equal recipes have equal keys; recipes with equal keys may still differ.
 size_t bucket_of(const graph::Recipe& recipe) {
   size_t key = static_cast<size_t>(recipe.output().dtype) + 32 * recipe.pieces.size();
   if (!recipe.pieces.empty()) {
@@ -75,7 +75,7 @@ class Placer {
     return fail(ErrorCode::kInternal, fmt::format("weight {} {}", quoted(name), what));
   }
 
-  // The weight that has the output `key`, with all its outputs.
+  // Adds the weight whose output is `key`, with all outputs of the weight.
   Status add(size_t part, const std::string& key) {
     const graph::StateDict* weights = parts_[part]->weights;
     const graph::Weight* weight = weights ? weights->find_output(key).weight : nullptr;
@@ -122,7 +122,7 @@ class Placer {
     return bucket.back();
   }
 
-  // Recipes are numbered in order of first use, so those of a part are one run of numbers.
+  // Recipes are numbered in order of first use, so the recipes of a part have consecutive numbers.
   std::span<const size_t> first_used_by(size_t part) const {
     const auto range = std::equal_range(first_part_.begin(), first_part_.end(), part);
     return std::span(all_).subspan(static_cast<size_t>(range.first - first_part_.begin()),
@@ -158,17 +158,17 @@ class Placer {
     return tensor;
   }
 
-  // How many of `stored` go into one file; at least one.
+  // Returns how many recipes at the front of `stored` fit into one file; at least one.
   Result<size_t> fitting(std::span<const size_t> stored, uint64_t limit) const {
     if (limit == 0) return stored.size();
-    size_t high = 0;  // bytes alone allow this many
+    size_t high = 0;  // the largest count whose bytes fit
     for (uint64_t sum = 0; high < stored.size(); ++high) {
       for (const graph::RecipeOutput& output : result_.stored[stored[high]].recipe->outputs) {
         sum += output.bytes();
       }
       if (sum > limit) break;
     }
-    size_t low = 0;  // so many fit with header and padding
+    size_t low = 0;  // a count that fits with header and padding
     while (low < high) {
       const size_t middle = high - (high - low) / 2;
       const auto file = FERRY_TRY(plan_file(0, stored.first(middle)));
@@ -189,12 +189,12 @@ class Placer {
   std::span<const BundleInput::Part* const> parts_;
   WeightPlacement result_;
   std::vector<size_t> all_;         // 0, 1, 2, ...
-  std::vector<size_t> first_part_;  // by stored index, ascending
+  std::vector<size_t> first_part_;  // by index of the stored recipe, ascending
   std::vector<std::vector<size_t>> needs_;
   std::unordered_map<size_t, std::vector<size_t>> buckets_;
   std::unordered_map<std::string, size_t> by_name_;
-  std::unordered_set<std::string> keys_;     // of all outputs
-  std::unordered_set<std::string> tensors_;  // of those that some program has as a tensor
+  std::unordered_set<std::string> keys_;     // keys of all outputs
+  std::unordered_set<std::string> tensors_;  // keys that some program reads as a tensor
 };
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace ferry::plan {
 namespace {
 
-// Which buffers the programs have contents of.
+// Returns which buffers have stored contents in the programs of the bundle.
 graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   size_t stored = 0, buffers = 0;
   for (const packer::ManifestProgram* program : manifest.programs()) {
@@ -32,7 +32,8 @@ graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
 }
 
-// The inputs and outputs of a method that all programs of the text decoder have, by name.
+// Returns the inputs or outputs that method `method` has in any program of the text decoder, by
+// name.
 std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& manifest,
                                                      std::string_view method) {
   std::map<std::string, packer::ManifestPort> ports;
@@ -47,7 +48,7 @@ std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& man
 
 using Ports = std::map<std::string, packer::ManifestPort>;
 
-// The encodings of the caches of a method, in the order of layers.
+// Appends the encodings of the caches of a method, in the order of layers.
 void set_encodings(const Ports& ports, int64_t num_layers, std::vector<Encoding>& keys,
                    std::vector<Encoding>& values) {
   for (int64_t layer = 0; layer < num_layers; ++layer) {
@@ -59,7 +60,7 @@ void set_encodings(const Ports& ports, int64_t num_layers, std::vector<Encoding>
   }
 }
 
-// The encodings of the inputs and outputs of a static program.
+// Sets the encodings of the quantised inputs and outputs of a static program.
 void set_encodings(const packer::Manifest& manifest, converters::PortTypes& types) {
   const Ports ports = ports_of(manifest, kKvForwardMethod);
   if (const auto logits = ports.find(std::string(kLogitsPort)); logits != ports.end()) {
@@ -74,7 +75,7 @@ void set_encodings(const packer::Manifest& manifest, converters::PortTypes& type
   }
 }
 
-// Sets the options of a static program that its inputs and outputs show.
+// Sets the options of a static program that can be seen in its inputs and outputs.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
   options.single_head_attention = manifest.attention == "sha";
@@ -101,7 +102,7 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
   }
 }
 
-// The dtype of the KV caches in a stateful program.
+// Returns the dtype of the KV caches in a stateful program.
 DType kv_cache_of(const packer::Manifest& manifest) {
   if (manifest.program_style != kStatefulStyle) return DType::kF32;
   for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
@@ -114,7 +115,7 @@ DType kv_cache_of(const packer::Manifest& manifest) {
   return DType::kF32;
 }
 
-// Whether the plan stores every tensor in the dtype that the bundle has it in.
+// Whether the plan stores every tensor in the dtype that the tensor has in the bundle.
 bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest) {
   std::map<std::string, DType> planned;
   for (const packer::ManifestTensor& tensor : conversion.plan->manifest().tensors) {
@@ -126,9 +127,9 @@ bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest)
   });
 }
 
-// The coding that the last step of a recipe states.
+// The coding in the last step of a recipe.
 struct StatedCoding {
-  bool split = false;  // codes and scales of q8_0 blocks
+  bool split = false;  // whether the codes and scales come from q8_0 blocks
   graph::QuantizationScheme scheme = {};
 };
 
@@ -142,14 +143,15 @@ graph::LinearQuantization linear_of(const packer::ManifestTensor& tensor,
                                     const StatedCoding& coding, bool is_tensor) {
   using Kind = graph::LinearQuantization::Kind;
   if (tensor.dtype == DType::kI4) return {Kind::k8da4w, coding.scheme.group};
-  // Matrices of experts are tables in every recipe.
+  // Programs read the matrices of experts as tensors with every quantisation, so `is_tensor` says
+  // nothing about these.
   const bool table = tensor.name.find(".experts.") != tensor.name.npos;
   return {coding.split || (is_tensor && !table) ? Kind::kInt8 : Kind::k8da8w};
 }
 
-// Options that quantise the same weights in the same way, from the recipes in the manifest: a rule
-// for each linear weight. Recipes that state no coding are left out; weights then differ from what
-// the options give.
+// Reads a quantisation rule for each linear weight from the recipes in the manifest, so that the
+// same weights are quantised in the same way. Recipes that state no coding give no rule, and their
+// weights then differ from those of the bundle.
 graph::QuantizeOptions quantize_options_of(const packer::Bundle& bundle) {
   graph::QuantizeOptions options;
   const std::set<std::string> tensors = packer::tensor_keys(bundle);
@@ -167,8 +169,8 @@ graph::QuantizeOptions quantize_options_of(const packer::Bundle& bundle) {
   return options;
 }
 
-// Sets the options of a bundle before version 6 of the format, which records none, from its
-// programs and the recipes of its weights.
+// Sets the options that are not recorded in bundles before version 6 of the format, from the
+// programs and the recipes of the weights.
 void set_unrecorded_options(const packer::Bundle& bundle, ConvertOptions& options) {
   const packer::Manifest& manifest = bundle.manifest();
   const bool is_encoder = manifest.program_style == kEncoderStyle;
@@ -201,7 +203,7 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::strin
     return bad_input(fmt::format("{}: options of the conversion: {}", printable(bundle.path()),
                                  read.error().message));
   }
-  // A manifest states the length of an encoder's calls, which is that of its context.
+  // The manifest states the call length of an encoder, which equals its context length.
   if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();
   if (manifest.program_style == kStaticStyle) set_encodings(manifest, options.ports);
   return options;
@@ -212,7 +214,7 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
   const packer::Manifest& manifest = bundle.manifest();
   const std::string& source = options.source;
   Result<Conversion> planned = plan_conversion(options, &pool);
-  // The options are the bundle's, and not those of a user.
+  // The options come from the bundle and not from a user, so the error is not one of usage.
   if (!planned && planned.error().code == ErrorCode::kUsage) {
     return bad_input(fmt::format("{}: the options that it was made with do not fit {}: {}",
                                  printable(bundle.path()), printable(source),
@@ -258,7 +260,8 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
                                    int64_t call_length, ThreadPool& pool) {
   const bool is_encoder = bundle.manifest().program_style == kEncoderStyle;
-  // A decoder has its caches inside and plain attention, whatever kind of program the bundle has.
+  // A stateful program with plain attention computes the same model as any program kind of a
+  // decoder.
   if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;

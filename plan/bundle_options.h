@@ -1,4 +1,4 @@
-// The options that a bundle was made with, and conversions of a checkpoint with these options.
+// Reads the options that a bundle was made with, and plans conversions of a checkpoint with them.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace ferry::plan {
 
-// The options that the bundle was made with: those that its manifest records. Bundles before
-// version 6 of the format record none; what decides programs is then found in the programs, and
-// dtypes are left out. `source`, `config` and `lora` are those of ConvertOptions. kBadInput for a
-// recorded option that has no such value.
+// Returns the options that the manifest of the bundle records. Bundles before version 6 of the
+// format record none; the options that decide programs are then read from the programs, and dtypes
+// are left at their defaults. `source`, `config` and `lora` become the fields of the same names in
+// ConvertOptions. kBadInput if a recorded option has an invalid value.
 Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
                                   const std::string& config, const std::string& lora);
 
-// A checkpoint whose keys do not fit, or that holds another model, is an error; so are options that
-// the model does not take.
+// Plans the conversion of a checkpoint for comparison with the bundle. A checkpoint whose keys do
+// not fit, or that holds another model, is an error. Options that the model does not accept are an
+// error too.
 Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,
                             ThreadPool& pool);
 
-// The conversion that the bundle should be the result of. Where the recorded dtypes give others
-// than the bundle has, as for a checkpoint of other dtypes than the one it was made of, those of
-// the bundle are taken.
+// Plans the conversion that should have made the bundle. If the recorded dtypes give other dtypes
+// than the bundle has, because the checkpoint has other dtypes than the original one, the dtypes of
+// the bundle are used.
 Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
                               ThreadPool& pool);
 
-// The model of the bundle in f32, as execute_checkpoint() takes it: a part for each layer, logits
-// of all positions, calls of `call_length` tokens or the context.
+// Plans the model of the bundle in f32 for execute_checkpoint(): one part per layer, logits of all
+// positions, calls of at most `call_length` tokens and at most the context length.
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
                                    int64_t call_length, ThreadPool& pool);
 

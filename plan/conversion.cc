@@ -28,13 +28,14 @@
 namespace ferry::plan {
 namespace {
 
-// The name of the embedded reference, a copy of the file at `path`.
+// Returns the name of the embedded reference, which is a copy of the file at `path`.
 const char* reference_name(const std::string& path) {
   const bool hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
   return hdf5 ? "reference.h5" : "reference.safetensors";
 }
 
-// Targets that were cut into the weights of heads become these.
+// Replaces targets of the mapping that were split into one weight per head by the names of these
+// weights.
 void name_head_weights(converters::MappingReport& mapping, const graph::StateDict& weights) {
   for (converters::MappedEntry& entry : mapping.entries) {
     std::vector<std::string> targets;
@@ -52,8 +53,8 @@ void name_head_weights(converters::MappingReport& mapping, const graph::StateDic
   }
 }
 
-// "f32" where all matrices of floats have that dtype, "mixed" where they differ. Biases of experts
-// are no matrices.
+// Returns the dtype of all matrices of floats, such as "f32", or "mixed" if they differ. Biases of
+// experts do not count, although they have two dimensions.
 std::string weight_dtype(const graph::Model& model) {
   std::set<DType> dtypes;
   for (const graph::MethodGraph& method : model.methods) {
@@ -69,7 +70,7 @@ std::string weight_dtype(const graph::Model& model) {
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
 }
 
-// Whether a component is what the manifest says of the model, and may be cut.
+// Whether the component holds the layers that the manifest counts, and so may be sharded.
 bool is_main(std::string_view role) { return role == kTextDecoderRole || role == kTextEncoderRole; }
 
 packer::Manifest make_manifest(const converters::ModelConfig& config,
@@ -109,7 +110,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   return m;
 }
 
-// First layer and number of layers with a node in a method of `part`.
+// Returns the first layer and the number of layers that have a node in any method of `part`.
 std::pair<int32_t, int32_t> layers_of(const graph::Model& part) {
   int32_t first = std::numeric_limits<int32_t>::max();
   int32_t end = 0;
@@ -123,7 +124,7 @@ std::pair<int32_t, int32_t> layers_of(const graph::Model& part) {
   return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
 }
 
-// Adds the memory of a program. Buffers that methods share count once.
+// Adds the memory that a program needs. Buffers that methods share count once.
 void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
   std::set<std::string_view> seen;
   for (const graph::LoweredMethod& method : lowered.methods) {
@@ -139,7 +140,7 @@ void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
   conversion.state_bytes += lowered.state_bytes;
 }
 
-// Lowers every part of every component, for the writer's input.
+// Lowers every part of every component and adds the programs to the input of the plan.
 Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
                         packer::BundleInput& input) {
   const graph::OutputMemory outputs = build.style == converters::ProgramStyle::kStatic
@@ -178,7 +179,7 @@ Status check_roles(const std::vector<converters::AssembledComponent>& components
   return {};
 }
 
-// A component in the dtypes that were asked for.
+// Casts and quantises the weights of a component as the options ask.
 Result<graph::QuantizedModel> finish_component(converters::AssembledComponent component,
                                                const ConvertOptions& options, Quantizer& quantizer,
                                                converters::MappingReport& mapping) {
@@ -196,7 +197,7 @@ Result<graph::QuantizedModel> finish_component(converters::AssembledComponent co
   return out;
 }
 
-// The programs of a component. Text decoders and encoders alone are cut.
+// Splits a component into programs. Only text decoders and text encoders are split.
 Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
                                       const ConvertOptions& options) {
   if (!is_main(role)) {
@@ -210,7 +211,7 @@ Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
   return parts;
 }
 
-// The placeholder of a config that states no id: a token of the tokenizer.
+// Returns the id of the image placeholder from the tokenizer, for configs that do not state it.
 std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& copied,
                                       const converters::ModelConfig& config) {
   if (config.vision->image_token.empty()) return std::nullopt;

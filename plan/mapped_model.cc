@@ -24,12 +24,13 @@ using converters::ProgramStyle;
 
 constexpr int64_t kDefaultContext = 4096;
 constexpr int64_t kDefaultPrefill = 512;
-// A static prefill computes all of its tokens, however short the prompt is.
+// The default prefill length of static programs is short, because a static prefill always computes
+// all of its positions, however short the prompt is.
 constexpr int64_t kDefaultStaticPrefill = 128;
 constexpr int64_t kDefaultTextLength = 2048;
 
-// Sets config.is_encoder. kUnsupported for a kind of program that the model cannot have;
-// `config_name` begins messages about the config.
+// Sets config.is_encoder. kUnsupported for a program kind that the model cannot have. `config_name`
+// begins messages about the config.
 Status settle_style(const ConvertOptions& options, const std::string& config_name,
                     converters::ModelConfig& config) {
   const ProgramStyle otherwise = config.two_way ? ProgramStyle::kEncoder : ProgramStyle::kStateful;
@@ -50,15 +51,15 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
                     fmt::format(" encoder: {} has layers without attention", config.model_type));
 }
 
-// Tokens of the longest text where the user states no context length.
+// Returns the context length of an encoder for options that state none.
 int64_t default_text_length(const converters::ModelConfig& config) {
   const int64_t stated = config.sentence ? config.sentence->max_tokens.value_or(kDefaultTextLength)
                                          : kDefaultTextLength;
   return std::min({config.max_positions, stated, kDefaultTextLength});
 }
 
-// The options of an encoder of build.context_length tokens. kUsage for options that encoders do not
-// take.
+// Returns the build options of an encoder for texts of up to build.context_length tokens. kUsage
+// for options that encoders do not accept.
 Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
                                                 const converters::ModelConfig& config,
                                                 converters::BuildOptions build) {
@@ -74,7 +75,7 @@ Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
                                 *limit, *limit));
 }
 
-// The requirements of a static program on the model and its context.
+// Checks the requirements of a static program on the model and on its context length.
 Status check_static(const ConvertOptions& options, const converters::ModelConfig& config,
                     const converters::BuildOptions& build) {
   if (build.context_length < 2) {
@@ -133,7 +134,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   build.prefill_length = options.prefill_length.value_or(
       fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
             : std::min(build.context_length, kDefaultPrefill));
-  // A static program has at least one column for the cache.
+  // A static program needs at least one column for the cache beside the columns of the call.
   const int64_t most = build.context_length - (fixed ? 1 : 0);
   if (build.prefill_length < 1 || build.prefill_length > most) {
     return fail_field(ErrorCode::kUsage, "prefill-length",
@@ -164,7 +165,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   return build;
 }
 
-// Whether two recipes give equal bytes; compared in tiles.
+// Whether two recipes give equal bytes. The bytes are compared in tiles.
 Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
                         const TensorSource& source) {
   if (a == b) return true;
@@ -188,7 +189,7 @@ graph::Weight* find_weight(converters::Assembled& made, const std::string& name)
   return nullptr;
 }
 
-// A checkpoint may hold both names of a tied weight. They must then be equal, and become one.
+// Merges tied weights. A checkpoint may hold both names of a tied weight if their values are equal.
 Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
                  const TensorSource& source) {
   for (const converters::TieRule& tie : ties) {

@@ -1,5 +1,5 @@
-// map_checkpoint(): the part of a conversion that all of its outputs share. It opens the
-// checkpoint, reads its config, and makes a recipe for each weight of the model.
+// map_checkpoint() is the part of a conversion that all outputs share. It opens the checkpoint,
+// reads its config, and makes a recipe for each weight of the model.
 #pragma once
 
 #include <string>
@@ -18,20 +18,20 @@ namespace ferry::plan {
 struct MappedModel {
   MappedCheckpoint checkpoint;
   converters::BuildOptions build;
-  // Graphs and recipes under runtime names, not cast; none if there are problems. The order of
-  // components_of().
+  // Graphs, and recipes under runtime names, before any cast; in the order of components_of().
+  // Empty if there are problems.
   std::vector<converters::AssembledComponent> components;
-  // The tensors that the rules were applied to: recipes under Hugging Face keys.
+  // The tensors before the key rules were applied: recipes under Hugging Face keys.
   converters::KeyedTensors tensors;
-  std::string config_text;                 // of the config.json
-  std::string config_name;                 // what messages about it begin with
-  std::string generation_text;             // of the generation_config.json, or empty
+  std::string config_text;                 // the text of config.json
+  std::string config_name;                 // messages about the config begin with this name
+  std::string generation_text;             // the text of generation_config.json, or empty
   std::vector<packer::CopiedFile> copied;  // see CheckpointInput
 };
 
-// Keys that do not fit the model come back as problems of the checkpoint, not as an error.
+// Keys that do not fit the model are returned as problems of the checkpoint, not as an error.
 Result<MappedModel> map_checkpoint(const ConvertOptions& options);
-// Likewise, for a checkpoint that has been opened.
+// Maps a checkpoint that has been opened already.
 Result<MappedModel> map_checkpoint(const ConvertOptions& options,
                                    checkpoint::CheckpointInput opened);
 

@@ -160,7 +160,7 @@ Status OptionChecker::check(const Option& option, const std::string& text) const
   }
   const unsigned program = program_bit(kind_);
   if (takes(option, text, program)) return {};
-  // The words that programs of this kind take.
+  // The words of this option that programs of this kind accept.
   std::vector<std::string_view> others;
   for (const OptionWord& other : option.words) {
     if ((option.programs & other.programs & program) != 0) others.push_back(other.text);

@@ -1,5 +1,5 @@
-// Option: the description of an option, and what visits descriptions. options.h describes those of
-// a conversion.
+// Option describes one option of a conversion. Visitors receive the descriptions that options.h
+// lists.
 #pragma once
 
 #include <cstdint>
@@ -16,48 +16,52 @@
 
 namespace ferry::plan {
 
-// Sets of program kinds.
+// Bits of sets of program kinds.
 inline constexpr unsigned kStatefulPrograms = 1, kStaticPrograms = 2, kEncoderPrograms = 4;
 inline constexpr unsigned kAllPrograms = kStatefulPrograms | kStaticPrograms | kEncoderPrograms;
 unsigned program_bit(converters::ProgramStyle kind);
 
-// Sets of outputs.
+// Bits of sets of outputs.
 inline constexpr unsigned kBundles = 1, kBundledPrograms = 2, kWeightFiles = 4, kGgufFiles = 8;
 inline constexpr unsigned kAllOutputs = kBundles | kBundledPrograms | kWeightFiles | kGgufFiles;
 
-// A value of an option that takes one of a few words.
+// One of the words that an option accepts, and its meaning.
 struct OptionWord {
   std::string_view text;  // "u8"
   unsigned programs = kAllPrograms, outputs = kAllOutputs;
 };
 
 struct Option {
-  std::string_view name;        // "kv-dtype"
-  char letter = 0;              // 'o' for -o; 0 where there is none
-  std::string_view value = {};  // what help calls the value: "FILE"; empty for the usual name
+  std::string_view name;  // without dashes, such as "kv-dtype"
+  char letter = 0;        // 'o' for -o; 0 where there is none
+  // The name of the value in help, such as "FILE"; empty: the default name.
+  std::string_view value = {};
   std::string_view help = {};
-  std::string_view otherwise = {};  // the default, where help shows it
+  std::string_view otherwise = {};  // the default value, if help shows one
   unsigned programs = kAllPrograms, outputs = kAllOutputs;
-  // Why a kind of program does not take it, where there is more to say than that.
+  // Program kinds that refuse the option for a reason that the message should give, and the reason.
   std::vector<std::pair<unsigned, std::string_view>> refusals = {};
-  std::string_view instead = {};  // the option that is meant where an output does not take this one
+  std::string_view instead = {};  // the option to use instead, for outputs that refuse this one
   int64_t least = INT64_MIN, most = INT64_MAX;
-  std::string_view range = {};  // "from 1 to the number of layers"
-  // Its place among the options that a manifest records; 0 where it decides no byte of a bundle, or
-  // is a path. Manifests of other kinds of programs leave it out.
+  // The accepted values in words, such as "from 1 to the number of layers".
+  std::string_view range = {};
+  // The position of the option in manifests. 0 if manifests do not record it, because it decides no
+  // byte of a bundle or is a path. A manifest leaves out options that its program kind does not
+  // accept.
   int place = 0;
   unsigned recorded_for = kAllPrograms;
-  std::vector<OptionWord> words = {};  // as OptionVisitor::words() is given them
+  std::vector<OptionWord> words = {};  // the accepted words, as given to OptionVisitor::words()
 };
 
-// The field of an option, as texts.
+// Access to the field of an option as text.
 struct OptionField {
   enum class Type : uint8_t { kFlag, kInteger, kText, kList };
   Type type = Type::kText;
   using Read = std::function<Status(const std::string& text)>;
   using Texts = std::function<std::vector<std::string>()>;
-  Read read;    // sets the field, or adds to it; the message of a failure follows the option's name
-  Texts texts;  // what the field holds; none where it holds no value
+  // Sets the field or adds to it; the message of an error continues the name of the option.
+  Read read;
+  Texts texts;  // the values that the field holds; empty if it holds none
 };
 
 template <class T>
@@ -70,7 +74,7 @@ class OptionVisitor {
  public:
   virtual ~OptionVisitor() = default;
 
-  // The heading of the options that follow.
+  // Announces the heading of the options that follow.
   virtual void group(std::string_view /*title*/) {}
 
   void value(const Option& option, bool& field);
@@ -79,11 +83,11 @@ class OptionVisitor {
   void value(const Option& option, std::optional<int64_t>& field);
   void value(const Option& option, std::string& field);
   void value(const Option& option, std::vector<std::string>& field);
-  // One of a few words, each of which stands for a value.
+  // Describes an option that accepts a few words, each of which stands for a value.
   template <class T>
   void words(Option option, T& field, const std::vector<WordOf<T>>& words);
   void words(const Option& option, std::string& field, const std::vector<std::string_view>& words);
-  // A value of another type, and several of them.
+  // Describes options of other types, with one value or with several.
   void text(const Option& option, OptionField::Read read, OptionField::Texts texts);
   void list(const Option& option, OptionField::Read read, OptionField::Texts texts);
 
@@ -91,13 +95,14 @@ class OptionVisitor {
   virtual void visit(const Option& option, const OptionField& field) = 0;
 };
 
-// Options that were given, or recorded: each with one value, under its name without dashes.
+// Options that were given or recorded, each with one value and a name without dashes.
 using OptionTexts = std::vector<packer::ManifestOption>;
 
-// Sets the field of each option that is among `texts`.
+// Sets the field of each option that is in `texts`.
 class OptionReader : public OptionVisitor {
  public:
-  // A manifest may state the options that manifests record, and no others: it must not name files.
+  // kManifest accepts only the options that manifests record, because a manifest must not name
+  // files.
   enum class From : uint8_t { kCaller, kManifest };
   OptionReader(const OptionTexts& texts, From from) : texts_(texts), from_(from) {}
   Status take() { return std::move(status_); }
@@ -109,11 +114,11 @@ class OptionReader : public OptionVisitor {
   Status status_ = {};
 };
 
-// Refuses options among `texts` that programs of `kind`, or the output, do not take.
+// Refuses options in `texts` that programs of `kind`, or the output, do not accept.
 class OptionChecker : public OptionVisitor {
  public:
-  // `output` is one of the sets of outputs, and `to` its name for messages. `dashes` precede the
-  // names of further options in messages.
+  // `output` is one bit of the sets of outputs; `to` is its name in messages. `dashes` is put
+  // before the names of other options in messages.
   OptionChecker(const OptionTexts& texts, converters::ProgramStyle kind, unsigned output,
                 std::string_view to, std::string_view dashes = "")
       : texts_(texts), kind_(kind), output_(output), to_(to), dashes_(dashes) {}
@@ -129,11 +134,11 @@ class OptionChecker : public OptionVisitor {
   Status status_ = {};
 };
 
-// Whether a kind of program takes the option with this value.
+// Whether the program kind accepts the option with this value.
 bool takes(const Option& option, const std::string& text, unsigned program);
-// The number that all of `text` is, such as "-12"; nullopt for anything else.
+// Parses a whole number, such as "-12"; nullopt if `text` is anything else.
 std::optional<int64_t> whole_number(std::string_view text);
-// "stateful", as on the command line and in manifests.
+// The name of a program kind on the command line and in manifests, such as "stateful".
 std::string_view style_name(converters::ProgramStyle style);
 
 template <class T>

@@ -63,7 +63,7 @@ std::optional<LinearQuantization> linear_of(std::string_view text) {
 Result<LinearQuantization> read_linear(const std::string& text) {
   const auto linear = linear_of(text);
   if (!linear) return usage("{}: expected 8da4w, 8da4w-gN, 8da8w, int8 or none", quoted(text));
-  // XNNPACK's rule for groups of 4-bit codes.
+  // XNNPACK accepts groups of 4-bit codes only in multiples of 32.
   if (linear->kind == LinearQuantization::Kind::k8da4w && linear->group % 32 != 0) {
     return usage("{}: the group must be a multiple of 32", quoted(text));
   }
@@ -142,7 +142,7 @@ void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
       q.method, {{{"bf16-first"}, ScaleMethod::kBf16First}, {{"hqq"}, ScaleMethod::kHqq}});
 }
 
-// "vision_encoder=f16,text_decoder=bf16". plan_conversion() knows the roles.
+// Parses a list such as "vision_encoder=f16,text_decoder=bf16". plan_conversion() checks the roles.
 Status read_component_dtypes(const std::string& text, std::map<std::string, WeightDType>& dtypes) {
   std::string_view rest = text;
   for (bool more = true; more;) {
@@ -161,8 +161,9 @@ Status read_component_dtypes(const std::string& text, std::map<std::string, Weig
   return {};
 }
 
-// Bytes: "1500", "10K", "2.5M", "4GiB"; decimal suffixes K (or k) M G T, binary ones with "i"; a
-// "B" may follow. Empty for anything else, for less than 1, and where the bytes are not whole.
+// Parses a number of bytes: "1500", "10K", "2.5M", "4GiB". Decimal suffixes are K (or k), M, G and
+// T; binary suffixes have an "i"; a "B" may follow. nullopt for anything else, for less than 1
+// byte, and if the result is not a whole number.
 std::optional<uint64_t> size_of(std::string_view text) {
   constexpr std::string_view kSuffixes = "KMGT";
   constexpr size_t kKilo = 0;
@@ -174,7 +175,7 @@ std::optional<uint64_t> size_of(std::string_view text) {
   const bool binary = suffix.size() == 2 && suffix.ends_with('i');
   if (binary) suffix.remove_suffix(1);
   size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
-  if (suffix == "k" && !binary) power = kKilo + 1;  // the symbol of the SI
+  if (suffix == "k" && !binary) power = kKilo + 1;  // the SI symbol of kilo is a lower-case k
   const bool known = suffix.empty() || power > 0;
   const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
   const bool in_range = bytes >= 1 && bytes <= 1e18 && bytes == std::floor(bytes);
@@ -203,7 +204,7 @@ std::optional<WeightDType> weight_dtype_of(std::string_view name) {
 
 namespace {
 
-// Keeps what the fields hold.
+// Records the values that the fields hold.
 class FieldTexts : public OptionVisitor {
  public:
   std::vector<std::pair<Option, std::vector<std::string>>> all;
@@ -326,7 +327,7 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
   constexpr unsigned kDecoders = kStatefulPrograms | kStaticPrograms;
   constexpr unsigned kWithPrograms = kBundles | kBundledPrograms;
   v.group("Programs");
-  // A bundled program is a stateful one.
+  // A bundled program is always stateful.
   v.words<std::optional<ProgramStyle>>(
       {.name = "program",
        .help = "Caches inside of the program, or fixed shapes with caches, masks and positions as "

@@ -7,7 +7,7 @@
 #include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
-#include "packer/loose_sizes.h"
+#include "packer/manifest.h"
 
 namespace ferry::plan {
 namespace {
@@ -22,12 +22,13 @@ MetadataMethod eos_ids(const ModelConfig& config) {
   return method;
 }
 
-// The width that official runners tell 8, 16 and 32 bits apart by; 32 stands for floats.
+// Official runners recognise caches of 8, 16 and 32 bits by this value; 32 stands for floats.
 int64_t cache_bit_width(DType dtype) { return is_encoded(dtype) ? dtype_bits(dtype) : 32; }
 
 std::string torch_name(DType dtype) { return dtype == DType::kU8 ? "torch.uint8" : "torch.uint16"; }
 
-// Scale, zero point, least and greatest code, dtype of every new_k, then of every new_v.
+// Adds methods that state scale, zero point, least code, greatest code and dtype of every new_k,
+// then of every new_v.
 void add_encodings(const converters::PortTypes& ports, std::vector<MetadataMethod>& methods) {
   if (is_encoded(ports.logits)) {
     methods.push_back({"get_logits_scale", {ports.logits_encoding.scale}});
@@ -43,8 +44,8 @@ void add_encodings(const converters::PortTypes& ports, std::vector<MetadataMetho
   }
 }
 
-// Adds what a runner needs to encode anew what prefill_forward has cached: the encodings of its new
-// columns ("output"), and those of the caches of kv_forward ("input").
+// Adds the methods that a runner needs to requantise what prefill_forward has cached: the encodings
+// of its new columns ("output"), and the encodings of the caches of kv_forward ("input").
 void add_requantisation(const converters::PortTypes& ports, std::vector<MetadataMethod>& methods) {
   if (!ports.has_prefill_encodings()) return;
   const auto add = [&](std::string_view tensor, std::string_view side, size_t cache,
@@ -109,7 +110,7 @@ std::vector<MetadataMethod> program_metadata(const ModelConfig& config, const Bu
   if (build.style == converters::ProgramStyle::kEncoder) return encoder_metadata(config, build);
   std::vector<MetadataMethod> methods = {
       {"get_vocab_size", {config.vocab_size}},
-      // Official runners prefill in chunks of at most this many tokens.
+      // Official runners split the prefill into chunks of at most this many tokens.
       {"get_max_seq_len", {build.prefill_length}},
       {"get_max_context_len", {build.context_length}},
       {"get_n_layers", {config.num_layers}},

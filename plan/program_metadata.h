@@ -1,4 +1,4 @@
-// program_metadata: methods without inputs that tell runners about a program.
+// program_metadata() gives the methods without inputs that tell runners about a program.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace ferry::plan {
 
-// For a stateful program what ExecuTorch's LLM runners read. For a static one what its static
-// llama states (static_llama.py, get_metadata); lengths are those of kv_forward.
+// A stateful program gets the methods that ExecuTorch's LLM runners read. A static program gets
+// those of ExecuTorch's static llama (static_llama.py, get_metadata), with the lengths of
+// kv_forward.
 std::vector<graph::MetadataMethod> program_metadata(const converters::ModelConfig& config,
                                                     const converters::BuildOptions& build);
 

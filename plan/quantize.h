@@ -1,4 +1,4 @@
-// Quantizer: the weights of a conversion's components as codes and scales.
+// Quantizer turns the weights of a conversion's components into codes and scales.
 #pragma once
 
 #include <set>
@@ -11,16 +11,16 @@
 
 namespace ferry::plan {
 
-// `options`, `source` and `pool` must outlive it.
+// `options`, `source` and `pool` must outlive the Quantizer.
 class Quantizer {
  public:
   Quantizer(const graph::QuantizeOptions& options, const TensorSource& source, ThreadPool& pool)
       : options_(options), source_(source), pool_(pool) {}
 
-  // For each component, before cast_weights. With ScaleMethod::kHqq it reads the weights: the
-  // number of rounds depends on all of a tensor.
+  // Quantises one component. Call it before cast_weights(). With ScaleMethod::kHqq it reads the
+  // weights, because the number of rounds depends on all values of a tensor.
   Result<graph::QuantizedModel> apply(graph::Model model);
-  // Behind the last component: kUsage for a rule that matched no weight of any component.
+  // Call this after the last component. kUsage for a rule that matched no weight of any component.
   Status check_rules() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace ferry::plan {
 namespace {
 
-// The files that the bundle will have.
+// Reads the copied files, which the bundle will have.
 text::ReadFile copied_reader(const std::vector<packer::CopiedFile>& copied) {
   return [&copied](const std::string& name, uint64_t limit) -> Result<std::string> {
     const auto file = std::ranges::find(copied, name, &packer::CopiedFile::name);
@@ -21,14 +21,14 @@ text::ReadFile copied_reader(const std::vector<packer::CopiedFile>& copied) {
   };
 }
 
-// How messages name the folder of the tokenizer.
+// The name of the tokenizer's folder in messages.
 std::string folder_of(const packer::CopiedFile& file) {
   const std::string shown = file.text ? file.name : printable(file.file->path());
   const size_t slash = shown.rfind('/');
   return slash == std::string::npos ? "" : shown.substr(0, slash);
 }
 
-// The copied file that the tokenizer comes from; nullptr where there is none.
+// The copied file that the tokenizer is read from; nullptr if there is none.
 const packer::CopiedFile* tokenizer_file(const std::vector<packer::CopiedFile>& copied) {
   const auto find = [&](std::string_view name) {
     return std::ranges::find(copied, name, &packer::CopiedFile::name);

@@ -1,5 +1,5 @@
-// A conversion reads two things from the tokenizer of its checkpoint: notes on what it will not do
-// in the bundle, and the ids of tokens.
+// A conversion reads two things from the tokenizer of its checkpoint: the ids of tokens, and notes
+// on what the tokenizer of the bundle will not do.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,14 @@
 
 namespace ferry::plan {
 
-// Lines for the user; none where `copied` has no tokenizer, or one that loads and whose ids a
-// model of `vocab_size` takes. Not an error: a bundle serves without text too.
+// Returns lines for the user; empty if `copied` has no tokenizer, or if the tokenizer loads and a
+// model of `vocab_size` accepts all its ids. Problems are not an error, because a bundle can be
+// used without text.
 std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
                                          int64_t vocab_size);
 
-// The id of a token; nullopt where `copied` has no tokenizer that loads, or one without this token.
+// Returns the id of a token; nullopt if `copied` has no tokenizer that loads, or if the tokenizer
+// does not have the token.
 std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied,
                                    std::string_view token);
 

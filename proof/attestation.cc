@@ -1,5 +1,5 @@
-// Writes and reads parity attestations. A statement that says anything else but parity, or says it
-// in another form, is refused: it must never be taken for one.
+// Writes and reads parity attestations. A statement that says anything other than parity, or says
+// it in another form, is refused, so that it is never taken for a statement of parity.
 #include "proof/attestation.h"
 
 #include <fmt/format.h>
@@ -141,7 +141,7 @@ void write_predicate(JsonWriter& json, const ParityAttestation& a) {
   json.end_object();
 }
 
-// The files of both, by name.
+// Compares the files of both lists by name.
 std::vector<std::string> differences(const std::vector<AttestedFile>& attested,
                                      const std::vector<signing::DigestedPart>& have) {
   std::map<std::string, std::string> left;

@@ -12,14 +12,14 @@
 namespace ferry::proof {
 namespace {
 
-// Floors of the first layers. Measured on tiny random models, right conversions have 29 dB and more
-// in bf16 and 47 in f16; with the delta rule, whose gated norm divides by small numbers, 12 and 31.
-// docs/verifying.md has the table.
+// Floors of the first layers. Measured on tiny random models, correct conversions have at least 29
+// dB in bf16 and 47 dB in f16. With the delta rule, whose gated norm divides by small numbers, they
+// have at least 12 dB and 31 dB. docs/verifying.md has the table.
 constexpr double kPlainBF16 = 21, kDeltaBF16 = 5;
-// Three more bits of significand are 18 dB.
+// f16 has three more bits of significand than bf16, which are 18 dB.
 constexpr double kMoreInF16 = 18;
-// Quantised ports hold each value as well as the range of their calibration fits it; values beyond
-// it are cut off. A wrong tensor has 0 dB.
+// Quantised inputs and outputs hold a value as well as the range of their calibration fits the
+// value; values beyond the range are cut off. A wrong tensor has 0 dB.
 constexpr double kPlainU16 = 30, kPlainU8 = 12;
 // Independent rounding errors add up from layer to layer.
 constexpr double kFirstLayers = 4;
@@ -30,7 +30,7 @@ double first_floor(DType rounding, bool delta_rule) {
   return (delta_rule ? kDeltaBF16 : kPlainBF16) + (rounding == DType::kF16 ? kMoreInF16 : 0);
 }
 
-// The lower of the floors of both, for a layer.
+// Returns the lower of both floors for a layer.
 std::optional<double> floor_at(std::optional<DType> rounding, std::optional<double> coded,
                                bool delta_rule, int64_t layer) {
   if (!rounding && !coded) return std::nullopt;
@@ -56,7 +56,7 @@ bool has_recurrent_state(const packer::Manifest& manifest) {
   return false;
 }
 
-// From the one that loses least.
+// In ascending order of loss.
 constexpr std::array kRoundings = {DType::kF16, DType::kU16, DType::kBF16, DType::kU8};
 
 std::optional<DType> coarsest(const std::set<DType>& dtypes) {
@@ -65,8 +65,8 @@ std::optional<DType> coarsest(const std::set<DType>& dtypes) {
   return found == kRoundings.rend() ? std::nullopt : std::optional(*found);
 }
 
-// Dtypes of ports that programs of the static style convert at their edge. Masks lose nothing:
-// every dtype has 0, and a number that hides.
+// Returns the dtypes to which static programs convert their inputs and outputs. Masks lose nothing,
+// because every dtype has 0 and a number that hides a position.
 std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   std::set<DType> dtypes;
   if (manifest.program_style != kStaticStyle) return dtypes;
@@ -83,8 +83,8 @@ std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   return dtypes;
 }
 
-// Dtypes of the KV caches of stateful programs. i8 rows lose less than u8 ports, whose scale is one
-// for all positions.
+// Returns the dtypes of the KV caches of stateful programs. i8 caches have a scale for each row and
+// lose less than u8 inputs and outputs of static programs, whose scale is common to all positions.
 std::set<DType> cache_dtypes(const packer::Manifest& manifest) {
   std::set<DType> dtypes;
   for (const packer::ManifestProgram* program : manifest.programs()) {
@@ -105,7 +105,7 @@ void add_matrices(const packer::BundleData& data, std::set<DType>& dtypes) {
   }
 }
 
-// The dtypes that matrices are stored in.
+// Returns the dtypes in which matrices are stored.
 std::set<DType> matrix_dtypes(const packer::Bundle& bundle) {
   std::set<DType> dtypes;
   for (const auto& [name, data] : bundle.data()) add_matrices(data, dtypes);
@@ -148,7 +148,7 @@ std::optional<double> ParityBounds::logits_floor_db() const {
 
 std::optional<double> ParityBounds::limit(const ReferenceTensor& tensor, double scale) const {
   std::optional<double> most = max_abs;
-  // Where only the decoder rounds, the tower is as exact as f32 is.
+  // If only the decoder rounds, the vision tower is as exact as f32.
   if (is_vision(tensor) && has_floors() && !vision_rounding && !vision_coded_db)
     most = f32_tolerance(/*delta_rule=*/false);
   return most ? std::optional(*most * std::max(scale, 1.0)) : std::nullopt;
@@ -183,7 +183,7 @@ bool ParityBounds::explains_choice(std::span<const float> got, std::span<const f
   return row.metrics().sqnr_db >= *logits_floor_db() - kOneRowDb;
 }
 
-// Ten times the error of the reference implementation in f32 against f64.
+// The tolerance is ten times the error of the reference implementation in f32 against f64.
 double f32_tolerance(bool delta_rule) { return delta_rule ? 1e-3 : 1e-4; }
 
 bool has_half_matrices(const packer::Bundle& bundle) {
@@ -205,7 +205,7 @@ namespace {
 constexpr std::string_view kTextRoles[] = {kTextDecoderRole, kTextEncoderRole, kTokenEmbeddingRole};
 constexpr std::string_view kVisionRoles[] = {kVisionEncoderRole};
 
-// The bounds of what rounds; `coded` gives the floor of what is quantised.
+// Returns the bounds of rounding. `coded` gives the floor of quantised weights and activations.
 template <class Floor>
 ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tolerance,
                          const Floor& coded) {
@@ -223,7 +223,7 @@ ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tol
   }
   if (const std::optional<packer::Coding> coding = packer::coding_of(bundle, kVisionRoles)) {
     bounds.vision_coded_db = coded(*coding, /*delta_rule=*/false);
-    // What the tower computes goes through the decoder.
+    // The decoder computes with the outputs of the vision tower.
     if (bounds.vision_coded_db &&
         (!bounds.coded_db || *bounds.vision_coded_db < *bounds.coded_db)) {
       bounds.coded_db = bounds.vision_coded_db;
@@ -265,7 +265,7 @@ ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
     if (bounds.rounding) roundings.insert(*bounds.rounding);
   }
   const std::optional<DType> rounding = coarsest(roundings);
-  // Of two that round alike, the one that is quantised to a lower floor.
+  // If both bundles round alike, the bundle that is quantised to a lower floor decides.
   const bool second_is_coarser =
       second.rounding == rounding &&
       (first.rounding != rounding ||

@@ -1,5 +1,5 @@
-// Bounds: the largest errors that a verification accepts. bounds_of() derives them from the dtypes
-// of the bundle's weights. docs/verifying.md says how they were measured.
+// Bounds are the largest errors that a verification accepts. bounds_of() derives them from the
+// dtypes of the bundle's weights. docs/verifying.md says how they were measured.
 #pragma once
 
 #include <memory>
@@ -15,56 +15,57 @@
 
 namespace ferry::proof {
 
-// How many times its noise a difference may be (NoiseComparison::ratio). docs/verifying.md says on
-// which models it was measured.
+// A difference may be this many times its noise (NoiseComparison::ratio()). docs/verifying.md lists
+// the models on which the factor was measured.
 inline constexpr double kNoiseMultiple = 32;
 
 struct ParityBounds {
-  // The noise of this model on the prompts that are compared: tensors that it has may differ by
-  // kNoiseMultiple times it. What follows holds for all others.
+  // The noise of this model on the compared prompts. Tensors in `noise` may differ by
+  // kNoiseMultiple times their noise. The other members hold for all other tensors.
   std::shared_ptr<const NoiseModel> noise = {};
-  // Outputs are measured, and are no gate: only values that are not finite are beyond the bounds.
+  // Outputs are only measured: nothing except values that are not finite exceeds the bounds.
   bool measured = false;
-  // Stated by the caller: replaces everything else.
+  // The caller has stated a tolerance, which replaces all other bounds.
   bool given = false;
-  // Largest absolute error of a logit; a layer tensor may differ by this times its largest value,
-  // or times 1 if that is larger. None: only the floors hold.
+  // Largest absolute error of a logit. A layer tensor may differ by this number times its largest
+  // value, or by this number if its largest value is below 1. nullopt: only the floors hold.
   std::optional<double> max_abs;
-  // kF16 or kBF16: the matrices are stored in it; kF16, kBF16, kU16 or kU8: inputs or outputs of a
-  // static program are; the coarsest of them. Every tensor has a floor of its signal-to-noise
-  // ratio. None: all is f32.
+  // The dtype that rounds most: kF16 or kBF16 for matrices that are stored in it; kF16, kBF16, kU16
+  // or kU8 for inputs or outputs of a static program. Every tensor has a floor of its
+  // signal-to-noise ratio. nullopt: everything is f32.
   std::optional<DType> rounding;
-  // The dtype of the matrices of the vision encoder. None: they are f32, and its tensors are held
-  // to the bounds of f32.
+  // The dtype of the matrices of the vision encoder. nullopt: they are f32, and the tensors of the
+  // encoder are held to the bounds of f32.
   std::optional<DType> vision_rounding = {};
-  // Of the first layers, where weights are quantised or activations before their products; none
-  // where neither is. `coding` says what is, for people.
+  // Floors of the first layers if weights, or activations before their products, are quantised;
+  // otherwise nullopt. `coding` describes the quantisation for people.
   std::optional<double> coded_db = {}, vision_coded_db = {};
   std::string coding = {};
-  bool rounded_ports = false;  // inputs or outputs are not f32
+  bool rounded_ports = false;  // some inputs or outputs are not f32
   bool delta_rule = false;     // the model has recurrent states (Gated DeltaNet)
   int64_t layers = 0;
 
-  // Whether floors hold, and not the largest absolute error alone.
+  // Whether floors hold beside the largest absolute error.
   bool has_floors() const { return rounding || coded_db; }
-  // These bounds with noise in place of constants, unless the caller has stated a tolerance.
+  // Returns these bounds with noise in place of constants, unless the caller has stated a
+  // tolerance.
   ParityBounds with(std::shared_ptr<const NoiseModel> measured_noise) const;
-  // These bounds for outputs that are no gate.
+  // Returns these bounds for outputs that are only measured.
   ParityBounds as_measurement() const;
-  // nullptr where the bounds are not those of noise.
+  // Returns nullptr if the bounds do not depend on noise.
   const TensorNoise* noise_of(const std::string& prompt, const std::string& tensor) const {
     return noise ? noise->find(prompt, tensor) : nullptr;
   }
-  // In dB; none where nothing is rounded or quantised.
+  // Returns the floor in dB; nullopt if nothing is rounded or quantised.
   std::optional<double> floor_db(const ReferenceTensor& tensor) const;
   std::optional<double> logits_floor_db() const;
 
-  // The largest difference of a tensor whose largest value is `scale`; none where only its floor
-  // holds.
+  // Returns the largest accepted difference of a tensor whose largest value is `scale`; nullopt if
+  // only the floor holds.
   std::optional<double> limit(const ReferenceTensor& tensor, double scale) const;
   bool within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const;
   bool logits_within(const ValueMetrics& metrics) const;
-  // Whether errors within the bounds can explain that `got` and `want` have their largest logits at
+  // Whether errors within the bounds can explain that the largest logits of `got` and `want` have
   // different indices.
   bool explains_choice(std::span<const float> got, std::span<const float> want) const;
 };
@@ -72,22 +73,23 @@ struct ParityBounds {
 // A single row may have this much more noise than the whole tensor.
 inline constexpr double kOneRowDb = 6;
 
-// Largest absolute error of a logit in f32, where no noise was measured.
+// Returns the largest accepted error of an f32 logit if no noise was measured.
 double f32_tolerance(bool delta_rule);
 // Whether any matrix is stored in f16 or bf16.
 bool has_half_matrices(const packer::Bundle& bundle);
-// Uses the dtypes in the bundle's data files, not those of its manifest. `tolerance` replaces all
-// bounds.
+// Derives bounds from the dtypes in the bundle's data files, not from those in its manifest.
+// `tolerance` replaces all bounds.
 ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
-// For two bundles that are compared with each other: those of the one that rounds more.
+// Returns the bounds for a comparison of two bundles: those of the bundle that rounds more.
 ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
                             std::optional<double> tolerance);
-// Against the bundle's own weights with activations in f32, as MethodOptions::widen executes them:
-// what rounding and quantising activations does. The bounds of f32 where neither is done.
+// Returns the bounds for a comparison with the bundle's own weights and f32 activations, as
+// MethodOptions::widen executes them. Such a comparison shows the effect of rounding and quantising
+// activations. If the bundle does neither, these are the bounds of f32.
 ParityBounds activation_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
-// Bounds of a bundle with activations in f32: only what caches, inputs and outputs round is left.
+// Returns the bounds of a bundle with f32 activations: only caches, inputs and outputs are rounded.
 ParityBounds widened_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance = {});
-// For a bundle all of whose matrices are f32.
+// Returns the bounds of a bundle whose matrices are all f32.
 ParityBounds f32_bounds(const packer::Bundle& bundle, std::optional<double> tolerance = {});
 
 }  // namespace ferry::proof

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "proof/bounds.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 #include "proof/tower_comparison.h"
@@ -14,10 +14,10 @@
 namespace ferry::proof {
 namespace {
 
-// Disturbed executions. The more there are, the less the noise depends on chance.
+// Seeds of the disturbed executions. With more executions, noise depends less on chance.
 constexpr std::array<uint64_t, 3> kDraws = {1, 2, 3};
 
-// One execution computes these: the decoder or text encoder, and the vision tower if there is one.
+// One execution of the decoder or text encoder, and of the vision tower if there is one.
 struct Execution {
   std::unique_ptr<TensorSource> text, tower;
 };
@@ -51,7 +51,7 @@ Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle
                                                     std::vector<RecordedPrompt> prompts,
                                                     const BundleNoiseOptions& options,
                                                     ThreadPool& pool) {
-  // Ports in half precision, as masks may be, stay what they are.
+  // Inputs and outputs in half precision, such as masks, keep their dtype.
   const runner::MethodOptions method = {.widen = has_half_matrices(bundle),
                                         .memory = options.memory};
   const Execution in_f32 = FERRY_TRY(execute(bundle, prompts, method, options.decode, pool));

@@ -1,5 +1,5 @@
-// The noise of a bundle's own program: how far an execution in f32 is from one in f64, or from
-// others that differ by one unit in the last place of its norm weights.
+// Measures the noise of a bundle's own program: the distance of an execution in f32 from one in
+// f64, or from executions whose norm weights differ by one unit in the last place.
 #pragma once
 
 #include <memory>
@@ -16,30 +16,31 @@
 namespace ferry::proof {
 
 struct BundleNoiseOptions {
-  std::optional<uint64_t> memory = {};  // bytes that planned memory may have
+  std::optional<uint64_t> memory = {};  // limit of planned memory in bytes
   runner::DecodeOptions decode = {};
 };
 
-// For executions with activations in f32 (MethodOptions::widen where they are not), against f64:
-// one as it is, and one with its norms disturbed by a unit in the last place. The tokens pass
-// through the experts that the execution in f32 chooses, or those of the prompts. kUnsupported for
-// programs with delegates.
+// Measures noise against f64 for executions with f32 activations (MethodOptions::widen if the
+// program rounds them). Two executions are compared with f64: an undisturbed one, and one whose
+// norms are disturbed by a unit in the last place. Tokens pass through the experts that the
+// execution in f32 chooses, or through those of the prompts. kUnsupported for programs with
+// delegates.
 Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle,
                                                     std::vector<RecordedPrompt> prompts,
                                                     const BundleNoiseOptions& options,
                                                     ThreadPool& pool);
 
-// Noise of programs with delegates, which f64 does not execute: `exact` is such an execution,
-// and the others are disturbed. Their tokens pass through the experts of `exact`. Programs that
-// round activations have no such noise as they are: whether a disturbance changes any rounded value
-// of the first layers is chance.
+// Measures noise of programs with delegates, which cannot be executed in f64. `exact` is an
+// undisturbed execution, and the others are disturbed; their tokens pass through the experts of
+// `exact`. This noise is no measure for programs that round activations: it is chance whether a
+// disturbance changes any rounded value of the first layers.
 Result<std::shared_ptr<const NoiseModel>> disturbed_noise(const packer::Bundle& bundle,
                                                           const Reference& exact,
                                                           std::vector<RecordedPrompt> prompts,
                                                           const BundleNoiseOptions& options,
                                                           ThreadPool& pool);
 
-// Gives the prompts the experts that `recorded` says their tokens passed through.
+// Sets the experts of the prompts to those that their tokens passed through in `recorded`.
 Status follow_routes(const Reference& recorded, int64_t layers,
                      std::vector<RecordedPrompt>& prompts);
 

@@ -14,8 +14,8 @@
 #include "proof/bundle_proof.h"
 #include "proof/mode_proof.h"
 #include "proof/perplexity_run.h"
+#include "proof/prompts.h"
 #include "proof/reference_check.h"
-#include "proof/token_file.h"
 #include "runner/decoder.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
@@ -38,7 +38,7 @@ Result<std::vector<int64_t>> encode(const packer::Bundle& bundle, const std::str
   return fail(ids.error().code, fmt::format("{}: {}", printable(path), ids.error().message));
 }
 
-// Fills `report` with what the file says of itself.
+// Reads the token sequences and fills `report` with the facts about the file.
 Result<Prompts> read_sequences(const packer::Bundle& bundle, const PerplexityOptions& options,
                                PerplexityReport& report) {
   Prompts sequences;
@@ -70,7 +70,7 @@ Status check_ids(const Prompts& sequences, int64_t vocab_size, const std::string
   return {};
 }
 
-// `longest`: tokens that a sequence of every model here can have.
+// `longest` is the number of tokens that a sequence can have in every model of the comparison.
 Result<WindowOptions> window_options(const PerplexityOptions& options, int64_t longest) {
   const int64_t window = options.window.value_or(longest);
   if (window < 2 || window > longest) {
@@ -86,7 +86,7 @@ Result<WindowOptions> window_options(const PerplexityOptions& options, int64_t l
   return WindowOptions{window, stride};
 }
 
-// A bundle that goes through the windows.
+// A bundle that is ready to run the windows.
 struct Opened {
   packer::Bundle bundle;
   std::unique_ptr<runner::Decoder> decoder;

@@ -1,5 +1,5 @@
-// Perplexity of a bundle over a text or token ids, and its distance there from another bundle or
-// from the checkpoint in f32. docs/perplexity.md states the protocol.
+// Measures the perplexity of a bundle over a text or token ids, and its distance there from another
+// bundle or from the checkpoint in f32. docs/perplexity.md states the protocol.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,31 @@ namespace ferry::proof {
 
 struct PerplexityOptions {
   std::string file;
-  bool text = false;              // `file` is a text; otherwise as read_prompts() takes it
-  std::optional<int64_t> window;  // tokens; none: the longest sequence that all can run
-  std::optional<int64_t> stride;  // tokens; none: half of the window
-  Progress progress = {};         // of the predictions
+  bool text = false;              // `file` is a text; otherwise it has the format of read_prompts()
+  std::optional<int64_t> window;  // tokens; nullopt: the longest sequence that all models can run
+  std::optional<int64_t> stride;  // tokens; nullopt: half of the window
+  Progress progress = {};         // counts predictions
 };
 
 struct PerplexityReport {
   WindowOptions windows;
   size_t sequences = 0, window_count = 0;
-  int64_t tokens = 0;           // of the file
-  bool token_by_token = false;  // the bundle gives the logits of the last token of a call only
+  int64_t tokens = 0;           // tokens in the file
+  bool token_by_token = false;  // the bundle gives only the logits of the last token of a call
   Perplexity perplexity;
-  std::string other;  // what it was compared with; empty if with nothing
+  std::string other;  // name of the other side of the comparison, or empty
   std::optional<PerplexityComparison> comparison;
-  std::optional<uint64_t> text_bytes;  // of a text
+  std::optional<uint64_t> text_bytes;  // size of the text; nullopt for token ids
 
-  // NLL of all predictions in bits, by the bytes of the text; none for token ids, and none where
-  // windows leave tokens out that are not the first of the text.
+  // Returns the NLL of all predictions in bits divided by the bytes of the text. nullopt for token
+  // ids, and if windows leave out any token except the first one of the text.
   std::optional<double> bits_per_byte() const;
 };
 
-// kUsage for windows that do not fit, tokens outside of the vocabulary, a bundle without tokenizer
-// for a text, and where no token is predicted. kBadInput where the other bundle is of another
-// model. `beside`: what it is compared with, the mode of a static bundle and memory.
+// kUsage for windows that do not fit, for tokens outside of the vocabulary, for a text if the
+// bundle has no tokenizer, and if no token is predicted. kBadInput if the other bundle holds
+// another model. `beside` has the other side of the comparison, the mode of a static bundle, and
+// the memory limit.
 Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
                                             const PerplexityOptions& options,
                                             const BundleProofOptions& beside, ThreadPool& pool);

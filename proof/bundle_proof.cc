@@ -10,7 +10,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/bundle_noise.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
@@ -28,7 +28,8 @@ std::string embedded_reference(const packer::Bundle& bundle) {
   return file.empty() ? std::string() : bundle.path() + "/" + file;
 }
 
-// The reference that was asked for, else the embedded one; empty if something else serves instead.
+// Returns the path of the given reference, else of the embedded one; empty if the comparison needs
+// no reference.
 Result<std::string> reference_path(const BundleProofOptions& options, const packer::Bundle& bundle,
                                    const packer::Bundle* other) {
   std::string path = options.reference;
@@ -54,7 +55,7 @@ Result<RecordedPrompts> prompts_for(const packer::Bundle& bundle, const Referenc
   return probing_prompts(bundle.manifest().vocab_size, capacity);
 }
 
-// `other` is recorded on the prompts. Each gets the continuation that it chooses.
+// Records `other` on the prompts. The continuation of each prompt is the one that `other` chooses.
 Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other,
                                                    RecordedPrompts& prompts, int64_t capacity,
                                                    std::optional<uint64_t> memory,
@@ -92,7 +93,7 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
                      const BundleProofOptions& options, ThreadPool& pool, Verification& out) {
   const ParityBounds bounds = bounds_of(bundle, options.tolerance);
   const runner::DecodeOptions decode = decode_of(options, bundle);
-  // Ports that are not f32 cannot be widened: floors alone judge what they round.
+  // Inputs and outputs that are not f32 cannot be widened. The floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {
     out.rounding = FERRY_TRY(prove_rounding(bundle, reference, bounds,
                                             {.memory = options.memory,
@@ -108,7 +109,7 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   std::shared_ptr<const NoiseModel> noise;
   if (!bounds.given && !bounds.has_floors()) {
     Result<RecordedPrompts> prompts = prompts_of(reference, bundle.manifest(), vision != nullptr);
-    // Where no prompt can be run the comparison says why.
+    // If no prompt can be run, the comparison reports why.
     if (!prompts && prompts.error().code != ErrorCode::kUnsupported) {
       return Failure(std::move(prompts).error());
     }
@@ -123,7 +124,7 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   return {};
 }
 
-// Where values are not finite there is nothing to compare modes with, and no parity anyway.
+// If values are not finite, modes cannot be compared, and there is no parity in any case.
 bool is_finite(const ParityReport* outputs) {
   return outputs != nullptr && outputs->metrics.values.finite &&
          std::ranges::all_of(outputs->layers,

@@ -1,5 +1,5 @@
-// prove_bundle() proves a bundle: against a reference, against the checkpoint that it was made of,
-// against both, or against another bundle. docs/verifying.md says what each proof covers.
+// prove_bundle() compares a bundle with a reference, with the checkpoint that it was made from,
+// with both, or with another bundle. docs/verifying.md says what each comparison covers.
 #pragma once
 
 #include <algorithm>
@@ -20,30 +20,31 @@
 
 namespace ferry::proof {
 
-// `checkpoint` may be empty; `decode` follows from `mode`.
+// `checkpoint` may be empty. `decode` is set from `mode`.
 struct BundleProofOptions : CheckpointOptions {
-  std::string reference;  // tensor file with expected outputs; empty: the one in the bundle
-  std::string against;    // another bundle of the same model; may be empty
-  std::vector<std::string> images;         // as prove_pixels() takes them
-  std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
+  std::string reference;            // tensor file of expected outputs; empty: the embedded one
+  std::string against;              // path of another bundle of the same model; may be empty
+  std::vector<std::string> images;  // see prove_pixels()
+  // For a static bundle; nullopt: the default mode, then all modes.
+  std::optional<runner::DecodeMode> mode;
 };
 
 enum class Verdict {
   kProved,     // everything that was compared agrees, and that proves something
-  kNotProved,  // nothing that was compared disagrees, but it could not tell a wrong bundle
+  kNotProved,  // everything that was compared agrees, but a wrong bundle could agree too
   kNoParity,
 };
 
-// What was compared. Exactly one of `direct`, `rounding` and `proof` is there.
+// The results. Exactly one of `direct`, `rounding` and `proof` has a value.
 struct Verification {
-  std::optional<ParityReport> direct;     // the bundle against a reference, or `against`
-  std::optional<RoundingProof> rounding;  // the same in half precision
-  std::optional<CheckpointProof> proof;   // against a checkpoint
-  std::string against;                    // the other bundle; empty if there is none
-  std::vector<ModeProof> modes;           // of a static bundle, unless one mode was asked for
-  std::vector<PixelProof> pixels;         // of the prompts that image files were given for
+  std::optional<ParityReport> direct;     // the bundle against a reference, or against `against`
+  std::optional<RoundingProof> rounding;  // the bundle in half precision against a reference
+  std::optional<CheckpointProof> proof;   // the bundle against a checkpoint
+  std::string against;                    // path of the other bundle; empty if there is none
+  std::vector<ModeProof> modes;    // results for a static bundle, unless one mode was requested
+  std::vector<PixelProof> pixels;  // results of the prompts that have image files
   bool has_reference = false;
-  // With BundleProofOptions::details: what the reference and the other bundle were.
+  // With BundleProofOptions::details: facts about the reference and the other bundle.
   std::optional<ReferenceFile> reference_file;
   std::optional<packer::Bundle> other;
 
@@ -52,13 +53,13 @@ struct Verification {
     if (!agrees()) return Verdict::kNoParity;
     return rounding && !rounding->decided ? Verdict::kNotProved : Verdict::kProved;
   }
-  // Nothing that was compared is beyond its bounds.
+  // Whether everything that was compared is within its bounds.
   bool agrees() const {
     const bool outputs = direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
     return outputs && std::ranges::all_of(modes, &ModeProof::parity) &&
            std::ranges::all_of(pixels, &PixelProof::within);
   }
-  // The bundle's own outputs beside what they were compared with; nullptr if there is none.
+  // Returns the comparison of the bundle's own outputs; nullptr if there is none.
   const ParityReport* outputs() const {
     if (direct) return &*direct;
     if (rounding) return &rounding->outputs;
@@ -66,13 +67,14 @@ struct Verification {
   }
 };
 
-// kUsage if there is nothing to compare with: no reference, neither given nor embedded, no
-// checkpoint and no other bundle; or for a mode that the bundle does not have. A bundle that
-// differs is not an error: Verification::parity() says so.
+// kUsage if there is nothing to compare with (no reference, given or embedded, no checkpoint and no
+// other bundle), or for a mode that the bundle does not have. A difference is not an error:
+// Verification::parity() reports it.
 Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProofOptions& options,
                                   ThreadPool& pool);
 
-// kBadInput, with what each is, unless model type, layers, hidden size and vocabulary are equal.
+// kBadInput, with the values of both, unless model type, layers, hidden size and vocabulary are
+// equal.
 Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other);
 
 }  // namespace ferry::proof

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// A value as a tensor; numbers have rank 0.
+// A value as a tensor. Numbers have rank 0.
 struct Bytes {
   DType dtype = DType::kI64;
   Shape shape = {};
@@ -56,10 +56,10 @@ std::vector<double> doubles_of(DType dtype, std::span<const std::byte> bytes) {
   return values;
 }
 
-// How far an output may be from what a test case expects.
+// Limits the distance of an output from the expected output of a test case.
 struct Bound {
-  double tolerance = 1e-4;  // of each value, and of as much of it again
-  bool of_rms = false;      // instead, of the root mean square of the output
+  double tolerance = 1e-4;  // per value: absolute, plus relative to the expected value
+  bool of_rms = false;      // instead, relative to the root mean square of the output
 };
 
 bool is_within(std::span<const double> found, std::span<const double> expected,
@@ -77,7 +77,7 @@ bool is_within(std::span<const double> found, std::span<const double> expected,
   return errors <= bound.tolerance * bound.tolerance * squares;
 }
 
-// Adds how far `found` is from `expected` to `result`.
+// Adds the distance of `found` from `expected` to `result`.
 void compare_output(const runner::TensorView& found, const Bytes& expected, const Bound& bound,
                     BundledCase& result) {
   if (found.dtype != expected.dtype || found.shape != expected.shape ||
@@ -102,8 +102,9 @@ void compare_output(const runner::TensorView& found, const Bytes& expected, cons
   result.within = result.within && is_within(a, b, bound);
 }
 
-// What the dtype of the weights leaves of the last digits. Those of halves are lost where values
-// are large, and are as large in a small value beside these.
+// Returns the default bound for the dtype of the weights. Weights in half precision make errors in
+// proportion to the largest values of an output, so single small values cannot be judged by their
+// own size.
 Bound default_bound(const pte::Program& program) {
   Bound bound;
   for (const pte::Method& method : program.methods) {
@@ -143,7 +144,7 @@ Status execute_case(runner::Method& method, const pte::TestCase& test, const std
     return bad_input(fmt::format("{}: a test case has {} inputs, the method takes {}", name,
                                  test.inputs.size(), method.input_count()));
   }
-  std::vector<Bytes> inputs;  // the method borrows them
+  std::vector<Bytes> inputs;  // the method borrows these tensors
   for (const pte::TestValue& value : test.inputs) inputs.push_back(value_bytes(value));
   for (size_t i = 0; i < inputs.size(); ++i) {
     FERRY_RETURN_IF_ERROR(method.set_input(i, inputs[i].view()));

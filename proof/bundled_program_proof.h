@@ -1,4 +1,4 @@
-// prove_bundled(): a bundled program gives what its own test cases expect.
+// prove_bundled() checks that a bundled program gives the outputs that its own test cases expect.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,29 @@ namespace ferry::proof {
 
 struct BundledCase {
   std::string method;
-  size_t index = 0;    // of the case among those of its method
-  double max_abs = 0;  // largest difference of a value; infinite where kinds or shapes differ
+  size_t index = 0;    // index of the case in its method
+  double max_abs = 0;  // largest difference of a value; infinite if kinds or shapes differ
   bool within = false;
 };
 
 struct BundledProof {
-  // A value may differ by it and by as much of what is expected; by default, with weights that are
-  // f16 or bf16, the errors of an output by it, as a share of what is expected (root mean squares).
+  // A value may differ by `tolerance` plus `tolerance` times the expected value. By default, with
+  // f16 or bf16 weights, the root mean square of the errors of an output may be `tolerance` times
+  // that of the expected output.
   double tolerance = 0;
   std::vector<BundledCase> cases;
   bool parity() const;
 };
 
-// Executes a method on the inputs of a case. kBadInput where they are not those that it takes.
+// Executes a method on the inputs of a case. kBadInput if the method does not accept the inputs.
 Status execute_case(runner::Method& method, const pte::TestCase& test, const std::string& name);
 
-// Whether the first bytes of the file at `path` are those of a bundled program.
+// Whether the file at `path` begins as a bundled program does.
 bool is_bundled_file(const std::string& path);
 
-// Executes all cases, in their order, on one state for each method. The default of `tolerance` is
-// 1e-4, 0.02 where constants of the program are f16 and 0.1 where they are bf16. kBadInput where
-// there is no case.
+// Executes all cases in their order, with one state per method. The default of `tolerance` is 1e-4,
+// 0.02 if constants of the program are f16, and 0.1 if they are bf16. kBadInput if there is no
+// case.
 Result<BundledProof> prove_bundled(const std::string& path, std::optional<double> tolerance,
                                    std::optional<uint64_t> memory, ThreadPool& pool);
 

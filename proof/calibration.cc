@@ -20,11 +20,11 @@ namespace {
 
 constexpr int64_t kDefaultPrompts = 4;
 constexpr int64_t kDefaultTokens = 64;
-// How much wider an encoding is than what was seen, because other prompts have greater values. 16
-// bits have codes to spare.
+// An encoding is wider than the observed range by this factor, because other prompts have larger
+// values. 16 bits have codes to spare.
 constexpr double kMarginU16 = 2.0, kMarginU8 = 1.1;
 
-// The least and the greatest value that a tensor had, and 0.
+// The least and the greatest value of a tensor. The range contains 0.
 struct Range {
   float least = 0, greatest = 0;
   void add(std::span<const float> values) {
@@ -47,7 +47,8 @@ struct Range {
   }
 };
 
-// Any odd constants do; fixed, so that every conversion of a checkpoint gives the same bytes.
+// Any odd constants would do. They are fixed, so that every conversion of a checkpoint gives equal
+// bytes.
 Prompts default_prompts(int64_t vocab_size, int64_t context_length) {
   Prompts prompts(kDefaultPrompts);
   uint64_t state = 0x9e3779b97f4a7c15;
@@ -78,7 +79,7 @@ Status check_prompts(const Prompts& prompts, int64_t vocab_size, int64_t context
   return {};
 }
 
-// The model in f32 with its caches inside, for calls of `call_length` tokens.
+// Plans the model in f32 with caches inside the program, for calls of `call_length` tokens.
 Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
                                   std::optional<int64_t> call_length) {
   plan::ConvertOptions plain;
@@ -89,7 +90,7 @@ Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
   plain.context_length = options.context_length;
   plain.prefill_length = call_length;
   plain.all_logits = true;
-  plain.rotation = options.rotation;  // it changes the range of keys
+  plain.rotation = options.rotation;  // the rotation changes the range of keys
   plain.allow_unmapped = options.allow_unmapped;
   plain.packed_layout = options.packed_layout;
   plan::Conversion conversion = FERRY_TRY(plan::plan_conversion(plain));
@@ -97,8 +98,8 @@ Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
   return Failure(converters::problems_error(conversion.problems, *conversion.source));
 }
 
-// The plan of the model for these prompts, one part for each layer. Memory is planned for the
-// longest of them.
+// Plans the model for these prompts, with one part per layer. Memory is planned for the longest
+// prompt.
 Result<plan::Conversion> plan_layers(const plan::ConvertOptions& options, const Prompts& prompts) {
   size_t longest = 1;
   for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());
@@ -111,7 +112,7 @@ Result<plan::Conversion> plan_layers(const plan::ConvertOptions& options, const 
   return conversion;
 }
 
-// Ranges of every tensor that the path recorded, by its name without the prompt.
+// Returns the ranges of all recorded tensors, by tensor name without the prompt.
 Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded) {
   std::map<std::string, Range> ranges;
   for (size_t i = 0; i < recorded.entries().size(); ++i) {
@@ -139,10 +140,10 @@ std::vector<RecordedPrompt> recorded_prompts(const Prompts& prompts) {
   return recorded;
 }
 
-// What the model computes for some prompts.
+// The ranges of the model's tensors over all prompts.
 struct Ranges {
   std::map<std::string, Range> of;
-  std::vector<int64_t> layers;  // with attention
+  std::vector<int64_t> layers;  // layers that have attention
 };
 
 Result<Ranges> measure(const plan::ConvertOptions& options, const Prompts& prompts,
@@ -165,7 +166,7 @@ Result<Ranges> measure(const plan::ConvertOptions& options, const Prompts& promp
   return ranges;
 }
 
-// `kind`: "key" or "value". Latent attention has one cache, whose rows are both.
+// `kind` is "key" or "value". Latent attention has one cache, whose rows are keys and values.
 std::vector<Encoding> cache_encodings(const Ranges& ranges, const char* kind, DType dtype) {
   std::vector<Encoding> encodings;
   for (const int64_t layer : ranges.layers) {

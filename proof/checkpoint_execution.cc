@@ -18,15 +18,15 @@
 namespace ferry::proof {
 namespace {
 
-// One execution of every part: tokens from `position` on.
+// One execution of every part, for tokens from `position` on.
 struct Call {
   std::vector<int64_t> tokens;
   int64_t position = 0;
   bool ends_prompt = false;
 };
 
-// The calls of one prompt. Where a sequence grows beyond the length that RoPE factors are switched
-// at, the reference computes all of it again, and so does this.
+// Returns the calls of one prompt. If a sequence grows beyond the length at which RoPE factors are
+// switched, the reference computes all of it again, and so does this function.
 std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> rope_switch) {
   const std::vector<int64_t> all = prompt.executed();
   const auto length = static_cast<int64_t>(all.size());
@@ -45,9 +45,9 @@ std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> 
   return calls;
 }
 
-// The calls of an execution in several calls: one that begins the sequence, one of several tokens
-// that continues it, the last token of the prompt, and the continuation. Where RoPE factors depend
-// on the length, the calls are those that the reference makes.
+// Returns calls that split the prompt: one that begins the sequence, one that continues it by
+// several tokens, one for the last token, and the continuation. If RoPE factors depend on the
+// length, the calls are those of the reference.
 std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
                                    std::optional<int64_t> rope_switch) {
   const std::vector<int64_t> all = prompt.executed();
@@ -64,14 +64,14 @@ std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
   return calls;
 }
 
-// A prompt on its way through the parts.
+// The state of a prompt between the parts.
 struct Run {
   std::vector<Call> calls;
-  std::vector<PassedTensors> passed;  // per call
+  std::vector<PassedTensors> passed;  // one element per call
   PromptRecorder recorder;
 };
 
-// What the vision tower computes for the tiles of one prompt, tile after tile.
+// The outputs of the vision tower for the tiles of one prompt, in order.
 struct Tower {
   std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
 
@@ -114,7 +114,7 @@ class F32Path {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
     for (RecordedPrompt& prompt : prompts_) {
-      if (!options.follow_routes) prompt.routes.clear();  // the routers choose
+      if (!options.follow_routes) prompt.routes.clear();  // the routers choose the experts
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
       if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
@@ -141,14 +141,15 @@ class F32Path {
   }
 
  private:
-  // One or two for every prompt: in one call, in several.
+  // Adds a run. A prompt has one run with one call, and may have another with several calls.
   void add_run(const RecordedPrompt& prompt, std::vector<Call> calls) {
     Run& run = runs_.emplace_back(
         Run{std::move(calls), {}, PromptRecorder(prompt, conversion_.config.vocab_size)});
     run.passed.resize(run.calls.size());
   }
 
-  // The features of every prompt that has pixels, and what the tower computes on the way.
+  // Computes the features of every prompt that has pixels, and the intermediate tensors of the
+  // tower.
   Status encode_images(LoadedPart& part) {
     for (size_t i = 0; i < prompts_.size(); ++i) {
       PromptImages& images = prompts_[i].images;
@@ -179,7 +180,7 @@ class F32Path {
     return {};
   }
 
-  // Puts the features in place of the embeddings of their positions, which layer 0 takes.
+  // Replaces the embeddings of the images' positions, which layer 0 takes, by the features.
   void merge_images() {
     for (size_t r = 0; r < runs_.size(); ++r) {
       Run& run = runs_[r];
@@ -237,7 +238,7 @@ class F32Path {
     return {};
   }
 
-  // The routes of run `r` for the layers that the part has.
+  // Returns the routes of run `r` for the layers in the part.
   runner::ExpertRoutes routes_of_part(const runner::ExpertRouter& router, size_t r) const {
     runner::ExpertRoutes routes = prompts_[in_several_calls_ ? r / 2 : r].routes;
     std::erase_if(routes,
@@ -254,7 +255,7 @@ class F32Path {
     return {};
   }
 
-  // What leaves the last part.
+  // Stores an output of the last part.
   void keep_output(const std::string& name, PassedTensors& passed) {
     const auto found = passed.find(name);
     if (found == passed.end()) return;
@@ -290,10 +291,10 @@ class F32Path {
   const runner::MethodOptions method_;
   const ReadWeight weights_;
   SharedProgress progress_;
-  std::vector<RecordedPrompt> prompts_;            // with the features that are computed here
-  std::map<std::string, ReferenceTensor> caches_;  // by buffer
+  std::vector<RecordedPrompt> prompts_;            // with the features that were computed here
+  std::map<std::string, ReferenceTensor> caches_;  // by name of the buffer
   std::vector<Run> runs_;
-  // The call that runs now.
+  // The run whose call is executed now.
   Run* run_ = nullptr;
   const Call* call_ = nullptr;
 };

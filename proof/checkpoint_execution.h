@@ -1,6 +1,6 @@
-// Executes a checkpoint's model layer by layer, in f32 or f64. One layer's weights are in memory at
-// a time and nothing is written to disk, whatever the size of the model. The execution in f64 says
-// how far one in f32 is from the model.
+// Executes a checkpoint's model layer by layer, in f32 or f64. The weights of one layer are in
+// memory at a time and nothing is written to disk, whatever the size of the model. The execution in
+// f64 tells how far an execution in f32 is from the model.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@
 
 namespace ferry::proof {
 
-// A tensor that one part of the model hands to the next. PassedTensors has it by the name of the
-// output that gives it.
+// A tensor that one part of the model hands to the next. The key in PassedTensors is the name of
+// the output that made the tensor.
 struct Passed {
   DType dtype = DType::kF32;
   Shape shape;
@@ -39,13 +39,13 @@ using PassedTensors = std::map<std::string, Passed>;
 // Fills `out` with bytes of the only output of a weight, from `offset` on. Thread-safe.
 using ReadWeight =
     std::function<Status(const graph::Weight& weight, uint64_t offset, std::span<std::byte> out)>;
-// What the recipes make of the source, which must outlive the function.
+// Computes weights by their recipes from the source, which must outlive the function.
 ReadWeight weights_from(const TensorSource& source);
 
-// One part of a converted model with its weights in memory, ready to execute.
+// One part of a converted model with its weights in memory, ready to be executed.
 class LoadedPart {
  public:
-  // `name` begins messages. With MethodOptions::f64 tensors that are handed on are f64 too.
+  // `name` begins messages. With MethodOptions::f64, tensors that are handed on are f64 too.
   static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
                                                   const ReadWeight& weights, ThreadPool& pool,
                                                   const std::string& name,
@@ -53,8 +53,8 @@ class LoadedPart {
   const graph::LoweredMethod& lowered() const { return lowered_.methods.front(); }
   runner::Method& method() { return *method_; }
 
-  // Executes the part of a stateful text decoder for `tokens`. `input_pos` is the value of that
-  // input. Other inputs are taken from `passed`, outputs are put there.
+  // Executes the part of a stateful text decoder for `tokens`. `input_pos` is the value of the
+  // input of that name. Other inputs are taken from `passed`, and outputs are added to it.
   Status run(std::span<const int64_t> tokens, int64_t input_pos, PassedTensors& passed);
 
  private:
@@ -70,39 +70,39 @@ class LoadedPart {
   std::optional<runner::Method> method_;
 };
 
-// `conversion` is planned in f32 with logits of all positions, in as many parts as it has layers;
-// its prefill length is at least that of the longest prompt with its continuation. The result holds
-// the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the
-// prompt, routers, the continuation as greedy_ids and its greedy_logits. `name` is what messages
-// call it. Every prompt runs twice: in one call, and, unless told otherwise, in several, because
-// what continues a sequence is another path through a program than what begins one. An encoder has
-// one call for a text, and last_hidden_state and sentence_embedding in place of logits.
+// `conversion` is planned in f32 with logits of all positions and one part per layer. Its prefill
+// length must fit the longest prompt with its continuation. The result has the tensors of
+// docs/verifying.md for every prompt: logits, hidden states, caches after the prompt, routers, the
+// continuation as greedy_ids, and its greedy_logits. Messages call the result `name`. Every prompt
+// runs in one call and, unless the options say otherwise, once more in several calls, because
+// continuing a sequence takes another path through a program than beginning one. An encoder runs
+// each text in one call, and has last_hidden_state and sentence_embedding in place of logits.
 struct ExecutionOutputs {
-  std::unique_ptr<TensorSource> one_call, several_calls;  // the second may be nullptr
+  std::unique_ptr<TensorSource> one_call, several_calls;  // `several_calls` may be nullptr
 };
 struct ExecutionOptions {
   bool in_several_calls = true;
   bool f64 = false;                      // compute in f64; results are rounded to f32 at the end
-  std::optional<uint64_t> disturb = {};  // as MethodOptions::disturb
-  // Send tokens through RecordedPrompt::routes; else the routers choose.
+  std::optional<uint64_t> disturb = {};  // see MethodOptions::disturb
+  // Sends tokens through RecordedPrompt::routes; otherwise the routers choose.
   bool follow_routes = false;
-  ReadWeight weights = {};  // f32 values; empty: what the recipes make of the source
-  Progress progress = {};   // bytes of weights whose layers are done
+  ReadWeight weights = {};  // reads f32 values; empty: the recipes compute them
+  Progress progress = {};   // counts bytes of the weights of finished layers
 };
 Result<ExecutionOutputs> execute_checkpoint(const plan::Conversion& conversion,
                                             const std::vector<RecordedPrompt>& prompts,
                                             const std::string& name, ThreadPool& pool,
                                             const ExecutionOptions& options = {});
 
-// The outputs of an execution in f64, and how far executions in f32 are from them.
+// The outputs of an execution in f64, and the distance of executions in f32 from them.
 struct ExecutionNoise {
   std::unique_ptr<TensorSource> in_f64;
   std::shared_ptr<const NoiseModel> noise;
 };
-// `in_f32` is what execute_checkpoint() gave for the same prompts in one call, with the same
-// `weights`. The model is executed in f64, and once more in f32 with its norms disturbed by a unit
-// in the last place; tokens pass through the experts that they passed through in `in_f32`. Several
-// calls are no measure of noise: where they are wrong, they would hide it.
+// `in_f32` is the result of execute_checkpoint() for these prompts in one call, with these
+// `weights`. The model is executed in f64, and again in f32 with its norms disturbed by a unit in
+// the last place. Tokens pass through the experts of `in_f32`. Executions in several calls do not
+// count as noise, because noise would then hide their errors.
 Result<ExecutionNoise> measure_noise(const plan::Conversion& conversion,
                                      std::vector<RecordedPrompt> prompts, const Reference& in_f32,
                                      const ReadWeight& weights, ThreadPool& pool,

@@ -12,7 +12,7 @@
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/compared_files.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 
@@ -23,7 +23,7 @@ std::string text_of(const Encoding& encoding) {
   return fmt::format("scale {} and zero point {}", encoding.scale, encoding.zero_point);
 }
 
-// Empty where they are equal.
+// Returns a line that describes the difference; empty if the encodings are equal.
 std::string encoding_difference(const std::string& what, const std::vector<Encoding>& have,
                                 const std::vector<Encoding>& want,
                                 const char* method = "kv_forward") {
@@ -38,8 +38,9 @@ std::string encoding_difference(const std::string& what, const std::vector<Encod
       what, ours - have.begin(), text_of(*ours), text_of(*theirs), method);
 }
 
-// A line for each kind of encoding that calibration does not give. Programs are made again with the
-// encodings that the bundle states, so only this tells whether those are right.
+// Returns one line for each kind of encoding that calibration does not give. Programs are made
+// again with the encodings that the bundle states, so only this comparison tells whether the
+// encodings are right.
 Result<std::vector<std::string>> compare_encodings(const plan::ConvertOptions& stated,
                                                    const CheckpointOptions& given,
                                                    ThreadPool& pool) {
@@ -80,14 +81,14 @@ Result<bool> has_finite_values(const TensorSource& computed, size_t entry) {
   return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
 }
 
-// The first tensor of `computed` with a value that is NaN or infinite, in the order in which the
-// model computes them; empty if there is none.
+// Returns the first tensor of `computed` that has NaN or infinity, in the order in which the model
+// computes them; empty if there is none.
 Result<std::string> not_finite(const TensorSource& computed, int64_t layers) {
   std::vector<std::string> order;
   for (const ReferenceTensor& tensor : reference_tensors(layers)) {
     order.push_back(tensor.name);
   }
-  // Entries are PROMPT.TENSOR. What is not in the list comes behind it.
+  // Entries are named PROMPT.TENSOR. Entries that are not in the list come last.
   const auto rank = [&](size_t entry) {
     const std::string& name = computed.entries()[entry].name;
     return std::ranges::find_if(order,
@@ -107,7 +108,7 @@ Result<std::string> not_finite(const TensorSource& computed, int64_t layers) {
 // The proof of one bundle, phase by phase. Each phase adds its results to the proof.
 class CheckpointProver {
  public:
-  // All arguments must outlive this; `reference` may be null.
+  // All arguments must outlive the prover. `reference` may be null.
   CheckpointProver(const packer::Bundle& bundle, const CheckpointOptions& given,
                    plan::ConvertOptions options, const Reference* reference, ThreadPool& pool)
       : bundle_(bundle),
@@ -149,7 +150,7 @@ class CheckpointProver {
     return is_encoded(options_.ports.cache) || is_encoded(options_.ports.logits);
   }
 
-  // kUsage for prompts of a calibration that the bundle has no use for.
+  // kUsage for prompts of a calibration that the bundle does not need.
   Status check_calibration() const {
     if (!given_.calibrate_prefill.empty() && !is_encoded(options_.ports.cache)) {
       return useless("calibrate-prefill", "no cache is u8 or u16");
@@ -166,7 +167,7 @@ class CheckpointProver {
               .field = field});
   }
 
-  // Derives weights and programs again from the checkpoint, and compares those of the bundle.
+  // Derives weights and programs again from the checkpoint, and compares them with the bundle's.
   Status compare_contents() {
     const plan::Conversion conversion = FERRY_TRY(plan::plan_again(bundle_, options_, pool_));
     proof_.tensors =
@@ -178,8 +179,8 @@ class CheckpointProver {
     return {};
   }
 
-  // The prompts of the reference. Without one, the bundle continues prompts of its own, and the
-  // checkpoint's model is asked what it thinks of these continuations.
+  // Returns the prompts of the reference. Without a reference, the bundle continues generated
+  // prompts, and the checkpoint's model computes its logits for these continuations.
   Result<std::vector<RecordedPrompt>> make_prompts(TextModel& model,
                                                    runner::VisionEncoder* vision) const {
     if (reference_ != nullptr) return prompts_of(*reference_, manifest_);
@@ -190,7 +191,7 @@ class CheckpointProver {
     return prompts;
   }
 
-  // Plans the model in f32, for calls that are as long as the longest prompt needs.
+  // Plans the model in f32, for calls as long as the longest prompt needs.
   Result<plan::Conversion> plan_layers() const {
     size_t longest = 1;
     for (const RecordedPrompt& prompt : prompts_) {
@@ -199,8 +200,7 @@ class CheckpointProver {
     return plan::plan_f32_layers(bundle_, options_, static_cast<int64_t>(longest), pool_);
   }
 
-  // Why the checkpoint's model computes nothing that a bundle could be compared with; empty if it
-  // does.
+  // Returns why the checkpoint's outputs cannot be compared with a bundle's; empty if they can.
   Result<std::string> problem_of(const TensorSource& in_f32) const {
     const std::string first = FERRY_TRY(not_finite(in_f32, manifest_.num_layers));
     if (first.empty()) return std::string();
@@ -208,8 +208,8 @@ class CheckpointProver {
                        name_, quoted(first));
   }
 
-  // The bounds of executions in f32, from the noise that an execution in f64 measures unless a
-  // tolerance is given. The one in f64 is compared with the reference too.
+  // Returns the bounds of executions in f32. They follow from the noise that an execution in f64
+  // measures, unless a tolerance is given. The execution in f64 is compared with the reference too.
   Result<ParityBounds> measure_f32_bounds(const plan::Conversion& layers,
                                           const Reference& recorded) {
     const ParityBounds constant = f32_bounds(bundle_, given_.tolerance);
@@ -225,8 +225,8 @@ class CheckpointProver {
     return bounds;
   }
 
-  // Compares the execution in f32 with the reference. The one in several calls is reported where it
-  // alone is wrong.
+  // Compares the execution in f32 with the reference. The execution in several calls is reported if
+  // it alone is wrong.
   Status compare_with_reference(const ExecutionOutputs& in_f32, const Reference& recorded,
                                 const ParityBounds& bounds) {
     if (reference_ == nullptr) return {};
@@ -239,7 +239,8 @@ class CheckpointProver {
     return {};
   }
 
-  // Compares a bundle that rounds or quantises weights with the model that has its weights.
+  // Compares a bundle that rounds or quantises weights with the model that has the bundle's
+  // weights.
   Status compare_with_stored_weights(const plan::Conversion& layers) {
     if (!stored_) return {};
     proof_.codes =
@@ -267,7 +268,7 @@ class CheckpointProver {
                                {.vision = vision,
                                 .details = given_.details,
                                 .progress = progress("running the bundle", ProgressUnit::kItems)}));
-    // The continuation is the bundle's own: that it chooses its own tokens says nothing.
+    // The bundle chose the continuation, so it proves nothing that the bundle chooses these tokens.
     if (reference_ == nullptr) proof_.outputs->forget_greedy();
     return {};
   }
@@ -278,9 +279,9 @@ class CheckpointProver {
   const Reference* reference_;
   ThreadPool& pool_;
   const plan::ConvertOptions options_;
-  const std::string name_;  // of the execution in f32, for messages
+  const std::string name_;  // name of the execution in f32 in messages
   std::vector<RecordedPrompt> prompts_;
-  std::optional<StoredWeights> stored_;  // where weights are rounded or quantised
+  std::optional<StoredWeights> stored_;  // set if weights are rounded or quantised
   CheckpointProof proof_;
 };
 

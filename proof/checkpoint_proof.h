@@ -1,6 +1,7 @@
-// Proof against the checkpoint. Every weight of a bundle is derived again from the source and
-// compared bit for bit, also those that logits cannot see; so are its programs. Then the bundle is
-// held to what the checkpoint's model computes in f32, and that to a reference, if there is one.
+// Proves a bundle against its checkpoint. Every weight of the bundle, also those that no logit
+// depends on, is derived again from the source and compared bit for bit, and so are the programs.
+// Then the outputs of the bundle are compared with those that the checkpoint's model computes in
+// f32, and these with a reference, if there is one.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,19 @@ namespace ferry::proof {
 struct CheckpointProof {
   WeightProof tensors;
   ProgramProof programs;
-  // A line for each kind of encoding that calibration does not give. None without quantised caches
-  // and logits.
+  // One line for each kind of encoding that calibration does not give. nullopt if neither caches
+  // nor logits are quantised.
   std::optional<std::vector<std::string>> encodings;
   std::optional<ParityReport> f32_path;  // the model in f32 against the reference, if there is one
-  // The checkpoint's model in f64 against the reference says how far the reference is from the
-  // model. It is a measurement, and none is made with a given tolerance.
+  // The checkpoint's model in f64 against the reference, which measures how far the reference is
+  // from the model. nullopt if a tolerance was given.
   std::optional<ParityReport> f64_path;
-  std::optional<CodedProof> codes;  // of a bundle with rounded or quantised weights
-  // The bundle against the model in f32: a measurement where `codes` compares. None where the model
-  // computes values that are not finite: there is nothing to compare with, and `problem` says so.
+  std::optional<CodedProof> codes;  // for a bundle with rounded or quantised weights
+  // The bundle against the model in f32. It is only a measurement if `codes` compares. nullopt if
+  // the model computes values that are not finite; `problem` then says so.
   std::optional<ParityReport> outputs;
   std::string problem;
-  // With CheckpointOptions::details: the files of the checkpoint, as they were read.
+  // With CheckpointOptions::details: the files of the checkpoint that were read.
   std::vector<packer::ManifestSourceFile> source_files;
 
   bool parity() const {
@@ -46,20 +47,21 @@ struct CheckpointProof {
 };
 
 struct CheckpointOptions {
-  std::string checkpoint = {};           // anything that ConvertOptions::source accepts
-  std::string config = {};               // as ConvertOptions::config
-  std::string lora = {};                 // as ConvertOptions::lora
-  std::string calibrate = {};            // file of prompts as for convert; may be empty
-  std::string calibrate_prefill = {};    // file of prompts for prefill_forward
-  std::optional<double> tolerance = {};  // largest absolute logit error; none: docs/verifying.md
-  std::optional<uint64_t> memory = {};   // bytes that planned memory of the bundle may have
-  runner::DecodeOptions decode = {};     // of the bundle
-  bool details = false;                  // for a report: as in proof::VerifyOptions
+  std::string checkpoint = {};           // see ConvertOptions::source
+  std::string config = {};               // see ConvertOptions::config
+  std::string lora = {};                 // see ConvertOptions::lora
+  std::string calibrate = {};            // path of a file of prompts; may be empty
+  std::string calibrate_prefill = {};    // path of a file of prompts for prefill_forward
+  std::optional<double> tolerance = {};  // largest absolute logit error; default: docs/verifying.md
+  std::optional<uint64_t> memory = {};   // limit of the bundle's planned memory in bytes
+  runner::DecodeOptions decode = {};     // how the bundle decodes
+  bool details = false;                  // collect details for a report; see proof::VerifyOptions
   ProgressFor progress = {};
 };
 
-// Prompts are those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that
-// does not fit the model at all is an error, weights and programs that differ are not.
+// The prompts are those of `reference`, or fixed pseudo-random ones if `reference` is null. A
+// checkpoint that does not fit the model is an error. Weights and programs that differ are not; the
+// proof reports them.
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const CheckpointOptions& options,
                                                  const Reference* reference, ThreadPool& pool);

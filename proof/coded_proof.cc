@@ -12,7 +12,7 @@
 #include "proof/bounds.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/parity_report.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference.h"
 #include "proof/text_model.h"
 #include "runner/vision_encoder.h"
@@ -24,7 +24,7 @@ int64_t elements_of(const graph::Weight& weight) {
   return checked_numel(weight.recipe.output().shape).value_or(0);
 }
 
-// The first weight of the model that the bundle has nothing of; empty if there is none.
+// Returns the first weight of the model that the bundle lacks; empty if there is none.
 std::string missing_weight(const StoredWeights& stored, const plan::Conversion& layers) {
   for (const auto& [name, weight] : weights_of(layers)) {
     if (!stored.has(name, elements_of(*weight))) return name;
@@ -32,7 +32,7 @@ std::string missing_weight(const StoredWeights& stored, const plan::Conversion& 
   return {};
 }
 
-// What is stored, as f32 bytes.
+// Reads the stored weights as f32 bytes.
 ReadWeight weights_stored_in(const StoredWeights& stored) {
   return
       [&stored](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {
@@ -46,8 +46,8 @@ ReadWeight weights_stored_in(const StoredWeights& stored) {
 
 using RecordedPrompts = std::vector<RecordedPrompt>;
 
-// The prompts with the continuations that the bundle chooses when it does not quantise activations:
-// those of the model with its weights.
+// Returns the prompts with the continuations that the bundle chooses if it does not quantise
+// activations. These are the continuations of the model with the bundle's weights.
 Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const RecordedPrompts& prompts,
                                     const CodedProofOptions& options, ThreadPool& pool) {
   TextModel model = FERRY_TRY(
@@ -99,7 +99,7 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   proof.activations = FERRY_TRY(
       compare(bundle, recorded, as_exact ? exact : bounds.as_measurement(), {}, options, pool));
   if (!bounds.coded_db || bounds.given) return proof;
-  // Plain code measures how much 8-bit activations lose.
+  // An execution in plain code measures the loss by 8-bit activations.
   const ParityReport noise = FERRY_TRY(compare(bundle, recorded, bounds.as_measurement(),
                                                {.widen = true, .round_rows = true}, options, pool));
   floors_of_noise(noise).judge(proof.activations);

@@ -1,6 +1,6 @@
-// CodedProof: what a bundle with rounded or quantised weights computes, held to its own weights.
-// Rounding of weights then explains nothing: whatever differs is a mistake, or what the activations
-// lose.
+// CodedProof compares the outputs of a bundle with rounded or quantised weights with a model that
+// has these weights. Rounding of weights then explains nothing: every difference is an error, or
+// the loss by rounded activations.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@
 namespace ferry::proof {
 
 struct CodedProof {
-  // The checkpoint's model in f32 with the weights that the bundle stores, codes times scales, is
-  // what both are compared with.
-  ParityReport exact;        // the bundle with activations in f32, held to the noise of f32
-  ParityReport activations;  // the bundle as it is: measured, or held to measured floors
+  // Both members are comparisons with the checkpoint's model in f32 that has the weights of the
+  // bundle (codes times scales).
+  ParityReport exact;        // the bundle with f32 activations, held to the noise of f32
+  ParityReport activations;  // the bundle as it is, only measured or held to measured floors
   std::string absent;        // why nothing was compared; otherwise empty
 
   bool parity() const { return !absent.empty() || (exact.parity && activations.parity); }
@@ -34,11 +34,11 @@ struct CodedProofOptions {
   std::optional<double> tolerance;
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;
-  bool details = false;    // as in proof::VerifyOptions
-  Progress progress = {};  // as in ExecutionOptions
+  bool details = false;    // see proof::VerifyOptions
+  Progress progress = {};  // see ExecutionOptions
 };
 
-// `layers` is planned by plan_f32_layers() for these prompts.
+// `layers` must be planned by plan_f32_layers() for these prompts.
 Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights& stored,
                                const plan::Conversion& layers,
                                const std::vector<RecordedPrompt>& prompts,

@@ -88,7 +88,7 @@ class CaseComparison {
     return {};
   }
 
-  // Both continued with the tokens of `want`.
+  // Compares the continuations. Both sides were continued with the tokens of `want`.
   Status compare_greedy() {
     const std::vector<int64_t> ids = FERRY_TRY(want_.ids(theirs_, "greedy_ids"));
     const Shape& shape = got_.shape(ours_, "greedy_logits");
@@ -101,7 +101,7 @@ class CaseComparison {
     report_.greedy_total = static_cast<int64_t>(ids.size());
     if (details_) details_->set_continuation(ids);
     LogitComparison comparison(bounds_.noise_of(theirs_.name, "greedy_logits"));
-    bool explained = true;  // every token that is not the same
+    bool explained = true;  // whether the bounds explain every token that differs
     for (size_t g = 0; g < ids.size() && (g + 1) * vocab <= got.size(); ++g) {
       const Row row = Row(got).subspan(g * vocab, vocab);
       const Row expected = want.empty() ? Row() : Row(want).subspan(g * vocab, vocab);

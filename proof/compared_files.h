@@ -1,5 +1,5 @@
-// Which files a bundle was compared with, for reports and attestations: those of a checkpoint, and
-// the one of a reference.
+// Describes the files that a bundle was compared with, for reports and attestations: the files of a
+// checkpoint and the file of a reference.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace ferry::proof {
 
-// Reads and hashes every tensor that the conversion reads, and so gives what the manifest of its
-// bundle states. Memory is that of a block for each thread.
+// Reads and hashes every tensor that the conversion reads. The result has the form of the
+// manifest's source files. Needs the memory of one block per thread.
 Result<std::vector<packer::ManifestSourceFile>> digest_sources(const plan::Conversion& conversion,
                                                                ThreadPool& pool);
 
@@ -29,14 +29,14 @@ void write_source_files(JsonWriter& json, const std::vector<packer::ManifestSour
 
 // The file of a reference.
 struct ReferenceFile {
-  std::string name;       // without directories
-  bool embedded = false;  // in a bundle
+  std::string name;       // file name without directories
+  bool embedded = false;  // the file is inside a bundle
   uint64_t bytes = 0;
-  std::string sha256;  // of the whole file
+  std::string sha256;  // SHA-256 of the whole file
   size_t prompts = 0;
 };
 
-// A file that is hashed before it is used, and must be the same afterwards.
+// A file that is hashed before it is used, and must not change afterwards.
 class HashedFile {
  public:
   static Result<HashedFile> open(const std::string& path);

@@ -22,7 +22,7 @@ bool is_finite(Row values) {
   return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
 }
 
-// Upper edges of the bins of half a decade.
+// Returns the upper edges of the bins, which are half a decade wide.
 const std::array<double, 36>& decade_edges() {
   static const std::array<double, 36> edges = [] {
     std::array<double, 36> table{};
@@ -34,7 +34,7 @@ const std::array<double, 36>& decade_edges() {
   return edges;
 }
 
-// The exponent of the unit in the last place of `value` in a dtype.
+// Returns the exponent of the unit in the last place of `value` in a dtype.
 int unit_exponent(float value, DType dtype) {
   constexpr int kBias = 127;
   const int exponent = static_cast<int>((std::bit_cast<uint32_t>(value) >> 23) & 0xffU) - kBias;
@@ -62,7 +62,7 @@ void count_error(ErrorHistogram& histogram, float got, float want) {
   histogram.units[static_cast<size_t>(unit)] += 1;
 }
 
-// None where units in the last place mean nothing: what is quantised.
+// Returns nullopt for quantised values, because units in the last place mean nothing for them.
 std::optional<DType> unit_of(const ParityBounds& bounds) {
   if (bounds.coded_db) return std::nullopt;
   if (!bounds.rounding) return DType::kF32;
@@ -70,7 +70,7 @@ std::optional<DType> unit_of(const ParityBounds& bounds) {
   return is_float ? bounds.rounding : std::nullopt;
 }
 
-// Ids of the largest logits, largest first; of equal ones the first.
+// Returns ids of the largest logits, largest first. Of equal logits, the lowest id comes first.
 std::vector<int64_t> likeliest(Row row) {
   std::vector<int64_t> ids(row.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>(i);
@@ -150,7 +150,7 @@ void DetailCollector::close_position(const std::string& name, const Sums& sums) 
   if (sums.position < 0) return;
   float value = kNotFiniteLog10;
   if (sums.finite) {
-    // Without a signal every error is infinitely large.
+    // If all expected values are 0, every error counts as infinitely large.
     const double ratio =
         sums.error == 0 ? -kNotFiniteLog10 : std::log10(sums.error / sums.want) / 2;
     value = std::clamp(static_cast<float>(ratio), kEqualLog10, kNotFiniteLog10);
@@ -201,7 +201,7 @@ void DetailCollector::add_column(int64_t position, const PositionDetails& row, b
   column.top1 = column.top1 && top1;
 }
 
-// Rows of the same position: the worse one is kept.
+// If a position has several rows, the worst row is kept.
 void DetailCollector::keep_row(PositionDetails row, Row got, Row want) {
   std::vector<PositionDetails>&first = details_.first, &worst = details_.worst;
   const auto same = [&](const PositionDetails& other) { return other.position == row.position; };
@@ -232,7 +232,7 @@ void DetailCollector::add_tensor(const ReferenceTensor& tensor, const Shape& sha
   const bool has_rows = tensor.is_probe() || tensor.kind == ReferenceTensor::Kind::kState;
   if (has_rows) return add_rows(tensor.name, 0, shape[1], got, want);
   if (!tensor.is_kv_cache()) return add_whole(tensor.name, got, want);
-  // [1, heads, T, dim]
+  // The shape is [1, heads, T, dim].
   const auto width = static_cast<size_t>(shape[3]);
   for (int64_t t = 0; t < shape[2]; ++t) {
     for (int64_t h = 0; h < shape[1]; ++h) {

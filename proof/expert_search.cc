@@ -64,14 +64,14 @@ class Search {
     return chosen > 0 && has_seen(route_name(layer), chosen) &&
            has_seen(fmt::format("router_logits.{}", layer), experts);
   }
-  // Whether the reference has the hidden states around the layer, and the bundle too.
+  // Whether both the reference and the bundle have the hidden states around the layer.
   bool can_search(int64_t layer) const {
     return prompt_.has(output_of(layer)) && prompt_.has(input_of(layer)) &&
            has_seen(output_of(layer), manifest_.hidden_size) &&
            has_seen(input_of(layer), manifest_.hidden_size);
   }
 
-  // All probes of the prompt, by name.
+  // Executes the prompt and returns all probes by name.
   Result<Seen> execute(const runner::ExpertRoutes* routes) {
     Seen seen;
     FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink(
@@ -88,7 +88,7 @@ class Search {
     return seen;
   }
 
-  // Signal to noise of each row of a hidden state.
+  // Returns the signal-to-noise ratio of each row of a hidden state.
   Result<std::vector<double>> rows_db(const Seen& seen, const std::string& name) const {
     const Values& got = seen.at(name);
     const Values want = FERRY_TRY(reference_.floats(
@@ -104,7 +104,7 @@ class Search {
     return rows;
   }
 
-  // The probe of one token; empty if the bundle has none.
+  // Returns the probe of one token; empty if the bundle does not have the probe.
   std::span<const float> scores_of(const char* probe, int64_t layer, size_t token) const {
     const auto width = static_cast<size_t>(decoder_.experts_of(layer).second);
     const auto found = seen_.find(fmt::format("{}.{}", probe, layer));
@@ -127,7 +127,7 @@ class Search {
     return all;
   }
 
-  // A token whose output of the layer is suspect, with the best of the routes that were tried.
+  // A token whose layer output is suspect, with the best route that was tried.
   struct Suspect {
     size_t token = 0;
     std::vector<NearRoute> routes;
@@ -155,7 +155,8 @@ class Search {
                                    static_cast<std::ptrdiff_t>(suspect.token * experts.size()));
   }
 
-  // Tokens do not see the experts of others in the same layer, so all are tried at once.
+  // Tries routes for all suspects at once, because tokens do not see the experts of others in the
+  // same layer.
   Status try_routes(int64_t layer, std::vector<Suspect>& suspects, double enough) {
     for (size_t attempt = 0; attempt < kAttempts; ++attempt) {
       runner::ExpertRoutes trial = found_.routes;
@@ -177,7 +178,7 @@ class Search {
     return {};
   }
 
-  // Settles the routes of the layer. Later layers choose again.
+  // Fixes the routes of the layer. Later layers choose again.
   Status search_layer(int64_t layer) {
     const std::vector<double> input = FERRY_TRY(rows_db(seen_, input_of(layer)));
     const std::vector<double> output = FERRY_TRY(rows_db(seen_, output_of(layer)));
@@ -206,13 +207,13 @@ class Search {
 };
 
 constexpr size_t kExchanges = 12;     // exchanges tried for one token at a time
-constexpr size_t kMostExchanges = 4;  // of one token, in several layers
-constexpr size_t kMostHidden = 2;     // of them at a time that gain enough only together
-constexpr int kMostFailures = 4;      // tokens in vain before a pass ends
+constexpr size_t kMostExchanges = 4;  // exchanges of one token in several layers
+constexpr size_t kMostHidden = 2;     // exchanges at a time that gain enough only together
+constexpr int kMostFailures = 4;      // a pass ends after this many tokens without success
 constexpr int kMostPasses = 4;
 
-// The experts of one token.
-using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
+// The experts of one token, by layer.
+using TokenRoute = std::map<int64_t, std::vector<int64_t>>;
 
 class LogitSearch {
  public:
@@ -246,9 +247,9 @@ class LogitSearch {
   }
 
  private:
-  // A token with the routes that it took, and the scores that they were chosen from, by layer.
+  // A token with its routes and the router scores that they were chosen from, by layer.
   struct Trial {
-    double db = 0;  // of its logits
+    double db = 0;  // ratio of the token's logits
     TokenRoute route = {};
     std::map<int64_t, std::vector<float>> logits = {}, choice = {};
   };
@@ -258,8 +259,8 @@ class LogitSearch {
     std::vector<int64_t> route = {};
   };
 
-  // A token that is mended brings later ones near and shows how near is usual, so that others are
-  // suspect.
+  // Searches again after a success: a corrected token brings later tokens near and shows how near
+  // is usual, so that other tokens become suspect.
   Status search() {
     FERRY_RETURN_IF_ERROR(execute_from(0));
     for (int pass = 0; pass < kMostPasses; ++pass) {
@@ -282,7 +283,7 @@ class LogitSearch {
     return {};
   }
 
-  // Executes all tokens. Those before `first` keep their routes, the others choose.
+  // Executes all tokens. Tokens before `first` keep their routes, the others choose.
   Status execute_from(size_t first) {
     keep_tokens(first, found_.routes);
     const runner::ExpertRoutes settled = found_.routes;
@@ -297,17 +298,17 @@ class LogitSearch {
     return decoder_.force_experts(nullptr);
   }
 
-  // A token on its way to the experts of the reference.
+  // The exchanges that were made for one token.
   struct Path {
     Trial trial;
-    TokenRoute pins = {};  // of the layers in which an exchange was made
-    double enough = 0;     // where the logits are near
+    TokenRoute pins = {};  // routes of the layers in which an exchange was made
+    double enough = 0;     // ratio from which the logits are near
     bool is_near() const { return trial.db >= enough; }
   };
 
-  // Whether exchanges bring the logits of token `t` near. Its route becomes part of found_.routes.
-  // Of several wrong experts each hides what another one's exchange gains, so that the gain of
-  // them together counts.
+  // Exchanges experts of token `t` and returns whether its logits come near. If so, its route
+  // becomes part of found_.routes. If several experts are wrong, each hides the gain of exchanging
+  // another one, so the common gain counts.
   Result<bool> mend(size_t t, double usual) {
     Path path = {.trial = FERRY_TRY(attempt(t, {})), .enough = usual - kSuspectDb};
     Path kept = path;
@@ -325,7 +326,7 @@ class LogitSearch {
     return true;
   }
 
-  // Makes the exchange that gains most, or the first that is enough. Whether one gains.
+  // Makes the exchange that gains most, or the first that is enough. Returns whether any gains.
   Result<bool> step(size_t t, double usual, Path& path) {
     const Path from = path;
     for (const Candidate& candidate : candidates(from.trial, from.pins, usual)) {
@@ -340,7 +341,7 @@ class LogitSearch {
     return path.trial.db > from.trial.db;
   }
 
-  // The nearest ties of all layers that are not pinned.
+  // Returns the nearest ties of all layers that are not pinned.
   std::vector<Candidate> candidates(const Trial& now, const TokenRoute& pins, double usual) const {
     std::vector<Candidate> all;
     for (const auto& [layer, route] : now.route) {
@@ -358,7 +359,7 @@ class LogitSearch {
     return all;
   }
 
-  // Executes the tokens up to `t`, whose own route has `pins`.
+  // Executes the tokens up to `t`. Token `t` has the routes in `pins`.
   Result<Trial> attempt(size_t t, const TokenRoute& pins) {
     runner::ExpertRoutes routes = found_.routes;
     keep_tokens(t, routes);
@@ -376,7 +377,7 @@ class LogitSearch {
     return trial;
   }
 
-  // What the probes saw of the last token.
+  // Returns the probes of the last token.
   Trial taken(const TokenRoute& pins) const {
     Trial trial;
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
@@ -407,7 +408,7 @@ class LogitSearch {
     }
   }
 
-  // Leaves the first `count` tokens of layers that are not known.
+  // Keeps only the routes of the first `count` tokens in layers whose routes are not known.
   void keep_tokens(size_t count, runner::ExpertRoutes& routes) const {
     for (auto& [layer, route] : routes) {
       if (!known_.contains(layer)) route.resize(count * per_token(layer));
@@ -418,7 +419,7 @@ class LogitSearch {
     return static_cast<size_t>(decoder_.experts_of(layer).first);
   }
 
-  // Of the last row of `rows`, the logits of token `t`.
+  // Returns the ratio of the logits of token `t`, which are the last row of `rows`.
   Result<double> db_of(std::span<const float> rows, size_t t) const {
     const auto vocab = static_cast<size_t>(manifest_.vocab_size);
     if (rows.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
@@ -434,8 +435,8 @@ class LogitSearch {
   const size_t tokens_;
   const ExpertGroups groups_;
   const runner::ExpertRoutes known_;
-  std::vector<float> want_;                         // (T, vocab)
-  std::vector<double> rows_db_;                     // of the logits of each token
+  std::vector<float> want_;                         // [T, vocab]
+  std::vector<double> rows_db_;                     // ratio of the logits of each token
   std::map<std::string, std::vector<float>> last_;  // probes of the last token
   FoundRoutes found_;
 };

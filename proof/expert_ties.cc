@@ -27,13 +27,13 @@ double deviation(std::span<const float> values) {
   return std::sqrt(std::max(0.0, squares / n - (sum / n) * (sum / n)));
 }
 
-// The largest difference of two scores that the error explains.
+// Returns the largest difference of two scores that the error explains.
 double tie_limit(const RouterScores& scores, double input_db) {
   const double slope = scores.choice.empty() ? 1.0 : kSigmoidSlope;
   return kTieDeviations * deviation(scores.logits) * std::pow(10.0, -input_db / 20) * slope;
 }
 
-// The `count` of `ids` with the highest values, in no order.
+// Returns the `count` of `ids` with the highest values, in no order.
 Ids best_of(Ids ids, size_t count, const std::function<double(int64_t)>& value) {
   count = std::min(count, ids.size());
   std::ranges::nth_element(
@@ -97,7 +97,7 @@ bool explains(const ExpertGroups& groups, const RoutedToken& token) {
   return same_set(choice.best_experts(choice.best_groups()), token.route);
 }
 
-// How many tokens are not explained; of more than `most` some.
+// Returns how many tokens `groups` does not explain. The count may stop beyond `most`.
 size_t unexplained(const ExpertGroups& groups, std::span<const RoutedToken> tokens, size_t most) {
   size_t count = 0;
   for (const RoutedToken& token : tokens) {
@@ -107,7 +107,7 @@ size_t unexplained(const ExpertGroups& groups, std::span<const RoutedToken> toke
   return count;
 }
 
-// Every way to have groups of more than one expert, in the order of their number.
+// Returns every grouping with more than one expert per group, in the order of the number of groups.
 std::vector<ExpertGroups> possible_groups(int64_t experts, int64_t per_token) {
   std::vector<ExpertGroups> all = {{}};
   for (int64_t groups = 2; groups * 2 <= experts; ++groups) {
@@ -125,7 +125,7 @@ struct Exchange {
   int64_t leaves = 0, comes = 0;
 };
 
-// Between those in `chosen` and the others of `all`, the nearest ties first.
+// Returns exchanges of ids in `chosen` for other ids of `all`, the nearest ties first.
 std::vector<Exchange> exchanges(const Ids& chosen, const Ids& all, double limit, size_t most,
                                 const std::function<double(int64_t)>& value) {
   std::vector<Exchange> out;
@@ -146,7 +146,7 @@ Ids exchanged(Ids ids, const Exchange& exchange) {
   return ids;
 }
 
-// Collects routes of one token, each once.
+// Collects distinct routes of one token.
 class Routes {
  public:
   explicit Routes(const Ids& own) { known_.insert(sorted(own)); }
@@ -168,7 +168,7 @@ class Routes {
   std::vector<NearRoute> all_;
 };
 
-// `base` with one or two experts exchanged for others of `all`.
+// Adds `base` with one or two experts exchanged for others of `all`.
 void add_exchanges(const Ids& base, const std::vector<Exchange>& ties, double margin,
                    Routes& routes) {
   for (size_t i = 0; i < ties.size(); ++i) {
@@ -211,7 +211,7 @@ std::vector<NearRoute> near_routes(const RoutedToken& token, const ExpertGroups&
   const Ids own = choice.best_groups();
   add_near(token.route, own, 0);
   if (!explains(groups, token)) return std::move(routes).nearest(most);
-  // The error of a group is at most that of its experts together.
+  // The error of a group is at most the sum of the errors of its best experts.
   const double group_limit = limit * static_cast<double>(groups.best);
   const auto worth = [&](int64_t group) { return choice.worth(group); };
   for (const Exchange& tie : exchanges(own, first_ids(groups.groups), group_limit, most, worth)) {

@@ -1,5 +1,5 @@
-// near_routes() lists the routes that an error of a router's input can lead to, where the scores of
-// experts or of groups of experts nearly tie.
+// near_routes() lists the routes that an error of a router's input can lead to, because the scores
+// of experts or groups of experts nearly tie.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace ferry::proof {
 
-// In dB. A row is suspect if its signal-to-noise ratio is lower than that of most rows by this. An
-// exchange is right if the ratio gains as much.
+// A row is suspect if its signal-to-noise ratio is lower than that of most rows by this many dB. An
+// exchange is right if it raises the ratio by as much.
 inline constexpr double kSuspectDb = 10;
 inline constexpr double kGainDb = 6;
 
-// What a router compares: a token passes through the best experts of the `top` best groups, and a
-// group is as good as its `best` best experts together. The members of a group are neighbours.
+// The selection rule of a router: a token passes through the best experts of the `top` best groups.
+// The score of a group is the sum over its `best` best experts. The members of a group are
+// neighbours.
 struct ExpertGroups {
   int64_t groups = 1, top = 1, best = 1;
   bool operator==(const ExpertGroups&) const = default;
@@ -23,7 +24,7 @@ struct ExpertGroups {
 // The scores of all experts for one token.
 struct RouterScores {
   std::span<const float> logits;
-  std::span<const float> choice = {};  // sigmoids of logits plus biases, where they decide
+  std::span<const float> choice = {};  // sigmoids of logits plus biases, if they decide the choice
   std::span<const float> ranks() const { return choice.empty() ? logits : choice; }
 };
 
@@ -33,23 +34,24 @@ struct RoutedToken {
   std::vector<int64_t> route;
 };
 
-// The fewest groups that explain most of the choices. A bundle does not state its groups.
+// Returns the fewest groups that explain most of the choices, because a bundle does not state its
+// groups.
 ExpertGroups groups_behind(std::span<const RoutedToken> tokens);
 
-// Another route than the router's.
+// A route that differs from the router's choice.
 struct NearRoute {
-  // Of the scores that were exchanged, over the largest differences that the error explains; their
-  // sum.
+  // The sum over the exchanges of (difference of the scores / largest difference that the error
+  // explains).
   double margin = 0;
   std::vector<int64_t> experts;
 };
 
-// `input_db`: the signal-to-noise ratio of what the logits of `token` are computed from. At most
-// `most` routes, the nearest ties first: one or two experts are exchanged, and before them perhaps
-// a group.
+// `input_db` is the signal-to-noise ratio of the input from which the logits of `token` are
+// computed. Returns at most `most` routes, the nearest ties first. A route exchanges one or two
+// experts, and may exchange a group before.
 std::vector<NearRoute> near_routes(const RoutedToken& token, const ExpertGroups& groups,
                                    double input_db, size_t most);
 
-double median(std::vector<double> values);  // of at least one value
+double median(std::vector<double> values);  // requires at least one value
 
 }  // namespace ferry::proof

@@ -5,7 +5,7 @@
 
 #include "proof/bundle_noise.h"
 #include "proof/parity_report.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
 #include "runner/decoder.h"
@@ -13,15 +13,15 @@
 namespace ferry::proof {
 namespace {
 
-// Guesses of lookahead need some tokens before they are right.
+// Lookahead guesses right only after some tokens.
 constexpr int64_t kLeastTokens = 24;
 
 constexpr runner::DecodeOptions kKv = {.mode = runner::DecodeMode::kKv};
 
-// What mode kv computes, in the form of a reference.
+// The outputs of mode kv in the form of a reference.
 struct KvRecord {
-  runner::MethodOptions method;         // how it was executed
-  std::vector<RecordedPrompt> prompts;  // with the continuations that it chose
+  runner::MethodOptions method;         // options of the execution
+  std::vector<RecordedPrompt> prompts;  // with the continuations that mode kv chose
   std::unique_ptr<TensorSource> source;
   Reference reference;
 };
@@ -40,10 +40,11 @@ Result<KvRecord> record_kv(const packer::Bundle& bundle, std::vector<RecordedPro
   return KvRecord{method, std::move(prompts), std::move(source), std::move(reference)};
 }
 
-// Bounds for executions with activations in f32 that differ from `kv` in the mode alone.
+// Returns bounds for executions with f32 activations that differ from `kv` in the mode alone.
 Result<ParityBounds> noise_bounds(const packer::Bundle& bundle, const KvRecord& kv,
                                   const ParityBounds& bounds, ThreadPool& pool) {
-  // A disturbance does not show what quantised ports lose: methods may have other encodings.
+  // Quantised inputs and outputs lose more than a disturbance shows, because methods may have
+  // different encodings.
   if (bounds.given || bounds.rounded_ports) return bounds;
   const BundleNoiseOptions options = {kv.method.memory, kKv};
   const bool has_delegates = bounds_of(bundle, {}).coded_db.has_value();
@@ -52,11 +53,11 @@ Result<ParityBounds> noise_bounds(const packer::Bundle& bundle, const KvRecord& 
                               : f32_noise(bundle, kv.prompts, options, pool)));
 }
 
-// What the modes of a bundle that rounds activations are held to.
+// The bounds of the modes of a bundle that rounds activations.
 struct RoundedBounds {
   KvRecord in_f32;
-  ParityBounds exact;     // for modes with activations in f32
-  MeasuredFloors floors;  // for modes as they are: what rounding loses in mode kv
+  ParityBounds exact;     // for modes with f32 activations
+  MeasuredFloors floors;  // for modes as they are: the loss by rounding in mode kv
 };
 
 Result<RoundedBounds> rounded_bounds(const packer::Bundle& bundle,

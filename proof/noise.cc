@@ -9,15 +9,15 @@ namespace {
 
 // Half a unit in the last place of f32, relative.
 constexpr double kUnit = 0x1p-24;
-// A row whose own noise is small by chance has at least this share of what is usual in the tensor,
-// relative to its values.
+// A row whose own noise is small by chance counts with at least this share of the noise that is
+// usual in the tensor, relative to its values.
 constexpr double kLeastShare = 0.7;
-// A channel was seen in as many rows as there are. Those that are not enough count as this many
-// rows of a usual channel.
+// A channel is observed in as many rows as the tensor has. The estimate of a channel includes this
+// many additional rows with the noise of a usual channel.
 constexpr double kUsualRows = 8;
 // Few values vary more than many; see NoiseComparison::ratio().
 constexpr double kSpread = 3;
-// The ratio of what cannot be judged; its square is finite.
+// The ratio of values that cannot be judged; its square is finite.
 constexpr double kBeyondNoise = 1e100;
 
 double median(std::vector<double> values) {
@@ -111,7 +111,7 @@ class Measurement {
   }
 
   std::vector<float> exact_;
-  std::vector<float> squares_;  // of the differences, summed over draws
+  std::vector<float> squares_;  // squares of the differences, summed over draws
   std::vector<double> values_;
   double draws_ = 0;
   TensorNoise noise_;
@@ -192,7 +192,8 @@ void NoiseComparison::add(int64_t row, int64_t channel, std::span<const float> g
       continue;
     }
     const double sigma = noise_->sigma(row, channel + static_cast<int64_t>(i), want[i]);
-    // A difference where nothing can differ, as of zeros, or one that is not finite.
+    // A difference between values that cannot differ, such as zeros, cannot be judged, and neither
+    // can one that is not finite.
     const double z = sigma > 0 && std::isfinite(difference) ? difference / sigma : kBeyondNoise;
     largest_ = std::max(largest_, std::fabs(z));
     Sum& channel_sums = channels_[static_cast<size_t>(channel) + i];

@@ -35,7 +35,7 @@ double kl_divergence(std::span<const float> got, std::span<const float> want) {
   for (size_t i = 0; i < want.size(); ++i) {
     const double log_p = want[i] - want_norm;
     const double p = std::exp(log_p);
-    // Tokens without probability count nothing, whatever the other logit is.
+    // Tokens of probability 0 count nothing, whatever the other logit is.
     if (p > 0) sum += p * (log_p - (got[i] - got_norm));
   }
   return sum < 0 ? 0 : sum;

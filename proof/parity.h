@@ -1,4 +1,4 @@
-// Metrics: how far computed values are from expected ones. Plain functions over numbers.
+// Metrics of the distance between computed and expected values. Plain functions over numbers.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@ namespace ferry::proof {
 // Replaces infinity and NaN in reports, because JSON has neither. It exceeds every tolerance, so
 // that a script that compares numbers never takes NaN for parity.
 inline constexpr double kBeyondAnyBound = std::numeric_limits<double>::max();
-// The signal-to-noise ratio reported for equal values; its negative where a value is not finite.
+// The signal-to-noise ratio reported for equal values; its negative is reported if a value is not
+// finite.
 inline constexpr double kExactSqnrDb = 999.0;
 
-// Differences of some computed values from the expected ones.
+// Differences of computed values from the expected ones.
 struct ValueMetrics {
   double max_abs = 0;  // largest |got - want|
   double mean_abs = 0;
@@ -28,31 +29,32 @@ struct ValueMetrics {
   double scale = 0;               // largest |want|
   int64_t count = 0;              // values compared
   bool finite = true;             // false if any computed value was NaN or infinite
-  // Where noise was measured: its rms, and the largest ratio of a difference to it
-  // (NoiseComparison::ratio).
+  // Measured noise of the tensor: its rms, and the largest ratio of a difference to it
+  // (NoiseComparison::ratio()).
   double noise = 0;
   std::optional<double> noise_ratio = {};
 };
 
-// Metrics of logits, and of the distributions over the vocabulary that they stand for. Without rows
-// `values` may be of another output, and the distributions are none.
+// Metrics of logits and of their distributions over the vocabulary. If no row was added, `values`
+// may describe another output, and there are no distributions.
 struct LogitMetrics {
   ValueMetrics values;
   double kl_mean = 0;         // mean over rows of KL(softmax(want) || softmax(got)), in nats
-  double kl_max = 0;          // of the row that has the largest
-  double top1_agreement = 1;  // rows whose largest logit is at the same index
+  double kl_max = 0;          // KL of the row with the largest KL
+  double top1_agreement = 1;  // share of rows whose largest logits have equal indices
   int64_t rows = 0;
 };
 
-// Sums differences in f64 in the order given: deterministic.
+// Sums differences in f64 in the given order, so that results are deterministic.
 class ValueComparison {
  public:
   // `noise` may be nullptr; it must outlive the comparison.
   explicit ValueComparison(const TensorNoise* noise = nullptr);
 
-  // `got` and `want` have equal lengths; `want` is finite. With noise they are the whole tensor.
+  // `got` and `want` have equal lengths, and `want` is finite. With noise, they must be the whole
+  // tensor.
   void add(std::span<const float> got, std::span<const float> want);
-  // A run of a row that begins at `channel`.
+  // Adds a run of a row that begins at `channel`.
   void add_run(int64_t row, int64_t channel, std::span<const float> got,
                std::span<const float> want);
   ValueMetrics metrics() const;
@@ -71,7 +73,7 @@ class LogitComparison {
  public:
   explicit LogitComparison(const TensorNoise* noise = nullptr) : values_(noise) {}
 
-  // One row of `got.size()` logits, and which it is.
+  // Adds row number `row` of `got.size()` logits.
   void add_row(int64_t row, std::span<const float> got, std::span<const float> want);
   LogitMetrics metrics() const;
   int64_t rows() const { return rows_; }
@@ -82,17 +84,17 @@ class LogitComparison {
   int64_t rows_ = 0, agreeing_ = 0;
 };
 
-// The worse of the two in every field.
+// Returns the worse value of each field.
 ValueMetrics worse(const ValueMetrics& a, const ValueMetrics& b);
 LogitMetrics worse(const LogitMetrics& a, const LogitMetrics& b);
 
-// log(sum(exp(row))), stable. -inf is a token of probability 0.
+// Returns log(sum(exp(row))), computed without overflow. -inf is a token of probability 0.
 double log_sum_exp(std::span<const float> row);
-// KL(softmax(want) || softmax(got)) in nats. Infinite where `got` alone has -inf at a token; NaN
-// where a row is no distribution.
+// Returns KL(softmax(want) || softmax(got)) in nats. The result is infinite if only `got` has -inf
+// at a token, and NaN if a row is not a distribution.
 double kl_divergence(std::span<const float> got, std::span<const float> want);
 
-// Largest minus second largest value; infinite for a single one.
+// Returns the largest minus the second largest value; infinite if there is only one.
 double top_margin(std::span<const float> row);
 
 }  // namespace ferry::proof

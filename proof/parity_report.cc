@@ -9,7 +9,7 @@
 namespace ferry::proof {
 namespace {
 
-// The worst of every layer over all prompts, in model order.
+// Returns the worst result of each layer tensor over all prompts, in model order.
 std::vector<LayerResult> worst_layers(const std::vector<CaseReport>& cases, int64_t num_layers) {
   std::map<std::string, LayerResult> by_name;
   for (const CaseReport& c : cases) {

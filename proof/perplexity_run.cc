@@ -14,7 +14,8 @@
 namespace ferry::proof {
 namespace {
 
-// Limits the logits of a part. Calls of a hundred rows and more lose nothing.
+// Limits the logits of a part. With this limit calls have a hundred rows and more, which costs no
+// speed.
 constexpr int64_t kPartBytes = int64_t{64} << 20;
 constexpr int64_t kMaxPartRows = 512;
 
@@ -22,16 +23,18 @@ struct WindowCall {
   size_t window = 0;
   int64_t position = 0, tokens = 0;
   int64_t input_pos = 0;
-  bool counted = false;  // its logits are asked for
+  bool counted = false;  // whether the logits of the call are needed
   PassedTensors passed = {};
 };
 
-// All that windows run, in order: the tokens before the counted ones, then for_each_part().
+// Returns all calls for the windows, in order: the tokens before the counted ones, then the parts
+// of for_each_part().
 std::vector<WindowCall> window_calls(const WindowedTokens& tokens, int64_t vocab_size,
                                      std::optional<int64_t> rope_switch) {
   std::vector<WindowCall> calls;
   const auto add = [&](size_t window, int64_t position, int64_t count, bool counted) {
-    // Programs with a switch take a position's complement for one of a long sequence.
+    // Programs with switched RoPE factors take the complement of a position as a sign of a long
+    // sequence.
     const bool is_long = rope_switch && tokens.windows[window].tokens() > *rope_switch;
     calls.push_back({window, position, count, is_long ? -1 - position : position, counted});
   };
@@ -57,7 +60,7 @@ Status visit_logits(WindowCall& call, const WindowLogits& visit) {
                runner::probe_floats({logits.dtype, logits.shape, logits.bytes}));
 }
 
-// The last of the parts that takes a tensor of each name.
+// Returns, for each tensor name, the last part that takes the tensor.
 std::map<std::string, const graph::Model*> last_users(const plan::Conversion& conversion) {
   std::map<std::string, const graph::Model*> users;
   for (const plan::ConvertedComponent& component : conversion.components) {
@@ -122,7 +125,7 @@ Status WindowReader::run(std::span<const int64_t> tokens, bool keep) {
 Result<std::span<const float>> WindowReader::rows(size_t index, int64_t position, int64_t count) {
   const TokenWindow& window = tokens_.windows[index];
   const std::span<const int64_t> tokens = tokens_.tokens_of(window);
-  // The length decides on RoPE factors where they depend on it.
+  // The length of the window decides the RoPE factors if they depend on it.
   if (window_ != index) decoder_.restart(window.tokens());
   window_ = index;
   const int64_t done = decoder_.position();
@@ -148,7 +151,7 @@ Status for_each_part(const WindowedTokens& tokens, int64_t vocab_size, const Vis
   const int64_t most = rows_of_part(vocab_size);
   for (size_t i = 0; i < tokens.windows.size(); ++i) {
     const TokenWindow& window = tokens.windows[i];
-    // A token is predicted from the row before it; the last token of a window is not run.
+    // A token is predicted from the row before it, so the last token of a window is not run.
     const int64_t last = window.tokens() - 1;
     for (int64_t at = window.counted - window.begin - 1; at < last; at += most) {
       FERRY_RETURN_IF_ERROR(visit(i, at, std::min(most, last - at)));
@@ -221,7 +224,7 @@ Status run_f32_windows(const plan::Conversion& conversion, const WindowedTokens&
             window.subspan(static_cast<size_t>(call.position), static_cast<size_t>(call.tokens)),
             call.input_pos, call.passed));
         FERRY_RETURN_IF_ERROR(visit_logits(call, visit));
-        // Hidden states of all windows are kept, but of one layer.
+        // The hidden states of all windows are kept, but only of one layer.
         std::erase_if(call.passed, [&](const auto& tensor) {
           const auto user = users.find(tensor.first);
           return user == users.end() || user->second == &model;

@@ -1,5 +1,5 @@
-// prove_pixels: the first stage of a proof with images: the pixel values that the bundle's own
-// processor makes of image files, against those of a reference.
+// prove_pixels() is the first stage of a proof with images. It compares the pixel values that the
+// bundle's own processor makes of image files with those of a reference.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace ferry::proof {
 
-// The largest difference of a pixel value. One of 256 levels is 0.008 and more; the order of the
-// arithmetic makes 2.4e-7.
+// The largest accepted difference of a pixel value. One of 256 levels is at least 0.008, and the
+// order of arithmetic changes values by 2.4e-7.
 inline constexpr double kPixelTolerance = 1e-6;
 
 struct PixelProof {
@@ -25,9 +25,9 @@ struct PixelProof {
   bool within = true;
 };
 
-// `images`: "PROMPT=FILE" each, or "FILE" for a reference with one prompt; the images of a prompt
-// in their order. kUsage for a prompt that the reference does not have or that has no pixel_values;
-// kBadInput where the files give another number of values.
+// `images` has "PROMPT=FILE", or "FILE" for a reference with one prompt; the images of a prompt are
+// in order. kUsage for a prompt that the reference does not have or that has no pixel_values;
+// kBadInput if the files give another number of values.
 Result<std::vector<PixelProof>> prove_pixels(const packer::Bundle& bundle,
                                              const Reference& reference,
                                              const std::vector<std::string>& images,

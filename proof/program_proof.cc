@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kTile = uint64_t{1} << 20;
 
-// The values that an instruction names, outs included.
+// Returns the values that an instruction names, including its outputs.
 std::vector<int32_t> values_of(const pte::Instruction& instruction) {
   if (const auto* call = std::get_if<pte::KernelCall>(&instruction)) return call->args;
   if (const auto* move = std::get_if<pte::MoveCall>(&instruction)) return {move->from, move->to};
@@ -34,7 +34,7 @@ std::string operator_of(const pte::Method& method, const pte::Instruction& instr
                          : method.operators[static_cast<size_t>(call->op)].full_name();
 }
 
-// What tells one kind of instruction from another.
+// Returns a text that identifies the kind of an instruction.
 std::string kind_of(const pte::Method& method, const pte::Instruction& instruction) {
   const auto* jump = std::get_if<pte::JumpFalseCall>(&instruction);
   return fmt::format("{} {} {}", instruction.index(), operator_of(method, instruction),
@@ -44,7 +44,7 @@ std::string kind_of(const pte::Method& method, const pte::Instruction& instructi
 // Finds the first instruction of two methods that differs in what it computes.
 class MethodDifference {
  public:
-  // `stated` is what the manifest says of the method, `entry` of its program.
+  // `stated` is the manifest's entry of the method, `entry` that of its program.
   MethodDifference(const pte::ProgramData& data, const pte::Method& have, const pte::Method& want,
                    const std::vector<graph::Literal>& constants,
                    const packer::ManifestProgram& entry, const packer::ManifestMethod& stated)
@@ -55,7 +55,7 @@ class MethodDifference {
         entry_(entry),
         stated_(stated) {}
 
-  // nullopt where only the memory plan differs.
+  // Returns nullopt if only the memory plan differs.
   std::optional<std::string> find() {
     int64_t layer = entry_.first_layer == 0 ? -1 : entry_.first_layer;
     const size_t common = std::min(have_.instructions.size(), want_.instructions.size());
@@ -107,7 +107,7 @@ class MethodDifference {
     return std::nullopt;
   }
 
-  // Empty text where there is no more to say than that the two differ.
+  // Returns an empty text if there is no more to say than that the two values differ.
   std::optional<std::string> value_difference(int32_t ours, int32_t theirs) {
     if (ours < 0 || theirs < 0) return ours == theirs ? std::nullopt : std::optional(std::string());
     const pte::Value& left = have_.values[static_cast<size_t>(ours)];
@@ -137,8 +137,8 @@ class MethodDifference {
     return left == right ? std::nullopt : std::optional(std::string(" differs"));
   }
 
-  // Two values of one shape, or two integers that are computed, are told apart by where else they
-  // occur: ours and theirs must go one to one.
+  // Two values of equal shape, or two computed integers, are distinguished by where else they
+  // occur: the mapping from ours to theirs must be one to one.
   std::optional<std::string> identity_difference(int32_t ours, int32_t theirs) {
     const int32_t forth = theirs_of_.emplace(ours, theirs).first->second;
     const int32_t back = ours_of_.emplace(theirs, ours).first->second;
@@ -155,7 +155,7 @@ class MethodDifference {
     return std::nullopt;
   }
 
-  // Where a tensor lies in planned memory is left out.
+  // Compares tensors, but not their positions in planned memory.
   std::optional<std::string> tensor_difference(const pte::Tensor& ours, const pte::Tensor& theirs) {
     if (ours.fqn != theirs.fqn || ours.external != theirs.external) {
       return fmt::format(" is {}, expected {}", quoted(ours.fqn), quoted(theirs.fqn));
@@ -212,10 +212,10 @@ class MethodDifference {
   const packer::ManifestProgram& entry_;
   const packer::ManifestMethod& stated_;
   std::map<std::pair<uint32_t, uint32_t>, bool> compared_;  // constants, by both indices
-  std::map<int32_t, int32_t> theirs_of_, ours_of_;          // values that were met, by index
+  std::map<int32_t, int32_t> theirs_of_, ours_of_;  // values that were compared before, by index
 };
 
-// The first byte of the bundle's program file that is not the planned one.
+// Returns the first byte where the bundle's program file differs from the plan.
 std::optional<uint64_t> first_difference(std::span<const std::byte> have,
                                          const packer::BundlePlan& plan, size_t index,
                                          uint64_t planned) {
@@ -254,7 +254,7 @@ std::string describe(const packer::Bundle& bundle, const packer::BundlePlan& pla
   return fmt::format("memory plan or encoding, at byte {}", byte);
 }
 
-// Role, program file and name of every method.
+// Returns role, program file and name of every method.
 std::vector<std::array<std::string, 3>> methods_of(const packer::Manifest& manifest) {
   std::vector<std::array<std::string, 3>> all;
   for (const packer::ManifestComponent& component : manifest.components) {
@@ -280,7 +280,7 @@ std::vector<std::tuple<std::string, std::string, int32_t>> probes_of(
   return all;
 }
 
-// Inputs and outputs of every method, with how their codes stand for numbers.
+// Returns the inputs and outputs of every method with their encodings.
 std::vector<std::string> port_names(const packer::Manifest& manifest) {
   std::vector<std::string> all;
   for (const packer::ManifestProgram* program : manifest.programs()) {
@@ -298,7 +298,7 @@ std::vector<std::string> port_names(const packer::Manifest& manifest) {
   return all;
 }
 
-// What the runner takes from the manifest and not from a program.
+// Compares what the runner takes from the manifest and not from a program.
 std::vector<std::string> different_statements(const packer::Manifest& have,
                                               const packer::Manifest& want) {
   std::vector<std::string> lines;

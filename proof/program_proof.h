@@ -1,5 +1,4 @@
-// Proof of programs: those of a bundle beside the ones that this version of Ferry makes of a
-// checkpoint.
+// Compares the programs of a bundle with those that this version of Ferry makes of a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +11,13 @@
 namespace ferry::proof {
 
 struct ProgramProof {
-  uint64_t programs = 0;               // compared
-  std::vector<std::string> different;  // a line for each program or statement that differs
+  uint64_t programs = 0;               // number of programs compared
+  std::vector<std::string> different;  // one line per program or statement that differs
   bool ok() const { return different.empty(); }
 };
 
-// `plan` is for the options that the bundle was made with. Programs are compared byte for byte;
-// a difference is named by its layer, instruction and operator.
+// `plan` must be made with the options of the bundle. Programs are compared byte for byte; a
+// difference is reported with its layer, instruction and operator.
 ProgramProof compare_programs(const packer::Bundle& bundle, const packer::BundlePlan& plan);
 
 }  // namespace ferry::proof

@@ -1,4 +1,4 @@
-// How a proof says how far it is.
+// Types for reporting the progress of a proof.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace ferry::proof {
 
-// Takes (done, total) bytes or tokens; may be empty. One call at a time.
+// Receives (done, total) in bytes or tokens, one call at a time. May be empty.
 using Progress = ShowProgress;
-// A Progress for work that is called `label` ("comparing weights"); may be empty.
+// Returns a Progress for work that is called `label` ("comparing weights"). May be empty.
 using ProgressFor = std::function<Progress(const char* label, ProgressUnit unit)>;
 
-// The Progress of work that is called `label`; empty where `progress` is.
+// Returns the Progress for work that is called `label`; empty if `progress` is empty.
 inline Progress progress_of(const ProgressFor& progress, const char* label,
                             ProgressUnit unit = ProgressUnit::kBytes) {
   return progress ? progress(label, unit) : Progress();

@@ -13,7 +13,7 @@ namespace {
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
-// An input of the vision encoder; nullptr if no program of it has that.
+// Returns an input or output of the vision encoder; nullptr if none of its programs has it.
 const packer::ManifestPort* find_port(const packer::Manifest& manifest, Ports ports,
                                       std::string_view name) {
   const packer::ManifestComponent* vision = manifest.find(kVisionEncoderRole);
@@ -31,7 +31,7 @@ int64_t count_of(const std::vector<int64_t>& ids, int64_t id) {
   return std::ranges::count(ids, id);
 }
 
-// The id that stands for a row of image features.
+// Returns the token id that stands for a row of image features.
 Result<int64_t> placeholder(const ReferencePrompt& prompt, const packer::Manifest& manifest,
                             int64_t rows, const std::string& who) {
   if (manifest.image_token_id) return *manifest.image_token_id;

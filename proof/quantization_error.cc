@@ -21,10 +21,11 @@ SquaredError error_of(std::span<const float> values, std::span<const float> stor
   return sums;
 }
 
-// No scale needs to be smaller: it is that of a group of zeros.
+// The scale of a group of zeros; no scale needs to be smaller.
 constexpr double kLeastScale = 0x1p-23;
 
-// The largest error that values have which are rounded to multiples of largest / last.
+// Returns the largest sum of squared errors of values that are rounded to multiples of
+// largest / last.
 double most_noise(std::span<const float> values, double last) {
   double largest = 0;
   for (const float value : values) largest = std::max(largest, std::fabs(double{value}));
@@ -38,10 +39,10 @@ double relative_error(const SquaredError& group) {
 }
 
 double last_code(const graph::QuantizationScheme& coding) { return coding.bits == 4 ? 7 : 127; }
-// Scales are rounded to bf16.
+// The factor allows for scales that are rounded to bf16.
 constexpr double kCoarse = 1.02;
 
-// The codes that there are.
+// The codes of a coding.
 class CodeRange {
  public:
   explicit CodeRange(const graph::QuantizationScheme& coding)
@@ -59,7 +60,7 @@ class CodeRange {
   }
 
  private:
-  static constexpr double kNearest = 0.5 + 1e-4;  // quotients are f32 where codes are chosen
+  static constexpr double kNearest = 0.5 + 1e-4;  // quotients are f32 when codes are chosen
   static constexpr double kBF16Rounding = 1.0 / 256;
   double last_, most_;
 };

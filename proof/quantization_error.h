@@ -1,4 +1,5 @@
-// QuantizationError: how far the values that codes and scales stand for are from the checkpoint's.
+// QuantizationError measures the distance between the values of codes and scales and the
+// checkpoint's values.
 #pragma once
 
 #include <cstddef>
@@ -12,46 +13,47 @@
 
 namespace ferry::proof {
 
-// Sums over values, in the order in which they are added.
+// Sums over values, in the order in which the values are added.
 struct SquaredError {
-  double signal = 0, noise = 0;  // sums of squares: of the values, of the differences
+  double signal = 0, noise = 0;  // sums of squares of the values and of the differences
   int64_t values = 0;
 
   void add(const SquaredError& other);
   double sqnr_db() const;  // limited as proof::ValueMetrics::sqnr_db
 };
 
-// The group of the largest relative error: rms of the differences over rms of the values. A group
-// of zeros counts only if it does not stand for zeros.
+// The group with the largest relative error, which is the rms of the differences divided by the rms
+// of the values. A group of zeros counts only if its codes do not stand for zeros.
 struct WorstGroup {
-  int64_t row = 0, group = 0;  // the group in its row
+  int64_t row = 0, group = 0;  // `group` is the index in the row
   double relative = 0;         // proof::kBeyondAnyBound for a group of zeros
 };
 
 struct QuantizationError {
-  std::string name;    // of the weight
-  std::string scheme;  // as in recipes: "quantize i4 group 32 bf16 bf16_first low_first"
-  int64_t layer = -1;  // -1: in none
+  std::string name;    // name of the weight
+  std::string scheme;  // as in recipes, such as "quantize i4 group 32 bf16 bf16_first low_first"
+  int64_t layer = -1;  // -1: in no layer
   SquaredError sums;
   WorstGroup worst;
-  // Values that another code of the same scale is nearer to, and the place of the first: there are
-  // none where codes were chosen rightly, whatever the scales are.
+  // Number of values for which another code of the same scale is nearer, and the position of the
+  // first. The number is 0 if codes are chosen correctly, whatever the scales are.
   int64_t misplaced = 0, misplaced_row = 0, misplaced_column = 0;
 
-  // Groups whose error is larger than that of any rounding to nearest by the plainest scale, the
-  // one of the largest value: their scales are wrong. And the place of the first.
+  // Number of groups whose error exceeds that of rounding to nearest by the plainest scale, which
+  // maps the largest value to the last code; the scales of these groups are wrong. And the position
+  // of the first.
   int64_t coarse = 0, coarse_row = 0, coarse_group = 0;
 
-  // Whole rows, from `first` on: values of the checkpoint, and the bytes of codes and scales.
+  // Adds whole rows from `first` on: values of the checkpoint, and the bytes of codes and scales.
   void add_rows(const graph::QuantizationScheme& coding, int64_t first, int64_t columns,
                 std::span<const float> values, std::span<const std::byte> codes,
                 std::span<const std::byte> scales);
 };
 
-// The layer that "layers.N." at the beginning of a name says; -1 without.
+// Returns the layer of a name that begins with "layers.N."; -1 for other names.
 int64_t layer_of(const std::string& weight);
 
-// Sums of all weights of a layer, by layer.
+// Returns the sums over all weights of a layer, by layer.
 std::map<int64_t, SquaredError> by_layer(const std::vector<QuantizationError>& errors);
 
 }  // namespace ferry::proof

@@ -45,7 +45,7 @@ Result<std::vector<std::byte>> read_all(const TensorSource& source, size_t entry
   return bytes;
 }
 
-// The prompt's name with its dot, if `name` is that of a prompt's tokens.
+// Returns the prompt's name with its dot if `name` is that of a prompt's tokens.
 std::optional<std::string_view> prompt_prefix(std::string_view name) {
   if (!name.ends_with(kInputIds)) return std::nullopt;
   name.remove_suffix(kInputIds.size());
@@ -53,7 +53,7 @@ std::optional<std::string_view> prompt_prefix(std::string_view name) {
   return name;
 }
 
-// The prompt with the longest prefix of `name`.
+// Returns the prompt with the longest prefix of `name`.
 ReferencePrompt* owner(std::vector<ReferencePrompt>& prompts, std::string_view name) {
   ReferencePrompt* best = nullptr;
   for (ReferencePrompt& prompt : prompts) {
@@ -65,7 +65,7 @@ ReferencePrompt* owner(std::vector<ReferencePrompt>& prompts, std::string_view n
   return best;
 }
 
-// HDF5 paths become names: "short/logits" is "short.logits".
+// Converts HDF5 paths to names: "short/logits" becomes "short.logits".
 std::string dotted(std::string name) {
   std::ranges::replace(name, '/', '.');
   return name;

@@ -1,5 +1,5 @@
-// Reference: prompts and the outputs that the original model computed for them, read from a tensor
-// file. The names are listed in docs/verifying.md; a '/' in a name counts as '.'.
+// Reference reads prompts and the outputs that the original model computed for them from a tensor
+// file. docs/verifying.md lists the names; a '/' in a name counts as '.'.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 namespace ferry::proof {
 
 struct ReferencePrompt {
-  std::string name;  // "short"; empty for the prompt of a file without prefixes
+  std::string name;  // such as "short"; empty for the prompt of a file without prefixes
   std::vector<int64_t> input_ids;
-  // Tensor name without the prefix ("logits", "cache.0.key") -> index of the entry.
+  // Maps tensor names without the prefix ("logits", "cache.0.key") to indices of entries.
   std::map<std::string, size_t> tensors;
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   bool needs_images() const { return has("pixel_values") || has("image_features"); }
@@ -32,18 +32,18 @@ class Reference {
   const std::vector<ReferencePrompt>& prompts() const { return prompts_; }
   const Shape& shape(const ReferencePrompt& prompt, const std::string& tensor) const;
 
-  // Whether a tensor is what doubles() takes, without keeping its values.
+  // Checks what doubles() requires of a tensor, without keeping the values.
   Status check(const ReferencePrompt& prompt, const std::string& tensor,
                const Shape& expected) const;
-  // All values of a floating-point tensor, which must have this shape and be finite.
+  // Returns all values of a floating-point tensor, which must have this shape and be finite.
   Result<std::vector<double>> doubles(const ReferencePrompt& prompt, const std::string& tensor,
                                       const Shape& expected) const;
   Result<std::vector<float>> floats(const ReferencePrompt& prompt, const std::string& tensor,
                                     const Shape& expected) const;
-  // All values of an i64 or i32 tensor, which must have this shape.
+  // Returns all values of an i64 or i32 tensor, which must have this shape.
   Result<std::vector<int64_t>> integers(const ReferencePrompt& prompt, const std::string& tensor,
                                         const Shape& expected) const;
-  // All values of an i64 or i32 tensor of rank 1, or of rank 2 with one row.
+  // Returns all values of an i64 or i32 tensor of rank 1, or of rank 2 with one row.
   Result<std::vector<int64_t>> ids(const ReferencePrompt& prompt, const std::string& tensor) const;
 
  private:
@@ -56,39 +56,40 @@ class Reference {
   std::vector<ReferencePrompt> prompts_;
 };
 
-// "FILE: prompt 'NAME'", for messages.
+// Returns "FILE: prompt 'NAME'" for messages.
 std::string name_of(const Reference& reference, const ReferencePrompt& prompt);
 
-// A tensor that a reference may hold, and the probe, buffer or output of a bundle that it is
+// A tensor that a reference may have, and the probe, buffer or output of a bundle that it is
 // compared with. docs/verifying.md lists the names.
 struct ReferenceTensor {
   enum class Kind {
     kHidden,        // probe, [1,T,hidden_size]
     kRouterLogits,  // probe, [1,T,experts]
     kKey,           // KV cache, [1,heads,T,head_dim]; the buffer is [1,context,heads,head_dim]
-    kValue,         // KV cache, of these shapes
-    kConvState,     // buffer, of the same shape
+    kValue,         // KV cache, with the shapes of kKey
+    kConvState,     // buffer, with an equal shape in the bundle
     kRecurrentState,
     kVision,  // probe of the vision encoder, [tiles,patches,width], or image_features
     kState,   // output of a text encoder, [1,T,hidden_size]
     kVector,  // output of a text encoder, [1,D]
   } kind = Kind::kHidden;
-  std::string name;    // in the reference: "hidden_states.3", "cache.0.key"
-  std::string source;  // probe, buffer or output of the bundle
-  int64_t layer = 0;   // that computes it: -1 the embedding, `layers` what follows the last layer
+  std::string name;    // name in the reference, such as "hidden_states.3" or "cache.0.key"
+  std::string source;  // name of the probe, buffer or output of the bundle
+  // Layer that computes the tensor; -1: the embedding; `layers`: what follows the last layer.
+  int64_t layer = 0;
 
-  // A probe of the text decoder.
+  // Whether the tensor is a probe of the text decoder.
   bool is_probe() const { return kind == Kind::kHidden || kind == Kind::kRouterLogits; }
   bool is_kv_cache() const { return kind == Kind::kKey || kind == Kind::kValue; }
-  // An output of a text encoder; decoders give logits instead.
+  // Whether the tensor is an output of a text encoder; decoders give logits instead.
   bool is_encoded() const { return kind == Kind::kState || kind == Kind::kVector; }
 };
 
-// All tensors of a model of `layers` layers, in the order in which the model computes them.
+// Returns all tensors of a model of `layers` layers, in the order in which the model computes them.
 std::vector<ReferenceTensor> reference_tensors(int64_t layers);
 
-// The experts that each position of the prompt passed through, i64 [1,T,experts per token], and
-// those of the continuation, i64 [1,G-1,experts per token].
+// Returns the name of the tensor with the experts that each position passed through: i64
+// [1,T,experts per token] for the prompt, i64 [1,G-1,experts per token] for the continuation.
 std::string route_name(int64_t layer);
 std::string greedy_route_name(int64_t layer);
 

@@ -71,7 +71,7 @@ class PromptCheck {
     return {};
   }
 
-  // Empty if the model has no such tensor.
+  // Returns an empty shape if the model has no such tensor.
   Shape shape_of(const ReferenceTensor& tensor) const {
     if (tensor.kind == ReferenceTensor::Kind::kHidden) return {1, tokens_, model_.hidden_size};
     if (tensor.is_encoded()) return encoded_shape(tensor);

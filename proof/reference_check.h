@@ -1,5 +1,6 @@
 // Checks whether a reference fits a model: check_reference() before a bundle is made with it,
-// check_prompt() and check_continuation() before a bundle runs a prompt. They refuse the same.
+// check_prompt() and check_continuation() before a bundle runs a prompt. Both
+// refuse equal references.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +26,18 @@ Status check_continuation(const Reference& reference, const ReferencePrompt& pro
 // Shapes and counts that the manifest does not state.
 struct ReferenceShapes {
   std::map<std::string, Shape> buffers;        // by name
-  int64_t experts = 0, experts_per_token = 0;  // 0: no sparse layers
+  int64_t experts = 0, experts_per_token = 0;  // 0: no layers with experts
 };
 
-// Tokens, lengths, shapes, dtypes and finite values of all that verify() compares. kBadInput with
-// the first thing that does not fit. Prompts with images are left out, as verify() does.
+// Checks tokens, lengths, shapes, dtypes and finite values of all tensors that verify() compares.
+// kBadInput with the first error. Prompts with images are left out, as in verify().
 Status check_reference(const Reference& reference, const packer::Manifest& model,
                        const ReferenceShapes& shapes);
 
-// Tokens of a call of kv_forward; 1 where the manifest does not say.
+// Returns the tokens per call of kv_forward; 1 if the manifest does not state them.
 int64_t decode_length(const packer::Manifest& manifest);
-// Positions that a sequence can have: the context, less the columns that a call of kv_forward needs
-// for its own tokens where programs are static.
+// Returns the number of positions that a sequence can have: the context length. For static
+// programs, the columns that a call of kv_forward needs for its own tokens are subtracted.
 int64_t longest_sequence(const packer::Manifest& manifest);
 
 }  // namespace ferry::proof

@@ -30,7 +30,7 @@ std::set<std::string> probe_names_of(const packer::Manifest& manifest) {
       for (const packer::ManifestProbe& probe : method.probes) probes.insert(probe.name);
     }
   }
-  // A decoder that takes embeddings delivers them.
+  // A decoder that takes embeddings gives them as a probe.
   if (manifest.find(kTokenEmbeddingRole) != nullptr) probes.insert(runner::kEmbeddingsProbe);
   return probes;
 }
@@ -45,7 +45,7 @@ Result<std::vector<float>> floats_of(const runner::TensorView& view, const std::
   return values;
 }
 
-// Runs one prompt. Members hold what is compared while the decoder runs.
+// Runs one prompt. The members hold the expected values while the decoder runs.
 class CaseRunner {
  public:
   CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
@@ -70,7 +70,7 @@ class CaseRunner {
 
   Status load(const std::vector<ReferenceTensor>& tensors);
   Status load_routes();
-  // Sets images_. Compares what the vision encoder makes of the pixels with the reference.
+  // Sets images_. Compares the output of the vision encoder for the pixels with the reference.
   Status load_images();
   Status encode_images();
   bool has_routes(const ReferencePrompt& prompt) const {
@@ -79,18 +79,18 @@ class CaseRunner {
     }
     return false;
   }
-  // The prompt in VerifyOptions::recorded, or nullptr.
+  // Returns the prompt in VerifyOptions::recorded, or nullptr.
   const ReferencePrompt* recorded_prompt() const {
     if (options_.recorded == nullptr) return nullptr;
     const auto found =
         std::ranges::find(options_.recorded->prompts(), prompt_.name, &ReferencePrompt::name);
     return found == options_.recorded->prompts().end() ? nullptr : &*found;
   }
-  // The logits that tokens of the continuation were chosen from, if they are known.
+  // Returns the logits that tokens of the continuation were chosen from, if they are known.
   Result<std::vector<float>> greedy_logits(int64_t rows) const;
   Status run_steps();
   Status run_prefill();
-  // Continues with the reference's token where the bundle's differs, if the bounds explain the
+  // Continues with the reference's token if the bundle's differs and the bounds explain the
   // difference.
   Status run_greedy(Row logits);
   Status compare_caches();
@@ -106,7 +106,7 @@ class CaseRunner {
   const TensorNoise* noise_of(const std::string& tensor) const {
     return bounds_.noise_of(prompt_.name, tensor);
   }
-  // Belongs to the current execution.
+  // Returns the comparison of a tensor in the current execution.
   ValueComparison& comparison_of(const std::string& tensor) {
     return running_.try_emplace(tensor, noise_of(tensor)).first->second;
   }
@@ -119,17 +119,18 @@ class CaseRunner {
   const ReferencePrompt& prompt_;
   const ParityBounds& bounds_;
   const VerifyOptions& options_;
-  const std::function<void(size_t)>& advance_;  // by tokens that were run
+  const std::function<void(size_t)>& advance_;  // counts tokens that were run
   const int64_t tokens_;
   CaseReport report_;
-  std::optional<DetailCollector> details_;              // where they were asked for
-  std::vector<float> logits_;                           // (T, vocab) expected
-  std::vector<double> logits_f64_;                      // (T, vocab) or empty
-  std::map<std::string, std::vector<float>> expected_;  // by reference name
+  std::optional<DetailCollector> details_;              // set if details were requested
+  std::vector<float> logits_;                           // [T, vocab] expected
+  std::vector<double> logits_f64_;                      // [T, vocab] or empty
+  std::map<std::string, std::vector<float>> expected_;  // by name in the reference
   std::vector<ReferenceTensor> compared_;
   runner::ExpertRoutes routes_;
   PromptImages images_;
-  std::map<std::string, ValueComparison> running_;  // of the current execution, by reference name
+  // Comparisons of the current execution, by name in the reference.
+  std::map<std::string, ValueComparison> running_;
 };
 
 Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
@@ -189,7 +190,7 @@ Status CaseRunner::encode_images() {
   return {};
 }
 
-// The routes of the prompt, followed by those of the continuation.
+// Loads the routes of the prompt, followed by those of the continuation.
 Status CaseRunner::load_routes() {
   const Reference* from = &reference_;
   const ReferencePrompt* prompt = &prompt_;
@@ -201,8 +202,8 @@ Status CaseRunner::load_routes() {
   for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
     if (!prompt->has(route_name(layer))) continue;
     const int64_t chosen = decoder_.experts_of(layer).first;
-    // A model with another number of experts per token uses its own routes. Its outputs are
-    // compared all the same.
+    // A model with another number of experts per token uses its own routes. Its outputs are still
+    // compared.
     const Shape& stated = from->shape(*prompt, route_name(layer));
     if (stated.size() == 3 && stated[2] != chosen) {
       report_.routing.choices += tokens_;
@@ -221,7 +222,7 @@ Status CaseRunner::load_routes() {
   return {};
 }
 
-// `chosen` is what the bundle's own router chose.
+// `chosen` is the choice of the bundle's own router.
 void CaseRunner::compare_routes(int64_t layer, int64_t position, Row chosen) {
   const auto route = routes_.find(layer);
   if (route == routes_.end()) return;
@@ -282,7 +283,7 @@ Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
     if (details_) details_->add_whole(tensor.name, got, state);
     return {};
   }
-  // Ours is [1, context, heads, dim]; the reference is [1, heads, T, dim].
+  // The bundle's cache is [1, context, heads, dim]; the reference's is [1, heads, T, dim].
   if (view.shape.size() != 4 || view.shape[1] < tokens_) {
     return bad_input(fmt::format("buffer {} has shape {}, not [1, context, heads, dim]",
                                  quoted(tensor.source), to_string(view.shape)));
@@ -394,7 +395,7 @@ Status CaseRunner::run_greedy(Row row) {
     const int64_t token = ids[g++];
     return g < ids.size() ? std::optional(token) : std::nullopt;
   };
-  // Rows of guesses are at no position of the route.
+  // Rows of guesses are at no position of the routes.
   if (decoder_.lookahead_counts()) FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
   std::optional<int64_t> token;
   if (!ids.empty()) token = FERRY_TRY(choose(row));

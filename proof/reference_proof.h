@@ -1,5 +1,5 @@
-// verify() runs a bundle on the prompts of a reference and measures, tensor by tensor, how far it
-// is from what the original model computed.
+// verify() runs a bundle on the prompts of a reference and measures, for each tensor, the distance
+// from the outputs of the original model.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,28 @@
 namespace ferry::proof {
 
 struct VerifyOptions {
-  // A reference for these prompts that has the experts that tokens pass through, and the logits
-  // that tokens of the continuation are chosen from, where `reference` does not say.
+  // Another reference for these prompts. It has the experts that tokens pass through, and the
+  // logits that tokens of the continuation are chosen from, where `reference` lacks them.
   const Reference* recorded = nullptr;
   bool continuation = true;  // compare the continuation as well
-  // The encoder of this bundle: it encodes the pixel values of prompts, and is compared with their
-  // features. nullptr: the features of the reference are taken.
+  // The vision encoder of this bundle. It encodes the pixel values of prompts, and its output is
+  // compared with their features. nullptr: the features of the reference are used.
   runner::VisionEncoder* vision = nullptr;
   bool details = false;  // collect CaseReport::details
-  // Takes (done, total) tokens that were run; may be empty.
+  // Receives (done, total) in tokens that were run; may be empty.
   std::function<void(uint64_t, uint64_t)> progress = {};
 };
 
-// Every prompt twice: token by token from position 0, and in one forward that the greedy
-// continuation follows. Where the reference says which experts its tokens passed through, those of
-// the bundle pass through the same ones; what its own routers chose is compared and counted.
-// kUnsupported if no prompt can be run; kBadInput for a reference that does not belong to the
-// model.
+// Runs every prompt twice: token by token from position 0, and in one forward that the greedy
+// continuation follows. If the reference states the experts of its tokens, the bundle's tokens pass
+// through these experts; the choices of the bundle's own routers are compared and counted.
+// kUnsupported if no prompt can be run; kBadInput for a reference of another model.
 Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options = {});
 
-// Compares two references: `got` holds what was computed for prompts of the same
-// names and tokens. Prompts that only one of them has are left out.
+// Compares two references. `got` has the computed tensors of prompts with equal names and tokens.
+// Prompts that only one of them has are left out.
 Result<ParityReport> compare_references(const Reference& got, const Reference& want,
                                         const ParityBounds& bounds,
                                         const VerifyOptions& options = {});

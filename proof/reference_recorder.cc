@@ -8,7 +8,7 @@
 namespace ferry::proof {
 namespace {
 
-// [1,context,heads,dim] to [1,heads,tokens,dim].
+// Reorders [1,context,heads,dim] to [1,heads,tokens,dim].
 std::vector<float> heads_first(std::span<const float> cache, int64_t tokens, int64_t heads,
                                int64_t dim) {
   std::vector<float> out;
@@ -106,8 +106,8 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
 }
 
-// The experts that the tokens passed through: those of the prompt's routes, and behind them
-// `chosen`, which is what the routers chose.
+// Returns the experts of all tokens: those of the prompt's routes, followed by `chosen`, the
+// choices of the routers.
 std::vector<int64_t> PromptRecorder::route_of(const std::string& name, const Rows& chosen) const {
   std::vector<int64_t> taken(chosen.begin(), chosen.end());
   for (const auto& [layer, route] : prompt_->routes) {
@@ -123,7 +123,7 @@ void PromptRecorder::write_probe(const std::string& name, const std::string& pre
   const auto& [width, rows] = probes_.at(name);
   const auto columns = static_cast<int64_t>(width);
   const size_t end = static_cast<size_t>(tokens()) * width;
-  // They help to follow routers, and are compared as what they lead to.
+  // These probes help to follow routers; their effect on the outputs is compared instead.
   const bool helps = name.starts_with("router_weights.") || name.starts_with("router_choice.");
   if (rows.size() < end || helps) return;
   if (!name.starts_with("router_experts.")) {

@@ -1,4 +1,4 @@
-// Records what a model computes for a prompt, as the tensors of a reference file.
+// Records the outputs of a model for a prompt as the tensors of a reference file.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@
 
 namespace ferry::proof {
 
-// Tokens that follow each other from position 0. `continuation` is given, not chosen.
+// Tokens at the positions from 0 on. `continuation` is given, not chosen.
 struct RecordedPrompt {
   std::string name;
   std::vector<int64_t> tokens;
   std::vector<int64_t> continuation;
   runner::ExpertRoutes routes =
-      {};  // experts that tokens pass through; others are the routers' own choice
+      {};  // experts that tokens pass through; routers choose for tokens without routes
   PromptImages images = {};
-  // The tokens that are executed: the last one of the continuation is not.
+  // Returns the tokens that are executed: all but the last one of the continuation.
   std::vector<int64_t> executed() const;
 };
 
-// Rows are added by ascending position. A position that has a row keeps it.
+// Rows must be added in ascending order of positions. A position that has a row keeps it.
 class PromptRecorder {
  public:
   // `prompt` must outlive the recorder.
@@ -38,14 +38,14 @@ class PromptRecorder {
   void keep_probe(const std::string& name, int64_t position, int64_t rows,
                   std::span<const float> values);
   void keep_logits(int64_t position, std::span<const float> rows);
-  // The contents of a cache or state after the prompt; only f32 ones are kept.
+  // Keeps the contents of a cache or state after the prompt, if they are f32.
   void keep_cache(const ReferenceTensor& tensor, const runner::TensorView& view);
 
-  // A tensor that is written as it is.
+  // Keeps a tensor that is written unchanged.
   void keep_tensor(const std::string& name, const Shape& shape, std::vector<float> values);
 
-  // Adds logits with the continuation as greedy_ids and its greedy_logits, hidden states, caches
-  // and routers to `out`, under the prompt's name: what of them was kept.
+  // Adds what was kept to `out` under the prompt's name: logits, the continuation as greedy_ids,
+  // its greedy_logits, hidden states, caches and routers.
   void write(MemorySource& out) const;
 
  private:
@@ -62,7 +62,8 @@ class PromptRecorder {
   int64_t vocab_size_;
   std::map<std::string, std::pair<size_t, Rows>> probes_;  // width and rows
   Rows logits_;
-  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;  // and other whole tensors
+  // Caches and other whole tensors.
+  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;
 };
 
 // Runs every prompt token by token. Messages call the result `name`.

@@ -27,8 +27,8 @@ bool any_rounded(const packer::Manifest& manifest) {
   return std::ranges::any_of(manifest.tensors, &packer::ManifestTensor::rounded);
 }
 
-// A bundle with rounded weights and activations in f32 may have as much noise as `rounding` its
-// activations makes, and kRoundedWeightsDb more.
+// Returns floors for a bundle with rounded weights and f32 activations. It may have as much noise
+// as `rounding` its activations makes, and kRoundedWeightsDb more.
 MeasuredFloors floors_of_rounding(const ParityReport& rounding) {
   const double most =
       *rounding.bounds.rounding == DType::kF16 ? kLeastNoiseF16Db : kLeastNoiseBF16Db;
@@ -63,14 +63,14 @@ Status check_routes(runner::Decoder& decoder, const Reference& reference,
 }
 
 // Sends the tokens of every prompt through the experts of the reference. Returns how many choices
-// are not those of the bundle's own routers.
+// differ from those of the bundle's own routers.
 Result<int64_t> follow_reference(runner::Decoder& decoder, const packer::Manifest& manifest,
                                  const Reference& reference, std::vector<RecordedPrompt>& prompts) {
   if (!has_experts(decoder, manifest)) return 0;
   int64_t exchanged = 0;
   for (RecordedPrompt& prompt : prompts) {
     const auto from = std::ranges::find(reference.prompts(), prompt.name, &ReferencePrompt::name);
-    if (!prompt.routes.empty()) continue;  // the reference says which
+    if (!prompt.routes.empty()) continue;  // the reference states the routes
     FoundRoutes found = FERRY_TRY(find_routes(decoder, manifest, reference, *from));
     prompt.routes = std::move(found.routes);
     exchanged += found.exchanged;
@@ -78,7 +78,7 @@ Result<int64_t> follow_reference(runner::Decoder& decoder, const packer::Manifes
   return exchanged;
 }
 
-// The proof of one bundle. The arguments must outlive it.
+// The proof of one bundle. The arguments must outlive the prover.
 class RoundingProver {
  public:
   RoundingProver(const packer::Bundle& bundle, const Reference& reference,
@@ -107,8 +107,8 @@ class RoundingProver {
     return TextModel::load(bundle_, pool_, options, given_.decode);
   }
 
-  // What the bundle computes with activations in f32, as the tensors of a reference. Tokens pass
-  // through the experts of the reference.
+  // Returns the outputs of the bundle with f32 activations as the tensors of a reference. Tokens
+  // pass through the experts of the reference.
   Result<std::unique_ptr<TensorSource>> execute_in_f32() {
     TextModel model = FERRY_TRY(load({.widen = true}));
     if (runner::Decoder* decoder = model.decoder()) {
@@ -138,16 +138,16 @@ class RoundingProver {
 
   Status compare_in_f32(const Reference& recorded) {
     VerifyOptions options = options_with(recorded);
-    // Codes are as far from the weights as quantisation makes them, whatever activations are, and
-    // may choose other tokens than the reference.
+    // Quantisation changes the weights, whatever activations are, so the bundle may choose other
+    // tokens than the reference.
     options.continuation = continued_ && !bounds_.coded_db;
     const ParityBounds bounds = FERRY_TRY(bounds_in_f32());
     proof_.in_f32 = FERRY_TRY(compare_references(recorded, reference_, bounds, options));
     return {};
   }
 
-  // Compares the bundle with its own activations: with `recorded`, which has them in f32, and with
-  // the reference.
+  // Compares the bundle as it is with `recorded`, which has its outputs with f32 activations, and
+  // with the reference.
   Status compare_as_it_is(const Reference& recorded) {
     const ParityBounds measured = bounds_.as_measurement();
     TextModel model = FERRY_TRY(load({}));
@@ -159,7 +159,7 @@ class RoundingProver {
     options.vision = vision.get();
     proof_.outputs = FERRY_TRY(model.verify(reference_, measured, options));
     if (bounds_.given || !activation_bounds_of(bundle_, {}).coded_db) return {};
-    // Plain code measures how much 8-bit activations lose.
+    // An execution in plain code measures the loss by 8-bit activations.
     TextModel plain = FERRY_TRY(load({.widen = true, .round_rows = true}));
     const ParityReport noise = FERRY_TRY(plain.verify(recorded, measured, {}));
     floors_of_noise(noise).judge(proof_.rounding);
@@ -206,7 +206,7 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
   for (const ReferencePrompt& from : reference.prompts()) {
     PromptImages images;
     if (from.needs_images()) {
-      // Those that have pixel values alone need a vision encoder.
+      // Prompts that have only pixel values need a vision encoder.
       const bool takes_rows = manifest.find(kTokenEmbeddingRole) != nullptr;
       const bool encoded = with_pixels && from.has("pixel_values");
       if (!takes_rows || !(from.has("image_features") || encoded)) continue;

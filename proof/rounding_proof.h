@@ -1,6 +1,6 @@
-// Verifies a bundle in half precision or quantised with a reference and without the checkpoint. The
-// bundle is executed twice: as it is, and with its activations in f32. The difference is the
-// rounding error of this model, from which the bounds follow.
+// Verifies a bundle in half precision, or a quantised one, with a reference and without the
+// checkpoint. The bundle is executed twice: as it is, and with f32 activations. The difference is
+// the rounding error of this model, from which the bounds follow.
 #pragma once
 
 #include <vector>
@@ -16,28 +16,29 @@
 
 namespace ferry::proof {
 
-// A reference can tell a right quantised bundle from a wrong one where the logits of the
-// bundle with activations in f32 have at least this signal-to-noise ratio. Below, what the codes
-// lose hides most mistakes.
+// A reference can distinguish a correct quantised bundle from a wrong one only if the logits of the
+// bundle with f32 activations have at least this signal-to-noise ratio. Below it, the loss by
+// quantisation hides most errors.
 inline constexpr double kTellingDb = 10;
 
 struct RoundingProof {
-  // The bundle's program with activations in f32, against the reference. Where no weight was
-  // rounded it is held to its own noise, else to `rounding`: each tensor may have as much noise as
-  // rounding the activations makes, and kRoundedWeightsDb more. Where weights are quantised it is
-  // measured.
+  // The bundle's program with f32 activations against the reference. If no weight was rounded, the
+  // program is held to its own noise. Otherwise it is held to `rounding`: each tensor may have as
+  // much noise as rounding the activations makes, and kRoundedWeightsDb more. If weights are
+  // quantised, the result is only a measurement.
   ParityReport in_f32;
   bool exact_weights = false;  // no weight was rounded
-  // Rounded weights may send a token to other experts than the reference; so many choices were
-  // exchanged for the reference's. Its continuation, whose experts cannot be told, is not compared.
+  // Number of choices that were replaced by the reference's, because rounded weights may send a
+  // token to other experts. If any was replaced, the continuation, whose experts are not known, is
+  // not compared.
   int64_t exchanged = 0;
-  // The bundle as it is, against itself with activations in f32: measured, but held to the noise of
-  // 8-bit activations where it has such.
+  // The bundle as it is against the bundle with f32 activations. The result is only a measurement,
+  // except that 8-bit activations are held to their noise.
   ParityReport rounding;
-  // The bundle as it is, against the reference: measured.
+  // The bundle as it is against the reference; only a measurement.
   ParityReport outputs;
-  bool decided = true;  // whether the reference can tell a right bundle from a wrong one
-  // False where any of them shows a mistake. Not decided: then it says little that none does.
+  bool decided = true;  // whether the reference can distinguish a correct bundle from a wrong one
+  // False if any comparison shows an error. If `decided` is false, true means little.
   bool parity() const { return in_f32.parity && rounding.parity && outputs.parity; }
 };
 
@@ -45,23 +46,24 @@ struct RoundingProof {
 inline constexpr double kRoundedWeightsDb = 10;
 
 struct RoundingOptions {
-  std::optional<uint64_t> memory = {};  // bytes that planned memory of the bundle may have
-  runner::DecodeOptions decode = {};    // of the bundle
-  bool details = false;                 // as in VerifyOptions
-  Progress progress = {};               // as in VerifyOptions
+  std::optional<uint64_t> memory = {};  // limit of the bundle's planned memory in bytes
+  runner::DecodeOptions decode = {};    // how the bundle decodes
+  bool details = false;                 // see VerifyOptions
+  Progress progress = {};               // see VerifyOptions
 };
 
-// `bounds` are bounds_of() the bundle, with rounding or quantisation.
+// `bounds` are bounds_of() the bundle, which rounds or quantises.
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, const RoundingOptions& options,
                                      ThreadPool& pool);
 
-// The experts that a reference says the tokens of a prompt and its continuation passed through.
+// Returns the experts of a prompt and its continuation that a reference states.
 Result<runner::ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,
                                        int64_t layers);
 
-// Prompts of a reference that a bundle can run, checked. kUnsupported if there is none. Prompts
-// with pixel values alone are left out, unless the caller gives them features (`with_pixels`).
+// Returns the prompts of a reference that a bundle can run, checked. kUnsupported if there is none.
+// Prompts that have only pixel values are left out, unless the caller gives them features
+// (`with_pixels`).
 Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
                                                const packer::Manifest& manifest,
                                                bool with_pixels = false);

@@ -108,7 +108,7 @@ void StoredWeights::read_part(const Stored& stored, int64_t first, std::span<flo
     to_f32(stored.dtype, stored.values.data() + offset, out.data(), out.size());
     return;
   }
-  // Whole rows, one after the other.
+  // Reads whole rows, one after the other.
   std::vector<float> row(static_cast<size_t>(stored.columns));
   const uint64_t codes = stored.scheme.code_bytes(stored.columns);
   const uint64_t scales = stored.scheme.scale_bytes(stored.columns);

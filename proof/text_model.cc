@@ -26,7 +26,7 @@ namespace {
 
 using Row = std::span<const float>;
 
-// What the encoder gives for some tokens, by the name in references.
+// The outputs of the encoder for some tokens, by their names in references.
 using Computed = std::map<std::string, std::vector<float>, std::less<>>;
 
 Result<Computed> compute(runner::TextEncoder& encoder, const std::vector<int64_t>& tokens) {
@@ -44,7 +44,7 @@ Result<Computed> compute(runner::TextEncoder& encoder, const std::vector<int64_t
   return out;
 }
 
-// [1,D] of the vector, else [1,T,width].
+// Returns [1,D] for the vector, else [1,T,width].
 Shape shape_of(const ReferenceTensor& tensor, int64_t tokens, size_t values) {
   const auto count = static_cast<int64_t>(values);
   if (tensor.kind == ReferenceTensor::Kind::kVector) return {1, count};
@@ -103,8 +103,8 @@ class EncodedCase {
   std::optional<DetailCollector> details_;
 };
 
-// Runs every prompt in one call and compares hidden states, the last one, and the vector. `details`
-// and `progress` are the options that count.
+// Runs every prompt in one call and compares hidden states, the last hidden state, and the vector.
+// Only `details` and `progress` of the options are used.
 Result<ParityReport> verify_encoder(runner::TextEncoder& encoder, const packer::Manifest& manifest,
                                     const Reference& reference, const ParityBounds& bounds,
                                     const VerifyOptions& options) {

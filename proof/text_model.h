@@ -1,4 +1,4 @@
-// TextModel: the text model of a bundle, ready to be compared: a decoder or an encoder.
+// TextModel is the text model of a bundle, a decoder or an encoder, ready to be compared.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "proof/parity_report.h"
-#include "proof/probing.h"
+#include "proof/prompts.h"
 #include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
 #include "runner/decoder.h"
@@ -22,23 +22,23 @@ namespace ferry::proof {
 
 class TextModel {
  public:
-  // `bundle` and `pool` must outlive it. Errors are those of load_decoder() and
-  // TextEncoder::load(); kUsage for a mode of an encoder.
+  // `bundle` and `pool` must outlive the TextModel. Errors are those of load_decoder() and
+  // TextEncoder::load(); kUsage for a decode mode of an encoder.
   static Result<TextModel> load(const packer::Bundle& bundle, ThreadPool& pool,
                                 const runner::MethodOptions& options,
                                 const runner::DecodeOptions& decode = {});
 
-  // nullptr where the model is an encoder.
+  // Returns nullptr if the model is an encoder.
   runner::Decoder* decoder() const { return decoder_.get(); }
-  // Tokens of the longest sequence.
+  // Returns the number of tokens of the longest sequence.
   int64_t capacity() const;
 
   Result<ParityReport> verify(const Reference& reference, const ParityBounds& bounds,
                               const VerifyOptions& options);
-  // As record_reference().
+  // See record_reference().
   Result<std::unique_ptr<TensorSource>> record(const std::vector<RecordedPrompt>& prompts,
                                                const std::string& name);
-  // As continue_prompts(). What an encoder takes has no continuation.
+  // See continue_prompts(). The prompts of an encoder have no continuation.
   Status continue_prompts(int64_t capacity, std::vector<RecordedPrompt>& prompts,
                           int64_t least = kGreedyTokens);
 
@@ -46,7 +46,7 @@ class TextModel {
   explicit TextModel(const packer::Manifest& manifest) : manifest_(&manifest) {}
 
   const packer::Manifest* manifest_;
-  // Exactly one of these is there.
+  // Exactly one of these is set.
   std::unique_ptr<runner::Decoder> decoder_;
   std::optional<runner::TextEncoder> encoder_;
 };

@@ -13,13 +13,13 @@ namespace {
 
 using Row = std::span<const float>;
 
-// The layer of the tower that gives a tensor of it: -1 what is before the first one.
+// Returns the layer of the tower that computes a tensor; -1 for tensors before the first layer.
 int64_t tower_layer(const std::string& name, const packer::Manifest& manifest) {
   if (const auto after = number_after(name, "vision_hidden_states.")) return *after - 1;
   return manifest.find(kVisionEncoderRole)->programs.back().layer_count;
 }
 
-// What the tower computes for the pixels of a prompt, of the tensors that the reference has.
+// The tensors of the reference that the tower computes for the pixels of a prompt.
 struct TowerTensors {
   std::vector<std::string> order;
   std::map<std::string, Shape> shapes;

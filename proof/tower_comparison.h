@@ -1,4 +1,4 @@
-// The vision tower beside the tensors of a reference.
+// Compares the vision tower with the tensors of a reference.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace ferry::proof {
 
 struct TowerComparison {
   std::vector<LayerResult> layers;  // in the order in which the tower computes them
-  std::vector<float> features;      // what the tower makes of the pixels
+  std::vector<float> features;      // features of the pixels
 };
 
 // Encodes the pixels of `images`. `details` may be null.
@@ -29,8 +29,8 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
                                       const ReferencePrompt& prompt, const PromptImages& images,
                                       const ParityBounds& bounds, DetailCollector* details);
 
-// What the tower computes for prompts with pixel values, as the tensors of a reference. Sets the
-// features of these prompts. nullptr if there is none.
+// Records the outputs of the tower for prompts with pixel values as the tensors of a reference, and
+// sets the features of these prompts. Returns nullptr if there are no such prompts.
 Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision,
                                                    std::vector<RecordedPrompt>& prompts,
                                                    const std::string& name);

@@ -16,7 +16,7 @@
 namespace ferry::proof {
 namespace {
 
-// "'a.weight' and 2 more", the source keys of a weight.
+// Returns the source keys of a weight, such as "'a.weight' and 2 more".
 std::string keys_of(const graph::Recipe& recipe, const TensorSource& source) {
   const std::vector<size_t> entries = stored_entries_of(recipe, source);
   if (entries.empty()) return "no source";
@@ -25,7 +25,7 @@ std::string keys_of(const graph::Recipe& recipe, const TensorSource& source) {
   return text;
 }
 
-// The first byte that differs, if any.
+// Returns the first byte that differs; nullopt if all are equal.
 Result<std::optional<uint64_t>> first_different_weight(const graph::Recipe& recipe,
                                                        const TensorSource& source,
                                                        std::span<const std::byte> stored) {
@@ -44,14 +44,14 @@ Result<std::optional<uint64_t>> first_different_weight(const graph::Recipe& reci
 
 using WeightMap = std::map<std::string, const graph::Weight*>;
 
-// Compares one weight of the bundle with what its recipe makes.
+// Compares one weight of the bundle with the weight that its recipe makes.
 class WeightComparison {
  public:
   WeightComparison(const packer::Bundle& bundle, const packer::ManifestTensor& tensor,
                    const packer::ManifestTensor* scales, const TensorSource& source)
       : bundle_(bundle), tensor_(tensor), scales_(scales), source_(source) {}
 
-  // What differs; empty where nothing does. Sets error() for codes.
+  // Returns a description of the difference; empty if there is none. Sets error() for codes.
   Result<std::string> run(const WeightMap& weights) {
     const auto found = weights.find(tensor_.name);
     if (found == weights.end()) {
@@ -111,7 +111,7 @@ class WeightComparison {
     return different.empty() ? wrong_choices() : different;
   }
 
-  // Codes and scales are what the recipe makes; this says whether they are right.
+  // The codes and scales equal those of the recipe. This function tells whether they are right.
   std::string wrong_choices() const {
     return error_->misplaced > 0 ? misplaced_codes() : coarse_groups();
   }
@@ -132,7 +132,8 @@ class WeightComparison {
         quoted(tensor_.name), error_->coarse, keys_, error_->coarse_row, error_->coarse_group);
   }
 
-  // Codes and scales of rows that are made at once, and their distance from the values.
+  // Compares codes and scales of rows that are made at once, and measures their distance from the
+  // values.
   Result<std::string> compare_rows(int64_t first, int64_t rows) {
     const std::span<const std::byte> have[] = {part(tensor_, 0, first, rows),
                                                part(*scales_, 1, first, rows)};
@@ -172,7 +173,7 @@ class WeightComparison {
     return {};
   }
 
-  // The recipe of the values that codes are made of.
+  // Returns the recipe of the values that codes are made of.
   static graph::Recipe values_of(const graph::Recipe& recipe) {
     graph::Recipe values = recipe;
     const bool split = values.steps.back().kind == graph::Step::Kind::kSplitQ80;
@@ -197,7 +198,7 @@ struct ComparedWeight {
   std::optional<QuantizationError> error;
 };
 
-// The tensors of the manifest that are not scales of another one, and the scales of each.
+// A tensor of the manifest that is not scales of another one, with its scales if it has any.
 struct StoredTensor {
   const packer::ManifestTensor* tensor = nullptr;
   const packer::ManifestTensor* scales = nullptr;
@@ -234,7 +235,7 @@ Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle
   });
   WeightProof proof;
   std::set<std::string> stored;
-  std::set<std::pair<std::string, uint64_t>> segments;  // tied weights share one
+  std::set<std::pair<std::string, uint64_t>> segments;  // tied weights share a segment
   const auto count = [&](const packer::ManifestTensor& tensor) {
     proof.tensors += 1;
     proof.bytes += segments.emplace(tensor.file, tensor.offset).second ? tensor.bytes : 0;

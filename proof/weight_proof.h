@@ -1,5 +1,5 @@
-// Every weight of a bundle, derived again from the source and compared bit for bit; and of those
-// that are quantised, how far the codes are from the source's values.
+// Derives every weight of a bundle again from the source and compares it bit for bit. For quantised
+// weights it also measures how far the codes are from the source's values.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 namespace ferry::proof {
 
 struct WeightProof {
-  uint64_t tensors = 0, bytes = 0;     // compared; codes and scales are two tensors
-  std::vector<std::string> different;  // a line for each weight that is not what the source gives
-  // An error for each stored weight, in the order of the manifest, also for weights that share
-  // bytes.
+  uint64_t tensors = 0, bytes = 0;     // amounts compared; codes and scales are two tensors
+  std::vector<std::string> different;  // one line per weight that differs from the source
+  // One error per stored weight, in the order of the manifest. Weights that share bytes have an
+  // error each.
   std::vector<QuantizationError> errors;
   bool ok() const { return different.empty(); }
 };
 
-// Memory is that of a few tiles for each thread. `progress` counts stored bytes. Results do not
-// depend on their number. kIo if the source changes meanwhile.
+// Needs the memory of a few tiles per thread. `progress` counts stored bytes. Results do not depend
+// on the number of threads. kIo if the source changes meanwhile.
 Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle,
                                   const plan::Conversion& conversion,
                                   const Progress& progress = {});

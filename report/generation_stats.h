@@ -1,5 +1,5 @@
-// What ExecuTorch's runners say about the time of an answer: the counts, moments and rates of
-// extension/llm/runner/stats.h, with its keys and formulas.
+// GenerationStats has the times of an answer as ExecuTorch's runners report them: the counts, times
+// and rates of extension/llm/runner/stats.h, with its keys and formulas.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace ferry::report {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// Moments since 1970 that setting the system's clock does not move.
+// A clock that counts from 1970, but is not moved when the system's clock is set.
 class RunClock {
  public:
   Nanoseconds now() const;
@@ -22,26 +22,26 @@ class RunClock {
   Nanoseconds start_ = std::chrono::system_clock::now().time_since_epoch();
 };
 
-// Tokens per second; 0 where there are no tokens or no time.
+// Returns tokens per second; 0 if there are no tokens or no time.
 double token_rate(int64_t tokens, double seconds);
 double seconds(Nanoseconds time);
 
-// What was measured.
+// The measured values.
 struct GenerationStats {
   int64_t prompt_tokens = 0;
-  // Tokens after the first. The first comes with the prompt and takes no time after
+  // Tokens after the first one. The first token comes from the prefill and takes no time after
   // prompt_eval_end.
   int64_t generated_tokens = 0;
   Nanoseconds load_start{0}, load_end{0};
   Nanoseconds inference_start{0};  // before the prompt, text and images, is encoded
-  Nanoseconds prompt_eval_end{0};  // there is a first token
+  Nanoseconds prompt_eval_end{0};  // when the first token is known
   Nanoseconds inference_end{0};
   Nanoseconds sampling{0};
-  // The most memory that the process has had at once, in bytes: until prompt_eval_end, and at all.
+  // Peak resident memory of the process in bytes: until prompt_eval_end, and until the end.
   int64_t prompt_peak_rss = 0, peak_rss = 0;
 };
 
-// What runners say of it: whole milliseconds, and rates made of them.
+// The values that runners report: times in whole milliseconds, and rates computed from them.
 struct RunnerStats {
   static constexpr int64_t kUnitsPerSecond = 1000;
 
@@ -54,27 +54,28 @@ struct RunnerStats {
   RunnerStats() = default;
   explicit RunnerStats(const GenerationStats& measured);
 
-  // Seconds.
+  // Returns seconds.
   double model_load() const;
   double inference() const;
   double prompt_eval() const;
   double generation() const;
   double first_token() const;
   double sampling() const;
-  // Tokens per second.
+  // Returns tokens per second.
   double inference_rate() const { return token_rate(generated_tokens, inference()); }
   double prefill_rate() const { return token_rate(prompt_tokens, prompt_eval()); }
   double decode_rate() const { return token_rate(generated_tokens, generation()); }
 
-  // The members of the object that is open.
+  // Writes the members into the object that is open.
   void write(JsonWriter& json) const;
-  // Such an object in one line, without its end. Runners precede it with "PyTorchObserver ".
+  // Returns one line with a JSON object, without the line end. Runners put "PyTorchObserver "
+  // before it.
   std::string json() const;
-  // The lines that follow it, tabs included.
+  // Returns the lines that runners print after json(), with their tabs.
   std::string report() const;
 };
 
-// The most memory that this process has had at once, in bytes; 0 if the system does not say.
+// Returns the peak resident memory of this process in bytes; 0 if the system does not tell.
 int64_t peak_rss();
 
 }  // namespace ferry::report

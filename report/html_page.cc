@@ -3,20 +3,88 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 
 #include "core/sha256.h"
 #include "core/version.h"
-#include "report/escape.h"
 #include "report/page_parts.h"
 
 namespace ferry::report {
 namespace {
 
+// Whether `rest` begins with U+2028 or U+2029, the line separators at which old JavaScript parsers
+// end a string.
+bool is_line_separator(std::string_view rest) {
+  return rest.size() >= 3 && rest[0] == '\xe2' && rest[1] == '\x80' &&
+         (rest[2] == '\xa8' || rest[2] == '\xa9');
+}
+
+// Returns the escape of the first character of `rest`; empty if the character needs none.
+std::string_view json_escape(std::string_view rest) {
+  switch (rest[0]) {
+    case '<':
+      return "\\u003c";
+    case '>':
+      return "\\u003e";
+    case '&':
+      return "\\u0026";
+    default:
+      break;
+  }
+  if (!is_line_separator(rest)) return {};
+  return rest[2] == '\xa8' ? "\\u2028" : "\\u2029";
+}
+
+std::string_view html_escape(char c) {
+  switch (c) {
+    case '<':
+      return "&lt;";
+    case '>':
+      return "&gt;";
+    case '&':
+      return "&amp;";
+    case '"':
+      return "&quot;";
+    case '\'':
+      return "&#39;";
+    default:
+      return static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? "\xef\xbf\xbd" : "";
+  }
+}
+
+}  // namespace
+
+std::string json_in_script(std::string_view json) {
+  std::string out;
+  out.reserve(json.size() + json.size() / 64);
+  while (!json.empty()) {
+    const size_t plain = std::min(json.find_first_of("<>&\xe2"), json.size());
+    out += json.substr(0, plain);
+    json.remove_prefix(plain);
+    const std::string_view escape = json.empty() ? "" : json_escape(json);
+    // The byte 0xe2 also begins other characters, which stay as they are.
+    out += escape.empty() ? json.substr(0, 1) : escape;
+    json.remove_prefix(std::min(json.size(), is_line_separator(json) ? size_t{3} : size_t{1}));
+  }
+  return out;
+}
+
+std::string html_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const std::string_view escape = html_escape(c);
+    escape.empty() ? out.push_back(c) : static_cast<void>(out += escape);
+  }
+  return out;
+}
+
+namespace {
+
 struct Page {
-  std::string_view name;    // what the style and the scripts know it by
-  std::string_view script;  // the whole of it
+  std::string_view name;    // name of the kind in the style and the scripts
+  std::string_view script;  // the complete script
 };
 
 Page page(PageKind kind) {
@@ -31,7 +99,7 @@ Page page(PageKind kind) {
   return {};
 }
 
-// As a source of a content security policy names an inline script or style.
+// Returns the hash of an inline script or style in the form that a content security policy uses.
 std::string hash_source(std::string_view text) {
   const Digest digest = sha256(std::as_bytes(std::span(text)));
   std::array<unsigned char, 45> base64{};
@@ -40,7 +108,8 @@ std::string hash_source(std::string_view text) {
   return fmt::format("'sha256-{}'", reinterpret_cast<const char*>(base64.data()));
 }
 
-// What is not listed is forbidden: images, fonts, requests, frames, forms, other bases of links.
+// The policy forbids everything that it does not list: images, fonts, requests, frames, forms and
+// other base URLs.
 std::string policy(std::string_view script) {
   return fmt::format(
       "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",

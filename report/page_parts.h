@@ -1,4 +1,4 @@
-// The style and the scripts of the pages, as texts (report/page, joined by embed.cmake).
+// The style and the scripts of the pages as texts. embed.cmake makes them from report/page.
 #pragma once
 
 #include <string_view>

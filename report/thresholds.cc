@@ -53,7 +53,8 @@ std::string max_bytes_field(const std::string& part) {
   return fmt::format("{}.{}", kMaxBytes, part);
 }
 
-// Files of one component, or of the bundle; a file that several components share counts in each.
+// Returns the bytes of the files of one component, or of the bundle. A file that several components
+// share counts in each of them.
 uint64_t bytes_of(const packer::Manifest& manifest, const std::string& part) {
   const auto sum = [&](const auto& counts) {
     uint64_t bytes = 0;
@@ -64,7 +65,7 @@ uint64_t bytes_of(const packer::Manifest& manifest, const std::string& part) {
   };
   if (part == kTotal) {
     const uint64_t files = sum([](const std::string&) { return true; });
-    // Programs without a bundle have no text of a manifest.
+    // Programs that were opened without a bundle have no manifest file.
     return manifest.version == 0 ? files : files + packer::write_manifest(manifest).size();
   }
   std::set<std::string> files;

@@ -1,5 +1,6 @@
-// Thresholds: what a run of a bundle must not miss, read from a JSON file. Every field has its unit
-// in its name, and its target where the figure depends on one. docs/running.md lists them.
+// Thresholds are limits that a run of a bundle must keep, read from a JSON file. The name of each
+// field contains its unit and, if the value depends on one, its target. docs/running.md lists the
+// fields.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,22 @@
 
 namespace ferry::report {
 
-struct Quantity;  // a number that is measured
+struct Quantity;  // a measured number
 
-// Whether one field is met.
+// Tells whether one field is met.
 struct Judgement {
   std::string field;  // "max_bytes.total"
   bool met = false;
-  // A number meets its limit up to it, or, if `at_least`, from it on.
+  // A number meets its limit if it is at most the limit or, with `at_least`, at least the limit.
   double measured = 0, limit = 0;
   bool at_least = false;
-  std::string_view unit = {};  // empty: this is about `text`
-  std::string text = {};       // must occur in what was generated
+  std::string_view unit = {};  // unit of the number; empty for a judgement about `text`
+  std::string text = {};       // text that the generated text must contain
 };
 
 class Thresholds {
  public:
-  // kBadInput for unknown fields, wrong types, numbers below 0, and where there is nothing to
-  // judge.
+  // kBadInput for unknown fields, wrong types, numbers below 0, and a file without any threshold.
   static Result<Thresholds> load(const std::string& path);
   // `name` begins the messages.
   static Result<Thresholds> parse(std::string_view text, const std::string& name);
@@ -39,8 +39,8 @@ class Thresholds {
   // kBadInput for max_bytes of a component that the bundle does not have.
   Status check_components(const packer::Manifest& manifest) const;
 
-  // One for each field, and for each text, in a fixed order. Times are compared as measured, not in
-  // whole milliseconds.
+  // Returns one judgement per field and per text, in a fixed order. Times are compared as measured,
+  // not in whole milliseconds.
   std::vector<Judgement> judge(const GenerationStats& stats, const packer::Manifest& manifest,
                                std::string_view generated) const;
 

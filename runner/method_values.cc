@@ -17,7 +17,7 @@
 namespace ferry::runner {
 namespace {
 
-bool is_constant(const pte::Tensor& tensor) {
+bool is_stored(const pte::Tensor& tensor) {
   return tensor.external || (tensor.data_index > 0 && !tensor.allocation);
 }
 
@@ -34,7 +34,7 @@ std::vector<bool> matrices(const pte::Method& method) {
   std::vector<bool> matrix(method.values.size(), false);
   for (size_t i = 0; i < method.values.size(); ++i) {
     const auto* tensor = std::get_if<pte::Tensor>(&method.values[i]);
-    matrix[i] = tensor != nullptr && is_constant(*tensor) && is_matrix_rank(*tensor);
+    matrix[i] = tensor != nullptr && is_stored(*tensor) && is_matrix_rank(*tensor);
   }
   const auto calls = [&](const auto& visit) {
     for (const pte::Instruction& instruction : method.instructions) {
@@ -90,7 +90,7 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
   for (size_t i = 0; i < method.values.size(); ++i) {
     const auto* tensor = std::get_if<pte::Tensor>(&method.values[i]);
     if (tensor == nullptr || !is_half(tensor->dtype)) continue;
-    constant[i] = is_constant(*tensor);
+    constant[i] = is_stored(*tensor);
     const bool wide = !constant[i] && tensor->fqn.empty() && tensor->data_index == 0;
     if (wide) widened[i] = DType::kF32;
   }

@@ -20,7 +20,7 @@ set(plan_may core graph converters packer text checkpoint plan)
 set(proof_may core formats graph converters packer runner text media prompt checkpoint plan signing
     proof)
 set(conversion_may core formats graph converters packer dialects runner text checkpoint plan proof conversion)
-set(listing_may core formats packer/bundle_reader.h packer/check.h checkpoint listing)
+set(listing_may core formats packer/bundle_reader.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
 set(library_may core formats graph converters packer text runner prompt plan proof conversion listing audit

@@ -18,35 +18,35 @@ struct FileSize {
   uint64_t bytes = 0;
 };
 
-// A part of the model that is executed on its own.
+// A part of the model that is executed separately.
 struct BundleComponent {
   std::string role;                   // "text_decoder", "vision_encoder"
-  std::string weight_dtype;           // "f32", "f16", "bf16", "mixed"; of the matrices
+  std::string weight_dtype;           // "f32", "f16", "bf16" or "mixed"; for the matrices
   std::string quantization;           // "8da4w-g32 x 14"; empty where nothing is quantised
   std::vector<std::string> programs;  // files, in the order of execution
 };
 
 struct BundleInfo {
   std::string path;
-  std::string model_type;    // as config.json has it
+  std::string model_type;    // from config.json
   std::string program_kind;  // "stateful", "static" or "encoder"
-  std::string tool_version;  // of the Ferry that made it; empty where that is not known
+  std::string tool_version;  // version of the Ferry that made the bundle; empty if not known
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0;
   int64_t context_length = 0, prefill_length = 0;
   std::optional<int64_t> bos_token;
   std::vector<int64_t> end_tokens;
   std::vector<BundleComponent> components;
-  std::vector<FileSize> files;  // without the manifest
-  bool has_reference = false;   // outputs that verify() can compare with are embedded
+  std::vector<FileSize> files;  // all files except the manifest
+  bool has_reference = false;   // the bundle contains outputs that verify() can compare with
 };
 
 struct OpenOptions {
   std::string path = {};      // a bundle directory, or a GGUF file, which is converted in memory
-  std::string config = {};    // of a GGUF file: a config.json for what its metadata do not tell
-  bool check_digests = true;  // hash every byte
+  std::string config = {};    // a config.json for a GGUF file whose metadata is incomplete
+  bool check_digests = true;  // hash every byte of the bundle
 };
 
-// A handle: copies share the mapped files.
+// Handle of an open bundle. Copies share the mapped files.
 class Bundle {
  public:
   static Result<Bundle> open(const OpenOptions& options, const Engine& engine,
@@ -57,9 +57,10 @@ class Bundle {
   Bundle& operator=(const Bundle&);
 
   BundleInfo info() const;
-  // The text of manifest.json (docs/bundle_format.md).
+  // Returns the text of manifest.json (docs/bundle_format.md).
   std::string manifest_json() const;
-  // A file that was copied into the bundle, such as "tokenizer.json". kIo where there is none.
+  // Returns the content of a file that was copied into the bundle, such as "tokenizer.json". kIo if
+  // there is no such file.
   Result<std::string> text_file(const std::string& name) const;
 
   struct Impl;
@@ -77,14 +78,14 @@ struct CheckProblem {
 };
 
 struct CheckResult {
-  uint64_t files = 0;  // in the manifest, and the manifest
-  uint64_t bytes = 0;  // of those files, as far as they are there
+  uint64_t files = 0;  // number of files in the manifest, plus one for the manifest
+  uint64_t bytes = 0;  // bytes of those files that exist
   std::vector<CheckProblem> problems;
   bool ok() const { return problems.empty(); }
 };
 
-// Hashes every byte of the bundle in `directory` and validates all structure. A damaged bundle is
-// not an error, but has problems.
+// Hashes every byte of the bundle in `directory` and validates the structure of all files. Damage
+// is not an error; it is reported in `problems`.
 Result<CheckResult> check_bundle(const std::string& directory, const Engine& engine,
                                  const OnProgress& progress = {});
 

@@ -1,4 +1,4 @@
-// Embedder: vectors of texts, by a bundle of program kind encoder.
+// Embedder computes vectors of texts with a bundle whose program kind is encoder.
 #pragma once
 
 #include <ferry/bundle.h>
@@ -16,17 +16,17 @@ namespace ferry {
 inline namespace v0 {
 
 struct EmbedOptions {
-  // What is put before each text. Without it, `prompt_name` is a prompt of the bundle's
-  // config_sentence_transformers.json; without that, it is the prompt that this file names as the
-  // default, if any.
+  // Text that is put before each input text. If absent, `prompt_name` selects a prompt of the
+  // bundle's config_sentence_transformers.json. If that is absent too, the default prompt of this
+  // file is used, if it has one.
   std::optional<std::string> prompt = {};
   std::string prompt_name = {};
-  bool truncate = false;              // cut texts that are too long; otherwise they are refused
-  std::optional<int64_t> width = {};  // keep the first values of a vector
-  bool normalize = false;             // vectors of length 1
+  bool truncate = false;              // cut texts that are too long; otherwise they are an error
+  std::optional<int64_t> width = {};  // keep only the first values of a vector
+  bool normalize = false;             // scale vectors to length 1
 };
 
-// Move-only; keeps its bundle and its engine.
+// Move-only. Holds its bundle and its engine.
 class Embedder {
  public:
   static Result<Embedder> load(const Bundle& bundle, const Engine& engine,
@@ -35,14 +35,14 @@ class Embedder {
   Embedder(Embedder&&) noexcept;
   Embedder& operator=(Embedder&&) noexcept;
 
-  int64_t width() const;       // of a vector; 0: the bundle makes none
-  int64_t max_tokens() const;  // of a text
+  int64_t width() const;       // values per vector; 0 if the bundle has no vectors
+  int64_t max_tokens() const;  // tokens of the longest text
 
   Result<std::vector<float>> embed(const std::string& text, const EmbedOptions& options = {});
-  // Of tokens, which prompts and truncation do not apply to.
+  // Returns the vector of given tokens. Prompts and truncation do not apply to tokens.
   Result<std::vector<float>> embed_tokens(std::span<const int64_t> tokens,
                                           const EmbedOptions& options = {});
-  // The last hidden state of each token, one after the other.
+  // Returns the last hidden states of all tokens, one after the other.
   Result<std::vector<float>> states(std::span<const int64_t> tokens);
 
  private:

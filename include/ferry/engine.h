@@ -1,4 +1,5 @@
-// Engine: the threads that work is done with; and how work reports progress and is stopped.
+// Engine holds the threads that do the work. This header also declares how work reports progress
+// and how it is stopped.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +11,11 @@
 namespace ferry {
 inline namespace v0 {
 
-// A handle: copies share the threads. An engine does one thing at a time; calls from several
-// threads wait for each other. A callback must not use the engine that calls it.
+// Handle of a thread pool. Copies share the threads. An engine does one thing at a time: calls from
+// several threads wait for each other. A callback must not use the engine that calls it.
 class Engine {
  public:
-  // `threads` counts the calling thread; 0: as many as the process may use.
+  // `threads` includes the calling thread. 0: as many threads as the process may use.
   explicit Engine(size_t threads = 0);
   ~Engine();
   Engine(const Engine&);
@@ -29,18 +30,18 @@ class Engine {
   std::shared_ptr<Impl> impl_;
 };
 
-// Is told how far work is: what is being done ("writing"), and how much of it. Any thread of the
-// engine may call it, one at a time. Work stops with ErrorCode::kInterrupted, and cleans up, if it
-// returns false.
+// Receives progress: the name of the current work ("writing"), and how much of it is done. Any
+// thread of the engine may make the call, one at a time. If the callback returns false, work cleans
+// up and returns ErrorCode::kInterrupted.
 using OnProgress = std::function<bool(std::string_view what, uint64_t done, uint64_t total)>;
 
-// Asks everything that runs in this process to stop with ErrorCode::kInterrupted. `signal` is the
-// number of a signal, which messages name. May be called by a signal handler or by another thread.
-// It holds, also for work that begins later, until clear_interrupt_request().
+// Asks all work in this process to stop with ErrorCode::kInterrupted. `signal` is the number of a
+// signal, which messages name. A signal handler or another thread may call this function. The
+// request also stops work that begins later, until clear_interrupt_request() is called.
 void interrupt_all(int signal) noexcept;
 void clear_interrupt_request() noexcept;
 
-// "0.2.0", or with the commit behind it, "0.2.0+1a2b3c4d5e6f".
+// Returns "0.2.0", or the version with the commit of the build, "0.2.0+1a2b3c4d5e6f".
 std::string_view library_version();
 
 }  // namespace v0

@@ -1,4 +1,4 @@
-// The whole library. docs/library.md describes it, with an example.
+// Includes the whole library. docs/library.md describes the library with an example.
 #pragma once
 
 #include <ferry/bundle.h>

@@ -1,4 +1,4 @@
-// Generator: runs a bundle as a language model.
+// Generator runs a bundle as a language model.
 #pragma once
 
 #include <ferry/bundle.h>
@@ -18,32 +18,34 @@
 namespace ferry {
 inline namespace v0 {
 
-// How a bundle of static programs decodes. Every mode gives the same tokens.
+// Selects how a bundle of static programs decodes. All modes give equal tokens.
 enum class DecodeMode {
-  kDefault,    // kHybrid where the programs have it
+  kDefault,    // kHybrid if the programs have it
   kKv,         // token by token
-  kHybrid,     // prompts in chunks
-  kLookahead,  // the same, and several tokens from one call
+  kHybrid,     // prompts in chunks, then token by token
+  kLookahead,  // as kHybrid, but several tokens from one call
 };
 
 struct GeneratorOptions {
   DecodeMode mode = DecodeMode::kDefault;
-  // Bytes that planned memory may have; default: what the system has available.
+  // The most bytes of planned memory; default: the memory that the system has available.
   std::optional<uint64_t> memory = {};
 };
 
-// Exactly one of `tokens`, `text`, `messages` and `chat_json` is given.
+// A prompt has exactly one of `tokens`, `text`, `messages` and `chat_json`.
 struct Prompt {
   std::vector<int64_t> tokens = {};
-  std::string text = {};                 // for the tokenizer
-  std::vector<Message> messages = {};    // for the chat template, with the prompt for an answer
-  std::string chat_json = {};            // as ChatTemplate::render_json() takes it
-  std::vector<std::string> images = {};  // files, in their order; for a vision-language bundle
+  std::string text = {};  // encoded by the tokenizer
+  // Rendered by the chat template, followed by the prompt for an answer.
+  std::vector<Message> messages = {};
+  std::string chat_json = {};  // see ChatTemplate::render_json()
+  // Paths of image files in order; for vision-language bundles.
+  std::vector<std::string> images = {};
 };
 
-// In the order of their effect.
+// The steps of sampling, in the order in which they are applied.
 struct SamplingOptions {
-  double repetition_penalty = 1;  // 1: none
+  double repetition_penalty = 1;  // 1: no penalty
   double temperature = 0;         // 0: always the likeliest token
   int64_t top_k = 0;              // 0: all tokens
   double top_p = 1;
@@ -51,15 +53,15 @@ struct SamplingOptions {
   uint64_t seed = 0;
 };
 
-// Is given each token with the text that it completes, which may be empty. Generation ends with
-// StopReason::kCallback if it returns false. Text that was held back, because a stop might have
-// begun there, comes at the end with a token of -1.
+// Receives each token with the text that it completes, which may be empty. If the callback returns
+// false, generation ends with StopReason::kCallback. Text that could be the beginning of a stop
+// text is held back; the last of it comes at the end with a token of -1.
 using OnToken = std::function<bool(int64_t token, std::string_view text)>;
 
 struct GenerateOptions {
   int64_t max_new_tokens = 256;
   SamplingOptions sampling = {};
-  std::vector<std::string> stops = {};  // the text ends before the first of them
+  std::vector<std::string> stops = {};  // the text ends before the first stop text
   bool ignore_end_tokens = false;
 };
 
@@ -74,13 +76,13 @@ enum class StopReason {
 
 struct Generation {
   std::vector<int64_t> tokens;
-  std::string text;  // empty for a bundle without a tokenizer
+  std::string text;  // empty if the bundle has no tokenizer
   StopReason stop = StopReason::kMaxNewTokens;
   int64_t prompt_tokens = 0;
-  int64_t reused_tokens = 0;  // of them, that the caches had from the call before
+  int64_t reused_tokens = 0;  // prompt tokens that were still in the caches from the previous call
 };
 
-// One sequence at a time. Move-only; keeps its bundle and its engine.
+// Generates one sequence at a time. Move-only. Holds its bundle and its engine.
 class Generator {
  public:
   static Result<Generator> load(const Bundle& bundle, const Engine& engine,
@@ -89,18 +91,18 @@ class Generator {
   Generator(Generator&&) noexcept;
   Generator& operator=(Generator&&) noexcept;
 
-  // Answers a prompt. Where the prompt begins with the whole sequence of the call before, as the
-  // next message of a chat does, only what is new is computed.
+  // Answers a prompt. If the prompt begins with the whole sequence of the previous call, as the
+  // next message of a chat does, only the new tokens are computed.
   Result<Generation> generate(const Prompt& prompt, const GenerateOptions& options = {},
                               const OnToken& on_token = {});
 
-  // Runs tokens at the positions that follow position(), and returns the logits behind the last
-  // one, which are valid until the next call.
+  // Executes tokens at the positions from position() on. Returns the logits after the last token,
+  // which are valid until the next call.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens);
-  // Begins a new sequence.
+  // Begins a new sequence at position 0.
   void restart();
   int64_t position() const;
-  int64_t capacity() const;  // positions that a sequence can have
+  int64_t capacity() const;  // number of positions that a sequence can have
 
  private:
   struct Impl;

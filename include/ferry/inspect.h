@@ -1,4 +1,4 @@
-// What is in a checkpoint, a program, a data file or a bundle, and where its bytes go.
+// Lists the contents of a checkpoint, a program, a data file or a bundle, and where its bytes go.
 #pragma once
 
 #include <ferry/bundle.h>
@@ -15,14 +15,14 @@ inline namespace v0 {
 
 struct TensorInfo {
   std::string name;
-  std::string dtype;  // "bf16"; empty for data of a delegate
+  std::string dtype;  // such as "bf16"; empty for data of a delegate
   std::vector<int64_t> shape;
-  std::string file;    // within a directory
-  std::string stored;  // how the file has the values: a dtype or an encoding, such as "q8_0"
+  std::string file;    // file in the directory
+  std::string stored;  // storage in the file: a dtype or an encoding, such as "q8_0"
   uint64_t stored_bytes = 0;
 };
 
-// An input, an output or a mutable buffer of a method.
+// An input, output or mutable buffer of a method.
 struct ValueInfo {
   std::string name;            // may be empty
   std::string kind;            // the dtype of a tensor, or "int", "bool", "double"
@@ -33,8 +33,8 @@ struct ValueInfo {
 struct MethodInfo {
   std::string name;
   std::vector<ValueInfo> inputs, outputs, buffers;
-  std::vector<std::pair<std::string, size_t>> operators;  // by name, with counts
-  std::vector<std::string> delegates;                     // backends
+  std::vector<std::pair<std::string, size_t>> operators;  // names with counts
+  std::vector<std::string> delegates;                     // names of the backends
   uint64_t planned_bytes = 0;
 };
 
@@ -46,17 +46,17 @@ struct ProgramInfo {
 struct Inspection {
   std::string kind;  // "checkpoint", "program", "data" or "bundle"
   std::string path;
-  std::string model_type;       // of a bundle
-  std::vector<FileSize> files;  // of a bundle
+  std::string model_type;       // for a bundle
+  std::vector<FileSize> files;  // for a bundle
   std::vector<TensorInfo> tensors;
   std::vector<ProgramInfo> programs;
 };
 
-// Reads headers only.
+// Reads headers only, and no tensor data.
 Result<Inspection> inspect(const std::string& path, const Engine& engine);
 
-// Where every byte goes, as the JSON text that docs/auditing.md describes. `digests`: every byte is
-// read, to find equal tensors and values that fewer bits would hold.
+// Accounts for every byte of the input. Returns the JSON text that docs/auditing.md describes. With
+// `digests` every byte is read, to find equal tensors and values that fit fewer bits.
 Result<std::string> audit_json(const std::string& path, bool digests, const Engine& engine,
                                const OnProgress& progress = {});
 

@@ -1,5 +1,5 @@
-// Result<T>: a value or an error. It is the only way in which functions of Ferry fail; exceptions
-// of other libraries do not pass through it.
+// Result<T> holds a value or an error. Functions of Ferry report errors only by Result. Exceptions
+// of other libraries do not leave Ferry.
 #pragma once
 
 #include <new>
@@ -10,21 +10,21 @@
 
 namespace ferry {
 
-// Why something failed. The numeric value is the exit code of the program ferry.
+// The kind of an error. The numeric value is the exit code of the program ferry.
 enum class ErrorCode : int {
-  kUsage = 2,          // the caller asks for something that makes no sense
-  kBadInput = 3,       // malformed, hostile or incomplete input
-  kUnsupported = 4,    // well formed, but a family, dtype or feature that is not implemented
-  kIo = 5,             // the operating system said no: disk full, permission, absent file
-  kExists = 6,         // what is to be made exists already: a script can tell that from misuse
-  kInternal = 70,      // a defect of ours
-  kInterrupted = 128,  // someone asked to stop; the program adds the number of the signal
+  kUsage = 2,        // the request is invalid or contradictory
+  kBadInput = 3,     // malformed, hostile or incomplete input
+  kUnsupported = 4,  // well formed, but the family, dtype or feature is not implemented
+  kIo = 5,         // an error of the operating system: disk full, permission denied, file not found
+  kExists = 6,     // the output exists already; scripts can tell this error from kUsage
+  kInternal = 70,  // a defect in Ferry
+  kInterrupted = 128,  // a request to stop; the program adds the number of the signal
 };
 
-// `message` is one line: "FILE: what is wrong (tensor 'x', offset N)". `details` are further lines,
-// one per offender, for checks that report all mismatches at once. `field` and `place` are for
-// programs and empty where they are not known: the member of an options struct that has a wrong
-// value ("temperature"), and the file that the error is about. The message names both.
+// `message` is one line: "FILE: what is wrong (tensor 'x', offset N)". `details` has one more line
+// for each offender, for checks that report all mismatches at once. `field` and `place` are for
+// programs and are empty if not known. `field` is the member of an options struct that has a wrong
+// value ("temperature"). `place` is the file that the error is about. The message contains both.
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
@@ -35,13 +35,14 @@ struct Error {
 
 namespace detail {
 
-// An error that the next Result owns.
+// Passes ownership of an error to the next Result.
 struct [[nodiscard]] PassedError {
   Error* error;
 };
 
-// An error on the heap, or none. One that was moved from is an error still, without a message. The
-// function that frees it is out of line, because every use of a Result has its destructor.
+// Owns an error on the heap, or none. After a move the object still counts as an error, but has no
+// message. The function that frees the error is out of line, because every use of a Result contains
+// its destructor.
 class OwnedError {
  public:
   OwnedError() = default;
@@ -61,7 +62,7 @@ class OwnedError {
   bool is_set() const { return error_ != nullptr; }
   Error& get() const { return *error_; }
   [[noreturn]] void raise() const;
-  // Only where is_set().
+  // Requires is_set().
   PassedError pass() { return {std::exchange(error_, &moved_from_)}; }
 
  private:
@@ -73,7 +74,7 @@ class OwnedError {
 
 }  // namespace detail
 
-// An error on its way to the caller: fail() returns it, and every Result accepts it.
+// The return type of fail(). Every Result can be constructed from a Failure.
 class [[nodiscard]] Failure {
  public:
   explicit Failure(Error error);
@@ -85,9 +86,10 @@ class [[nodiscard]] Failure {
   detail::OwnedError error_;
 };
 
-// A value or an error, like std::expected<T, Error> of C++23, with one pointer for the error.
-// With tl::expected a build of the program took 1.27 times the processor time, because errors are
-// returned in thousands of places. A Result that was moved from still has a value, or an error.
+// A value or an error, like std::expected<T, Error> of C++23. The error takes one pointer. With
+// tl::expected a build of the program took 1.27 times the processor time, because errors are
+// returned in thousands of places. After a move a Result still holds a value, or still counts as an
+// error.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -122,7 +124,7 @@ class [[nodiscard]] Result {
   T&& operator*() && { return std::move(value_); }
   T* operator->() { return &value_; }
   const T* operator->() const { return &value_; }
-  // As *, for what cannot fail. Throws std::logic_error otherwise.
+  // Like operator*, for calls that cannot fail. Throws std::logic_error if there is an error.
   T& value() & { return check(), value_; }
   const T& value() const& { return check(), value_; }
   T&& value() && { return check(), std::move(value_); }
@@ -135,7 +137,7 @@ class [[nodiscard]] Result {
     return has_value() ? std::move(value_) : static_cast<T>(std::forward<U>(otherwise));
   }
 
-  // Only without a value.
+  // Requires that there is no value.
   Error& error() & { return error_.get(); }
   const Error& error() const& { return error_.get(); }
   Error&& error() && { return std::move(error_.get()); }
@@ -151,7 +153,7 @@ class [[nodiscard]] Result {
   detail::OwnedError error_;
 };
 
-// Success, or an error.
+// Success without a value, or an error.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -174,16 +176,17 @@ using Status = Result<void>;
 
 Failure fail(ErrorCode code, std::string message);
 Failure bad_input(std::string message);
-// An error about one option or member of an options struct, whose name begins the message. `rest`
-// follows the name: " must be positive", ": not with images".
+// Returns an error about one option or one member of an options struct. The message is the name of
+// the field followed by `rest`, such as " must be positive" or ": not with images".
 Failure fail_field(ErrorCode code, std::string field, const std::string& rest);
 
 }  // namespace ferry
 
-// auto x = FERRY_TRY(f());   the value of a Result, or returns its error from this function.
-// A GNU statement expression, which both supported compilers have, so that moves work and no
-// helper macros are needed. Not in a braced list behind a member that owns memory: compilers do not
-// destroy that member when the function returns from the middle of the list.
+// auto x = FERRY_TRY(f()); yields the value of a Result, or returns its error from the enclosing
+// function. It is a GNU statement expression, which both supported compilers have, so that moves
+// work and no helper macros are needed. Do not use it in a braced list after a member that owns
+// memory: compilers do not destroy that member when the function returns from the middle of the
+// list.
 #define FERRY_TRY(...)                             \
   __extension__({                                  \
     auto ferry_result = (__VA_ARGS__);             \
@@ -191,7 +194,8 @@ Failure fail_field(ErrorCode code, std::string field, const std::string& rest);
     *std::move(ferry_result);                      \
   })
 
-// FERRY_RETURN_IF_ERROR(g());   returns the error of a Status from this function, if there is one.
+// FERRY_RETURN_IF_ERROR(g()); returns the error of a Status from the enclosing function, if there
+// is one.
 #define FERRY_RETURN_IF_ERROR(...)                 \
   do {                                             \
     auto ferry_status = (__VA_ARGS__);             \

@@ -1,4 +1,4 @@
-// Texts to token ids and back, and chats to texts.
+// Converts texts to token ids and back, and chats to texts.
 #pragma once
 
 #include <ferry/bundle.h>
@@ -18,19 +18,20 @@ inline namespace v0 {
 // Not thread-safe.
 class Tokenizer {
  public:
-  // Of a checkpoint or a bundle directory, or one of the files of a tokenizer.
+  // Loads the tokenizer of a checkpoint or a bundle directory, or a single tokenizer file.
   static Result<Tokenizer> load(const std::string& path);
   static Result<Tokenizer> of(const Bundle& bundle);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // With `add_special` the tokens that begin and end a text are added.
+  // `add_special` adds the tokens that begin and end a text.
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special = true);
-  // Valid UTF-8. Ids that no token has are left out; with `skip_special` special tokens too.
+  // Returns valid UTF-8. Ids without a token are left out. `skip_special` leaves out special tokens
+  // too.
   Result<std::string> decode(std::span<const int64_t> tokens, bool skip_special = true) const;
   std::optional<int64_t> find(std::string_view token) const;
-  // One more than the largest id.
+  // Returns one more than the largest id.
   int64_t id_bound() const;
 
   struct Impl;
@@ -41,7 +42,7 @@ class Tokenizer {
   std::shared_ptr<Impl> impl_;
 };
 
-// Decodes tokens that come one at a time, whole characters at a time.
+// Decodes tokens that arrive one at a time into whole characters.
 class TokenStream {
  public:
   explicit TokenStream(const Tokenizer& tokenizer);
@@ -49,9 +50,9 @@ class TokenStream {
   TokenStream(TokenStream&&) noexcept;
   TokenStream& operator=(TokenStream&&) noexcept;
 
-  // The text that `token` completes; empty while a character is incomplete.
+  // Returns the text that `token` completes; empty while a character is incomplete.
   Result<std::string> push(int64_t token);
-  // The remaining text.
+  // Returns the text that is left.
   Result<std::string> finish();
 
  private:
@@ -62,10 +63,10 @@ class TokenStream {
 struct Message {
   std::string role;  // "system", "user", "assistant"
   std::string text;
-  size_t images = 0;  // of a vision-language model: images that belong to this message
+  size_t images = 0;  // for vision-language models: number of images in this message
 };
 
-// The chat template of a checkpoint, rendered as transformers renders it.
+// The chat template of a checkpoint. Renders chats as transformers does.
 class ChatTemplate {
  public:
   static Result<ChatTemplate> load(const std::string& directory);
@@ -74,11 +75,11 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&);
   ChatTemplate& operator=(const ChatTemplate&);
 
-  // With `add_generation_prompt` the text ends where the answer begins.
+  // `add_generation_prompt` ends the text where the answer begins.
   Result<std::string> render(std::span<const Message> messages,
                              bool add_generation_prompt = true) const;
-  // {"messages": [...], "add_generation_prompt": bool}; other members are variables of the
-  // template, such as "tools".
+  // Renders {"messages": [...], "add_generation_prompt": bool}. Other members, such as "tools",
+  // become variables of the template.
   Result<std::string> render_json(std::string_view chat) const;
 
  private:

@@ -1,4 +1,4 @@
-// Verification: whether a bundle computes what its checkpoint computes.
+// Verification checks whether a bundle computes what its checkpoint computes.
 #pragma once
 
 #include <ferry/bundle.h>
@@ -13,18 +13,19 @@
 namespace ferry {
 inline namespace v0 {
 
-// At least one of a reference (given or embedded), a checkpoint and another bundle is compared
-// with.
+// The bundle is compared with at least one of a reference (given or embedded), a checkpoint and
+// another bundle.
 struct VerifyOptions {
-  std::string reference = {};   // a tensor file of expected outputs; empty: the embedded one
-  std::string checkpoint = {};  // the checkpoint that the bundle was made of; may be empty
-  std::string config = {};      // a config.json instead of the checkpoint's; may be empty
-  std::string lora = {};        // the directory of the adapter that was merged; may be empty
-  std::string against = {};     // another bundle of the same model; may be empty
-  // Images of the prompts of a vision-language reference: "PROMPT=FILE", or "FILE".
+  std::string reference = {};  // path of a tensor file of expected outputs; empty: the embedded one
+  std::string checkpoint = {};  // the checkpoint that the bundle was made from; may be empty
+  std::string config = {};   // path of a config.json that replaces the checkpoint's; may be empty
+  std::string lora = {};     // directory of the adapter that was merged; may be empty
+  std::string against = {};  // path of another bundle of the same model; may be empty
+  // Image files for the prompts of a vision-language reference: "PROMPT=FILE", or "FILE".
   std::vector<std::string> images = {};
-  std::optional<double> tolerance = {};  // largest absolute error of a logit; default: measured
-  std::optional<uint64_t> memory = {};   // bytes that planned memory may have
+  // Largest absolute error of a logit; default: measured bounds.
+  std::optional<double> tolerance = {};
+  std::optional<uint64_t> memory = {};  // limit of planned memory in bytes
 };
 
 enum class Verdict {
@@ -33,7 +34,7 @@ enum class Verdict {
   kNoParity,   // something disagrees
 };
 
-// How far computed values are from the expected ones.
+// Measures of the distance between computed and expected values.
 struct ErrorMetrics {
   double max_abs = 0, mean_abs = 0;
   double relative_rms = 0;
@@ -42,7 +43,7 @@ struct ErrorMetrics {
 };
 
 struct TensorComparison {
-  std::string name;  // "hidden_states.3"
+  std::string name;  // such as "hidden_states.3"
   ErrorMetrics errors;
   bool within_bounds = true;
 };
@@ -50,15 +51,15 @@ struct TensorComparison {
 struct PromptComparison {
   std::string prompt;
   int64_t tokens = 0;
-  std::string skipped;                         // why it was not run; otherwise empty
-  int64_t greedy_match = 0, greedy_total = 0;  // tokens of the continuation that are equal
+  std::string skipped;                         // reason why the prompt was not run; otherwise empty
+  int64_t greedy_match = 0, greedy_total = 0;  // equal tokens of the continuation, of all
   bool parity = true;
 };
 
-// The weights and programs of a bundle, derived again from the checkpoint.
+// The weights and programs of a bundle, compared with those derived again from the checkpoint.
 struct CheckpointComparison {
-  uint64_t tensors = 0, bytes = 0;             // compared bit for bit
-  std::vector<std::string> different_weights;  // a line each
+  uint64_t tensors = 0, bytes = 0;             // amounts that were compared bit for bit
+  std::vector<std::string> different_weights;  // one line per weight
   bool programs_equal = true;
 };
 
@@ -66,25 +67,24 @@ struct Verification {
   Verdict verdict = Verdict::kNoParity;
   bool proved() const { return verdict == Verdict::kProved; }
 
-  // The outputs of the bundle, beside what they were compared with. With a bundle of reduced
-  // precision this is a measurement, and other comparisons decide.
-  std::string output;  // "logits", or the last output of an encoder; empty if none was compared
+  // The outputs of the bundle compared with the expected outputs. For a bundle with reduced
+  // precision this is only a measurement, and other comparisons decide the verdict.
+  std::string output;  // "logits", or the last output of an encoder; may be empty
   ErrorMetrics errors;
-  double kl_mean = 0, kl_max = 0;  // divergence of distributions over the vocabulary, in nats
-  double top1_agreement = 1;       // rows whose likeliest token is equal
+  double kl_mean = 0, kl_max = 0;  // divergence of the distributions over the vocabulary, in nats
+  double top1_agreement = 1;       // share of rows whose likeliest token is equal
   int64_t greedy_match = 0, greedy_total = 0;
-  std::string first_divergence;  // the first tensor beyond its bounds; empty if there is none
+  std::string first_divergence;  // first tensor beyond its bounds; empty if there is none
   std::vector<TensorComparison> tensors;
   std::vector<PromptComparison> prompts;
   std::optional<CheckpointComparison> checkpoint;
 };
 
-// A bundle that differs is not an error: the verdict says so. kUsage if there is nothing to compare
-// with.
+// A difference is not an error; the verdict reports it. kUsage if there is nothing to compare with.
 Result<Verification> verify(const Bundle& bundle, const VerifyOptions& options,
                             const Engine& engine, const OnProgress& progress = {});
 
-// One JSON object with the members of Verification.
+// Returns one JSON object with the members of Verification.
 std::string to_json(const Verification& verification);
 
 }  // namespace v0

@@ -1,4 +1,5 @@
-// The page of an audit: what a checkpoint or a bundle weighs. docs/auditing.md has the document.
+// The page of an audit shows which parts of a checkpoint or a bundle take how many bytes.
+// docs/auditing.md describes the document.
 
 // Marks items whose bytes occur more than once.
 function markDuplicates(audit) {
@@ -23,15 +24,15 @@ const colourKeys = {
   dtype: ['Stored as', (item) => storedAs(item) || '(no tensor)'],
 };
 
-// Keys by falling size, so that what is large has colours of its own.
+// Returns keys by falling size, so that large kinds get colours of their own.
 function keysBySize(items, keyOf) {
   const sums = new Map();
   for (const item of items) sums.set(keyOf(item), (sums.get(keyOf(item)) ?? 0) + item.bytes);
   return [...sums].sort((a, b) => b[1] - a[1]).map(([key]) => key);
 }
 
-// Colours stay the same in every size mode: what is in files has the first ones, and what there is
-// at run time only has two of its own.
+// Colours are equal in every size mode. Kinds that are in files get the first colours. Kinds
+// that exist only at run time share two further colours.
 class Colours {
   constructor(items, planned) { Object.assign(this, {items, planned}); }
 
@@ -48,11 +49,12 @@ class Colours {
     const index = this.scale(this.keyOf(leaf));
     const fill = theme.fills[index];
     const hatch = leaf.duplicate ? 'diagonal' : leaf.tied?.length > 0 ? 'upright' : null;
-    // One pattern at a time: on paper the mark of a duplicate comes before the pattern of its kind.
+    // A leaf has one pattern at most. On paper the mark of a duplicate replaces the pattern of its
+    // kind.
     return {fill, hatch: hatch ?? (theme.paper ? paperPatterns[index] : null), painter};
   }
 
-  // Of what is in the tree.
+  // Returns the legend of what is in the tree.
   legend(root) {
     const leaves = leavesOf(root);
     const here = new Set(leaves.map((leaf) => this.keyOf(leaf)));
@@ -152,8 +154,8 @@ function mapSection(audit) {
   return {node, map, search};
 }
 
-// One search for the map and the table of items: all words must be in name, kind, component,
-// file...
+// One search serves the map and the table of items. Every word must occur in the texts of the item:
+// name, kind, component, file and others.
 class Search {
   constructor(audit, map) {
     Object.assign(this, {audit, map, boxes: []});
@@ -209,7 +211,7 @@ class Search {
   }
 }
 
-// Shows one item in the map: the level that it is on, and a frame around it.
+// Shows one item in the map: opens its level and draws a frame around its box.
 function showInMap(map, item) {
   const search = (node) => node.leaf === item ?
       node :
@@ -276,7 +278,7 @@ function buildPage(audit) {
       budgetSection(audit), diffSection(audit), node, findingsSection(audit), viewsSection(audit),
       accountSection(audit), memorySection(audit), items
     ],
-    // The search reads the address once everything is in its place.
+    // Runs last, because the search reads the address when all parts are in place.
     then: () => search.show(),
   };
 }

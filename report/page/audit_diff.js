@@ -1,4 +1,4 @@
-// What --diff found: a treemap by change, a table of views and a table of changes.
+// The page of audit --diff shows a treemap by change, a table of views and a table of changes.
 
 const changeNames = {
   changed: 'changed',
@@ -9,7 +9,8 @@ const changeNames = {
   equal: 'equal',
 };
 
-// Grown is red, shrunk is green, and each has a pattern for those who do not see the colours.
+// Grown items are red and shrunk ones green. Each has a pattern for readers who do not see the
+// colours.
 function changeLook(row, theme) {
   const sign = Math.sign(row.delta);
   const fill = sign > 0 ? theme.more : sign < 0 ? theme.less : theme.grey;

@@ -1,4 +1,4 @@
-// The tables of an audit: views, items, findings, the budget, the account, memory.
+// The tables of an audit: views, items, findings, the budget, the breakdown of bytes, memory.
 
 const bytesColumn = (total, more = {}) => ({
   key: 'bytes',
@@ -68,7 +68,7 @@ function viewTable(name, rows, total) {
   });
 }
 
-// Keys of layers sort as numbers.
+// Keys of layers are sorted as numbers.
 const layerKey = (key) => /^\d+$/.test(key) ? Number(key) : key;
 const bitsOf = (row) => row.elements > 0 ? 8 * row.bytes / row.elements : undefined;
 const fixed = (x) => absent(x) ? '' : x.toFixed(2);
@@ -237,7 +237,7 @@ function budgetSection(audit) {
       simpleTable('Budget', ['Limit', 'Of', '#Size', '#Allowed', '#Over', 'Verdict'], rows));
 }
 
-// From the source to the bundle, step by step.
+// Shows the steps from the source to the bundle.
 function accountSection(audit) {
   const {account} = audit;
   if (!account) return null;
@@ -252,7 +252,7 @@ function accountSection(audit) {
       ]));
 }
 
-// Files are named by their place in the list, or by their path.
+// Returns the path of a file that is named by its index in the list or by its path.
 const fileName = (audit, file) =>
     plain(typeof file === 'number' ? audit.files[file]?.path ?? '' : file ?? '');
 

@@ -1,7 +1,8 @@
-// The items of an audit as trees for the treemap: file > component > layer > tensor. There is a
-// tree for each way to measure: bytes in files, elements, and memory at run time.
+// Builds trees of an audit's items for the treemap: file > component > layer > tensor. There is one
+// tree for each size mode: bytes in files, elements, and memory at run time.
 
-// Elements of an item; the further parts of a tensor have no shape, so they count none.
+// Returns the elements of an item. The second and later parts of a tensor have no shape and count
+// 0.
 const elementsOf = (item) => Array.isArray(item.shape) && isTensor(item) ?
     item.shape.reduce((product, n) => product * n, 1) :
     0;
@@ -10,7 +11,7 @@ const isTensor = (item) => ['weight', 'constant', 'buffer_init'].includes(item.k
 const storedAs = (item) => item.encoding || item.dtype || '';
 const layerText = (layer) => absent(layer) ? '' : `layer ${layer}`;
 
-// What of a name the groups around it do not say.
+// Returns the part of a name that the groups around it do not state.
 function shortName(item) {
   const name = plain(item.name || item.kind);
   const inLayer =
@@ -40,8 +41,8 @@ function addLeaf(parent, label, leaf, size, title) {
       {label, path: `${parent.path}/${label}`, parent, leaf, size, title, unit: parent.unit});
 }
 
-// A leaf in the place of the group that held it alone. It keeps the group's name where that says
-// more than its own: of the 28 tensors of a component each is in another layer.
+// Makes a leaf that replaces the group whose only child it is. The leaf keeps the name of the group
+// if that says more, as when each of 28 tensors of a component is in another layer.
 function alone(group, leaf) {
   const isLayer = group.label.startsWith('layer ');
   return {
@@ -52,7 +53,7 @@ function alone(group, leaf) {
   };
 }
 
-// Sums sizes, sorts the largest first, and takes groups of one leaf apart.
+// Sums sizes, sorts by falling size, and replaces groups of one leaf by the leaf.
 function settle(node) {
   if (!node.children) return node.size;
   node.children.forEach(settle);
@@ -65,7 +66,7 @@ function settle(node) {
   return node.size;
 }
 
-// `leaves` are {file, component, layer, label, title, size, leaf}.
+// Each leaf is {file, component, layer, label, title, size, leaf}.
 function treeOf(label, unit, leaves) {
   const root = newRoot(label, unit);
   const index = new Map();
@@ -77,7 +78,7 @@ function treeOf(label, unit, leaves) {
     addLeaf(place, leaf.label, leaf.leaf, leaf.size, leaf.title);
   }
   settle(root);
-  // Where there is one file only, its parts are the first level.
+  // If there is only one file, its parts are the first level.
   while (root.children.length === 1 && root.children[0].children) {
     root.children = root.children[0].children;
     root.children.forEach((child) => {
@@ -100,7 +101,7 @@ function itemLeaf(audit, item, size) {
   };
 }
 
-// What programs plan at run time, in leaves that look like items.
+// Returns leaves for the memory that programs plan at run time, in the form of items.
 function memoryLeaves(memory) {
   const leaves = [];
   const add = (top, name, size, more) => leaves.push({
@@ -113,7 +114,7 @@ function memoryLeaves(memory) {
   const part = (top, rows, total, name) => {
     const sum = rows.reduce((all, row) => all + row.bytes, 0);
     rows.forEach((row) => add(top, row.name, row.bytes, row));
-    // Rows may share memory; only what adds up to the total is shown row by row.
+    // Rows may share memory. They are shown only if they add up to the total.
     if (sum > total) leaves.splice(leaves.length - rows.length, rows.length);
     if (sum > total)
       add(top, name, total, {});
@@ -126,14 +127,14 @@ function memoryLeaves(memory) {
   return leaves;
 }
 
-// Makes what it is asked for once.
+// Returns a function that calls `make` once, when the value is first needed.
 function lazily(make) {
   let made;
   return () => made ??= make();
 }
 
-// size mode -> function that gives the tree, for the modes that this audit has numbers for. A tree
-// that is not looked at costs nothing.
+// Returns size mode -> function that makes the tree, for the modes that this audit has numbers for.
+// Trees are made only when they are shown.
 function auditTrees(audit) {
   const name = plain(audit.target.name);
   const leaves = (size) => audit.items.map((item) => itemLeaf(audit, item, size(item)));
@@ -148,7 +149,8 @@ function auditTrees(audit) {
   return trees;
 }
 
-// A tree of what --diff found: component > layer > item. `measure` is new, old or change.
+// Returns a tree of the result of --diff: component > layer > item. `measure` is new, old or
+// change.
 function diffTree(diff, items, measure) {
   const size = {
     new: (row) => row.new,

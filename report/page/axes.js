@@ -20,7 +20,7 @@ function linearScale(low, high, from, to, wanted = 6) {
   return Object.assign(scale, {marks: niceMarks(low, high, wanted), text, low, high});
 }
 
-// Powers of ten. Zero and less are drawn at the lower end.
+// A logarithmic scale in powers of ten. Zero and negative numbers are drawn at the lower end.
 function logScale(low, high, from, to) {
   const [first, last] = [
     Math.floor(Math.log10(low)),
@@ -57,7 +57,7 @@ const raised = {
 const powerText = (power) =>
     power === 0 ? '1' : `10${[...String(power)].map((c) => raised[c]).join('')}`;
 
-// A vertical axis at x, with lines across the chart to `across` if given.
+// Draws a vertical axis at x, with lines across the chart to `across` if that is given.
 function axisY(scale, x, side, label, across, tone = '') {
   const anchor = side === 'left' ? 'end' : 'start';
   const away = side === 'left' ? -8 : 8;
@@ -86,8 +86,8 @@ function axisY(scale, x, side, label, across, tone = '') {
           label));
 }
 
-// A horizontal axis at y. `marks` are pairs of a place in pixels and a text, at equal distances;
-// where they would touch each other, every second, third, ... is shown.
+// Draws a horizontal axis at y. `marks` are pairs of a position in pixels and a text, at equal
+// distances. If texts would overlap, only every second, third, ... mark is drawn.
 function axisX(marks, y, label, middle) {
   const widest = Math.max(...marks.map(([, text]) => text.length)) * 6.8 + 6;
   const step = marks.length > 1 ? marks[1][0] - marks[0][0] : widest;
@@ -100,7 +100,7 @@ function axisX(marks, y, label, middle) {
       svgEl('text', {class: 'axis-label', x: middle, y: y + 36, 'text-anchor': 'middle'}, label));
 }
 
-// The frame of a chart. `label` is what a screen reader says; a table has the numbers.
+// Makes the frame of a chart. Screen readers read `label`; a table has the numbers.
 function chartFrame(width, height, label, ...children) {
   return el(
       'div', {class: 'chart'},

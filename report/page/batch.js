@@ -1,4 +1,4 @@
-// The page of a batch. docs/batch.md has the document.
+// The page of a batch. docs/batch.md describes the document.
 
 const stateOrder = ['done', 'changed', 'running', 'failed', 'interrupted', 'waiting'];
 const stateTone = {
@@ -10,7 +10,7 @@ const stateTone = {
   waiting: 'quiet'
 };
 
-// One bar for all tasks, cut by state.
+// Draws one bar for all tasks, divided by state.
 function stateBar(counts, total) {
   const states = stateOrder.filter((name) => counts[name] > 0);
   const parts = states.map((name) => {
@@ -33,7 +33,7 @@ const stateLegend = (states, text) =>
                   el('span', {class: `swatch part ${stateTone[name]}`, 'aria-hidden': 'true'}),
                   text(name))));
 
-// What the colours of bars mean.
+// The legend of the bars' colours.
 const stateKeys = (tasks) => stateLegend(
     stateOrder.filter((name) => tasks.some((task) => task.state === name)), (name) => name);
 
@@ -161,7 +161,7 @@ function tasksTable(batch) {
       .node;
 }
 
-// One bar per task as long as bars can be seen; beyond that, the largest ones.
+// Every task has a bar of its own up to this number; beyond it only the largest tasks have one.
 const mostBars = 240;
 
 function tasksChart(tasks, valueOf, text, heading, unit, scaleOf) {
@@ -203,7 +203,7 @@ function tasksChart(tasks, valueOf, text, heading, unit, scaleOf) {
 const cutTo = (text, length) =>
     text.length <= length ? text : `${text.slice(0, Math.max(1, Math.floor(length) - 1))}…`;
 
-// Marks of the axis with units that people read.
+// A scale whose marks have units that people read.
 function unitScale(top, text) {
   return (from, to) => Object.assign(
              linearScale(0, top, from, to, 4),

@@ -3,14 +3,14 @@
 
 const chartWidth = 1260;
 
-// The mark of a point: a dot, a square, a diamond.
+// Draws the mark of a point: a dot, a square or a diamond.
 function pointMark(series, x, y) {
   if (series === 1) return `M${x - 3},${y - 3}h6v6h-6z`;
   if (series === 2) return `M${x},${y - 4}l4,4l-4,4l-4,-4z`;
   return `M${x - 3},${y}a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z`;
 }
 
-// A line through points with a value; it stops where there is none.
+// Draws a line through points that have a value. Points without a value interrupt the line.
 function linePath(points) {
   let pen = 'M';
   let path = '';
@@ -25,10 +25,10 @@ function linePath(points) {
   return path;
 }
 
-// Two measures of a row of things, the first with its own axis at the left, the second at the
-// right. names: of the things. lines: {label, values, axis: 'left' | 'right', bounds (a value for
-// each, or none), series}. left, right: functions (from, to) => scale. marked: index of the thing
-// to point out.
+// Draws one or two measures over a row of things. The first measure has its axis at the left, the
+// second one at the right. names: names of the things. lines: {label, values, axis: 'left' |
+// 'right', bounds (one per value, or none), series}. left, right: functions (from, to) => scale.
+// marked: index of the thing to point out.
 function rowChart(
     {names, lines, left, right, leftLabel, rightLabel, xLabel, marked, markText, label, details}) {
   const height = 340;
@@ -85,7 +85,7 @@ function markedPlace(x, y0, y1, step, text, end) {
           text));
 }
 
-// Shows details(i) = {title, rows} for the thing under the pointer, or chosen by the arrow keys.
+// Shows details(i) = {title, rows} for the thing under the pointer or chosen by the arrow keys.
 function follow(svg, length, show, indexAt, details) {
   let now = null;
   const to = (i, x, y) => {
@@ -115,7 +115,7 @@ function follow(svg, length, show, indexAt, details) {
   });
 }
 
-// Upright bars. bars: {name, value, tone}. scale: function (from, to) => scale from 0 or 1.
+// Draws vertical bars. bars: {name, value, tone}. scale: function (from, to) => scale from 0 or 1.
 function barChart({bars, scale, label, yLabel, xLabel, details, height = 250}) {
   const [x0, x1, y0, y1] = [84, chartWidth - 20, 14, height - 48];
   const step = (x1 - x0) / bars.length;

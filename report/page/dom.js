@@ -1,9 +1,10 @@
-// Building what is seen. Names come from untrusted files: they reach the page as text nodes only,
+// Builds the visible page. Names come from untrusted files: they enter the page as text nodes only,
 // and nothing in these scripts parses markup.
 
 const svgNames = document.getElementById('svg').namespaceURI;
 
-// Functions become listeners, true an empty attribute, and what is absent is left out.
+// Sets attributes. Functions become listeners, true becomes an empty attribute, and undefined
+// values are left out.
 function furnish(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
@@ -25,7 +26,7 @@ function svgEl(tag, attributes = {}, ...children) {
   return furnish(document.createElementNS(svgNames, tag), attributes, children);
 }
 
-// A part of the page with a heading and an address of its own.
+// Makes a section of the page with a heading and an address of its own.
 function section(id, heading, lead, ...children) {
   return el(
       'section', {id, 'aria-labelledby': `${id}-heading`},
@@ -34,14 +35,14 @@ function section(id, heading, lead, ...children) {
       children);
 }
 
-// One number with its name and, below it, what it means.
+// Makes a tile: one number with its name and, below it, its meaning.
 function tile(label, value, note, tone) {
   return el(
       'div', {class: tone ? `tile ${tone}` : 'tile'}, el('dt', {}, label), el('dd', {}, value),
       note ? el('dd', {class: 'note-line'}, note) : null);
 }
 
-// A row of buttons of which one is pressed. `options` are pairs of a key and a label.
+// Makes a row of buttons of which one is pressed. `options` are pairs of a key and a label.
 function choice(label, options, chosen, choose) {
   const buttons = new Map(options.map(
       ([key, text]) => [key, el('button', {type: 'button', click: () => choose(key)}, text)]));
@@ -54,7 +55,7 @@ function choice(label, options, chosen, choose) {
   return {node, show};
 }
 
-// A verdict in words with a mark, so that it does not hang on a colour.
+// Makes a verdict in words with a mark, so that its meaning does not depend on a colour.
 function verdict(good, text) {
   const mark = good === null ? '–' : good ? '✓' : '✕';
   const tone = good === null ? 'neutral' : good ? 'good' : 'bad';
@@ -63,7 +64,7 @@ function verdict(good, text) {
       text);
 }
 
-// The box that follows the pointer. `rows` are pairs of a name and a value, the first line is bold.
+// The box that follows the pointer. `rows` are pairs of a name and a value; the title is bold.
 const tip = {
   node: el('div', {class: 'tip', role: 'tooltip', hidden: true}),
   show(x, y, title, rows) {
@@ -80,7 +81,7 @@ const tip = {
   hide() { this.node.hidden = true; },
 };
 
-// Calls `act` once the caller has been silent for a moment.
+// Calls `act` when no further call has come for some milliseconds.
 function afterPause(act, milliseconds = 120) {
   let timer;
   return (...values) => {

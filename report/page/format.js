@@ -1,4 +1,4 @@
-// Numbers and names as text. Tables have exact bytes, sentences have decimal units.
+// Formats numbers and names. Tables show exact bytes, sentences show decimal units.
 
 const groups = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
 const minus = '−';
@@ -31,10 +31,10 @@ function percent(part, whole) {
   return `${share.toFixed(2).replace('-', minus)} %`;
 }
 
-// Reports hold the largest number in the place of what is NaN or infinite.
+// Documents contain the largest f64 number instead of NaN and infinity.
 const isNotFinite = (x) => Math.abs(x) >= 1e300;
 
-// Three figures; with an exponent where zeros would hide them.
+// Formats three significant figures, with an exponent if the number would have many zeros.
 function number(x) {
   if (absent(x)) return '';
   if (typeof x !== 'number') return String(x);
@@ -47,7 +47,7 @@ function number(x) {
   return text.replaceAll('-', minus);
 }
 
-// What verify reports for equal values.
+// The ratio in decibels that verify reports for equal values.
 const equalDecibels = 999;
 function decibels(x) {
   if (absent(x)) return '';
@@ -70,15 +70,15 @@ function seconds(s) {
   return `${Math.floor(whole / 3600)} h ${two(Math.floor(whole % 3600 / 60))} min`;
 }
 
-// Characters that cannot be seen, or that turn the direction of the line, as escapes: a name must
+// Escapes characters that are invisible or change the direction of the line, because a name must
 // not look like another one.
 function plain(text) {
-  if (/^[ -~]*$/.test(text)) return String(text);  // most names, quickly
+  if (/^[ -~]*$/.test(text)) return String(text);  // fast path for most names
   return String(text).replace(
       /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
-// The text of a token: also blanks and line ends are shown.
+// Formats the text of a token. Blanks and line ends are shown too.
 function tokenText(text) {
   const marks = {' ': '␣', '\n': '⏎', '\t': '⇥', '\r': '␍'};
   return plain(String(text).replace(/[ \n\t\r]/g, (c) => marks[c]));

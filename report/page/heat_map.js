@@ -1,6 +1,7 @@
-// A grid of cells from pale to strong: rows are tensors in model order, columns are positions.
+// Draws a grid of cells from pale to strong colours: rows are tensors in model order, columns are
+// positions.
 
-// rows: {name, values}. low, high: what the ends of the scale stand for.
+// rows: {name, values}. low, high: the values at the ends of the scale.
 function heatMap({rows, columns, low, high, label, columnText, valueText, rowLabel, xLabel}) {
   const labelWidth = 190;
   const cellHeight = rows.length > 60 ? 9 : rows.length > 30 ? 13 : 18;
@@ -91,7 +92,7 @@ function pointAtCell(
   });
 }
 
-// The scale of a heat map, for the legend.
+// Draws the scale of a heat map for the legend.
 function heatKeys(lowText, highText) {
   const steps = [0.04, 0.28, 0.52, 0.76, 1];
   return el(

@@ -1,16 +1,16 @@
-// Colours of kinds of things. The style holds them as --c0 to --c11, for light and for dark, and
-// the last one is for what comes after the others. On paper, patterns take their place.
+// Colours of kinds of things. The style defines them as --c0 to --c11, for light and for dark. The
+// last one is for all kinds beyond the others. On paper, patterns replace colours.
 
 const colourCount = 12;
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
-// The colour of each key: the first of `keys` get colours of their own.
+// Returns the colour of each key. The first keys get colours of their own.
 function colourScale(keys) {
   const indices = new Map(keys.map((key, i) => [key, Math.min(i, colourCount - 1)]));
   return (key) => indices.get(key) ?? colourCount - 1;
 }
 
-// Colours of the style as a canvas takes them.
+// Returns the colours of the style in the form that a canvas accepts.
 function themeColours(paper) {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
@@ -51,7 +51,7 @@ const paperColours = {
   paper: true,
 };
 
-// Small repeated drawings. `draw` strokes one tile of 8 by 8.
+// Makes a small repeated drawing. `draw` strokes one tile of 8 by 8 pixels.
 function pattern(context, colour, draw) {
   const ratio = Math.max(1, Math.round(devicePixelRatio));
   const tile = el('canvas', {width: 8 * ratio, height: 8 * ratio});
@@ -86,8 +86,8 @@ const patterns = {
   grid: (pen) => lines(pen, [0, 4.5, 8, 4.5], [4.5, 0, 4.5, 8]),
 };
 
-// What tells colours apart on paper: every colour has its own pair of grey and pattern. Diagonal
-// lines stay for duplicates.
+// Distinguishes colours on paper: every colour has its own pair of grey and pattern. Diagonal lines
+// are reserved for duplicates.
 const paperPatterns = [
   null, null, 'dots', 'level', null, 'upright', 'grid', 'dots', 'level', 'grid', 'upright', null
 ];

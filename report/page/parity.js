@@ -1,9 +1,9 @@
-// The page of a parity report. docs/verifying.md has the document.
+// The page of a parity report. docs/verifying.md describes the document.
 
 const isAbsent = (comparison) => !absent(comparison.absent);
 const isSkipped = (prompt) => !absent(prompt.skipped);
 
-// What the bundle gives out: logits, or states and vectors of an encoder.
+// Returns the name of the bundle's output: logits, or hidden states and vectors of an encoder.
 const outputOf = (comparison) => plain(comparison?.output ?? 'logits');
 
 function boundsText(comparison) {
@@ -132,7 +132,7 @@ const metricCells = (metrics = {}) =>
 const metricHeads =
     ['#SQNR', '#Max abs', '#Rel. rms', '#Cosine', '#KL mean', '#KL max', '#Top-1', '#Greedy'];
 
-// What the two sides are, unless the title says so already.
+// Returns the names of both sides, unless the title states them already.
 function sidesOf({title, ours, expected}) {
   if (title.includes(ours) && title.includes(expected)) return null;
   return el('span', {class: 'under'}, `${plain(ours)} against ${plain(expected)}`);
@@ -189,7 +189,7 @@ function promptsPart(comparison, choose) {
       simpleTable('Prompts', ['Prompt', '#Tokens', ...metricHeads, 'Verdict'], rows);
 }
 
-// Weights, programs and encodings that were made again from the checkpoint.
+// Shows the weights, programs and encodings that were made again from the checkpoint.
 function derivedSection(report) {
   const names = {weights: 'Weights', programs: 'Programs', encodings: 'Encodings'};
   const parts = Object.keys(names).filter((key) => report[key]).map((key) => {
@@ -213,7 +213,7 @@ function derivedSection(report) {
                               section('derived', 'Made again from the checkpoint', null, parts);
 }
 
-// An object of numbers and texts as a table, for what has no drawing of its own.
+// Shows an object of numbers and texts as a table, for values that have no chart.
 function valuesSection(id, heading, value) {
   if (absent(value) || Object.keys(value).length === 0) return null;
   const text = (x) => typeof x === 'number' ? (Number.isInteger(x) ? count(x) : number(x)) :
@@ -226,7 +226,7 @@ function valuesSection(id, heading, value) {
           Object.entries(value).map(([name, x]) => [plain(name), text(x)])));
 }
 
-// The parts of the page that belong to one comparison and one prompt of it.
+// The parts of the page that show one comparison and one prompt of it.
 class Details {
   constructor(report) {
     this.comparisons = (report.comparisons ?? []).filter((comparison) => !isAbsent(comparison));
@@ -262,7 +262,8 @@ class Details {
     });
   }
 
-  // What the address names, else what fails first, else the outputs.
+  // Returns the comparison in the address, else the first one that fails, else the one of the
+  // outputs.
   comparison() {
     const all = this.comparisons;
     return all.find((c) => c.id === state.get('comparison')) ??

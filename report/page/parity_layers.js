@@ -1,7 +1,7 @@
-// Where outputs begin to differ: charts and a table over layers, a heat map over positions, and
-// histograms of the differences.
+// Shows where outputs begin to differ: charts and a table over layers, a heat map over positions,
+// and histograms of the differences.
 
-// What a tensor is, without its layer: cache.3.key -> cache.key.
+// Returns the name of a tensor without its layer: cache.3.key -> cache.key.
 const probeOf = (row) => row.name.replace(/\.\d+(?=\.|$)/, '');
 
 const fromFinite = (values, low, high) => values.filter((x) => !absent(x) && x > low && x < high);
@@ -19,7 +19,8 @@ function probesOf(comparison) {
   return probes;
 }
 
-// The scale of signal-to-noise ratios. Equal values have no ratio; they stand at its upper end.
+// The scale of signal-to-noise ratios. Equal values, which have no ratio, are drawn at its upper
+// end.
 function ratioScale(values) {
   const finite = fromFinite(values, -equalDecibels, equalDecibels);
   const [low, high] =
@@ -33,7 +34,7 @@ function errorScale(values) {
   return (from, to) => logScale(low, high, from, to);
 }
 
-// What is not finite stands where the worst is.
+// Returns the ratio of a row. Values that are not finite are drawn as the worst ratio.
 const ratioOf = (row) =>
     !absent(row.sqnr_db) && isNotFinite(row.sqnr_db) ? -equalDecibels : row.sqnr_db;
 
@@ -105,7 +106,7 @@ function layerDetails(row) {
   return rows;
 }
 
-// Enough digits to see that two values differ.
+// Formats enough digits to show that two values differ.
 const exact = (x) => Number(x.toPrecision(7)).toString().replaceAll('-', minus);
 
 function worstText(worst) {
@@ -163,7 +164,7 @@ function layerTable(rows) {
       .node;
 }
 
-// The one that diverges first, if it has enough tensors for a line.
+// Returns the probe that diverges first, if it has enough tensors for a line.
 function firstProbe(probes, divergence) {
   const list = [...probes];
   const failing = list.find(
@@ -199,7 +200,7 @@ function layersPart(comparison) {
   ];
 }
 
-// Values that stand for "equal" and for "not finite" are no part of the scale.
+// The scale leaves out the values that mean "equal" and "not finite".
 const equalError = -16;
 const notFiniteError = 16;
 

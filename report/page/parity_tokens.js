@@ -1,8 +1,9 @@
-// What the differences do to tokens: the likeliest ones on both sides, and the continuation.
+// Shows the effect of the differences on tokens: the likeliest ones on both sides, and the
+// continuation.
 
 const isToken = (token) => token !== null && typeof token === 'object';
 
-// A token as text, or by its number where it has none.
+// Returns a token as text, or its id if it has no text.
 function tokenLabel(token) {
   if (!isToken(token)) return absent(token) ? '' : `#${token}`;
   return absent(token.text) ? `#${token.id}` : tokenText(token.text);

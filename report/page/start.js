@@ -1,4 +1,4 @@
-// Puts the page together once everything above is known.
+// Builds the page after all other scripts have been loaded.
 
 function footer() {
   const maker = document.querySelector('meta[name=generator]').content;
@@ -20,7 +20,7 @@ const plainLines = (text) => text.split('\n').map(plain).join('\n');
 function layOut(page) {
   const parts = page.sections.filter((part) => part !== null);
   for (const part of parts) {
-    // The address belongs to the state of the page, so the link only scrolls.
+    // The link only scrolls, because the address holds the state of the page.
     const go = (event) => {
       event.preventDefault();
       part.scrollIntoView();
@@ -52,8 +52,8 @@ function start() {
                plain(error.message)}). They are in the element "data" of this file.`));
     throw error;
   }
-  // For tests: how long it took from opening the file to the end of this script, and to the first
-  // picture after it.
+  // For tests: the time from opening the file to the end of this script, and to the first picture
+  // after it.
   const page = document.documentElement.dataset;
   page.builtMs = performance.now().toFixed(0);
   requestAnimationFrame(() => setTimeout(() => {

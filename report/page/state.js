@@ -1,5 +1,5 @@
-// Where the reader is. The fragment of the address holds it (#zoom=...&find=...), so that a view
-// can be linked to, reloaded, and left by the browser's Back.
+// The state of the view. The fragment of the address holds it (#zoom=...&find=...), so that a view
+// can be linked to, reloaded, and left with the browser's Back button.
 
 const state = {
   values: new URLSearchParams(location.hash.slice(1)),
@@ -7,7 +7,8 @@ const state = {
 
   get(key, otherwise = '') { return this.values.get(key) ?? otherwise; },
 
-  // `step` makes an entry that Back returns from; without it the present one is replaced.
+  // `step` adds an entry to the history, to which Back returns; without it the present entry is
+  // replaced.
   set(key, value, step = false) {
     if (this.get(key) === value) return;
     if (value === '')
@@ -26,7 +27,7 @@ const state = {
 
 function readAddress() {
   if (location.hash.slice(1) === String(state.values)) return;
-  // A plain fragment (#items) is the address of a section and no state.
+  // A plain fragment (#items) is the address of a section and holds no state.
   if (location.hash.length > 1 && !location.hash.includes('=')) return;
   state.values = new URLSearchParams(location.hash.slice(1));
   state.listeners.forEach((listener) => listener());

@@ -1,11 +1,11 @@
-// Tables that sort and filter. Only the first rows are in the document: ten thousand rows would
-// take longer to lay out than to compute.
+// Tables that can be sorted and filtered. Only the first rows are in the document, because the
+// layout of ten thousand rows takes longer than computing them.
 
 const fewRows = 50;
 
-// A column: key, label, value(row); and if wanted text(row) for what is shown, cell(row) for a
-// node, numeric, facet (a list to choose one of its values from), share(row) for a bar, hint;
-// unseen: it is only searched.
+// A column has key, label and value(row). It may have text(row) for the shown text, cell(row) for a
+// node, numeric, facet (a list of its values to choose from), share(row) for a bar, hint, and
+// unseen (searched but not shown).
 const textOf = (column, row) => column.text ? column.text(row) : String(column.value(row) ?? '');
 
 function compare(a, b) {
@@ -15,14 +15,14 @@ function compare(a, b) {
   return String(a).localeCompare(String(b), 'en', {numeric: true});
 }
 
-// All words of `find` must be in the row, in any column and case.
+// Splits `find` into words. A row matches if it has all words, in any column and case.
 function wordsOf(find) { return find.toLowerCase().split(/\s+/).filter((word) => word !== ''); }
 const hasWords = (text, words) => words.every((word) => text.includes(word));
 
 class Table {
-  // id: its place in the address. rows: any values. sort: key of a column, '-' before it for
-  // descending. search: false if the caller filters with find(). summary(rows): text behind the
-  // number of rows. first: how many rows are shown at first.
+  // id: name of the table's state in the address. rows: any values. sort: key of a column, with '-'
+  // before it for descending order. search: false if the caller filters with find(). summary(rows):
+  // text after the number of rows. first: number of rows shown at first.
   constructor(
       {id, label, columns, rows, sort = '', search = true, summary, empty, first = fewRows}) {
     Object.assign(this, {id, label, rows, summary, first, all: columns});
@@ -113,7 +113,7 @@ class Table {
 
   turn(column) {
     const [up, down] = [column.key, `-${column.key}`];
-    // Numbers are first wanted from the largest.
+    // The first click on a numeric column sorts the largest values first.
     const first = column.numeric ? down : up;
     this.sort = this.sort === first ? (first === up ? down : up) : first;
     state.set(`${this.id}.sort`, this.sort);
@@ -207,14 +207,14 @@ class Table {
   }
 }
 
-// A bar below a number: its part of the whole.
+// Draws a bar below a number: its share of the total.
 function shareBar(share) {
   const bar = el('span', {class: 'share', 'aria-hidden': 'true'}, el('span'));
   bar.firstChild.style.width = `${(100 * Math.min(1, Math.max(0, share || 0))).toFixed(2)}%`;
   return bar;
 }
 
-// A small table that stands as it is. `rows` are lists of texts or nodes.
+// Makes a small table that cannot be sorted. `rows` are lists of texts or nodes.
 function simpleTable(label, heads, rows) {
   const isNumber = heads.map((head) => head.startsWith('#'));
   return el(

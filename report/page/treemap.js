@@ -1,11 +1,11 @@
-// The treemap as a part of the page: it zooms by click and by keys, follows the pointer, marks what
-// a search finds, and lists what is on the present level in a table beside it. The table has the
-// same contents for those who cannot see the map.
+// The treemap as a part of the page. It zooms by click and by keys, follows the pointer, marks
+// results of a search, and lists the present level in a table beside it. The table has the contents
+// of the map for readers who cannot see it.
 
 const levelRows = 300;
 
 class Treemap {
-  // id: name of its members in the address. roots: size mode -> function that gives a tree.
+  // id: name of the map's state in the address. roots: size mode -> function that makes a tree.
   // look(node, theme): see Painter. details(node): {title, rows} for the pointer. legend(): node.
   constructor({id, label, roots, mode, look, details, legend}) {
     Object.assign(this, {id, label, roots, look, details, legend});
@@ -16,7 +16,7 @@ class Treemap {
     state.onMove(() => this.zoomTo(state.get(`${id}zoom`), false));
     new ResizeObserver(() => this.resize()).observe(this.frame);
     dark.addEventListener('change', () => this.draw());
-    // What is drawn while a page is laid out for paper is for paper, whatever asks for it.
+    // While a page is laid out for paper, every drawing is made for paper.
     const print = (printing) => {
       this.printing = printing;
       this.draw();
@@ -77,13 +77,13 @@ class Treemap {
     this.draw();
   }
 
-  // null: no search. Else the set of leaves that it found.
+  // Sets the leaves that a search found; null: there is no search.
   setFound(found) {
     this.found = found;
     this.draw();
   }
 
-  // The node of a path, or the last node on it that there is.
+  // Returns the node at a path, or the last existing node on the path.
   nodeAt(path) {
     let node = this.root;
     while (node.path !== path) {
@@ -185,7 +185,7 @@ class Treemap {
     if (this.chosen) this.paintOver(this.chosen);
   }
 
-  // The map without frames.
+  // Returns the map without frames.
   get picture() {
     if (!this.copy && this.canvas.width > 0) {
       this.copy = el('canvas', {width: this.canvas.width, height: this.canvas.height});
@@ -194,13 +194,14 @@ class Treemap {
     return this.copy;
   }
 
-  // A group that is drawn as one box is found if one of its leaves is.
+  // Whether the search found a node. A group that is drawn as one box is found if one of its leaves
+  // is.
   isFound(node) {
     return node.children ? node.children.some((child) => this.isFound(child)) :
                            this.found.has(node.leaf);
   }
 
-  // The drawing again without its frame, and the frame around `box`.
+  // Restores the drawing without its frame, and draws the frame around `box`.
   paintOver(box = null) {
     const context = this.canvas.getContext('2d');
     context.drawImage(this.picture, 0, 0, this.width, this.height);
@@ -230,7 +231,7 @@ class Treemap {
     tip.hide();
   }
 
-  // The group one level down that holds the node: a click goes one step at a time.
+  // Returns the group one level down that holds the node, because a click zooms by one level.
   groupOn(node) {
     let group = node.children ? node : node.parent;
     while (group && group.parent !== this.at) group = group.parent;
@@ -269,14 +270,15 @@ class Treemap {
     tip.show(left + box.x + Math.min(box.w, 40), top + box.y + Math.min(box.h, 30), title, rows);
   }
 
-  // Grows the new picture out of the box that was entered, or shrinks the old one into its box.
+  // Animates the zoom: the new picture grows out of the box that was entered, or the old picture
+  // shrinks into its box.
   fly(old, box, inward) {
     if (matchMedia('(prefers-reduced-motion: reduce)').matches || !old || !box) return;
     const context = this.canvas.getContext('2d');
     const {width, height, picture} = this;
     const begin = performance.now();
     const frame = (now) => {
-      if (this.picture !== picture) return;  // drawn anew meanwhile
+      if (this.picture !== picture) return;  // the map was drawn again meanwhile
       const t = Math.min(1, Math.max(0, (now - begin) / 170));
       const open = inward ? t * (2 - t) : 1 - t * (2 - t);
       context.drawImage(inward ? old : picture, 0, 0, width, height);

@@ -1,11 +1,11 @@
 // Squarified treemap (Bruls, Huizing, van Wijk 2000): the area of a box is its size, and rows are
-// filled so that boxes are as square as they can be.
+// filled so that boxes are nearly square.
 
-const headHeight = 18;   // of a group's name, in pixels
+const headHeight = 18;  // height of the strip with a group's name, in pixels
 const smallestSide = 3;  // a group with a shorter side is drawn as one box
 
-// The worst ratio of sides in a row of boxes with areas from `least` to `most`, summing to `sum`,
-// laid along a side of length `side`.
+// Returns the worst ratio of sides in a row of boxes with areas from `least` to `most` and the
+// total area `sum`, laid along a side of length `side`.
 function worstRatio(least, most, sum, side) {
   const square = side * side;
   return Math.max(square * most / (sum * sum), sum * sum / (square * least));
@@ -29,7 +29,7 @@ function squarify(nodes, x, y, w, h, place) {
       sum += area;
     }
     const thick = sum / side;
-    const across = w >= h;  // the row stands upright at the left, else it lies at the top
+    const across = w >= h;  // true: the row is a column at the left; false: the row lies at the top
     let at = across ? y : x;
     for (let i = start; i < end; ++i) {
       const long = nodes[i].size * scale / thick;
@@ -51,9 +51,9 @@ function squarify(nodes, x, y, w, h, place) {
   }
 }
 
-// The boxes of a tree, groups before what is in them: {node, x, y, w, h, head}. `head` is the
-// height of the strip with the group's name, 0 if there is no room for one. Of a group that is
-// too small to look into, there is one box.
+// Returns the boxes of a tree, groups before their contents: {node, x, y, w, h, head}. `head` is
+// the height of the strip with the group's name, 0 if the name does not fit. A group that is too
+// small for its contents has one box.
 function layoutTree(root, width, height) {
   const boxes = [];
   const inside = (node, x, y, w, h, depth) => {
@@ -72,7 +72,7 @@ function layoutTree(root, width, height) {
   return boxes;
 }
 
-// The innermost box at a point.
+// Returns the innermost box at a point.
 function boxAt(boxes, x, y) {
   for (let i = boxes.length - 1; i > 0; --i) {
     const box = boxes[i];

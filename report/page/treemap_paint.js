@@ -17,8 +17,9 @@ class Painter {
     return this.made.get(key);
   }
 
-  // look(node) says how a leaf is drawn: {fill, hatch (a pattern's name), mark (text behind the
-  // name)}; found(node): whether the search finds it, or null without a search.
+  // look(node) returns the drawing of a leaf: {fill, hatch (name of a pattern), mark (text after
+  // the name)}. found(node) tells whether the search finds the leaf, or is null if there is no
+  // search.
   boxes(boxes, look, found) {
     for (const box of boxes) {
       if (box.depth === 0) continue;
@@ -55,7 +56,7 @@ class Painter {
 
   leaf({node, x, y, w, h}, look, found) {
     const {pen, theme} = this;
-    // A gap between boxes where there is room for one.
+    // Boxes have a gap between them if they are large enough.
     const gap = w > 4 && h > 4 ? 1 : w > 2 && h > 2 ? 0.5 : 0;
     const [bw, bh] = [w - gap, h - gap];
     pen.globalAlpha = found === false ? 0.16 : 1;
@@ -94,7 +95,7 @@ class Painter {
     pen.fillText(size, x + 5, y + 24);
   }
 
-  // Text on lines cannot be read, so the lines stop behind it.
+  // Fills the background of a text, because text on lines is hard to read.
   behindText(name, size, fill, x, y, h) {
     const {pen} = this;
     const width = Math.max(pen.measureText(name).width, pen.measureText(size).width);
@@ -102,14 +103,14 @@ class Painter {
     pen.fillRect(x + 2, y + Math.min(h / 2, 10.5) - 7, width + 6, size ? 28 : 14);
   }
 
-  // The name whole, else its short forms, else its beginning.
+  // Writes the complete name if it fits, else a short form, else the beginning of the name.
   nameIn(node, room) {
     const fits =
         [node.label, ...node.short ?? []].find((text) => this.pen.measureText(text).width <= room);
     return fits ?? (room > 36 ? this.cut(node.label, room) : '');
   }
 
-  // The text, or as much of it as fits in `room` pixels.
+  // Returns the text, or as much of it as fits in `room` pixels.
   cut(text, room) {
     const width = this.pen.measureText(text).width;
     if (width <= room) return text;
@@ -118,7 +119,7 @@ class Painter {
     return end > 1 ? `${text.slice(0, end)}…` : '';
   }
 
-  // The frame of the box that the reader has chosen by keys or pointer.
+  // Draws the frame of the box that the reader has chosen by keys or pointer.
   frame({x, y, w, h}) {
     const {pen, theme} = this;
     pen.lineWidth = 3;

@@ -1,5 +1,5 @@
 #include "packer/bundle_plan.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 #include "tests/packer/bundle_reader_testing.h"
 
 namespace ferry::packer::bundle_reader_lies_test {

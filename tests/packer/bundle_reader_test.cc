@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "packer/check.h"
 #include "tests/packer/bundle_reader_testing.h"
 
 namespace ferry::packer::bundle_reader_test {

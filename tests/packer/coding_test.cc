@@ -7,8 +7,8 @@
 
 #include "formats/xnnpack/graph.h"
 #include "formats/xnnpack/writer.h"
-#include "packer/check.h"
-#include "packer/loose_data.h"
+#include "packer/bundle_reader.h"
+#include "packer/loose_examination.h"
 #include "tests/packer/tiny_bundle.h"
 
 namespace ferry::packer::coding_test {

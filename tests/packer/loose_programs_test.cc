@@ -5,8 +5,7 @@
 
 #include <functional>
 
-#include "packer/loose_ports.h"
-#include "packer/loose_sizes.h"
+#include "packer/loose_examination.h"
 
 namespace ferry::packer::loose_programs_test {
 namespace {

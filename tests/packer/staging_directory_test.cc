@@ -1,6 +1,6 @@
 // Staging directories of bundles: existing targets, failing writes, remains of dead processes.
 #include "packer/bundle_plan.h"
-#include "packer/check.h"
+#include "packer/bundle_reader.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -11,7 +11,6 @@
 #include "graph/lower.h"
 #include "packer/bundle_plan.h"
 #include "packer/bundle_reader.h"
-#include "packer/check.h"
 #include "plan/conversion.h"
 #include "proof/program_proof.h"
 #include "runner/method.h"

@@ -9,7 +9,6 @@
 
 #include "audit_document.h"
 #include "core/json_writer.h"
-#include "report/escape.h"
 
 namespace ferry::report::html_page_test {
 namespace {

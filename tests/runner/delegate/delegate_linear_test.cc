@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "kernels/quantized_kernels.h"
 #include "kernels/quantized_linear.h"
-#include "kernels/quantized_row.h"
 #include "tests/runner/delegate/graph_runner.h"
 
 namespace ferry::runner::delegate_linear_test {

@@ -1,13 +1,71 @@
-#include "proof/probing.h"
+#include "proof/prompts.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <span>
 #include <string>
+#include <string_view>
 
+#include "core/file.h"
 #include "core/program_interface.h"
+#include "core/text.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {
+namespace {
+
+constexpr uint64_t kMaxPromptBytes = 64 << 20;
+
+// Removes a pair of brackets around a line.
+std::string_view without_brackets(std::string_view line) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t first = line.find_first_not_of(kBlank), last = line.find_last_not_of(kBlank);
+  if (first == line.npos || line[first] != '[' || line[last] != ']') return line;
+  return line.substr(first + 1, last - first - 1);
+}
+
+Result<std::vector<int64_t>> parse_line(std::string_view line, const std::string& where) {
+  std::vector<int64_t> ids;
+  line = without_brackets(line);
+  constexpr std::string_view kBetween = ", \t\r";
+  for (size_t at = line.find_first_not_of(kBetween); at != std::string_view::npos;
+       at = line.find_first_not_of(kBetween, at)) {
+    int64_t id = 0;
+    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), id);
+    const auto next = static_cast<size_t>(end - line.data());
+    const bool whole = next == line.size() || kBetween.find(line[next]) != std::string_view::npos;
+    if (error != std::errc() || !whole) {
+      return bad_input(fmt::format("{}: expected token ids such as 1,2,3", where));
+    }
+    ids.push_back(id);
+    at = next;
+  }
+  return ids;
+}
+
+}  // namespace
+
+Result<Prompts> read_prompts(const std::string& path) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  if (file.size() > kMaxPromptBytes) return bad_input(fmt::format("{}: too large", path));
+  std::string text(file.size(), '\0');
+  FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  Prompts prompts;
+  size_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string where = fmt::format("{}: line {}", printable(path), ++number);
+    std::vector<int64_t> ids =
+        FERRY_TRY(parse_line(std::string_view(text).substr(at, end - at), where));
+    if (!ids.empty()) prompts.push_back(std::move(ids));
+    at = end + 1;
+  }
+  if (prompts.empty()) return bad_input(fmt::format("{}: there is no prompt", printable(path)));
+  return prompts;
+}
+
 namespace {
 
 Result<std::vector<int64_t>> greedy_tokens(runner::Decoder& decoder, int64_t vocab_size,
@@ -32,7 +90,7 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
   constexpr int64_t kPromptTokens = 24;
   const int64_t longest = std::max<int64_t>(1, capacity - kGreedyTokens + 1);
   std::vector<RecordedPrompt> prompts;
-  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
+  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant would do; fixed, so that reports repeat
   for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
     RecordedPrompt& prompt = prompts.emplace_back();
     prompt.name = std::to_string(prompts.size() - 1);
@@ -53,7 +111,7 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   std::vector<int64_t>& tokens = prompt.tokens;
   if (rows < 1 || tile.empty() || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
   const int64_t placeholder = manifest.image_token_id.value_or(0);
-  // The placeholder occurs nowhere else, and as often as no other token.
+  // The placeholder occurs nowhere else, and no other token occurs as often.
   for (int64_t& id : tokens) {
     if (id == placeholder) id = (placeholder + 1) % manifest.vocab_size;
   }
