@@ -89,8 +89,8 @@ function(ferry_add_to_groups part count sources)
   set_property(GLOBAL PROPERTY FERRY_NEXT_GROUP_${part} ${next})
 endfunction()
 
-# ferry_room() of a build in groups: the name is that of the whole product.
-function(ferry_grouped_room name cold hot json links include)
+# ferry_folder() of a build in groups: the name is that of the whole product.
+function(ferry_grouped_folder name cold hot json links include)
   ferry_add_to_groups(cold ${FERRY_GROUP_COUNT} "${cold}")
   ferry_add_to_groups(hot 2 "${hot}")
   ferry_add_to_groups(json 2 "${json}")

@@ -1,4 +1,4 @@
-# The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
+# The library as other projects use it: one archive, libferry.a, of all folders but cli; the public
 # headers; and a package for find_package(ferry), which defines the target ferry::ferry.
 #
 # Components: `program` is what a user of the command line needs, `development` is the library.

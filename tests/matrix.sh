@@ -86,7 +86,7 @@ step_tidy() {
   grep -e '/tests/' $sources | tidy --checks="$lenient"
 }
 
-# Each header of a room compiles alone.
+# Each header of a folder compiles alone.
 step_headers() {
   git ls-files '*.h' | grep -v -e '-inl.h$' -e '^tests/' | xargs -P "$jobs" -I{} \
     g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. $(pkg-config --cflags hdf5) \
