@@ -1,6 +1,6 @@
-# Writes OUTPUT, a C++ source with the style and the script of each kind of page, from the files in
-# DIRECTORY. The scripts of one kind become one script, in the order of the list below: what is used
-# comes before what uses it at once. start.js is the last and calls build_page of the kind.
+# Writes OUTPUT, a C++ source with the style and the script of each kind of page, from the files in DIRECTORY.
+# The scripts of one kind become one script, in the order of the lists below, in which a script comes before
+# those that use it when they load. start.js is the last one and calls build_page() of the kind.
 set(styles base.css parts.css charts.css)
 set(common dom.js format.js state.js table.js palette.js)
 set(audit_scripts ${common} treemap_layout.js treemap_paint.js treemap.js audit_tree.js
@@ -9,8 +9,8 @@ set(parity_scripts ${common} axes.js chart.js heat_map.js parity_layers.js parit
     parity.js start.js)
 set(batch_scripts ${common} axes.js chart.js batch.js start.js)
 
-# Appends the text of FILES to the variable RESULT. It must not be able to end the element that it
-# will stand in, nor the string literal.
+# Appends the text of FILES to the variable RESULT. Fails if the text could end the HTML element or the string
+# literal around it.
 function(join result files)
   set(text "")
   foreach(file ${files})

@@ -1,5 +1,5 @@
-# The layer rule, checked on the includes: each folder sees only the folders listed for it. The link lists
-# say the same for symbols; this says it for headers. Run: cmake -DROOT=... -P layers.cmake
+# Checks the layer rule for includes: a folder includes only headers of the folders listed for it. The link
+# lists of CMake enforce the rule for symbols. Run: cmake -DROOT=... -P layers.cmake
 set(core_may core)
 set(formats_may core formats)
 set(text_may core text)
@@ -52,8 +52,7 @@ foreach(folder ${folders})
   endforeach()
 endforeach()
 
-# Programs that embed Ferry include the public headers, which are complete: they include each other
-# and the standard library.
+# Public headers must not need internal ones. They include each other and the standard library only.
 file(GLOB public_headers RELATIVE ${ROOT}/include ${ROOT}/include/ferry/*.h)
 foreach(file ${public_headers})
   file(STRINGS ${ROOT}/include/${file} includes REGEX "^#include ")
