@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what packages.txt names (Debian, as root, only where something is missing) and builds:
+# Installs missing packages of packages.txt (Debian, as root) and builds Ferry:
 #   build.sh [PRESET [TARGET...]]      the preset `release` and everything in it by default
-# Prints a line every eight seconds, and the output of the command that failed.
+# Prints a line every eight seconds, and all output of a command that fails.
 set -euo pipefail
 cd "$(dirname "$0")"
 preset=${1:-release}
@@ -9,7 +9,7 @@ shift || true
 log=$(mktemp)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -f "$log"' EXIT
 
-# Runs a command, shows the last line of its output every eight seconds, and all of it if it fails.
+# Runs a command. Shows the last line of its output every eight seconds, and all output if it fails.
 quietly() {
   local status=0 progress
   while sleep 8 >&/dev/null; do echo "build.sh: $(tail -n 1 "$log" | cut -c 1-90)"; done &
@@ -17,7 +17,7 @@ quietly() {
   "$@" >"$log" 2>&1 || status=$?
   kill "$progress"
   wait "$progress" 2>/dev/null || true
-  # Lines of finished steps are left out.
+  # The lines of finished build steps are left out.
   [ "$status" = 0 ] || sed '/^\[[0-9]*\/[0-9]*\] /d' "$log" >&2
   return "$status"
 }

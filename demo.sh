@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The main job on the embedded sample: a small Qwen3.5 that was trained on the King James Bible becomes a
-# two-shard bundle, writes English, and is compared with what Hugging Face transformers computed from it. Then
-# it is quantised, and both predict a text that it was not trained on. Each step shows its command.
+# Shows Ferry's main job on the embedded sample, a small Qwen3.5 that was trained on the King James Bible. The
+# model becomes a two-shard bundle, generates English, and is compared with outputs of Hugging Face transformers.
+# Then it is quantised, and both bundles predict a text that is not in the training data. Each step shows its
+# command.
 set -euo pipefail
 cd "$(dirname "$0")"
 ./build.sh release ferry
@@ -11,7 +12,7 @@ sample=testdata/trained exact=build/demo/f32.bundle small=build/demo/8da4w.bundl
 prompt="And it came to pass"
 mkdir -p build/demo
 
-# Shows a command as it is typed, and runs it.
+# Shows a command as a user would type it, and runs it.
 step() {
   printf '\n$'
   for word in "$@"; do

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The FlatBuffer identifier of a regular file, for programs and data files under other names.
+// Reads the FlatBuffer identifier, which reveals programs and data files that have other
+// extensions.
 Result<std::string> file_identifier(const InputFile& file) {
   std::array<char, 8> bytes = {};
   if (file.size() < bytes.size()) return std::string();
@@ -24,7 +25,7 @@ Result<std::string> file_identifier(const InputFile& file) {
   return std::string(bytes.data() + 4, 4);
 }
 
-// Programs at the top of a directory, without a manifest beside them.
+// Looks only at the top of the directory.
 bool holds_programs(const std::string& directory) {
   std::error_code error;
   fs::directory_iterator at(directory, error);
@@ -51,7 +52,7 @@ Result<Audit> audit_structure(const std::string& path, ThreadPool& pool) {
     if (fs::exists(path + "/manifest.json", ignored)) return audit_bundle(path, pool);
     return holds_programs(path) ? audit_folder(path) : audit_checkpoint(path);
   }
-  if (!fs::exists(path, ignored)) return audit_checkpoint(path);  // explains it
+  if (!fs::exists(path, ignored)) return audit_checkpoint(path);  // returns the error
   return audit_file(path);
 }
 

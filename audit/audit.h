@@ -1,4 +1,4 @@
-// audit_path() says where every byte of an artifact goes: a bundle, a checkpoint, programs.
+// audit_path() says which purpose every byte of a bundle, a checkpoint or programs serves.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace ferry::audit {
 
 struct AuditedFile {
-  std::string path;  // relative to the target; of a target that is a file, its name
+  std::string path;  // relative to the target; the name of the file where the target is a file
   uint64_t bytes = 0;
-  // "program", "data", "safetensors", "gguf", "torch", "hdf5", "manifest", "tokenizer",
-  // "metadata", "reference" or "other"
+  // One of "program", "data", "safetensors", "gguf", "torch", "hdf5", "manifest", "tokenizer",
+  // "metadata", "reference" and "other".
   std::string type = {};
 };
 
@@ -29,14 +29,15 @@ struct AuditedBuffer {
   DType dtype = DType::kF32;
   Shape shape = {};
   uint64_t bytes = 0;
-  bool stored = false;  // with initial contents
+  bool stored = false;  // the program file has initial contents
 };
 struct AuditedMethod {
   uint32_t file = 0;
   std::string name = {};
   uint64_t activation_bytes = 0, state_bytes = 0;
 };
-// What programs plan at run time. Methods of one program share their memory, programs do not.
+// Memory that programs plan to use at run time. The methods of one program share memory; two
+// programs do not.
 struct Memory {
   std::vector<AuditedMethod> methods = {};
   std::vector<AuditedBuffer> buffers = {};
@@ -44,7 +45,7 @@ struct Memory {
   uint64_t state_bytes() const;
 };
 
-// Signed sizes that lead from the files of the checkpoint to those of the bundle.
+// One change of size on the way from the files of the checkpoint to the files of the bundle.
 struct AccountStep {
   std::string name;
   int64_t bytes = 0;
@@ -57,7 +58,7 @@ struct Account {
 struct Finding {
   std::string id;
   bool warning = false;
-  uint64_t bytes = 0;  // that could be saved
+  uint64_t bytes = 0;  // bytes that could be saved
   std::vector<std::string> items = {};
   std::string message = {}, remedy = {};
 };
@@ -67,12 +68,12 @@ struct Audit {
   std::string type;  // "bundle", "checkpoint", "folder", "program", "data"
   std::string model_type = {};
   std::vector<AuditedFile> files = {};
-  // By file, then offset. Those of a file follow each other and add up to its size.
+  // Sorted by file, then by offset. The leaves of a file have no gaps and no overlaps.
   std::vector<Leaf> leaves = {};
   std::optional<Memory> memory = {};
   std::optional<Account> account = {};
   std::vector<Finding> findings = {};
-  bool content_read = false;  // digests and findings about values are there
+  bool content_read = false;  // the leaves have digests, and the findings tell of values
 
   uint64_t bytes() const;
   uint64_t elements() const;
@@ -80,15 +81,16 @@ struct Audit {
 };
 
 struct AuditOptions {
-  bool digests = false;  // hash what the manifest has no digest for, and look at values
+  // Read all bytes: hash what has no digest in the manifest, and examine values.
+  bool digests = false;
   std::function<void(uint64_t done, uint64_t total)> progress = {};
 };
 
-// The last part of a path, whatever slashes end it.
+// Returns the last part of a path, also where the path ends in slashes.
 std::string target_name(const std::string& path);
 
-// Reads headers and tables only, unless `digests` asks for more. Errors are those of the readers of
-// the formats. kIo where a file changes meanwhile.
+// Reads only headers and tables, unless `options.digests` is set. Passes on the errors of the
+// format readers. Returns kIo if a file changes meanwhile.
 Result<Audit> audit_path(const std::string& path, const AuditOptions& options, ThreadPool& pool);
 
 }  // namespace ferry::audit

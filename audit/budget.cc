@@ -44,7 +44,7 @@ bool is_memory(std::string_view of) {
   return of == "state" || of == "activations" || of == "memory";
 }
 
-// "kind:program" is split at the first colon.
+// Limit::of such as "kind:program", split at its first colon.
 struct Selector {
   std::string_view key, pattern;
 };
@@ -97,7 +97,7 @@ uint64_t part_of(uint64_t whole, double percent) {
   return static_cast<uint64_t>(std::min(static_cast<double>(whole) * percent / 100, kLargestLimit));
 }
 
-// A limit of the short form: "padding=0.5%".
+// Reads one limit of the short form, such as "padding=0.5%".
 Result<Limit> parse_short(std::string_view text) {
   const size_t equals = text.find('=');
   Limit limit;

@@ -1,4 +1,4 @@
-// A bundle: its manifest says what each of its tensors is made of, and has their digests.
+// Audits a bundle. Its manifest names the sources and the digest of each tensor.
 #include <algorithm>
 #include <charconv>
 #include <iterator>
@@ -27,7 +27,8 @@ namespace {
 
 constexpr uint32_t kMostGgufTypes = 64;
 
-// For a derived tensor, "gptq:BYTES/ELEMENTS": the share of the bytes that all of it is made of.
+// `ratio` is the BYTES/ELEMENTS of the form "gptq:BYTES/ELEMENTS" of a whole derived tensor.
+// Returns the share of BYTES that `elements` of its elements have.
 std::optional<uint64_t> derived_bytes(std::string_view ratio, uint64_t elements) {
   uint64_t bytes = 0, all = 0;
   const char* const end = ratio.data() + ratio.size();
@@ -39,7 +40,8 @@ std::optional<uint64_t> derived_bytes(std::string_view ratio, uint64_t elements)
                                (static_cast<double>(elements) / static_cast<double>(all)));
 }
 
-// Bytes of `elements` elements in a stored form: a dtype, a block encoding, or a derivation.
+// Returns the bytes of `elements` elements in a stored form: a dtype, a block encoding, or a
+// derived tensor's form.
 std::optional<uint64_t> stored_bytes(std::string_view form, uint64_t elements) {
   if (const size_t colon = form.find(':'); colon != std::string_view::npos) {
     return derived_bytes(form.substr(colon + 1), elements);
@@ -56,12 +58,13 @@ std::optional<uint64_t> stored_bytes(std::string_view form, uint64_t elements) {
   return std::nullopt;
 }
 
-// The text of a recipe's pieces: "#0 bf16 [0, 64:32, 8:1] + #1,2 gptq:640/1024 [4, 8:1]".
+// Parses the text of a recipe's pieces, such as "#0 bf16 [0, 64:32, 8:1] + #1,2 gptq:640/1024 [4,
+// 8:1]".
 class PieceText {
  public:
   explicit PieceText(std::string_view text) : text_(text) {}
 
-  // The bytes of all pieces, as the checkpoint stores them; nullopt for another text.
+  // Returns the bytes that all pieces have in the checkpoint; nullopt for a malformed text.
   std::optional<uint64_t> bytes() {
     uint64_t total = 0;
     do {
@@ -116,8 +119,8 @@ class PieceText {
 
 std::string_view pieces_of(std::string_view recipe) { return recipe.substr(0, recipe.find(" | ")); }
 
-// Identifies the elements that a weight is made of: equal for weights that are made of the same
-// ones.
+// Returns a text that is equal for two weights if they are made of the same elements of the
+// checkpoint.
 std::string origin_of(const packer::ManifestTensor& tensor) {
   std::string origin(pieces_of(tensor.recipe));
   for (const packer::ManifestTensor::Source& source : tensor.sources) {
@@ -126,7 +129,8 @@ std::string origin_of(const packer::ManifestTensor& tensor) {
   return origin;
 }
 
-// The outputs of one recipe that have places of their own.
+// All outputs of one recipe together, such as codes and scales, without those that share bytes with
+// another tensor.
 struct StoredWeight {
   const packer::ManifestTensor* first = nullptr;
   uint64_t bytes = 0;
@@ -173,8 +177,8 @@ std::optional<Sums> sum_up(const packer::Manifest& manifest) {
   return sums;
 }
 
-// `audit` has the leaves of the bundle. The steps add up. nullopt where the manifest does not say
-// how weights were made, as before version 3.
+// `audit` has the leaves of the bundle. Account::steps add up to the difference of the two sizes.
+// Returns nullopt if the manifest has no recipes, as before version 3.
 std::optional<Account> account_of(const packer::Manifest& manifest, const Audit& audit) {
   const std::optional<Sums> sums = sum_up(manifest);
   if (!sums) return std::nullopt;
@@ -265,7 +269,7 @@ class BundleAudit {
     }
   }
 
-  // A signature is not in the manifest that it signs.
+  // Adds the files that the manifest does not list, such as its own signature.
   Status list_unlisted() {
     std::ranges::move(FERRY_TRY(other_files(bundle_.path(), audit_.files)),
                       std::back_inserter(audit_.files));
@@ -342,7 +346,7 @@ class BundleAudit {
 
   const packer::Bundle& bundle_;
   Audit audit_;
-  std::map<std::string, uint32_t> index_;  // into audit_.files
+  std::map<std::string, uint32_t> index_;  // path to index into audit_.files
   std::map<std::string, std::string> digests_;
   std::set<std::string> used_keys_;
   bool knows_all_keys_ = true;

@@ -30,9 +30,10 @@ using formats::GgufItem;
 using formats::GgufMetadata;
 using formats::GgufValueType;
 
-constexpr uint64_t kPrefixBytes = 24;  // magic, version, two counts
-// A key/value pair is u64 length of the key, the key, u32 type, the value; an array has
-// u32 type of its elements and u64 count before them.
+// A GGUF file begins with u32 magic, u32 version, u64 number of tensors, u64 number of pairs.
+constexpr uint64_t kPrefixBytes = 24;
+// A key/value pair of GGUF consists of the u64 length of the key, the key, the u32 type and the
+// value. The value of an array begins with the u32 type and the u64 count of its elements.
 constexpr uint64_t kLengthBytes = 8, kTypeBytes = 4, kArrayBytes = 12;
 
 uint64_t begin_of(const GgufItem& item) {
@@ -40,7 +41,7 @@ uint64_t begin_of(const GgufItem& item) {
          kLengthBytes;
 }
 
-// An array of texts ends where its last text ends.
+// The elements of an array of texts have no common size; the array ends where its last text ends.
 uint64_t end_of(const GgufItem& item, const GgufMetadata& metadata,
                 std::span<const std::byte> header) {
   if (item.type != GgufValueType::kString) {
@@ -59,7 +60,8 @@ uint64_t end_of(const GgufItem& item, const GgufMetadata& metadata,
                                reinterpret_cast<const char*>(header.data()));
 }
 
-// Name, number of dimensions, dimensions, type, offset.
+// GGUF stores for each tensor its name, number of dimensions (u32), dimensions (u64), type (u32)
+// and offset (u64).
 uint64_t bytes_of_infos(const std::vector<formats::GgufTensor>& tensors) {
   uint64_t bytes = 0;
   for (const auto& [entry, type] : tensors) {
@@ -79,10 +81,10 @@ Claim claim(uint64_t begin, uint64_t end, LeafKind kind, std::string_view name) 
 
 bool is_tokenizer(const GgufItem& item) { return item.key.starts_with("tokenizer."); }
 
-// Key/value pairs, those of the tokenizer apart, and the list of tensors, of a file that is open.
+// Claims runs of key/value pairs, with runs of the tokenizer's apart, and the list of tensors.
 Result<std::vector<Claim>> claim_gguf_header(const SourceFile& file) {
   const std::span<const std::byte> header = file.header;
-  // The reader may ask for more than it needs.
+  // read_gguf_header() may read ahead, behind the end of the header that is in memory.
   const auto read = [header](uint64_t offset, std::span<std::byte> out) -> Status {
     std::ranges::fill(out, std::byte{0});
     const auto rest = header.subspan(std::min<uint64_t>(offset, header.size()));
@@ -111,7 +113,7 @@ Result<std::vector<Claim>> claim_gguf_header(const SourceFile& file) {
   return claims;
 }
 
-constexpr int kWhole = 0, kTensor = 1;  // levels of claims
+constexpr int kWhole = 0, kTensor = 1;  // values of Claim::level
 
 Leaf entry_leaf(const TensorEntry& entry) {
   const Component part = component_of(entry.name);
@@ -160,7 +162,7 @@ Leaf record_leaf(const formats::ZipEntry& record) {
   return leaf;
 }
 
-// A compressed storage is one range, whichever tensors are in it.
+// Tensors in a compressed storage have no ranges of their own. So they share one leaf.
 Claim claim_compressed(const formats::ZipEntry& record,
                        const std::vector<const TensorEntry*>& tensors) {
   Leaf leaf = entry_leaf(*tensors.front());
@@ -171,7 +173,7 @@ Claim claim_compressed(const formats::ZipEntry& record,
 std::vector<Claim> claim_records(const std::vector<formats::ZipEntry>& records,
                                  const std::vector<const TensorEntry*>& tensors) {
   std::vector<Claim> claims;
-  size_t next = 0;  // both lists are ascending
+  size_t next = 0;  // records and tensors are sorted by offset
   for (const formats::ZipEntry& record : records) {
     claims.push_back(
         claim_range(record.header, record.offset - record.header, header_leaf("zip"), kWhole));
@@ -198,7 +200,8 @@ std::vector<Claim> claim_records(const std::vector<formats::ZipEntry>& records,
 
 // -- HDF5
 
-// Chunked datasets lie in many places, and the state of training is no entry of the source.
+// Claims every chunk of chunked datasets, and the datasets of training state, which are no entries
+// of the source.
 Result<std::vector<Claim>> claim_datasets(std::span<const std::byte> description,
                                           const std::vector<const TensorEntry*>& tensors,
                                           const std::string& name) {
@@ -226,7 +229,7 @@ Result<std::vector<Claim>> claim_datasets(std::span<const std::byte> description
       claims.push_back({std::move(leaf), kTensor});
     } else if (state) {
       claims.push_back(claim_range(dataset.address, dataset.stored_bytes, leaf, kTensor));
-    } else {  // its values are in its header, or nowhere
+    } else {  // the values are in the dataset's header, or not stored
       claims.push_back(claim_range(0, 0, std::move(leaf), kTensor));
     }
   }
@@ -255,7 +258,7 @@ class CheckpointReader {
   }
 
  private:
-  // Sets the type of the file.
+  // Sets `type` to the AuditedFile::type.
   Result<std::vector<Leaf>> leaves_of(uint32_t i, const SourceFile& file, std::string& type) {
     if (std::holds_alternative<formats::GgufMetadata>(checkpoint_.extra)) {
       type = "gguf";
@@ -297,7 +300,7 @@ class CheckpointReader {
   const checkpoint::Checkpoint& checkpoint_;
   const TensorSource& source_;
   const std::string& path_;
-  std::vector<std::vector<const TensorEntry*>> tensors_;  // by file
+  std::vector<std::vector<const TensorEntry*>> tensors_;  // [i]: those of source_.files()[i]
   CheckpointLeaves out_;
 };
 

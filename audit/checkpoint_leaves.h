@@ -1,4 +1,4 @@
-// What the bytes of the tensor files of a checkpoint are. Private to audit/.
+// leaves_of_checkpoint() describes the bytes of a checkpoint's tensor files. Private to audit/.
 #pragma once
 
 #include <vector>
@@ -10,13 +10,14 @@
 
 namespace ferry::audit {
 
-// The tensor files, in the order of the source, and their leaves; Leaf::file counts from 0.
+// `files` are the tensor files in the order of TensorSource::files(). Leaf::file is an index into
+// them.
 struct CheckpointLeaves {
   std::vector<AuditedFile> files;
   std::vector<Leaf> leaves;
 };
-// Reads directories of zip files and nothing else that the checkpoint has not read when it was
-// opened.
+// Reads the directories of zip files. Everything else comes from headers that the open checkpoint
+// holds already.
 Result<CheckpointLeaves> leaves_of_checkpoint(const checkpoint::Checkpoint& checkpoint,
                                               const std::string& path);
 

@@ -9,11 +9,11 @@ namespace ferry::audit {
 namespace {
 
 struct Rule {
-  std::string_view needle;  // anywhere in ".name." with dots for slashes, in lower case
+  std::string_view needle;  // a substring of normal_name()
   std::string_view component;
 };
 
-// The first that fits counts.
+// The first rule whose needle occurs in a name decides.
 constexpr Rule kRules[] = {
     {".rope", "rope"},
     {"rotary", "rope"},
@@ -114,7 +114,7 @@ constexpr Rule kRules[] = {
     {".projection_layer.", "attn.o"},
     {".output.dense.", "mlp.down"},
 };
-// Top-level names that mean something else below a layer.
+// These names mean the head only at the start of a path; below a layer they are attention or MLP.
 constexpr std::string_view kHeadPrefixes[] = {".output.", ".model.output."};
 
 constexpr std::string_view kConnectors[] = {"connector", "multi_modal_projector", ".mlp1.",
@@ -123,7 +123,7 @@ constexpr std::string_view kTowers[] = {".vision", ".visual.", ".vit.", ".v.blk.
                                         ".image_encoder."};
 constexpr std::string_view kConnectorName = "vision.connector";
 
-// Dots around and between the parts of a path, in lower case.
+// Returns the name in lower case, with a dot before, between and behind the parts of its path.
 std::string normal_name(std::string_view name) {
   std::string out = ".";
   for (const char c : name) {
@@ -157,8 +157,9 @@ std::optional<int64_t> number(std::string_view text) {
   return value;
 }
 
-// The layer in ".layers.7.", or, as Keras has it, ".llama_transformer_decoder_7.", which is layer 0
-// without a number. Layers of multi-token prediction are beside those of the model.
+// Finds the layer number in ".layers.7." or in Keras' ".llama_transformer_decoder_7.", which has no
+// number for layer 0. Layers of multi-token prediction have none, because they are not among the
+// numbered layers of the model.
 std::optional<int64_t> layer_of(std::string_view name) {
   if (name.starts_with(".mtp.")) return std::nullopt;
   std::string_view before;
@@ -193,7 +194,8 @@ Component component_of(std::string_view tensor_name) {
   if (holds_any(name, kConnectors)) {
     out.name = kConnectorName;
   } else if (holds_any(name, kTowers)) {
-    // The names of linear attention are those of attention in a tower.
+    // A name that means linear attention in a text decoder means an attention output in a vision
+    // tower.
     out.name = "vision." + (out.name == "linear_attn" ? "attn.o" : out.name);
   }
   return out;

@@ -1,5 +1,5 @@
-// component_of() says which part of a model a tensor belongs to, by its name: the names of Hugging
-// Face checkpoints, GGUF, Keras, and of our own bundles.
+// component_of() derives from a tensor's name the part of the model that the tensor belongs to. The
+// names may be those of Hugging Face checkpoints, GGUF, Keras or Ferry's bundles.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 namespace ferry::audit {
 
 struct Component {
-  std::string name;  // "attn.q", "vision.mlp.up"; "other" where no rule fits
+  std::string name;  // such as "attn.q" or "vision.mlp.up"; "other" if no rule fits
   std::optional<int64_t> layer = {};
 };
 Component component_of(std::string_view tensor_name);
 
-// Whether some name can have this component: for those who ask for one.
+// Returns whether some leaf can have this component: a result of component_of(), or "program",
+// "files" or "padding".
 bool is_component(std::string_view name);
 
 }  // namespace ferry::audit

@@ -19,12 +19,12 @@
 namespace ferry::audit {
 namespace {
 
-constexpr size_t kWindowBytes = size_t{1} << 20;  // a multiple of the size of every element
-constexpr size_t kBlock = 1024;                   // of f32 values
+constexpr size_t kWindowBytes = size_t{1} << 20;  // a multiple of the element size of every dtype
+constexpr size_t kBlock = 1024;                   // number of f32 values
 
 using Bytes = std::span<const std::byte>;
 
-// What the values of a tensor can still be.
+// Tracks which values of Leaf::content are still possible after the bytes read so far.
 class ContentScan {
  public:
   explicit ContentScan(const Leaf& leaf) {
@@ -50,7 +50,8 @@ class ContentScan {
   }
 
  private:
-  // Equal to itself, moved by one element, and to the first element of all.
+  // All elements are equal if the bytes equal themselves moved by one element, and begin with the
+  // tensor's first element.
   void add_constant(Bytes bytes) {
     if (bytes.size() % width_ != 0) {
       constant_ = false;
@@ -107,7 +108,7 @@ Result<std::vector<InputFile>> open_files(const std::string& path, const Audit& 
   const bool directory = std::filesystem::is_directory(path, ignored);
   std::vector<InputFile> files;
   for (const AuditedFile& file : audit.files) {
-    // The target, or beside it, as the shards of an index are.
+    // Paths are relative to the target. A target that is a file lies beside its shards.
     const std::filesystem::path parent =
         directory ? std::filesystem::path(path) : std::filesystem::path(path).parent_path();
     const std::string below = (parent / file.path).string();

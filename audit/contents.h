@@ -1,4 +1,5 @@
-// Reads all bytes of an artifact: digests, and what the values of tensors are. Private to audit/.
+// read_contents() reads all bytes of an artifact for digests and properties of values. Private to
+// audit/.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace ferry::audit {
 
-// Sets Leaf::sha256 where it is not known, and Leaf::content. `path` is that of the target. Memory
-// is a MiB for each thread. kIo where a file is not what it was; kInterrupted.
+// Sets Leaf::content, and Leaf::sha256 where it is empty. `path` is the audited target. Uses 1 MiB
+// of memory per thread. Returns kIo if a file has changed, and kInterrupted.
 Status read_contents(const std::string& path, Audit& audit,
                      const std::function<void(uint64_t done, uint64_t total)>& progress,
                      ThreadPool& pool);

@@ -23,13 +23,14 @@ bool is_file(LeafKind kind) {
          kind == LeafKind::kReference || kind == LeafKind::kMetadata || kind == LeafKind::kOther;
 }
 
-// All leaves of one name.
+// All leaves with one identity().
 struct Entity {
-  size_t leaf = 0;  // the first one
+  size_t leaf = 0;  // index of the first leaf
   uint64_t bytes = 0, leaves = 0;
 };
 
-// Tensors of one name are the same wherever they are stored, and files whatever they are for.
+// Returns the pair by which leaves are matched: tensors by name, in weight files and in programs
+// alike; files by name, whatever their kind; the rest by kind.
 std::pair<std::string, std::string> identity(const Leaf& leaf) {
   const std::string kind(name_of(leaf.kind));
   if (holds_values(leaf.kind)) return {"tensor", leaf.name};
@@ -52,7 +53,7 @@ Entities entities_of(const Audit& audit) {
 
 std::string form_of(const Leaf& leaf) { return leaf.encoding.empty() ? leaf.dtype : leaf.encoding; }
 
-// With one file of tensors on both sides, its name says nothing about them.
+// A move between files is of interest only if the weights of an artifact are in several files.
 bool is_spread(const Audit& audit) {
   std::set<uint32_t> files;
   for (const Leaf& leaf : audit.leaves) {
@@ -110,7 +111,7 @@ class Comparison {
     }
   }
 
-  // Takes what is on both sides out of the maps.
+  // Removes the entities that exist in both artifacts from before_ and after_.
   void match_names() {
     for (auto at = after_.begin(); at != after_.end();) {
       const auto found = before_.find(at->first);
@@ -219,7 +220,7 @@ class Comparison {
     diff_.rows.push_back(std::move(row));
   }
 
-  // The name of the leaf that has this one too.
+  // Returns the name of the leaf whose bytes also have the name `name`; empty if there is none.
   static std::string tie_of(const Audit& audit, const std::string& name) {
     for (const Leaf& leaf : audit.leaves) {
       if (std::ranges::find(leaf.tied, name) != leaf.tied.end()) return leaf.name;

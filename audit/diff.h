@@ -1,4 +1,4 @@
-// compare() says what differs between two artifacts, tensor by tensor.
+// compare() lists the differences between two artifacts, tensor by tensor.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct DiffRow {
   LeafKind kind = LeafKind::kOther;
   std::string component = {};
   std::optional<size_t> leaf = {};  // index into the leaves of the new artifact
-  std::string note = {};            // "bf16 -> i8, [4, 8] -> [8, 4]"
+  std::string note = {};            // such as "bf16 -> i8, [4, 8] -> [8, 4]"
 
   int64_t delta() const;
 };
@@ -34,14 +34,15 @@ struct Diff {
   uint64_t old_bytes = 0, new_bytes = 0;
   uint64_t equal_count = 0, equal_bytes = 0;
   uint64_t moved_count = 0, moved_bytes = 0;
-  bool by_content = false;  // some tensors were compared by digest, else only by size and form
+  bool by_content = false;  // false: no digests were known; sizes, dtypes and shapes were compared
   std::vector<std::pair<ViewKey, std::vector<DiffViewRow>>> views;
-  // By falling change of size, then by name. Of those that only moved, the first 100.
+  // Sorted by descending change of size, then by name. At most 100 rows are tensors that only moved
+  // to another file.
   std::vector<DiffRow> rows;
 };
 
-// Tensors are matched by name, then, where both digests are known, by contents. What has no name,
-// such as padding, is compared as a whole.
+// Matches tensors by name, and those that remain by digest, where both digests are known. All bytes
+// of a kind that has no names, such as padding, are compared as one item.
 Diff compare(const Audit& old_audit, const Audit& new_audit);
 
 }  // namespace ferry::audit

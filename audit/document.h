@@ -1,4 +1,5 @@
-// The document of an audit: docs/auditing.md specifies it.
+// Writes the result of an audit as JSON, CSV, Markdown and text, and reads the JSON again
+// (docs/auditing.md).
 #pragma once
 
 #include <optional>
@@ -14,35 +15,38 @@
 
 namespace ferry::audit {
 
-// An audit and what it was asked.
+// An audit, and the options that decide how reports show it.
 struct AuditReport {
   Audit audit;
-  std::vector<ViewKey> by = {};  // empty: the usual views
+  std::vector<ViewKey> by = {};  // keys of the one view to show; empty: the default views
   ViewOrder order = ViewOrder::kBytes;
-  size_t rows = 20;  // of a view or a list; the others are one row
+  size_t rows = 20;  // most rows of a view or list; further ones are summed up in one row
   bool memory = false;
   std::vector<LimitResult> budget = {};
   std::optional<Diff> diff = {};
 
   bool within_budget() const;
-  // 0, or 1 where a limit is exceeded, or bytes of a bundle are unaccounted for.
+  // Returns 1 if a limit is exceeded or a bundle has unaccounted bytes, else 0.
   int exit_code() const;
 };
 
-// The text of one object. Without digests it is about a third shorter.
+// Returns the text of one JSON object. Without digests the text is about a third shorter.
 std::string to_json(const AuditReport& report, bool with_digests);
-// A row for each item, or for each row of the views that were asked for. RFC 4180.
+// Returns CSV (RFC 4180) with a row for each leaf, or for each row of the view if AuditReport::by
+// has keys.
 std::string to_csv(const AuditReport& report);
-// For a step summary of CI: verdict, budget, largest changes, sizes.
+// Returns verdict, budget, largest changes and sizes, for the summary page of a CI job.
 std::string to_markdown(const AuditReport& report);
-// Tables for people.
+// Returns tables for a terminal.
 std::string to_text(const AuditReport& report);
 
-// The audit in a document that to_json() wrote, or in an envelope around it. `name` begins the
-// messages. kBadInput for another document; kUnsupported for another version.
+// Reads the JSON of to_json(), also as the member "result" of an envelope. Error messages begin
+// with `name`. Returns kBadInput for another document, and kUnsupported for another version of the
+// document.
 Result<Audit> read_document(std::string_view text, const std::string& name);
 
-// The artifact at `path`, or the audit in it if it is a .json that is no index of a checkpoint.
+// Reads the audit from `path` if that is a .json file that is not the index of a checkpoint, else
+// audits `path`.
 Result<Audit> audit_or_document(const std::string& path, const AuditOptions& options,
                                 ThreadPool& pool);
 

@@ -8,7 +8,7 @@
 namespace ferry::audit {
 namespace {
 
-constexpr size_t kMostNamed = 100;  // of a finding
+constexpr size_t kMostNamed = 100;  // most names of items of a finding
 
 class DocumentWriter {
  public:

@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
 constexpr size_t kMostAxes = 64;
-// Limits numbers and their sums: differences are signed.
+// Limits numbers and sums, because differences of two of them are int64_t.
 constexpr uint64_t kLargest = uint64_t{1} << 62;
 
 class DocumentReader {
@@ -153,7 +153,7 @@ class DocumentReader {
     return {};
   }
 
-  // Views and growth are counted from items: they must be all of them.
+  // Views and growth are sums over items. So the items must cover the files without gaps.
   Status check_sums() const {
     std::vector<uint64_t> sums(audit_.files.size(), 0);
     for (const Leaf& leaf : audit_.leaves) {
@@ -175,7 +175,7 @@ class DocumentReader {
     return {};
   }
 
-  // As one method, which is enough for limits of growth.
+  // Reads the sums as one method, because limits of growth need nothing else.
   Status read_memory(const json& root) {
     const auto memory = root.find("memory");
     if (memory == root.end() || memory->is_null()) return {};
@@ -189,7 +189,7 @@ class DocumentReader {
     return {};
   }
 
-  // What limits of growth need of them.
+  // Reads ids and bytes only, because limits of growth need nothing else.
   Status read_findings(const json& root) {
     uint64_t total = 0;
     for (const json& item : FERRY_TRY(list(root, "findings", json::value_t::array)).get()) {

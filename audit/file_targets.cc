@@ -1,4 +1,4 @@
-// Checkpoints, programs and data files.
+// Audits checkpoints, programs and data files.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -27,7 +27,7 @@ void append(Audit& audit, std::vector<Leaf> leaves) {
   std::ranges::move(leaves, std::back_inserter(audit.leaves));
 }
 
-// What of a bundled program is not the program: inputs and the outputs that they must give.
+// A bundled program (.bpte) holds inputs and expected outputs before and behind the program itself.
 Leaf test_cases(uint32_t file, uint64_t offset, uint64_t bytes) {
   return {.file = file,
           .offset = offset,
@@ -37,7 +37,7 @@ Leaf test_cases(uint32_t file, uint64_t offset, uint64_t bytes) {
           .component = "files"};
 }
 
-// The next file of the audit. A bundled program may be one.
+// Adds a program or bundled program as the next file of the audit.
 Status add_program(Audit& audit, const InputFile& input, const std::string& name) {
   const MappedFile file = FERRY_TRY(MappedFile::map(input));
   const std::string shown = printable(input.path());
@@ -71,7 +71,8 @@ Status add_data(Audit& audit, const InputFile& input, const std::string& name) {
   return {};
 }
 
-// Files of the source and others of its directory, by path.
+// Sorts the tensor files and the other files of a checkpoint by path, and renumbers Leaf::file
+// accordingly.
 void merge_files(Audit& audit, CheckpointLeaves tensors, std::vector<AuditedFile> others) {
   std::map<std::string, std::vector<Leaf>> by_path;
   for (Leaf& leaf : tensors.leaves) {

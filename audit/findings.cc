@@ -15,10 +15,10 @@
 namespace ferry::audit {
 namespace {
 
-constexpr uint64_t kSmallTensor = 4096;                  // equal ones cost little
-constexpr uint64_t kSmallConstant = uint64_t{64} << 10;  // of a program
-constexpr uint64_t kPaddingPart = 100;                   // a finding above 1/100
-constexpr uint64_t kFilePart = 10;                       // and above 1/10
+constexpr uint64_t kSmallTensor = 4096;                  // bytes; smaller savings are not reported
+constexpr uint64_t kSmallConstant = uint64_t{64} << 10;  // bytes that may stay in a program
+constexpr uint64_t kPaddingPart = 100;  // padding above 1/100 of all bytes is reported
+constexpr uint64_t kFilePart = 10;      // a file above 1/10 of all bytes is reported
 
 bool is_value_leaf(const Leaf& leaf) {
   return leaf.kind == LeafKind::kWeight || leaf.kind == LeafKind::kConstant ||
@@ -27,7 +27,8 @@ bool is_value_leaf(const Leaf& leaf) {
 
 std::string shown_name(const Leaf& leaf) { return leaf.name.empty() ? "?" : leaf.name; }
 
-// One finding about all leaves that `matches` holds for; nothing where there is none.
+// Makes one finding about all leaves for which `matches` returns true, or no finding if there are
+// none.
 struct LeafRule {
   std::string_view id;
   bool warning;

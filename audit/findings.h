@@ -1,4 +1,4 @@
-// What an audit finds odd: bytes that could be saved, and why. Private to audit/.
+// find_all() lists bytes of an artifact that could be saved, and why. Private to audit/.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace ferry::audit {
 
-// Warnings first, then by falling bytes.
+// Returns warnings first; warnings and others are sorted by descending bytes.
 std::vector<Finding> find_all(const Audit& audit);
 
-// Whether some finding can have this id.
+// Returns whether find_all() can return a finding with this id.
 bool is_finding(std::string_view id);
 
 }  // namespace ferry::audit

@@ -1,4 +1,4 @@
-// The files of a folder that hold no tensors, by what they are for. Private to audit/.
+// Finds and classifies the files of a folder that hold no tensors. Private to audit/.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace ferry::audit {
 
-// "tokenizer", "metadata" or "other", by its name.
+// Returns "tokenizer", "metadata" or "other", decided by the name alone.
 std::string_view type_of_file(std::string_view name);
 
-// All regular files below `directory`, without those whose paths are in `known`, by path. Symbolic
-// links count as the files that they lead to; those to directories are not followed. kUnsupported
-// for more than 100,000 files or 16 levels.
+// Lists the regular files below `directory` whose paths are not in `known`, sorted by path. Links
+// to files count as files; links to directories are not followed. Returns kUnsupported for more
+// than 100,000 files or 16 levels.
 Result<std::vector<AuditedFile>> other_files(const std::string& directory,
                                              const std::vector<AuditedFile>& known);
 
-// A leaf that is the whole file.
+// Returns a leaf that covers the whole file.
 Leaf whole_file(const AuditedFile& file, uint32_t index);
 
 }  // namespace ferry::audit

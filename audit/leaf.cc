@@ -20,7 +20,8 @@ static_assert(kLeafNames.size() == static_cast<size_t>(LeafKind::kUnaccounted) +
 constexpr uint64_t kLargestAlignment = uint64_t{64} << 10;
 constexpr uint64_t kLastAlignment = 128;
 
-// Larger levels first, then earlier claims.
+// A claim in the priority queue: the largest level is at the top, and among equal levels the
+// earliest claim.
 struct Active {
   int level = 0;
   size_t claim = 0;
@@ -62,7 +63,8 @@ class Tiler {
     });
   }
 
-  // A matrix that is embedding and head counts as embedding, whichever comes first.
+  // A matrix that is both embedding and head counts as embedding, whichever of the two names comes
+  // first.
   static void tie(Leaf& leaf, Leaf other) {
     if (leaf.component == "head" && other.component == "embedding") {
       other.tied = std::move(leaf.tied);
@@ -72,7 +74,7 @@ class Tiler {
     leaf.tied.push_back(std::move(other.name));
   }
 
-  // Equal ranges of one level are neighbours now.
+  // Requires sorted claims, so that claims with equal level and range are neighbours.
   void merge_equal() {
     std::vector<Claim> merged;
     for (Claim& claim : claims_) {
@@ -139,7 +141,7 @@ class Tiler {
     current_ = claim;
   }
 
-  // Claims that have no leaf, because others cover all of their bytes.
+  // Adds the names of claims without a leaf to the leaf that covers their first byte.
   void tie_covered() {
     for (size_t i = 0; i < claims_.size(); ++i) {
       const Leaf& covered = claims_[i].leaf;
@@ -161,8 +163,8 @@ class Tiler {
   std::vector<Claim> claims_;
   std::priority_queue<Active> active_;
   std::vector<Leaf> leaves_;
-  std::vector<size_t> leaf_of_;  // the first one of each claim
-  std::vector<uint32_t> parts_;  // of each claim, so far
+  std::vector<size_t> leaf_of_;  // index of each claim's first leaf
+  std::vector<uint32_t> parts_;  // number of each claim's leaves so far
   size_t current_ = kNoLeaf;     // the claim of the last leaf, which may still grow
 };
 

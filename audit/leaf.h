@@ -1,4 +1,4 @@
-// Leaf: a range of bytes of a file, and what it is for.
+// A Leaf is a range of bytes of a file with its purpose. tile() cuts a file into leaves.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace ferry::audit {
 
 enum class LeafKind {
   kWeight,
-  kConstant,    // inside of a program, or of the blob of a delegate
-  kBufferInit,  // what a mutable buffer holds before the first call
+  kConstant,    // a constant inside a program or a delegate's blob
+  kBufferInit,  // contents of a mutable buffer before the first call
   kProgram,     // methods, values and instructions
   kDelegate,    // the blob of a delegate, without its constants
-  kHeader,      // of a container of tensors: names, shapes, places
+  kHeader,      // names, shapes and offsets in a tensor file
   kPadding,
   kManifest,
   kTokenizer,
@@ -31,54 +31,53 @@ inline constexpr size_t kLeafKinds = 13;
 std::string_view name_of(LeafKind kind);
 std::optional<LeafKind> kind_from_name(std::string_view name);
 
-// Leaf::use of tensors that are no values of the model themselves.
+// Leaf::use of scales and zero points, whose elements do not count as parameters of the model.
 inline constexpr std::string_view kScales = "scales";
 
 struct Leaf {
   uint32_t file = 0;  // index into Audit::files
   uint64_t offset = 0, bytes = 0;
   LeafKind kind = LeafKind::kOther;
-  std::string name = {};       // untrusted
-  std::string component = {};  // as component_of() has it
+  std::string name = {};       // untrusted text
+  std::string component = {};  // Component::name of a tensor, or "program", "files", "padding"
   std::optional<int64_t> layer = {};
-  std::string dtype = {};     // of a tensor's values; empty for anything else
-  std::string encoding = {};  // how the file stores them, where that is another form
+  std::string dtype = {};     // dtype of the tensor's values; empty if the leaf is no tensor
+  std::string encoding = {};  // block encoding and filters; empty if values are stored plainly
   Shape shape = {};
-  // Values of the model: 0 for scales of codes, and for parts of a tensor after the first one.
+  // Number of parameters; 0 for scales and zero points, and for all parts of a tensor but the
+  // first.
   uint64_t elements = 0;
-  std::string rule = {};  // of the manifest
-  // For a constant: the operators that read it. "scales" of what scales codes.
+  std::string rule = {};  // ManifestTensor::rule
+  // The operators or backend that read a constant; kScales for scales and zero points.
   std::string use = {};
   std::vector<std::string> tied = {};  // further names of the same bytes
-  uint32_t part = 0;                   // counts the ranges of one tensor
+  uint32_t part = 0;                   // index among the ranges of one tensor
   bool unused = false;                 // nothing refers to these bytes
-  // What the values are known to be: "zero" (all bytes), "constant" (one value), "bf16" or "f16"
-  // (f32 that those dtypes hold without loss); else empty.
+  // Property of all values: "zero" (all bytes are 0), "constant" (all are equal), "bf16" or "f16"
+  // (f32 values that this dtype holds without loss), or empty.
   std::string content = {};
-  std::string sha256 = {};  // of the bytes, where it is known
+  std::string sha256 = {};  // hex digest of the bytes; empty if not known
 
   bool is_tensor() const { return !dtype.empty(); }
 };
 
-// tile() cuts a file into leaves without gaps and overlaps, from ranges that may
-// overlap, nest or leave gaps.
-
+// A range that a file's structure describes. Claims may overlap, nest and leave gaps.
 struct Claim {
-  Leaf leaf;      // offset, bytes and what they are
-  int level = 0;  // where claims overlap, the bytes belong to the one of the highest level
+  Leaf leaf;
+  int level = 0;  // bytes that several claims cover belong to the claim with the highest level
 };
 
-// Describes the bytes between claims; tile() sets offset and bytes.
+// Describes a range that no claim covers. tile() sets Leaf::offset and Leaf::bytes of the result.
 using GapRule = std::function<Leaf(uint64_t offset, uint64_t bytes)>;
-// Padding where the gap is shorter than the alignment of what follows it or ends the file within
-// 128 bytes, else unaccounted.
+// A gap is padding if it is shorter than the alignment of the offset where it ends (at most 64
+// KiB), or, at the end of the file, shorter than 128 bytes. Other gaps are unaccounted.
 GapRule padding_rule(uint64_t file_bytes);
 
-// Ascending leaves whose sizes add up to `file_bytes`. Claims of one level that have the same range
-// become one leaf, the others its tied names, and so do claims that are nowhere on top, but for
-// those of unused bytes. A claim
-// that is cut into several ranges becomes several leaves, numbered by Leaf::part. Claims without
-// bytes stay as they are. What leaves the file is ignored.
+// Returns ascending leaves whose sizes add up to `file_bytes`. Claims of one level with equal
+// ranges become one leaf with tied names. The name of a claim that higher levels cover completely
+// becomes a tied name too, unless the claim is of unused bytes. A claim that is cut into several
+// ranges becomes several leaves, numbered by Leaf::part. A claim of 0 bytes becomes a leaf of 0
+// bytes. A claim that exceeds the file is ignored.
 std::vector<Leaf> tile(uint32_t file, uint64_t file_bytes, std::vector<Claim> claims,
                        const GapRule& gap);
 

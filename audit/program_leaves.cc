@@ -28,24 +28,25 @@
 namespace ferry::audit {
 namespace {
 
-// The facts that a graph states about one of its constants.
+// Facts that the graph of a delegate states about one of its constants.
 struct GraphConstant {
-  std::string dtype;  // "qbint4"; empty where nothing uses it
+  std::string dtype;  // XNNPACK datatype such as "qbint4"; empty if no value uses the constant
   Shape shape;
   bool scales = false;
 };
-// [i] is constants[i] of the graph.
+// Element i of the result describes graph.constants[i].
 std::vector<GraphConstant> describe_constants(const xnnpack::Graph& graph);
 
 struct DelegateGraphs {
-  // [i] is the graph of ProgramData::delegates[i], nullopt where it is not one that we read.
+  // [i] is the graph of ProgramData::delegates[i]; nullopt if its backend or contents are not
+  // supported.
   std::vector<std::optional<xnnpack::Graph>> graphs;
-  std::vector<std::string> backends;            // of the same
+  std::vector<std::string> backends;            // [i] is the backend of ProgramData::delegates[i]
   std::map<std::string, GraphConstant> by_key;  // constants in named data and data files
   bool all_read = true;
 };
-// kBadInput for a blob of XnnpackBackend that is malformed, or that its calls do not fit. `name` of
-// the program begins the messages.
+// Returns kBadInput if a blob of XnnpackBackend is malformed, or its inputs and outputs do not fit
+// the calls. Error messages begin with `name`.
 Result<DelegateGraphs> read_delegate_graphs(const pte::LoadedProgram& loaded,
                                             const std::string& name);
 
@@ -75,15 +76,15 @@ void describe(Leaf& leaf, const GraphConstant& constant) {
   if (constant.scales) leaf.elements = 0;
 }
 
-// A constant or the initial contents of a buffer, as the tensors that share it have it.
+// A constant, or the initial contents of a buffer, with facts of all tensors that share its bytes.
 struct Stored {
-  const pte::Tensor* tensor = nullptr;  // the largest one
+  const pte::Tensor* tensor = nullptr;  // the largest of these tensors
   uint64_t bytes = 0;
   std::set<std::string> names = {}, uses = {};
 };
 using StoredByIndex = std::map<uint32_t, Stored>;
 
-// The constants and buffers of all methods, and which operators read them.
+// Collects the constants and buffers of all methods, and the operators that read them.
 class Contents {
  public:
   explicit Contents(const pte::Program& program) {
@@ -204,7 +205,8 @@ class ProgramFile {
     }
   }
 
-  // Its end is not stated: it is where the next one begins at the latest.
+  // Only tensors state where a constant ends. Without a tensor, the constant ends where the next
+  // one begins.
   void claim_unused(const std::vector<Bytes>& ranges, size_t i, LeafKind kind) {
     uint64_t bytes = ranges[i].size();
     for (const Bytes& other : ranges) {
@@ -299,7 +301,7 @@ Leaf named_leaf(const ptd::NamedTensor& tensor, const ptd::Segment& segment) {
   return leaf;
 }
 
-// kUnsupported blobs stay unread.
+// Leaves out.graphs[blob] empty if the blob is well formed but not supported.
 Status read_graph(const pte::LoadedProgram& loaded, uint32_t blob, const std::string& name,
                   DelegateGraphs& out) {
   if (out.graphs[blob]) return {};
@@ -373,7 +375,8 @@ AuditedBuffer buffer_of(const pte::Tensor& tensor, uint32_t file) {
           .stored = tensor.data_index > 0};
 }
 
-// The sum over files of the largest value of a method: the methods of a file share their memory.
+// Adds up, over all files, the largest value of a file's methods, because the methods of a file
+// share memory.
 uint64_t sum_of_largest(const std::vector<AuditedMethod>& methods,
                         uint64_t AuditedMethod::*member) {
   std::map<uint32_t, uint64_t> largest;
@@ -421,7 +424,7 @@ std::vector<Leaf> leaves_of_data(const ptd::DataFile& data, uint64_t file_bytes,
   }
   for (Leaf& tensor : tensors) claims.push_back({std::move(tensor), 1});
   std::erase_if(claims, [](const Claim& claim) { return claim.level == 0 && !claim.leaf.bytes; });
-  // What is left of a segment by the tensors in it is no name's.
+  // Ranges of a segment that no tensor covers are leaves of their own, not parts of a tensor.
   std::vector<Leaf> leaves =
       tile(file_index, file_bytes, std::move(claims), padding_rule(file_bytes));
   for (Leaf& leaf : leaves) {
@@ -438,7 +441,8 @@ uint64_t Memory::state_bytes() const {
 }
 
 void add_memory(const pte::Program& program, uint32_t file_index, Memory& memory) {
-  std::set<std::pair<uint32_t, uint64_t>> places;  // of buffers, which methods may share
+  // Memory and offset of each buffer found so far. Methods may share buffers.
+  std::set<std::pair<uint32_t, uint64_t>> places;
   for (const pte::Method& method : program.methods) {
     if (method.instructions.empty()) continue;
     const pte::StateFinder state(method);

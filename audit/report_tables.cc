@@ -1,4 +1,4 @@
-// CSV and Markdown.
+// Writes reports as CSV and Markdown.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -72,7 +72,7 @@ std::string csv_of_views(const AuditReport& report) {
 
 // -- Markdown
 
-// An untrusted name as code in a cell of a table.
+// Returns an untrusted name as inline code that cannot break a cell of a Markdown table.
 std::string code(std::string_view name) {
   std::string out = "`";
   for (const char c : shown(name, 80)) {

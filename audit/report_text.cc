@@ -11,9 +11,9 @@
 namespace ferry::audit {
 namespace {
 
-constexpr size_t kLargest = 10;  // tensors, where no view was asked for
+constexpr size_t kLargest = 10;  // rows of the table of the largest tensors
 
-// Bits per element, of things that have elements.
+// Returns the bits per element; empty if the row has no elements.
 std::string bits_per_element(const ViewRow& row) {
   if (row.elements == 0) return "";
   return fmt::format(

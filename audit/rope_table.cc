@@ -29,8 +29,9 @@ bool is_small(const Row& row) {
   return std::ranges::all_of(row, [](float x) { return std::abs(x) <= kLargestScale; });
 }
 
-// What waves of any scale and frequency satisfy at equal distances, from
-// y[n+1] + y[n-1] = 2 cos(w) y[n]; without divisions, and true for either sign of all.
+// Four samples of a wave at equal distances satisfy y[n+1] + y[n-1] = 2 cos(w) y[n] for n = 1 and
+// 2. Without cos(w) this is y3 y1 = (y2 + y0) y2 - y1 y1, which holds for any scale, frequency and
+// sign.
 bool is_wave(const Row& y0, const Row& y1, const Row& y2, const Row& y3, float tolerance) {
   for (size_t i = 0; i < y0.size(); ++i) {
     const float difference = y3[i] * y1[i] - ((y2[i] + y0[i]) * y2[i] - y1[i] * y1[i]);

@@ -1,4 +1,4 @@
-// Whether a constant of a program is a table of rotary position embedding.
+// rope_table() recognises constants that are tables of rotary position embedding (RoPE).
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace ferry::audit {
 
-// "cos", "sin", or "" for anything else. A table has a row for each position, [..., positions,
-// columns], and values scale * cos(position * frequency of the column), of either sign. Reads the
-// first four rows and the last one. `bytes` has all elements of the shape.
+// Returns "cos", "sin", or "" for a constant that is no such table. A table has the shape [...,
+// positions, columns] and the values scale * cos(position * frequency of the column), of either
+// sign. Reads the first four rows and the last one. `bytes` holds all elements of `shape`.
 std::string_view rope_table(DType dtype, const Shape& shape, std::span<const std::byte> bytes);
 
 }  // namespace ferry::audit

@@ -1,4 +1,4 @@
-// Audits of the kinds of targets, without findings and digests. Private to audit/.
+// One function audits each kind of target, without findings and digests. Private to audit/.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 namespace ferry::audit {
 
 Result<Audit> audit_bundle(const std::string& path, ThreadPool& pool);
-// A directory or a file.
+// Audits a checkpoint that is a directory or a file.
 Result<Audit> audit_checkpoint(const std::string& path);
-// One .pte or .ptd.
+// Audit one .pte file or one .ptd file.
 Result<Audit> audit_program(const InputFile& file);
 Result<Audit> audit_data(const InputFile& file);
-// A directory of .pte and .ptd files without a manifest.
+// Audits a directory of .pte and .ptd files without a manifest.
 Result<Audit> audit_folder(const std::string& path);
 
 }  // namespace ferry::audit

@@ -14,7 +14,7 @@ uint64_t magnitude(int64_t number) {
   return number < 0 ? uint64_t{0} - static_cast<uint64_t>(number) : static_cast<uint64_t>(number);
 }
 
-// In characters, as near as code points tell.
+// Returns the number of code points, which approximates the width on a terminal.
 size_t width_of(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));

@@ -1,4 +1,4 @@
-// Tables and numbers as people read them. Private to audit/.
+// Formats tables and numbers for people. Private to audit/.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@ std::string grouped(uint64_t number);
 std::string signed_grouped(int64_t number);
 // "+12.35 MB"
 std::string signed_human(int64_t bytes);
-// A share of a whole in percent: "99.87"; "-" where the whole is nothing.
+// Returns `part` in percent of `whole`, such as "99.87"; "-" if `whole` is 0.
 std::string percent_of(uint64_t part, uint64_t whole);
-// "+1.0 %"; "new" where there was nothing.
+// Returns the growth in percent, such as "+1.0 %"; "new" if `old` is 0.
 std::string growth_of(int64_t delta, uint64_t old);
-// An untrusted name for a terminal: escaped, and cut in the middle where it is long.
+// Escapes an untrusted name for a terminal, and replaces its middle by "..." if it is longer than
+// `most` bytes.
 std::string shown(std::string_view name, size_t most = 60);
 
-// Columns as wide as their cells. Columns named in `left` begin at the left, others end at the
-// right; the first row is the head.
+// Columns are as wide as their widest cell. Columns whose indices are in `left` are aligned left,
+// others right.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> head, std::vector<size_t> left = {0});

@@ -20,7 +20,8 @@ constexpr std::array<std::string_view, kViewKeys> kViewNames = {
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// The digits at the start, without leading zeros; they are compared by length, then as text.
+// Removes the digits at the start of `text` and returns them without leading zeros. Such numbers
+// compare by length, then as text, so that they may have any number of digits.
 std::string_view take_number(std::string_view& text) {
   const size_t end = std::min(text.size(), text.find_first_not_of("0123456789"));
   std::string_view digits = text.substr(0, end);
@@ -29,7 +30,7 @@ std::string_view take_number(std::string_view& text) {
   return digits;
 }
 
-// "layers.9" before "layers.10".
+// Compares runs of digits as numbers: "layers.9" is less than "layers.10".
 bool natural_less(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (is_digit(a.front()) && is_digit(b.front())) {

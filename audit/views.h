@@ -1,4 +1,4 @@
-// Views: the leaves of an audit rolled up by what they have in common. The rows of every view add
+// view() groups the leaves of an audit by kind, file, layer and so on. The rows of every view add
 // up to the size of the files.
 #pragma once
 
@@ -14,25 +14,26 @@ namespace ferry::audit {
 
 enum class ViewKey { kKind, kFile, kComponent, kLayer, kDtype, kRule, kTensor };
 inline constexpr size_t kViewKeys = 7;
-std::string_view name_of(ViewKey key);  // "kind"
-// "layer,component". kUsage for other words.
+std::string_view name_of(ViewKey key);
+// Reads names of keys, such as "layer,component". Returns kUsage for another word.
 Result<std::vector<ViewKey>> view_keys(std::string_view text);
 
 enum class ViewOrder { kBytes, kName, kCount, kElements };
 Result<ViewOrder> view_order(std::string_view word);
 
-// What a leaf is counted under; "" where the view does not apply to it. The layer of a vision tower
-// is "vision 3".
+// Returns the row that a leaf belongs to; "" if the leaf has no such property. Layer 3 of a vision
+// tower is "vision 3".
 std::string key_of(const Audit& audit, const Leaf& leaf, ViewKey key);
 
 struct ViewRow {
   std::string key;
-  uint64_t bytes = 0, elements = 0, count = 0;  // count: of leaves, the parts of one as one
-  uint64_t tensor_bytes = 0;                    // of leaves with elements
-  std::vector<ViewRow> rows = {};               // by the next key
+  uint64_t bytes = 0, elements = 0, count = 0;  // count: of leaves; parts of a tensor count once
+  uint64_t tensor_bytes = 0;                    // bytes of leaves that are tensors
+  std::vector<ViewRow> rows = {};               // the leaves of this row, grouped by the next key
 };
 
-// Nested by `keys`. kBytes, kCount and kElements fall, names rise, numbers in them by value.
+// Nests groups by `keys`, at least one. kBytes, kCount and kElements sort descending. kName sorts
+// ascending, and compares digits in names as numbers.
 std::vector<ViewRow> view(const Audit& audit, const std::vector<ViewKey>& keys, ViewOrder order);
 
 }  // namespace ferry::audit

@@ -119,7 +119,8 @@ Judgement Attempt::run(const std::string& name, std::vector<std::string> words) 
                            .processor_seconds = end->processor_seconds,
                            .max_rss_bytes = end->max_rss_bytes});
   Judgement judgement = judge(files, *end, out_of_memory_kills() > kills);
-  // That it was we who stopped it says more than how it ended.
+  // If this program stopped the process, the reason for that says more than the process's own
+  // message.
   if (judgement.outcome == Outcome::kInterrupted && must_stop()) return stopped();
   return judgement;
 }
@@ -135,7 +136,7 @@ Judgement Attempt::convert() {
                                     "-o",
                                     as_operand(task_.output),
                                     "--json",
-                                    "--resume",  // of what an attempt before this one has written
+                                    "--resume",  // uses what an earlier attempt wrote
                                     "--threads",
                                     fmt::format("{}", options_.threads)};
   if (evaluation_.replace) words.emplace_back("--overwrite");
@@ -143,11 +144,12 @@ Judgement Attempt::convert() {
   return run("convert", std::move(words));
 }
 
-// What the bundle is, by its own account; and that this attempt has made it.
+// Copies sizes and digests from the bundle's manifest into the result, and records that this
+// attempt made the bundle.
 Status Attempt::describe_bundle() {
   const std::string part = fmt::format("{}/{}", task_.output, packer::kPartName);
   struct stat status = {};
-  if (::stat(part.c_str(), &status) == 0) {  // of one part of a bundle there is no manifest
+  if (::stat(part.c_str(), &status) == 0) {  // one part of a bundle has no manifest
     result_.sha256 = bundle_digest(task_.output).value_or("");
     return state_.write_converted(task_.id, result_.attempt, result_.sha256);
   }

@@ -1,4 +1,5 @@
-// One attempt to do a task: its processes, one after the other, and the record of them.
+// make_attempt() runs the processes of one attempt at a task, one after the other, and records the
+// result.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,13 @@ namespace ferry::batch {
 
 struct AttemptOptions {
   std::string program;  // path of the executable: ferry
-  size_t threads = 1;   // for each process
-  // Whether the lease still holds; asked several times a second.
+  size_t threads = 1;   // threads of each process
+  // Returns whether the lease still holds. Called several times a second.
   std::function<bool()> keep_lease = {};
 };
 
-// Ends early once a signal asks to stop (core/interrupt.h). An error means that the record could
-// not be written.
+// Ends early once a signal asks to stop (core/interrupt.h). A task that failed is a result. An
+// error means that the record could not be written.
 Result<AttemptResult> make_attempt(const Task& task, const Evaluation& evaluation,
                                    const State& state, const AttemptOptions& options);
 

@@ -24,8 +24,8 @@ constexpr auto kGrace = std::chrono::seconds(4);
 constexpr int kPollMilliseconds = 50;
 constexpr int kNoStart = 127;
 
-// All that the child needs, made before the fork: between fork and exec of a program with threads
-// only async-signal-safe calls are allowed.
+// Everything that the child needs is made before the fork, because a program with threads may make
+// only async-signal-safe calls between fork and exec.
 struct Launch {
   const char* program;
   char* const* argv;
@@ -36,7 +36,7 @@ struct Launch {
 [[noreturn]] void become(const Launch& launch) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != launch.parent) ::_exit(kNoStart);  // it has gone already
+  if (::getppid() != launch.parent) ::_exit(kNoStart);  // the parent died before prctl()
   ::dup2(launch.in, STDIN_FILENO);
   ::dup2(launch.out, STDOUT_FILENO);
   ::dup2(launch.log, STDERR_FILENO);
@@ -71,13 +71,13 @@ Result<pid_t> start(const ChildCommand& command) {
   const pid_t child = ::fork();
   if (child < 0) return os_error(command.program, "cannot start a process", errno);
   if (child == 0) become(launch);
-  ::setpgid(child, child);  // here too: whoever comes first
+  ::setpgid(child, child);  // parent and child both set it, because either may run first
   return child;
 }
 
-// Returns once the process has ended, or after a while.
+// Returns once the process has ended, or after kPollMilliseconds.
 void wait_a_little(int pidfd) {
-  if (pidfd < 0) {  // an old kernel
+  if (pidfd < 0) {  // Linux before 5.3 has no pidfd_open
     std::this_thread::sleep_for(std::chrono::milliseconds(kPollMilliseconds / 5));
     return;
   }
@@ -112,7 +112,7 @@ ChildEnd reap(pid_t child) {
 Result<ChildEnd> run_child(const ChildCommand& command, const std::function<bool()>& must_stop) {
   const Clock::time_point begin = Clock::now();
   const pid_t child = FERRY_TRY(start(command));
-  // By number: the header of glibc 2.36 declares the function for C alone.
+  // The header of glibc 2.36 declares pidfd_open() for C only, so the call goes by its number.
   const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   bool stopped = false, killed = false;
   Clock::time_point deadline;

@@ -1,4 +1,4 @@
-// A process of a task: started, watched and measured.
+// run_child() runs a process, can stop it, and measures what it used.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,24 @@ namespace ferry::batch {
 
 struct ChildCommand {
   std::string program;             // path of the executable
-  std::vector<std::string> words;  // after the name of the program
-  std::string out_path;            // a new file for its stdout
-  std::string log_path;            // its stderr goes behind what is there
+  std::vector<std::string> words;  // arguments, without the name of the program
+  std::string out_path;            // file that is created or emptied for the stdout
+  std::string log_path;            // existing file to which the stderr is appended
 };
 
 struct ChildEnd {
   int exit = 0;
-  int signal = 0;        // that ended it, or 0
-  bool stopped = false;  // by us
+  int signal = 0;        // number of the signal that ended the process, or 0
+  bool stopped = false;  // `must_stop` returned true
   double seconds = 0, processor_seconds = 0;
   uint64_t max_rss_bytes = 0;
 };
 
-// Returns when it has ended. `must_stop` is asked several times a second; from when it says true on
-// the process has 4 seconds to end. Its process group is its own, so that a terminal's Ctrl-C comes
-// once, through us; it is told to end when we are killed. kIo where it cannot be started.
+// Returns when the process has ended. Calls `must_stop` several times a second. Once it returns
+// true, the process gets SIGTERM, and SIGKILL 4 seconds later. The process has a process group of
+// its own, so that a terminal's Ctrl-C reaches it only through `must_stop`. The process gets
+// SIGTERM if this program dies. Returns kIo if a file cannot be opened or no process can be made;
+// ChildEnd::exit is 127 if `program` cannot be executed.
 Result<ChildEnd> run_child(const ChildCommand& command, const std::function<bool()>& must_stop);
 
 }  // namespace ferry::batch

@@ -22,7 +22,7 @@ namespace {
 constexpr auto kLongestInterval = std::chrono::seconds(30);
 constexpr int kTouchesPerLease = 4;
 
-// The number of names that the file has, and the file itself; 0 names where there is none.
+// `names` is the number of the file's hard links; 0 if there is no file.
 struct FileState {
   nlink_t names = 0;
   ino_t inode = 0;
@@ -34,8 +34,8 @@ FileState state_of(const std::string& path) {
   return {.names = status.st_nlink, .inode = status.st_ino};
 }
 
-// Over NFS a reply may be lost, so that a link that was made is reported as one that could not be.
-// The number of names decides.
+// NFS may lose a reply and then report a failure for a link that was made. So the number of hard
+// links decides.
 bool link_to(const std::string& own, const std::string& path) {
   [[maybe_unused]] const int reported = ::link(own.c_str(), path.c_str());
   return state_of(own).names == 2;
@@ -43,7 +43,7 @@ bool link_to(const std::string& own, const std::string& path) {
 
 bool is_stale(const std::string& path, const std::string& own, std::chrono::seconds lease) {
   const Result<std::optional<std::string>> text = read_small_file(path);
-  if (!text || !*text) return false;  // given back just now
+  if (!text || !*text) return false;  // the owner has just given the claim back
   if (const Result<Started> owner = parse_started(**text, printable(path)); owner) {
     const Life life = life_of({.host = owner->host,
                                .boot = owner->boot,
@@ -51,15 +51,15 @@ bool is_stale(const std::string& path, const std::string& own, std::chrono::seco
                                .start = owner->process_start});
     if (life == Life::kDead) return true;
   }
-  // Its owner would have touched it since: also one from the future, after a server's clock was put
-  // back.
+  // A living owner touches its claim more often than that. A time in the future, from before the
+  // server's clock was put back, is as stale as one in the past.
   const std::optional<double> age = seconds_since_touch(path, own);
   return age && std::fabs(*age) > static_cast<double>(lease.count());
 }
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 
-// Other names of a claim that is gone, which its owner would have removed.
+// Removes the second name of a stale claim, which its dead owner can no longer remove.
 void remove_names(const std::string& path, ino_t inode) {
   const std::string folder = folder_of(path);
   const Result<Directory> directory = Directory::open(folder);
@@ -71,8 +71,9 @@ void remove_names(const std::string& path, ino_t inode) {
   }
 }
 
-// Removes a stale claim. Somebody else may do the same and have claimed anew: what was moved must
-// be what was examined, or it is put back.
+// Removes a stale claim. Meanwhile another process may have removed the claim and made its own
+// under the same name. So the claim is renamed first, and put back if the renamed file is not the
+// examined one.
 void take_away(const std::string& path, const std::string& own, std::chrono::seconds lease) {
   const FileState examined = state_of(path);
   if (examined.names == 0 || !is_stale(path, own, lease)) return;
@@ -86,8 +87,9 @@ void take_away(const std::string& path, const std::string& own, std::chrono::sec
   if (same) remove_names(path, examined.inode);
 }
 
-// A file of ours in the folder of claims, to claim with and to tell the time by. Not durable: after
-// a power failure nobody is left whom it could keep away. Closing the file sends it to the server.
+// Makes a file that identifies this process, for claims and for reading the file server's clock.
+// The file is not synced, because after a power failure no process is left that the claim concerns.
+// Closing the file sends it to the server.
 Result<std::string> make_own(const std::string& path) {
   const Process& us = this_process();
   const std::string own = fmt::format("{}~{}~{}~{}", path, us.host, us.id, random_name());

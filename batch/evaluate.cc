@@ -35,7 +35,8 @@ struct Work {
   Sha256 sum = {};
   uint64_t bytes = 0;
 
-  // With its length, so that no two lists of texts give the same bytes.
+  // The length goes before each text, so that two different lists of texts never give the same
+  // bytes.
   void add(std::string_view text) {
     const std::string length = fmt::format("{}:", text.size());
     sum.update(std::as_bytes(std::span<const char>(length)));
@@ -83,7 +84,8 @@ bool is_weight_file(std::string_view name) {
                              [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
-// All files of a folder, but for those that `leave_out` names.
+// Adds the regular files of a folder, without hidden ones and those for which `leave_out` returns
+// true.
 template <class LeaveOut>
 Status add_directory(Work& work, const std::string& path, const LeaveOut& leave_out) {
   const Directory directory = FERRY_TRY(Directory::open(path));
@@ -95,7 +97,8 @@ Status add_directory(Work& work, const std::string& path, const LeaveOut& leave_
   return {};
 }
 
-// A tensor file is read with the configuration and the tokenizer beside it, an index with all.
+// A conversion of a tensor file also reads the configuration and tokenizer beside the file. A
+// conversion of an index also reads the weight files beside the index.
 Status add_input(Work& work, const std::string& input) {
   if (!is_regular(input)) {
     return add_directory(work, input, [](const std::string&) { return false; });
@@ -110,12 +113,12 @@ Status add_input(Work& work, const std::string& input) {
   });
 }
 
-// Words of a command line; a file that one of them names counts with what is in it.
+// Adds the words of a command line, and the contents of files that words name.
 Status add_words(Work& work, const std::vector<std::string>& words) {
   work.add(words.size());
   for (const std::string& word : words) {
     work.add(word);
-    const std::string value = word.substr(word.find('=') + 1);  // all of it where there is no '='
+    const std::string value = word.substr(word.find('=') + 1);  // the whole word if it has no '='
     if (is_regular(value)) FERRY_RETURN_IF_ERROR(add_file(work, "", value));
   }
   return {};
@@ -130,7 +133,7 @@ Status add_verify(Work& work, const Verify& verify) {
 
 using Verdict = Evaluation::Verdict;
 
-// Of a part of a bundle what it has instead.
+// Returns the path of the manifest, or of the file that a part of a bundle has instead.
 std::string manifest_path(const std::string& bundle) {
   const std::string part = fmt::format("{}/{}", bundle, packer::kPartName);
   struct stat status = {};
@@ -138,7 +141,8 @@ std::string manifest_path(const std::string& bundle) {
   return fmt::format("{}/{}", bundle, packer::kManifestName);
 }
 
-// Seconds of the file server's clock; 0 where there is no such file.
+// Returns the time of the last change in seconds of the file server's clock; 0 if there is no such
+// file.
 double time_of(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) return 0;
@@ -146,14 +150,15 @@ double time_of(const std::string& path) {
          1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
-// Whether the bundle that is there can only have come from this attempt: it was allowed to write
-// there, never came to record what it made, and the bundle is not younger than it.
+// Returns whether the existing bundle can only have come from this attempt: the attempt was allowed
+// to write there, was killed before it recorded a bundle, and the bundle is not younger than the
+// attempt.
 bool is_of_killed(const LastAttempt& last, const State& state, const Task& task) {
   if (!last.started || !last.started->may_replace || !last.converted.empty()) return false;
   const bool ended = last.result && last.result->outcome == Outcome::kFailed &&
                      last.result->reason != Class::kCrash && last.result->reason != Class::kMemory;
   if (ended) return false;
-  // Times of a running attempt are set every 30 s.
+  // A running attempt touches started.json every 30 s.
   constexpr double kBetweenTouches = 60;
   const double end =
       last.result
@@ -177,14 +182,15 @@ struct Evaluator {
   Evaluation found = {};
   std::map<Thoroughness, Fingerprint> fingerprints = {};
 
-  // Of the task as it is now; each is made once.
+  // Makes the fingerprint of the task as it is now, once for each thoroughness.
   Result<Fingerprint> fingerprint(Thoroughness kind) {
     const auto known = fingerprints.find(kind);
     if (known != fingerprints.end()) return known->second;
     return fingerprints.emplace(kind, FERRY_TRY(fingerprint_of(task, kind, keep_on))).first->second;
   }
 
-  // A success is compared in the way in which its fingerprint was made.
+  // Returns whether a recorded success still holds, compared with the thoroughness of the recorded
+  // fingerprint.
   Result<bool> holds(const AttemptResult& success) {
     const Fingerprint now = FERRY_TRY(fingerprint(thoroughness_of(success.fingerprint)));
     if (success.outcome != Outcome::kDone || success.fingerprint != now.text ||
@@ -200,7 +206,7 @@ struct Evaluator {
     const std::optional<AttemptResult> done = FERRY_TRY(state.done(task.id));
     if (done && FERRY_TRY(holds(*done))) return Verdict::kUpToDate;
     const std::optional<LastAttempt> last = FERRY_TRY(state.last_attempt(task.id));
-    // After a power failure only one of the two records may be there.
+    // A power failure may have lost the record in done/ and kept the record of the attempt.
     if (last && last->result && FERRY_TRY(holds(*last->result))) return Verdict::kUpToDate;
     found.fingerprint = FERRY_TRY(fingerprint(options.thoroughness));
     const std::string& now = found.fingerprint.text;
@@ -233,7 +239,7 @@ Result<Fingerprint> fingerprint_of(const Task& task, Thoroughness thoroughness,
   FERRY_RETURN_IF_ERROR(add_verify(work, task.verify));
   work.add(task.expect.sha256);
   work.add(task.expect.max_bytes ? fmt::format("{}", *task.expect.max_bytes) : "");
-  work.bytes = 0;  // of the checkpoint alone
+  work.bytes = 0;  // input_bytes counts the checkpoint alone
   FERRY_RETURN_IF_ERROR(add_input(work, task.input));
   return Fingerprint{
       .text = fmt::format("{}{}", thoroughness == Thoroughness::kBytes ? kBytesPrefix : "stat:",

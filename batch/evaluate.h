@@ -1,4 +1,5 @@
-// What is to be done for a task, by what has been recorded of it and by what there is.
+// evaluate() compares a task with its records and with the files on disk, and says whether to run
+// the task.
 #pragma once
 
 #include <cstdint>
@@ -13,51 +14,55 @@
 
 namespace ferry::batch {
 
-// How closely the fingerprint looks at files that are larger than 1 MiB.
+// Says which properties of files larger than 1 MiB are part of a fingerprint. Smaller files count
+// with every byte.
 enum class Thoroughness {
   kStat,   // name, size, time of the last change, first and last 16 KiB
-  kBytes,  // every byte, and no time
+  kBytes,  // name, size and every byte
 };
 
 struct Fingerprint {
-  std::string text;  // "stat:" or "bytes:" and the digest
+  std::string text;  // "stat:" or "bytes:" and a SHA-256
   uint64_t input_bytes = 0;
 };
 
-// `keep_on` is called between pieces of files; its error ends the work.
+// Two tasks with equal fingerprints make equal bundles and verify them equally. `keep_on` is called
+// between pieces of files; its error is returned.
 Result<Fingerprint> fingerprint_of(const Task& task, Thoroughness thoroughness,
                                    const std::function<Status()>& keep_on);
 
-// How a fingerprint was made.
+// Returns the thoroughness with which a Fingerprint::text was made.
 Thoroughness thoroughness_of(const std::string& fingerprint);
 
 struct EvaluateOptions {
-  bool force = false;  // what is in the way is replaced
-  bool again = false;  // what has failed for good is tried again
+  bool force = false;  // replace an existing output
+  bool again = false;  // retry a task whose failure is final
   Thoroughness thoroughness = Thoroughness::kStat;
 };
 
 struct Evaluation {
   enum class Verdict {
-    kUpToDate,      // `recorded` is its last success
-    kFailedBefore,  // for good: `recorded` is how
-    kTry,
-    kHopeless,  // an attempt can only end with `problem`
+    kUpToDate,      // the task is done; `recorded` is its last success
+    kFailedBefore,  // the failure `recorded` is final
+    kTry,           // the task is to be run
+    kHopeless,      // an attempt can only end with `problem`
   };
   Verdict verdict = Verdict::kTry;
   Fingerprint fingerprint = {};
   std::optional<AttemptResult> recorded = {};
-  bool replace = false;        // what is there is to be overwritten
-  std::string converted = {};  // the bundle of an earlier attempt, to be verified only: its digest
+  bool replace = false;  // overwrite the existing output
+  // The digest of a bundle that an earlier attempt made, and that is only to be verified.
+  std::string converted = {};
   std::optional<Error> problem = {};
 };
 
-// `keep_on` is called between pieces of files; its error ends the work.
+// `keep_on` is called between pieces of files; its error becomes Evaluation::problem.
 Evaluation evaluate(const Task& task, const State& state, const EvaluateOptions& options,
                     const std::function<Status()>& keep_on);
 
-// The SHA-256 of a bundle's manifest.json. nullopt where there is nothing at `path`, empty where
-// there is something else.
+// Returns the SHA-256 of a bundle's manifest.json, nullopt if nothing exists at `path`, and an
+// empty text if something else exists there. A part of a bundle has another file instead of the
+// manifest.
 std::optional<std::string> bundle_digest(const std::string& path);
 
 }  // namespace ferry::batch

@@ -59,7 +59,8 @@ bool is_single_checkpoint(const Names& names, const std::string& file) {
   return file.ends_with(".gguf") || (names.has("config.json") && is_tensor_file(file));
 }
 
-// `inside` says that `path` is in a checkpoint, whose folders have a config.json each.
+// `inside`: `path` is inside a checkpoint, where folders with a config.json but without weights are
+// normal.
 Status find_below(const std::string& path, int depth, bool inside, FoundCheckpoints& found) {
   if (depth > kMaxDepth) {
     return bad_input(fmt::format("{}: more than {} folders deep", printable(path), kMaxDepth));
@@ -90,7 +91,7 @@ std::string without_slashes(std::string path) {
 
 // -- ids
 
-// "llama/step 1" -> "llama.step-1".
+// Returns "llama.step-1" for "llama/step 1".
 std::string id_text(std::string_view path) {
   std::string id;
   for (const char c : path) {
@@ -108,11 +109,11 @@ std::string short_digest(std::string_view text) {
 }
 
 struct Found {
-  std::string path, below;  // below: relative to its directory, or the name of that
+  std::string path, below;  // below: path below the searched directory, or that one's name
 };
 
-// One id for each. Where two paths would have the same, both have a digest of the path behind it,
-// so that neither depends on the order.
+// Returns one id for each path. If two paths would have equal ids, both ids end in a digest of the
+// path, so that an id does not depend on the order.
 std::vector<std::string> ids_of(const std::vector<Found>& all) {
   std::map<std::string, size_t> uses;
   for (const Found& found : all) ++uses[id_text(found.below)];
@@ -122,7 +123,7 @@ std::vector<std::string> ids_of(const std::vector<Found>& all) {
     std::string id = id_text(found.below);
     const bool unique = uses[id] == 1 && !id.empty() && id.size() <= kLongest;
     if (!unique) id = fmt::format("{}-{}", id.substr(0, kLongest), short_digest(found.path));
-    if (!is_task_id(id)) id = "checkpoint" + id;  // nothing but a digest is left
+    if (!is_task_id(id)) id = "checkpoint" + id;  // the id is only '-' and a digest
     ids.push_back(std::move(id));
   }
   return ids;
@@ -155,7 +156,7 @@ std::string header_line(const PlanOptions& options) {
 
 Result<std::vector<Found>> find_all(const std::vector<std::string>& directories,
                                     std::vector<std::string>& without_weights) {
-  std::map<std::string, Found> all;  // by path: a folder that is given twice counts once
+  std::map<std::string, Found> all;  // keyed by path: a folder that is given twice counts once
   for (const std::string& given : directories) {
     const std::string root = without_slashes(given);
     const FoundCheckpoints found = FERRY_TRY(find_checkpoints(root));
@@ -208,8 +209,8 @@ Result<PlannedText> make_plan(const PlanOptions& options) {
     json.member("output", joined(options.out_dir, ids[i])).end_object();
     planned.text += json.take();
   }
-  // What it gives is what it takes: words of `args` that are not allowed end here. They are the
-  // caller's, and no file's.
+  // The parser refuses words of `args` that are not allowed. They come from the caller, so the
+  // error is kUsage.
   const auto plan = parse_plan(planned.text, "the plan");
   return plan ? Result<PlannedText>(std::move(planned))
               : fail(ErrorCode::kUsage, plan.error().message);

@@ -1,4 +1,4 @@
-// Finds checkpoints by the names of files, and writes the plan that converts them.
+// make_plan() finds checkpoints by the names of their files, and writes a plan that converts them.
 #pragma once
 
 #include <string>
@@ -16,28 +16,28 @@ struct FoundCheckpoints {
   std::vector<std::string> without_weights;  // folders with a config.json and nothing to convert
 };
 
-// All checkpoints in and below `directory`: folders with a file that formats::kKnownFiles names;
-// else .gguf files, and other tensor files beside a config.json. Bundles and hidden folders are
-// passed over; links to folders are not followed.
+// Finds the checkpoints in and below `directory`. A checkpoint is a folder with a file that
+// formats::kKnownFiles names; in other folders, each .gguf file, and each other tensor file beside
+// a config.json. Skips bundles and hidden folders, and does not follow links to folders.
 Result<FoundCheckpoints> find_checkpoints(const std::string& directory);
 
 inline constexpr std::string_view kNoWeights = "a config.json without weights";
 
 struct PlanOptions {
   std::vector<std::string> directories;
-  std::string out_dir;  // of the bundles
+  std::string out_dir;  // folder of the bundles
   std::vector<std::string> args = {};
   Verify verify = {};
 };
 
 struct PlannedText {
-  std::string text;  // a plan
+  std::string text;  // the JSON Lines of a plan
   size_t tasks = 0;
-  std::vector<std::string> without_weights = {};  // see FoundCheckpoints
+  std::vector<std::string> without_weights = {};  // FoundCheckpoints::without_weights
 };
 
-// Ids are paths below their directories with '.' for '/'. kBadInput where there is no checkpoint;
-// the same directories give the same text.
+// The id of a task is the path below its directory, with '.' for '/'. Equal directories give equal
+// texts. Returns kBadInput if there is no checkpoint.
 Result<PlannedText> make_plan(const PlanOptions& options);
 
 }  // namespace ferry::batch

@@ -17,7 +17,8 @@
 namespace ferry::batch {
 namespace {
 
-// Files of the kernel, which have no size. Empty where there is none.
+// Reads a file in /proc or /sys, whose size stat() reports as 0. Returns an empty text if there is
+// no such file.
 std::string read_kernel_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) return {};
@@ -46,7 +47,8 @@ std::string boot_name() {
   return fmt::format("{}/{}", first_line(boot), space.st_ino);
 }
 
-// Field 22 of /proc/ID/stat; the name of the program, field 2, may hold blanks and brackets.
+// Reads field 22 of /proc/ID/stat, the start time. Field 2, the name of the program, may contain
+// blanks and brackets.
 std::optional<uint64_t> start_of(int64_t id) {
   const std::string text = read_kernel_file(fmt::format("/proc/{}/stat", id));
   std::string_view rest = text;
@@ -97,7 +99,7 @@ std::string random_name() {
 }
 
 uint64_t out_of_memory_kills() {
-  // "0::/system.slice/x": the group of the unified hierarchy.
+  // The line "0::/system.slice/x" names the group in the unified hierarchy (cgroup v2).
   const std::string groups = read_kernel_file("/proc/self/cgroup");
   const size_t own = groups.find("0::");
   if (own == std::string::npos) return 0;

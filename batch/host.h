@@ -1,4 +1,4 @@
-// Who we are, for leases and records that other hosts read too.
+// Identifies this process in leases and records that other hosts read too.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,29 @@
 namespace ferry::batch {
 
 struct Process {
-  std::string host;  // letters, digits, "._-"
-  // The kernel that runs now and the set of processes that we see: process numbers mean the same
-  // only where both are equal.
+  std::string host;  // consists of letters, digits, '.', '_' and '-'
+  // The boot id of the kernel and the PID namespace. Process numbers can be compared only where
+  // `boot` is equal.
   std::string boot;
   int64_t id = 0;
-  uint64_t start = 0;  // clock ticks since the host booted: process numbers are used again
+  // Clock ticks between boot and start of the process. Processes that reuse a number differ here.
+  uint64_t start = 0;
 };
 
 const Process& this_process();
 
 enum class Life { kAlive, kDead, kUnknown };
-// kUnknown for processes of other hosts.
+// Returns kUnknown for processes of other hosts.
 Life life_of(const Process& process);
 
-// "2026-01-31T12:00:00Z".
+// Returns a time such as "2026-01-31T12:00:00Z".
 std::string utc_now();
 
-// 16 hexadecimal digits that nobody else has.
+// Returns 16 random hexadecimal digits.
 std::string random_name();
 
-// How many processes of our control group the system has killed for want of memory; 0 where it does
-// not say.
+// Returns how many processes of this process's control group the kernel has killed for lack of
+// memory; 0 if the kernel does not tell.
 uint64_t out_of_memory_kills();
 
 }  // namespace ferry::batch

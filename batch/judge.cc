@@ -20,12 +20,12 @@ namespace {
 constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxLogBytes = uint64_t{16} << 20;
 constexpr int kSignalExit = 128;
-constexpr int kNoStart = 127;  // run_child()
+constexpr int kNoStart = 127;  // exit code of run_child()
 
-// Numbers of the system's errors that may pass.
+// Values of errno whose cause may pass.
 constexpr std::array<int, 6> kPassing = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EAGAIN};
 
-// Messages end with the words of the system: "PATH: cannot write: No space left on device".
+// Messages contain the text of strerror(), as in "PATH: cannot write: No space left on device".
 bool may_pass(const std::string& message) {
   const bool by_system = std::ranges::any_of(kPassing, [&](int number) {
     return message.find(fmt::format(": {}", std::strerror(number))) != std::string::npos;
@@ -60,7 +60,7 @@ std::string message_in(const std::string& path) {
   return message != nullptr && message->is_string() ? message->get<std::string>() : std::string();
 }
 
-// The last error in the log, or its last line.
+// Returns the last error message in the log, or the last line if there is none.
 std::string last_words(const std::string& path) {
   const Result<std::string> log = read_text_file(path, kMaxLogBytes);
   if (!log) return {};
@@ -76,7 +76,7 @@ std::string last_words(const std::string& path) {
 
 std::string message_of(const StepFiles& step, int exit) {
   std::string message = message_in(step.out_path);
-  // What was logged before the process began, the command, is no message.
+  // A line that begins with "$ " is the command, which is logged before the process starts.
   if (message.empty()) message = last_words(step.log_path);
   if (message.empty() || message.starts_with("$ ")) {
     message = fmt::format("{} ended with {}", step.name, exit);
@@ -107,7 +107,7 @@ Class class_of(const StepFiles& step, int exit, const std::string& message) {
   }
 }
 
-// What `ferry convert` says of its target.
+// Part of the message of `ferry convert` when another process writes the same bundle.
 constexpr std::string_view kBusy = "another process is writing it";
 
 Judgement failed(int exit, Class reason, std::string message) {
@@ -178,7 +178,8 @@ std::optional<Parity> parity_in(const std::string& path) {
   if (verdict == nullptr || !verdict->is_boolean()) return std::nullopt;
   Parity parity{.parity = verdict->get<bool>()};
   const nlohmann::json* metrics = find(*result, "metrics");
-  // Those of the proof against the checkpoint, where there is no other.
+  // Without a comparison with a reference, the metrics are those of the comparison with the
+  // checkpoint.
   if (const nlohmann::json* path_report = find(*result, "f32_path");
       metrics == nullptr && path_report) {
     metrics = find(*path_report, "metrics");

@@ -1,4 +1,4 @@
-// What the end of a process means for its task.
+// judge() derives the outcome of a task from the end of one of its processes.
 #pragma once
 
 #include <optional>
@@ -17,26 +17,25 @@ struct Judgement {
   std::string message = {};
 };
 
-// What `ferry NAME --json` left: its document in `out_path`, its words in `log_path`.
+// `ferry NAME --json` has written its document to `out_path` and its messages to `log_path`.
 struct StepFiles {
   std::string name, out_path, log_path;
 };
 
-// `out_of_memory`: the system has killed for want of memory while the process ran.
+// `out_of_memory`: the kernel killed some process for lack of memory while this one ran.
 Judgement judge(const StepFiles& step, const ChildEnd& end, bool out_of_memory);
 
-// An error of ours.
+// Judges an error of the batch program itself.
 Judgement judge(const Error& error);
 
-// A request to stop, or a lease that was lost.
+// Judges a request to stop or a lost lease.
 Judgement interrupted(Class reason, std::string message);
 
-// Of the document of `ferry verify --json`; none where it has none.
+// Reads the document of `ferry verify --json`. Returns nullopt if it has no verdict.
 std::optional<Parity> parity_in(const std::string& path);
 
-// An exit code of an attempt decides about the next one.
-
-// EX_TEMPFAIL of sysexits.h: interrupted, or failed for a reason that may pass.
+// EX_TEMPFAIL of sysexits.h. The task was interrupted, or failed for a reason that may pass, so
+// another run may succeed.
 inline constexpr int kTransientExit = 75;
 
 }  // namespace ferry::batch

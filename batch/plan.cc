@@ -24,9 +24,9 @@ constexpr int64_t kPlanVersion = 1;
 constexpr size_t kMaxIdBytes = 200;
 constexpr size_t kDigestDigits = 64;
 
-// What a line is read with: its place begins every message.
+// The place of a line, with which every message about the line begins.
 struct Line {
-  std::string where;  // "plan.jsonl: line 3"
+  std::string where;  // such as "plan.jsonl: line 3"
   Failure refuse(const std::string& what) const {
     return bad_input(fmt::format("{}: {}", where, what));
   }
@@ -64,7 +64,8 @@ Result<std::vector<std::string>> words_of(const Line& line, const std::string& n
   return words;
 }
 
-// Words of a command line that batch gives itself; `-oFILE` and `--out=FILE` are the same.
+// Returns whether batch adds this word to command lines itself, also in the forms `-oFILE` and
+// `--out=FILE`.
 bool is_ours(const std::string& word) {
   constexpr std::array<std::string_view, 16> kOurs = {
       "-o",      "--out",  "--overwrite", "--dry-run", "-n", "--json",
@@ -133,7 +134,7 @@ Result<Expectation> expectation_of(const Line& line, const nlohmann::json& value
   return expect;
 }
 
-// Whether `name` is one of the members that a task and the defaults have in common, and reads it.
+// Reads a member that both tasks and defaults can have. Returns false if `name` is no such member.
 Result<bool> read_common(const Line& line, const std::string& name, const nlohmann::json& value,
                          Task& task) {
   if (name == "args") {
@@ -192,15 +193,15 @@ Result<Task> task_of(const Line& line, const nlohmann::json& document, Task task
   return task;
 }
 
-// "a/b" and "./a//b/" are the same path.
+// Returns one text for all spellings of a path, such as "a/b" and "./a//b/".
 std::string normal_path(const std::string& path) {
   std::string normal = std::filesystem::path(path).lexically_normal().string();
   while (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
   return normal;
 }
 
-// The place that a path leads to, through the links that exist, and the path as it is where that
-// cannot be told.
+// Resolves the symbolic links of a path as far as the path exists. Returns the path itself if that
+// fails.
 std::string real_path(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
@@ -209,7 +210,7 @@ std::string real_path(const std::string& path) {
   return normal_path(error ? path : real.string());
 }
 
-// Refuses ids and outputs that are taken.
+// Refuses ids and outputs that an earlier line has.
 class Names {
  public:
   Status add(const Line& line, const Task& task, size_t number) {
@@ -224,7 +225,7 @@ class Names {
     }
     return {};
   }
-  // Once all lines are known.
+  // Call this after the last line. Refuses outputs that are inside the output of another task.
   Status check_nesting(const std::string& name) const {
     for (const auto& [path, output] : outputs_) {
       for (size_t slash = path.find('/', 1); slash != std::string::npos;
@@ -241,11 +242,11 @@ class Names {
  private:
   struct Output {
     size_t line = 0;
-    std::string given;  // as the plan has it
+    std::string given;  // path as the plan states it
   };
 
-  std::unordered_map<std::string, size_t> ids_;      // line numbers
-  std::unordered_map<std::string, Output> outputs_;  // by real path
+  std::unordered_map<std::string, size_t> ids_;      // id to number of its line
+  std::unordered_map<std::string, Output> outputs_;  // keys are results of real_path()
 };
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -276,7 +277,7 @@ Result<Plan> parse_plan(const std::string& text, const std::string& name) {
   for (const std::string_view content : lines_of(text)) {
     const Line line{fmt::format("{}: line {}", name, ++number)};
     if (content.find_first_not_of(" \t\r") == std::string_view::npos) {
-      return line.refuse("is empty");  // the number of a line is the number of a task
+      return line.refuse("is empty");  // an empty line would shift the indices of tasks
     }
     const nlohmann::json document = FERRY_TRY(parse_json(content, line.where));
     if (!document.is_object()) return line.refuse("is not an object");

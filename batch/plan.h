@@ -1,5 +1,5 @@
-// Plan: the tasks of a batch, one for each line of a JSON Lines file. docs/batch.md is the
-// specification.
+// A Plan is the list of tasks of a batch, read from a JSON Lines file with one task per line.
+// docs/batch.md specifies the file.
 #pragma once
 
 #include <cstddef>
@@ -14,44 +14,45 @@ namespace ferry::batch {
 
 inline constexpr uint64_t kMaxPlanBytes = uint64_t{256} << 20;
 
-// How a bundle is proven once it is there.
+// Says how a bundle is verified after the conversion.
 struct Verify {
-  bool embedded = false;    // with the reference inside of the bundle
-  bool checkpoint = false;  // with the checkpoint that it was made of
-  bool check = false;       // `ferry check`
-  std::string reference = {};
+  bool embedded = false;       // compare with the reference inside the bundle
+  bool checkpoint = false;     // compare with the checkpoint
+  bool check = false;          // run `ferry check`
+  std::string reference = {};  // path of a reference to compare with; empty: none
   std::vector<std::string> args = {};
 
-  // Whether `ferry verify` runs.
+  // Returns whether `ferry verify` is to run.
   bool verifies() const { return embedded || checkpoint || !reference.empty() || !args.empty(); }
 };
 
 struct Expectation {
-  std::string sha256 = {};  // of manifest.json
+  std::string sha256 = {};  // digest of manifest.json; empty: any
   std::optional<uint64_t> max_bytes = {};
 };
 
 struct Task {
-  size_t index = 0;  // in the plan, from 0
+  size_t index = 0;  // index into Plan::tasks
   std::string id, input, output;
-  std::vector<std::string> args = {};  // of `ferry convert`
+  std::vector<std::string> args = {};  // further arguments of `ferry convert`
   Verify verify = {};
   Expectation expect = {};
 };
 
 struct Plan {
   std::string path;
-  std::string sha256;  // of the file
+  std::string sha256;  // digest of the plan's file
   std::vector<Task> tasks;
 };
 
-// Strict: kBadInput with the number of the line for members that are not known, for ids and outputs
-// that come twice, for outputs inside of others, and for words in `args` that batch gives itself.
+// Returns kBadInput, which names the line, for unknown members, repeated ids and outputs, outputs
+// inside other outputs, and words in `args` that batch adds itself.
 Result<Plan> read_plan(const std::string& path);
-// `name` begins the messages.
+// Error messages begin with `name`.
 Result<Plan> parse_plan(const std::string& text, const std::string& name);
 
-// Whether `text` may be the id of a task: a plain file name of letters, digits and "._-".
+// Returns whether `text` can be the id of a task: at most 200 letters, digits, '.', '_' and '-',
+// the first of them neither '.' nor '-'.
 bool is_task_id(const std::string& text);
 
 }  // namespace ferry::batch

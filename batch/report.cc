@@ -23,8 +23,8 @@ std::string replaced(std::string text, const std::string& what, std::string_view
   return text;
 }
 
-// The same for tasks that failed for the same reason. A longer path is replaced before one that it
-// may begin with.
+// Returns a message that is equal for tasks that failed for the same reason. The longer path is
+// replaced first, because the shorter one may be the beginning of it.
 std::string general_message(const Task& task, std::string message) {
   std::vector<std::pair<std::string, std::string_view>> names = {{task.input, "INPUT"},
                                                                  {task.output, "OUTPUT"}};
@@ -33,7 +33,7 @@ std::string general_message(const Task& task, std::string message) {
   return message;
 }
 
-// Of the start and the time that it took: "2026-01-31T12:00:00Z" + 90 s.
+// Adds the duration of an attempt to its start, such as 90 s to "2026-01-31T12:00:00Z".
 std::string end_of(const AttemptResult& result) {
   std::tm parts = {};
   if (::strptime(result.start.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts) == nullptr) return {};
@@ -43,7 +43,7 @@ std::string end_of(const AttemptResult& result) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-// UTC times in this form are in the order of their texts.
+// UTC times in this form compare as texts.
 void add_times(Report& report, const AttemptResult& result) {
   const std::string end = end_of(result);
   if (end.empty()) return;
@@ -95,7 +95,8 @@ void add_task(Report& report, const Task& task, const TaskStatus& status) {
   }
 }
 
-// All attempts of a task count in the sums; records of killed ones have no times.
+// Adds all attempts of a task to the sums. Attempts that were killed have no result, and so no
+// times.
 void add_attempts(Report& report, const State& state, const Task& task) {
   const Result<std::vector<uint64_t>> numbers = state.attempts(task.id);
   if (!numbers) return;
@@ -160,7 +161,7 @@ void write_hosts(JsonWriter& json, const Report& report) {
   json.end_array();
 }
 
-// The result of the last attempt; zeros if there was none.
+// Writes the result of the last attempt; zeros if there was none.
 void write_result(JsonWriter& json, const TaskStatus& status) {
   const AttemptResult result = status.result.value_or(AttemptResult());
   json.member("class", name_of(result.reason)).key("exit");
@@ -200,7 +201,7 @@ std::string_view state_name(const TaskStatus& status) {
   return kTaskStates[static_cast<size_t>(status.state)];
 }
 
-// "17 done, 2 failed, 1 waiting".
+// Returns a text such as "17 done, 2 failed, 1 waiting".
 std::string counts_text(const PlanStatus& status) {
   std::string text;
   for (size_t i = 0; i < kTaskStates.size(); ++i) {
@@ -242,7 +243,8 @@ std::string proofs_text(const Report& report) {
                      report.not_proven, report.not_asked);
 }
 
-// A cell of a table: names and messages from files cannot end it or become markup.
+// Escapes a text for a cell of a Markdown table, so that names and messages from files cannot
+// become markup.
 std::string cell(std::string_view text) {
   std::string safe;
   for (const char c : safe_message(text)) {

@@ -1,4 +1,4 @@
-// What a batch came to: sums, failures grouped by their message, a line for each task.
+// A Report sums up the records of a batch and groups failures by their message.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace ferry::batch {
 
 struct FailureGroup {
-  std::string reason, message;  // with INPUT, OUTPUT and ID for the task's own
+  std::string reason, message;  // message: with INPUT and OUTPUT in place of the paths of the task
   int exit = 0;
-  std::vector<std::string> tasks;  // ids
+  std::vector<std::string> tasks;  // ids of the tasks
 };
 
 struct HostWork {
@@ -26,29 +26,29 @@ struct HostWork {
 };
 
 struct Report {
-  const Plan* plan = nullptr;  // outlives the report
+  const Plan* plan = nullptr;  // must outlive the report
   PlanStatus status;
   uint64_t attempts = 0, input_bytes = 0, output_bytes = 0, max_rss_bytes = 0;
   double seconds = 0, processor_seconds = 0;
-  std::string start, end;  // empty where nothing was tried
+  std::string start, end;  // UTC times; empty if there was no attempt
   uint64_t proven = 0, not_proven = 0, not_asked = 0;
-  std::vector<FailureGroup> failures;  // those of most tasks first
-  std::map<std::string, HostWork> hosts;
+  std::vector<FailureGroup> failures;     // sorted by descending number of tasks
+  std::map<std::string, HostWork> hosts;  // the keys are names of hosts
 };
 
-// A message has its own quotes, which stay as they are, and escaped names; state folders are
-// written by others, so all else is made safe again.
+// Escapes the control characters of a message from a state folder, which others can write. Quotes
+// and names that are escaped already stay as they are.
 std::string safe_message(std::string_view message);
 
 Result<Report> make_report(const Plan& plan, const State& state, std::chrono::seconds lease);
 
-// docs/batch.md describes it.
+// Returns the JSON document that docs/batch.md describes.
 std::string report_json(const Report& report);
 std::string report_text(const Report& report);
-// For CI and issue trackers.
+// Returns Markdown for CI pages and issue trackers.
 std::string report_markdown(const Report& report);
 
-// The table of `ferry batch status`, and its JSON.
+// Return the table and the JSON document of `ferry batch status`.
 std::string status_text(const Plan& plan, const PlanStatus& status);
 std::string status_json(const Plan& plan, const PlanStatus& status);
 

@@ -44,7 +44,8 @@ void write_outputs(JsonWriter& json, const std::vector<OutputFile>& outputs) {
 
 // -- reading
 
-// Members of our own files, each of the type that we write. The first that is not is kept.
+// Reads members whose types must be those that to_json() writes. Keeps the name of the first member
+// that is missing or of another type.
 class Members {
  public:
   Members(const Json& object, const std::string& name) : object_(object), name_(name) {}
@@ -65,7 +66,7 @@ class Members {
     get(member, number);
     value = number;
   }
-  // The place of a word in a table.
+  // Sets `value` to the index of the member's text in `words`.
   template <class Enum, size_t N>
   void get_word(const char* member, const std::array<std::string_view, N>& words, Enum& value) {
     std::string text;

@@ -1,4 +1,4 @@
-// What an attempt to do a task came to, and its file. docs/batch.md describes the members.
+// The records of an attempt at a task, and their JSON files. docs/batch.md describes the members.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ferry::batch {
 
 enum class Outcome { kDone, kFailed, kInterrupted };
 
-// Why a task is not done.
+// The reason why a task is not done.
 enum class Class {
   kNone,
   kInput,
@@ -34,22 +34,22 @@ enum class Class {
 const char* name_of(Outcome outcome);
 const char* name_of(Class reason);
 
-// A process that ran for an attempt.
+// One process of an attempt.
 struct Step {
-  std::string name;  // "convert", "verify", "check"
+  std::string name;  // "convert", "verify" or "check"
   int exit = 0;
-  int signal = 0;  // that ended it, or 0
+  int signal = 0;  // number of the signal that ended the process, or 0
   double seconds = 0, processor_seconds = 0;
   uint64_t max_rss_bytes = 0;
 };
 
-// What `ferry verify` measured.
+// The verdict and metrics of `ferry verify`.
 struct Parity {
   bool parity = false;
   std::optional<double> max_abs = {}, sqnr_db = {}, top1_agreement = {}, kl_max = {};
 };
 
-// A file of a bundle, as its manifest has it.
+// A file of a bundle, copied from the manifest.
 struct OutputFile {
   std::string path;
   uint64_t bytes = 0;
@@ -57,7 +57,7 @@ struct OutputFile {
 };
 
 struct AttemptResult {
-  std::string ferry = {};  // version
+  std::string ferry = {};  // version of Ferry
   std::string id = {}, input = {}, output = {}, fingerprint = {};
   uint64_t index = 0, attempt = 0;
   Outcome outcome = Outcome::kFailed;
@@ -68,32 +68,34 @@ struct AttemptResult {
   std::string host = {}, start = {};
   double seconds = 0, processor_seconds = 0;
   uint64_t max_rss_bytes = 0, input_bytes = 0, output_bytes = 0;
-  std::string sha256 = {};  // of manifest.json; empty where there is no bundle
+  std::string sha256 = {};  // digest of manifest.json; empty if there is no bundle
   std::vector<OutputFile> outputs = {};
   std::optional<Parity> parity = {};
   std::vector<Step> steps = {};
 
-  // Nothing but another input, or another Ferry, will change it.
+  // Returns whether only another input or another version of Ferry can change the outcome.
   bool is_final() const;
 };
 
-// Written before the first process of an attempt starts, and all that is known of one that was
-// killed.
+// The record that is written before the first process of an attempt starts. A killed attempt has no
+// other record.
 struct Started {
   std::string fingerprint = {}, host = {}, boot = {}, start = {};
   int64_t process = 0;
-  uint64_t process_start = 0;  // of that process, in clock ticks since the host booted
-  // Nothing stood in the way, or it was to be replaced: what is there now is of this attempt.
+  uint64_t process_start = 0;  // start of the process in clock ticks since the host booted
+  // There was no output, or the attempt was to replace it. So an output that exists now is from
+  // this attempt.
   bool may_replace = false;
 };
 
 std::string to_json(const AttemptResult& result);
 std::string to_json(const Started& started);
-// Members of an object that is open.
+// Write a member of the open JSON object.
 void write_parity(JsonWriter& json, const std::optional<Parity>& parity);
 void write_steps(JsonWriter& json, const std::vector<Step>& steps);
 
-// `name` begins the messages. kBadInput for anything that to_json() does not write.
+// Error messages begin with `name`. Return kBadInput for a document that to_json() cannot have
+// written.
 Result<AttemptResult> parse_result(const std::string& text, const std::string& name);
 Result<Started> parse_started(const std::string& text, const std::string& name);
 

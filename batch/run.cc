@@ -22,23 +22,23 @@ using Kind = TaskEnd::Kind;
 using namespace std::chrono_literals;
 
 constexpr auto kLongestPause = 60'000ms;
-constexpr auto kLongestLook = 5'000ms;  // at a task that somebody else has a lease on
+constexpr auto kLongestLook = 5'000ms;  // longest pause before another try to get a lease
 
-// A task that waits for its turn.
+// A task that waits for a worker.
 struct Turn {
-  size_t place = 0;  // in the results
+  size_t place = 0;  // index into RunEnd::tasks
   Clock::time_point not_before = {};
-  int64_t tries = 0;  // that have failed
-  int64_t looks = 0;  // that found it taken
+  int64_t tries = 0;  // number of failed attempts
+  int64_t looks = 0;  // number of times that another process had the lease
 };
 
-// Turns in order; those whose time has not come are passed over.
+// Hands out turns in order, and skips turns whose `not_before` is in the future.
 class Queue {
  public:
   explicit Queue(size_t count) : left_(count) {
     for (size_t place = 0; place < count; ++place) turns_.push_back({.place = place});
   }
-  // nullopt once nothing is left, or something asks to stop.
+  // Waits for the next turn. Returns nullopt once all tasks have ended, or a signal asks to stop.
   std::optional<Turn> next() {
     std::unique_lock lock(mutex_);
     while (left_ > 0 && interrupt_signal() == 0) {
@@ -68,7 +68,7 @@ class Queue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Turn> turns_;
-  size_t left_;  // tasks that have not ended
+  size_t left_;  // number of tasks that have not ended
 };
 
 std::chrono::milliseconds doubled(std::chrono::milliseconds first, int64_t times,
@@ -113,7 +113,7 @@ class Runner {
   const std::function<void(const TaskEnd&)>& report_;
   AttemptOptions attempt_;
   Queue queue_;
-  std::mutex mutex_;  // for what follows
+  std::mutex mutex_;  // guards ends_, problem_ and calls of report_
   std::vector<TaskEnd> ends_;
   std::optional<Error> problem_;
 };
@@ -128,7 +128,7 @@ void Runner::end(size_t place, Kind kind, AttemptResult result) {
   queue_.finish();
 }
 
-// Whether nothing is to be done for the task.
+// Ends the task and returns true if no attempt is needed.
 bool Runner::settle(size_t place, const Evaluation& evaluation) {
   const bool up_to_date = evaluation.verdict == Evaluation::Verdict::kUpToDate;
   if (!up_to_date && evaluation.verdict != Evaluation::Verdict::kFailedBefore) return false;
@@ -136,7 +136,7 @@ bool Runner::settle(size_t place, const Evaluation& evaluation) {
   return true;
 }
 
-// An attempt, unless it turns out that none is needed, or that another process makes one.
+// Makes an attempt, unless none is needed or another process has a lease on the task.
 Status Runner::take_turn(Turn turn) {
   const Task& task = plan_.tasks[ends_[turn.place].index];
   Evaluation evaluation = look_at(task);
@@ -152,14 +152,14 @@ Status Runner::take_turn(Turn turn) {
     queue_.give_back(turn);
     return {};
   }
-  // Somebody else may have done it in the meantime.
+  // Another process may have done the task before this one got the lease.
   evaluation = look_at(task);
   if (settle(turn.place, evaluation)) return {};
   return attempt(turn, evaluation, std::move(claim));
 }
 
 Status Runner::attempt(Turn turn, const Evaluation& evaluation, std::optional<Claim> claim) {
-  if (interrupt_signal() != 0) return {};  // not begun
+  if (interrupt_signal() != 0) return {};  // the task stays kNotBegun
   AttemptOptions options = attempt_;
   if (claim) options.keep_lease = [&claim] { return claim->keep(); };
   const Task& task = plan_.tasks[ends_[turn.place].index];
@@ -179,7 +179,7 @@ void Runner::work() {
   while (const std::optional<Turn> turn = queue_.next()) {
     const Status done = take_turn(*turn);
     if (done) continue;
-    // The state folder cannot be written: this worker can do nothing, and the task has no record.
+    // The state folder cannot be written. The task has no record, so the run ends with an error.
     const std::scoped_lock lock(mutex_);
     if (!problem_) problem_ = done.error();
     queue_.finish();
@@ -216,8 +216,8 @@ int exit_of(const TaskEnd& end) {
 }
 
 int worse_exit(int a, int b) {
-  // Ascending. Codes that are not here, those of processes that crashed, are worse than all but the
-  // last, which says that another run may help.
+  // Sorted from good to bad. Other codes, those of crashed processes, are worse. kTransientExit is
+  // the worst, because it says that another run may help.
   constexpr std::array<int, 8> kOrder = {0, 1, 4, 3, 2, 6, 5, 70};
   const auto rank = [&](int code) {
     if (code == kTransientExit) return kOrder.size() + 1;

@@ -14,14 +14,14 @@
 namespace ferry::batch {
 namespace {
 
-// sbatch replaces %A and the like in names of files, and a backslash ends that.
+// Escapes '%', because sbatch replaces patterns such as %A in names of files.
 std::string file_pattern(const std::string& path) {
   std::string pattern;
   for (const char c : path) pattern += c == '%' ? std::string("%%") : std::string(1, c);
   return pattern;
 }
 
-// The command of one array task. `exec`: signals and the exit code are those of ferry.
+// Returns the command line of one array task.
 std::string task_command(const SlurmOptions& options, size_t first_run) {
   const ScriptOptions& script = options.script;
   std::vector<std::string> words = {script.program, "batch", "run", as_operand(script.plan)};
@@ -35,8 +35,8 @@ std::string task_command(const SlurmOptions& options, size_t first_run) {
   return fmt::format("{} --task {}", shell_line(words), index);
 }
 
-// What the site's RequeueExit=75 would do, at most 5 times. Without exec, so the signal that asks
-// to stop is passed on by hand.
+// Requeues an interrupted task like the site's RequeueExit=75, at most 5 times. The shell must
+// outlive the command, so it passes signals on.
 std::string requeue_lines(const std::string& command) {
   return fmt::format(R"({} &
 child=$!
@@ -99,10 +99,10 @@ echo "arrays ${{jobs#:}}, report ${{report%%;*}}"
 bool has_line_break(const std::string& text) { return text.find('\n') != std::string::npos; }
 
 constexpr size_t kMostIndices = 100'000;
-// Pods have "-INDEX-RANDOM" behind the name, and may have 63 characters.
+// Kubernetes appends "-INDEX-RANDOM" for the name of a pod, which may have 63 characters.
 constexpr size_t kLongestName = 50;
 
-// A string of JSON is one of YAML.
+// A JSON string is also a YAML string.
 std::string yaml(std::string_view text) {
   JsonWriter json;
   json.value(text);
@@ -118,7 +118,7 @@ bool is_label(const std::string& name) {
 }
 
 std::string command_lines(const ScriptOptions& script) {
-  // Two pods of one index can run at the same time: hence the lease.
+  // Kubernetes may run two pods of one index at the same time, so the command takes leases.
   std::vector<std::string> words = {script.program, "batch", "run", script.plan, "--lease"};
   if (script.tasks_per_index != 1) {
     words.insert(words.end(), {"--tasks-per-index", fmt::format("{}", script.tasks_per_index)});

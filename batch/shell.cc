@@ -32,7 +32,7 @@ std::string shell_line(const std::vector<std::string>& words) {
 Result<std::vector<std::string>> shell_words(std::string_view line) {
   std::vector<std::string> words;
   char quote = 0;
-  bool inside = false;  // of a word
+  bool inside = false;  // the position is inside a word
   for (size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {

@@ -1,4 +1,4 @@
-// Words for a shell.
+// Quotes and splits command lines for a POSIX shell.
 #pragma once
 
 #include <string>
@@ -9,16 +9,17 @@
 
 namespace ferry::batch {
 
-// One word of a POSIX shell, whatever is in it: 'it'\''s'. As it is where nothing needs quotes.
+// Quotes any text as one word, such as 'it'\''s'. Returns the text itself if it needs no quotes.
 std::string shell_word(std::string_view text);
-// "ferry convert 'a b' -o out".
+// Joins quoted words, such as "ferry convert 'a b' -o out".
 std::string shell_line(const std::vector<std::string>& words);
 
-// The words of such a line: blanks part them, quotes and backslashes keep them together. Nothing is
-// expanded. kUsage where a quote does not end.
+// Splits a line at blanks outside of quotes. A backslash keeps the next character, except inside
+// single quotes. Expands nothing. Returns kUsage if a quote does not end.
 Result<std::vector<std::string>> shell_words(std::string_view line);
 
-// A path as an argument that is not taken for an option.
+// Returns "./-path" for a path that begins with '-', so that a program does not take the path for
+// an option.
 std::string as_operand(const std::string& path);
 
 }  // namespace ferry::batch

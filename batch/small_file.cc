@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
-// 0, or the number of the error.
+// Returns 0 or an errno.
 int write_and_close(UniqueFd fd, std::string_view text, Durable durable) {
   int problem = 0;
   while (!text.empty() && problem == 0) {
@@ -60,7 +60,7 @@ Result<std::optional<std::string>> read_small_file(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0 && errno == ENOENT) return std::optional<std::string>();
   std::string text = FERRY_TRY(read_text_file(path, kMaxBytes));
-  // A file that was not made durable can be empty after a power failure.
+  // A file that was written with Durable::kNo can be empty after a power failure.
   return text.empty() ? std::optional<std::string>() : std::optional<std::string>(std::move(text));
 }
 
@@ -72,7 +72,8 @@ Status make_directories(const std::string& path) {
 }
 
 bool touch(const std::string& path) {
-  // A null pointer means the server's time; given times would be those of this host.
+  // A null pointer makes the file server set its own time. Explicit times would be of this host's
+  // clock.
   return ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) == 0;
 }
 

@@ -103,7 +103,7 @@ Result<uint64_t> State::begin_attempt(const std::string& id) const {
     FERRY_RETURN_IF_ERROR(make_directories(fmt::format("{}/attempts/{}", directory_, id)));
   } else {
     number = numbers.back() + 1;
-    // What a kill has left of the one before.
+    // The previous attempt may have been killed while it wrote these files.
     for (const char* file : {kTemporaryFile, kDoneTemporaryFile}) {
       ::unlink(attempt_path(id, numbers.back(), file).c_str());
     }
@@ -112,7 +112,7 @@ Result<uint64_t> State::begin_attempt(const std::string& id) const {
     const std::string path = attempt_path(id, number, "");
     if (::mkdir(path.c_str(), 0777) == 0) return number;
     if (errno != EEXIST) return os_error(path, "cannot create", errno);
-    ++number;  // somebody else's
+    ++number;  // another process has taken this number
   }
 }
 
@@ -131,13 +131,13 @@ Status State::write(const AttemptResult& result) const {
   const std::string text = to_json(result);
   const bool done = result.outcome == Outcome::kDone;
   const std::string path = attempt_path(result.id, result.attempt, kResultFile);
-  // One sync for each task that is done, and none for those that will be tried again: a bundle that
-  // no record speaks of is not touched by later runs.
+  // Only successes are synced. A success that a power failure loses would leave a bundle that later
+  // runs do not touch, because no record tells that the plan made it.
   FERRY_RETURN_IF_ERROR(write_small_file(path,
                                          attempt_path(result.id, result.attempt, kTemporaryFile),
                                          text, done ? Durable::kContents : Durable::kNo));
   if (!done) return {};
-  // The same file under a second name, where the file system has such.
+  // The record in done/ is a hard link, or a copy if the file system has no hard links.
   const std::string index = done_path(result.id);
   const std::string temporary = attempt_path(result.id, result.attempt, kDoneTemporaryFile);
   if (::link(path.c_str(), temporary.c_str()) != 0) {

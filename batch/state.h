@@ -1,5 +1,5 @@
-// State: the folder beside a plan that says what has been tried and what is done. One small file
-// for each event; nothing is appended to, because appends over NFS interleave.
+// A State is the folder beside a plan that records attempts and their results. Each event is one
+// small file; no file is appended to, because appends over NFS interleave.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@
 
 namespace ferry::batch {
 
-// All that is known of the last attempt of a task.
+// The records of an attempt at a task.
 struct LastAttempt {
   uint64_t number = 0;
-  // Either may be missing: a run can be killed at any time.
+  // Both records may be missing, because a run can be killed at any time.
   std::optional<Started> started = {};
   std::optional<AttemptResult> result = {};
-  // The digest of the bundle, once its conversion had ended. Survives a kill during verification.
+  // The digest of the bundle; empty until the conversion has ended. It is known even if the
+  // verification was killed.
   std::string converted = {};
 };
 
@@ -28,22 +29,22 @@ class State {
   explicit State(std::string directory) : directory_(std::move(directory)) {}
 
   const std::string& directory() const { return directory_; }
-  // Makes the folders.
+  // Makes the folders of the state.
   Status prepare() const;
 
-  // The last success.
+  // Returns the last success of the task, or nullopt.
   Result<std::optional<AttemptResult>> done(const std::string& id) const;
-  // Numbers of all attempts, in ascending order.
+  // Returns the numbers of all attempts, in ascending order.
   Result<std::vector<uint64_t>> attempts(const std::string& id) const;
   Result<LastAttempt> attempt(const std::string& id, uint64_t number) const;
   Result<std::optional<LastAttempt>> last_attempt(const std::string& id) const;
-  // Makes the folder of a new one and gives its number.
+  // Makes the folder of a new attempt and returns the number of the attempt.
   Result<uint64_t> begin_attempt(const std::string& id) const;
 
   Status write(const std::string& id, uint64_t number, const Started& started) const;
-  // That the attempt has made the bundle with this digest.
+  // Records that the attempt has made the bundle with this digest.
   Status write_converted(const std::string& id, uint64_t number, const std::string& sha256) const;
-  // Where the task is done, done() finds it too.
+  // Records the result of an attempt. A success becomes the result of done() too.
   Status write(const AttemptResult& result) const;
 
   std::string claims() const { return directory_ + "/claims"; }

@@ -57,11 +57,11 @@ class Looker {
     return age && *age <= static_cast<double>(lease_.count());
   }
 
-  // A file to tell the time of the file server by.
+  // Returns a file that is touched to read the clock of the file server.
   const std::string& clock_file() const {
     if (clock_.empty()) {
       clock_ = state_.directory() + "/clock";
-      // Where it cannot be written, nothing can be running on this file system either.
+      // If the file cannot be written, no run can write its records on this file system either.
       [[maybe_unused]] const Status made =
           write_small_file(clock_, clock_ + "." + random_name(), "\n", Durable::kNo);
     }
@@ -80,7 +80,7 @@ Result<PlanStatus> status_of(const Plan& plan, const State& state, std::chrono::
   PlanStatus all;
   for (const Task& task : plan.tasks) {
     Result<TaskStatus> status = looker.look(task);
-    // One damaged record does not hide the other tasks.
+    // A damaged record must not hide the other tasks.
     if (!status)
       status = TaskStatus{.state = TaskState::kFailed, .problem = status.error().message};
     ++all.counts[static_cast<size_t>(status->state)];

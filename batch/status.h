@@ -1,4 +1,4 @@
-// The state of every task of a plan, and what can be said of all of them.
+// status_of() tells the state of every task of a plan.
 #pragma once
 
 #include <array>
@@ -24,24 +24,25 @@ inline constexpr std::array<std::string_view, 6> kTaskStates = {"done",   "chang
 struct TaskStatus {
   TaskState state = TaskState::kWaiting;
   uint64_t attempts = 0;
-  // Of the last attempt that has ended; for kDone and kChanged of the last success.
+  // The result of the last attempt that has ended; for kDone and kChanged that of the last success.
   std::optional<AttemptResult> result = {};
-  std::string problem = {};  // why nothing can be said of it: its record is damaged
+  std::string problem = {};  // error message if the record of the task is damaged
 };
 
 struct PlanStatus {
-  std::vector<TaskStatus> tasks;  // as in the plan
+  std::vector<TaskStatus> tasks;  // in the order of Plan::tasks
   std::array<size_t, kTaskStates.size()> counts = {};
   bool complete() const { return counts[0] == tasks.size(); }
 };
 
-// Inputs are looked at as `run` does, so that what has changed is seen. An attempt counts as
-// running if its process lives, or, on other hosts, as long as it was touched less than `lease`
-// ago.
+// Makes the fingerprints of inputs, like run_tasks(), so that changed inputs are found. An attempt
+// counts as running if its process lives; on another host, if the attempt was touched less than
+// `lease` ago.
 Result<PlanStatus> status_of(const Plan& plan, const State& state, std::chrono::seconds lease);
 
-// "3,17-19": indices of the tasks in a state, or in any but kDone and kRunning ("unfinished"), for
-// runs of `tasks_per_index`. Empty where there are none.
+// Returns indices such as "3,17-19" for a job array whose runs have `tasks_per_index` tasks each.
+// The indices are those of runs with a task in the state `wanted`; nullopt means every state but
+// kDone and kRunning.
 std::string array_spec(const PlanStatus& status, std::optional<TaskState> wanted,
                        size_t tasks_per_index);
 

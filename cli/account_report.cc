@@ -18,11 +18,11 @@ namespace ferry::cli {
 namespace {
 
 constexpr size_t kWidestColumn = 64;
-constexpr size_t kShownKeys = 32;  // of those that have no effect; JSON has all
+constexpr size_t kShownKeys = 32;  // most shown config keys without effect; JSON has all
 
-// -- what is done to a tensor
+// -- transforms of a tensor
 
-// Nothing for steps that transform_text() puts into words together with the dtypes.
+// Returns an empty text for steps that transform_text() describes by the dtypes before and after.
 std::string step_text(const graph::Step& step) {
   switch (step.kind) {
     case graph::Step::Kind::kAdd:
@@ -48,8 +48,8 @@ std::string step_text(const graph::Step& step) {
   return {};
 }
 
-// "rows 0..63 of 192", "64 of 192 rows in 4 runs", "8 tensors one after the other", "reordered", or
-// nothing for all elements of one tensor in their order.
+// Returns a text such as "rows 0..63 of 192", "64 of 192 rows in 4 runs", "8 tensors one after the
+// other" or "reordered". Returns an empty text for all elements of one tensor in their order.
 std::string order_text(const graph::Recipe& recipe, const TensorSource& source) {
   const std::vector<size_t> entries = entries_of(recipe);
   if (entries.empty()) return {};
@@ -81,17 +81,17 @@ std::string order_text(const graph::Recipe& recipe, const TensorSource& source) 
   return fmt::format("rows {}..{} of {}", first / width, first / width + taken - 1, rows);
 }
 
-// The forms that the sources are stored in: "bf16", "q8_0", "q8_0 and f16".
+// Returns the forms in which the sources are stored, such as "bf16" or "f16 and q8_0".
 std::string stored_forms(const graph::Recipe& recipe, const TensorSource& source) {
   std::set<std::string_view> forms;
   for (const size_t entry : entries_of(recipe)) {
     const std::string_view form = form_of(source, entry);
-    forms.insert(form.substr(0, form.find(':')));  // of a derived one its kind
+    forms.insert(form.substr(0, form.find(':')));  // a derived tensor has the form "KIND:..."
   }
   return fmt::format("{}", fmt::join(forms, " and "));
 }
 
-// The form that the target is stored in; empty where it is that of the sources, whatever that is.
+// Returns the form in which the target is stored; empty if the blocks of the sources are copied.
 std::string made_form(const graph::Recipe& recipe) {
   if (recipe.steps.empty()) return std::string(dtype_name(recipe.output().dtype));
   const graph::Step& last = recipe.steps.back();
@@ -100,7 +100,7 @@ std::string made_form(const graph::Recipe& recipe) {
   return std::string(dtype_name(recipe.output().dtype));
 }
 
-// One text for all targets where they agree, else one for each, in their order.
+// Returns one text if the transforms of all targets are equal, else one text per target.
 std::vector<std::string> entry_transforms(const converters::MappedEntry& entry,
                                           const Transforms& transforms) {
   std::vector<std::string> texts;
@@ -134,7 +134,7 @@ const char* kind_name(converters::KeyProblem::Kind kind) {
     case converters::KeyProblem::Kind::kAmbiguous:
       return "ambiguous";
   }
-  return "other";  // no enumerator: -Wswitch sees to it
+  return "other";  // unreachable: -Wswitch requires a case for every enumerator
 }
 
 void write_entries(JsonWriter& json, const plan::MappedCheckpoint& c,
@@ -226,7 +226,7 @@ struct TableLine {
   std::string source, rule, what;
 };
 
-// How many entries each rule has dropped.
+// Maps each rule to the number of entries that it dropped.
 using DropCounts = std::map<std::string, size_t>;
 
 DropCounts count_drops(const converters::MappingReport& mapping) {
@@ -237,8 +237,8 @@ DropCounts count_drops(const converters::MappingReport& mapping) {
   return counts;
 }
 
-// The tensors that one rule dropped are one line, where the first of them stands: calls
-// write(entry, number) for those entries that have a line.
+// Calls write(entry, count) for every entry that has a line of its own. All tensors that one rule
+// dropped share the line of the first of them, with their number as `count`.
 void for_each_line(const converters::MappingReport& mapping,
                    const std::function<void(const converters::MappedEntry&, size_t)>& write) {
   DropCounts counts = count_drops(mapping);
@@ -251,7 +251,7 @@ void for_each_line(const converters::MappingReport& mapping,
   }
 }
 
-// All texts where there are few, else the first and the last one.
+// Joins all texts if there are few, else only the first and the last text.
 std::string shortened(const std::vector<std::string>& texts, std::string_view separator) {
   constexpr size_t kMost = 8;
   if (texts.size() <= kMost) return fmt::format("{}", fmt::join(texts, separator));

@@ -1,5 +1,5 @@
-// The list of what became of every key of a checkpoint, which `ferry convert` prints for every
-// output.
+// Writes what became of every key of a checkpoint, which `ferry convert` prints for every output
+// format.
 #pragma once
 
 #include <string>
@@ -14,20 +14,21 @@
 
 namespace ferry::cli {
 
-// Tensor that is made -> what is done to make it, in words. Empty where the keys did not fit.
+// Maps the name of each written tensor to transform_text() of its recipe. Empty if the keys of the
+// checkpoint did not fit.
 using Transforms = std::unordered_map<std::string, std::string>;
 
-// "rows 0..63 of 192, x 0.5, bf16 to f32", "copy".
+// Describes a recipe, such as "rows 0..63 of 192, x 0.5, bf16 to f32" or "copy".
 std::string transform_text(const graph::Recipe& recipe, const TensorSource& source);
 
-// The members from `path` to `non_finite`.
+// Writes the members from `path` to `non_finite` (docs/schemas/convert.json).
 void write_account(JsonWriter& json, const plan::MappedCheckpoint& checkpoint,
                    const Transforms& transforms, const ConversionOutcome& outcome);
 void write_files(JsonWriter& json, const std::vector<packer::PlannedFile>& files);
 
-// For people: the model and the numbers of its tensors.
+// Returns lines about the model and its numbers of tensors.
 std::string model_lines(const plan::MappedCheckpoint& checkpoint);
-// With `table` a line for each key, without it one for those that are dropped.
+// Returns a line for each key if `table`, else only lines for dropped keys.
 std::string key_lines(const plan::MappedCheckpoint& checkpoint, const Transforms& transforms,
                       bool table);
 std::string file_lines(const std::vector<packer::PlannedFile>& files);

@@ -18,7 +18,7 @@ namespace {
 
 using proof::ParityAttestation;
 
-// Options that decide what was compared, and by which bounds.
+// Lists the options that decide what was compared, and with which bounds.
 std::vector<std::pair<std::string, std::string>> options_of(
     const proof::BundleProofOptions& options) {
   std::vector<std::pair<std::string, std::string>> list;
@@ -89,7 +89,7 @@ ParityAttestation attestation_of(const packer::Bundle& bundle,
   out.reference = v.reference_file;
   if (v.other) {
     out.against = {base_name(options.against), manifest_digest(v.other->manifest())};
-    // Its prompts alone were used.
+    // A comparison with another bundle uses only the prompts of the reference.
     out.reference.reset();
   }
   out.options = options_of(options);
@@ -102,7 +102,7 @@ ParityAttestation attestation_of(const packer::Bundle& bundle,
   return out;
 }
 
-// Lines of sentences: what is not printable is escaped, apostrophes are not.
+// Returns lines of escaped sentences, in which apostrophes stay as they are.
 std::string lines(const char* word, const std::vector<std::string>& list) {
   std::string text;
   for (const std::string& line : list) {
@@ -129,7 +129,7 @@ Status check_attest_options(const AttestOptions& options, const std::string& bun
   if (key.private_key.empty()) return fail(ErrorCode::kUsage, "--attest needs --key");
   FERRY_RETURN_IF_ERROR(check_directory_of("--attest", options.file, bundle));
   FERRY_RETURN_IF_ERROR(proof::check_replaceable_attestation(options.file));
-  // Before the work, and not behind it.
+  // A wrong key is refused before the verification, not after it.
   const auto signer = signing::signer_of(key);
   return signer ? Status() : Failure(signer.error());
 }

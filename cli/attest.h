@@ -1,4 +1,5 @@
-// `ferry verify --attest`: what was proved, signed; and `ferry check --attestation`.
+// Implements `ferry verify --attest`, which writes a signed statement of what was proved, and
+// `ferry check --attestation`.
 #pragma once
 
 #include <string>
@@ -14,25 +15,26 @@
 namespace ferry::cli {
 
 struct AttestOptions {
-  std::string file;  // empty: none is asked for
+  std::string file;  // path to write to; empty: write no attestation
   signing::SigningKey key = {};
 };
 
-// Before the work: kUsage where the options do not belong together and within `bundle`, kExists
-// where a file is there that is no attestation; errors of signing::signer_of() for the key.
+// Call this before the verification. Returns kUsage for options that do not belong together and for
+// a file inside `bundle`, kExists for an existing file that is no attestation, and the errors of
+// signing::signer_of().
 Status check_attest_options(const AttestOptions& options, const std::string& bundle);
 
-// `verification` is at parity and was made with VerifyOptions::details.
+// Requires that `verification` proves parity and was made with BundleProofOptions::details.
 Status write_attestation_file(const AttestOptions& options, const packer::Bundle& bundle,
                               const proof::BundleProofOptions& verify,
                               const proof::Verification& verification, ThreadPool& pool);
 
-// The result of `ferry check BUNDLE --attestation FILE`: members of an object that is open, and
-// lines for people. `file` is the attestation.
+// Write the result of `ferry check BUNDLE --attestation FILE` as members of the open JSON object,
+// and as lines for people. `file` is the attestation.
 void write_attestation_check(JsonWriter& json, const std::string& file,
                              const proof::AttestationCheck& check);
 std::string describe_attestation(const std::string& bundle, const proof::AttestationCheck& check);
-// Why it does not hold: one error, whose details are the files that differ.
+// Returns the reason why an attestation does not hold, with the files that differ as details.
 Error attestation_error(const std::string& bundle, const std::string& file,
                         const proof::AttestationCheck& check);
 

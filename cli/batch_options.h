@@ -1,4 +1,4 @@
-// Options and declarations that the verbs below `ferry batch` share.
+// Declares what the verbs below `ferry batch` share.
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 
 namespace ferry::cli {
 
-// A plan and its state folder.
+// The paths of a plan and its state folder.
 struct BatchPlace {
   std::string plan;
-  std::string state;  // empty: beside the plan
+  std::string state;  // empty: the folder beside the plan
   int64_t lease_seconds = 600;
 
   batch::State state_folder() const;
@@ -24,15 +24,16 @@ struct BatchPlace {
 
 void add_place(Verb& verb, BatchPlace& place);
 
-// kUsage unless `value` is from `least` to `most`.
+// Returns `value`, or kUsage if it is not from `least` to `most`.
 Result<int64_t> in_range(const char* option, int64_t value, int64_t least, int64_t most);
 
 enum class BatchReportForm { kText, kMarkdown, kJson, kHtml };
 
-// By the ending of `path`; kUsage for another one. `option` begins the message.
+// Returns the form that the ending of `path` names. Returns kUsage, with a message that begins with
+// `option`, for another ending.
 Result<BatchReportForm> batch_report_form(const std::string& option, const std::string& path);
 
-// Each adds one verb.
+// Each function adds one verb.
 void add_batch_plan(Verb& batch);
 void add_batch_run(Verb& batch);
 void add_batch_status(Verb& batch);

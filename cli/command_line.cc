@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostThreads = 1024;
 
-// "-o,--out DIR" is for CLI11 what stands before the blank.
+// CLI11 takes only "-o,--out" of "-o,--out DIR".
 std::string names_of(const std::string& name) { return name.substr(0, name.find(' ')); }
 
 OptionSpec described(const std::string& name, const std::string& value, const std::string& help) {
@@ -37,7 +37,7 @@ OptionSpec described(const std::string& name, const std::string& value, const st
   return spec;
 }
 
-// Our own readers of numbers: those of CLI11 take octal, and the nearest number that there is.
+// Numbers are not read by CLI11, because it accepts octal numbers and clamps numbers out of range.
 template <class T, class Value>
 CLI::Option* add_number(CLI::App* app, const std::string& name, Value& value,
                         std::optional<T> (*parse)(std::string_view), const char* expected) {
@@ -63,7 +63,7 @@ CLI::Option* add_real(CLI::App* app, const std::string& name, Value& value) {
   return add_number<double>(app, name, value, parse_real, "a finite number");
 }
 
-// Refuses what is none of the words.
+// Returns a check that refuses all but these words.
 std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words) {
   return [words](const std::string& word) {
     if (std::ranges::count(words, word) > 0) return std::string();
@@ -71,9 +71,9 @@ std::function<std::string(const std::string&)> one_of(const std::vector<std::str
   };
 }
 
-// A variable of a script that is not set gives an empty word. Taken as an option that is absent, it
-// would turn off what the option asks for: a signature, a budget. So it is refused where an empty
-// word means nothing.
+// Refuses empty values that cannot be meant. A script whose variable is not set gives an empty
+// word. If that counted as an absent option, it would turn off what the script asks for, such as
+// the check of a signature.
 void refuse_empty(CLI::Option* option, std::string_view value) {
   constexpr std::string_view kNeverEmpty[] = {"FILE",   "DIR", "PATH", "SRC",
                                               "BUNDLE", "OUT", "TIME"};
@@ -83,8 +83,7 @@ void refuse_empty(CLI::Option* option, std::string_view value) {
   });
 }
 
-// Says in plain words what the parser says of an option that is given too often, or without its
-// value.
+// Rewords CLI11's messages about an option that is given too often or without its value.
 std::string plain_words(std::string text) {
   constexpr std::string_view kTooOften = "At Most 1 required but received ";
   constexpr std::string_view kOneOf = "1 required ", kMissing = " missing";
@@ -106,10 +105,10 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// The shortest of the names that begin with `word`, else the longest one that `word` begins with:
-// --temperature for --temp, --max-new for --max-new-tokens. nullptr for none.
+// Returns the shortest name that begins with `word`, such as --temperature for --temp; else the
+// longest name with which `word` begins, such as --max-new for --max-new-tokens; else nullptr.
 const std::string* same_beginning(const std::string& word, const std::vector<std::string>& names) {
-  constexpr size_t kLeast = 5;  // --out
+  constexpr size_t kLeast = 5;  // the length of --out
   const std::string *longer = nullptr, *shorter = nullptr;
   for (const std::string& name : names) {
     if (std::min(name.size(), word.size()) < kLeast) continue;
@@ -123,7 +122,7 @@ const std::string* same_beginning(const std::string& word, const std::vector<std
   return longer != nullptr ? longer : shorter;
 }
 
-// A word of another program, and the word for it here.
+// A word of another program, and Ferry's word for the same.
 struct OtherName {
   std::string_view other, ours;
 };
@@ -180,13 +179,12 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   for (const std::string& name : names) {
     const size_t distance = edit_distance(word, name);
     if (distance > best_distance || (best == nullptr && distance == best_distance)) continue;
-    // Among names that are as near, the one that begins as the word does is taken.
+    // Among names with equal distance, one with the first letter of the word wins.
     if (distance == best_distance && name[0] != word[0]) continue;
     best_distance = distance;
     best = &name;
   }
-  // A word that is cut short, or that other programs have longer, is nearer than one that has as
-  // many other letters.
+  // A common beginning is a better hint than a distance of two letters or more.
   if (best == nullptr || best_distance > 1) {
     if (const std::string* same = same_beginning(word, names)) best = same;
   }
@@ -240,7 +238,7 @@ Verb& Verb::option(const std::string& name, std::string& value, const std::strin
 }
 Verb& Verb::option(const std::string& name, std::optional<std::string>& value,
                    const std::string& help) {
-  // Bound to an optional, an empty argument would be none.
+  // CLI11 would read an empty argument into an optional as nullopt.
   const auto set = [&value](const std::string& text) { value = text; };
   describe(app_->add_option_function<std::string>(names_of(name), set), name, "TEXT", help);
   return *this;
@@ -318,13 +316,13 @@ struct CommandLine::Impl {
     app.add_flag(name, value);
     spec.options.push_back(described(name, "", help));
   }
-  // From the whole program to the verb of the line.
+  // Returns the apps from the whole program down to the verb of the line.
   std::vector<CLI::App*> levels();
   std::vector<std::string> verb_words();
   std::string help();
-  // The verbs that may come next, with what they do.
+  // Returns a line for each verb that may come next.
   std::vector<std::string> next_verbs();
-  // Every name that may stand where `word` stands.
+  // Returns every name that may stand in the place of `word`.
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words);
   Error explain(const CLI::ParseError& error);
@@ -411,7 +409,7 @@ std::vector<std::string> CommandLine::Impl::known_names(const std::string& word)
   return names;
 }
 
-// Words that nothing expects, in the order of the line.
+// `words` are the words of the line that nothing expects, in their order.
 Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
   const auto verb_like =
       std::ranges::find_if(words, [](const std::string& word) { return !word.starts_with('-'); });
@@ -462,7 +460,7 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return print_action(impl.help());
   } catch (const CLI::ParseError& error) {
-    // The line may not have been read as far as --json.
+    // The parser may have stopped before it came to --json.
     const std::span<char*> words(argv, static_cast<size_t>(argc));
     if (std::ranges::count(words, std::string_view("--json")) > 0) impl.context.json = true;
     name_verb();

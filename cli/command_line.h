@@ -1,5 +1,5 @@
-// CommandLine: the verbs and their options. A thin face on CLI11, which only command_line.cc
-// includes because it is slow to compile.
+// A CommandLine declares and parses the verbs and their options. It wraps CLI11, which only
+// command_line.cc includes, because CLI11 is slow to compile.
 #pragma once
 
 #include <cstdint>
@@ -19,54 +19,55 @@ class Option;
 
 namespace ferry::cli {
 
-// Options write into variables that must live as long as the CommandLine: each verb keeps them in a
-// shared_ptr that its action holds. The value at the time of the call is the default shown by
-// --help.
+// Options write into variables that must live as long as the CommandLine. Each verb keeps them in a
+// shared_ptr that its action holds. --help shows the value at the time of the call as the default.
 //
-// The name of an option may end with that of its value: "-o,--out DIR". Of FILE, PATH, SRC, IMAGE,
-// PROGRAM and PLAN the shells complete files, of DIR, BUNDLE and OUT directories.
+// A name such as "-o,--out DIR" ends with the name of the option's value. Shells complete files for
+// values with the names FILE, PATH, SRC, IMAGE, PROGRAM and PLAN, and directories for DIR, BUNDLE
+// and OUT.
 class Verb {
  public:
   Verb(CLI::App* app, VerbSpec* spec, Action* chosen) : app_(app), spec_(spec), chosen_(chosen) {}
 
   Verb& positional(const std::string& name, std::string& value, const std::string& help);
-  // One that may be absent.
+  // Declares a positional argument that may be absent.
   Verb& optional_positional(const std::string& name, std::string& value, const std::string& help);
-  // One or more values.
+  // Declares a positional argument with one or more values.
   Verb& positional(const std::string& name, std::vector<std::string>& value,
                    const std::string& help);
-  // Any number of values, none too.
+  // Declares a positional argument with any number of values, also none.
   Verb& positionals(const std::string& name, std::vector<std::string>& value,
                     const std::string& help);
-  // One of a few words.
+  // Declares a positional argument that is one of `words`.
   Verb& positional_choice(const std::string& name, std::string& value,
                           const std::vector<std::string>& words, const std::string& help);
   Verb& flag(const std::string& name, bool& value, const std::string& help);
   Verb& option(const std::string& name, std::string& value, const std::string& help);
-  // Where the empty text is a value too.
+  // Declares an option for which the empty text is a value like any other.
   Verb& option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   Verb& option(const std::string& name, int64_t& value, const std::string& help);
   Verb& option(const std::string& name, double& value, const std::string& help);
   Verb& option(const std::string& name, std::optional<int64_t>& value, const std::string& help);
   Verb& option(const std::string& name, std::optional<double>& value, const std::string& help);
-  // May be given several times, one value each.
+  // Declares an option that may be given several times, with one value each.
   Verb& option(const std::string& name, std::vector<std::string>& value, const std::string& help);
-  // One of a few words.
+  // Declares an option whose value is one of `words`.
   Verb& choice(const std::string& name, std::string& value, const std::vector<std::string>& words,
                const std::string& help);
 
-  // The heading of the options that follow.
+  // Sets the heading of the options that are declared next.
   Verb& group(const std::string& title);
-  // More than the one line of help: a paragraph.
+  // Adds a paragraph below the line of help.
   Verb& description(const std::string& text);
-  // A line that works as it stands, but for its names, and what it does.
+  // Adds a command line as an example, with a sentence about its effect.
   Verb& example(const std::string& line, const std::string& what);
-  // Those that mean something else than for every verb, or that not every verb has.
+  // Adds exit codes to the common ones, or replaces their meaning.
   Verb& exit_codes(std::vector<ExitCode> codes);
 
-  // A verb below this one: "ferry batch run". One of them is then required.
+  // Declares a verb below this verb, such as "run" below "batch". A line must then name one of
+  // them.
   Verb verb(const std::string& name, const std::string& help);
-  // The function that runs once the whole line has been understood.
+  // Sets the function that CommandLine::parse() returns for a line with this verb.
   void action(Action action);
 
  private:
@@ -86,9 +87,10 @@ class CommandLine {
   ~CommandLine();
 
   Verb verb(const std::string& name, const std::string& help);
-  // All that has been declared; lives as long as the CommandLine.
+  // Returns everything that has been declared. The reference is valid as long as the CommandLine.
   const LineSpec& spec() const;
-  // The chosen verb's action, or one that prints help or the version. kUsage for anything else.
+  // Returns the action of the line's verb, or an action that prints help or the version. Returns
+  // kUsage for a line that was not declared.
   Result<Action> parse(int argc, char** argv);
 
  private:
@@ -96,7 +98,7 @@ class CommandLine {
   std::unique_ptr<Impl> impl_;
 };
 
-// " (did you mean --out?)", or nothing where no name is near.
+// Returns a text such as " (did you mean --out?)"; empty if no name is similar.
 std::string suggestion(const std::string& given, const std::vector<std::string>& names);
 
 }  // namespace ferry::cli

@@ -12,7 +12,7 @@
 namespace ferry::cli {
 namespace {
 
-// bash splits words at '=' and ':' too.
+// bash also splits words at '=', so "--option=value" is three words.
 constexpr const char* kBashBegin = R"(# bash completion for ferry
 _ferry_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _ferry_files() {
@@ -42,7 +42,7 @@ std::string listed_verbs(const std::deque<VerbSpec>& verbs) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-// The command that offers values of an option; nothing where any text is a value.
+// Returns the bash command that offers values of an option; ":" if any text is a value.
 std::string offer(const LineSpec& line, const OptionSpec& option) {
   switch (completes(option)) {
     case Completes::kWords:
@@ -67,14 +67,14 @@ std::string option_names(const std::vector<OptionSpec>& options) {
   return names;
 }
 
-// A verb's step from the words before it.
+// Returns the bash case that takes a verb after the words before it.
 std::string step(const VerbSpec& verb) {
   const size_t blank = verb.name.rfind(' ');
   const std::string before = blank == verb.name.npos ? "" : verb.name.substr(0, blank);
   return fmt::format("      '{}|{}') verb='{}' ;;\n", before, verb.own_name(), verb.name);
 }
 
-// The values of options, by the word before them.
+// Returns a bash case for each option, which offers values behind the option's name.
 std::string values(const LineSpec& line, const std::string& verb,
                    const std::vector<OptionSpec>& options) {
   std::string text;
@@ -89,7 +89,7 @@ std::string values(const LineSpec& line, const std::string& verb,
 
 std::string quoted_verb(const std::string& name) { return "'" + name; }
 
-// All that may stand at a place where no value is expected.
+// Returns the bash case that offers options, verbs and positional arguments of a verb.
 std::string words(const LineSpec& line, const VerbSpec& verb) {
   const std::string names = option_names(verb.options) + " " + option_names(line.options);
   std::string text = fmt::format("    '{}')\n      if [[ $cur == -* ]]; then\n", verb.name);
@@ -137,7 +137,7 @@ std::string verb_names(const std::deque<VerbSpec>& verbs) {
   return names;
 }
 
-// -x: a value that is no file; -r -F: one that is.
+// In fish, -x means that a value is required and is no file; -r -F, that a file is required.
 std::string fish_value(const LineSpec& line, const OptionSpec& option) {
   switch (completes(option)) {
     case Completes::kWords:
@@ -163,7 +163,7 @@ std::string option_line(const LineSpec& line, const std::string& condition,
   std::string value = option.is_flag() ? std::string() : fish_value(line, option);
   if (option.is_positional()) {
     if (value == " -x") return {};
-    if (value.starts_with(" -x")) value = value.substr(3);  // there is no option to require it
+    if (value.starts_with(" -x")) value = value.substr(3);  // -x is for options
     if (value.starts_with(" -r")) value = value.substr(3);
   }
   return fmt::format("complete -c ferry{}{}{} -d {}\n", condition, names, value,
@@ -181,7 +181,8 @@ std::string fish_verbs(const std::string& before, const std::deque<VerbSpec>& ve
   return text;
 }
 
-// Inside of single quotes, in a specification of _arguments: ':' and brackets mean something there.
+// Escapes a text inside single quotes for zsh's _arguments, to which ':' and brackets have a
+// meaning.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -215,7 +216,7 @@ std::string zsh_value(const OptionSpec& option) {
   return fmt::format(":{}:{}", escaped(option.value), action_of(option));
 }
 
-// "'(-o --out)'{-o,--out}'[text]:DIR:_files -/'"
+// Returns zsh text such as "'(-o --out)'{-o,--out}'[text]:DIR:_files -/'".
 std::string specification(const OptionSpec& option) {
   if (option.is_positional()) {
     return fmt::format("'{}{}'", option.repeated ? "*" : "", zsh_value(option));
@@ -251,7 +252,7 @@ std::string verb_list(const std::string& name, const std::deque<VerbSpec>& verbs
   return text + "  )\n  _describe verb verbs\n}\n";
 }
 
-// A function that goes on to those of the verbs below.
+// Returns a zsh function that calls the function of the verb that comes next.
 std::string branching(const std::string& name, const std::string& list,
                       const std::deque<VerbSpec>& verbs) {
   std::string text = fmt::format(

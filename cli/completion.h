@@ -1,4 +1,4 @@
-// Scripts that complete the command line in shells.
+// completion_script() writes scripts that complete the command line in shells.
 #pragma once
 
 #include <string>

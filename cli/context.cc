@@ -21,12 +21,12 @@ namespace ferry::cli {
 namespace {
 
 struct ProgressStyle {
-  bool line = false;   // one that is drawn over itself, from the first second on
-  bool notes = false;  // how much it was and how long it took, at the end
+  bool line = false;   // draw a line over and over, from the first second on
+  bool notes = false;  // print amount and duration at the end
 };
 
-// The line on stderr that shows how far a piece of work is. It is cleared at the end, also of work
-// that stops early. Several threads may show progress.
+// A line on stderr that shows the progress of some work. The line is cleared when the work ends or
+// stops early. Several threads may report progress.
 class ProgressBar {
  public:
   ProgressBar(std::string label, ProgressUnit unit, ProgressStyle style);

@@ -18,7 +18,7 @@ using plan::OptionField;
 using plan::OptionTexts;
 using plan::OptionVisitor;
 
-// The options about the output, of which only this verb has use.
+// Describes the options about the output, which no other part of Ferry needs.
 void describe_output(OptionVisitor& v, ConvertLine& o) {
   v.value({.name = "out",
            .letter = 'o',
@@ -99,7 +99,7 @@ void describe_calibration(OptionVisitor& v, ConvertLine& o) {
           o.calibrate_prefill);
 }
 
-// All options of the verb, in the order of its help.
+// Describes all options of the verb, in the order of its help.
 void describe(OptionVisitor& v, ConvertLine& o) {
   describe_output(v, o);
   plan::describe_files(v, o.convert);
@@ -111,7 +111,7 @@ void describe(OptionVisitor& v, ConvertLine& o) {
   plan::describe_checkpoint(v, o.convert);
 }
 
-// Declares options to the parser.
+// Declares every visited option to the parser.
 class Declarer : public OptionVisitor {
  public:
   Declarer(Verb& verb, ConvertLine& line) : verb_(verb), line_(line) {}
@@ -155,7 +155,7 @@ class Declarer : public OptionVisitor {
   ConvertLine& line_;
 };
 
-// Finds the options that stand on the line. A default that is given is as one that is not.
+// Collects the options on the line. An option with its default value counts as absent.
 class Collector : public OptionVisitor {
  public:
   explicit Collector(const ConvertLine& line) : line_(line) {}
@@ -179,7 +179,7 @@ class Collector : public OptionVisitor {
   const ConvertLine& line_;
 };
 
-// "2/8".
+// Parses a text such as "2/8".
 std::optional<packer::BundlePart> part_of(const std::string& text) {
   const size_t slash = text.find('/');
   if (slash == std::string::npos) return std::nullopt;
@@ -196,7 +196,7 @@ std::optional<packer::BundlePart> part_of(const std::string& text) {
   return is_part ? std::optional(part) : std::nullopt;
 }
 
-// kUsage where one of the others is given too.
+// Returns kUsage if one of `others` is given beside the option `name`.
 Status check_beside(std::string_view name,
                     std::initializer_list<std::pair<const char*, bool>> others) {
   for (const auto& [other, given] : others) {
@@ -219,7 +219,7 @@ Status settle_parts(ConvertLine& o) {
               fmt::format("--part {}: expected I/N, such as 1/8 to 8/8", quoted(o.part, 40)));
 }
 
-// Files that a later run goes on with, and parts for another host, must be on the disk.
+// Files that a later run continues, and parts for another host, must be synced to the disk.
 Status check_no_sync(const ConvertLine& o) {
   if (!o.no_sync) return {};
   return check_beside("--no-sync", {{"--dry-run", o.dry_run},
@@ -228,7 +228,7 @@ Status check_no_sync(const ConvertLine& o) {
                                     {"--join", !o.join.empty()}});
 }
 
-// kUsage for prompts of an encoding that the programs do not have.
+// Returns kUsage for prompts of calibration if the programs have no encoding to calibrate.
 Status check_calibration(const ConvertLine& o) {
   if (!o.calibrate_prefill.empty() && !is_encoded(o.convert.ports.cache)) {
     return fail(ErrorCode::kUsage, "--calibrate-prefill: --kv-dtype is not u8 or u16");

@@ -1,4 +1,4 @@
-// The options of `ferry convert`.
+// Declares and checks the options of `ferry convert`.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ struct ConvertLine {
   std::string out;
   std::string to = "bundle";
   std::string calibrate, calibrate_prefill;           // files of prompts
-  std::string part, join;                             // of a conversion by several hosts
-  std::optional<packer::BundlePart> one_part;         // `part`, once settled
-  std::string outtype = "auto", name, tokenizer_pre;  // --to gguf takes these and the next one
+  std::string part, join;                             // a conversion by several hosts
+  std::optional<packer::BundlePart> one_part;         // `part` as settle() has read it
+  std::string outtype = "auto", name, tokenizer_pre;  // only for --to gguf, like the next field
   int64_t max_file_tensors = 0;
   bool dry_run = false, overwrite = false, if_changed = false, resume = false, no_sync = false;
 
-  // An option as it stands on the line. settle() reads the fields above from these.
+  // The value of an option on the line. settle() sets the fields above from `given`.
   struct Given {
     bool flag = false;
     std::optional<int64_t> integer;
@@ -38,13 +38,14 @@ struct ConvertLine {
   std::map<std::string_view, Given> given = {};
 };
 
-// Declares all of them.
+// Declares all options of the verb.
 void add_convert_options(Verb& verb, ConvertLine& line);
 
-// kUsage for options that make no sense, alone or together.
+// Sets the fields of `line` from the options. Returns kUsage for options that make no sense, alone
+// or together.
 Status settle(ConvertLine& line);
 
-// The options of an export, from a settled line; nullopt where the line asks for a bundle.
+// Returns the options of an export after settle(); nullopt if the line asks for a bundle.
 std::optional<conversion::ExportOptions> export_options(const ConvertLine& line);
 
 }  // namespace ferry::cli

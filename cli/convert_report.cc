@@ -25,8 +25,8 @@ Transforms transforms_of(const plan::Conversion& c) {
   return transforms;
 }
 
-// A line about how the attention of a static program differs from the usual one; empty where it
-// does not.
+// Returns a line about how the attention of a static program differs from the default; empty if it
+// does not differ.
 std::string attention_line(const packer::Manifest& manifest) {
   std::vector<std::string_view> parts;
   if (manifest.attention == "sha") parts.emplace_back("single-head (sha)");
@@ -35,7 +35,7 @@ std::string attention_line(const packer::Manifest& manifest) {
   return parts.empty() ? std::string() : fmt::format("attention: {}\n", fmt::join(parts, ", "));
 }
 
-// A line for each component with quantised weights: their kinds, and what a runtime needs for them.
+// Returns a line for each component with quantised weights: the schemes, and what a runtime needs.
 std::string manifest_quantization_lines(const packer::Manifest& manifest) {
   std::string text;
   for (const packer::ManifestComponent& component : manifest.components) {
@@ -62,7 +62,7 @@ void write_components(JsonWriter& json, const packer::Manifest& manifest) {
   json.end_array();
 }
 
-// The planned files; none where keys did not fit.
+// Returns the planned files; empty if the keys did not fit.
 std::vector<packer::PlannedFile> files_of(const plan::Conversion& c) {
   return c.plan ? c.plan->files() : std::vector<packer::PlannedFile>();
 }
@@ -77,7 +77,7 @@ Transforms transforms_of(const conversion::Export& c) {
   return transforms;
 }
 
-// Files, with digests where they have been written.
+// Writes the member `files`. Files that have been written have digests.
 void write_exported(JsonWriter& json, const conversion::Export& c, const ExportOutcome& outcome) {
   if (outcome.files.empty()) {
     return write_files(json, c.plan ? c.plan->files() : std::vector<packer::PlannedFile>());

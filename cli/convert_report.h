@@ -1,4 +1,5 @@
-// The output of `ferry convert` about a conversion: where every key went, the files, the memory.
+// Writes the result of `ferry convert`: what became of every key, the files, and the planned
+// memory.
 #pragma once
 
 #include <optional>
@@ -13,37 +14,37 @@ namespace ferry::cli {
 
 // The outcome of a planned conversion.
 struct ConversionOutcome {
-  std::string source = {};              // as given
-  std::string path = {};                // of the bundle; empty where none was asked for
-  std::string dtype = {};               // as given
-  std::vector<std::string> notes = {};  // for people, in their order
+  std::string source = {};              // path of the checkpoint as given
+  std::string path = {};                // path of the output; empty for a dry run
+  std::string dtype = {};               // value of --dtype
+  std::vector<std::string> notes = {};  // notes for people, in the order of printing
   double seconds = 0;
-  bool up_to_date = false;  // nothing was written: the bundle was there
-  // Weights that are not finite; none where no weight was read, as in a dry run.
+  bool up_to_date = false;  // the output existed already, so nothing was written
+  // Weights with infinite values or NaN; nullopt if no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
 };
 
 // The outcome of a planned conversion to files of another format.
 struct ExportOutcome : ConversionOutcome {
-  std::string format = {};                      // name of the format
-  std::vector<packer::WrittenFile> files = {};  // empty where none was written
+  std::string format = {};                      // value of --to
+  std::vector<packer::WrittenFile> files = {};  // empty if nothing was written
 };
 
-// The result of `convert --json`, with or without --dry-run, also where keys do not fit.
+// Returns the result of `convert --json`, also for a dry run and for keys that do not fit.
 std::string conversion_json(const plan::Conversion& conversion, const ConversionOutcome& outcome);
 
-// A line for each weight that is not finite, at most a few.
+// Returns a line for each of the first few weights with infinite values or NaN.
 std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWeight>& weights,
                                           const std::string& source);
 
-// One line that says how many keys of the config nothing has used; for at least one.
+// Returns one line about the keys of the config that nothing has used. Requires at least one key.
 std::string unused_keys_note(const std::vector<std::string>& keys);
 
-// For people. With `table` every source key has a line: rule, targets, and what is done to it on
-// the way; without it only those that are dropped.
+// Returns the text for people. If `table`, every source key has a line with rule, targets and
+// transform, else only dropped keys have lines.
 std::string conversion_text(const plan::Conversion& conversion, bool table);
 
-// The result and the lines of a conversion to files of another format.
+// Return the JSON result and the text of a conversion to files of another format.
 std::string export_json(const conversion::Export& exported, const ExportOutcome& outcome);
 std::string export_text(const conversion::Export& exported, bool table);
 

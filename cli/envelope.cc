@@ -18,12 +18,12 @@ namespace {
 constexpr std::array<std::string_view, 7> kOwnMembers = {"schema", "ferry", "verb",  "ok",
                                                          "exit",   "error", "result"};
 
-// Verbs that are older than the envelope: the members of their results stand beside `result` too,
-// where scripts look for them. Schema 2 will end that.
+// Verbs that are older than the envelope. Their members are written beside `result` too, because
+// scripts look for them there. Schema 2 will end that.
 constexpr std::array<std::string_view, 7> kOlderVerbs = {"inspect", "convert", "run",  "preprocess",
                                                          "execute", "verify",  "check"};
 
-// The length of the string, object, array or word that `text` begins with.
+// Returns the length of the value, or of the member with its name, with which `text` begins.
 size_t value_length(std::string_view text) {
   size_t depth = 0;
   bool in_string = false;
@@ -46,7 +46,7 @@ size_t value_length(std::string_view text) {
   return text.size();
 }
 
-// `object` is JsonWriter's: nothing stands between its tokens.
+// Writes the members of `object`, which comes from JsonWriter and has no blanks between its tokens.
 void repeat_members(std::string_view object, const std::function<void(std::string_view)>& write) {
   object.remove_prefix(1);
   while (object.starts_with('"')) {
@@ -74,7 +74,7 @@ std::string head(std::string_view verb, int exit, const Error* error) {
     write_error(json, *error);
   }
   std::string text = json.key("result").take();
-  text.pop_back();  // the newline
+  text.pop_back();  // removes the newline of JsonWriter
   return text;
 }
 
@@ -85,7 +85,7 @@ bool is_there(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// The longest beginning, up to a colon, that is a path.
+// Returns the longest beginning of the message that ends before a colon and is an existing path.
 std::string file_of(const Error& error) {
   if (error.code == ErrorCode::kUsage || error.code == ErrorCode::kInternal) return {};
   const std::string& message = error.message;
@@ -98,14 +98,14 @@ std::string file_of(const Error& error) {
   return absent == message.npos ? std::string() : message.substr(0, absent);
 }
 
-// The words in the parentheses that a message may end with.
+// Returns the text of the parentheses at the end of a message, with the closing one; empty if none.
 std::string_view parenthesis_of(std::string_view message) {
   if (!message.ends_with(')')) return {};
   const size_t open = message.rfind(" (");
   return open == message.npos ? std::string_view() : message.substr(open + 2);
 }
 
-// The number of an "offset N" that is not a part of another word.
+// Returns the number of "offset N)" at the end of a text, if "offset" is a word of its own.
 std::optional<uint64_t> offset_of(std::string_view text) {
   const size_t at = text.rfind(kOffset);
   if (at == text.npos || (at > 0 && text[at - 1] != ' ')) return std::nullopt;
@@ -128,7 +128,7 @@ std::string tensor_of(std::string_view text) {
   return {};
 }
 
-// The parentheses with the tensor, whose name may have some itself.
+// Like parenthesis_of(), but finds the start by "(tensor '", because names may have parentheses.
 std::string_view tensor_words(std::string_view message) {
   const size_t at = message.rfind(std::string("(").append(kTensor));
   return at == message.npos || !message.ends_with(')') ? parenthesis_of(message)
@@ -174,7 +174,7 @@ std::string_view code_name(ErrorCode code) {
 
 Error with_option(Error error) {
   if (error.field.empty()) return error;
-  // Behind a path, the name is the last word of this kind: the path may contain it too.
+  // A path at the start of the message may contain the same text, so the last occurrence counts.
   const size_t at = error.message.starts_with(error.field) ? 0 : error.message.rfind(error.field);
   if (at == std::string::npos) return error;
   std::string option = "--" + error.field;

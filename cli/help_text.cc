@@ -14,9 +14,9 @@ namespace ferry::cli {
 namespace {
 
 constexpr size_t kWidth = 92;
-constexpr size_t kColumn = 26;  // where what is said of an option begins
+constexpr size_t kColumn = 26;  // column where the help of an option begins
 
-// Lines of at most kWidth columns, all but the first with `indent` blanks.
+// Wraps text at kWidth columns. All lines but the first are indented by `indent` blanks.
 std::string wrapped(std::string_view text, size_t indent) {
   std::string lines;
   size_t used = indent;
@@ -37,7 +37,7 @@ std::string wrapped(std::string_view text, size_t indent) {
   return lines + "\n";
 }
 
-// "  label      text"; a label that is long has a line of its own.
+// Returns "  label      text". A long label has a line of its own.
 std::string entry(const std::string& label, const std::string& text) {
   std::string line = "  " + label;
   if (line.size() + 2 > kColumn) {
@@ -99,7 +99,7 @@ std::string code_lines(const std::vector<ExitCode>& codes) {
   return text;
 }
 
-// Text that means itself: roff has requests, escapes and typographic hyphens and quotes.
+// Escapes text for roff, in which dots, backslashes, hyphens and quotes have a meaning.
 std::string plain(std::string_view text) {
   std::string out;
   if (text.starts_with('.') || text.starts_with('\'')) out += "\\&";
@@ -157,7 +157,7 @@ std::string option_entry(const OptionSpec& option) {
   return text;
 }
 
-// Options that stand together have the group as their title.
+// Each run of options with one group has the group as its title.
 std::string options(const std::vector<OptionSpec>& all, std::string_view title, bool positional) {
   std::string text;
   std::string group;
@@ -202,7 +202,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Names of options are never hyphenated.
+// Returns the head of a page. ".nh" turns hyphenation off, which would break names of options.
 std::string title(const std::string& name, const std::string& help) {
   std::string what = help;
   if (!what.empty()) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));

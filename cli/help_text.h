@@ -1,4 +1,4 @@
-// The texts of --help, and the pages for man(1).
+// Writes the texts of --help and the pages for man(1).
 #pragma once
 
 #include <string>
@@ -8,24 +8,23 @@
 
 namespace ferry::cli {
 
-// The help of the program: its verbs and the options of all.
+// Returns the help of the program: its verbs and the options that all verbs have.
 std::string help_text(const LineSpec& line);
-// The help of a verb: usage, options in groups, examples, exit codes.
+// Returns the help of a verb: usage, options in groups, examples and exit codes.
 std::string help_text(const LineSpec& line, const VerbSpec& verb);
 
-// "ferry convert SRC [-o OUT] [OPTIONS]", for people.
+// Returns a line such as "ferry convert SRC [-o OUT] [OPTIONS]".
 std::string usage(const VerbSpec& verb);
 
-// "does this" -> "Does this."
+// Returns "Does this." for "does this".
 std::string sentence(std::string text);
 
-// The exit codes that every verb has (docs/command_line.md).
+// Returns the exit codes that every verb has (docs/command_line.md).
 std::vector<ExitCode> common_exit_codes();
 
-// The name of a verb's man page: "ferry-convert", "ferry-batch-run". nullptr stands for the
-// program.
+// Returns the name of a verb's man page, such as "ferry-batch-run"; of the program's for nullptr.
 std::string man_name(const VerbSpec* verb);
-// The page, as roff.
+// Returns the page in roff. nullptr means the page of the program.
 std::string man_page(const LineSpec& line, const VerbSpec* verb);
 
 }  // namespace ferry::cli

@@ -15,11 +15,11 @@ namespace ferry::cli {
 namespace {
 
 constexpr const char* kName = "standard input";
-constexpr int kPollMilliseconds = 100;  // how soon a signal between two calls is seen
+constexpr int kPollMilliseconds = 100;  // longest time until a signal before poll() is noticed
 
 }  // namespace
 
-// Waits, because a read() that has begun goes on after a signal.
+// Waits with poll() first, because a signal does not end a read() (SA_RESTART).
 Status LineReader::read_more() {
   FERRY_RETURN_IF_ERROR(check_interrupt());
   pollfd input = {STDIN_FILENO, POLLIN, 0};

@@ -1,4 +1,4 @@
-// LineReader: lines of standard input, for programs that wait for them.
+// A LineReader reads lines of standard input, and returns early when a signal asks to stop.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,11 @@ inline constexpr size_t kMaxLineBytes = size_t{1} << 20;
 
 class LineReader {
  public:
-  // The next line without its end (LF or CR LF); nullopt at the end of input. kInterrupted as soon
-  // as something has asked to stop, kBadInput beyond kMaxLineBytes, kIo.
+  // Returns the next line without its end (LF or CR LF), or nullopt at the end of input. Returns
+  // kInterrupted once a signal asks to stop, kBadInput for a line of more than kMaxLineBytes, or
+  // kIo.
   Result<std::optional<std::string>> next();
-  // All that is left; kBadInput beyond `limit` bytes.
+  // Returns the rest of the input. Returns kBadInput for more than `limit` bytes.
   Result<std::string> rest(size_t limit);
 
  private:

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 3> kDirectoryValues = {"DIR", "BUNDLE", "
 constexpr std::array<std::string_view, 6> kFileValues = {"FILE",  "PATH",    "SRC",
                                                          "IMAGE", "PROGRAM", "PLAN"};
 
-// Numbers by size, "128+N" last.
+// Compares codes as numbers; "128+N" comes last.
 bool comes_before(const ExitCode& a, const ExitCode& b) {
   const auto number = [](const ExitCode& code) { return parse_integer(code.code).value_or(1000); };
   return number(a) < number(b);

@@ -1,6 +1,5 @@
-// The description of the command line: verbs and their options, as CommandLine has declared them.
-// Help, man pages and completions are made of this and of nothing else, so that they cannot differ
-// from what is parsed.
+// Describes the verbs and options that a CommandLine has declared. Help, man pages and completions
+// are made from this description alone, so that they cannot differ from what is parsed.
 #pragma once
 
 #include <deque>
@@ -10,12 +9,12 @@
 namespace ferry::cli {
 
 struct OptionSpec {
-  std::vector<std::string> names = {};  // "-o", "--out"; none for a positional
-  std::string value = {};               // "FILE"; empty for a flag
-  std::vector<std::string> words = {};  // what the value may be, where it is one of a few words
-  std::string default_text = {};        // empty where there is none to show
+  std::vector<std::string> names = {};  // such as "-o", "--out"; empty for a positional argument
+  std::string value = {};               // such as "FILE"; empty for a flag
+  std::vector<std::string> words = {};  // allowed values; empty: any text
+  std::string default_text = {};        // default value that help shows; empty: none
   std::string help = {};
-  std::string group = {};  // heading in lists; empty for the first ones
+  std::string group = {};  // heading in lists; empty for options before the first heading
   bool required = false;
   bool repeated = false;
 
@@ -24,49 +23,49 @@ struct OptionSpec {
 };
 
 struct Example {
-  std::string line;  // "ferry check BUNDLE"
-  std::string what;  // what it does
+  std::string line;  // such as "ferry check BUNDLE"
+  std::string what;  // sentence about the effect of the line
 };
 
 struct ExitCode {
-  std::string code;  // "1", "128+N"
+  std::string code;  // such as "1" or "128+N"
   std::string meaning;
 };
 
 struct VerbSpec {
-  std::string name = {};  // "convert"; with the verbs that it is below: "batch run"
-  std::string help = {};  // one line
+  std::string name = {};  // such as "convert", or with the verb above, "batch run"
+  std::string help = {};  // one line of text
   std::string description = {};
   std::vector<OptionSpec> options = {};
   std::vector<Example> examples = {};
-  std::vector<ExitCode> exit_codes = {};  // beside or instead of those of every verb
-  std::deque<VerbSpec> verbs = {};        // below this one; their addresses stay
+  std::vector<ExitCode> exit_codes = {};  // add to or replace LineSpec::exit_codes
+  std::deque<VerbSpec> verbs = {};        // verbs below this verb; a deque keeps their addresses
 
   std::string own_name() const { return name.substr(name.rfind(' ') + 1); }
 };
 
-// The whole line: what stands before the verbs.
+// The description of the whole command line.
 struct LineSpec {
   std::string help = {};
-  std::vector<OptionSpec> options = {};   // of every verb
-  std::vector<ExitCode> exit_codes = {};  // of every verb
+  std::vector<OptionSpec> options = {};   // options that every verb has
+  std::vector<ExitCode> exit_codes = {};  // exit codes that every verb has
   std::deque<VerbSpec> verbs = {};
 };
 
-// The values that a shell can offer for an option.
+// The kind of values that a shell can offer for an option.
 enum class Completes { kNothing, kWords, kVerbs, kFiles, kDirectories };
 Completes completes(const OptionSpec& option);
 
-// "-o, --out DIR", "SRC".
+// Returns a text such as "-o, --out DIR" or "SRC".
 std::string label(const OptionSpec& option);
 
-// The exit codes of a verb, in their order.
+// Returns the exit codes of a verb in ascending order.
 std::vector<ExitCode> exit_codes_of(const LineSpec& line, const VerbSpec& verb);
 
-// The verb of these words, or nullptr: {"batch", "run"}.
+// Returns the verb of words such as {"batch", "run"}, or nullptr.
 const VerbSpec* find_verb(const LineSpec& line, const std::vector<std::string>& words);
 
-// All verbs, those below others behind them.
+// Returns all verbs. Verbs below another verb come after it.
 std::vector<const VerbSpec*> all_verbs(const LineSpec& line);
 
 }  // namespace ferry::cli

@@ -18,8 +18,8 @@
 namespace ferry::cli {
 namespace {
 
-// A failure after a request to stop, such as that of a helper process that the same signal has
-// ended, has the request as its cause. An error that says so itself may say more.
+// Replaces an error that follows a request to stop by that request, because a signal can also have
+// ended a helper process. An error that is kInterrupted itself stays, since it may say more.
 Error cause_of(const Error& error) {
   if (error.code == ErrorCode::kInterrupted) return error;
   const Status stopped = check_interrupt();
@@ -48,8 +48,8 @@ constexpr DeclaredVerb kVerbs[] = {
     {"completion", add_completion, /*shows_others=*/true},
 };
 
-// Declaring the options of all verbs takes a third of the time in which a small file is inspected.
-// So a line that begins with a verb has that verb alone.
+// Declares only the verb with which the line begins, if any. Declaring all verbs takes a third of
+// the time in which a small file is inspected.
 void declare_verbs(CommandLine& line, std::string_view first_word) {
   const auto* only = std::ranges::find(kVerbs, first_word, &DeclaredVerb::name);
   if (only != std::end(kVerbs) && !only->shows_others) return only->add(line);

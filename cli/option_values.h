@@ -1,4 +1,4 @@
-// Values of options, from their texts: numbers, which are decimal and in range, and --mode.
+// Parses texts of options: numbers, --memory and --mode.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,17 @@
 
 namespace ferry::cli {
 
-// "12", "-3", "+7", "012" (which is 12). Empty for anything else, and beyond int64_t.
+// Parses a decimal integer such as "12", "-3", "+7" or "012" (which is 12). Returns nullopt for
+// another text and for a number out of range.
 std::optional<int64_t> parse_integer(std::string_view text);
-// "0.5", "1e-3", "+2". Empty for anything else, for infinity and NaN, and beyond double.
+// Parses a number such as "0.5", "1e-3" or "+2". Returns nullopt for another text, infinity, NaN
+// and a number out of range.
 std::optional<double> parse_real(std::string_view text);
 
-// The value of --memory, in bytes. kUsage unless it is at least 1; none where there is none.
+// Checks the value of --memory. Returns kUsage if it is less than 1, and nullopt if it is absent.
 Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes);
 
-// The value of --mode. kUsage, with the modes that there are, for other names.
+// Parses the value of --mode. Returns kUsage, which lists the modes, for another name.
 Result<runner::DecodeMode> parse_mode(const std::string& name);
 
 }  // namespace ferry::cli

@@ -19,7 +19,7 @@ namespace {
 
 using proof::ErrorPlace;
 
-// Where the largest difference of each tensor is.
+// The place of the largest difference of a tensor.
 struct Worst {
   const ErrorPlace* place = nullptr;
   std::string prompt;
@@ -269,7 +269,7 @@ std::string bundle_name(const packer::Bundle& bundle) {
 }
 
 std::string manifest_digest(const packer::Manifest& manifest) {
-  // The last member: `"manifest_sha256": "64 digits"`, and the end of the object.
+  // The manifest ends with the member `"manifest_sha256": "64 digits"` and the end of the object.
   const std::string text = packer::write_manifest(manifest);
   const size_t end = text.rfind('"');
   constexpr size_t kDigits = 64;

@@ -1,4 +1,4 @@
-// The document of `ferry verify --report` (docs/verifying.md, "Reports").
+// Writes the document of `ferry verify --report` (docs/verifying.md, "Reports").
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace ferry::cli {
 
-// Begins every such document, whatever form it has.
+// Every report contains this text, whatever its form, so that a file can be recognised as one.
 inline constexpr std::string_view kReportMark = "ferry_parity_report";
 
-// The subject of a report: a bundle, and the options that it was verified with. `verification` was
-// made with VerifyOptions::details, or is null for a report of a perplexity.
+// The subject of a report: a bundle, and the options with which it was verified. `verification` was
+// made with BundleProofOptions::details, or is null for a report of a perplexity.
 struct ReportInput {
   const packer::Bundle& bundle;
   const proof::BundleProofOptions& options;
@@ -23,16 +23,16 @@ struct ReportInput {
 };
 
 std::string parity_document(const ReportInput& input);
-// A summary for people in Markdown, such as the summary of a CI job.
+// Returns a Markdown summary, for example for the page of a CI job.
 std::string parity_markdown(const ReportInput& input);
 
-// The name of a bundle's directory.
+// Returns the name of a bundle's directory.
 std::string bundle_name(const packer::Bundle& bundle);
-// The digest that the manifest states of itself.
+// Returns the digest that the manifest states of itself.
 std::string manifest_digest(const packer::Manifest& manifest);
-// The bytes of all files of the bundle, the manifest included.
+// Returns the bytes of all files of the bundle, including the manifest.
 uint64_t bundle_bytes(const packer::Bundle& bundle);
-// How the matrices of the text decoder are quantised; empty where they are not.
+// Returns the quantisation scheme of the text decoder's matrices; empty if they are not quantised.
 std::string quantization_of(const packer::Manifest& manifest);
 
 }  // namespace ferry::cli

@@ -1,5 +1,5 @@
-// The report of a verification as Markdown. Names and reasons come from untrusted files: they stand
-// in code spans, where nothing is markup, a link or a mention.
+// Writes the report of a verification as Markdown. Names and reasons come from untrusted files, so
+// they are put in code spans, where nothing is markup, a link or a mention.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kShownLines = 20;
 
-// A line of a report, whose names have been made printable.
+// Returns a line, whose names are escaped already, as a code span.
 std::string code(std::string_view line) {
   std::string span = "`";
   for (const char c : line) {
@@ -58,7 +58,7 @@ std::string comparison_table(const std::vector<NamedComparison>& comparisons) {
   return text + "\n";
 }
 
-// Tensors beyond their bounds, in model order.
+// Returns lines for the tensors that exceed their bounds, in model order.
 std::string divergences(const NamedComparison& comparison) {
   if (comparison.report == nullptr || comparison.report->parity) return {};
   const proof::ParityReport& report = *comparison.report;
@@ -116,7 +116,7 @@ std::string verification_lines(const proof::Verification& v) {
   text += comparison_table(comparisons);
   for (const NamedComparison& comparison : comparisons) text += divergences(comparison);
   if (v.proof) text += checkpoint_lines(*v.proof);
-  // `against` names a path.
+  // With `against`, the sentences contain an untrusted path.
   if (v.parity()) text += list("Proved", meaning.proves, /*untrusted=*/!v.against.empty());
   return text + list("Not proved", meaning.leaves_open, /*untrusted=*/!v.against.empty());
 }

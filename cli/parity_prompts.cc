@@ -19,7 +19,7 @@ namespace {
 using proof::CaseDetails;
 using proof::ErrorHistogram;
 
-// Charts need no more digits.
+// Rounds to the few digits that charts need.
 double significant(double value) {
   return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr);
 }
@@ -89,7 +89,7 @@ void write_by_position(JsonWriter& json, const CaseDetails& details) {
   json.end_object();
 }
 
-// Bins from the first to the last that counts anything; `edge` gives the lower one of a bin.
+// Writes the bins from the first to the last that is not 0. `edge` returns the lower edge of a bin.
 template <class Bins, class Edge>
 void write_bins(JsonWriter& json, const Bins& bins, const Edge& edge) {
   size_t first = 0, last = bins.size();
@@ -245,7 +245,8 @@ TokenTexts::TokenTexts(const packer::Bundle& bundle) {
 }
 
 std::optional<std::string> TokenTexts::find(int64_t id) const {
-  // Decoders strip what begins a text: the second of two stands within one.
+  // Decoders strip the blank at the start of a text, so the text of the second of two tokens is
+  // taken.
   const std::array<int64_t, 2> twice = {id, id};
   const auto one = tokenizer_->decode(std::span(twice).first(1), /*skip_special=*/false);
   const auto two = tokenizer_->decode(twice, /*skip_special=*/false);

@@ -1,4 +1,4 @@
-// The prompts of a comparison in the document of a parity report (docs/verifying.md, "Prompts").
+// Writes the prompts of a comparison into a parity report (docs/verifying.md, "Prompts").
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,16 @@
 
 namespace ferry::cli {
 
-// The texts of single tokens.
+// Decodes token ids for display.
 class TokenTexts {
  public:
-  // Reads the tokenizer of a bundle. Without one, or one that does not load, tokens have no texts.
+  // Reads the tokenizer of a bundle. If there is none or it does not load, tokens have no texts.
   explicit TokenTexts(const packer::Bundle& bundle);
 
-  // As it stands within a text, with blanks before it; none where it is no whole character.
+  // Returns the text that a token has inside a sequence, with its leading blanks; nullopt if the
+  // token is no whole character.
   std::optional<std::string> text(int64_t id);
-  // The text of a sequence, special tokens too; none without tokenizer.
+  // Returns the text of a sequence with its special tokens; nullopt without a tokenizer.
   std::optional<std::string> text(std::span<const int64_t> ids) const;
 
  private:
@@ -32,7 +33,7 @@ class TokenTexts {
   std::map<int64_t, std::optional<std::string>> known_;
 };
 
-// The member `prompts` of an open object.
+// Writes the member `prompts` of the open object.
 void write_prompts(JsonWriter& json, const proof::ParityReport& report, TokenTexts& texts);
 
 }  // namespace ferry::cli

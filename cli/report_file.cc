@@ -32,7 +32,7 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Whether a file is one that `--report` wrote.
+// Returns whether --report has written this file.
 bool is_report(const std::string& path, ReportForm form) {
   const Result<std::string> text = read_text_file(path, kLargestReport);
   if (!text) return false;

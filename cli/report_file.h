@@ -1,4 +1,5 @@
-// Files that verbs write beside their result: reports, statistics, pages.
+// Checks paths of files that verbs write beside their result: reports, statistics, pages. The
+// checks come before the work, so that a wrong path does not waste it.
 #pragma once
 
 #include <string>
@@ -9,22 +10,24 @@ namespace ferry::cli {
 
 enum class ReportForm { kHtml, kJson, kMarkdown };
 
-// kUsage for a file within `bundle`, whose files are listed in its manifest; kIo where none can be
-// made. `option` begins the message.
+// Returns kUsage for a file inside `bundle`, because the manifest lists all files of a bundle, and
+// kIo if no file can be made in the directory. Messages begin with `option`.
 Status check_directory_of(const std::string& option, const std::string& path,
                           const std::string& bundle);
 
-// Likewise, for a new file; kExists where `path` names something already. Nothing for an empty
-// path. Asked before the work that fills the file.
+// Checks the path of a new file like check_directory_of(), and returns kExists if `path` exists.
+// Accepts an empty path.
 Status check_new_file(const std::string& option, const std::string& path,
                       const std::string& bundle);
 
-// Likewise, for the page of an audit, which replaces another such page; kExists for any other file.
+// Checks the path of the page of an audit like check_directory_of(). Returns kExists for an
+// existing file that is no such page.
 Status check_audit_page(const std::string& option, const std::string& path,
                         const std::string& bundle);
 
-// By the ending of `path`. kUsage for another one, kExists where a file is there that is no parity
-// report; as check_directory_of() else. Asked before the work, so that it is not lost.
+// Checks the path of a parity report like check_directory_of(), and returns the form that its
+// ending names. Returns kUsage for another ending, and kExists for an existing file that is no such
+// report.
 Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle);
 
 }  // namespace ferry::cli

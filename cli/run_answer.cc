@@ -11,8 +11,8 @@
 namespace ferry::cli {
 namespace {
 
-// Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
-// not fit is not generated.
+// Returns the reason why `g` ends with its last token; empty if it goes on. An answer ends when the
+// context is full.
 std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
                                 const RunOptions& options, const AnswerOutput& output) {
   if (output.stopped_by()) return kStopText;
@@ -27,8 +27,8 @@ Error in_bundle(const RunOptions& options, Error error) {
   return error;
 }
 
-// The next token by the logits before it: it goes to `g` and to `output`. Returns nothing if it is
-// the last one.
+// Samples the next token from the logits, and adds it to `g` and `output`. Returns nullopt if the
+// answer ends with it.
 Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Generation& g,
                                             const runner::Decoder& decoder,
                                             const packer::Manifest& manifest,
@@ -53,7 +53,7 @@ Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Gener
 
 using MaybeCounts = std::optional<runner::LookaheadCounts>;
 
-// The decoder counts from the start of its sequence.
+// Returns the counts of this answer. The decoder counts from the start of its sequence.
 MaybeCounts counts_since(const MaybeCounts& before, MaybeCounts now) {
   if (!before || !now) return now;
   now->generated -= before->generated;

@@ -1,4 +1,4 @@
-// generate(): the answer to a prompt, token by token.
+// generate() makes the answer to a prompt, token by token.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,18 @@
 
 namespace ferry::cli {
 
-// Generated tokens, or their text where there is a tokenizer: given out as they come. The text is
-// kept, and ends before the first of the `stops`.
+// Prints generated tokens as they come: their text if there is a tokenizer, else their ids. Keeps
+// the text, which ends before the first of the `stops`.
 class AnswerOutput {
  public:
   AnswerOutput(const text::Tokenizer* tokenizer, std::vector<std::string> stops,
                std::function<void(std::string_view)> print);
 
-  // `is_text`: the token gives text.
+  // `is_text` is false for a token that ends the answer and gives no text.
   Status push(int64_t token, bool is_text);
-  // The text as a whole.
+  // Ends the answer and returns its whole text.
   Result<std::string> finish();
-  // The stop text that the answer has come to.
+  // Returns the stop text at which the answer ended, if any.
   const std::optional<std::string>& stopped_by() const { return stops_.found(); }
 
  private:
@@ -46,12 +46,13 @@ class AnswerOutput {
   bool first_ = true;
 };
 
-// Prints an answer as it comes; nothing where there is a document at the end.
+// Returns a function that prints the parts of an answer. With --json it prints nothing, because the
+// document at the end has the answer.
 std::function<void(std::string_view)> printer(Context& context);
 
-// Runs the ids of `g.prompt` that the decoder has not run yet (g.kept_tokens says how many it has),
-// and chooses tokens until there is a reason to stop. An interrupt ends the answer with what there
-// is of it, if there is anything.
+// Runs `g.prompt` without the first g.kept_tokens ids, which the decoder has run already, and then
+// chooses tokens until there is a reason to stop. A signal after the first token ends the answer
+// with the tokens so far.
 Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const RunOptions& options, runner::Sampler& sampler,
                             AnswerOutput& output, Generation g);

@@ -21,7 +21,7 @@ namespace ferry::cli {
 namespace {
 
 constexpr std::string_view kBlanks = " \t";
-constexpr const char* kMessage = "message";  // begins what is said of one
+constexpr const char* kMessage = "message";  // start of errors about a message
 constexpr std::string_view kImage = "/image", kQuit = "/quit";
 
 std::string_view trimmed(std::string_view text) {
@@ -59,11 +59,12 @@ class Chat {
   Status add_image(const std::string& path);
   Result<Prompt> read_prompt();
   Status turn(const std::string& text);
-  // Says why a line is refused; errors that are not about it are returned.
+  // Prints an error that is about the last line. Returns an error that is not.
   Status refuse(const Error& error);
-  // Ends a chat whose prompt does not fit.
+  // Ends a chat whose prompt does not fit into the context.
   void end_full(const Generation& g);
-  // Starts the decoder's sequence again unless the prompt extends it; returns how many ids it has.
+  // Restarts the decoder's sequence unless `prompt` extends it. Returns how many ids the decoder
+  // keeps.
   Result<int64_t> keep_prefix(const Prompt& prompt);
   Status answer(Prompt prompt, Generation g);
 
@@ -75,8 +76,8 @@ class Chat {
   runner::Sampler& sampler_;
   Generation loaded_;
   std::vector<prompt::ChatMessage> messages_;
-  size_t images_sent_ = 0;         // of prompts_.images(): those of messages_
-  std::vector<int64_t> executed_;  // the decoder's sequence
+  size_t images_sent_ = 0;         // number of images that belong to messages_
+  std::vector<int64_t> executed_;  // ids that the decoder has run
   std::optional<int> exit_;
 };
 
@@ -136,7 +137,7 @@ Status Chat::answer(Prompt prompt, Generation g) {
   g = FERRY_TRY(generate(decoder_, manifest_, options_, sampler_, output, std::move(g)));
   executed_ = g.prompt;
   executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
-  executed_.resize(static_cast<size_t>(decoder_.position()));  // without the last, which is not run
+  executed_.resize(static_cast<size_t>(decoder_.position()));  // the last id has not run
   messages_.push_back({"assistant", g.text});
   images_sent_ = prompts_.images();
   print_result(context_, g, /*with_text=*/true);
@@ -144,7 +145,7 @@ Status Chat::answer(Prompt prompt, Generation g) {
   return {};
 }
 
-// For a message at the end of messages_.
+// Makes the prompt for an answer to the last of messages_.
 Result<Prompt> Chat::read_prompt() {
   Prompt prompt = FERRY_TRY(prompts_.messages(messages_, kMessage));
   const Status known =

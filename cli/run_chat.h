@@ -1,4 +1,4 @@
-// ferry run --interactive: a chat, whose messages are the lines of standard input.
+// Implements `ferry run --interactive`, a chat whose messages are the lines of standard input.
 #pragma once
 
 #include "cli/context.h"
@@ -12,10 +12,10 @@
 
 namespace ferry::cli {
 
-// `loaded` has the clock and the moments of loading. Every turn renders the whole conversation;
-// what the decoder has run of it stays, unless the template or the tokenizer made other ids of it.
-// Lines that make no sense are refused, and the chat goes on. Returns 1 where a message does not
-// fit into the context any more.
+// `loaded` has the clock and the moments of loading. Every turn renders the whole conversation. The
+// decoder keeps the ids that it has run, unless the template or tokenizer gives other ids for them.
+// A line that makes no sense is refused, and the chat goes on. Returns 1 when a message does not
+// fit into the context.
 Result<int> run_chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
                      PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
                      Generation loaded);

@@ -16,7 +16,7 @@ bool is_any_given(const LooseOptions& o) {
          !o.tokenizer.empty() || !o.data.empty();
 }
 
-// kUsage for an option that belongs to another kind of input than the one that is run.
+// Returns kUsage for an option that belongs to another kind of input, such as a GGUF file.
 Status check_kind(const BundleChoice& choice, bool is_gguf) {
   if (!choice.config.empty() && !is_gguf) {
     return fail(ErrorCode::kUsage,

@@ -1,4 +1,4 @@
-// The options of `ferry run`, and the bundle or the loose programs that they name.
+// Declares the options of `ferry run`, and opens the bundle or the loose programs that they name.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ferry::cli {
 
-// Programs without a bundle.
+// Paths of programs that belong to no bundle.
 struct LooseOptions {
   std::string vision_encoder, token_embedding, text_decoder, tokenizer;
   std::vector<std::string> data;
@@ -36,16 +36,16 @@ struct RunOptions {
 
 void add_loose_options(Verb& verb, LooseOptions& options);
 
-// The programs that the options name, or the bundle in `directory`, which is empty where there are
-// such options; a GGUF file in its place becomes a bundle in memory. kUsage unless it is one of
-// them.
+// Names the bundle, unless LooseOptions name programs; then `directory` is empty. `directory` may
+// also be a GGUF file, which becomes a bundle in memory.
 struct BundleChoice {
   std::string directory;
-  std::string config = {};     // of a GGUF file, as convert --config, or empty
-  bool check_digests = true;   // of a bundle
-  bool needs_eos = true;       // kUsage for programs of which nothing says what ends an answer
-  ShowProgress progress = {};  // of the digests
+  std::string config = {};     // convert --config for a GGUF file; may be empty
+  bool check_digests = true;   // check the digests of a bundle
+  bool needs_eos = true;       // return kUsage if nothing tells which tokens end an answer
+  ShowProgress progress = {};  // progress of checking digests
 };
+// Returns kUsage if both `choice.directory` and `options` name programs, or neither.
 Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOptions& options,
                                    ThreadPool& pool);
 

@@ -24,7 +24,7 @@ constexpr uint64_t kMaxMessagesBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxPromptBytes = uint64_t{16} << 20;
 constexpr std::string_view kStandardInput = "-";
 
-// For templates of text alone, which expect strings.
+// Writes messages for templates without images, which expect strings as contents.
 std::string chat_of(std::span<const prompt::ChatMessage> messages) {
   JsonWriter json;
   json.begin_object().key("messages").begin_array();
@@ -35,7 +35,7 @@ std::string chat_of(std::span<const prompt::ChatMessage> messages) {
   return json.end_object().take();
 }
 
-// A list of messages alone asks for an answer to the last one.
+// A list of messages without an object around it asks for an answer to its last message.
 Result<std::string> with_answer(const std::string& chat, const std::string& where) {
   using text::chat::Value;
   const Value value = FERRY_TRY(text::chat::parse_json_value(chat, where));
@@ -43,7 +43,8 @@ Result<std::string> with_answer(const std::string& chat, const std::string& wher
   return "{\"messages\": " + chat + ", \"add_generation_prompt\": true}";
 }
 
-// Templates of text alone would leave images out, or write them as text.
+// Refuses contents that are no text, because templates without images would drop them or write them
+// as text.
 Status expect_text(std::string_view chat, const std::string& where) {
   const size_t message = FERRY_TRY(prompt::message_beyond_text(chat, where));
   if (message == 0) return {};
@@ -58,8 +59,8 @@ Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
   return prompt;
 }
 
-// The reader of images, for a bundle that takes them: where images are given, or the prompt is text
-// and the bundle has the processor that makes tokens of it.
+// Opens the reader of images if images are given, or if the prompt is text and the bundle has a
+// vision encoder with its processor, which makes the tokens then.
 Result<std::optional<prompt::ImageInput>> open_image_input(const packer::Bundle& bundle,
                                                            const RunOptions& options) {
   const bool has_processor =
@@ -165,7 +166,7 @@ Result<Prompt> PromptReader::with_rows(prompt::ExpandedPrompt expanded,
   return expect_tokens(std::move(prompt), where);
 }
 
-// The post-processor sets its tokens for plain text; a template writes them itself.
+// `add_special`: the post-processor adds special tokens. Templates write special tokens themselves.
 Result<Prompt> PromptReader::encode(std::string_view text, bool add_special,
                                     const std::string& where) {
   auto ids = tokenizer_->encode(text, add_special);

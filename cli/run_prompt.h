@@ -1,4 +1,4 @@
-// PromptReader: prompts of `ferry run` as the decoder takes them.
+// A PromptReader turns the prompts of `ferry run` into ids and rows for the decoder.
 #pragma once
 
 #include <cstdint>
@@ -22,42 +22,43 @@
 
 namespace ferry::cli {
 
-// Ids, and rows of images at some of their positions.
+// Token ids, and embedding rows of images at the positions of some ids.
 struct Prompt {
   std::vector<int64_t> ids;
-  std::vector<runner::EmbeddingRows> rows;  // views of the images of the reader
+  std::vector<runner::EmbeddingRows> rows;  // views of images that the PromptReader owns
 };
 
 inline constexpr std::string_view kTokensExpected = "ids such as 1,2,3";
-// --tokens N,N,... and the like; kUsage for what is not `expected`.
+// Parses a list such as "1,2,3". Returns kUsage, with `option` and `expected` in the message, for
+// another text.
 Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_view text,
                                            std::string_view expected);
 
-// Reads what stands for a text: `-` in --prompt and --chat, which is all of standard input, and
-// --prompt-file, which becomes --prompt. The line end behind the last line is left out.
+// Replaces `-` in --prompt and --chat by the standard input, and sets --prompt from --prompt-file.
+// Removes the last line end of these texts.
 Status read_prompt_texts(RunOptions& options);
 
 class PromptReader {
  public:
-  // Opens what the prompts of these options need of the bundle; with images the vision encoder too.
-  // `pool` must outlive this. kUsage for text where the bundle has no tokenizer, and for images
-  // where it takes none.
+  // Opens the tokenizer, chat template and vision encoder, as far as these options need them.
+  // `pool` must outlive the reader. Returns kUsage for text if the bundle has no tokenizer, and for
+  // images if the bundle takes none.
   static Result<PromptReader> open(const packer::Bundle& bundle, const RunOptions& options,
                                    ThreadPool& pool, const runner::MethodOptions& method);
 
-  // The tokenizer of prompts and answers; nullptr with --tokens.
+  // Returns the tokenizer of prompts and answers; nullptr with --tokens.
   text::Tokenizer* tokenizer();
 
-  // kUsage, or why the bundle's processor is none, where it takes no images.
+  // Returns kUsage, or the error of the bundle's processor, if the bundle takes no images.
   Status load_encoder();
-  // After load_encoder(): the next image. Its features stay as long as the reader.
+  // Adds the next image; requires load_encoder(). The image's rows live as long as the reader.
   Status add_image(const std::string& path);
   size_t images() const { return images_.size(); }
 
-  // --tokens, --prompt, --messages, or --system and --chat, with --image.
+  // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image.
   Result<Prompt> read(const RunOptions& options);
-  // The prompt for an answer to the last of these messages, with all images. Messages about it
-  // begin with `where`.
+  // Makes the prompt for an answer to the last of these messages, with all added images. Error
+  // messages begin with `where`.
   Result<Prompt> messages(std::span<const prompt::ChatMessage> messages, const std::string& where);
 
  private:
@@ -71,8 +72,8 @@ class PromptReader {
   packer::Bundle bundle_;
   ThreadPool* pool_;
   runner::MethodOptions method_;
-  text::chat::TimeText time_;  // one for all turns of a chat
-  // The first one is set for a bundle that takes images, the two others for any other bundle.
+  text::chat::TimeText time_;  // the time of opening, in all turns of a chat
+  // `input_` is set for a bundle that takes images; else `tokenizer_` and `template_` are.
   std::optional<prompt::ImageInput> input_;
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;

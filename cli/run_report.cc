@@ -27,14 +27,14 @@ std::string rss_lines(const report::GenerationStats& stats) {
                      mebibytes(stats.peak_rss));
 }
 
-// As official runners log it.
+// Returns the line that ExecuTorch's runners log for lookahead decoding.
 std::string lookahead_line(const Generation& g) {
   if (!g.lookahead) return {};
   return fmt::format("Lookahead Decoding: n_generated = {} / n_accept = {}\n",
                      g.lookahead->generated, g.lookahead->accepted);
 }
 
-// Writes the members that ExecuTorch's runners have too, and those that only ferry has.
+// Writes the members that ExecuTorch's runners write, and then those that only Ferry has.
 void write_stats_members(JsonWriter& json, const Generation& g) {
   report::RunnerStats(g.stats).write(json);
   if (g.lookahead) {
@@ -83,7 +83,7 @@ std::string kept_line(const Generation& g) {
   return fmt::format("Tokens of the conversation that had been run before: {}\n", *g.kept_tokens);
 }
 
-// Lines for stderr.
+// Returns the lines of statistics for stderr.
 std::string stats_lines(const Generation& g) {
   const report::RunnerStats stats(g.stats);
   return rss_lines(g.stats) + fmt::format("PyTorchObserver {}\n", stats.json()) + stats.report() +
@@ -92,7 +92,7 @@ std::string stats_lines(const Generation& g) {
                      g.tokens.size());
 }
 
-// One line to stderr for each threshold that is missed; false if there is none.
+// Prints a line to stderr for each threshold that is missed. Returns false if none is missed.
 bool print_missed(const std::vector<report::Judgement>& judgements) {
   std::string lines;
   for (const report::Judgement& judgement : judgements) {
@@ -102,19 +102,19 @@ bool print_missed(const std::vector<report::Judgement>& judgements) {
   return !lines.empty();
 }
 
-// The signal that ended the answer, if one did.
+// Returns the error for the signal that ended the answer, if one did.
 std::optional<Error> interruption(const Generation& g) {
   const Status status = check_interrupt();
   return g.stop == kStopInterrupted && !status ? std::optional(status.error()) : std::nullopt;
 }
 
-// 1 where a threshold is missed, or a conversation does not fit the context.
+// Returns 1 if a threshold is missed or a conversation does not fit into the context, else 0.
 int answer(const Generation& g) {
   const bool met = std::ranges::all_of(g.judgements, &report::Judgement::met);
   return met && !(g.stop == kStopContext && g.tokens.empty()) ? 0 : 1;
 }
 
-// The result of --json.
+// Returns the result of --json.
 std::string run_document(const Generation& g, bool with_text) {
   JsonWriter json;
   json.begin_object();
@@ -141,7 +141,7 @@ void print_result(Context& context, const Generation& g, bool with_text) {
     return;
   }
   context.print("\n");
-  context.flush();  // before what stderr says of it
+  context.flush();  // the answer must come before the lines on stderr
   context.aside(stats_lines(g));
 }
 

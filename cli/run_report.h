@@ -1,5 +1,5 @@
-// The output of `ferry run` beside the text of an answer: the statistics, in the lines and the
-// object of ExecuTorch's runners, and the thresholds that it misses.
+// Prints the statistics of `ferry run`, in the lines and the JSON object of ExecuTorch's runners,
+// and the thresholds that a run misses.
 #pragma once
 
 #include <cstdint>
@@ -22,29 +22,29 @@ inline constexpr std::string_view kStopText = "stop_text";
 inline constexpr std::string_view kStopInterrupted = "interrupted";
 
 struct Generation {
-  std::string bundle;  // its path, as given; of loose programs that of the text decoder
+  std::string bundle;  // path of the bundle, or of the text decoder of loose programs, as given
   std::vector<int64_t> prompt, tokens;
-  std::string text;           // of the tokens; only with a tokenizer
-  std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
-  // Why there are no more: "eos", "stop_text" (one of --stop), "max_new", "context" (it is full) or
-  // "interrupted".
+  std::string text;           // text of `tokens`; empty without a tokenizer
+  std::vector<float> logits;  // (tokens, vocab): the row from which each token was chosen
+  // The reason why the answer ended: "eos", "stop_text" (a text of --stop), "max_new", "context"
+  // (the context is full) or "interrupted".
   std::string_view stop;
-  std::optional<std::string> stop_text;  // the one before which the text ends
-  // In a chat: how many ids of the prompt had been run before.
+  std::optional<std::string> stop_text;  // the text of --stop before which `text` ends
+  // In a chat, the number of ids of the prompt that earlier turns have run.
   std::optional<int64_t> kept_tokens;
   std::optional<runner::LookaheadCounts> lookahead;
   report::RunClock clock;
   report::GenerationStats stats;
-  std::vector<report::Judgement> judgements;  // none without thresholds
+  std::vector<report::Judgement> judgements;  // empty without thresholds
 };
 
-// With --json the document; otherwise the end of the line of text or tokens, and on stderr the
-// statistics.
+// Prints the document with --json; otherwise ends the line of the answer and prints the statistics
+// to stderr.
 void print_result(Context& context, const Generation& generation, bool with_text);
-// The exit code, and on stderr why it is not 0.
+// Returns the exit code, and prints to stderr why it is not 0.
 int conclude(Context& context, const Generation& generation);
 
-// The object of --stats-json as a new file; kIo where `path` exists.
+// Writes the object of --stats-json to a new file. Returns kExists if `path` exists.
 Status write_stats(const Generation& generation, const std::string& path);
 
 }  // namespace ferry::cli

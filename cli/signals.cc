@@ -20,14 +20,15 @@ constexpr std::string_view kShrunk = FERRY_SHRUNK;
 constexpr std::string_view kShrunkLine = "ferry: error: " FERRY_SHRUNK "\n";
 #undef FERRY_SHRUNK
 
-// Made before it is needed, because a handler cannot make it. Lives as long as the process.
+// The document is made before a signal comes, because a handler may not allocate memory. It lives
+// as long as the process.
 const std::string* shrunk_document = nullptr;
 
 void write_all(int fd, std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
 }
 
-// Handlers make async-signal-safe calls only.
+// Handlers may make only async-signal-safe calls.
 extern "C" void on_sigbus(int) {
   write_all(STDERR_FILENO, kShrunkLine);
   if (shrunk_document != nullptr) write_all(STDOUT_FILENO, *shrunk_document);
@@ -37,7 +38,7 @@ extern "C" void on_sigbus(int) {
 extern "C" void on_stop_signal(int signal) {
   if (interrupt_signal() != 0) {
     ::signal(signal, SIG_DFL);
-    ::raise(signal);  // comes when this handler returns
+    ::raise(signal);  // the signal is delivered when this handler returns
     return;
   }
   request_interrupt(signal);
@@ -52,13 +53,13 @@ void announce_json(const std::string& verb) {
 }
 
 void install_signal_handlers() {
-  // How a child ended cannot be told where SIGCHLD is ignored, as `trap '' CHLD` does.
+  // If the parent process ignores SIGCHLD (`trap '' CHLD`), the exit codes of children are lost.
   ::signal(SIGCHLD, SIG_DFL);
   struct sigaction action = {};
   action.sa_handler = on_sigbus;
   ::sigaction(SIGBUS, &action, nullptr);
   action.sa_handler = on_stop_signal;
-  action.sa_flags = SA_RESTART;  // calls that were begun are finished: the loops decide
+  action.sa_flags = SA_RESTART;  // system calls go on; loops poll for the request to stop
   for (const int signal : kStopSignals) {
     struct sigaction before = {};
     ::sigaction(signal, nullptr, &before);

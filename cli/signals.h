@@ -1,23 +1,23 @@
-// The handling of signals.
+// Installs the handlers of signals.
 #pragma once
 
 #include <string>
 
 namespace ferry::cli {
 
-// SIGBUS, which a mapped file raises that shrinks while it is read, becomes an I/O error. The first
-// SIGINT, SIGTERM or SIGHUP asks the work to stop (core/interrupt.h), the second ends the process.
-// Signals that the parent had ignored stay ignored.
+// A mapped file that shrinks while it is read raises SIGBUS, which ends the process with an I/O
+// error. The first SIGINT, SIGTERM or SIGHUP asks the work to stop (core/interrupt.h), the second
+// ends the process. Signals that the parent process ignored stay ignored.
 void install_signal_handlers();
 
-// From now on the document of that error goes to stdout too, for `verb`.
+// After this call, the handler of SIGBUS also prints the JSON document of its error, for `verb`.
 void announce_json(const std::string& verb);
 
-// Another signal that asks to stop in the same way: schedulers have their own.
+// Makes another signal ask the work to stop, because schedulers send their own signals.
 void also_stop_on(int signal);
 
-// SIGINT, SIGTERM and SIGHUP end the process again: for verbs that wait for input and leave nothing
-// behind.
+// Lets SIGINT, SIGTERM and SIGHUP end the process again, for verbs that wait for input and have
+// nothing to clean up.
 void let_signals_end_the_process();
 
 }  // namespace ferry::cli

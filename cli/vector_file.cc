@@ -11,7 +11,7 @@
 namespace ferry::cli {
 namespace {
 
-// The format asks for a multiple of 64. The least one that has room for any number of rows.
+// The format requires a multiple of 64. 128 is enough for any number of rows.
 constexpr size_t kHeaderBytes = 128;
 
 std::string header_of(int64_t rows, int64_t width) {

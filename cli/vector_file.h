@@ -1,4 +1,4 @@
-// VectorFile: the file of vectors that `ferry embed` writes.
+// A VectorFile is the file of vectors that `ferry embed` writes.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace ferry::cli {
 
-// Vectors as the rows of one f32 array in NumPy's file format (.npy, version 1.0).
+// Writes vectors as the rows of one f32 array in NumPy's file format (.npy, version 1.0).
 class VectorFile {
  public:
-  // A new file; nothing is left of it unless it is finished. kUsage unless the name ends in .npy,
-  // kIo where the file exists or cannot be made.
+  // Makes a new file, which is removed again unless finish() is called. Returns kUsage if the name
+  // does not end in .npy, kExists if the file exists, and kIo if it cannot be made.
   static Result<VectorFile> create(const std::string& path, int64_t width);
 
-  // `row` has as many values as the file is wide.
+  // Requires that `row` has width() values.
   Status add(std::span<const float> row);
   Status finish();
   int64_t rows() const { return rows_; }

@@ -1,4 +1,5 @@
-// ferry audit: where every byte of an artifact goes, against a budget and another artifact.
+// ferry audit shows the purpose of every byte of an artifact, and compares it with a budget and
+// with another artifact.
 
 #include <fmt/format.h>
 
@@ -60,8 +61,8 @@ Result<audit::AuditReport> make_audit(const AuditOptions& options, Context& cont
 // The reason of exit code 1 is printed even with --quiet, as errors are.
 void print_failure(const std::string& line) { fmt::print(stderr, "ferry: {}\n", line); }
 
-// The result on stdout. Where that is for programs, limits that are exceeded are told to people
-// too.
+// Prints the result to stdout. If that is JSON or CSV for programs, exceeded limits are printed to
+// stderr too.
 void print_report(const AuditOptions& options, const audit::AuditReport& report, Context& context) {
   if (context.json) {
     context.print_result(audit::to_json(report, /*with_digests=*/true), report.exit_code());
@@ -86,7 +87,7 @@ Result<int> run_audit(const AuditOptions& options, Context& context) {
         "--html", options.html, checkpoint::is_bundle(options.target) ? options.target : ""));
   }
   auto made = make_audit(options, context);
-  // One line whatever the file: details are for conversions.
+  // The details of an error list keys for conversions, which have no meaning here.
   if (!made) return fail(made.error().code, made.error().message);
   if (!options.html.empty()) {
     const std::string page =

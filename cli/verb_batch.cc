@@ -1,4 +1,4 @@
-// ferry batch: plan and run.
+// ferry batch plan writes a plan, and ferry batch run runs its tasks.
 
 #include <fmt/format.h>
 
@@ -99,7 +99,7 @@ struct RunLine {
   bool force = false, again = false, lease = false, no_wait = false, hash_inputs = false;
 };
 
-// The index that a scheduler gives to its tasks.
+// Returns the index that a scheduler has set in the environment of the task, if any.
 Result<std::optional<int64_t>> index_of_scheduler(Context& context) {
   for (const char* name : {"SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"}) {
     const char* text = std::getenv(name);
@@ -112,7 +112,7 @@ Result<std::optional<int64_t>> index_of_scheduler(Context& context) {
   return std::optional<int64_t>();
 }
 
-// The tasks of one index.
+// Returns the indices of the tasks that belong to one index of a job array.
 Result<std::vector<size_t>> tasks_of(int64_t index, int64_t per_index, size_t tasks) {
   const int64_t runs = (static_cast<int64_t>(tasks) + per_index - 1) / per_index;
   if (index < 0 || index >= runs) {

@@ -1,4 +1,4 @@
-// ferry batch status, ferry batch report.
+// ferry batch status and ferry batch report show the records of a batch.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ struct StatusLine {
   int64_t tasks_per_index = 1;
 };
 
-// nullopt for "unfinished".
+// Returns nullopt for "unfinished".
 std::optional<batch::TaskState> state_named(const std::string& name) {
   const auto found = std::ranges::find(batch::kTaskStates, name);
   if (found == batch::kTaskStates.end()) return std::nullopt;

@@ -1,4 +1,4 @@
-// ferry batch slurm, ferry batch k8s: scripts for schedulers.
+// ferry batch slurm and ferry batch k8s print scripts for schedulers.
 
 #include <fmt/format.h>
 
@@ -79,7 +79,7 @@ Result<int> slurm(Context& context, const SlurmLine& line) {
   }
   if (problem) return fail(ErrorCode::kIo, "the current folder has no path");
   if (options.report.empty()) options.report = line.script.plan + ".html";
-  // Here, and not when all tasks have ended.
+  // A wrong ending must be refused now, not when the report is made after all tasks.
   FERRY_TRY(batch_report_form("--report", options.report));
   options.max_array =
       static_cast<size_t>(FERRY_TRY(in_range("--max-array", line.max_array, 2, 4'000'001)));

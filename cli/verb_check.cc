@@ -1,5 +1,4 @@
-// ferry check: everything that is wrong with a bundle, and whether a folder or a file is what its
-// signer signed.
+// ferry check finds damage of bundles and other files, and checks signatures of folders and files.
 
 #include <fmt/format.h>
 
@@ -63,7 +62,7 @@ void write_signer(JsonWriter& json, const signing::ModelCheck& check) {
   json.end_object();
 }
 
-// The number that stands at `text`[at] in `count` digits; -1 where they are no digits.
+// Parses the `count` digits at text[at]; returns -1 if they are no digits.
 int digits(std::string_view text, size_t at, size_t count) {
   int value = 0;
   for (const char c : text.substr(at, count)) {
@@ -73,7 +72,7 @@ int digits(std::string_view text, size_t at, size_t count) {
   return value;
 }
 
-// Whether `text` is like `pattern`, in which 0 stands for a digit.
+// Returns whether `text` matches `pattern`, in which 0 stands for any digit.
 bool is_like(std::string_view text, std::string_view pattern) {
   if (text.size() != pattern.size()) return false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -83,7 +82,7 @@ bool is_like(std::string_view text, std::string_view pattern) {
   return true;
 }
 
-// Members of an object that is open: "signature" and "files".
+// Writes the members "signature" and "files" of the open object.
 void write_signature_check(JsonWriter& json, const signing::ModelCheck& check) {
   json.key("signature").begin_object();
   json.member("path", check.signature).member("ok", check.verified());
@@ -105,7 +104,7 @@ void write_signature_check(JsonWriter& json, const signing::ModelCheck& check) {
   json.end_array();
 }
 
-// Where it verified: who signed, and what the signature is not about.
+// Describes a signature that verified: who signed, and which files the signature does not cover.
 std::string describe_signature(const signing::ModelCheck& check) {
   const std::string signer =
       check.signer->subject.empty() ? "key " + check.signer->key : check.signer->subject;
@@ -119,7 +118,7 @@ std::string describe_signature(const signing::ModelCheck& check) {
   return text;
 }
 
-// Why it did not: one error, whose details are the files that differ.
+// Returns the reason why a signature did not verify, with the files that differ as details.
 Error signature_error(const signing::ModelCheck& check) {
   Error error{ErrorCode::kBadInput, check.rejection->message};
   for (const CheckedFile& file : check.files) {
@@ -130,7 +129,8 @@ Error signature_error(const signing::ModelCheck& check) {
   return error;
 }
 
-// Seconds since 1970 of "2026-03-01" or "2026-03-01T12:00:00Z"; kUsage for anything else.
+// Returns the seconds since 1970 of a time such as "2026-03-01" or "2026-03-01T12:00:00Z". Returns
+// kUsage for another text.
 Result<int64_t> parse_time(const std::string& text) {
   namespace chrono = std::chrono;
   const bool has_time = is_like(text, "0000-00-00T00:00:00Z");
@@ -175,7 +175,7 @@ void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
   json.end_object();
 }
 
-// Prints the result for a checkpoint, a program or a data file.
+// Writes the result for a checkpoint, a program or a data file.
 void write_checked_file(JsonWriter& json, const listing::FileCheck& check) {
   json.begin_object().member("kind", check.kind).member("path", check.report.directory);
   json.key("bundle").null();
@@ -224,7 +224,7 @@ Result<int> check_unsigned(Context& context, const std::string& path) {
   return code;
 }
 
-// Whether the directory is to be checked as a bundle too.
+// Returns whether a signed directory is also a bundle.
 bool is_bundle(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(fs::path(path) / "manifest.json", error)) return false;
@@ -235,7 +235,7 @@ bool is_bundle(const std::string& path) {
   return false;
 }
 
-// Whom the options trust.
+// Returns the key or the certificates that the options trust.
 Result<signing::Trust> trust_of(const CheckLine& options) {
   if (options.public_key.empty() == options.anchors.empty()) {
     return fail(ErrorCode::kUsage,
@@ -249,7 +249,7 @@ Result<signing::Trust> trust_of(const CheckLine& options) {
   return trust;
 }
 
-// Whoever trusts a key wants a signature: a model that lost its own is not verified.
+// Options that name a key ask for a signature. So a model without a signature does not verify.
 Result<signing::ModelCheck> check_signature(Context& context, const CheckLine& options) {
   const signing::Trust trust = FERRY_TRY(trust_of(options));
   const std::string signature =
@@ -300,7 +300,7 @@ Result<int> check_signed(Context& context, const CheckLine& options) {
   return code;
 }
 
-// The files of the bundle are those that the statement is about; what is damaged is so for both.
+// Checks the bundle as well as the attestation, which both depend on the bundle's files.
 Result<int> check_attested(Context& context, const CheckLine& options) {
   if (!options.signature.empty() || options.ignore_unsigned) {
     return fail(ErrorCode::kUsage,

@@ -1,4 +1,4 @@
-// ferry convert: a checkpoint becomes a bundle, or files for other tools.
+// ferry convert turns a checkpoint into a bundle, or into files for other tools.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -27,13 +27,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Keys that do not fit are in the document of the conversion, beside the error.
+// Prints the error for keys that do not fit, with the result of the conversion, which lists them.
 int refuse_keys(Context& context, const plan::MappedCheckpoint& checkpoint,
                 const std::string& json) {
   return context.refuse(converters::problems_error(checkpoint.problems, *checkpoint.source), json);
 }
 
-// Both files are read before anything is computed.
+// Both files are read first, so that an error in the second one does not waste a calibration.
 Status calibrate(ConvertLine& options, ThreadPool& pool) {
   proof::Prompts prompts, prefill;
   if (!options.calibrate.empty()) prompts = FERRY_TRY(proof::read_prompts(options.calibrate));
@@ -45,22 +45,22 @@ Status calibrate(ConvertLine& options, ThreadPool& pool) {
   return proof::calibrate_prefill(options.convert, prefill, pool);
 }
 
-// Whether the files that are there are those that the plan would make.
+// Returns whether the existing files are those that the plan would make.
 Result<bool> is_up_to_date(Context& context, const packer::WeightFilesPlan& plan,
                            const std::string& path) {
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return false;  // or writing says why not
+  if (::lstat(path.c_str(), &info) != 0) return false;  // writing will report other errors
   const std::string why = FERRY_TRY(
       plan.difference(path, context.pool(), context.progress("comparing with the checkpoint")));
   if (!why.empty()) context.note(fmt::format("{}: made again: {}", printable(path), why));
   return why.empty();
 }
 
-// Whether the bundle that is there is what the plan would make.
+// Returns whether the existing bundle is the one that the plan would make.
 Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
                            const std::string& directory) {
   struct stat info {};
-  if (::lstat(directory.c_str(), &info) != 0) return false;  // or writing says why not
+  if (::lstat(directory.c_str(), &info) != 0) return false;  // writing will report other errors
   const auto bundle = packer::Bundle::open(directory, /*check_digests=*/false, context.pool());
   if (!bundle) {
     context.detail(bundle.error().message);
@@ -88,7 +88,7 @@ void note_writing(const plan::MappedCheckpoint& checkpoint, const ConvertLine& o
   if (!unused.empty()) outcome.notes.push_back(unused_keys_note(unused));
 }
 
-// Adds to the notes what came of the writing.
+// Writes the bundle, and adds notes and non-finite weights to `outcome`.
 Status write(Context& context, const plan::Conversion& conversion, const ConvertLine& options,
              ConversionOutcome& outcome) {
   packer::WrittenBundle written =
@@ -103,7 +103,7 @@ Status write(Context& context, const plan::Conversion& conversion, const Convert
   return {};
 }
 
-// The data files of one part, without a manifest.
+// Writes the data files of one part of a bundle, without a manifest.
 Status write_converted(Context& context, const plan::Conversion& conversion,
                        const ConvertLine& options, ConversionOutcome& outcome) {
   const packer::WrittenPart written = FERRY_TRY(
@@ -137,7 +137,7 @@ Status write(Context& context, const conversion::Export& exported, const Convert
   return {};
 }
 
-// Whether both paths are the same file or directory.
+// Returns whether two paths lead to one file or directory.
 bool is_same(const std::string& a, const std::string& b) {
   struct stat first {
   }, second{};
@@ -145,7 +145,7 @@ bool is_same(const std::string& a, const std::string& b) {
          first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-// The output must not replace the checkpoint that it is made of.
+// Refuses an output that would replace the checkpoint.
 Status check_apart(const ConvertLine& options) {
   const std::string& source = options.convert.source;
   const size_t slash = source.rfind('/');
@@ -156,7 +156,7 @@ Status check_apart(const ConvertLine& options) {
               fmt::format("-o {}: that is where the checkpoint is", printable(options.out)));
 }
 
-// Makes files of another format.
+// Converts to files of another format.
 Result<int> export_files(Context& context, const ConvertLine& options,
                          const conversion::ExportOptions& to) {
   const auto start = Clock::now();
@@ -192,7 +192,8 @@ Result<int> export_files(Context& context, const ConvertLine& options,
   return 0;
 }
 
-// Whoever names a file expects one. Batches name bundles after their inputs.
+// Adds a note if the name of a bundle looks like a file. This is no error, because batches name
+// bundles after their inputs.
 void note_name(const ConvertLine& options, ConversionOutcome& outcome) {
   constexpr std::pair<std::string_view, std::string_view> kEndings[] = {{".gguf", "gguf"},
                                                                         {".safetensors", "hf"},
@@ -210,7 +211,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
   const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
   if (const auto to = export_options(options)) return export_files(context, options, *to);
-  // A dry run computes nothing: the encodings of its plan stand for any.
+  // A dry run computes no encodings. Its plan has placeholders for them.
   if (options.dry_run) {
     if (!options.calibrate_prefill.empty()) options.convert.ports.prefill_keys.resize(1);
   } else if (proof::needs_calibration(options.convert)) {

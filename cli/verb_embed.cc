@@ -1,4 +1,4 @@
-// ferry embed: vectors of texts, by a text encoder.
+// ferry embed computes vectors of texts with a text encoder.
 
 #include <fmt/format.h>
 
@@ -36,7 +36,7 @@ struct EmbedLine {
   std::optional<int64_t> width, memory;
 };
 
-// Options of one kind of input or output beside another.
+// Refuses options that belong to different kinds of input or output.
 Status check_options(const EmbedLine& o) {
   if (!o.tokens.empty() && !o.texts.empty()) {
     return fail(ErrorCode::kUsage, "--text and --tokens are two inputs: give one of them");
@@ -62,7 +62,7 @@ Status check_options(const EmbedLine& o) {
   return {};
 }
 
-// Values of a vector that are kept.
+// Returns how many values of a vector are kept.
 Result<int64_t> kept_width(const EmbedLine& o, int64_t width) {
   const int64_t kept = o.width.value_or(width);
   if (kept >= 1 && kept <= width) return kept;
@@ -70,7 +70,7 @@ Result<int64_t> kept_width(const EmbedLine& o, int64_t width) {
               fmt::format("--truncate-dim {}: must be from 1 to the width, {}", kept, width));
 }
 
-// Gives what was asked for of each text, as JSON, or as a row of a file.
+// Encodes texts, and writes vectors or hidden states as JSON or as rows of a file.
 class Embedder {
  public:
   static Result<Embedder> make(runner::TextEncoder encoder, const EmbedLine& o) {
@@ -96,7 +96,8 @@ class Embedder {
     return add_tokens(FERRY_TRY(input_->tokens_of(text)), out);
   }
 
-  // Writes the value of `key`: a list, or a list for each token. Returns the number of tokens.
+  // Writes one JSON value, a list or a list for each token, or a row of the file. Returns the
+  // number of tokens.
   Result<size_t> add_tokens(const std::vector<int64_t>& tokens, JsonWriter& out) {
     const runner::EncodedText text = FERRY_TRY(encoder_.encode(tokens));
     if (states_) {
@@ -114,7 +115,7 @@ class Embedder {
   }
 
   Status finish() { return file_ ? file_->finish() : Status(); }
-  // nullptr: answers are printed.
+  // Returns nullptr if vectors are printed.
   const VectorFile* file() const { return file_ ? &*file_ : nullptr; }
 
  private:
@@ -140,7 +141,7 @@ class Embedder {
   std::optional<prompt::EmbeddingText> input_;
 };
 
-// Answers go out as they come, or with --json together at the end.
+// Prints answers as they come, or with --json all together at the end.
 class Answers {
  public:
   Answers(Context& context, const EmbedLine& options, Embedder& embedder)
@@ -151,7 +152,7 @@ class Answers {
     if (out_.empty()) key_ = options.states ? "states" : "embedding";
   }
 
-  // `write` appends one value, or none where vectors go to a file, and returns the number of
+  // `write` appends one JSON value, or nothing if vectors go to a file, and returns the number of
   // tokens.
   template <class Write>
   Status add(const Write& write) {
@@ -191,7 +192,7 @@ class Answers {
   std::string out_, key_;
 };
 
-// The text of a line: the line, or the JSON string that it is.
+// Returns the line itself if `plain`, else the JSON string in it.
 Result<std::string> text_of(const std::string& line, size_t number, bool plain) {
   const std::string where = fmt::format("line {}", number);
   if (plain)
@@ -201,7 +202,7 @@ Result<std::string> text_of(const std::string& line, size_t number, bool plain) 
                            : bad_input(where + ": not a string");
 }
 
-// Standard input: a text in each line. With --plain an empty line is a text too.
+// Answers each line of standard input. With --plain an empty line is a text too.
 Status answer_lines(Embedder& embedder, Answers& answers, bool plain) {
   LineReader lines;
   for (size_t number = 1;; ++number) {

@@ -1,4 +1,4 @@
-// ferry execute: runs one method of any program, ours or others', on the inputs of a script.
+// ferry execute runs one method of any program, also of other tools, on the inputs of a script.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -39,7 +39,7 @@ struct ExecuteLine {
   std::optional<int64_t> memory;
 };
 
-// An input of one execution, with its bytes.
+// An input of one execution.
 struct Input {
   DType dtype = DType::kI64;
   Shape shape;
@@ -47,11 +47,11 @@ struct Input {
   runner::TensorView view() const { return {dtype, shape, bytes}; }
 };
 
-// The program and its data files, mapped.
+// The mapped program and data files.
 struct Files {
   MappedFile program_file;
   pte::LoadedProgram program;
-  std::vector<pte::TestSuite> suites;  // of a bundled program
+  std::vector<pte::TestSuite> suites;  // test cases of a bundled program; else empty
   std::vector<MappedFile> data_files;
   std::vector<std::unique_ptr<ptd::DataFile>> data;
   std::vector<runner::ExternalTensor> external;
@@ -61,8 +61,8 @@ struct Output {
   size_t run, index;
   DType dtype;
   Shape shape;
-  std::string first;                // a few values, for people
-  std::optional<std::string> text;  // the whole of a String
+  std::string first;                // text of the first few values
+  std::optional<std::string> text;  // the whole text, if the output is a String
   std::string_view type() const { return text ? "string" : dtype_name(dtype); }
   std::string stem() const { return fmt::format("run{}_out{}", run, index); }
 };
@@ -85,14 +85,15 @@ bool parse_number(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The sizes behind the last '@' of a word; the word loses them. Absent: false.
+// Reads the sizes behind the last '@' of a word, and removes them from the word. Returns false if
+// there are none.
 bool take_sizes(std::string_view& word, Shape& sizes) {
   const size_t at = word.rfind('@');
   if (at == std::string_view::npos) return false;
   Shape parsed;
   for (std::string_view part : split(word.substr(at + 1), ",")) {
     int64_t size = 0;
-    if (!parse_number(part, size) || size < 0) return false;  // an '@' of a file name
+    if (!parse_number(part, size) || size < 0) return false;  // the '@' is part of a file name
     parsed.push_back(size);
   }
   sizes = std::move(parsed);
@@ -127,7 +128,7 @@ bool fits_integer(DType dtype, int64_t value) {
   }
 }
 
-// A written number in the dtype that the input has. False if it does not fit there.
+// Appends a number in the dtype of the input. Returns false if the number does not fit the dtype.
 bool append_number(DType dtype, std::string_view text, bool real, std::vector<std::byte>& bytes) {
   int64_t integer = 0;
   double number = 0;
@@ -166,7 +167,8 @@ Result<std::vector<std::byte>> read_bytes(const std::string& path) {
   return bytes;
 }
 
-// One word of a script line: i:1,2@1,2 or f:0.5@1 or x.bin@1,3; without sizes the declared ones.
+// Parses one word of a script line, such as i:1,2@1,2 or f:0.5@1 or x.bin@1,3. Without '@' the
+// input has the declared sizes.
 Result<Input> parse_input(std::string_view word, const runner::TensorView& declared) {
   const std::string_view whole = word;
   const auto refuse = [&](std::string_view why) {
@@ -201,7 +203,7 @@ Result<Input> parse_input(std::string_view word, const runner::TensorView& decla
 
 Result<Files> open_files(const ExecuteLine& options) {
   Files files;
-  std::map<std::string, std::string> owners;  // of names of tensors: data files
+  std::map<std::string, std::string> owners;  // name of a tensor to its data file
   files.program_file = FERRY_TRY(MappedFile::open(options.program));
   files.program =
       FERRY_TRY(pte::read_any_program(files.program_file.bytes(), base_name(options.program)));
@@ -240,7 +242,7 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   return write_atomically(path, bytes, IfExists::kReplace);
 }
 
-// The first few values of an output.
+// Returns the first few values of an output as text.
 std::string first_values(const runner::TensorView& view) {
   constexpr size_t kShown = 8;
   std::string text;
@@ -295,7 +297,7 @@ std::string first_values(const runner::TensorView& view) {
   return count > kShown ? text + " ..." : text;
 }
 
-// Sizes as in a script: "1,128", empty for rank 0.
+// Returns sizes as in a script, such as "1,128"; empty for rank 0.
 std::string sizes_text(const Shape& shape) {
   std::string text;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -366,7 +368,7 @@ std::string as_json(const ExecuteLine& options, size_t runs, const std::vector<O
   return json.take();
 }
 
-// The results of what has been executed so far.
+// The results of all executions so far.
 struct Executions {
   std::vector<Output> outputs = {};
   std::string manifest = {};
@@ -405,7 +407,8 @@ Status run_script(const ExecuteLine& options, runner::Method& method, Executions
   return {};
 }
 
-// The inputs that a bundled program has for the method, where no script gives others.
+// Returns the test cases that a bundled program has for the method; nullptr if there are none or a
+// script gives inputs.
 const pte::TestSuite* suite_of(const Files& files, const ExecuteLine& options) {
   if (!options.script.empty()) return nullptr;
   const auto found = std::ranges::find(files.suites, options.method, &pte::TestSuite::method);

@@ -1,4 +1,4 @@
-// ferry help, ferry completion: what the command line says of itself.
+// ferry help and ferry completion print help, man pages and completion scripts.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,10 +23,10 @@ struct HelpLine {
   bool families = false;
   std::vector<std::string> verb;
   bool man = false;
-  std::string man_pages;  // a directory
+  std::string man_pages;  // directory to write pages to
 };
 
-// With --json a document with the text.
+// Prints the text, or with --json a document with the text.
 int give(Context& context, const std::string& text) {
   if (!context.json) {
     context.print(text);

@@ -1,4 +1,4 @@
-// ferry inspect: what is in a file of any kind that we know.
+// ferry inspect lists the contents of a file of any known format.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,7 +48,7 @@ void write_values(JsonWriter& json, const char* key,
   json.end_array();
 }
 
-// How a bundle was made.
+// Writes how a bundle was made: version and options.
 void write_making(JsonWriter& json, const listing::Listing& listing) {
   json.key("tool").begin_object().member("name", listing.tool);
   json.member("version", listing.tool_version).end_object();
@@ -59,7 +59,7 @@ void write_making(JsonWriter& json, const listing::Listing& listing) {
   json.end_array();
 }
 
-// "made by ferry 0.2.0: dtype keep, shards 1"
+// Returns a line such as "made by ferry 0.2.0: dtype keep, shards 1".
 std::string making_line(const listing::Listing& listing) {
   if (listing.tool.empty()) return {};
   std::vector<std::string> options;
@@ -128,7 +128,7 @@ void write_program(JsonWriter& json, const listing::ListedProgram& p) {
 
 using Out = std::back_insert_iterator<std::string>;
 
-// The bytes of the tensors in the file; bytes that several of them share count once.
+// Returns the bytes of all tensors. Bytes that several tensors share count once.
 uint64_t total_bytes(const std::vector<listing::ListedTensor>& tensors) {
   uint64_t total = 0;
   for (const listing::ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes : 0;
@@ -193,7 +193,7 @@ void print_delegate(Out out, const listing::ListedDelegate& d) {
   for (const listing::ListedConstant& constant : d.constants) print_constant(out, constant);
 }
 
-// All delegates of a backend in one line.
+// Prints all delegates of a backend in one line.
 void print_delegates_in_short(Out out, const listing::ListedMethod& m) {
   struct Sum {
     size_t count = 0;
@@ -324,7 +324,7 @@ void add_inspect(CommandLine& line) {
                "The methods of a bundle's programs.")
       .action([path](Context& context) -> Result<int> {
         const Result<listing::Listing> listing = listing::list_path(*path, context.pool());
-        // One line whatever the file: details are for conversions.
+        // The details of an error list keys for conversions, which have no meaning here.
         if (!listing) return fail(listing.error().code, listing.error().message);
         if (context.json) {
           context.print_result(listing_json(*listing), 0);

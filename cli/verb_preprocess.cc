@@ -1,4 +1,4 @@
-// ferry preprocess: images to pixel values, and a prompt with them to token ids.
+// ferry preprocess turns images into pixel values, and a prompt with images into token ids.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -112,7 +112,7 @@ std::string preprocess_text(const PreprocessLine& o, const prompt::PreprocessRep
                             fmt::join(tensor_texts(report), ", "));
 }
 
-// At most one of them; nullopt for none.
+// Returns the prompt of --prompt, --chat or --messages; nullopt for none of them, kUsage for two.
 Result<std::optional<PromptRequest>> prompt_of(const PreprocessLine& o) {
   using Form = PromptRequest::Form;
   const int given = int(!o.messages.empty()) + int(!o.chat.empty()) + int(!o.prompt.empty());

@@ -1,4 +1,4 @@
-// ferry run: generates tokens or text with a bundle, and says on stderr how fast that was.
+// ferry run generates tokens or text with a bundle, and prints its speed to stderr.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,7 +55,7 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
   return decode;
 }
 
-// kUsage for options of a single answer in a chat.
+// Returns kUsage for options of a single answer together with --interactive.
 Status check_chat(const RunOptions& o) {
   const std::pair<const char*, const std::string&> single[] = {{"--dump-logits", o.dump_logits},
                                                                {"--stats-json", o.stats_json},
@@ -78,7 +78,7 @@ Status check_stops(const RunOptions& o) {
   return {};
 }
 
-// Once texts that come from elsewhere have been read.
+// Call this after read_prompt_texts().
 Status check_texts(const RunOptions& o) {
   const std::pair<std::string, const std::string&> texts[] = {
       {"--system", o.system},
@@ -149,7 +149,7 @@ Status dump_logits(const Generation& g, const std::string& path) {
              {{"tokens", DType::kI64, {count}}, std::as_bytes(std::span(g.tokens))}});
 }
 
-// Whoever gives these options expects tokens to be drawn.
+// Prints a note if options of sampling are given that have no effect at temperature 0.
 void note_greedy(Context& context, const runner::SamplingOptions& sampling) {
   if (sampling.temperature != 0) return;
   const runner::SamplingOptions usual;
@@ -169,7 +169,8 @@ void note_greedy(Context& context, const runner::SamplingOptions& sampling) {
 
 // -- the verb
 
-// The thresholds of the options; they can be judged by what a run with these options gives.
+// Reads the file of --thresholds, and checks that a run with these options measures what they
+// limit.
 Result<std::optional<report::Thresholds>> load_thresholds(const RunOptions& options) {
   if (options.thresholds.empty()) return std::optional<report::Thresholds>();
   auto thresholds = FERRY_TRY(report::Thresholds::load(options.thresholds));

@@ -1,4 +1,4 @@
-// ferry sign: signs a model, a folder or one file (OpenSSF Model Signing 1.0).
+// ferry sign signs a model, which is a folder or one file (OpenSSF Model Signing 1.0).
 
 #include <fmt/format.h>
 

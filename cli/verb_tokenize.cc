@@ -1,4 +1,4 @@
-// ferry tokenize: text to ids and back, one JSON value per line.
+// ferry tokenize turns text into ids and ids into text, with one JSON value per line.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -52,7 +52,7 @@ Result<std::vector<int64_t>> ids_of(const nlohmann::json& value, const std::stri
   return ids;
 }
 
-// The answer to one line, with a newline.
+// Returns the answer to one line, with a newline.
 Result<std::string> answer_line(text::Tokenizer& tokenizer, const std::string& line,
                                 const std::string& where, const TokenizeLine& o) {
   const nlohmann::json value = FERRY_TRY(parse_json(line, where));
@@ -66,7 +66,7 @@ Result<std::string> answer_line(text::Tokenizer& tokenizer, const std::string& l
   return out.value(Shape(FERRY_TRY(tokenizer.encode(text, o.add_special)))).take();
 }
 
-// Answers to whoever waits for each of them: all but a file is asked line by line.
+// Prints answers line by line if the input is no file, because a program may wait for each answer.
 class LineAnswers {
  public:
   explicit LineAnswers(Context& context) : context_(context) {
@@ -83,7 +83,7 @@ class LineAnswers {
   bool buffered_ = false;
 };
 
-// Chats to prompts; no tokenizer is needed.
+// Renders chats to prompts, which needs no tokenizer.
 Result<int> render_chats(Context& context, const TokenizeLine& o) {
   const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(o.path));
   const text::chat::TimeText time = text::chat::local_time();
@@ -100,7 +100,7 @@ Result<int> render_chats(Context& context, const TokenizeLine& o) {
 
 Result<int> run_tokenize(Context& context, const TokenizeLine& o) {
   FERRY_RETURN_IF_ERROR(check_tokenize(o));
-  let_signals_end_the_process();  // it waits for input most of the time
+  let_signals_end_the_process();  // the process waits for input most of the time
   if (o.chat) return render_chats(context, o);
   text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(o.path));
   std::ios::sync_with_stdio(false);

@@ -1,4 +1,4 @@
-// ferry verify: parity of a bundle with a reference.
+// ferry verify proves the parity of a bundle with a reference or its checkpoint.
 
 #include <fmt/format.h>
 
@@ -58,7 +58,7 @@ std::string gguf_text(const conversion::GgufProof& proof) {
       proof.parity() ? "every tensor and every key is what the checkpoint gives" : "no parity");
 }
 
-// The exit code: 0, or 1 where tensors or keys differ, which stderr names.
+// Returns the exit code: 0, or 1 if tensors or keys differ, which are printed to stderr.
 Result<int> verify_gguf(Context& context, const std::string& file,
                         conversion::GgufProofOptions options) {
   options.progress = context.progress("comparing tensors");
@@ -88,10 +88,10 @@ struct VerifyLine {
   proof::BundleProofOptions verify;
   std::string mode;
   std::optional<int64_t> memory;
-  std::string perplexity;  // a file
+  std::string perplexity;  // path of a file with token ids or text
   bool text = false;
   std::optional<int64_t> window, stride;
-  std::string report;  // a file
+  std::string report;  // path of the report to write
   AttestOptions attest;
 };
 
@@ -99,7 +99,8 @@ constexpr const char* kPerplexityAlone =
     "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
     "--calibrate-prefill or --attest";
 
-// kUsage for options that --perplexity does not take, or that nothing but it takes.
+// Returns kUsage for options that exclude --perplexity, and for options that need --perplexity if
+// it is absent.
 Status check_perplexity(const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   if (options.perplexity.empty()) {
@@ -142,7 +143,7 @@ std::string report_text(const ReportInput& input, ReportForm form) {
                            document);
 }
 
-// Nothing where no report is asked for.
+// Writes the report, if `form` is set.
 Status write_report(Context& context, const VerifyLine& options, std::optional<ReportForm> form,
                     const ReportInput& input) {
   if (!form) return {};
@@ -152,8 +153,8 @@ Status write_report(Context& context, const VerifyLine& options, std::optional<R
   return {};
 }
 
-// The report, and at parity the attestation. Without parity there is none: a statement must never
-// be taken for one of parity.
+// Writes the report, and the attestation if there is parity. Without parity no attestation is
+// written, so that nobody can mistake it for a statement of parity.
 Status write_files(Context& context, const VerifyLine& options, std::optional<ReportForm> form,
                    const ReportInput& input) {
   FERRY_RETURN_IF_ERROR(write_report(context, options, form, input));
@@ -188,13 +189,14 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
   return 0;
 }
 
-// kUsage for options that belong to --perplexity or --attest, without these.
+// Returns kUsage for options that need --perplexity or --attest if those are absent.
 Status check_companions(const VerifyLine& options) {
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
   return check_attest_options(options.attest, options.bundle);
 }
 
-// A bundled program is compared with what is in it; other options say nothing of it.
+// A bundled program is compared with the test cases in its own file, so other comparisons are
+// refused.
 Status check_bundled(const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   const bool others = !verify.reference.empty() || !verify.checkpoint.empty() ||
@@ -243,7 +245,7 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
   return code;
 }
 
-// A GGUF file becomes a bundle in memory.
+// Opens a bundle, or turns a GGUF file into a bundle in memory.
 Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
   const std::string& path = options.bundle;
   if (is_gguf) return conversion::bundle_in_memory(path, options.verify.config, context.pool());
@@ -281,7 +283,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (context.json && written) {
     context.print_result(to_json(verification, options.bundle), exit_code(verification.verdict()));
   } else if (!context.json && !context.quiet) {
-    // A report that cannot be written takes nothing away from what was compared.
+    // The comparison is printed even if its report could not be written.
     context.print(to_text(verification));
   }
   FERRY_RETURN_IF_ERROR(written);
@@ -294,7 +296,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   return exit_code(verification.verdict());
 }
 
-// A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
+// Verifies a GGUF file: its bytes against a checkpoint, or its outputs against a reference.
 Result<int> verify_file(Context& context, const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   const bool other = !verify.against.empty() || !verify.calibrate.empty() ||

@@ -1,4 +1,4 @@
-// One function per verb: it declares the verb's options and its action. Each is in verb_NAME.cc.
+// Each function declares the options and the action of one verb, and is in verb_NAME.cc.
 #pragma once
 
 #include "cli/command_line.h"

@@ -34,7 +34,7 @@ void add_proof(const proof::CheckpointProof& proof, std::vector<NamedComparison>
                   proof.outputs ? std::string() : proof.problem});
 }
 
-// The cause of errors: "bf16 rounding", "8da4w-g32 quantisation".
+// Returns the cause of errors, such as "bf16 rounding" or "8da4w-g32 quantisation".
 std::string loss_name(const proof::ParityBounds& bounds) {
   return rounding_name(bounds) + (bounds.coded_db ? " quantisation" : " rounding");
 }

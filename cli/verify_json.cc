@@ -85,7 +85,7 @@ void write_tolerance(JsonWriter& json, const proof::ParityReport& report) {
   json.end_object();
 }
 
-// The members of one report, without its cases.
+// Writes the members of one report, without its cases.
 void write_summary(JsonWriter& json, const proof::ParityReport& report) {
   json.member("output", report.output());
   json.key("metrics").begin_object();
@@ -200,7 +200,7 @@ void write_metrics(JsonWriter& json, const proof::LogitMetrics& m) {
   json.member("max_abs", m.values.max_abs).member("mean_abs", m.values.mean_abs);
   json.member("rel_rms", m.values.rel_rms).member("cosine", m.values.cosine);
   json.member("sqnr_db", m.values.sqnr_db);
-  // Outputs that are no logits have no distributions.
+  // Only logits have distributions; outputs of encoders do not.
   const bool is_other = m.rows == 0 && m.values.count > 0;
   const auto of_logits = [&](double value) {
     return is_other ? std::nullopt : std::optional(value);

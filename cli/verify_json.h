@@ -1,4 +1,4 @@
-// Members of the JSON of `ferry verify` that its parity reports have too.
+// Writes members that the JSON of `ferry verify` and parity reports have in common.
 #pragma once
 
 #include "core/json_writer.h"
@@ -7,10 +7,10 @@
 
 namespace ferry::cli {
 
-// The members of an open object.
+// Writes the metrics as members of the open object.
 void write_metrics(JsonWriter& json, const proof::LogitMetrics& metrics);
 
-// noise, bound, noise_ratio and margin; null where no noise was measured.
+// Writes the members noise, bound, noise_ratio and margin, as null if no noise was measured.
 void write_noise(JsonWriter& json, const proof::ValueMetrics& metrics);
 
 }  // namespace ferry::cli

@@ -13,7 +13,7 @@
 namespace ferry::cli {
 namespace {
 
-// "6.1x": how many times a difference fits into its bound.
+// Returns how many times a difference fits into its bound, such as "6.1x".
 std::string margin_text(const proof::ValueMetrics& metrics) {
   const double margin = *proof::noise_margin(metrics);
   return margin >= 1000 ? std::string(">999x") : fmt::format("{:.1f}x", margin);
@@ -82,7 +82,7 @@ std::string report_lines(const proof::ParityReport& report) {
   return text;
 }
 
-// `more` ends the line.
+// `more` is text for the end of the line.
 std::string mode_comparison(const std::string& title, const proof::ParityReport& report,
                             const std::string& more) {
   const proof::ValueMetrics& logits = report.metrics.values;
@@ -119,7 +119,7 @@ std::string indented(const std::vector<std::string>& lines) {
   return text;
 }
 
-// How many of `all` there are without a line.
+// Returns the number of `all` items that have no line in `lines`.
 uint64_t without(uint64_t all, const std::vector<std::string>& lines) {
   return all - std::min<uint64_t>(all, lines.size());
 }
@@ -133,7 +133,7 @@ std::string codes_lines(const proof::CodedProof& codes) {
          report_lines(codes.activations) + "\n";
 }
 
-// How far the reference itself is from the model.
+// Returns a line about the difference between the reference and the model in f64.
 std::string f64_line(const proof::ParityReport& f64) {
   const proof::ValueMetrics& values = f64.metrics.values;
   if (!values.noise_ratio) return {};

@@ -1,5 +1,5 @@
-// Sections of the output of `ferry verify` and of its parity reports, as text and as JSON: pixel
-// values, quantised weights, perplexity.
+// Writes sections of the output of `ferry verify` and of parity reports, as text and as JSON: pixel
+// values, quantised weights and perplexity.
 #pragma once
 
 #include <string>
@@ -15,24 +15,25 @@ namespace ferry::cli {
 // -- pixel values, with --image
 
 std::string pixel_lines(const std::vector<proof::PixelProof>& proofs);
-// The member "pixels", if there are any proofs.
+// Writes the member "pixels", if there are proofs.
 void write_pixels(JsonWriter& json, const std::vector<proof::PixelProof>& proofs);
-// A line for each prompt whose pixels differ.
+// Returns a line for each prompt whose pixel values differ.
 std::vector<std::string> pixel_reasons(const std::vector<proof::PixelProof>& proofs);
 
 // -- quantised weights, with --checkpoint
 
-// A table of layers and one of the weights that lose most; empty where nothing is quantised.
+// Returns a table of layers and a table of the weights with the largest errors; empty if nothing is
+// quantised.
 std::string quantization_lines(const std::vector<proof::QuantizationError>& errors);
-// The member "quantization": layers, and every weight in the order of the manifest. Nothing where
-// nothing is quantised.
+// Writes the member "quantization" with layers and all weights in the order of the manifest, if
+// anything is quantised.
 void write_quantization(JsonWriter& json, const std::vector<proof::QuantizationError>& errors);
 
 // -- perplexity, with --perplexity
 
-// `path`: the bundle, as given.
+// `path` is the bundle as given on the line.
 std::string to_json(const proof::PerplexityReport& report, const std::string& path);
-// The member `perplexity` of an open object.
+// Writes the member `perplexity` of the open object.
 void write_perplexity(JsonWriter& json, const proof::PerplexityReport& report);
 std::string to_text(const proof::PerplexityReport& report);
 

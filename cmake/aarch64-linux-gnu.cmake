@@ -1,6 +1,6 @@
-# Cross compilation on Debian with g++-aarch64-linux-gnu. The arm64 libraries are unpacked below
-# build/aarch64-root (tests/matrix.sh aarch64), because several of Debian's cannot be installed next
-# to those of the machine itself.
+# Cross-compiles on Debian with g++-aarch64-linux-gnu. tests/matrix.sh unpacks the arm64 libraries below
+# build/aarch64-root, because several of Debian's arm64 packages cannot be installed beside those of the
+# machine.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
@@ -15,7 +15,7 @@ endforeach()
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${root})
 set(ENV{PKG_CONFIG_LIBDIR}
     ${root}/usr/lib/aarch64-linux-gnu/pkgconfig:${root}/usr/share/pkgconfig)
-# Headers that differ between architectures, openssl/configuration.h for one.
+# This directory has the headers that differ between architectures, such as openssl/configuration.h.
 set(CMAKE_CXX_FLAGS_INIT "-isystem ${root}/usr/include/aarch64-linux-gnu")
-# What these libraries need themselves.
+# The linker looks here for libraries that these libraries need.
 set(CMAKE_EXE_LINKER_FLAGS_INIT -Wl,-rpath-link,${root}/usr/lib/aarch64-linux-gnu)

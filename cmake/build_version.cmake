@@ -1,13 +1,13 @@
-# Writes the version of these sources into a header, and only if it is another than the header has:
+# Writes the version of these sources into a header, unless the header has this version already:
 #   cmake -DSOURCE=DIR -DVERSION=X.Y.Z -DHEADER=FILE -P build_version.cmake
-# The build runs it each time, so that the version follows commits without a new configuration.
+# Every build runs this script, so that the version follows commits without a new configuration.
 #   X.Y.Z                  the commit with the tag vX.Y.Z, or sources without a repository
-#   X.Y.Z+COMMIT           another commit, by 12 digits
-#   X.Y.Z+COMMIT.modified  files under version control differ from it
-#   X.Y.Z+unknown          there is a repository, and git does not say what is in it
+#   X.Y.Z+COMMIT           another commit, by its first 12 digits
+#   X.Y.Z+COMMIT.modified  files under version control differ from the commit
+#   X.Y.Z+unknown          git cannot read the repository
 set(version ${VERSION})
 if(EXISTS ${SOURCE}/.git)
-  # The build runs code of this directory anyway, whoever owns it.
+  # Git refuses repositories of other owners. The build runs code from this one anyway.
   set(git git -c safe.directory=* -C ${SOURCE})
   set(ENV{GIT_OPTIONAL_LOCKS} 0)
   execute_process(COMMAND ${git} describe --always --dirty=.modified --abbrev=12 --exclude=*

@@ -1,14 +1,14 @@
-# FERRY_GROUPS: sources are compiled in groups, those of the product across its folders. That takes half
-# of the time: what sources include is read once for each group, and templates that they share are
-# compiled once. A change then compiles a whole group, so it is for builds from nothing. Builds without
-# it prove that every source includes what it uses, and that a folder links what it may use.
-# Sources of a folder that follow each other are in one group, and the next so many in another: an
-# anonymous namespace of a folder is not shared by more of its sources than these.
+# With FERRY_GROUPS, sources are compiled in groups, those of the product across its folders. A build from
+# nothing then takes half of the time, because each group reads its headers and compiles shared templates
+# once. A later change compiles a whole group again. Builds without groups prove that every source includes
+# what it uses, and that a folder links only what it may use.
+# A group has at most this many sources of one folder, in their order. Sources of one folder in one group
+# share an anonymous namespace.
 set(FERRY_GROUP_SIZE 48 CACHE STRING "How many sources of a folder a group has at most")
 set(FERRY_GROUP_COUNT 6 CACHE STRING "How many groups the product has")
 
-# These are compiled for several processors, or for another one than their neighbours; and the version,
-# which changes with every commit; and what the mutation test replaces when it links.
+# These sources are compiled alone: those for several processors or for another one than their neighbours,
+# the version, which changes with every commit, and those with functions that the mutation test replaces.
 set(FERRY_ALONE
   "graph/passes/shard.cc"
   "core/version.cc"
@@ -18,8 +18,8 @@ set(FERRY_ALONE
   "kernels/quantized_(avx.*|neon_dot|weight_only).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 
-# The anonymous namespace of an included source is as private as that of any source. GCC collects garbage
-# only above 2 GiB, which no group needs; otherwise it takes a twentieth of the time.
+# GCC warns about anonymous namespaces in included files, but the included files here are sources. Garbage
+# collection takes a twentieth of GCC's time. It begins above 2 GiB, which no group needs.
 set(FERRY_GROUP_OPTIONS
     "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;--param=ggc-min-heapsize=2097152>")
 
@@ -47,7 +47,7 @@ if(NOT FERRY_GROUPS)
   return()
 endif()
 
-# The product as a whole, in three parts by the options that they are compiled with.
+# The whole product has three parts, which are compiled with different options.
 foreach(part cold hot json)
   add_library(ferry_product_${part} OBJECT)
   set_target_properties(ferry_product_${part} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
@@ -65,7 +65,7 @@ add_library(ferry_product STATIC $<TARGET_OBJECTS:ferry_product_cold>
 target_include_directories(ferry_product PUBLIC ${PROJECT_SOURCE_DIR})
 set_property(GLOBAL PROPERTY FERRY_OBJECTS ferry_product_cold ferry_product_hot ferry_product_json)
 
-# Puts sources of a folder into groups of a part of the product.
+# Puts sources of one folder into the groups of a part of the product.
 function(ferry_add_to_groups part count sources)
   get_property(next GLOBAL PROPERTY FERRY_NEXT_GROUP_${part})
   if(NOT next)
@@ -89,8 +89,8 @@ function(ferry_add_to_groups part count sources)
   set_property(GLOBAL PROPERTY FERRY_NEXT_GROUP_${part} ${next})
 endfunction()
 
-# ferry_room() of a build in groups: the name is that of the whole product.
-function(ferry_grouped_room name cold hot json links include)
+# Does the work of ferry_folder() in a build with groups, where NAME stands for the whole product.
+function(ferry_grouped_folder name cold hot json links include)
   ferry_add_to_groups(cold ${FERRY_GROUP_COUNT} "${cold}")
   ferry_add_to_groups(hot 2 "${hot}")
   ferry_add_to_groups(json 2 "${json}")

@@ -1,6 +1,6 @@
 # Makes PkgConfig::hdf5 link the archive of libhdf5, if there is one that links. Debian's shared
 # library loads 30 others (libcurl, GnuTLS, Kerberos, LDAP) for file drivers that Ferry does not use.
-# Loading them took longer than most runs of ferry.
+# Loading these took longer than most runs of ferry.
 include(CheckCXXSourceCompiles)
 find_library(FERRY_HDF5_ARCHIVE libhdf5.a HINTS ${hdf5_LIBRARY_DIRS})
 find_library(FERRY_SZ_LIBRARY sz)

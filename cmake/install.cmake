@@ -1,13 +1,13 @@
-# The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
-# headers; and a package for find_package(ferry), which defines the target ferry::ferry.
+# Installs the program and the library. The library consists of one archive, libferry.a, with all folders
+# but cli, of the public headers, and of a package for find_package(ferry), which defines the target
+# ferry::ferry.
 #
-# Components: `program` is what a user of the command line needs, `development` is the library.
-# `portable` is `program` with the target ferry_portable for its program; it is installed only where
-# it is asked for.
+# The component `program` is for users of the command line, `development` is the library. `portable` has
+# the target ferry_portable instead of the program, and is installed only by name.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# install(ARGUMENTS...) for both kinds of the program.
+# Calls install(ARGUMENTS...) for the components `program` and `portable`.
 function(ferry_install_with_program)
   install(${ARGV} COMPONENT program)
   install(${ARGV} COMPONENT portable EXCLUDE_FROM_ALL)
@@ -16,13 +16,13 @@ endfunction()
 install(TARGETS ferry COMPONENT program)
 ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
                            TYPE DOC)
-# As in the sources, so that links from the README lead to them.
+# Documents keep their folder beside the README, so that its links lead to them.
 ferry_install_with_program(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
   ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 endif()
 
-# What programs include: <ferry/ferry.h> and the headers beside it, and nothing else.
+# Programs include only <ferry/ferry.h> and the headers beside it.
 file(GLOB public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/ferry/*.h)
 
 get_property(objects GLOBAL PROPERTY FERRY_OBJECTS)

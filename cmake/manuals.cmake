@@ -1,6 +1,6 @@
-# Has the program write its man pages and completions below DIRECTORY, as they stand below share/.
+# Lets the program write its man pages and completions below DIRECTORY, which has the layout of share/:
 #   cmake -DFERRY="PROGRAM..." -DDIRECTORY=... -P manuals.cmake
-# Old ones go first: man pages are new files.
+# Removes old pages first, because the program replaces no files.
 file(REMOVE_RECURSE ${DIRECTORY})
 set(bash ${DIRECTORY}/bash-completion/completions)
 set(zsh ${DIRECTORY}/zsh/vendor-completions)

@@ -1,7 +1,7 @@
-# cpack makes the packages of the build tree that it runs in:
-# - ferry and libferry-dev as .deb, for the Debian that they are built on; dpkg-shlibdeps finds what
-#   the program depends on;
-# - with -G TGZ a .tar.gz of the target ferry_portable, which needs glibc alone.
+# cpack makes these packages of the build tree in which it runs:
+# - ferry and libferry-dev as .deb, for the Debian on which they are built; dpkg-shlibdeps finds the
+#   dependencies of the program;
+# - with -G TGZ a .tar.gz of the target ferry_portable, which depends only on glibc.
 set(CPACK_PACKAGE_NAME ferry)
 set(CPACK_PACKAGE_VENDOR Ferry)
 set(CPACK_PACKAGE_CONTACT "The Ferry maintainers <maintainers@ferry.invalid>")
@@ -28,7 +28,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libferry-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
-# What find_package(ferry) looks for.
+# find_package(ferry) looks for these packages.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
     "libfmt-dev, libhdf5-dev, libhwy-dev, libjpeg62-turbo-dev, libpcre2-dev, libpng-dev, libseccomp-dev, libssl-dev, libutf8proc-dev, libwebp-dev, pkg-config, zlib1g-dev")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION ${CPACK_PACKAGE_DESCRIPTION})

@@ -1,6 +1,6 @@
-# ferry_portable: the program `ferry` from the same objects, linked to archives of its libraries, so
-# that it needs nothing but glibc where it runs. For fmt and Highway see quick_start.cmake.
-# Nothing else depends on the target, and without the archives there is none.
+# ferry_portable is the program `ferry`, linked from the same objects with archives of its libraries, so that
+# it needs only glibc where it runs. quick_start.cmake replaces the libraries of fmt and Highway. No other
+# target depends on ferry_portable. It does not exist if an archive is missing.
 set(archives)
 foreach(name pcre2-8 utf8proc jpeg png16 webp seccomp sz aec z crypto)
   find_library(FERRY_ARCHIVE_${name} lib${name}.a)
@@ -17,9 +17,9 @@ endif()
 
 add_executable(ferry_portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:ferry_cli>)
 ferry_quick_start(ferry_portable)
-# Not `ferry`: Ninja takes that for the name of either file.
+# The file cannot be named `ferry`, because Ninja would confuse it with the file of the target ferry.
 set_target_properties(ferry_portable PROPERTIES
                       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/portable)
 target_link_libraries(ferry_portable PRIVATE $<TARGET_FILE:ferry_library> ${FERRY_HDF5_ARCHIVE}
                                              ${archives} Threads::Threads m ${CMAKE_DL_LIBS})
-add_dependencies(ferry_portable ferry_library ferry)  # ferry writes the manual pages
+add_dependencies(ferry_portable ferry_library ferry)  # ferry writes the man pages

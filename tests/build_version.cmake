@@ -1,4 +1,4 @@
-# What cmake/build_version.cmake says of sources with and without a repository:
+# Tests the versions that cmake/build_version.cmake writes for sources with and without a repository:
 #   cmake -DSCRIPT=... -DDIRECTORY=... -DGIT=... -P build_version.cmake
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${DIRECTORY})
@@ -33,14 +33,14 @@ git(commit -q -m one)
 git(rev-parse --short=12 HEAD)
 set(first ${output})
 expect(1.2.3+${first})
-# The header is written only if it says something else.
+# The script must not write a header whose text would stay the same.
 execute_process(COMMAND touch -d 2001-01-01T00:00:00Z ${header})
 expect(1.2.3+${first})
 file(TIMESTAMP ${header} after "%Y" UTC)
 if(NOT after STREQUAL 2001)
   message(FATAL_ERROR "the header was written again")
 endif()
-# Files that are not under version control do not count.
+# A file that is not under version control must not change the version.
 file(WRITE ${DIRECTORY}/sources/other x)
 expect(1.2.3+${first})
 file(WRITE ${DIRECTORY}/sources/file two)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Holds ferry to the original implementations (tests/conformance/README.md):
+# Tests ferry against the original implementations (tests/conformance/README.md):
 #   tests/conformance.sh [--sample] [--seed N] [PROMISE...]     all promises by default; --list prints their names
 # Makes the environment with the originals first (tests/conformance/environment.sh), and builds ferry; FERRY=BIN tests that
 # program instead. Prints a table at the end. --sample takes about 8 minutes on two cores.
-# Exit codes: 0 all promises hold, 1 one does not, 77 the environment cannot be made here.
+# Exit codes: 0: all promises hold; 1: one does not hold; 77: the environment cannot be made here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,14 +31,14 @@ if [ -z "${FERRY:-}" ]; then
   FERRY=build/release/bin/ferry
 fi
 
-# Bundles of a real model are written and removed again: where there is room in memory, no disk is needed.
+# Bundles of a real model are written and removed again. If /dev/shm has enough space, they need no disk.
 room=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1 || true)
 if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && [ "${room:-0}" -ge 6 ]; then export TMPDIR=/dev/shm; fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# A promise that does not end is one that does not hold.
+# A promise whose script does not end counts as one that does not hold.
 limit=7200
 [ ${#sample[@]} -eq 0 ] || limit=600
 table=() status=0
@@ -62,7 +62,7 @@ for promise in "${chosen[@]}"; do
       124 | 137) last="more than $limit s, after $(grep -c '^ok' "$scratch/out" || true) right cases" ;;
       *) last="exit code $code" ;;
     esac
-    # What packages print on stderr is noise, unless the script itself failed.
+    # The stderr of packages is of interest only if the script itself failed.
     [[ $last =~ [0-9]+/[0-9]+ ]] || tail -n 5 "$scratch/err" >&2
     [ "$code" -eq 0 ] || status=1
   fi

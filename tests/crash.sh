@@ -1,10 +1,10 @@
 #!/bin/sh
-# All of the crash tests: SIGKILL at every call that changes a disk and at any time, damaged stages,
-# power failures as a model. Prints the counts. About 10 minutes of processor time.
+# Runs all crash tests: SIGKILL at every call that changes a disk and at any time, damaged stages, and
+# simulated power failures. Prints the counts. Takes about 10 minutes of processor time.
 #
 #   [FERRY_CRASH_POINTS=N] tests/crash.sh [BUILD_DIRECTORY] [GTEST_FILTER]
 #
-# With N at most that many points of each test.
+# With N, tries at most N points of each test.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}

@@ -1,4 +1,4 @@
-# What a package has: installs the component `program` of the build tree BUILD into DIRECTORY.
+# Installs the component `program` of the build tree BUILD into DIRECTORY, and tests what a package has:
 #   cmake -DBUILD=... -DDIRECTORY=... -P installed_program.cmake
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${DIRECTORY})

@@ -1,5 +1,5 @@
-# The layer rule, checked on the includes: each room sees only the rooms listed for it. The link lists
-# say the same for symbols; this says it for headers. Run: cmake -DROOT=... -P layers.cmake
+# Checks the layer rule for includes: a folder includes only headers of the folders listed for it. The link
+# lists of CMake enforce the rule for symbols. Run: cmake -DROOT=... -P layers.cmake
 set(core_may core)
 set(formats_may core formats)
 set(text_may core text)
@@ -27,33 +27,32 @@ set(library_may core formats graph converters packer text runner prompt plan pro
     signing library)
 set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof conversion
     listing report audit signing batch cli)
-set(rooms core formats text media kernels report signing graph converters packer dialects checkpoint
+set(folders core formats text media kernels report signing graph converters packer dialects checkpoint
     runner prompt plan proof conversion listing audit batch library cli)
-list(JOIN rooms "|" any_room)
+list(JOIN folders "|" any_folder)
 
 set(violations 0)
-foreach(room ${rooms})
-  file(GLOB_RECURSE files ${ROOT}/${room}/*.h ${ROOT}/${room}/*.cc)
+foreach(folder ${folders})
+  file(GLOB_RECURSE files ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cc)
   foreach(file ${files})
-    file(STRINGS ${file} includes REGEX "^#include \"(${any_room})/")
+    file(STRINGS ${file} includes REGEX "^#include \"(${any_folder})/")
     foreach(line ${includes})
       string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" header "${line}")
       set(allowed FALSE)
-      foreach(prefix ${${room}_may})
+      foreach(prefix ${${folder}_may})
         if(header STREQUAL prefix OR header MATCHES "^${prefix}/")
           set(allowed TRUE)
         endif()
       endforeach()
       if(NOT allowed)
-        message("${file}: ${room} may not include ${header}")
+        message("${file}: ${folder} may not include ${header}")
         math(EXPR violations "${violations} + 1")
       endif()
     endforeach()
   endforeach()
 endforeach()
 
-# Programs that embed Ferry include the public headers, which are complete: they include each other
-# and the standard library.
+# Public headers must not need internal ones. They include each other and the standard library only.
 file(GLOB public_headers RELATIVE ${ROOT}/include ${ROOT}/include/ferry/*.h)
 foreach(file ${public_headers})
   file(STRINGS ${ROOT}/include/${file} includes REGEX "^#include ")

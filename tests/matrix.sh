@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Everything that must hold of the sources beyond one build and its suite:
+# Checks what one build and its suite cannot show of the sources:
 #   tests/matrix.sh [STEP...]     all steps by default; --list prints their names
-# As root on Debian 12 it installs the tools that a step needs. Prints little, unless a step fails.
+# Installs the tools that a step needs, as root on Debian 12. Prints little unless a step fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)
@@ -18,7 +18,7 @@ need() {
   DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "$2" >/dev/null
 }
 
-# configure DIRECTORY CMAKE-OPTIONS...: with -Werror.
+# configure DIRECTORY CMAKE-OPTIONS...: configures with -Werror.
 configure() {
   local directory=$1
   mkdir -p "$(dirname "$directory")"
@@ -39,8 +39,8 @@ build() {
   cmake --build "$directory" ${1:+--target "$@"} -- --quiet
 }
 
-# configure_sources DIRECTORY CMAKE-OPTIONS...: leaves a compile_commands.json that needs no build:
-# without precompiled headers, and with what is generated.
+# configure_sources DIRECTORY CMAKE-OPTIONS...: makes a compile_commands.json that works without a build,
+# because it uses no precompiled headers and all sources are generated.
 configure_sources() {
   configure "$1" --preset release -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DFERRY_BENCH=ON "${@:2}"
   cmake --build "$1" --target formats/generated/{program,flat_tensor,blob,bundled}_generated.h \
@@ -52,9 +52,8 @@ step_format() {
   git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror
 }
 
-# Compiles each source alone, as far as the warnings of g++ need it. A missing include is an error,
-# because precompiled headers are off. The warnings that need the optimiser are errors in CI, which
-# compiles everything.
+# Compiles each source alone for the warnings of g++. A missing include is an error, because precompiled
+# headers are off. Warnings that need the optimiser are errors in CI, which compiles everything.
 step_gcc() {
   configure_sources build/matrix-gcc -DFERRY_GROUPS=OFF
   sed -n 's/^ *"command": "\(.*\)",$/\1/p' build/matrix-gcc/compile_commands.json |
@@ -62,16 +61,16 @@ step_gcc() {
     xargs -d '\n' -P "$jobs" -I{} sh -c {}
 }
 
-# tidy CLANG-TIDY-OPTIONS...: of the sources and groups whose names are read.
+# tidy CLANG-TIDY-OPTIONS...: checks the sources and groups whose names come from stdin.
 tidy() {
   local here
   here=$(pwd -P)
   xargs -r -P "$jobs" -n 1 clang-tidy --quiet -p build/matrix-tidy "$@" \
     --header-filter="^$here/[a-z]+/[a-z0-9_/]*\.(h|cc)\$" 2>/dev/null
 }
-# The warnings of clang and clang-tidy, of everything, fuzz targets too. A group at a time: that takes
-# a sixth of the time, because what its sources include is parsed once. Tests may copy, multiply and
-# compare bytes as they read best, and have names that the linker asks for.
+# Checks all sources and fuzz targets for the warnings of clang and clang-tidy. It checks one group at a time,
+# which takes a sixth of the time, because headers are parsed once per group. Tests may copy, multiply and
+# compare bytes in the most readable way, and have names that the linker prescribes.
 step_tidy() {
   need clang-tidy clang-tidy
   need clang++ clang
@@ -86,19 +85,19 @@ step_tidy() {
   grep -e '/tests/' $sources | tidy --checks="$lenient"
 }
 
-# Each header of a room compiles alone.
+# Checks that each header compiles alone.
 step_headers() {
   git ls-files '*.h' | grep -v -e '-inl.h$' -e '^tests/' | xargs -P "$jobs" -I{} \
     g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. $(pkg-config --cflags hdf5) \
     -include {} -x c++ /dev/null
 }
 
-# Tests that limit the address space, of which sanitizers and emulators need more.
+# These tests limit the address space. Sanitizers and emulators need more than they allow.
 limited=ThreadPool.RefusedThreadsAreDoneWithout
 limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
 limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
 
-# suites PATH...: the suites of these files and folders of tests, as a filter of GoogleTest.
+# suites PATH...: prints the suites of these files and folders of tests as a filter of GoogleTest.
 suites() {
   (cd tests && grep -rhoP '^TEST(_F|_P)?\(\K\w+' "$@") | sort -u | sed 's,.*,&.*:*/&.*,' | paste -sd :
 }
@@ -106,36 +105,36 @@ suites() {
 in_process=(audit batch checkpoint conversion converters core dialects
   end_to_end/hostile_files_test.cc formats graph kernels media packer plan prompt proof report runner
   signing text)
-# The tests with sanitizers and the fuzz targets share objects. Without optimisation these compile in
-# half of the time. step_gcc compiles each source alone, without precompiled headers.
+# The tests with sanitizers and the fuzz targets share objects, which compile in half of the time without
+# optimisation. Precompiled headers are on here, because step_gcc compiles each source without them.
 sanitized=(build/matrix-fuzz --preset fuzz -DFERRY_TESTS=ON -DFERRY_GROUPS=ON
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -g1")
-# Every folder but cli and end_to_end, whose tests start the program thousands of times; of these, the
-# tests of hostile files start none.
+# Runs the tests with the address and undefined-behaviour sanitizers. The tests of cli and end_to_end are left
+# out, because they start the program thousands of times; the tests of hostile files do not, and are run.
 step_asan() {
   need clang++ clang
   build "${sanitized[@]}" -- ferry_tests
   build/matrix-fuzz/bin/ferry_tests --gtest_brief=1 \
     --gtest_filter="$(suites "${in_process[@]}")-$limited"
 }
-# What uses threads. With this sanitizer GCC 12 warns of members that are not initialised and of copies
-# out of bounds in code that it accepts otherwise: warnings are no errors here.
+# Runs the tests of folders that use threads with the thread sanitizer. With this sanitizer GCC 12 wrongly warns
+# of uninitialised members and copies out of bounds, so warnings are no errors here.
 step_tsan() {
   build build/matrix-tsan --preset tsan -DFERRY_GROUPS=ON -DFERRY_WERROR=OFF -- ferry_tests
   build/matrix-tsan/bin/ferry_tests --gtest_brief=1 \
     --gtest_filter="$(suites core packer runner)-$limited"
 }
 
-# Each fuzz target for FUZZ_SECONDS (60), from the inputs that are kept of it. None may crash, or take
-# 25 s for one input.
+# Runs each fuzz target for FUZZ_SECONDS (60), starting from its kept inputs. No target may crash, or take 25 s
+# for one input.
 step_fuzz() {
   need clang++ clang
   build "${sanitized[@]}" -DFERRY_FUZZ_SECONDS="${FUZZ_SECONDS:-60}" -- fuzzers
   ctest --test-dir build/matrix-fuzz --quiet -R '^fuzz\.'
 }
 
-# Unpacks the arm64 packages of the libraries in packages.txt, and what they depend on. apt gets a
-# state of its own: the packages of this machine stay as they are.
+# Unpacks the arm64 packages of the libraries in packages.txt and of their dependencies. apt gets a state of its
+# own, so that the packages of this machine stay as they are.
 unpack_aarch64_root() {
   local root=$PWD/build/aarch64-root apt=$PWD/build/aarch64-apt package
   [ ! -e "$root/complete" ] || return 0
@@ -159,18 +158,18 @@ END
   for package in "$apt"/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" --keep-directory-symlink
   done
-  # Links to other directories of the root are absolute, libz.so for one.
+  # Links to other directories of the root are absolute, such as libz.so.
   find "$root" -lname '/*' -printf '%p %l\n' | while read -r link to; do
     ln -sfn "$root$to" "$link"
   done
-  # Debian's alternative of this name is made when the package is installed.
+  # Debian makes this link, an alternative, when the package is installed.
   ln -sf hdf5-serial.pc "$root/usr/lib/aarch64-linux-gnu/pkgconfig/hdf5.pc"
   touch "$root/complete"
 }
 
-# The other kind of processor: the tests of five folders and of hostile files, bundles with the bytes
-# that x86 gives them, and one proof. qemu-user has neither seccomp, without which the reader of HDF5 files refuses to
-# work, nor limits of the address space, which three other tests need.
+# Runs on aarch64 the tests of five folders and of hostile files, conversions whose bundles must have the same
+# bytes as on x86, and one proof. qemu-user has no seccomp, without which the reader of HDF5 files refuses to work,
+# and no limits of the address space, which three other tests need.
 step_aarch64() {
   need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
   need qemu-aarch64-static qemu-user-static

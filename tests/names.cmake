@@ -1,6 +1,6 @@
-# tests/FOLDER/NAME_test.cc tests FOLDER/NAME, or one aspect of it: NAME_ASPECT_test.cc. This finds the
-# tests that are named like no source. Features of several sources are tested in the folders that
-# are named below. Run: cmake -DROOT=... -P names.cmake
+# tests/FOLDER/NAME_test.cc tests FOLDER/NAME, and NAME_ASPECT_test.cc tests one aspect of it. This script
+# finds tests whose names belong to no source. Features of several sources are tested in the folders that
+# are listed below. Run: cmake -DROOT=... -P names.cmake
 cmake_minimum_required(VERSION 3.25)
 set(features browser decoding end_to_end faults fuzz mutation)
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the packages and tries them where nothing else is installed:
+# Builds the packages and tries them in a system where nothing else is installed:
 #   tests/package.sh [ROOT]
 # - the .deb files, installed by apt into a bare Debian 12 (debootstrap --variant=minbase);
 # - the tarball, in the same system before anything is installed.
-# In both the commands of demo.sh run. Needs root, debootstrap and a mirror. ROOT is the directory for the bare
-# system, about 250 MB; it is kept if it was given, and used again. MIRROR is the mirror, by default that
-# of this machine.
+# The commands of demo.sh run with both. Needs root, debootstrap and a mirror. ROOT is the directory for the bare
+# system, about 250 MB. A given ROOT is kept and used again. The variable MIRROR names the mirror; the default is
+# that of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source=$PWD
@@ -22,7 +22,7 @@ trap clean EXIT
 
 in_root() { chroot "$root" env -i PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"; }
 
-# The commands of demo.sh by the program $1.
+# Runs the commands of demo.sh with the program $1.
 demonstrate() {
   in_root rm -rf /tmp/demo
   in_root "$1" convert /sample -o /tmp/demo --dtype f32 --shards 2 --reference /sample/golden.safetensors --quiet

@@ -1,12 +1,12 @@
 #!/bin/bash
-# What a large model and a large batch cost (docs/scale.md), on checkpoints that take no disk: files
-# with holes, whose headers are right and whose weights are zeros.
+# Measures what a large model and a large batch cost (docs/scale.md). The checkpoints are files with holes, whose
+# headers are right and whose weights are zeros, so that they take no space on the disk.
 #
 #   tests/scale.sh [BUILD_DIRECTORY] [WORK_DIRECTORY] [STEP...]
 #
-# Steps: plan (a checkpoint of 1 TB, planned), part (1/PARTS of its bundle written: about
-# 1 TB / PARTS on the disk), batch (a plan of TASKS checkpoints, in hundreds). LAYERS=158, PARTS=300,
-# TASKS=10000 are taken from the environment. The work directory is removed afterwards.
+# Steps: `plan` plans a checkpoint of 1 TB, `part` writes 1/PARTS of its bundle (about 1 TB / PARTS on the disk),
+# `batch` plans TASKS checkpoints and runs one task. Environment variables and their defaults: LAYERS=158, PARTS=300,
+# TASKS=10000. The work directory is removed afterwards.
 set -eu
 build=${1:-build/release}
 work=${2:-$(mktemp -d)}
@@ -18,11 +18,10 @@ tiny=$(realpath "$(dirname "$0")/../testdata/llama3_tied")
 mkdir -p "$work"
 trap 'rm -rf "$work"' EXIT
 
-# Sizes of Llama 3.1 405B, bf16; with 158 layers instead of 126 it has 1.02 TB.
+# The sizes are those of Llama 3.1 405B in bf16. With 158 layers instead of 126 the checkpoint has 1.02 TB.
 hidden=16384 ffn=53248 kv=1024 vocab=128256
 
-# tensors FILE NAME ROWS COLUMNS...: a safetensors file with these tensors, a vector where COLUMNS
-# is 0.
+# tensors FILE NAME ROWS COLUMNS...: makes a safetensors file with these tensors. COLUMNS 0 makes a vector.
 tensors() {
   local file=$1 header='{' at=0 shape bytes separator=''
   shift
@@ -40,7 +39,7 @@ tensors() {
   truncate -s $((8 + size + at)) "$file"
 }
 
-# 405B-shaped, a file for each layer.
+# Makes a checkpoint with the shapes of the 405B model and a file for each layer.
 make_large() {
   local dir=$1 files=$((layers + 1)) index='' total=0 file layer p
   mkdir -p "$dir"
@@ -77,7 +76,7 @@ make_large() {
 JSON
 }
 
-# Groups of 100 checkpoints, all with the same files.
+# Makes groups of 100 checkpoints, which all link to the same files.
 make_hub() {
   local i name
   for ((i = 0; i < 100; ++i)); do
@@ -92,7 +91,7 @@ make_hub() {
   done
 }
 
-# measured LABEL COMMAND...: prints wall, processor time and the largest memory.
+# measured LABEL COMMAND...: prints wall time, processor time and peak memory.
 measured() {
   local label=$1
   shift

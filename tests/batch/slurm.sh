@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A batch under a real Slurm of one node, on loopback, in a folder of its own: an array of 8 tasks, of
-# which one has a bad input, one is killed with signal 9 and one is requeued while it runs. Then the
-# plan is submitted again, and every bundle is compared with that of a plain `ferry convert`.
+# Runs a batch under a real Slurm of one node, on loopback, in a folder of its own. The array has 8 tasks: one
+# has a bad input, one is killed with signal 9 and one is requeued while it runs. Then the script submits the
+# plan again, and compares every bundle with that of a plain `ferry convert`.
 #   slurm.sh FERRY TESTDATA
-# Needs slurmctld, slurmd and munged (Debian: slurm-wlm, munge), no rights, and a host name that
-# resolves. Exits with 77 where it does not.
+# Needs slurmctld, slurmd and munged (Debian: slurm-wlm, munge), and a host name that resolves; needs no
+# special rights. Exits with 77 if the host name does not resolve.
 set -euo pipefail
 ferry=$(realpath "$1")
 testdata=$(realpath "$2")
@@ -18,7 +18,7 @@ fail() {
   tail -n 5 "$dir"/log/* "$dir"/plans/*.slurm/*.out 2>/dev/null >&2 || true
   exit 1
 }
-# wait_for SECONDS COMMAND...: until it succeeds.
+# wait_for SECONDS COMMAND... repeats the command until it succeeds.
 wait_for() {
   local tries=$(($1 * 20))
   shift
@@ -36,7 +36,7 @@ stop_daemon() { # PID_FILE
   pid=$(cat "$1" 2>/dev/null) || return 0
   kill "$pid" 2>/dev/null || return 0
   for _ in $(seq 100); do
-    # Stopped daemons stay as zombies where process 1 does not reap them.
+    # A stopped daemon stays a zombie if process 1 does not reap it.
     state=$(awk '{print $3}' "/proc/$pid/stat" 2>/dev/null) || return 0
     [ "${state:-Z}" = Z ] && return 0
     sleep 0.05
@@ -58,7 +58,7 @@ start_cluster() {
   chmod 400 "$dir/key/key"
   munged --key-file="$dir/key/key" --socket="$dir/run/munge" --pid-file="$dir/run/munged.pid" \
     --log-file="$dir/key/log" --seed-file="$dir/key/seed"
-  # cred_expire: how long a requeued job waits at least. config_overrides: more tasks than cores.
+  # cred_expire is the least time that a requeued job waits. config_overrides allows more tasks than cores.
   cat >"$SLURM_CONF" <<CONF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
@@ -95,14 +95,14 @@ is_idle() { [ "$(sinfo -h -o %T)" = idle ]; }
 
 # -- the batch
 
-# checkpoint NUMBER: like llama3_tied, with other weights.
+# checkpoint NUMBER makes a copy of llama3_tied with other weights.
 checkpoint() {
   mkdir -p "in/c $1"
   cp "$testdata"/llama3_tied/{config.json,model.safetensors} "in/c $1/"
   printf "\\x0$1" | dd of="in/c $1/model.safetensors" bs=1 conv=notrunc status=none \
     seek=$(($(stat -c %s "in/c $1/model.safetensors") - 4))
 }
-# expect ID STATE ATTEMPTS
+# expect ID STATE ATTEMPTS checks the status of a task.
 expect() {
   "$ferry" batch status "$plan" >table
   local found
@@ -122,7 +122,7 @@ plan="it's a plan.jsonl"
 for i in 0 1 2 3 4 5 6 7; do checkpoint $i; done
 truncate -s 1000 "in/c 3/model.safetensors"
 "$ferry" batch plan in --out-dir out --quiet >"$plan"
-# Those that are killed and requeued take longer: their calibration has many prompts.
+# The tasks that are killed and requeued must run long enough for that, so they calibrate with many prompts.
 slow='"args":["--program","static","--kv-dtype","u8","--calibrate","prompts.txt"]'
 for _ in $(seq 600); do echo 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16; done >prompts.txt
 sed -i '/"id":"c-[56]"/s/}$/,'"$slow"'}/' "$plan"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Decoding and prefill beside llama.cpp in one run: tokens per second, their ratio, and the share of
-# the machine's bandwidth that decoding reaches.
+# Compares decoding and prefill with llama.cpp in one run: tokens per second, their ratio, and the share of the
+# machine's memory bandwidth that decoding reaches.
 #   tests/bench/peers.sh BUNDLE GGUF [BUNDLE GGUF]...
-# Each bundle is compared with the GGUF file after it; take files of the same shapes and of about as
-# many bits: bf16 with bf16, 8 bits with q8_0, 4 bits with q4_0. The bundles are stateful and have a
-# prefill length and a context of 512 tokens at least, or that prefill is left out.
-# Needed: bundle_bench (preset bench) and llama-bench of llama.cpp. From the environment:
+# Each bundle is compared with the GGUF file after it. The two should have equal shapes and about equally many
+# bits: bf16 with bf16, 8 bits with q8_0, 4 bits with q4_0. The bundles are stateful. A prefill of 512 tokens is
+# left out if prefill length or context are shorter.
+# Needs bundle_bench (preset bench) and llama-bench of llama.cpp. Environment variables:
 #   BUNDLE_BENCH  program of this project; default: build/bench/bin/bundle_bench
-#   LLAMA_BENCH   command; default: llama-bench, from PATH. It may have several words
-#   THREADS       default: the processors that this process may use
-#   ROUNDS        default: 3. The programs take turns, and the best round of each counts
-# The machine should be idle. An engine whose threads wait for each other suffers more from others.
+#   LLAMA_BENCH   command, which may have several words; default: llama-bench from the PATH
+#   THREADS       number of threads; default: the processors that this process may use
+#   ROUNDS        number of rounds; default: 3. The programs take turns, and the best round of each counts
+# The machine should be idle, because other load slows an engine whose threads wait for each other more.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bundle_bench=${BUNDLE_BENCH:-build/bench/bin/bundle_bench}
@@ -25,7 +25,7 @@ command -v "${llama_bench[0]}" > /dev/null || die "no ${llama_bench[0]}: install
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
-ours() { # lines: pair ferry TEST tokens/s, and the bandwidths in bytes/s
+ours() { # prints lines "pair ferry TEST tokens/s", and bandwidths in bytes/s
   FERRY_BENCH_BUNDLE=$2 FERRY_BENCH_THREADS=$threads "$bundle_bench" --benchmark_format=csv \
     --benchmark_filter='plain_read|decode|prefill' 2> /dev/null |
     awk -F, -v pair="$1" '
@@ -34,7 +34,7 @@ ours() { # lines: pair ferry TEST tokens/s, and the bandwidths in bytes/s
       $1 ~ /^decode/ { print pair, "ferry", "decode", $7; print pair, "ferry", "bytes", $6 }
       $1 ~ /^prefill/ && $7 > 0 { split($1, part, "/"); print pair, "ferry", "prefill_" part[2], $7 }'
 }
-theirs() { # lines: pair llama TEST tokens/s
+theirs() { # prints lines "pair llama TEST tokens/s"
   "${llama_bench[@]}" -m "$2" -t "$threads" -p 128,512 -n 32 -r 1 -o jsonl 2> /dev/null |
     sed -n 's/.*"n_prompt": \([0-9]*\), "n_gen": \([0-9]*\),.*"avg_ts": \([0-9.]*\).*/\1 \2 \3/p' |
     awk -v pair="$1" '{ print pair, "llama", ($1 > 0 ? "prefill_" $1 : "decode"), $3 }'

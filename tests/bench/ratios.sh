@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Whole-process costs of converting a checkpoint, as ratios to cp and sha256sum in the same run.
+# Measures conversions of a checkpoint as whole processes, in ratio to cp and sha256sum in the same run.
 #   tests/bench/ratios.sh FERRY CHECKPOINT_DIR WORK_DIR [convert options...]
-# Each figure is the best of five, with a warm page cache. cp does not wait for the disk: compare it with
-# --no-sync, and a conversion without that with "cp and sync". Peak anonymous memory is sampled.
+# Each figure is the best of five, with a warm page cache. cp does not wait for the disk, so it compares with
+# --no-sync, and "cp and sync" with other conversions. Peak anonymous memory is sampled.
 set -euo pipefail
 ferry=$1 checkpoint=$2 work=$3
 shift 3
 mkdir -p "$work"
 files=("$checkpoint"/*.safetensors)
 
-seconds() { # best of five of a command, in seconds; what earlier ones wrote is removed before
+seconds() { # prints the best of five times of a command; removes earlier outputs before each
   local best= t0 t1 t
   for _ in 1 2 3 4 5; do
     rm -rf "$work/copy"; mkdir "$work/copy"
@@ -22,10 +22,10 @@ seconds() { # best of five of a command, in seconds; what earlier ones wrote is 
 }
 copy() { cp "${files[@]}" "$work/copy/"; }
 unsynced() { convert --no-sync "$@"; }
-synced_copy() { copy; sync "$work"/copy/*; } # what has the bytes on the disk, as a bundle has
+synced_copy() { copy; sync "$work"/copy/*; } # the bytes are on the disk then, like those of a bundle
 convert() { "$ferry" convert "$checkpoint" -o "$work/bundle" --quiet "$@"; }
 plan() { "$ferry" convert "$checkpoint" -o "$work/bundle" --dry-run --overwrite --quiet "$@"; }
-peak_anonymous() { # MiB, of a conversion
+peak_anonymous() { # prints the peak anonymous memory of a conversion in MiB
   "$ferry" convert "$checkpoint" -o "$work/bundle" --overwrite --quiet "$@" &
   local pid=$! peak=0 now
   while now=$(awk '/RssAnon/ {print $2}' "/proc/$pid/status" 2>/dev/null) && [ -n "$now" ]; do

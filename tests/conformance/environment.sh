@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes the Python environment with the original implementations that tests/conformance compares Ferry with:
 #   environment.sh [--sample]     prints the folder of the environment on stdout, progress and errors on stderr
-# It is made once, in the user's cache folder, from the versions in requirements.txt (8 GB; about 6 minutes). With
-# --sample llama.cpp is left out, which is compiled here (another 8 minutes on two cores). FERRY_CONFORMANCE_ENV=DIR
-# uses the environment DIR as it is.
-# Exit codes: 0 it is there, 77 it cannot be made here.
+# The environment is made once, in the user's cache folder, from the versions in requirements.txt (8 GB; about 6
+# minutes). --sample leaves out llama.cpp, which is compiled here (another 8 minutes on two cores).
+# FERRY_CONFORMANCE_ENV=DIR uses the environment DIR as it is.
+# Exit codes: 0: the environment exists; 77: it cannot be made here.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -35,7 +35,7 @@ command -v python3 >/dev/null || cannot "python3 is not installed"
 command -v flock >/dev/null || cannot "flock (util-linux) is not installed"
 mkdir -p "$cache" 2>/dev/null || cannot "$cache is not a folder that can be written"
 
-# One run makes it; others wait for that run.
+# One run makes the environment. Other runs wait for that run.
 exec 9>"$dir.lock" || cannot "$dir.lock cannot be written"
 waited=0
 until flock -w 10 9; do

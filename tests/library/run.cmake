@@ -1,5 +1,5 @@
-# Installs the build tree BUILD into DIRECTORY, takes the example out of docs/library.md, and builds and
-# runs it and stranger.cc there, outside of the source tree.
+# Installs the build tree BUILD into DIRECTORY. Builds and runs the example of docs/library.md and stranger.cc
+# there, outside of the source tree.
 #   cmake -DSOURCE=... -DBUILD=... -DDIRECTORY=... -DCOMPILER=... -P run.cmake
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${DIRECTORY})
@@ -13,7 +13,7 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# extract(LANGUAGE FILE): the only block of LANGUAGE in the document.
+# extract(LANGUAGE FILE) writes the document's only block of LANGUAGE to FILE.
 function(extract language file)
   file(READ ${SOURCE}/docs/library.md document)
   string(FIND "${document}" "```${language}\n" begin)
@@ -34,8 +34,8 @@ file(COPY ${SOURCE}/tests/library/stranger.cc DESTINATION ${DIRECTORY}/example)
 file(APPEND ${DIRECTORY}/example/CMakeLists.txt
      "add_executable(stranger stranger.cc)\ntarget_link_libraries(stranger PRIVATE ferry::ferry)\n")
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${DIRECTORY}/prefix)
-# The document lists the headers that are installed, and these are complete: one that includes an
-# internal header does not compile in the example.
+# The document must list the installed headers. The example includes all of them, and does not compile if one
+# includes an internal header.
 file(STRINGS ${SOURCE}/docs/library.md rows REGEX "^[|] `ferry/[a-z_]+[.]h`")
 string(REGEX MATCHALL "ferry/[a-z_]+[.]h" documented "${rows}")
 file(GLOB_RECURSE installed RELATIVE ${DIRECTORY}/prefix/include ${DIRECTORY}/prefix/include/*)

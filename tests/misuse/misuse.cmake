@@ -1,5 +1,5 @@
-# Compiles misuse.cc: each line that ends in "// error: REGEX" must be the place of one error, which
-# REGEX matches, and the file must have no other error. Run: cmake -DCOMPILE="compiler options..." -P ...
+# Compiles misuse.cc. Each line that ends in "// error: REGEX" must have one error that matches REGEX, and the
+# file must have no other error. Run: cmake -DCOMPILE="compiler options..." -P ...
 cmake_policy(SET CMP0054 NEW)
 cmake_policy(SET CMP0057 NEW)
 set(file ${CMAKE_CURRENT_LIST_DIR}/misuse.cc)
@@ -24,7 +24,7 @@ while(rest MATCHES "^([^\n]*)\n")
   endif()
 endwhile()
 
-# What follows from an error is reported in headers.
+# Errors that follow from the first one are reported in headers, so only errors in misuse.cc count.
 string(REGEX MATCHALL "misuse\\.cc:[0-9]+:[0-9]+: (fatal )?error: " found "${errors}")
 list(LENGTH found count)
 if(stated EQUAL 0 OR NOT count EQUAL stated)
