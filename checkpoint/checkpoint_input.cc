@@ -308,10 +308,12 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
                                               const std::string& lora) {
   auto opened = open_checkpoint(path);
   if (!opened && is_bundle(path)) {
-    return bad_input(
-        fmt::format("{}: a bundle, where a checkpoint is needed; an export to the format hf makes "
-                    "one of a bundle",
-                    printable(path)));
+    return Failure(
+        Error{.code = ErrorCode::kBadInput,
+              .message = fmt::format("{}: a bundle, where a checkpoint is needed; convert to hf "
+                                     "makes one of a bundle",
+                                     printable(path)),
+              .field = "to"});
   }
   Checkpoint checkpoint = FERRY_TRY(std::move(opened));
   if (!std::holds_alternative<formats::GgufMetadata>(checkpoint.extra)) {

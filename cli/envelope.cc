@@ -174,12 +174,18 @@ std::string_view code_name(ErrorCode code) {
 
 Error with_option(Error error) {
   if (error.field.empty()) return error;
-  // A path at the start of the message may contain the same text, so the last occurrence counts.
-  const size_t at = error.message.starts_with(error.field) ? 0 : error.message.rfind(error.field);
-  if (at == std::string::npos) return error;
   std::string option = "--" + error.field;
   std::ranges::replace(option, '_', '-');
-  error.message.replace(at, error.field.size(), option);
+  const auto name_option = [&](std::string& text) {
+    const bool leads = text.starts_with(error.field + ":") || text.starts_with(error.field + " ");
+    // A path at the start of the text may contain the same word, so the last occurrence counts.
+    const size_t at = leads ? 0 : text.rfind(error.field);
+    if (at == std::string::npos) return false;
+    text.replace(at, error.field.size(), option);
+    return true;
+  };
+  if (name_option(error.message)) return error;
+  for (std::string& detail : error.details) name_option(detail);
   return error;
 }
 

@@ -24,7 +24,7 @@ void write_envelope(std::string_view verb, int exit, const Error* error, std::st
 std::string error_document(std::string_view verb, const Error& error);
 
 // Replaces the field that a library's message names by the option: "top_k must be ..." becomes
-// "--top-k must be ...".
+// "--top-k must be ...". If the message does not name the field, its details do.
 Error with_option(Error error);
 
 // Returns the exit code for the error's code; for kInterrupted 128 plus the number of the signal.

@@ -151,7 +151,10 @@ Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource
   Error error{.code = only_dtypes ? ErrorCode::kUnsupported : ErrorCode::kBadInput,
               .message = fmt::format("{}: {} problem{} with the checkpoint's keys", source.path(),
                                      problems.size(), problems.size() == 1 ? "" : "s")};
-  for (const KeyProblem& problem : problems) error.details.push_back(problem.message);
+  for (const KeyProblem& problem : problems) {
+    error.details.push_back(problem.message);
+    if (problem.kind == KeyProblem::Kind::kAmbiguous) error.field = "packed_layout";
+  }
   return error;
 }
 

@@ -1,5 +1,4 @@
-// What libfmt has in its library, from its headers: their functions, used once. Debian has no
-// archive of it.
+// Compiles the functions of libfmt from its headers, once, because Debian has no archive of it.
 #define FMT_HEADER_ONLY 1
 #include <fmt/format.h>
 

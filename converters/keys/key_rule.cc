@@ -188,7 +188,8 @@ class Mapper {
     for (const std::string& glob : options_.allow_unmapped) {
       if (!glob_match(glob, name)) continue;
       out.report.allowed.push_back(name);
-      report(tensor, {name, {}, "allowed unmapped", "the pattern " + glob + " allows it"});
+      // The manifest records this reason, so its text is part of the bundle's bytes.
+      report(tensor, {name, {}, "allowed unmapped", "--allow-unmapped " + glob});
       return;
     }
     const graph::RecipeOutput& made = tensor.recipe.output();
@@ -266,12 +267,12 @@ class Mapper {
   void ambiguous(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     std::string ways;
     for (const KeyRule* rule : rules) {
-      ways += fmt::format("{}'{}' (packed_layout {})", ways.empty() ? "" : " or ", rule->name,
+      ways += fmt::format("{}'{}' ({})", ways.empty() ? "" : " or ", rule->name,
                           packed_layout_name(*rule->layout));
     }
     problem(KeyProblem::Kind::kAmbiguous, tensor,
-            fmt::format("ambiguous: {} {} may be {}", quoted(name_of(tensor)),
-                        to_string(tensor.recipe.output().shape), ways));
+            fmt::format("ambiguous: {} {} may be {}; packed_layout says which",
+                        quoted(name_of(tensor)), to_string(tensor.recipe.output().shape), ways));
   }
 
   void apply(const KeyRule& rule, size_t index, const KeyNumbers& numbers) {

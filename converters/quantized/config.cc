@@ -277,8 +277,7 @@ Status read_compressed(const JsonFields& fields, QuantizationConfig& out) {
   out.scale_suffix = "weight_scale";
   if (fields.find("kv_cache_scheme") != nullptr) {
     out.note =
-        "quantization_config.kv_cache_scheme has no effect: caches have the dtype that the "
-        "conversion gives them";
+        "quantization_config.kv_cache_scheme has no effect: kv_dtype decides the dtype of caches";
   }
   return {};
 }

@@ -28,7 +28,7 @@ Result<KerasJson> keras_mixtral(const JsonFields& config, bool) {
   return out;
 }
 
-// What QwenMoe and Qwen3Moe share.
+// Translates the options that QwenMoe and Qwen3Moe share.
 Result<KerasJson> keras_qwen_moe(const JsonFields& config, const char* model_type,
                                  KerasHeadDim head_dim, IntRange experts) {
   KerasJson out = FERRY_TRY(keras_sizes(config, model_type, {.head_dim = head_dim}));

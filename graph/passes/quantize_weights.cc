@@ -90,10 +90,13 @@ class Chooser {
         problems_.size() == 1
             ? problems_[0]
             : fmt::format(
-                  "{} matrices have rows that the group of a scale does not divide; a rule "
-                  "can give matrices another scheme",
+                  "{} matrices have rows that the group of a scale does not divide; quantize_rule "
+                  "gives matrices other schemes",
                   problems_.size());
-    return Failure(Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
+    return Failure(Error{.code = ErrorCode::kUsage,
+                         .message = "quantisation: " + summary,
+                         .details = std::move(problems_),
+                         .field = "quantize_rule"});
   }
   std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
 

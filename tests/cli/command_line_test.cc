@@ -325,9 +325,19 @@ TEST(Usage, ABundleInPlaceOfACheckpointSaysWhatMakesOne) {
     const Outcome outcome = run_ferry(line);
     expect_refusal(outcome, 3);
     EXPECT_EQ(outcome.err, "ferry: error: " + bundle +
-                               ": a bundle, where a checkpoint is needed; an export to the format "
-                               "hf makes one of a bundle\n");
+                               ": a bundle, where a checkpoint is needed; convert --to hf makes "
+                               "one of a bundle\n");
   }
+}
+
+TEST(Usage, GroupsThatDivideNoRowsSayWhichOptionHelps) {
+  const Outcome outcome =
+      run_ferry({"convert", fixture("llama3_tied"), "-n", "--quantize", "8da4w-g96"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(outcome.err.starts_with(
+      "ferry: error: quantisation: 15 matrices have rows that the group of a scale does not "
+      "divide; --quantize-rule gives matrices other schemes\n  'layers.0."))
+      << outcome.err;
 }
 
 TEST(Usage, ABundleOfTheNameOfAFileIsNoted) {

@@ -123,8 +123,8 @@ TEST(PackedExport, IsRefusedUnlessSomebodySaysWhichLayoutItHas) {
   EXPECT_EQ(refused.code, 3);
   EXPECT_NE(
       refused.err.find("ambiguous: 'model.layers.0.self_attn.qkv_proj.weight' [256, 64] may be "
-                       "'split qkv_proj [q | k | v]' (packed_layout concatenated) or 'split "
-                       "qkv_proj [q.. k v] per key-value head' (packed_layout interleaved)"),
+                       "'split qkv_proj [q | k | v]' (concatenated) or 'split qkv_proj "
+                       "[q.. k v] per key-value head' (interleaved); --packed-layout says which"),
       std::string::npos)
       << refused.err;
   const auto document = run_ferry({"convert", source, "--dry-run", "--json"}).json();

@@ -221,8 +221,8 @@ TEST(KeyRule, ALayoutIsTheOneAskedForElseTheFamilysOwnElseAProblem) {
     if (c.rule.empty()) {
       EXPECT_EQ(messages(mapped),
                 std::vector<std::string>{"ambiguous: 'packed' [4, 2] may be 'halves' "
-                                         "(packed_layout concatenated) or 'turns' "
-                                         "(packed_layout interleaved)"});
+                                         "(concatenated) or 'turns' (interleaved); "
+                                         "packed_layout says which"});
       EXPECT_EQ(mapped.problems[0].kind, KeyProblem::Kind::kAmbiguous);
       EXPECT_EQ(mapped.rejected, (std::set<std::string>{"first", "second"}));
       continue;
