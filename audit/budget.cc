@@ -104,7 +104,7 @@ Result<Limit> parse_short(std::string_view text) {
   limit.of = text.substr(0, equals);
   limit.name = limit.of;
   const auto problem = [&](const std::string& what) {
-    return fail(ErrorCode::kUsage, fmt::format("--budget: {}: {}", quoted(text), what));
+    return fail_field(ErrorCode::kUsage, "budget", fmt::format(": {}: {}", quoted(text), what));
   };
   if (equals == std::string_view::npos) return problem("expected PART=SIZE");
   if (const std::string what = problem_with(limit.of); !what.empty()) return problem(what);
@@ -271,9 +271,9 @@ Result<std::vector<LimitResult>> evaluate(const std::vector<Limit>& limits, cons
     uint64_t whole = audit.bytes();
     if (limit.of_growth) {
       if (old_audit == nullptr) {
-        return fail(ErrorCode::kUsage,
-                    fmt::format("--budget: {} limits growth, which needs --diff OTHER",
-                                quoted(limit.name)));
+        return fail_field(ErrorCode::kUsage, "budget",
+                          fmt::format(": {} limits growth, which needs an audit to compare with",
+                                      quoted(limit.name)));
       }
       whole = sum_of(*old_audit, limit.of).bytes;
       result.size -= static_cast<int64_t>(whole);

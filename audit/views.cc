@@ -100,12 +100,13 @@ Result<std::vector<ViewKey>> view_keys(std::string_view text) {
     const std::string_view word = text.substr(0, text.find(','));
     const auto at = std::ranges::find(kViewNames, word);
     if (at == kViewNames.end()) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("--by: {} is none of {}", quoted(word), fmt::join(kViewNames, ", ")));
+      return fail_field(
+          ErrorCode::kUsage, "by",
+          fmt::format(": {} is none of {}", quoted(word), fmt::join(kViewNames, ", ")));
     }
     const auto key = static_cast<ViewKey>(at - kViewNames.begin());
     if (std::ranges::find(keys, key) != keys.end()) {
-      return fail(ErrorCode::kUsage, fmt::format("--by: {} is there twice", word));
+      return fail_field(ErrorCode::kUsage, "by", fmt::format(": {} is there twice", word));
     }
     keys.push_back(key);
     if (word.size() == text.size()) return keys;
@@ -117,8 +118,8 @@ Result<ViewOrder> view_order(std::string_view word) {
   constexpr std::array<std::string_view, 4> kOrders = {"bytes", "name", "count", "elements"};
   const auto at = std::ranges::find(kOrders, word);
   if (at != kOrders.end()) return static_cast<ViewOrder>(at - kOrders.begin());
-  return fail(ErrorCode::kUsage,
-              fmt::format("--sort: {} is none of {}", quoted(word), fmt::join(kOrders, ", ")));
+  return fail_field(ErrorCode::kUsage, "sort",
+                    fmt::format(": {} is none of {}", quoted(word), fmt::join(kOrders, ", ")));
 }
 
 std::string key_of(const Audit& audit, const Leaf& leaf, ViewKey key) {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/hub_cache.h"
 #include "core/directory.h"
 #include "core/file.h"
 #include "core/result.h"
@@ -32,49 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxRevisionBytes = 256;
-
-bool is_plain_name(std::string_view name) {
-  const auto fits = [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
-  };
-  return !name.empty() && !name.starts_with('.') && std::ranges::all_of(name, fits);
-}
-
-// Returns the revision that refs/main names, or an empty string.
-std::string main_revision(const std::string& directory) {
-  const std::string file = directory + "/refs/main";
-  const Result<InputFile> opened = InputFile::open(file, InputFile::Links::kRefuse);
-  if (!opened) return {};
-  Result<std::string> text = read_text(*opened, kMaxRevisionBytes);
-  if (!text) return {};
-  std::erase_if(*text, [](unsigned char c) { return std::isspace(c) != 0; });
-  return is_plain_name(*text) ? *text : std::string();
-}
-
-// Returns the snapshot in an entry of the Hugging Face cache ("models--ORG--NAME"): that of
-// refs/main, or the only one, or "snapshots/REVISION" where there are several. Empty for other
-// directories.
-std::string snapshot_of_cache_entry(const std::string& directory) {
-  const std::string snapshots = directory + (directory.ends_with('/') ? "" : "/") + "snapshots";
-  std::error_code error;
-  std::vector<std::string> revisions;
-  for (fs::directory_iterator it(snapshots, error), end; !error && it != end; it.increment(error)) {
-    revisions.push_back(it->path().filename().string());
-  }
-  if (error || revisions.empty()) return {};
-  const std::string main = main_revision(directory);
-  if (std::ranges::count(revisions, main) > 0) return snapshots + "/" + main;
-  return snapshots + "/" + (revisions.size() == 1 ? revisions.front() : "REVISION");
-}
-
-// Whether `path` is written as a name on the Hugging Face hub: "Qwen/Qwen3-0.6B".
-bool looks_like_hub_id(const std::string& path) {
-  const size_t slash = path.find('/');
-  return slash != std::string::npos && is_plain_name(std::string_view(path).substr(0, slash)) &&
-         is_plain_name(std::string_view(path).substr(slash + 1));
-}
-
 // Tells from the first bytes whether a file can be safetensors: a length, then a JSON object.
 Result<bool> may_be_safetensors(const InputFile& file) {
   constexpr size_t kLengthBytes = 8;
@@ -83,8 +40,6 @@ Result<bool> may_be_safetensors(const InputFile& file) {
   FERRY_RETURN_IF_ERROR(file.read_at(0, start));
   return start.back() == std::byte{'{'};
 }
-
-namespace fs = std::filesystem;
 
 Result<Checkpoint> plain_checkpoint(Result<std::unique_ptr<TensorSource>> source) {
   return Checkpoint{FERRY_TRY(std::move(source))};
@@ -275,7 +230,7 @@ Failure explain_directory(const Directory& directory) {
     }
     if (other_format(name)) others.push_back(name);
   }
-  if (const std::string snapshot = snapshot_of_cache_entry(path); !snapshot.empty()) {
+  if (const std::string snapshot = snapshot_of_entry(path); !snapshot.empty()) {
     return bad_input(fmt::format("{}: an entry of the Hugging Face cache; the checkpoint is {}",
                                  printable(path), quoted(snapshot, kMaxShownPath)));
   }
@@ -392,15 +347,8 @@ Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOpti
     checkpoint.directory = *std::move(directory);
     return checkpoint;
   }
-  std::error_code error;
-  if (looks_like_hub_id(path) && !fs::exists(fs::symlink_status(path, error)) &&
-      !fs::exists(parent_of(path), error)) {
-    return fail(
-        ErrorCode::kIo,
-        fmt::format("{}: no such file or directory; a model of the Hugging Face hub must be "
-                    "downloaded first",
-                    printable(path)));
-  }
+  const std::string found = FERRY_TRY(find_source(path));
+  if (found != path) return open_checkpoint(found, options);
   InputFile file = FERRY_TRY(InputFile::open(path));
   Directory directory = FERRY_TRY(Directory::open(parent_of(path)));
   Checkpoint checkpoint = FERRY_TRY(open_file(std::move(file), directory, options));

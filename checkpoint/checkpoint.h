@@ -34,8 +34,8 @@ struct CheckpointOptions {
 // checkpoint. A file is an index.json, a Keras NAME.weights.json, or a single tensor file:
 // safetensors, or PyTorch where its first bytes or the end of its name (.bin, .pt, .pth, .ckpt) say
 // so, HDF5 likewise (.h5, .hdf5), GGUF where its name ends in .gguf. The path itself may be a
-// symbolic link. kUnsupported for other formats; kBadInput for malformed files and for an
-// incomplete set of them.
+// symbolic link, or the name of a model in the Hugging Face cache (find_source()). kUnsupported for
+// other formats; kBadInput for malformed files and for an incomplete set of them.
 Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options = {});
 
 // Whether open_checkpoint() finds something to open, in whatever state.

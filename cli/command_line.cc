@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/hub_cache.h"
 #include "cli/help_text.h"
 #include "cli/option_values.h"
 #include "core/text.h"
@@ -122,6 +123,12 @@ const std::string* same_beginning(const std::string& word, const std::vector<std
   return longer != nullptr ? longer : shorter;
 }
 
+// A name that finds_models() did not find. It leaves the parser as an exception, because a check of
+// CLI11 can return nothing but the text of a usage error.
+struct NoSuchModel {
+  Error error;
+};
+
 // A word of another program, and Ferry's word for the same.
 struct OtherName {
   std::string_view other, ours;
@@ -197,6 +204,7 @@ OptionSpec& Verb::describe(CLI::Option* option, const std::string& name, const s
   spec.group = group_;
   spec.required = option->get_required();
   if (!spec.is_flag()) option->type_name(spec.value);
+  last_ = option;
   return spec;
 }
 
@@ -274,6 +282,15 @@ Verb& Verb::choice(const std::string& name, std::string& value,
   OptionSpec& spec = describe(option, name, fmt::format("{}", fmt::join(words, "|")), help);
   spec.default_text = value;
   spec.words = words;
+  return *this;
+}
+
+Verb& Verb::finds_models() {
+  last_->transform([](const std::string& word) {
+    Result<std::string> found = checkpoint::find_source(word);
+    if (!found) throw NoSuchModel{std::move(found).error()};
+    return *std::move(found);
+  });
   return *this;
 }
 
@@ -452,17 +469,24 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
   const auto name_verb = [&] {
     impl.context.verb = fmt::format("{}", fmt::join(impl.verb_words(), " "));
   };
+  // The parser may have stopped before it came to --json.
+  const auto set_json = [&] {
+    const std::span<char*> words(argv, static_cast<size_t>(argc));
+    if (std::ranges::count(words, std::string_view("--json")) > 0) impl.context.json = true;
+  };
   try {
     impl.app.parse(argc, argv);
     name_verb();
+  } catch (const NoSuchModel& model) {
+    set_json();
+    name_verb();
+    return Failure(model.error);
   } catch (const CLI::CallForVersion& version) {
     return print_action(version.what());
   } catch (const CLI::CallForHelp&) {
     return print_action(impl.help());
   } catch (const CLI::ParseError& error) {
-    // The parser may have stopped before it came to --json.
-    const std::span<char*> words(argv, static_cast<size_t>(argc));
-    if (std::ranges::count(words, std::string_view("--json")) > 0) impl.context.json = true;
+    set_json();
     name_verb();
     return Failure(impl.explain(error));
   }

@@ -55,6 +55,10 @@ class Verb {
   Verb& choice(const std::string& name, std::string& value, const std::vector<std::string>& words,
                const std::string& help);
 
+  // Makes the option that was declared last accept the name of a model in the Hugging Face cache,
+  // such as "Qwen/Qwen3-0.6B" (checkpoint::find_source()). Its variable gets the path.
+  Verb& finds_models();
+
   // Sets the heading of the options that are declared next.
   Verb& group(const std::string& title);
   // Adds a paragraph below the line of help.
@@ -77,6 +81,7 @@ class Verb {
   CLI::App* app_;
   VerbSpec* spec_;
   Action* chosen_;
+  CLI::Option* last_ = nullptr;
   std::string group_ = {};
 };
 

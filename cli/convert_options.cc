@@ -143,6 +143,7 @@ class Declarer : public OptionVisitor {
       case OptionField::Type::kText:
         if (option.words.empty()) {
           verb_.option(name, given.text, help);
+          if (option.is_model) verb_.finds_models();
         } else {
           std::vector<std::string> words;
           for (const plan::OptionWord& word : option.words) words.emplace_back(word.text);
@@ -289,7 +290,8 @@ Status settle(ConvertLine& options) {
 void add_convert_options(Verb& verb, ConvertLine& o) {
   verb.positional("SRC", o.convert.source,
                   "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, "
-                  "GGUF, Keras HDF5");
+                  "GGUF, Keras HDF5")
+      .finds_models();
   Declarer declarer(verb, o);
   describe(declarer, o);
 }

@@ -18,7 +18,7 @@ Transforms transforms_of(const plan::Conversion& c) {
   for (const plan::ConvertedComponent& component : c.components) {
     for (const graph::Model& part : component.parts) {
       for (const graph::Weight& weight : part.weights.weights()) {
-        transforms.emplace(weight.name, transform_text(weight.recipe, *c.source));
+        transforms.emplace(weight.name, transform_text(weight.recipe, *c.mapped.source));
       }
     }
   }
@@ -71,7 +71,7 @@ Transforms transforms_of(const conversion::Export& c) {
   if (!c.plan) return transforms;
   for (const packer::WeightFile& file : c.plan->input().files) {
     for (const packer::FileTensor& tensor : file.tensors) {
-      transforms.emplace(tensor.name, transform_text(tensor.recipe, *c.source));
+      transforms.emplace(tensor.name, transform_text(tensor.recipe, *c.mapped.source));
     }
   }
   return transforms;
@@ -96,7 +96,7 @@ void write_exported(JsonWriter& json, const conversion::Export& c, const ExportO
 std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
-  write_account(json, c, transforms_of(c), outcome);
+  write_account(json, c.mapped, transforms_of(c), outcome);
   if (c.plan) write_components(json, c.plan->manifest());
   write_files(json, files_of(c));
   json.key("memory").begin_object().member("activation_bytes", c.activation_bytes);
@@ -113,10 +113,10 @@ std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& 
 }
 
 std::string conversion_text(const plan::Conversion& c, bool table) {
-  std::string text = model_lines(c);
+  std::string text = model_lines(c.mapped);
   text += attention_line(c.plan->manifest());
   text += manifest_quantization_lines(c.plan->manifest());
-  text += key_lines(c, transforms_of(c), table);
+  text += key_lines(c.mapped, transforms_of(c), table);
   text += file_lines(c.plan->files());
   return text + fmt::format("memory: activations {} (no plan below {}), state {}\n",
                             human_bytes(c.activation_bytes), human_bytes(c.activation_lower_bound),
@@ -126,7 +126,7 @@ std::string conversion_text(const plan::Conversion& c, bool table) {
 std::string export_json(const conversion::Export& c, const ExportOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
-  write_account(json, c, transforms_of(c), outcome);
+  write_account(json, c.mapped, transforms_of(c), outcome);
   json.member("format", outcome.format);
   write_exported(json, c, outcome);
   json.end_object();
@@ -134,7 +134,8 @@ std::string export_json(const conversion::Export& c, const ExportOutcome& outcom
 }
 
 std::string export_text(const conversion::Export& c, bool table) {
-  return model_lines(c) + key_lines(c, transforms_of(c), table) + file_lines(c.plan->files());
+  return model_lines(c.mapped) + key_lines(c.mapped, transforms_of(c), table) +
+         file_lines(c.plan->files());
 }
 
 }  // namespace ferry::cli

@@ -106,6 +106,7 @@ void add_audit(CommandLine& line) {
   line.verb("audit", "Show where every byte of an artifact goes, and hold it to a budget")
       .positional("TARGET", options->target,
                   "Bundle, checkpoint, folder of programs, or a file of a known kind")
+      .finds_models()
       .option("--by VIEWS", options->by,
               "Views, nested: kind, file, component, layer, dtype, rule, tensor; 'layer,component'")
       .choice("--sort", options->sort, {"bytes", "name", "count", "elements"}, "Order of rows")
@@ -115,6 +116,7 @@ void add_audit(CommandLine& line) {
             "Read all bytes: digests, equal tensors, values that fewer bits would hold")
       .option("--diff PATH", options->diff,
               "Another artifact, or the --json of an audit, to compare with")
+      .finds_models()
       .option("--budget FILE", options->budget,
               "JSON file of limits, or limits: total=900MB,padding=0.5%")
       .flag("--csv", options->csv, "Rows as CSV")

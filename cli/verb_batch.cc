@@ -248,6 +248,7 @@ void add_batch_plan(Verb& batch) {
   auto line = std::make_shared<PlanLine>();
   batch.verb("plan", "Print a plan for all checkpoints below folders")
       .positional("DIR", line->plan.directories, "Folders in which checkpoints are looked for")
+      .finds_models()
       .option("--out-dir DIR", line->plan.out_dir, "Folder of the bundles to make")
       .option("--args WORDS", line->args,
               "Words of ferry convert for every task, such as '--dtype bf16'")

@@ -344,6 +344,7 @@ void add_check(CommandLine& line) {
   line.verb("check", "Re-hash a bundle, read every value of a checkpoint, check a signature")
       .positional("PATH", options->path,
                   "Bundle, checkpoint, program or data file; with a signature any folder or file")
+      .finds_models()
       .option("--signature FILE", options->signature,
               "Signature; default: PATH/model.sig of a folder, PATH.sig of a file")
       .option("--attestation FILE", options->attestation,

@@ -98,7 +98,7 @@ Status write(Context& context, const plan::Conversion& conversion, const Convert
                                         .synced = !options.no_sync,
                                         .parts = options.join},
                                        context.pool(), context.progress("writing")));
-  note_writing(conversion, options, written.resumed_bytes, conversion.plan->total_bytes(),
+  note_writing(conversion.mapped, options, written.resumed_bytes, conversion.plan->total_bytes(),
                std::move(written.non_finite), outcome);
   return {};
 }
@@ -109,7 +109,7 @@ Status write_converted(Context& context, const plan::Conversion& conversion,
   const packer::WrittenPart written = FERRY_TRY(
       conversion.plan->write_part({.directory = options.out, .overwrite = options.overwrite},
                                   *options.one_part, context.pool(), context.progress("writing")));
-  note_writing(conversion, options, written.resumed_bytes, written.bytes, {}, outcome);
+  note_writing(conversion.mapped, options, written.resumed_bytes, written.bytes, {}, outcome);
   outcome.notes.push_back(fmt::format(
       "part {} of {}: {} data files, {}; convert --join makes the bundle once all parts are there",
       options.one_part->number, options.one_part->count, written.files.size(),
@@ -132,7 +132,7 @@ Status write(Context& context, const conversion::Export& exported, const Convert
                                       .synced = !options.no_sync},
                                      context.pool(), context.progress("writing")));
   outcome.files = std::move(written.files);
-  note_writing(exported, options, written.resumed_bytes, exported.plan->total_bytes(),
+  note_writing(exported.mapped, options, written.resumed_bytes, exported.plan->total_bytes(),
                std::move(written.non_finite), outcome);
   return {};
 }
@@ -166,11 +166,12 @@ Result<int> export_files(Context& context, const ConvertLine& options,
                              seconds_since(start)));
   ExportOutcome outcome;
   outcome.source = options.convert.source;
-  outcome.notes = exported.notes;
+  outcome.notes = exported.mapped.notes;
   outcome.dtype = plan::name_of(options.convert.dtype);
   outcome.format = options.to;
-  if (!exported.problems.empty()) {
-    return refuse_keys(context, exported, context.json ? export_json(exported, outcome) : "");
+  if (!exported.mapped.problems.empty()) {
+    return refuse_keys(context, exported.mapped,
+                       context.json ? export_json(exported, outcome) : "");
   }
   if (!options.dry_run) outcome.path = options.out;
   if (options.if_changed) {
@@ -221,11 +222,11 @@ Result<int> convert(Context& context, ConvertLine& options) {
       FERRY_TRY(conversion::prepare(options.convert, &context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
-  ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
+  ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.mapped.notes};
   note_name(options, outcome);
   outcome.dtype = plan::name_of(options.convert.dtype);
-  if (!conversion.problems.empty()) {
-    return refuse_keys(context, conversion,
+  if (!conversion.mapped.problems.empty()) {
+    return refuse_keys(context, conversion.mapped,
                        context.json ? conversion_json(conversion, outcome) : "");
   }
   if (!options.dry_run) outcome.path = options.out;

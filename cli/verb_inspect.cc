@@ -319,6 +319,7 @@ void add_inspect(CommandLine& line) {
   auto path = std::make_shared<std::string>();
   line.verb("inspect", "Show what is in a checkpoint, a program, a data file or a bundle")
       .positional("PATH", *path, "File or directory")
+      .finds_models()
       .example("ferry inspect checkpoint/", "Tensors with dtype, shape and bytes.")
       .example("ferry inspect bundle/ --json | jq '.result.programs[].methods[].name'",
                "The methods of a bundle's programs.")

@@ -170,6 +170,7 @@ void add_preprocess(CommandLine& line) {
       .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
       .option("--checkpoint DIR", o->request.checkpoint,
               "Directory with preprocessor_config.json, or a bundle")
+      .finds_models()
       .option("--bundle DIR", o->request.bundle,
               "Instead: bundle with a vision encoder, which must take what the processor makes")
       .option("-o,--out FILE", o->request.output, "New safetensors file")

@@ -230,7 +230,7 @@ Result<int> run_bundle(Context& context, RunOptions options) {
 void add_run(CommandLine& line) {
   auto o = std::make_shared<RunOptions>();
   Verb verb = line.verb("run", "Generate text or tokens with a bundle");
-  verb.optional_positional("BUNDLE", o->bundle, "Bundle directory, or GGUF file");
+  verb.optional_positional("BUNDLE", o->bundle, "Bundle directory, or GGUF file").finds_models();
   add_loose_options(verb, o->loose);
   verb.option("--prompt", o->prompt,
               "Prompt as text, for the bundle's tokenizer; - reads standard input")

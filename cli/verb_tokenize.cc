@@ -120,6 +120,7 @@ void add_tokenize(CommandLine& line) {
   auto o = std::make_shared<TokenizeLine>();
   line.verb("tokenize", "Text to token ids and back: one JSON value per line from standard input")
       .positional("PATH", o->path, "Bundle, directory with a tokenizer, or its file")
+      .finds_models()
       .flag("--add-special", o->add_special, "With the special tokens that the tokenizer sets")
       .flag("--decode", o->decode, "Lists of ids to strings")
       .flag("--skip-special", o->skip_special, "With --decode: without special tokens")

@@ -331,6 +331,7 @@ void add_verify(CommandLine& line) {
   line.verb("verify", "Compare what a bundle computes with a reference")
       .positional("BUNDLE", options->bundle,
                   "Bundle directory, GGUF file, or a bundled program (.bpte)")
+      .finds_models()
       .option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
       .option("--against BUNDLE", options->verify.against,
@@ -343,6 +344,7 @@ void add_verify(CommandLine& line) {
       .option("--checkpoint SRC", options->verify.checkpoint,
               "The checkpoint that the bundle was made of: derives weights and programs again, and "
               "compares with the checkpoint in f32; with --reference, that with the reference")
+      .finds_models()
       .option("--image PROMPT=FILE", options->verify.images,
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")
@@ -350,6 +352,7 @@ void add_verify(CommandLine& line) {
               "With --checkpoint, or of a GGUF file: as for convert")
       .option("--lora DIR", options->verify.lora,
               "With --checkpoint: the adapter that was merged, as for convert")
+      .finds_models()
       .option("--calibrate FILE", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,

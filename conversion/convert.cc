@@ -17,8 +17,8 @@ namespace {
 
 Status check_reference_file(const std::string& path, const plan::Conversion& conversion) {
   proof::ReferenceShapes shapes{.buffers = {},
-                                .experts = conversion.config.moe.experts,
-                                .experts_per_token = conversion.config.moe.per_token};
+                                .experts = conversion.mapped.config.moe.experts,
+                                .experts_per_token = conversion.mapped.config.moe.per_token};
   for (const plan::PlannedBuffer& buffer : conversion.buffers) {
     shapes.buffers[buffer.name] = buffer.shape;
   }
@@ -59,8 +59,9 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
     FERRY_RETURN_IF_ERROR(proof::calibrate(calibrated, {}, pool));
   }
   const plan::Conversion conversion = FERRY_TRY(prepare(calibrated, &pool));
-  if (!conversion.problems.empty()) {
-    return Failure(converters::problems_error(conversion.problems, *conversion.source));
+  if (!conversion.mapped.problems.empty()) {
+    return Failure(
+        converters::problems_error(conversion.mapped.problems, *conversion.mapped.source));
   }
   return conversion.plan->write(target, pool, {});
 }
@@ -71,8 +72,9 @@ Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std
   options.source = checkpoint;
   options.config = config;
   const plan::Conversion conversion = FERRY_TRY(plan::plan_conversion(options, &pool));
-  if (!conversion.problems.empty()) {
-    return Failure(converters::problems_error(conversion.problems, *conversion.source));
+  if (!conversion.mapped.problems.empty()) {
+    return Failure(
+        converters::problems_error(conversion.mapped.problems, *conversion.mapped.source));
   }
   FERRY_RETURN_IF_ERROR(check_room(checkpoint, conversion.plan->total_bytes()));
   MemoryFolder files = FERRY_TRY(conversion.plan->write_to_memory(pool, {}));

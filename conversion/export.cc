@@ -85,9 +85,9 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
   }
   plan::MappedModel model = FERRY_TRY(plan::map_checkpoint(convert, std::move(input)));
   if (model.checkpoint.config.is_encoder) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("--to {}: {} is an encoder, which becomes a bundle only",
-                            row_of(options.format).name, printable(convert.source)));
+    return fail_field(ErrorCode::kUnsupported, "to",
+                      fmt::format(" {}: {} is an encoder, which becomes a bundle only",
+                                  row_of(options.format).name, printable(convert.source)));
   }
   Export out;
   if (model.checkpoint.problems.empty()) {
@@ -97,7 +97,7 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
     out.plan = FERRY_TRY(
         packer::WeightFilesPlan::make(std::move(planned.files), *model.checkpoint.source));
   }
-  static_cast<plan::MappedCheckpoint&>(out) = std::move(model.checkpoint);
+  out.mapped = std::move(model.checkpoint);
   return out;
 }
 

@@ -63,13 +63,15 @@ Result<PlannedFiles> plan_bundled_files(plan::MappedModel& model, const ExportOp
 
 // A planned export: everything that the plan refers to, and what the conversion reports. The
 // targets of `mapping` are names of tensors in the files. Move-only.
-struct Export : plan::MappedCheckpoint {
+struct Export {
+  plan::MappedCheckpoint mapped;
   std::optional<packer::WeightFilesPlan> plan;  // empty if there are problems
 };
 
 // Plans the export of a checkpoint or a bundle. Keys that do not fit the model are returned as
-// Export::problems, not as an error. The weights of a checkpoint are not read, except to compare
-// tensors that the config declares equal. Every byte of a bundle is read, to check its digests.
+// MappedCheckpoint::problems, not as an error. The weights of a checkpoint are not read, except to
+// compare tensors that the config declares equal. Every byte of a bundle is read, to check its
+// digests.
 Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool);
 
 }  // namespace ferry::conversion

@@ -132,16 +132,17 @@ Result<packer::WeightFile> bpte_file(const ClosedProgram& program, const pte::Te
 Status check_bpte_options(const plan::MappedModel& model, const ExportOptions& options) {
   const plan::ConvertOptions& c = options.convert;
   if (c.reference.empty()) {
-    return fail(ErrorCode::kUsage, "--to bpte: --reference FILE is required: prompts and logits");
+    return fail_field(ErrorCode::kUsage, "reference",
+                      " FILE is required: a bundled program holds its prompts and logits");
   }
   if (c.max_file_bytes > 0) {
-    return fail(ErrorCode::kUsage, "--max-file-size: a bundled program is one file");
+    return fail_field(ErrorCode::kUsage, "max_file_size", ": a bundled program is one file");
   }
   if (model.checkpoint.config.vision_family == nullptr) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: --to bpte: {} is a vision-language model, which takes several "
-                          "programs",
-                          printable(c.source), quoted(model.checkpoint.config.model_type)));
+  return fail_field(ErrorCode::kUnsupported, "to",
+                    fmt::format(" bpte: {}: {} is a vision-language model, which takes several "
+                                "programs",
+                                printable(c.source), quoted(model.checkpoint.config.model_type)));
 }
 
 }  // namespace

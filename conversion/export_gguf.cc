@@ -163,7 +163,8 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
   input.has_mxfp4 = mxfp4 > 0;
   if (mxfp4 > 0) {
     planned.notes.push_back(fmt::format(
-        "{} tensors of the file keep their MXFP4 blocks, whatever --outtype is", mxfp4));
+        "{} tensors of the file keep their MXFP4 blocks, whatever type was chosen for the file",
+        mxfp4));
   }
   std::vector<GgufTensor> tensors =
       FERRY_TRY(typed(std::move(made.written), input.type,

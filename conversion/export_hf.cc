@@ -183,10 +183,10 @@ Result<PlannedFiles> plan_hugging_face_files(plan::MappedModel& model,
   const converters::ModelConfig& config = model.checkpoint.config;
   if (config.multimodal && config.vision_family == nullptr &&
       checkpoint::is_bundle(options.convert.source)) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: --to hf: the bundle has the text decoder of {} alone, and its "
-                            "config.json describes all of the model",
-                            printable(options.convert.source), quoted(config.model_type)));
+    return fail_field(ErrorCode::kUnsupported, "to",
+                      fmt::format(" hf: {}: the bundle has the text decoder of {} alone, and its "
+                                  "config.json describes all of the model",
+                                  printable(options.convert.source), quoted(config.model_type)));
   }
   std::vector<NamedRecipe> tensors = FERRY_TRY(Carrier(model).run());
   const std::optional<DType> dtype = dtype_of(options.convert.dtype);

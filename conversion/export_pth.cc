@@ -172,14 +172,14 @@ Result<packer::WeightFile> pth_file(Storages& made, std::string path) {
 
 Status check_pth_options(const plan::MappedModel& model, const ExportOptions& options) {
   if (options.convert.max_file_bytes > 0) {
-    return fail(ErrorCode::kUsage, "--max-file-size: a PyTorch state dict is one file");
+    return fail_field(ErrorCode::kUsage, "max_file_size", ": a PyTorch state dict is one file");
   }
   const ModelConfig& config = model.checkpoint.config;
   if (config.vision_family == nullptr) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: --to pth: {} is a vision-language model, export_llama takes text "
-                          "decoders",
-                          printable(options.convert.source), quoted(config.model_type)));
+  return fail_field(ErrorCode::kUnsupported, "to",
+                    fmt::format(" pth: {}: {} is a vision-language model, export_llama takes text "
+                                "decoders",
+                                printable(options.convert.source), quoted(config.model_type)));
 }
 
 }  // namespace

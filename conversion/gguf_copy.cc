@@ -77,9 +77,10 @@ Result<std::map<std::string, graph::Recipe>> merged_tensors(const plan::MappedMo
                                                             size_t stored, PlannedFiles& planned) {
   const auto* architecture = converters::gguf_architecture_of(model.checkpoint.config);
   if (architecture == nullptr) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: --lora: Ferry writes no GGUF of {}",
-                                                     printable(model.checkpoint.source->path()),
-                                                     quoted(model.checkpoint.config.text_type)));
+    return fail_field(
+        ErrorCode::kUnsupported, "lora",
+        fmt::format(": {}: Ferry writes no GGUF of {}", printable(model.checkpoint.source->path()),
+                    quoted(model.checkpoint.config.text_type)));
   }
   GgufModelTensors made = FERRY_TRY(gguf_model_tensors(model, *architecture));
   std::map<std::string, graph::Recipe> merged;
@@ -96,10 +97,12 @@ Result<std::map<std::string, graph::Recipe>> merged_tensors(const plan::MappedMo
 Result<GgufElement> kept_type(const TensorEntry& entry) {
   const uint32_t id = FERRY_TRY(copied_type(entry));
   if (const auto element = converters::gguf_element_of(id)) return *element;
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{} has an adapter merged into it and is of type {}, which Ferry does "
-                          "not write: give --outtype",
-                          quoted(entry.name), entry.form()));
+  return Failure(Error{
+      .code = ErrorCode::kUnsupported,
+      .message = fmt::format("{} has an adapter merged into it and is of type {}, which Ferry does "
+                             "not write: choose a type with outtype",
+                             quoted(entry.name), entry.form()),
+      .field = "outtype"});
 }
 
 // Plans the tensors of the file. Blocks are copied, except for tensors that get another type and
@@ -137,9 +140,9 @@ Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
 
 Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOptions& options) {
   if (!options.pre_tokenizer.empty()) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--tokenizer-pre: the keys of {} are copied as they are",
-                            printable(options.convert.source)));
+    return fail_field(
+        ErrorCode::kUsage, "tokenizer_pre",
+        fmt::format(": the keys of {} are copied as they are", printable(options.convert.source)));
   }
   const checkpoint::Checkpoint opened =
       FERRY_TRY(checkpoint::open_checkpoint(options.convert.source));

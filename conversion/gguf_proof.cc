@@ -300,12 +300,13 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   wanted.model_name = text_or_empty(file.metadata, kGeneralName);
   std::vector<std::string> notes;
   const Export planned = FERRY_TRY(plan_like(file, wanted, pool, notes));
-  if (!planned.problems.empty()) {
-    return Failure(converters::problems_error(planned.problems, *planned.source));
+  if (!planned.mapped.problems.empty()) {
+    return Failure(converters::problems_error(planned.mapped.problems, *planned.mapped.source));
   }
   const PlannedGguf plan = FERRY_TRY(PlannedGguf::make(planned.plan->input().files.front()));
-  GgufProof proof = FERRY_TRY(Prover(file, plan, *planned.source, pool, options.progress).run());
-  FERRY_RETURN_IF_ERROR(planned.source->check_unchanged());
+  GgufProof proof =
+      FERRY_TRY(Prover(file, plan, *planned.mapped.source, pool, options.progress).run());
+  FERRY_RETURN_IF_ERROR(planned.mapped.source->check_unchanged());
   proof.file_type = wanted.type;
   proof.notes.insert(proof.notes.begin(), notes.begin(), notes.end());
   return proof;

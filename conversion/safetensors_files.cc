@@ -133,9 +133,9 @@ Status add_shards(std::span<Stored> stored, uint64_t limit, packer::WeightFilesI
 Result<bool> is_single_file(const ExportOptions& options, std::string_view ending) {
   if (!options.out.ends_with(ending)) return false;
   if (options.convert.max_file_bytes == 0) return true;
-  return fail(ErrorCode::kUsage,
-              fmt::format("--max-file-size: the output must be a directory, {} names a file",
-                          quoted(options.out)));
+  return fail_field(
+      ErrorCode::kUsage, "max_file_size",
+      fmt::format(": the output must be a directory, {} names a file", quoted(options.out)));
 }
 
 std::vector<packer::PlainFileInput> plain_files(const std::vector<packer::CopiedFile>& copied) {

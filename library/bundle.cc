@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "checkpoint/hub_cache.h"
 #include "conversion/convert.h"
 #include "conversion/gguf_proof.h"
 #include "library/internal.h"
@@ -16,13 +17,14 @@ constexpr uint64_t kMaxTextFile = uint64_t{64} << 20;
 Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
                                    const OnProgress& progress) {
   if (options.path.empty()) return library::wrong("path", "must not be empty");
-  if (conversion::is_gguf_file(options.path)) {
-    return conversion::bundle_in_memory(options.path, options.config, pool);
+  const std::string path = FERRY_TRY(checkpoint::find_source(options.path));
+  if (conversion::is_gguf_file(path)) {
+    return conversion::bundle_in_memory(path, options.config, pool);
   }
   if (!options.config.empty()) {
     return library::wrong("config", "must be empty unless the path is a GGUF file");
   }
-  return packer::Bundle::open(options.path, options.check_digests, pool,
+  return packer::Bundle::open(path, options.check_digests, pool,
                               library::show(progress, "checking digests"));
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "checkpoint/hub_cache.h"
 #include "conversion/convert.h"
 #include "conversion/export.h"
 #include "converters/assemble.h"
@@ -21,8 +22,8 @@ struct ConversionPlan::Impl {
   std::optional<conversion::Export> files = {};
 
   const plan::MappedCheckpoint& mapped() const {
-    if (bundle) return *bundle;
-    return *files;
+    if (bundle) return bundle->mapped;
+    return files->mapped;
   }
 };
 
@@ -135,7 +136,7 @@ Result<plan::ConvertOptions> settle(const ConvertOptions& o) {
   }
   const plan::OptionTexts texts = texts_of(o);
   plan::ConvertOptions options;
-  options.source = o.source;
+  options.source = FERRY_TRY(checkpoint::find_source(o.source));
   options.check_tokenizer = true;
   plan::OptionReader reader(texts, plan::OptionReader::From::kCaller);
   describe(reader, options);

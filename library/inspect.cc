@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "audit/document.h"
+#include "checkpoint/hub_cache.h"
 #include "core/dtype.h"
 #include "library/internal.h"
 #include "listing/listing.h"
@@ -50,7 +51,8 @@ MethodInfo info_of(const listing::ListedMethod& from) {
 
 Result<Inspection> inspect(const std::string& path, const Engine& engine) {
   return library::run(engine, path, [&](ThreadPool& pool) -> Result<Inspection> {
-    const listing::Listing listed = FERRY_TRY(listing::list_path(path, pool));
+    const std::string found = FERRY_TRY(checkpoint::find_source(path));
+    const listing::Listing listed = FERRY_TRY(listing::list_path(found, pool));
     Inspection inspection;
     inspection.kind = listed.kind;
     inspection.path = listed.path;

@@ -160,9 +160,9 @@ std::vector<PlannedFile> listing_of(const FileSet& files) {
 Result<FileSet> files_of_part(const FileSet& plan, const BundlePart& part) {
   const std::map<size_t, size_t> parts = parts_of(plan, part.count);
   if (parts.size() < part.count) {
-    return fail(
-        ErrorCode::kUsage,
-        fmt::format("--part {}/{}: the bundle has {} data files; --max-file-size makes more",
+    return fail_field(
+        ErrorCode::kUsage, "part",
+        fmt::format(" {}/{}: the bundle has {} data files; a smaller file size makes more",
                     part.number, part.count, parts.size()));
   }
   FileSet files = plan;

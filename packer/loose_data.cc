@@ -105,10 +105,13 @@ Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
     const bool is_beside = !beside.empty() && find(beside, wanted) != nullptr;
     const std::string path = is_beside ? beside : FERRY_TRY(find_given(file, wanted));
     if (path.empty()) {
-      return bad_input(fmt::format(
-          "{}: {} is in no data file ({}); give --data FILE", printable(file), wanted.name(),
-          beside.empty() ? "there is none of the same name beside the program"
-                         : printable(beside) + " does not have it"));
+      return Failure(Error{
+          .code = ErrorCode::kBadInput,
+          .message = fmt::format(
+              "{}: {} is in no data file ({}); give data FILE", printable(file), wanted.name(),
+              beside.empty() ? "there is none of the same name beside the program"
+                             : printable(beside) + " does not have it"),
+          .field = "data"});
     }
     source.push_back(path);
     if (std::ranges::count(taken, path) == 0) taken.push_back(path);
@@ -128,8 +131,8 @@ Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
 Status LooseData::check_all_used() const {
   for (const std::string& path : given_) {
     if (used_.contains(path)) continue;
-    return fail(ErrorCode::kUsage,
-                fmt::format("--data {}: no program has a tensor of it", printable(path)));
+    return fail_field(ErrorCode::kUsage, "data",
+                      fmt::format(" {}: no program has a tensor of it", printable(path)));
   }
   return {};
 }

@@ -134,16 +134,20 @@ class LooseOpener {
   Status check_components() const {
     const bool takes_embeddings = decoder_embeddings(decoder_->entry.methods.front()) != nullptr;
     if (takes_embeddings && files_.token_embedding.empty()) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("{}: takes embeddings: --token-embedding is required",
-                              printable(decoder_->path)));
+      return Failure(
+          Error{.code = ErrorCode::kUsage,
+                .message = fmt::format("{}: takes embeddings: token_embedding is required",
+                                       printable(decoder_->path)),
+                .field = "token_embedding"});
     }
-    const std::string_view extra = !files_.token_embedding.empty()  ? "--token-embedding"
-                                   : !files_.vision_encoder.empty() ? "--vision-encoder"
+    const std::string_view extra = !files_.token_embedding.empty()  ? "token_embedding"
+                                   : !files_.vision_encoder.empty() ? "vision_encoder"
                                                                     : "";
     if (takes_embeddings || extra.empty()) return {};
-    return fail(ErrorCode::kUsage, fmt::format("{}: takes tokens, not embeddings: {} does not fit",
-                                               printable(decoder_->path), extra));
+    return Failure(Error{.code = ErrorCode::kUsage,
+                         .message = fmt::format("{}: takes tokens, not embeddings: {} does not fit",
+                                                printable(decoder_->path), extra),
+                         .field = std::string(extra)});
   }
 
   // Names one method for each method of the decoder, with calls of equal length.

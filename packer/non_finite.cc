@@ -82,9 +82,9 @@ Status check_values(std::span<const WrittenWeight> weights, std::span<const NonF
   Affected cast = affected_weights(weights, counts, &NonFiniteCount::overflowed);
   if (cast.first != nullptr) {
     const DType dtype = cast.first->dtype;
-    const std::string reason = fmt::format(
-        "{} too large for {}, which {} can hold", values_text(cast.values), dtype_name(dtype),
-        dtype == DType::kF16 ? "--dtype bf16 or f32" : "--dtype f32");
+    const std::string reason =
+        fmt::format("{} too large for {}, which a program in {} can hold", values_text(cast.values),
+                    dtype_name(dtype), dtype == DType::kF16 ? "bf16 or f32" : "f32");
     return refuse(source, std::move(cast), reason);
   }
   Affected coded = affected_weights(weights, counts, &NonFiniteCount::unquantized);

@@ -55,8 +55,9 @@ Status fill_stage(const StagedOutput& output, StagingDirectory& staging,
 Status write_resumable(const StagedOutput& output, ThreadPool& pool, const FillStage& fill) {
   const std::string fingerprint = FERRY_TRY(stage_fingerprint(*output.files, output.plan_text()));
   if (fingerprint.empty()) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: --resume needs a checkpoint in files",
-                                                     printable(output.files->source->path())));
+    return fail_field(
+        ErrorCode::kUnsupported, "resume",
+        fmt::format(": {} is no checkpoint in files", printable(output.files->source->path())));
   }
   StagingDirectory staging = FERRY_TRY(StagingDirectory::create_stage(
       output.path, output.overwrite, fingerprint.substr(0, 16), output.kind));

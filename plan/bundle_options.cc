@@ -221,19 +221,21 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
                                  planned.error().message));
   }
   Conversion conversion = FERRY_TRY(std::move(planned));
-  if (!conversion.problems.empty()) {
-    return Failure(converters::problems_error(conversion.problems, *conversion.source));
+  if (!conversion.mapped.problems.empty()) {
+    return Failure(
+        converters::problems_error(conversion.mapped.problems, *conversion.mapped.source));
   }
-  if (conversion.config.model_type != manifest.model_type ||
-      conversion.config.vocab_size != manifest.vocab_size ||
-      conversion.config.hidden_size != manifest.hidden_size ||
-      conversion.config.num_layers != manifest.num_layers) {
+  if (conversion.mapped.config.model_type != manifest.model_type ||
+      conversion.mapped.config.vocab_size != manifest.vocab_size ||
+      conversion.mapped.config.hidden_size != manifest.hidden_size ||
+      conversion.mapped.config.num_layers != manifest.num_layers) {
     return bad_input(fmt::format(
         "{}: is another model than the bundle's: {} with {} layers, hidden {}, vocabulary {}; the "
         "bundle is {} with {}, {}, {}",
-        source, quoted(conversion.config.model_type), conversion.config.num_layers,
-        conversion.config.hidden_size, conversion.config.vocab_size, quoted(manifest.model_type),
-        manifest.num_layers, manifest.hidden_size, manifest.vocab_size));
+        source, quoted(conversion.mapped.config.model_type), conversion.mapped.config.num_layers,
+        conversion.mapped.config.hidden_size, conversion.mapped.config.vocab_size,
+        quoted(manifest.model_type), manifest.num_layers, manifest.hidden_size,
+        manifest.vocab_size));
   }
   return conversion;
 }

@@ -148,7 +148,7 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
                                           : graph::OutputMemory::kPlanned;
   for (const ConvertedComponent& component : conversion.components) {
     std::vector<graph::MetadataMethod> metadata;
-    if (is_main(component.role)) metadata = program_metadata(conversion.config, build);
+    if (is_main(component.role)) metadata = program_metadata(conversion.mapped.config, build);
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     out.weight_dtype = component.weight_dtype;
@@ -225,34 +225,35 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
   MappedModel model = FERRY_TRY(map_checkpoint(options));
   const converters::BuildOptions& build = model.build;
   Conversion c;
-  static_cast<MappedCheckpoint&>(c) = std::move(model.checkpoint);
-  if (const std::optional<int64_t> limit = converters::longrope_switch(c.config.rope, build)) {
-    c.notes.push_back(converters::longrope_note(*limit, build));
+  c.mapped = std::move(model.checkpoint);
+  if (const std::optional<int64_t> limit =
+          converters::longrope_switch(c.mapped.config.rope, build)) {
+    c.mapped.notes.push_back(converters::longrope_note(*limit, build));
   }
-  if (!c.problems.empty()) return c;
+  if (!c.mapped.problems.empty()) return c;
   FERRY_RETURN_IF_ERROR(check_roles(model.components, options));
   packer::BundleInput input;
   std::optional<ThreadPool> own_pool;
   if (pool == nullptr) pool = &own_pool.emplace(1);
-  Quantizer quantizer(options.quantize, *c.source, *pool);
+  Quantizer quantizer(options.quantize, *c.mapped.source, *pool);
   for (converters::AssembledComponent& component : model.components) {
     const std::string role = component.role;
     graph::QuantizedModel finished =
-        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapping));
+        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapped.mapping));
     std::string dtype = weight_dtype(finished.model);
     auto shards = FERRY_TRY(cut(std::move(finished.model), role, options));
     c.components.push_back(
         {role, std::move(shards), std::move(dtype), std::move(finished.summary)});
   }
   FERRY_RETURN_IF_ERROR(quantizer.check_rules());
-  input.manifest = make_manifest(c.config, build, options, c.mapping, c.components);
+  input.manifest = make_manifest(c.mapped.config, build, options, c.mapped.mapping, c.components);
   input.copied = std::move(model.copied);
-  if (c.config.vision && !input.manifest.image_token_id) {
-    input.manifest.image_token_id = placeholder_in(input.copied, c.config);
+  if (c.mapped.config.vision && !input.manifest.image_token_id) {
+    input.manifest.image_token_id = placeholder_in(input.copied, c.mapped.config);
   }
   if (options.check_tokenizer) {
-    for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
-      c.notes.push_back(std::move(note));
+    for (std::string& note : tokenizer_notes(input.copied, c.mapped.config.vocab_size)) {
+      c.mapped.notes.push_back(std::move(note));
     }
   }
   FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
@@ -261,7 +262,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
     input.copied.push_back(
         {reference_name(options.reference), std::make_shared<const InputFile>(std::move(file))});
   }
-  c.plan = FERRY_TRY(packer::BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
+  c.plan = FERRY_TRY(
+      packer::BundlePlan::make(std::move(input), *c.mapped.source, options.max_file_bytes));
   return c;
 }
 

@@ -89,7 +89,8 @@ struct MappedCheckpoint {
 
 // A planned conversion: everything that the plan refers to, and what is reported about it.
 // Move-only.
-struct Conversion : MappedCheckpoint {
+struct Conversion {
+  MappedCheckpoint mapped;
   std::vector<ConvertedComponent> components;  // the plan has pointers into this vector
   std::vector<PlannedBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;  // of the method that needs most
@@ -97,10 +98,10 @@ struct Conversion : MappedCheckpoint {
   std::optional<packer::BundlePlan> plan;
 };
 
-// Keys that do not fit the model are returned as Conversion::problems, not as an error. `pool` is
-// used by ScaleMethod::kHqq, which reads the weights for its plan; without a pool, the calling
-// thread does the work. The reference is copied without being read; conversion::prepare() checks
-// it.
+// Keys that do not fit the model are returned as MappedCheckpoint::problems, not as an error.
+// `pool` is used by ScaleMethod::kHqq, which reads the weights for its plan; without a pool, the
+// calling thread does the work. The reference is copied without being read; conversion::prepare()
+// checks it.
 Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool = nullptr);
 
 }  // namespace ferry::plan

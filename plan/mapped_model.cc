@@ -234,7 +234,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
     FERRY_RETURN_IF_ERROR(checkpoint::add_sentence_modules(opened, c.config));
   } else if (checkpoint::has_sentence_modules(opened)) {
     c.notes.push_back(fmt::format(
-        "{}: a folder of sentence-transformers; --program encoder makes what gives its vectors",
+        "{}: a folder of sentence-transformers; a program of style encoder gives its vectors",
         printable(options.source)));
   }
   c.source = std::move(opened.source);

@@ -36,6 +36,7 @@ struct Option {
   char letter = 0;        // 'o' for -o; 0 where there is none
   // The name of the value in help, such as "FILE"; empty: the default name.
   std::string_view value = {};
+  bool is_model = false;  // a model, which may be named as in the Hugging Face cache
   std::string_view help = {};
   std::string_view otherwise = {};  // the default value, if help shows one
   unsigned programs = kAllPrograms, outputs = kAllOutputs;

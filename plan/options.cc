@@ -458,6 +458,7 @@ void describe_checkpoint(OptionVisitor& v, ConvertOptions& o) {
       o.config);
   v.value({.name = "lora",
            .value = "DIR",
+           .is_model = true,
            .help = "Adapter to merge into the weights: adapter_config.json and "
                    "adapter_model.safetensors as peft writes them"},
           o.lora);

@@ -28,8 +28,9 @@ constexpr uint64_t kMaxCorpusBytes = uint64_t{256} << 20;
 Result<std::vector<int64_t>> encode(const packer::Bundle& bundle, const std::string& text,
                                     const std::string& path) {
   if (text::find_tokenizer_file(prompt::files_of(bundle)).empty()) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: --text needs it",
-                                               printable(bundle.path()), text::kTokenizerFile));
+    return fail_field(ErrorCode::kUsage, "text",
+                      fmt::format(": this bundle has no {}, which encodes it: {}",
+                                  text::kTokenizerFile, printable(bundle.path())));
   }
   text::Tokenizer tokenizer =
       FERRY_TRY(text::load_tokenizer(bundle.text_directory(), prompt::reader_of(bundle)));
@@ -49,7 +50,9 @@ Result<Prompts> read_sequences(const packer::Bundle& bundle, const PerplexityOpt
   } else {
     auto read = read_prompts(options.file);
     if (!read && read.error().code == ErrorCode::kBadInput) {
-      return bad_input(read.error().message + "; a file of text needs --text");
+      return Failure(Error{.code = ErrorCode::kBadInput,
+                           .message = read.error().message + "; for a file of text, give text",
+                           .field = "text"});
     }
     sequences = FERRY_TRY(std::move(read));
   }
@@ -74,14 +77,14 @@ Status check_ids(const Prompts& sequences, int64_t vocab_size, const std::string
 Result<WindowOptions> window_options(const PerplexityOptions& options, int64_t longest) {
   const int64_t window = options.window.value_or(longest);
   if (window < 2 || window > longest) {
-    return fail(
-        ErrorCode::kUsage,
-        fmt::format("--window {}: must be from 2 to {}, the longest sequence", window, longest));
+    return fail_field(
+        ErrorCode::kUsage, "window",
+        fmt::format(" {}: must be from 2 to {}, the longest sequence", window, longest));
   }
   const int64_t stride = options.stride.value_or(window / 2);
   if (stride < 1 || stride > window) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--stride {}: must be from 1 to the window, {}", stride, window));
+    return fail_field(ErrorCode::kUsage, "stride",
+                      fmt::format(" {}: must be from 1 to the window, {}", stride, window));
   }
   return WindowOptions{window, stride};
 }
@@ -127,7 +130,7 @@ Status compare_with_checkpoint(const packer::Bundle& bundle, const CheckpointOpt
                                         [&](size_t i, int64_t at, std::span<const float> rows) {
                                           return meter.add_beside(i, at, rows);
                                         }));
-  FERRY_RETURN_IF_ERROR(conversion.source->check_unchanged());
+  FERRY_RETURN_IF_ERROR(conversion.mapped.source->check_unchanged());
   keep(report, std::move(meter).result(), name);
   return {};
 }

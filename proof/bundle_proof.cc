@@ -36,10 +36,12 @@ Result<std::string> reference_path(const BundleProofOptions& options, const pack
   if (path.empty()) path = embedded_reference(bundle);
   if (path.empty() && other != nullptr) path = embedded_reference(*other);
   if (!path.empty() || other != nullptr || !options.checkpoint.empty()) return path;
-  return fail(ErrorCode::kUsage,
-              fmt::format("{}: the bundle has no embedded reference; give --reference FILE, "
-                          "--checkpoint SRC or --against BUNDLE",
-                          printable(bundle.path())));
+  return Failure(Error{
+      .code = ErrorCode::kUsage,
+      .message = fmt::format("{}: the bundle has no embedded reference; give reference FILE (or a "
+                             "checkpoint, or another bundle)",
+                             printable(bundle.path())),
+      .field = "reference"});
 }
 
 runner::DecodeOptions decode_of(const BundleProofOptions& options, const packer::Bundle& bundle) {
@@ -170,7 +172,7 @@ Result<Verification> prove_bundle(const packer::Bundle& bundle, const BundleProo
   out.against = options.against;
   if (!options.images.empty()) {
     if (reference == nullptr) {
-      return fail(ErrorCode::kUsage, "--image needs a reference with pixel_values");
+      return fail_field(ErrorCode::kUsage, "image", " needs a reference with pixel_values");
     }
     out.pixels = FERRY_TRY(prove_pixels(bundle, *reference, options.images, pool));
   }

@@ -94,8 +94,8 @@ Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
   plain.allow_unmapped = options.allow_unmapped;
   plain.packed_layout = options.packed_layout;
   plan::Conversion conversion = FERRY_TRY(plan::plan_conversion(plain));
-  if (conversion.problems.empty()) return conversion;
-  return Failure(converters::problems_error(conversion.problems, *conversion.source));
+  if (conversion.mapped.problems.empty()) return conversion;
+  return Failure(converters::problems_error(conversion.mapped.problems, *conversion.mapped.source));
 }
 
 // Plans the model for these prompts, with one part per layer. Memory is planned for the longest
@@ -106,8 +106,8 @@ Result<plan::Conversion> plan_layers(const plan::ConvertOptions& options, const 
   plan::Conversion conversion = FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest)));
   for (plan::ConvertedComponent& component : conversion.components) {
     if (component.role != kTextDecoderRole) continue;
-    component.parts = FERRY_TRY(
-        graph::shard(component.parts.front(), static_cast<int32_t>(conversion.config.num_layers)));
+    component.parts = FERRY_TRY(graph::shard(
+        component.parts.front(), static_cast<int32_t>(conversion.mapped.config.num_layers)));
   }
   return conversion;
 }
@@ -149,14 +149,14 @@ struct Ranges {
 Result<Ranges> measure(const plan::ConvertOptions& options, const Prompts& prompts,
                        ThreadPool& pool) {
   const plan::Conversion plan = FERRY_TRY(plan_f32(options, {}));
-  const converters::ModelConfig& config = plan.config;
+  const converters::ModelConfig& config = plan.mapped.config;
   const int64_t context = plan.plan->manifest().context_length;
   const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
   const plan::Conversion layers = FERRY_TRY(plan_layers(options, used));
   const std::vector<RecordedPrompt> recorded = recorded_prompts(used);
   const ExecutionOutputs path = FERRY_TRY(execute_checkpoint(
-      layers, recorded, layers.source->path(), pool, {.in_several_calls = false}));
+      layers, recorded, layers.mapped.source->path(), pool, {.in_several_calls = false}));
   Ranges ranges;
   ranges.of = FERRY_TRY(ranges_of(*path.one_call));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -202,7 +202,7 @@ Status calibrate(plan::ConvertOptions& options, const Prompts& prompts, ThreadPo
 Status calibrate_prefill(plan::ConvertOptions& options, const Prompts& prompts, ThreadPool& pool) {
   converters::PortTypes& ports = options.ports;
   if (!is_encoded(ports.cache)) {
-    return fail(ErrorCode::kUsage, "--calibrate-prefill: --kv-dtype is not u8 or u16");
+    return fail_field(ErrorCode::kUsage, "calibrate_prefill", ": the KV cache is not u8 or u16");
   }
   Ranges ranges = FERRY_TRY(measure(options, prompts, pool));
   ports.prefill_keys = cache_encodings(ranges, "key", ports.cache);

@@ -105,12 +105,12 @@ class F32Path {
       : conversion_(conversion),
         name_(name),
         pool_(pool),
-        in_several_calls_(options.in_several_calls && !conversion.config.is_encoder),
+        in_several_calls_(options.in_several_calls && !conversion.mapped.config.is_encoder),
         method_{.f64 = options.f64, .disturb = options.disturb},
-        weights_(options.weights ? options.weights : weights_from(*conversion.source)),
+        weights_(options.weights ? options.weights : weights_from(*conversion.mapped.source)),
         progress_(options.progress, f32_weight_bytes(conversion)),
         prompts_(prompts) {
-    for (const ReferenceTensor& tensor : reference_tensors(conversion.config.num_layers)) {
+    for (const ReferenceTensor& tensor : reference_tensors(conversion.mapped.config.num_layers)) {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
     for (RecordedPrompt& prompt : prompts_) {
@@ -144,7 +144,7 @@ class F32Path {
   // Adds a run. A prompt has one run with one call, and may have another with several calls.
   void add_run(const RecordedPrompt& prompt, std::vector<Call> calls) {
     Run& run = runs_.emplace_back(
-        Run{std::move(calls), {}, PromptRecorder(prompt, conversion_.config.vocab_size)});
+        Run{std::move(calls), {}, PromptRecorder(prompt, conversion_.mapped.config.vocab_size)});
     run.passed.resize(run.calls.size());
   }
 
@@ -312,7 +312,7 @@ Result<ExecutionNoise> measure_noise(const plan::Conversion& conversion,
                                      std::vector<RecordedPrompt> prompts, const Reference& in_f32,
                                      const ReadWeight& weights, ThreadPool& pool,
                                      const Progress& progress) {
-  FERRY_RETURN_IF_ERROR(follow_routes(in_f32, conversion.config.num_layers, prompts));
+  FERRY_RETURN_IF_ERROR(follow_routes(in_f32, conversion.mapped.config.num_layers, prompts));
   ExecutionOptions options = {.in_several_calls = false, .follow_routes = true, .weights = weights};
   options.disturb = 1;
   const ExecutionOutputs disturbed =

@@ -36,7 +36,7 @@ Result<Digest> tensor_digest(const TensorSource& source, size_t entry) {
 
 Result<std::vector<packer::ManifestSourceFile>> digest_sources(const plan::Conversion& conversion,
                                                                ThreadPool& pool) {
-  const TensorSource& source = *conversion.source;
+  const TensorSource& source = *conversion.mapped.source;
   std::set<size_t> used;
   for (const auto& [name, weight] : weights_of(conversion)) {
     for (const size_t entry : graph::stored_entries_of(weight->recipe, source)) used.insert(entry);

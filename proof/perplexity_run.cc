@@ -210,14 +210,14 @@ Result<ComparedPerplexity> compare_perplexity(WindowReader& reader, WindowReader
 
 Status run_f32_windows(const plan::Conversion& conversion, const WindowedTokens& tokens,
                        const std::string& name, ThreadPool& pool, const WindowLogits& visit) {
-  std::vector<WindowCall> calls =
-      window_calls(tokens, conversion.config.vocab_size, conversion.plan->manifest().rope_switch);
+  std::vector<WindowCall> calls = window_calls(tokens, conversion.mapped.config.vocab_size,
+                                               conversion.plan->manifest().rope_switch);
   const std::map<std::string, const graph::Model*> users = last_users(conversion);
   for (const plan::ConvertedComponent& component : conversion.components) {
     if (component.role == kVisionEncoderRole) continue;
     for (const graph::Model& model : component.parts) {
       const auto part =
-          FERRY_TRY(LoadedPart::load(model, weights_from(*conversion.source), pool, name));
+          FERRY_TRY(LoadedPart::load(model, weights_from(*conversion.mapped.source), pool, name));
       for (WindowCall& call : calls) {
         const auto window = tokens.tokens_of(tokens.windows[call.window]);
         FERRY_RETURN_IF_ERROR(part->run(

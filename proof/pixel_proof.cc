@@ -26,8 +26,9 @@ Result<PromptFiles*> prompt_files(std::vector<PromptFiles>& all, const Reference
   if (known != all.end()) return &*known;
   const auto prompt = std::ranges::find(reference.prompts(), name, &ReferencePrompt::name);
   if (prompt == reference.prompts().end() || !prompt->has("pixel_values")) {
-    return fail(ErrorCode::kUsage, fmt::format("--image: {} has no prompt {} with pixel_values",
-                                               reference.path(), quoted(name)));
+    return fail_field(
+        ErrorCode::kUsage, "image",
+        fmt::format(": {} has no prompt {} with pixel_values", reference.path(), quoted(name)));
   }
   return &all.emplace_back(PromptFiles{&*prompt, {}});
 }
@@ -40,9 +41,9 @@ Result<std::vector<PromptFiles>> assign(const Reference& reference,
     const size_t equals = image.find('=');
     const bool named = equals != std::string::npos;
     if (!named && reference.prompts().size() != 1) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("--image {}: the reference has {} prompts: give PROMPT=FILE",
-                              quoted(image), reference.prompts().size()));
+      return fail_field(ErrorCode::kUsage, "image",
+                        fmt::format(" {}: the reference has {} prompts: give PROMPT=FILE",
+                                    quoted(image), reference.prompts().size()));
     }
     const std::string name = named ? image.substr(0, equals) : reference.prompts().front().name;
     PromptFiles* files = FERRY_TRY(prompt_files(all, reference, name));

@@ -228,7 +228,8 @@ Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle
   for (const StoredTensor& stored : tensors) total += stored.tensor->bytes;
   SharedProgress shared(progress, total);
   pool.parallel_for(tensors.size(), [&](size_t i) {
-    WeightComparison comparison(bundle, *tensors[i].tensor, tensors[i].scales, *conversion.source);
+    WeightComparison comparison(bundle, *tensors[i].tensor, tensors[i].scales,
+                                *conversion.mapped.source);
     results[i].different = comparison.run(weights);
     results[i].error = std::move(comparison).error();
     shared.advance(tensors[i].tensor->bytes);
@@ -251,9 +252,9 @@ Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle
   for (const auto& [name, weight] : weights) {
     if (stored.contains(name)) continue;
     proof.different.push_back(fmt::format("{}: made by {}, but not in the bundle", quoted(name),
-                                          keys_of(weight->recipe, *conversion.source)));
+                                          keys_of(weight->recipe, *conversion.mapped.source)));
   }
-  FERRY_RETURN_IF_ERROR(conversion.source->check_unchanged());
+  FERRY_RETURN_IF_ERROR(conversion.mapped.source->check_unchanged());
   return proof;
 }
 

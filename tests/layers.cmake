@@ -23,7 +23,7 @@ set(conversion_may core formats graph converters packer dialects runner text che
 set(listing_may core formats packer/bundle_reader.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
-set(library_may core formats graph converters packer text runner prompt plan proof conversion listing audit
+set(library_may core formats checkpoint graph converters packer text runner prompt plan proof conversion listing audit
     signing library)
 set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof conversion
     listing report audit signing batch cli)

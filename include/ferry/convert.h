@@ -53,7 +53,9 @@ struct QuantizationRule {
 };
 
 struct ConvertOptions {
-  std::string source = {};  // a checkpoint: a directory, an index or a tensor file
+  // A checkpoint: a directory, an index, a tensor file, or a model of the Hugging Face cache as
+  // "ORG/NAME[@REVISION][:GGUF]".
+  std::string source = {};
   std::string config = {};  // replaces the config.json of the checkpoint; may be empty
   std::string lora = {};    // directory of an adapter to merge into the weights; may be empty
   OutputFormat format = OutputFormat::kBundle;

@@ -284,8 +284,11 @@ TEST(Usage, AnAbsentPathIsAnInputOutputErrorThatNamesIt) {
 TEST(Usage, ANameOnTheHubAsksForADownload) {
   const Outcome planned = run_ferry({"convert", "Qwen/Qwen3-0.6B", "--dry-run"});
   EXPECT_EQ(planned.code, 5);
-  EXPECT_NE(planned.err.find("must be downloaded first"), std::string::npos) << planned.err;
-  EXPECT_EQ(run_ferry({"inspect", "Qwen/Qwen3-0.6B"}).err, planned.err);
+  EXPECT_NE(planned.err.find("to download it: hf download Qwen/Qwen3-0.6B"), std::string::npos)
+      << planned.err;
+  for (const char* verb : {"inspect", "audit", "check", "run", "verify", "tokenize"}) {
+    EXPECT_EQ(run_ferry({verb, "Qwen/Qwen3-0.6B"}).err, planned.err) << verb;
+  }
 }
 
 TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {

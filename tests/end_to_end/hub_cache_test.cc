@@ -41,6 +41,27 @@ TEST(HubCache, ASnapshotConvertsLikeThePlainDirectory) {
   }
 }
 
+// The verbs find the model by its name, and make what they make of the folder.
+TEST(HubCache, ANameConvertsLikeThePlainDirectory) {
+  const TempDir dir;
+  make_cache(dir, "llama3_tied");
+  const std::vector<std::string> cache = {"HF_HUB_CACHE=" + dir.path()};
+  const Outcome named = run_program(FERRY_BINARY, {"convert", "a/b", "-o", dir / "a"}, cache);
+  ASSERT_EQ(named.code, 0) << named.err;
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
+  EXPECT_TRUE(files_in(dir / "a") == files_in(dir / "b"));
+  const Outcome verified =
+      run_program(FERRY_BINARY, {"verify", dir / "a", "--checkpoint", "a/b@0f1e2d"}, cache);
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  for (const char* verb : {"inspect", "audit", "check"}) {
+    const Outcome outcome = run_program(FERRY_BINARY, {verb, "a/b"}, cache);
+    EXPECT_EQ(outcome.code, 0) << verb << outcome.err;
+  }
+  const Outcome planned =
+      run_program(FERRY_BINARY, {"batch", "plan", "a/b", "--out-dir", dir / "c"}, cache);
+  EXPECT_EQ(planned.code, 0) << planned.err;
+}
+
 TEST(HubCache, LinksToAnywhereElseAreRefused) {
   for (const char* file : {"config.json", "model.safetensors"}) {
     const TempDir dir;

@@ -108,11 +108,13 @@ TEST(NonFinite, ACastThatOverflowsIsRefusedByName) {
   struct Case {
     std::string dtype, bytes, message;
   };
-  const std::string f16_holds = "too large for f16, which --dtype bf16 or f32 can hold (tensor '";
+  const std::string f16_holds =
+      "too large for f16, which a program in bf16 or f32 can hold (tensor '";
   const Case cases[] = {
       {"f16", f32(65520) + f32(1) + f32(-70000), "2 values " + f16_holds},
       {"f16", f32(1) + f32(1e30F), "1 value " + f16_holds},
-      {"bf16", f32(3.4e38F), "1 value too large for bf16, which --dtype f32 can hold (tensor '"},
+      {"bf16", f32(3.4e38F),
+       "1 value too large for bf16, which a program in f32 can hold (tensor '"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.message);

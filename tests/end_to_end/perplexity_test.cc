@@ -222,7 +222,8 @@ TEST(PerplexityOfBundles, WhatCannotBeMeasuredIsRefused) {
     EXPECT_EQ(outcome.code, code) << outcome.err;
     EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
   };
-  refused("1,2\nThe cat\n", {}, 3, "line 2: expected token ids such as 1,2,3; a file of text");
+  refused("1,2\nThe cat\n", {}, 3,
+          "line 2: expected token ids such as 1,2,3; for a file of text, give --text");
   refused("1,2,99999999", {}, 2, "sequence 1: token 99999999 is outside of the vocabulary");
   refused("1\n2\n", {}, 2, "no sequence has two tokens");
   refused("", {}, 3, "there is no prompt");

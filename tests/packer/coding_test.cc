@@ -348,7 +348,7 @@ TEST(CodedBundles, DataOfDelegatesIsFoundBesideALooseProgram) {
   EXPECT_EQ(files_of({moved}), moved);
   EXPECT_EQ(files_of({}), stem +
                               ".pte: data of a delegate 'q.weight' is in no data file (there is "
-                              "none of the same name beside the program); give --data FILE");
+                              "none of the same name beside the program); give data FILE");
   EXPECT_EQ(files_of({moved, copied}),
             stem + ".pte: data of a delegate 'q.weight' is in " + moved + " and in " + copied);
 }

@@ -139,7 +139,7 @@ class Methods : public testing::TestWithParam<Case> {
     write(with_decode(several, single), "both");
   }
   void write(packer::BundleInput input, const std::string& name) {
-    const auto plan = packer::BundlePlan::make(std::move(input), *several.source, 0);
+    const auto plan = packer::BundlePlan::make(std::move(input), *several.mapped.source, 0);
     ASSERT_TRUE(plan) << plan.error().message;
     const auto written = plan->write(dir / name, false, pool, {});
     ASSERT_TRUE(written) << written.error().message;
@@ -170,7 +170,7 @@ TEST_P(Methods, AlternateOverOneState) {
     const auto position = static_cast<int64_t>(at);
     const std::vector<float> want = alone.call(kForward, slice(at, at + count), position);
     const std::vector<float> have = turns.call(method, slice(at, at + count), position);
-    ASSERT_EQ(want.size(), count * static_cast<size_t>(several.config.vocab_size));
+    ASSERT_EQ(want.size(), count * static_cast<size_t>(several.mapped.config.vocab_size));
     ASSERT_EQ(have.size(), want.size());
     EXPECT_EQ(std::memcmp(have.data(), want.data(), want.size() * sizeof(float)), 0)
         << method << " at position " << at;
@@ -203,12 +203,14 @@ TEST_P(Methods, ShareWhatIsStored) {
 TEST_P(Methods, AreAllProved) {
   const auto bundle = packer::Bundle::open(dir / "both", true, pool);
   ASSERT_TRUE(bundle) << bundle.error().message;
-  const auto same = packer::BundlePlan::make(with_decode(several, single), *several.source, 0);
+  const auto same =
+      packer::BundlePlan::make(with_decode(several, single), *several.mapped.source, 0);
   ASSERT_TRUE(same);
   EXPECT_TRUE(proof::compare_programs(*bundle, *same).ok());
 
   Conversion longer = planned(GetParam().checkpoint, GetParam().shards, 2);
-  const auto other = packer::BundlePlan::make(with_decode(several, longer), *several.source, 0);
+  const auto other =
+      packer::BundlePlan::make(with_decode(several, longer), *several.mapped.source, 0);
   ASSERT_TRUE(other);
   const proof::ProgramProof proof = proof::compare_programs(*bundle, *other);
   ASSERT_FALSE(proof.ok());

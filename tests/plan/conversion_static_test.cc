@@ -55,8 +55,10 @@ TEST(StaticPrograms, HaveThePortsOfStaticLlamaInItsOrder) {
   const Conversion conversion = planned(static_options("golden/gemma3"));
   const packer::ManifestProgram& program = *conversion.plan->manifest().programs().front();
   ASSERT_EQ(program.methods.size(), 2U);
-  const int64_t layers = conversion.config.num_layers, kv = conversion.config.num_kv_heads;
-  const int64_t dim = conversion.config.head_dim, vocabulary = conversion.config.vocab_size;
+  const int64_t layers = conversion.mapped.config.num_layers,
+                kv = conversion.mapped.config.num_kv_heads;
+  const int64_t dim = conversion.mapped.config.head_dim,
+                vocabulary = conversion.mapped.config.vocab_size;
   for (const auto& [name, ar] : {std::pair{kKvForwardMethod, 1}, {kPrefillForwardMethod, 6}}) {
     const packer::ManifestMethod* method = program.find(name);
     ASSERT_NE(method, nullptr);
@@ -115,7 +117,7 @@ TEST(StaticPrograms, OfSeveralFilesHaveOnlyTheCachesThatTheyRead) {
   for (const packer::ManifestProgram* program : programs) {
     const packer::ManifestMethod& method = *program->find(kKvForwardMethod);
     EXPECT_EQ(port(method.inputs, "attention_mask").dtype, DType::kF32);
-    for (int64_t layer = 0; layer < conversion.config.num_layers; ++layer) {
+    for (int64_t layer = 0; layer < conversion.mapped.config.num_layers; ++layer) {
       const bool here = layer >= program->first_layer &&
                         layer < int64_t{program->first_layer} + program->layer_count;
       const auto has = [&](const auto& ports, const std::string& name) {
@@ -162,7 +164,7 @@ TEST(Calibration, SpansTheValuesThatWereSeen) {
   ASSERT_TRUE(proof::calibrate(options, {}, pool));
   EXPECT_FALSE(proof::needs_calibration(options));
   const Conversion conversion = planned(options);
-  const auto layers = static_cast<size_t>(conversion.config.num_layers);
+  const auto layers = static_cast<size_t>(conversion.mapped.config.num_layers);
   ASSERT_EQ(options.ports.keys.size(), layers);
   ASSERT_EQ(options.ports.values.size(), layers);
   for (const packer::ManifestMethod& method : conversion.plan->manifest().programs()[0]->methods) {

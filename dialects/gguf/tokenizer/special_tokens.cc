@@ -204,7 +204,7 @@ void GgufSpecialTokens::read_config(const json& config) {
   }
 }
 
-void GgufSpecialTokens::write(GgufKeys& keys) const {
+void GgufSpecialTokens::write(GgufKeyList& keys) const {
   for (const auto& [type, id] : ids_) keys.set(id_key(type), static_cast<uint32_t>(id));
   for (const auto& [type, value] : flags_) {
     // The format has the key for these types only.
@@ -219,7 +219,7 @@ void GgufSpecialTokens::write(GgufKeys& keys) const {
   }
 }
 
-void GgufSpecialTokens::write_templates(GgufKeys& keys) const {
+void GgufSpecialTokens::write_templates(GgufKeyList& keys) const {
   constexpr const char* kKey = "tokenizer.chat_template";
   if (templates_.is_string()) return keys.set(kKey, templates_.get<std::string>());
   if (!templates_.is_array()) return;

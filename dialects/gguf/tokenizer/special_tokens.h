@@ -17,7 +17,7 @@
 namespace ferry::text {
 
 // Keys of a GGUF file and their values, in the order in which they were set first.
-class GgufKeys {
+class GgufKeyList {
  public:
   // Replaces the value of a key that is there, in its place. Empty texts and lists are left out, as
   // the converter does.
@@ -59,7 +59,7 @@ class GgufSpecialTokens {
 
   // Sets an id, unless the type has one already.
   void set(std::string_view type, int64_t id);
-  void write(GgufKeys& keys) const;
+  void write(GgufKeyList& keys) const;
 
  private:
   void read_post_processor(const nlohmann::json& post_processor);
@@ -71,7 +71,7 @@ class GgufSpecialTokens {
   void read_normalizer(const nlohmann::json& normalizer, int depth);
   void read_tokenizer_config(const nlohmann::json& added_tokens);
   void read_config(const nlohmann::json& config);
-  void write_templates(GgufKeys& keys) const;
+  void write_templates(GgufKeyList& keys) const;
   void set_flag(std::string_view type, bool value);
   bool has_flag(std::string_view type) const;
 

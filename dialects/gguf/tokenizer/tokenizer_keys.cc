@@ -332,7 +332,7 @@ class Maker {
   std::optional<TokenizerDocument> document_;
   std::vector<SentencePiece> pieces_;
   json config_, tokenizer_config_, templates_;
-  GgufKeys keys_;
+  GgufKeyList keys_;
   std::vector<std::string> notes_;
 };
 
