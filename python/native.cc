@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
@@ -202,7 +203,9 @@ ConvertOptions convert_options(const nb::dict& given) {
   std::vector<std::pair<std::string, std::string>> rules;
   nb::list rule_list;
   options.read("source", o.source).read("config", o.config).read("lora", o.lora);
-  options.read("format", o.format, kFormats).read("gguf_type", o.gguf_type);
+  options.read("format", o.format, kFormats)
+      .read("output", o.output)
+      .read("gguf_type", o.gguf_type);
   options.read("dtype", o.dtype, kWeightTypes).read("quantize", quantize);
   options.read("quantize_rules", rule_list).read("embedding_bits", o.embedding_bits);
   options.read("embedding_group", o.embedding_group).read("hqq", o.hqq);
@@ -215,9 +218,8 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.done();
   o.quantize = quantization_of(quantize, "quantize");
   for (const nb::handle rule : rule_list) {
-    const auto [pattern, scheme] = nb::cast<std::pair<nb::str, nb::str>>(rule);
-    o.quantize_rules.push_back(
-        {pattern.c_str(), quantization_of(scheme.c_str(), "quantize_rules")});
+    const auto [pattern, scheme] = nb::cast<std::pair<std::string, std::string>>(rule);
+    o.quantize_rules.push_back({pattern, quantization_of(scheme, "quantize_rules")});
   }
   return o;
 }
@@ -306,8 +308,10 @@ nb::dict to_dict(const CheckResult& result) {
     problems.append(nb::make_tuple(static_cast<int>(problem.code), problem.file, problem.message));
   }
   nb::dict out;
+  out["kind"] = result.kind;
   out["files"] = result.files;
   out["bytes"] = result.bytes;
+  out["tensors"] = result.tensors;
   out["problems"] = problems;
   return out;
 }
@@ -411,7 +415,9 @@ Array array_of(std::span<const float> values) {
 void define_bundle(nb::module_& m) {
   nb::class_<Engine>(m, "Engine")
       .def(nb::init<size_t>(), "threads"_a = 0)
-      .def_prop_ro("threads", &Engine::threads);
+      .def_prop_ro("threads", &Engine::threads)
+      .def("interrupt", &Engine::interrupt)
+      .def("clear_interrupt_request", &Engine::clear_interrupt_request);
   nb::class_<Bundle>(m, "Bundle")
       .def("info", [](const Bundle& b) { return to_dict(b.info()); })
       .def("manifest_json", &Bundle::manifest_json)
@@ -428,11 +434,10 @@ void define_bundle(nb::module_& m) {
       },
       "path"_a, "config"_a, "check_digests"_a, "engine"_a, "progress"_a = nb::none());
   m.def(
-      "check_bundle",
+      "check",
       [](const std::string& path, const Engine& engine, nb::object progress) {
         Callback callback(std::move(progress));
-        return to_dict(
-            run(callback, [&] { return check_bundle(path, engine, callback.progress()); }));
+        return to_dict(run(callback, [&] { return check(path, engine, callback.progress()); }));
       },
       "path"_a, "engine"_a, "progress"_a = nb::none());
 }
@@ -604,8 +609,6 @@ NB_MODULE(_native, m) {
   define_run(m);
   define_text(m);
   define_proof(m);
-  m.def("interrupt_all", &interrupt_all);
-  m.def("clear_interrupt_request", &clear_interrupt_request);
   m.def("version", &library_version);
 }
 

@@ -33,7 +33,8 @@ def inspect(path: Path, *, threads: int | None = None) -> _results.Inspection:
     >>> inspect("testdata/trained").kind
     'checkpoint'
     """
-    return _results.inspection_of(_run(lambda: _native.inspect(_path(path), engine(threads))))
+    workers = engine(threads)
+    return _results.inspection_of(_run(workers, lambda: _native.inspect(_path(path), workers)))
 
 
 def plan(
@@ -41,6 +42,7 @@ def plan(
     *,
     config: Path | None = None,
     lora: Path | None = None,
+    output: Path | None = None,
     format: str = "bundle",  # noqa: A002 - the word of the library
     gguf_type: str = "auto",
     dtype: str = "keep",
@@ -66,6 +68,7 @@ def plan(
     """Plans a conversion. Nothing is written.
 
     ``source`` is a folder, a tensor file, or a model of the Hugging Face cache as ORG/NAME.
+    ``output`` is the path of the output; its ending says whether weights become one file.
     ``format`` is "bundle", "safetensors", "hf", "pth", "bpte" or "gguf"; ``dtype`` "keep", "f32",
     "f16" or "bf16"; ``quantize`` "none", "8da4w", "8da4w-gN", "8da8w" or "int8".
     ``quantize_rules`` maps globs of weights to other schemes, and the last one that matches decides.
@@ -77,6 +80,7 @@ def plan(
         "source": _path(source),
         "config": _path(config),
         "lora": _path(lora),
+        "output": _path(output),
         "format": format,
         "gguf_type": gguf_type,
         "dtype": dtype,
@@ -99,7 +103,7 @@ def plan(
         "reference": _path(reference),
     }
     workers = engine(threads)
-    return Plan(_run(lambda: _native.plan(options, workers)), workers)
+    return Plan(_run(workers, lambda: _native.plan(options, workers)), workers)
 
 
 class Plan:
@@ -112,16 +116,17 @@ class Plan:
 
     def write(
         self,
-        path: Path,
+        path: Path | None = None,
         *,
         overwrite: bool = False,
         resume: bool = False,
         sync: bool = True,
         progress: Progress | None = None,
     ) -> _results.Conversion:
-        """Writes the whole output, or nothing. ``resume`` goes on after a run that was stopped."""
+        """Writes the whole output, or nothing, to ``path`` or else the output that was planned.
+        ``resume`` goes on after a run that was stopped."""
         options = {"path": _path(path), "overwrite": overwrite, "resume": resume, "sync": sync}
-        _run(lambda: self._handle.write(options, self._engine, progress))
+        _run(self._engine, lambda: self._handle.write(options, self._engine, progress))
         return self.summary
 
 
@@ -140,8 +145,8 @@ def convert(
     >>> convert("testdata/trained", "model.bundle", quantize="8da4w", embedding_bits=8).family
     'qwen3_5_text'
     """
-    return plan(source, **options).write(
-        path, overwrite=overwrite, resume=resume, sync=sync, progress=progress
+    return plan(source, output=path, **options).write(
+        overwrite=overwrite, resume=resume, sync=sync, progress=progress
     )
 
 
@@ -205,7 +210,7 @@ class Bundle:
 
     def _loaded(self) -> _native.Generator:
         if self._generator is None:
-            self._generator = _run(lambda: _native.generator(self._handle, {}, self._engine))
+            self._generator = _run(self._engine, lambda: _native.generator(self._handle, {}, self._engine))
         return self._generator
 
     def generate(
@@ -219,7 +224,7 @@ class Bundle:
         :func:`run`."""
         generator = self._loaded()
         wanted = self._prompt(prompt, images)
-        raw = _run(lambda: generator.generate(wanted, options, None))
+        raw = _run(self._engine, lambda: generator.generate(wanted, options, None))
         return _results.Generation(**{**raw, "tokens": tuple(raw["tokens"])})
 
     def stream(
@@ -270,7 +275,7 @@ class Bundle:
         """Returns the logits after the last of the tokens, [vocab_size] f32, from position 0."""
         generator = self._loaded()
         generator.restart()
-        array: np.ndarray = _run(lambda: generator.forward(list(tokens)))
+        array: np.ndarray = _run(self._engine, lambda: generator.forward(list(tokens)))
         return array
 
     def embed(
@@ -287,7 +292,7 @@ class Bundle:
         import numpy as np
 
         if self._embedder is None:
-            self._embedder = _run(lambda: _native.embedder(self._handle, self._engine))
+            self._embedder = _run(self._engine, lambda: _native.embedder(self._handle, self._engine))
         embedder = self._embedder
         options = {
             "prompt": prompt,
@@ -297,9 +302,9 @@ class Bundle:
             "normalize": normalize,
         }
         if isinstance(texts, str):
-            single: np.ndarray = _run(lambda: embedder.embed(texts, options))
+            single: np.ndarray = _run(self._engine, lambda: embedder.embed(texts, options))
             return single
-        rows = [_run(lambda text=text: embedder.embed(text, options)) for text in texts]
+        rows = _run(self._engine, lambda: [embedder.embed(text, options) for text in texts])
         return np.stack(rows) if rows else np.empty((0, embedder.width), np.float32)
 
 
@@ -318,7 +323,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     """
     workers = engine(threads)
     handle = _run(
-        lambda: _native.open(_path(path), _path(config), check_digests, workers, progress)
+        workers, lambda: _native.open(_path(path), _path(config), check_digests, workers, progress)
     )
     return Bundle(handle, workers)
 
@@ -343,7 +348,7 @@ def run(
     A temperature of 0 always takes the likeliest token.
 
     >>> "".join(run("sample.bundle", "And it came to pass", max_new_tokens=12))
-    ', when the people saw that the people had heard the'
+    ', when the people saw that the people had heard the voice'
     """
     opened = bundle if isinstance(bundle, Bundle) else open(bundle)
     return opened.stream(
@@ -399,7 +404,7 @@ def verify(
         "memory": memory,
     }
     document = json.loads(
-        _run(lambda: _native.verify_json(opened._handle, options, opened._engine, progress))
+        _run(opened._engine, lambda: _native.verify_json(opened._handle, options, opened._engine, progress))
     )
     errors = document["errors"]
     return _results.Verification(
@@ -426,7 +431,8 @@ def audit(
     >>> audit("testdata/trained")["totals"]["bytes"]
     3422116
     """
-    text = _run(lambda: _native.audit_json(_path(path), digests, engine(threads), progress))
+    workers = engine(threads)
+    text = _run(workers, lambda: _native.audit_json(_path(path), digests, workers, progress))
     return dict(json.loads(text))
 
 
@@ -451,7 +457,8 @@ def sign(
         "signature": _path(signature),
         "ignore_paths": [_path(file) for file in ignore_paths],
     }
-    raw = _run(lambda: _native.sign(options, engine(), progress))
+    workers = engine()
+    raw = _run(workers, lambda: _native.sign(options, workers, progress))
     return _results.Signature(**{**raw, "ignored": tuple(raw["ignored"])})
 
 
@@ -463,13 +470,15 @@ def check(
     signature: Path | None = None,
     progress: Progress | None = None,
 ) -> _results.Check:
-    """Hashes every byte of a bundle and validates all of its files. With a key or certificates that
-    the caller trusts, it checks the signature too.
+    """Hashes every byte of a bundle and validates all of its files; reads every value of a checkpoint,
+    a program or a data file. With a key or certificates that the caller trusts, it checks the
+    signature too.
 
     >>> check("sample.bundle").ok
     True
     """
-    raw = _run(lambda: _native.check_bundle(_path(path), engine(), progress))
+    workers = engine()
+    raw = _run(workers, lambda: _native.check(_path(path), workers, progress))
     signed = None
     if public_key is not None or root_certificates:
         options = {
@@ -478,7 +487,7 @@ def check(
             "public_key": _path(public_key),
             "root_certificates": [_path(file) for file in root_certificates],
         }
-        found = _run(lambda: _native.check_signature(options, engine(), progress))
+        found = _run(workers, lambda: _native.check_signature(options, workers, progress))
         signed = _results.SignatureCheck(**{**found, "differences": tuple(found["differences"])})
     problems = tuple(_results.Problem(file, text, code) for code, file, text in raw["problems"])
-    return _results.Check(raw["files"], raw["bytes"], problems, signed)
+    return _results.Check(**{**raw, "problems": problems}, signature=signed)

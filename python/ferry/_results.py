@@ -191,10 +191,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Check:
-    """Whether a bundle is intact, and who signed it."""
+    """Whether a bundle, a checkpoint, a program or a data file is intact, and who signed it."""
 
+    kind: str  # "bundle", "checkpoint", "program" or "data"
     files: int
     bytes: int
+    tensors: int  # that were read; of a checkpoint or a data file
     problems: tuple[Problem, ...]
     signature: SignatureCheck | None  # None where no key was given
 

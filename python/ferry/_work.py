@@ -28,7 +28,7 @@ def engine(threads: int | None = None) -> _native.Engine:
         return _engines[wanted]
 
 
-def run(work: Callable[[], T]) -> T:
+def run(workers: _native.Engine, work: Callable[[], T]) -> T:
     """Returns what ``work`` returns. The interpreter sees signals only between instructions of its
     main thread, so the work has a thread of its own, and the main thread waits for it."""
     if threading.current_thread() is not threading.main_thread():
@@ -48,9 +48,9 @@ def run(work: Callable[[], T]) -> T:
         while thread.is_alive():
             thread.join(0.05)
     except BaseException:
-        _native.interrupt_all(_SIGINT)
+        workers.interrupt(_SIGINT)
         thread.join()
-        _native.clear_interrupt_request()
+        workers.clear_interrupt_request()
         raise
     if failure:
         raise failure[0]
