@@ -19,10 +19,10 @@ constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
 constexpr int64_t kReferenceTopK = 50;
 
 enum class Neutral {
-  kNull,   // only null has no effect
-  kFalse,  // null and false have none
-  kZero,   // null and numbers up to 0 have none
-  kOne,    // null and 1 have none
+  kNull,        // only null has no effect
+  kFalse,       // null and false have none
+  kZero,        // null and numbers up to 0 have none
+  kOne,         // null and 1 have none
   kUpToOne,     // null and numbers up to 1 have none
   kFromOne,     // null and numbers from 1 on have none
   kOutsideOne,  // null and numbers outside of (0, 1) have none

@@ -16,8 +16,8 @@ namespace ferry::runner {
 
 // A setting that changes which tokens are chosen in a way that the Sampler does not have.
 struct UnsupportedSetting {
-  std::string name, value;     // the value as JSON
-  bool of_drawing = false;     // no effect where the likeliest token is taken
+  std::string name, value;  // the value as JSON
+  bool of_drawing = false;  // no effect where the likeliest token is taken
 };
 
 struct GenerationDefaults {
