@@ -1,12 +1,9 @@
-#include "cli/run_defaults.h"
-
+// What ferry run takes from generation_config.json.
 #include <gtest/gtest.h>
-
-#include <limits>
 
 #include "tests/cli/checkpoints.h"
 
-namespace ferry::cli::run_defaults_test {
+namespace ferry::run_defaults_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -15,18 +12,6 @@ using Line = std::vector<std::string>;
 Line operator+(Line line, const Line& more) {
   line.insert(line.end(), more.begin(), more.end());
   return line;
-}
-
-TEST(AnswerLimits, AreThoseOfTheOptionThenOfTheFileThenOfTheKindOfPrompt) {
-  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(AnswerLimits{}.of(5, true), kNone);
-  EXPECT_EQ(AnswerLimits{}.of(5, false), kTokensWithoutEnd);
-  EXPECT_EQ(AnswerLimits{.has_end = false}.of(5, true), kTokensWithoutEnd);
-  EXPECT_EQ(AnswerLimits{.max_new = -1}.of(5, false), kNone);
-  EXPECT_EQ((AnswerLimits{.max_new = 9, .max_new_tokens = 3}.of(5, true)), 9);
-  EXPECT_EQ((AnswerLimits{.max_new_tokens = 3, .max_length = 100}.of(5, true)), 3);
-  EXPECT_EQ(AnswerLimits{.max_length = 100}.of(5, true), 95);
-  EXPECT_EQ(AnswerLimits{.max_length = 100}.of(100, true), kNone);
 }
 
 class RunDefaultsOf : public testing::Test {
@@ -113,6 +98,11 @@ TEST_F(RunDefaultsOf, LengthsOfTheFileAndOfTheKindOfPrompt) {
   EXPECT_EQ(count({}), std::pair(size_t{7}, std::string("max_new")));
   EXPECT_EQ(count({"--max-new", "9"}), std::pair(size_t{9}, std::string("max_new")));
   EXPECT_EQ(count({"--max-new", "-1"}).second, "context");
+  convert({{"max_length", 20}}, {"--context-length", "512"});
+  const size_t prompt = result()["prompt_tokens"].size();
+  EXPECT_EQ(count({}), std::pair(20 - prompt, std::string("max_new")));
+  convert({{"max_length", prompt}}, {"--context-length", "512"});
+  EXPECT_EQ(count({}).first, 256U) << "the prompt is as long as the file allows";
   convert({}, {"--context-length", "512"});
   EXPECT_EQ(count({}), std::pair(size_t{256}, std::string("max_new")));
   // A chat ends at an end token or with the context.
@@ -121,4 +111,4 @@ TEST_F(RunDefaultsOf, LengthsOfTheFileAndOfTheKindOfPrompt) {
 }
 
 }  // namespace
-}  // namespace ferry::cli::run_defaults_test
+}  // namespace ferry::run_defaults_test

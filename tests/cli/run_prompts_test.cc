@@ -1,10 +1,9 @@
-#include "cli/run_prompts.h"
-
+// ferry run --prompts: many prompts in one process.
 #include <gtest/gtest.h>
 
 #include "tests/cli/checkpoints.h"
 
-namespace ferry::cli::run_prompts_test {
+namespace ferry::run_prompts_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -15,53 +14,34 @@ Line operator+(Line line, const Line& more) {
   return line;
 }
 
-TEST(ParsePrompts, ALineIsTextOrJson) {
-  const auto lines = parse_prompts(
-      "Hello there\r\n\n \t\n  a b \n\"two\\nlines\"\n{\"prompt\": \"p\"}\n{\"chat\": \"c\"}\n"
-      "{\"messages\": [{\"role\": \"user\", \"content\": \"m\"}]}\n {\"tokens\": [1, 2]}",
-      "f");
-  ASSERT_TRUE(lines);
-  ASSERT_EQ(lines->size(), 7U);
-  const std::vector<std::pair<size_t, std::string>> want = {
-      {1, "Hello there"},
-      {4, "  a b "},
-      {5, "two\nlines"},
-      {6, "p"},
-      {7, "c"},
-      {8, R"([{"content":"m","role":"user"}])"},
-      {9, ""}};
-  for (size_t i = 0; i < want.size(); ++i) {
-    EXPECT_EQ((*lines)[i].line, want[i].first);
-    EXPECT_EQ((*lines)[i].text, want[i].second);
-    EXPECT_EQ((*lines)[i].is_chat(), i == 4 || i == 5);
-  }
-  EXPECT_EQ(lines->back().tokens, (std::vector<int64_t>{1, 2}));
-}
-
-TEST(ParsePrompts, OtherLinesAreNamed) {
+// A line is checked before the bundle is opened.
+TEST(RunPromptsLines, WhatIsNoPromptIsNamed) {
+  const TempDir dir;
   const std::pair<std::string, std::string> cases[] = {
-      {"", "f: no prompts"},
-      {"\n \n", "f: no prompts"},
-      {"ok\n\xff", "f: line 2: not UTF-8"},
-      {"\"\"", "f: line 1: the prompt is empty"},
-      {"{\"prompt\": 3}", "f: line 1: the prompt is no text"},
+      {"", "no prompts"},
+      {"\n \n", "no prompts"},
+      {"ok\n\xff", "line 2: not UTF-8"},
+      {"\"\"", "line 1: the prompt is empty"},
+      {"{\"prompt\": 3}", "line 1: the prompt is no text"},
       {"{\"text\": \"a\"}",
-       "f: line 1: unknown member 'text': expected one of prompt, chat, messages and tokens"},
-      {"{}", "f: line 1: has 0 members: expected one of prompt, chat, messages and tokens"},
-      {"{\"tokens\": [1, -2]}", "f: line 1: 'tokens' is no list of token ids"},
-      {"{\"tokens\": []}", "f: line 1: 'tokens' is no list of token ids"},
-      {"{\"messages\": {}}", "f: line 1: 'messages' is no list"},
+       "line 1: unknown member 'text': expected one of prompt, chat, messages and tokens"},
+      {"{}", "line 1: has 0 members: expected one of prompt, chat, messages and tokens"},
+      {"{\"tokens\": [1, -2]}", "line 1: 'tokens' is no list of token ids"},
+      {"{\"tokens\": []}", "line 1: 'tokens' is no list of token ids"},
+      {"{\"messages\": {}}", "line 1: 'messages' is no list"},
   };
+  const Line line = {"run", dir / "none", "--prompts", dir / "p"};
   for (const auto& [text, message] : cases) {
-    const auto lines = parse_prompts(text, "f");
-    ASSERT_FALSE(lines) << text;
-    EXPECT_EQ(lines.error().message, message);
+    write_bytes(dir / "p", text);
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.err, "ferry: error: " + (dir / "p") + ": " + message + "\n");
   }
-  const auto broken = parse_prompts("\"Hello,\" she said", "f");
-  ASSERT_FALSE(broken);
-  EXPECT_TRUE(broken.error().message.starts_with("f: line 1: ")) << broken.error().message;
-  EXPECT_TRUE(broken.error().message.ends_with(
-      "; a text that begins like JSON is written as a JSON string"));
+  write_bytes(dir / "p", "\"Hello,\" she said");
+  const Outcome broken = run_ferry(line);
+  EXPECT_TRUE(broken.err.starts_with("ferry: error: " + (dir / "p") + ": line 1: ")) << broken.err;
+  EXPECT_TRUE(broken.err.ends_with("; a text that begins like JSON is written as a JSON string\n"))
+      << broken.err;
 }
 
 class RunPrompts : public testing::TestWithParam<Line> {
@@ -77,16 +57,25 @@ class RunPrompts : public testing::TestWithParam<Line> {
 
 // Every answer is the one that the prompt gets alone, also when tokens are drawn.
 TEST_P(RunPrompts, AnswersAreThoseOfSinglePrompts) {
-  write_bytes(dir_ / "p", "Hello\n{\"chat\": \"Why?\"}\n\n{\"tokens\": [9, 8, 7]}\nHello\n");
+  write_bytes(dir_ / "messages", R"([{"role": "user", "content": "m"}])");
+  write_bytes(dir_ / "p",
+              "Hello\r\n{\"chat\": \"Why?\"}\n \t\n{\"tokens\": [9, 8, 7]}\nHello\n"
+              "  \"a\\nb\"\n{\"prompt\": \"p\"}\n" +
+                  ("{\"messages\": " + read_bytes(dir_ / "messages")) + "}");
   const Line more = {"--max-new",     "9",   "--ignore-eos", "--seed", "5",
                      "--temperature", "0.8", "--json"};
   const Outcome outcome = run(Line{"--prompts", dir_ / "p"} + more);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const Json result = outcome.json()["result"];
   EXPECT_EQ(result["path"], dir_ / "b");
-  const std::vector<Line> single = {
-      {"--prompt", "Hello"}, {"--chat", "Why?"}, {"--tokens", "9,8,7"}, {"--prompt", "Hello"}};
-  const std::vector<size_t> numbers = {1, 2, 4, 5};
+  const std::vector<Line> single = {{"--prompt", "Hello"},
+                                    {"--chat", "Why?"},
+                                    {"--tokens", "9,8,7"},
+                                    {"--prompt", "Hello"},
+                                    {"--prompt", "a\nb"},
+                                    {"--prompt", "p"},
+                                    {"--messages", dir_ / "messages"}};
+  const std::vector<size_t> numbers = {1, 2, 4, 5, 6, 7, 8};
   ASSERT_EQ(result["answers"].size(), single.size());
   for (size_t i = 0; i < single.size(); ++i) {
     const Json alone = run(single[i] + more).json()["result"];
@@ -146,4 +135,4 @@ TEST_P(RunPromptsText, AWrongLineEndsTheRunBeforeItsFirstAnswer) {
 }
 
 }  // namespace
-}  // namespace ferry::cli::run_prompts_test
+}  // namespace ferry::run_prompts_test
