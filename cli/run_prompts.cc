@@ -23,14 +23,14 @@ using Kind = PromptLine::Kind;
 
 constexpr uint64_t kMaxPromptsBytes = uint64_t{256} << 20;
 
-struct Member {
+struct PromptMember {
   const char* name;
   Kind kind;
 };
-constexpr Member kMembers[] = {{"prompt", Kind::kText},
-                               {"chat", Kind::kChat},
-                               {"messages", Kind::kMessages},
-                               {"tokens", Kind::kTokens}};
+constexpr PromptMember kMembers[] = {{"prompt", Kind::kText},
+                                     {"chat", Kind::kChat},
+                                     {"messages", Kind::kMessages},
+                                     {"tokens", Kind::kTokens}};
 
 std::string name_of_prompts(const RunOptions& options) {
   return options.prompts == "-" ? "standard input" : printable(options.prompts);
@@ -67,7 +67,7 @@ Result<PromptLine> from_object(const Json& object, const std::string& where) {
   }
   const std::string& name = object.begin().key();
   const auto member =
-      std::ranges::find_if(kMembers, [&](const Member& one) { return name == one.name; });
+      std::ranges::find_if(kMembers, [&](const PromptMember& one) { return name == one.name; });
   if (member == std::end(kMembers)) {
     return bad_input(fmt::format("{}: unknown member {}: {}", where, quoted(name), kExpected));
   }

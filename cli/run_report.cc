@@ -154,11 +154,11 @@ std::string short_number(double value) {
   return fmt::format("{:.{}f}", value, digits);
 }
 
-std::string duration(double seconds) {
+std::string duration_text(double seconds) {
   return seconds < 1 ? short_number(seconds * 1e3) + " ms" : short_number(seconds) + " s";
 }
 
-std::string counted(int64_t count, std::string_view what) {
+std::string token_count(int64_t count, std::string_view what) {
   return fmt::format("{} {}token{}", count, what, count == 1 ? "" : "s");
 }
 
@@ -170,9 +170,9 @@ std::string rated(const std::string& what, double rate) {
 std::string stats_line(const Generation& g) {
   const Speeds speeds(g.stats);
   return fmt::format("{}, {}, first token after {}, at most {:.0f} MiB of memory, end: {}",
-                     rated(counted(g.stats.prompt_tokens, "prompt "), speeds.prompt_rate),
-                     rated(counted(std::ssize(g.tokens), "new "), speeds.new_rate),
-                     duration(speeds.first_token), mebibytes(g.stats.peak_rss), g.stop);
+                     rated(token_count(g.stats.prompt_tokens, "prompt "), speeds.prompt_rate),
+                     rated(token_count(std::ssize(g.tokens), "new "), speeds.new_rate),
+                     duration_text(speeds.first_token), mebibytes(g.stats.peak_rss), g.stop);
 }
 
 // Prints a line to stderr for each threshold that is missed. Returns false if none is missed.

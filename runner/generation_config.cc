@@ -28,7 +28,7 @@ enum class Neutral {
   kOutsideOne,  // null and numbers outside of (0, 1) have none
 };
 
-struct Row {
+struct SettingRow {
   const char* name;
   Neutral neutral;
   bool of_drawing;
@@ -36,7 +36,7 @@ struct Row {
 
 // Settings that transformers obeys and the Sampler does not, and at the end those of GGUF files
 // (general.sampling.*).
-constexpr Row kUnsupported[] = {
+constexpr SettingRow kUnsupportedSettings[] = {
     {"num_beams", Neutral::kUpToOne, false},
     {"penalty_alpha", Neutral::kZero, false},
     {"dola_layers", Neutral::kNull, false},
@@ -88,9 +88,9 @@ bool has_no_effect(const Json& value, Neutral neutral) {
 }
 
 // Reads the members of one file.
-class Reader {
+class GenerationFile {
  public:
-  Reader(const Json& root, const std::string& name) : root_(root), name_(name) {}
+  GenerationFile(const Json& root, const std::string& name) : root_(root), name_(name) {}
 
   Result<double> number(const char* key, double otherwise) const {
     const Json* value = find(key);
@@ -113,7 +113,7 @@ class Reader {
   }
   std::vector<UnsupportedSetting> unsupported() const {
     std::vector<UnsupportedSetting> found;
-    for (const Row& row : kUnsupported) {
+    for (const SettingRow& row : kUnsupportedSettings) {
       const Json* value = find(row.name);
       if (value == nullptr || has_no_effect(*value, row.neutral)) continue;
       found.push_back({row.name, shown(*value), row.of_drawing});
@@ -139,7 +139,7 @@ class Reader {
   const std::string& name_;
 };
 
-Result<SamplingOptions> read_sampling(const Reader& file, const std::string& name) {
+Result<SamplingOptions> read_sampling(const GenerationFile& file, const std::string& name) {
   SamplingOptions sampling;
   const bool draws = FERRY_TRY(file.flag("do_sample"));
   sampling.repetition_penalty = FERRY_TRY(file.number("repetition_penalty", 1));
@@ -164,7 +164,7 @@ Result<SamplingOptions> read_sampling(const Reader& file, const std::string& nam
 Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name) {
   const Json root = FERRY_TRY(parse_json(text, name));
   if (!root.is_object()) return bad_input(name + ": is no JSON object");
-  const Reader file(root, name);
+  const GenerationFile file(root, name);
   GenerationDefaults defaults;
   defaults.file = name;
   defaults.sampling = FERRY_TRY(read_sampling(file, name));
