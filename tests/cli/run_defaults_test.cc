@@ -103,7 +103,7 @@ TEST_F(RunDefaultsOf, LengthsOfTheFileAndOfTheKindOfPrompt) {
   EXPECT_EQ(count({}), std::pair(20 - prompt, std::string("max_new")));
   convert({{"max_length", prompt}}, {"--context-length", "512"});
   EXPECT_EQ(count({}).first, 256U) << "the prompt is as long as the file allows";
-  convert({}, {"--context-length", "512"});
+  convert(Json::object(), {"--context-length", "512"});
   EXPECT_EQ(count({}), std::pair(size_t{256}, std::string("max_new")));
   // A chat ends at an end token or with the context.
   const Json chat = run_ferry({"run", dir_ / "b", "--chat", "Hello", "--json"}).json()["result"];
