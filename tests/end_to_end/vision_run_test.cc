@@ -72,7 +72,7 @@ TEST_P(VisionRunStyle, GivesTheTokensOfTheReference) {
       for (const std::string file : one["images"]) line = line + Line{"--image", image(file)};
       const Outcome outcome = run_ferry(line + GetParam().run);
       ASSERT_EQ(outcome.code, 0) << outcome.err;
-      const Json document = outcome.json();
+      const Json document = outcome.json()["result"];
       EXPECT_EQ(document["prompt_tokens"],
                 Json(values_of<int64_t>(expected, prefix + "input_ids")));
       EXPECT_EQ(document["tokens"], Json(values_of<int64_t>(expected, prefix + "greedy_ids")));
@@ -104,7 +104,7 @@ class VisionRun : public testing::Test {
   static Json run(const Line& args) {
     const Outcome outcome = run_ferry(Line{"--json", "run"} + args + Line{"--ignore-eos"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return outcome.code == 0 ? outcome.json() : Json{{"tokens", Json::array()}};
+    return outcome.code == 0 ? outcome.json()["result"] : Json{{"tokens", Json::array()}};
   }
   static void expect_refused(const Line& args, int code, const std::string& message) {
     const Outcome outcome = run_ferry(Line{"run"} + args);
