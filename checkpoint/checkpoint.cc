@@ -101,7 +101,6 @@ Failure unsupported(const std::string& path, std::string_view what) {
 
 // Whether a link has the layout of the Hugging Face cache: snapshots/REVISION/model.safetensors is
 // a link to ../../blobs/HASH. Nothing else in the cache may be a link.
-// ../../blobs/HASH. Nothing else in it may be a link.
 bool is_cache_link(const fs::path& target) {
   auto part = target.begin();
   if (part == target.end() || *part != "..") return false;
@@ -143,8 +142,9 @@ Result<std::vector<formats::CheckpointFile>> files_of_index(const formats::Shard
   if (missing.empty()) return files;
   Error error{
       ErrorCode::kBadInput,
-      fmt::format("{}: {} of {} files are missing: {}{}", printable(index_path), missing.size(),
-                  first_tensor.size(), quoted(missing.front()), missing.size() > 1 ? ", ..." : "")};
+      fmt::format("{}: {} of {} files are missing: {}{}{}", printable(index_path), missing.size(),
+                  first_tensor.size(), quoted(missing.front()), missing.size() > 1 ? ", ..." : "",
+                  how_to_complete(directory.path()))};
   if (missing.size() > 1) {
     for (const std::string& name : missing) error.details.push_back("missing " + quoted(name));
   }
@@ -254,8 +254,9 @@ Failure explain_directory(const Directory& directory) {
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));
   }
-  return bad_input(fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file",
-                               printable(path), fmt::join(formats::kKnownFiles, ", ")));
+  return bad_input(fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file{}",
+                               printable(path), fmt::join(formats::kKnownFiles, ", "),
+                               how_to_complete(path)));
 }
 
 Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOptions& options) {
