@@ -336,7 +336,11 @@ Result<InputFile> open_in_checkpoint(const Directory& directory, const std::stri
   if (!target) return directory.open_file(name, name, InputFile::Links::kRefuse);
   // Only one step is allowed: the target of a link must not be a link again.
   if (may_follow(*target) && !directory.link_target(*target)) {
-    return directory.open_file(*target, name, InputFile::Links::kRefuse);
+    auto file = directory.open_file(*target, name, InputFile::Links::kRefuse);
+    if (!file && file.error().code == ErrorCode::kIo) {
+      file.error().message += how_to_complete(directory.path());
+    }
+    return file;
   }
   return bad_input(fmt::format("{}: a symbolic link out of the checkpoint directory, to {}",
                                printable(path), quoted(*target, 60)));

@@ -201,18 +201,22 @@ bool leads_to_blob(const fs::path& target, const std::string& file) {
   return part != target.end() && is_plain_name(part->string()) && ++part == target.end();
 }
 
-// Refuses a file whose link leads to no blob, or elsewhere.
-Status check_file(const std::string& text, const std::string& snapshot, const std::string& file) {
+// Refuses a link that no tool of Hugging Face makes.
+Status check_link(const std::string& snapshot, const std::string& file) {
   const std::string path = snapshot + "/" + file;
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(path, error))) return {};
   const fs::path target = fs::read_symlink(path, error);
-  if (!error && !leads_to_blob(target, file)) {
-    return fail(ErrorCode::kBadInput,
-                fmt::format("{}: a symbolic link out of the cache entry, to {}", printable(path),
-                            quoted(target.string(), 60)));
-  }
-  if (fs::exists(path, error)) return {};
+  if (error || leads_to_blob(target, file)) return {};
+  return bad_input(fmt::format("{}: a symbolic link out of the cache entry, to {}", printable(path),
+                               quoted(target.string(), 60)));
+}
+
+// Refuses a link that leads to nothing.
+Status check_blob(const std::string& text, const std::string& snapshot, const std::string& file) {
+  const std::string path = snapshot + "/" + file;
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error)) || fs::exists(path, error)) return {};
   return fail(ErrorCode::kIo,
               fmt::format("{}: the snapshot in the Hugging Face cache is incomplete: the blob of "
                           "{} is missing{}",
@@ -304,7 +308,8 @@ Result<std::string> choose_gguf(const std::string& text, const HubName& name,
     most = std::max(most, fits);
   }
   if (best.size() == 1) {
-    FERRY_RETURN_IF_ERROR(check_file(text, snapshot, best.front()));
+    FERRY_RETURN_IF_ERROR(check_link(snapshot, best.front()));
+    FERRY_RETURN_IF_ERROR(check_blob(text, snapshot, best.front()));
     return snapshot + "/" + best.front();
   }
   const bool is_missing = best.empty();
@@ -349,7 +354,7 @@ Result<std::string> find_source(const std::string& text) {
     return choose_gguf(text, *name, *snapshot);
   }
   for (const std::string& file : names_of_folder(*snapshot)) {
-    FERRY_RETURN_IF_ERROR(check_file(text, *snapshot, file));
+    FERRY_RETURN_IF_ERROR(check_blob(text, *snapshot, file));
   }
   return snapshot;
 }
