@@ -140,11 +140,10 @@ Result<std::vector<formats::CheckpointFile>> files_of_index(const formats::Shard
     files.push_back({*std::move(file), name});
   }
   if (missing.empty()) return files;
-  Error error{
-      ErrorCode::kBadInput,
-      fmt::format("{}: {} of {} files are missing: {}{}{}", printable(index_path), missing.size(),
-                  first_tensor.size(), quoted(missing.front()), missing.size() > 1 ? ", ..." : "",
-                  how_to_complete(directory.path()))};
+  Error error{ErrorCode::kBadInput,
+              fmt::format("{}: {} of {} files are missing: {}{}{}", printable(index_path),
+                          missing.size(), first_tensor.size(), quoted(missing.front()),
+                          missing.size() > 1 ? ", ..." : "", how_to_complete(directory.path()))};
   if (missing.size() > 1) {
     for (const std::string& name : missing) error.details.push_back("missing " + quoted(name));
   }
@@ -254,9 +253,9 @@ Failure explain_directory(const Directory& directory) {
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));
   }
-  return bad_input(fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file{}",
-                               printable(path), fmt::join(formats::kKnownFiles, ", "),
-                               how_to_complete(path)));
+  return bad_input(
+      fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file{}",
+                  printable(path), fmt::join(formats::kKnownFiles, ", "), how_to_complete(path)));
 }
 
 Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOptions& options) {

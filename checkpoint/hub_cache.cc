@@ -87,8 +87,8 @@ bool is_file_name(std::string_view name) {
 
 // Removes the start of an address, and what a browser adds to its end. Returns whether it was one.
 bool strip_address(std::string_view& text) {
-  for (const std::string_view prefix : {"hf://", "https://huggingface.co/", "https://hf.co/",
-                                        "huggingface.co/", "hf.co/"}) {
+  for (const std::string_view prefix :
+       {"hf://", "https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"}) {
     if (!text.starts_with(prefix)) continue;
     text.remove_prefix(prefix.size());
     text = text.substr(0, text.find('?'));
@@ -102,9 +102,9 @@ bool strip_address(std::string_view& text) {
 // ORG/NAME/blob/REVISION/FILE.
 void take_page(std::vector<std::string>& parts, HubName& name) {
   constexpr size_t kPage = 2, kRevision = 3;
-  const bool is_page = parts.size() > kRevision && (parts[kPage] == "tree" ||
-                                                    parts[kPage] == "blob" ||
-                                                    parts[kPage] == "resolve");
+  const bool is_page =
+      parts.size() > kRevision &&
+      (parts[kPage] == "tree" || parts[kPage] == "blob" || parts[kPage] == "resolve");
   if (!is_page) return;
   name.revision = parts[kRevision];
   name.file = joined(parts, kRevision + 1);

@@ -27,8 +27,8 @@ std::string hub_cache_directory();
 // snapshot is a link to anything but a blob.
 Result<std::string> find_source(const std::string& text);
 
-// Returns what an error about a missing file of a snapshot ends with: the command that downloads the
-// rest, and whether a download has not ended. Empty if `directory` is no snapshot of the cache.
+// Returns what an error about a missing file of a snapshot ends with: the command that downloads
+// the rest, and whether a download has not ended. Empty if `directory` is no snapshot of the cache.
 std::string how_to_complete(const std::string& directory);
 
 // Returns the snapshot of a folder models--ORG--NAME: that of the branch main, or the only one, or

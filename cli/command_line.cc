@@ -430,9 +430,9 @@ Error CommandLine::Impl::unknown(const std::vector<std::string>& words, bool hin
       std::ranges::find_if(words, [](const std::string& word) { return !word.starts_with('-'); });
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
   if (no_verb && verb_like != words.end()) {
-    return {ErrorCode::kUsage, fmt::format("there is no verb {}{}", quoted(*verb_like),
-                                           hint ? suggestion(*verb_like, known_names(*verb_like))
-                                                : std::string())};
+    return {ErrorCode::kUsage,
+            fmt::format("there is no verb {}{}", quoted(*verb_like),
+                        hint ? suggestion(*verb_like, known_names(*verb_like)) : std::string())};
   }
   std::vector<std::string> shown;
   std::string meant;

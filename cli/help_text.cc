@@ -245,9 +245,8 @@ std::string usage(const VerbSpec& verb) {
 }
 
 std::string help_text(const LineSpec& line) {
-  return wrapped(line.help, 0) + example_lines(line.examples) +
-         "\nUsage: ferry VERB [OPTIONS]\n" + verb_lines(line.verbs) +
-         option_lines(line.options, "Options of every verb", is_named) +
+  return wrapped(line.help, 0) + example_lines(line.examples) + "\nUsage: ferry VERB [OPTIONS]\n" +
+         verb_lines(line.verbs) + option_lines(line.options, "Options of every verb", is_named) +
          code_lines(line.exit_codes) +
          "\n`ferry VERB --help` lists the options of a verb, with examples.\n";
 }
