@@ -12,7 +12,8 @@
 #include "checkpoint/hub_cache.h"
 #include "cli/help_text.h"
 #include "cli/option_values.h"
-#include "cli/other_names.h"
+#include "cli/suggestion.h"
+#include "core/byte_size.h"
 #include "core/text.h"
 #include "core/version.h"
 
@@ -64,6 +65,16 @@ CLI::Option* add_real(CLI::App* app, const std::string& name, Value& value) {
   return add_number<double>(app, name, value, parse_real, "a finite number");
 }
 
+CLI::Option* add_size(CLI::App* app, const std::string& name, std::optional<int64_t>& value) {
+  const auto parse = [](std::string_view text) -> std::optional<int64_t> {
+    if (const std::optional<uint64_t> bytes = parse_size(text)) {
+      return static_cast<int64_t>(*bytes);
+    }
+    return parse_integer(text);  // a number out of range, which the verb refuses
+  };
+  return add_number<int64_t>(app, name, value, parse, kSizeSyntax.data());
+}
+
 // Returns a check that refuses all but these words.
 std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words) {
   return [words](const std::string& word) {
@@ -99,30 +110,6 @@ std::string plain_words(std::string text) {
   return fmt::format("{}{} is missing", text.substr(0, at), value.empty() ? "its value" : value);
 }
 
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
-// Returns the shortest name that begins with `word`, such as --temperature for --temp; else the
-// longest name with which `word` begins, such as --max-new for --max-new-tokens; else nullptr.
-const std::string* same_beginning(const std::string& word, const std::vector<std::string>& names) {
-  constexpr size_t kLeast = 5;  // the length of --out
-  const std::string *longer = nullptr, *shorter = nullptr;
-  for (const std::string& name : names) {
-    if (std::min(name.size(), word.size()) < kLeast) continue;
-    if (name.starts_with(word) && (longer == nullptr || name.size() < longer->size())) {
-      longer = &name;
-    }
-    if (word.starts_with(name) && (shorter == nullptr || name.size() > shorter->size())) {
-      shorter = &name;
-    }
-  }
-  return longer != nullptr ? longer : shorter;
-}
-
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -143,30 +130,6 @@ Action version_action() {
 }
 
 }  // namespace
-
-std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 40;
-  if (given.empty() || given.size() > kLongest) return {};
-  for (const std::string_view known : our_names(given)) {
-    if (std::ranges::count(names, known) > 0) return fmt::format(" (did you mean {}?)", known);
-  }
-  const std::string word = lower_case(given);
-  size_t best_distance = word.size() / 3 + 1;
-  const std::string* best = nullptr;
-  for (const std::string& name : names) {
-    const size_t distance = edit_distance(word, name);
-    if (distance > best_distance || (best == nullptr && distance == best_distance)) continue;
-    // Among names with equal distance, one with the first letter of the word wins.
-    if (distance == best_distance && name[0] != word[0]) continue;
-    best_distance = distance;
-    best = &name;
-  }
-  // A common beginning is a better hint than a distance of two letters or more.
-  if (best == nullptr || best_distance > 1) {
-    if (const std::string* same = same_beginning(word, names)) best = same;
-  }
-  return best == nullptr ? std::string() : fmt::format(" (did you mean {}?)", *best);
-}
 
 OptionSpec& Verb::describe(CLI::Option* option, const std::string& name, const std::string& value,
                            const std::string& help) {
@@ -237,7 +200,9 @@ Verb& Verb::option(const std::string& name, double& value, const std::string& he
 }
 Verb& Verb::option(const std::string& name, std::optional<int64_t>& value,
                    const std::string& help) {
-  describe(add_integer(app_, name, value), name, "N", help);
+  CLI::Option* option =
+      name.ends_with(" SIZE") ? add_size(app_, name, value) : add_integer(app_, name, value);
+  describe(option, name, "N", help);
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::optional<double>& value, const std::string& help) {
@@ -345,7 +310,7 @@ CommandLine::CommandLine(Context& context) : impl_(std::make_unique<Impl>(contex
       {"ferry run qwen3 --chat 'Why is the sky blue?'", "an answer of the bundle"},
       {"ferry verify qwen3 --checkpoint Qwen/Qwen3-0.6B",
        "the proof that the bundle computes what the checkpoint does"}};
-  impl.app.set_version_flag("-V,--version", version());
+  impl.app.set_version_flag("-V,--version", std::string(version()));
   impl.spec.options.push_back(described("-V,--version", "", "Print the version"));
   impl.spec.options.push_back(described("-h,--help", "", "Print this help, or that of a verb"));
   impl.app.require_subcommand(1);

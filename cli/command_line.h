@@ -54,6 +54,7 @@ class Verb {
   Verb& option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   Verb& option(const std::string& name, int64_t& value, const std::string& help);
   Verb& option(const std::string& name, double& value, const std::string& help);
+  // The value of a name such as "--memory SIZE" is a number of bytes with a unit, "4GB".
   Verb& option(const std::string& name, std::optional<int64_t>& value, const std::string& help);
   Verb& option(const std::string& name, std::optional<double>& value, const std::string& help);
   // Declares an option that may be given several times, with one value each.
@@ -122,8 +123,5 @@ class CommandLine {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Returns a text such as " (did you mean --out?)"; empty if no name is similar.
-std::string suggestion(const std::string& given, const std::vector<std::string>& names);
 
 }  // namespace ferry::cli
