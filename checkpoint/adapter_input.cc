@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hub_cache.h"
 #include "converters/lora/lora.h"
 #include "core/derived_source.h"
 #include "core/directory.h"
@@ -32,7 +33,7 @@ Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
 }  // namespace
 
 Status merge_adapter(CheckpointInput& input, const std::string& path) {
-  const Directory directory = FERRY_TRY(Directory::open(path));
+  const Directory directory = FERRY_TRY(Directory::open(FERRY_TRY(find_source(path))));
   const InputFile file = FERRY_TRY(open_in_checkpoint(directory, kAdapterConfig));
   const std::string text = FERRY_TRY(read_text(file, kMaxAdapterConfigBytes));
   auto source = std::make_unique<DerivedSource>(std::move(input.source));

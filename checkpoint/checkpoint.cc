@@ -101,7 +101,6 @@ Failure unsupported(const std::string& path, std::string_view what) {
 
 // Whether a link has the layout of the Hugging Face cache: snapshots/REVISION/model.safetensors is
 // a link to ../../blobs/HASH. Nothing else in the cache may be a link.
-// ../../blobs/HASH. Nothing else in it may be a link.
 bool is_cache_link(const fs::path& target) {
   auto part = target.begin();
   if (part == target.end() || *part != "..") return false;
@@ -141,10 +140,10 @@ Result<std::vector<formats::CheckpointFile>> files_of_index(const formats::Shard
     files.push_back({*std::move(file), name});
   }
   if (missing.empty()) return files;
-  Error error{
-      ErrorCode::kBadInput,
-      fmt::format("{}: {} of {} files are missing: {}{}", printable(index_path), missing.size(),
-                  first_tensor.size(), quoted(missing.front()), missing.size() > 1 ? ", ..." : "")};
+  Error error{ErrorCode::kBadInput,
+              fmt::format("{}: {} of {} files are missing: {}{}{}", printable(index_path),
+                          missing.size(), first_tensor.size(), quoted(missing.front()),
+                          missing.size() > 1 ? ", ..." : "", how_to_complete(directory.path()))};
   if (missing.size() > 1) {
     for (const std::string& name : missing) error.details.push_back("missing " + quoted(name));
   }
@@ -254,8 +253,9 @@ Failure explain_directory(const Directory& directory) {
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));
   }
-  return bad_input(fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file",
-                               printable(path), fmt::join(formats::kKnownFiles, ", ")));
+  return bad_input(
+      fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file{}",
+                  printable(path), fmt::join(formats::kKnownFiles, ", "), how_to_complete(path)));
 }
 
 Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOptions& options) {
@@ -335,7 +335,11 @@ Result<InputFile> open_in_checkpoint(const Directory& directory, const std::stri
   if (!target) return directory.open_file(name, name, InputFile::Links::kRefuse);
   // Only one step is allowed: the target of a link must not be a link again.
   if (may_follow(*target) && !directory.link_target(*target)) {
-    return directory.open_file(*target, name, InputFile::Links::kRefuse);
+    auto file = directory.open_file(*target, name, InputFile::Links::kRefuse);
+    if (!file && file.error().code == ErrorCode::kIo) {
+      file.error().message += how_to_complete(directory.path());
+    }
+    return file;
   }
   return bad_input(fmt::format("{}: a symbolic link out of the checkpoint directory, to {}",
                                printable(path), quoted(*target, 60)));

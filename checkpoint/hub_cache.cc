@@ -45,10 +45,15 @@ bool is_revision(std::string_view text) {
 }
 
 struct HubName {
-  std::string organisation, name, revision, file;
+  std::string organisation = {}, name = {}, revision = {}, file = {};
+  bool is_explicit = false;  // has a mark that paths do not have, such as "@" or "hf://"
 
-  std::string id() const { return organisation + "/" + name; }
-  std::string entry() const { return fmt::format("models--{}--{}", organisation, name); }
+  // Older models such as "gpt2" belong to no organisation.
+  std::string id() const { return organisation.empty() ? name : organisation + "/" + name; }
+  std::string entry() const {
+    return organisation.empty() ? "models--" + name
+                                : fmt::format("models--{}--{}", organisation, name);
+  }
   std::string download() const {
     std::string line = "hf download " + id();
     if (!revision.empty()) line += " --revision " + revision;
@@ -57,26 +62,80 @@ struct HubName {
   }
 };
 
-std::optional<HubName> parse_name(std::string_view text) {
-  for (const std::string_view prefix : {"hf://", "https://huggingface.co/", "hf.co/"}) {
-    if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+std::vector<std::string> parts_of(std::string_view text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('/', begin), text.size());
+    parts.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
   }
+  return parts;
+}
+
+std::string joined(const std::vector<std::string>& parts, size_t first) {
+  std::string text;
+  for (size_t i = first; i < parts.size(); ++i) text += (text.empty() ? "" : "/") + parts[i];
+  return text;
+}
+
+// Whether a text such as "models/tiny.gguf" names a file, not a model.
+bool is_file_name(std::string_view name) {
+  constexpr std::string_view kEnds[] = {".gguf", ".safetensors", ".json", ".bin", ".pt",  ".pth",
+                                        ".h5",   ".keras",       ".pte",  ".ptd", ".bpte"};
+  return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// Removes the start of an address, and what a browser adds to its end. Returns whether it was one.
+bool strip_address(std::string_view& text) {
+  for (const std::string_view prefix :
+       {"hf://", "https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"}) {
+    if (!text.starts_with(prefix)) continue;
+    text.remove_prefix(prefix.size());
+    text = text.substr(0, text.find('?'));
+    while (text.ends_with('/')) text.remove_suffix(1);
+    return true;
+  }
+  return false;
+}
+
+// Takes the revision and the file out of the path of a page of the hub, ORG/NAME/tree/REVISION or
+// ORG/NAME/blob/REVISION/FILE.
+void take_page(std::vector<std::string>& parts, HubName& name) {
+  constexpr size_t kPage = 2, kRevision = 3;
+  const bool is_page =
+      parts.size() > kRevision &&
+      (parts[kPage] == "tree" || parts[kPage] == "blob" || parts[kPage] == "resolve");
+  if (!is_page) return;
+  name.revision = parts[kRevision];
+  name.file = joined(parts, kRevision + 1);
+  parts.resize(kPage);
+}
+
+std::optional<HubName> parse_name(std::string_view text) {
   HubName name;
-  const auto split = [&text](char mark, std::string& rest) {
+  const bool is_address = strip_address(text);
+  const auto split = [&](char mark, std::string& rest) {
     const size_t at = text.find(mark);
     if (at == std::string_view::npos) return true;
+    name.is_explicit = true;
     rest = text.substr(at + 1);
     text = text.substr(0, at);
     return !rest.empty();
   };
   if (!split(':', name.file) || !split('@', name.revision)) return {};
+  if (is_address) name.is_explicit = true;
+  std::vector<std::string> parts = parts_of(text);
+  if (is_address) take_page(parts, name);
+  if (parts.size() > 2 && name.file.empty() && parts.back().ends_with(kGgufSuffix)) {
+    name.file = joined(parts, 2);
+    parts.resize(2);
+  }
   if (!name.file.empty() && !is_revision(name.file)) return {};
   if (!name.revision.empty() && !is_revision(name.revision)) return {};
-  const size_t slash = text.find('/');
-  if (slash == std::string_view::npos) return {};
-  name.organisation = text.substr(0, slash);
-  name.name = text.substr(slash + 1);
-  if (!is_plain_name(name.organisation) || !is_plain_name(name.name)) return {};
+  if (parts.size() > 2 || !std::ranges::all_of(parts, is_plain_name)) return {};
+  if (is_file_name(parts.back())) return {};
+  name.name = parts.back();
+  if (parts.size() == 2) name.organisation = parts.front();
   return name;
 }
 
@@ -112,12 +171,56 @@ std::string commit_of(const std::string& entry, const std::string& revision) {
   return is_plain_name(*text) ? *text : std::string();
 }
 
+// Returns "; N downloads have not ended" where the entry has parts of blobs.
+std::string unfinished(const std::string& entry) {
+  const std::vector<std::string> blobs = names_of_folder(entry + "/blobs");
+  const auto count = std::ranges::count_if(
+      blobs, [](const std::string& name) { return name.ends_with(".incomplete"); });
+  if (count == 0) return {};
+  return count == 1 ? "; 1 download has not ended"
+                    : fmt::format("; {} downloads have not ended", count);
+}
+
 Failure absent(const std::string& text, const HubName& name, std::string_view what) {
   return fail(
       ErrorCode::kIo,
-      fmt::format("{}: no such file or directory, and {} in the Hugging Face cache {}; to "
+      fmt::format("{}: no such file or directory, and {} in the Hugging Face cache {}{}; to "
                   "download it: {}",
-                  printable(text), what, printable(hub_cache_directory()), name.download()));
+                  printable(text), what, printable(hub_cache_directory()),
+                  unfinished(hub_cache_directory() + "/" + name.entry()), name.download()));
+}
+
+// Whether the link of a file of a snapshot leads to a blob of its entry, as huggingface_hub makes
+// it: "../../blobs/HASH", with a further ".." for each folder.
+bool leads_to_blob(const fs::path& target, const std::string& file) {
+  const auto depth = static_cast<size_t>(std::ranges::count(file, '/')) + 2;
+  size_t up = 0;
+  auto part = target.begin();
+  for (; part != target.end() && *part == ".."; ++part) ++up;
+  if (up != depth || part == target.end() || *part++ != "blobs") return false;
+  return part != target.end() && is_plain_name(part->string()) && ++part == target.end();
+}
+
+// Refuses a link that no tool of Hugging Face makes.
+Status check_link(const std::string& snapshot, const std::string& file) {
+  const std::string path = snapshot + "/" + file;
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return {};
+  const fs::path target = fs::read_symlink(path, error);
+  if (error || leads_to_blob(target, file)) return {};
+  return bad_input(fmt::format("{}: a symbolic link out of the cache entry, to {}", printable(path),
+                               quoted(target.string(), 60)));
+}
+
+// Refuses a link that leads to nothing.
+Status check_blob(const std::string& text, const std::string& snapshot, const std::string& file) {
+  const std::string path = snapshot + "/" + file;
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error)) || fs::exists(path, error)) return {};
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: the snapshot in the Hugging Face cache is incomplete: the blob of "
+                          "{} is missing{}",
+                          printable(text), quoted(file), how_to_complete(snapshot)));
 }
 
 // Returns the path of the snapshot that the name means.
@@ -204,7 +307,11 @@ Result<std::string> choose_gguf(const std::string& text, const HubName& name,
     if (fits >= most) best.push_back(file);
     most = std::max(most, fits);
   }
-  if (best.size() == 1) return snapshot + "/" + best.front();
+  if (best.size() == 1) {
+    FERRY_RETURN_IF_ERROR(check_link(snapshot, best.front()));
+    FERRY_RETURN_IF_ERROR(check_blob(text, snapshot, best.front()));
+    return snapshot + "/" + best.front();
+  }
   const bool is_missing = best.empty();
   Error error{is_missing ? ErrorCode::kBadInput : ErrorCode::kUsage,
               is_missing
@@ -237,15 +344,35 @@ Result<std::string> find_source(const std::string& text) {
   if (!name) return text;
   auto snapshot = find_snapshot(text, *name);
   if (!snapshot) {
-    // A path into a folder that is there is a path, and the caller says that it is missing.
-    if (name->revision.empty() && name->file.empty() && is_folder(name->organisation)) return text;
-    return snapshot;
+    // A word alone is a path unless the cache has it. So is a path into a folder that is there, and
+    // the caller says that it is missing.
+    const bool is_path = name->organisation.empty() || is_folder(name->organisation);
+    return is_path && !name->is_explicit ? Result<std::string>(text) : snapshot;
   }
-  const bool is_checkpoint = fs::exists(*snapshot + "/config.json", error);
+  const bool is_checkpoint = fs::exists(fs::symlink_status(*snapshot + "/config.json", error));
   if (!name->file.empty() || (!is_checkpoint && !gguf_files(*snapshot).empty())) {
     return choose_gguf(text, *name, *snapshot);
   }
+  for (const std::string& file : names_of_folder(*snapshot)) {
+    FERRY_RETURN_IF_ERROR(check_blob(text, *snapshot, file));
+  }
   return snapshot;
+}
+
+std::string how_to_complete(const std::string& directory) {
+  constexpr std::string_view kModels = "models--", kBetween = "--";
+  const fs::path snapshot = fs::path(directory).lexically_normal();
+  const fs::path place = snapshot.has_filename() ? snapshot : snapshot.parent_path();
+  const fs::path entry = place.parent_path().parent_path();
+  std::string id = entry.filename().string();
+  if (place.parent_path().filename() != "snapshots" || !id.starts_with(kModels)) return {};
+  id.erase(0, kModels.size());
+  if (const size_t at = id.find(kBetween); at != std::string::npos) {
+    id.replace(at, kBetween.size(), "/");
+  }
+  return fmt::format("{}; to download the rest: hf download {} --revision {}",
+                     unfinished(entry.string()), printable(id),
+                     printable(place.filename().string()));
 }
 
 std::string snapshot_of_entry(const std::string& directory) {

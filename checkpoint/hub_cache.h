@@ -15,14 +15,21 @@ namespace ferry::checkpoint {
 std::string hub_cache_directory();
 
 // Returns the path that `text` means. A text that names something on the disk is returned as it is,
-// and so is one that cannot be the name of a model. A name is ORG/NAME[@REVISION][:FILE], also
-// behind "hf://" or "https://huggingface.co/". REVISION is a branch, a tag, or a commit or its
-// beginning; without it, "main". FILE chooses a GGUF file of the snapshot: its name, or a part of
-// its name such as Q4_K_M. A snapshot that has nothing but one GGUF file means that file.
+// and so is one that cannot be the name of a model: the caller says that such a path is missing. A
+// name is ORG/NAME[@REVISION][:FILE] or ORG/NAME/FILE.gguf, also behind "hf://" or as the address
+// of a page of huggingface.co. A word without "/" is a name where the cache has it. REVISION is a
+// branch, a tag, or a commit or its beginning; without it, "main". FILE chooses a GGUF file of the
+// snapshot: its name, or a part of its name such as Q4_K_M. A snapshot that has nothing but one
+// GGUF file means that file.
 //
-// kIo if the cache does not have the model or the revision; the message has the command that
-// downloads it. kUsage if several files fit, kBadInput if none does.
+// kIo if the cache does not have the model, the revision or a blob; the message has the command
+// that downloads it. kUsage if several files fit, kBadInput if none does or if a file of the
+// snapshot is a link to anything but a blob.
 Result<std::string> find_source(const std::string& text);
+
+// Returns what an error about a missing file of a snapshot ends with: the command that downloads
+// the rest, and whether a download has not ended. Empty if `directory` is no snapshot of the cache.
+std::string how_to_complete(const std::string& directory);
 
 // Returns the snapshot of a folder models--ORG--NAME: that of the branch main, or the only one, or
 // "snapshots/REVISION" below it where there are several. Empty for other folders.

@@ -6,13 +6,14 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "checkpoint/hub_cache.h"
 #include "cli/help_text.h"
 #include "cli/option_values.h"
+#include "cli/suggestion.h"
+#include "core/byte_size.h"
 #include "core/text.h"
 #include "core/version.h"
 
@@ -64,6 +65,16 @@ CLI::Option* add_real(CLI::App* app, const std::string& name, Value& value) {
   return add_number<double>(app, name, value, parse_real, "a finite number");
 }
 
+CLI::Option* add_size(CLI::App* app, const std::string& name, std::optional<int64_t>& value) {
+  const auto parse = [](std::string_view text) -> std::optional<int64_t> {
+    if (const std::optional<uint64_t> bytes = parse_size(text)) {
+      return static_cast<int64_t>(*bytes);
+    }
+    return parse_integer(text);  // a number out of range, which the verb refuses
+  };
+  return add_number<int64_t>(app, name, value, parse, kSizeSyntax.data());
+}
+
 // Returns a check that refuses all but these words.
 std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words) {
   return [words](const std::string& word) {
@@ -99,72 +110,6 @@ std::string plain_words(std::string text) {
   return fmt::format("{}{} is missing", text.substr(0, at), value.empty() ? "its value" : value);
 }
 
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
-// Returns the shortest name that begins with `word`, such as --temperature for --temp; else the
-// longest name with which `word` begins, such as --max-new for --max-new-tokens; else nullptr.
-const std::string* same_beginning(const std::string& word, const std::vector<std::string>& names) {
-  constexpr size_t kLeast = 5;  // the length of --out
-  const std::string *longer = nullptr, *shorter = nullptr;
-  for (const std::string& name : names) {
-    if (std::min(name.size(), word.size()) < kLeast) continue;
-    if (name.starts_with(word) && (longer == nullptr || name.size() < longer->size())) {
-      longer = &name;
-    }
-    if (word.starts_with(name) && (shorter == nullptr || name.size() > shorter->size())) {
-      shorter = &name;
-    }
-  }
-  return longer != nullptr ? longer : shorter;
-}
-
-// A name that finds_models() did not find. It leaves the parser as an exception, because a check of
-// CLI11 can return nothing but the text of a usage error.
-struct NoSuchModel {
-  Error error;
-};
-
-// A word of another program, and Ferry's word for the same.
-struct OtherName {
-  std::string_view other, ours;
-};
-constexpr OtherName kOtherNames[] = {
-    // verbs
-    {"chat", "run"},
-    {"generate", "run"},
-    {"info", "inspect"},
-    {"list", "inspect"},
-    {"ls", "inspect"},
-    {"quantize", "convert"},
-    {"serve", "run"},
-    {"show", "inspect"},
-    {"validate", "check"},
-    {"version", "--version"},
-    // options
-    {"-V", "--version"},
-    {"-c", "--context-length"},
-    {"-f", "--prompt-file"},
-    {"-n", "--max-new"},
-    {"-p", "--prompt"},
-    {"-t", "--threads"},
-    {"--ctx-size", "--context-length"},
-    {"--max-length", "--max-new"},
-    {"--max-tokens", "--max-new"},
-    {"--n-predict", "--max-new"},
-    {"--outfile", "--out"},
-    {"--outtype", "--dtype"},
-};
-
-std::string name_elsewhere(std::string_view given) {
-  const auto* found = std::ranges::find(kOtherNames, given, &OtherName::other);
-  return found == std::end(kOtherNames) ? std::string() : std::string(found->ours);
-}
-
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -172,31 +117,19 @@ Action print_action(std::string text) {
   };
 }
 
-}  // namespace
-
-std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 40;
-  if (given.empty() || given.size() > kLongest) return {};
-  if (const std::string known = name_elsewhere(given); std::ranges::count(names, known) > 0) {
-    return fmt::format(" (did you mean {}?)", known);
-  }
-  const std::string word = lower_case(given);
-  size_t best_distance = word.size() / 3 + 1;
-  const std::string* best = nullptr;
-  for (const std::string& name : names) {
-    const size_t distance = edit_distance(word, name);
-    if (distance > best_distance || (best == nullptr && distance == best_distance)) continue;
-    // Among names with equal distance, one with the first letter of the word wins.
-    if (distance == best_distance && name[0] != word[0]) continue;
-    best_distance = distance;
-    best = &name;
-  }
-  // A common beginning is a better hint than a distance of two letters or more.
-  if (best == nullptr || best_distance > 1) {
-    if (const std::string* same = same_beginning(word, names)) best = same;
-  }
-  return best == nullptr ? std::string() : fmt::format(" (did you mean {}?)", *best);
+// With --json the envelope has the version.
+Action version_action() {
+  return [](Context& context) -> Result<int> {
+    if (context.json) {
+      context.print_result({}, 0);
+    } else {
+      context.print(fmt::format("ferry {}\n", version()));
+    }
+    return 0;
+  };
 }
+
+}  // namespace
 
 OptionSpec& Verb::describe(CLI::Option* option, const std::string& name, const std::string& value,
                            const std::string& help) {
@@ -204,27 +137,32 @@ OptionSpec& Verb::describe(CLI::Option* option, const std::string& name, const s
   spec.group = group_;
   spec.required = option->get_required();
   if (!spec.is_flag()) option->type_name(spec.value);
-  last_ = option;
+  last_text_ = nullptr;
+  last_list_ = nullptr;
   return spec;
 }
 
 Verb& Verb::positional(const std::string& name, std::string& value, const std::string& help) {
   describe(app_->add_option(name, value)->required(), name, name, help);
+  last_text_ = &value;
   return *this;
 }
 Verb& Verb::positional(const std::string& name, std::vector<std::string>& value,
                        const std::string& help) {
   describe(app_->add_option(name, value)->required(), name, name, help).repeated = true;
+  last_list_ = &value;
   return *this;
 }
 Verb& Verb::optional_positional(const std::string& name, std::string& value,
                                 const std::string& help) {
   describe(app_->add_option(name, value), name, name, help);
+  last_text_ = &value;
   return *this;
 }
 Verb& Verb::positionals(const std::string& name, std::vector<std::string>& value,
                         const std::string& help) {
   describe(app_->add_option(name, value), name, name, help).repeated = true;
+  last_list_ = &value;
   return *this;
 }
 Verb& Verb::positional_choice(const std::string& name, std::string& value,
@@ -242,6 +180,7 @@ Verb& Verb::option(const std::string& name, std::string& value, const std::strin
   OptionSpec& spec = describe(option, name, "TEXT", help);
   spec.default_text = value;
   refuse_empty(option, spec.value);
+  last_text_ = &value;
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::optional<std::string>& value,
@@ -261,7 +200,9 @@ Verb& Verb::option(const std::string& name, double& value, const std::string& he
 }
 Verb& Verb::option(const std::string& name, std::optional<int64_t>& value,
                    const std::string& help) {
-  describe(add_integer(app_, name, value), name, "N", help);
+  CLI::Option* option =
+      name.ends_with(" SIZE") ? add_size(app_, name, value) : add_integer(app_, name, value);
+  describe(option, name, "N", help);
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::optional<double>& value, const std::string& help) {
@@ -274,6 +215,7 @@ Verb& Verb::option(const std::string& name, std::vector<std::string>& value,
   OptionSpec& spec = describe(option, name, "TEXT", help);
   spec.repeated = true;
   refuse_empty(option, spec.value);
+  last_list_ = &value;
   return *this;
 }
 Verb& Verb::choice(const std::string& name, std::string& value,
@@ -286,11 +228,8 @@ Verb& Verb::choice(const std::string& name, std::string& value,
 }
 
 Verb& Verb::finds_models() {
-  last_->transform([](const std::string& word) {
-    Result<std::string> found = checkpoint::find_source(word);
-    if (!found) throw NoSuchModel{std::move(found).error()};
-    return *std::move(found);
-  });
+  if (last_text_ != nullptr) models_->texts.push_back(last_text_);
+  if (last_list_ != nullptr) models_->lists.push_back(last_list_);
   return *this;
 }
 
@@ -316,7 +255,7 @@ Verb Verb::verb(const std::string& name, const std::string& help) {
   spec.name = spec_->name + " " + name;
   spec.help = help;
   app_->require_subcommand(1);
-  return {app_->add_subcommand(name)->fallthrough(), &spec, chosen_};
+  return {app_->add_subcommand(name)->fallthrough(), &spec, chosen_, models_};
 }
 void Verb::action(Action action) {
   app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
@@ -328,6 +267,9 @@ struct CommandLine::Impl {
   CLI::App app{"", "ferry"};
   LineSpec spec;
   Action chosen;
+  Verb::Models models;
+  std::string task;
+  Explain explanation;
 
   void add_flag(const std::string& name, bool& value, const std::string& help) {
     app.add_flag(name, value);
@@ -341,8 +283,10 @@ struct CommandLine::Impl {
   std::vector<std::string> next_verbs();
   // Returns every name that may stand in the place of `word`.
   std::vector<std::string> known_names(const std::string& word);
-  Error unknown(const std::vector<std::string>& words);
-  Error explain(const CLI::ParseError& error);
+  Error unknown(const std::vector<std::string>& words, bool hint);
+  Error explain(const CLI::ParseError& error, const std::vector<std::string>& line);
+  // Puts paths in the place of names of models.
+  Status find_models() const;
 };
 
 CommandLine::CommandLine(Context& context) : impl_(std::make_unique<Impl>(context)) {
@@ -361,8 +305,13 @@ CommandLine::CommandLine(Context& context) : impl_(std::make_unique<Impl>(contex
     const bool good = !threads || (*threads >= 1 && *threads <= kMostThreads);
     return good ? std::string() : fmt::format("{} is not from 1 to {}", text, kMostThreads);
   });
-  impl.app.set_version_flag("--version", fmt::format("ferry {}\n", version()));
-  impl.spec.options.push_back(described("--version", "", "Print the version"));
+  impl.spec.examples = {
+      {"ferry convert Qwen/Qwen3-0.6B -o qwen3", "a bundle of a model in the Hugging Face cache"},
+      {"ferry run qwen3 --chat 'Why is the sky blue?'", "an answer of the bundle"},
+      {"ferry verify qwen3 --checkpoint Qwen/Qwen3-0.6B",
+       "the proof that the bundle computes what the checkpoint does"}};
+  impl.app.set_version_flag("-V,--version", std::string(version()));
+  impl.spec.options.push_back(described("-V,--version", "", "Print the version"));
   impl.spec.options.push_back(described("-h,--help", "", "Print this help, or that of a verb"));
   impl.app.require_subcommand(1);
   impl.app.fallthrough();
@@ -376,8 +325,12 @@ Verb CommandLine::verb(const std::string& name, const std::string& help) {
   VerbSpec& spec = impl_->spec.verbs.emplace_back();
   spec.name = name;
   spec.help = help;
-  return {impl_->app.add_subcommand(name)->fallthrough(), &spec, &impl_->chosen};
+  spec.task = impl_->task;
+  return {impl_->app.add_subcommand(name)->fallthrough(), &spec, &impl_->chosen, &impl_->models};
 }
+
+void CommandLine::task(const std::string& title) { impl_->task = title; }
+void CommandLine::explain_with(Explain explain) { impl_->explanation = std::move(explain); }
 
 std::vector<CLI::App*> CommandLine::Impl::levels() {
   std::vector<CLI::App*> path = {&app};
@@ -403,9 +356,19 @@ std::string CommandLine::Impl::help() {
 
 std::vector<std::string> CommandLine::Impl::next_verbs() {
   const VerbSpec* verb = find_verb(spec, verb_words());
+  constexpr int kTask = 9, kName = 12;
   std::vector<std::string> lines;
+  std::string last;
   for (const VerbSpec& next : verb == nullptr ? spec.verbs : verb->verbs) {
-    lines.push_back(fmt::format("{:12}{}", next.own_name(), next.help));
+    std::string line = fmt::format("{:{}}{}", next.own_name(), kName, next.help);
+    if (!next.task.empty()) {
+      line = fmt::format("{:{}}{}", next.task == last ? "" : next.task, kTask, line);
+    }
+    last = next.task;
+    lines.push_back(std::move(line));
+  }
+  if (verb == nullptr) {
+    for (const Example& example : spec.examples) lines.push_back(example.line);
   }
   return lines;
 }
@@ -427,19 +390,20 @@ std::vector<std::string> CommandLine::Impl::known_names(const std::string& word)
 }
 
 // `words` are the words of the line that nothing expects, in their order.
-Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
+Error CommandLine::Impl::unknown(const std::vector<std::string>& words, bool hint) {
   const auto verb_like =
       std::ranges::find_if(words, [](const std::string& word) { return !word.starts_with('-'); });
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
   if (no_verb && verb_like != words.end()) {
-    return {ErrorCode::kUsage, fmt::format("there is no verb {}{}", quoted(*verb_like),
-                                           suggestion(*verb_like, known_names(*verb_like)))};
+    return {ErrorCode::kUsage,
+            fmt::format("there is no verb {}{}", quoted(*verb_like),
+                        hint ? suggestion(*verb_like, known_names(*verb_like)) : std::string())};
   }
   std::vector<std::string> shown;
   std::string meant;
   for (const std::string& word : words) {
     shown.push_back(quoted(word));
-    if (meant.empty() && word.starts_with('-')) {
+    if (hint && meant.empty() && word.starts_with('-')) {
       const std::string name = word.substr(0, word.find('='));
       meant = suggestion(name, known_names(name));
     }
@@ -447,13 +411,18 @@ Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
   return {ErrorCode::kUsage, fmt::format("not expected: {}{}", fmt::join(shown, " "), meant)};
 }
 
-Error CommandLine::Impl::explain(const CLI::ParseError& error) {
+Error CommandLine::Impl::explain(const CLI::ParseError& error,
+                                 const std::vector<std::string>& line) {
   std::vector<std::string> left = app.remaining(/*recurse=*/true);
   std::erase(left, "--");
   Error told{ErrorCode::kUsage, printable(plain_words(error.what()))};
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
+  std::vector<std::string> meant;
+  if (!line.empty() && explanation) meant = explanation(line);
+  told.details = meant;
   if (!left.empty()) {
-    told = unknown(left);
+    Error named = unknown(left, /*hint=*/meant.empty());
+    told.message = std::move(named.message);
   } else if (no_verb && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     told.message = "a verb is required";
     told.details = next_verbs();
@@ -464,35 +433,61 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error) {
   return told;
 }
 
+Status CommandLine::Impl::find_models() const {
+  const auto find = [](std::string& text) -> Status {
+    if (!text.empty()) text = FERRY_TRY(checkpoint::find_source(text));
+    return {};
+  };
+  for (std::string* text : models.texts) FERRY_RETURN_IF_ERROR(find(*text));
+  for (std::vector<std::string>* list : models.lists) {
+    for (std::string& text : *list) FERRY_RETURN_IF_ERROR(find(text));
+  }
+  return {};
+}
+
+bool CommandLine::accepts(const std::vector<std::string>& words) {
+  std::vector<std::string> reversed(words.rbegin(), words.rend());
+  try {
+    impl_->app.parse(std::move(reversed));
+  } catch (const CLI::CallForVersion&) {
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    return true;
+  } catch (const CLI::ParseError&) {
+    return false;
+  }
+  return true;
+}
+
 Result<Action> CommandLine::parse(int argc, char** argv) {
   Impl& impl = *impl_;
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   const auto name_verb = [&] {
     impl.context.verb = fmt::format("{}", fmt::join(impl.verb_words(), " "));
   };
   // The parser may have stopped before it came to --json.
   const auto set_json = [&] {
-    const std::span<char*> words(argv, static_cast<size_t>(argc));
-    if (std::ranges::count(words, std::string_view("--json")) > 0) impl.context.json = true;
+    if (std::ranges::count(words, "--json") > 0) impl.context.json = true;
   };
+  std::vector<std::string> reversed(words.rbegin(), words.rend());
+  if (!words.empty() && words.front() == "version") reversed.back() = "--version";
   try {
-    impl.app.parse(argc, argv);
+    impl.app.parse(std::move(reversed));
     name_verb();
-  } catch (const NoSuchModel& model) {
+  } catch (const CLI::CallForVersion&) {
     set_json();
-    name_verb();
-    return Failure(model.error);
-  } catch (const CLI::CallForVersion& version) {
-    return print_action(version.what());
+    return version_action();
   } catch (const CLI::CallForHelp&) {
     return print_action(impl.help());
   } catch (const CLI::ParseError& error) {
     set_json();
     name_verb();
-    return Failure(impl.explain(error));
+    return Failure(impl.explain(error, words));
   }
   if (impl.context.quiet && impl.context.verbose) {
     return fail(ErrorCode::kUsage, "--quiet and --verbose exclude each other");
   }
+  FERRY_RETURN_IF_ERROR(impl.find_models());
   return impl.chosen;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +28,13 @@ namespace ferry::cli {
 // and OUT.
 class Verb {
  public:
-  Verb(CLI::App* app, VerbSpec* spec, Action* chosen) : app_(app), spec_(spec), chosen_(chosen) {}
+  // Variables whose texts may be names of models.
+  struct Models {
+    std::vector<std::string*> texts;
+    std::vector<std::vector<std::string>*> lists;
+  };
+  Verb(CLI::App* app, VerbSpec* spec, Action* chosen, Models* models)
+      : app_(app), spec_(spec), chosen_(chosen), models_(models) {}
 
   Verb& positional(const std::string& name, std::string& value, const std::string& help);
   // Declares a positional argument that may be absent.
@@ -47,6 +54,7 @@ class Verb {
   Verb& option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   Verb& option(const std::string& name, int64_t& value, const std::string& help);
   Verb& option(const std::string& name, double& value, const std::string& help);
+  // The value of a name such as "--memory SIZE" is a number of bytes with a unit, "4GB".
   Verb& option(const std::string& name, std::optional<int64_t>& value, const std::string& help);
   Verb& option(const std::string& name, std::optional<double>& value, const std::string& help);
   // Declares an option that may be given several times, with one value each.
@@ -56,7 +64,8 @@ class Verb {
                const std::string& help);
 
   // Makes the option that was declared last accept the name of a model in the Hugging Face cache,
-  // such as "Qwen/Qwen3-0.6B" (checkpoint::find_source()). Its variable gets the path.
+  // such as "Qwen/Qwen3-0.6B" (checkpoint::find_source()). Its variable, which is a text or a list
+  // of texts, gets the path once the whole line is understood.
   Verb& finds_models();
 
   // Sets the heading of the options that are declared next.
@@ -81,7 +90,10 @@ class Verb {
   CLI::App* app_;
   VerbSpec* spec_;
   Action* chosen_;
-  CLI::Option* last_ = nullptr;
+  Models* models_;
+  // The variable of the option that was declared last; both are null for other types.
+  std::string* last_text_ = nullptr;
+  std::vector<std::string>* last_list_ = nullptr;
   std::string group_ = {};
 };
 
@@ -91,19 +103,25 @@ class CommandLine {
   explicit CommandLine(Context& context);
   ~CommandLine();
 
+  // Sets the heading, in lists of verbs, of the verbs that are declared next.
+  void task(const std::string& title);
   Verb verb(const std::string& name, const std::string& help);
   // Returns everything that has been declared. The reference is valid as long as the CommandLine.
   const LineSpec& spec() const;
   // Returns the action of the line's verb, or an action that prints help or the version. Returns
   // kUsage for a line that was not declared.
   Result<Action> parse(int argc, char** argv);
+  // Whether the words, without the program's name, are a line that was declared. Use an object of
+  // its own for each line, because the variables of options keep what they get.
+  bool accepts(const std::vector<std::string>& words);
+  // Sets the function that explains lines that nobody declared: it gets the words of the line and
+  // returns further lines of the error, such as "did you mean: ferry run m.gguf --max-new 8".
+  using Explain = std::function<std::vector<std::string>(const std::vector<std::string>& words)>;
+  void explain_with(Explain explain);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Returns a text such as " (did you mean --out?)"; empty if no name is similar.
-std::string suggestion(const std::string& given, const std::vector<std::string>& names);
 
 }  // namespace ferry::cli

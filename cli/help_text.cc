@@ -76,9 +76,17 @@ std::string option_lines(const std::vector<OptionSpec>& options, const std::stri
 bool is_positional(const OptionSpec& option) { return option.is_positional(); }
 bool is_named(const OptionSpec& option) { return !option.is_positional(); }
 
+// Verbs of the same task stand below a heading of their own.
 std::string verb_lines(const std::deque<VerbSpec>& verbs) {
-  std::string text = "\nVerbs:\n";
-  for (const VerbSpec& verb : verbs) text += entry(verb.own_name(), verb.help);
+  std::string text;
+  std::string task;
+  for (const VerbSpec& verb : verbs) {
+    if (text.empty() || verb.task != task) {
+      text += verb.task.empty() ? "\nVerbs:\n" : fmt::format("\nVerbs: {}\n", verb.task);
+    }
+    task = verb.task;
+    text += entry(verb.own_name(), verb.help);
+  }
   return text;
 }
 
@@ -237,21 +245,21 @@ std::string usage(const VerbSpec& verb) {
 }
 
 std::string help_text(const LineSpec& line) {
-  return wrapped(line.help, 0) + "\nUsage: ferry VERB [OPTIONS]\n" + verb_lines(line.verbs) +
-         option_lines(line.options, "Options of every verb", is_named) +
+  return wrapped(line.help, 0) + example_lines(line.examples) + "\nUsage: ferry VERB [OPTIONS]\n" +
+         verb_lines(line.verbs) + option_lines(line.options, "Options of every verb", is_named) +
          code_lines(line.exit_codes) +
          "\n`ferry VERB --help` lists the options of a verb, with examples.\n";
 }
 
 std::string help_text(const LineSpec& line, const VerbSpec& verb) {
-  std::string text = wrapped(sentence(verb.help), 0);
+  std::string text = wrapped(sentence(verb.help), 0) + example_lines(verb.examples);
   if (!verb.description.empty()) text += "\n" + wrapped(verb.description, 0);
   text += fmt::format("\nUsage: {}\n", usage(verb));
   if (!verb.verbs.empty()) text += verb_lines(verb.verbs);
   return text + option_lines(verb.options, "Arguments", is_positional) +
          option_lines(verb.options, "Options", is_named) +
          option_lines(line.options, "Options of every verb", is_named) +
-         example_lines(verb.examples) + code_lines(exit_codes_of(line, verb));
+         code_lines(exit_codes_of(line, verb));
 }
 
 std::vector<ExitCode> common_exit_codes() {

@@ -35,6 +35,7 @@ struct ExitCode {
 struct VerbSpec {
   std::string name = {};  // such as "convert", or with the verb above, "batch run"
   std::string help = {};  // one line of text
+  std::string task = {};  // heading in the list of verbs, such as "Convert"; may be empty
   std::string description = {};
   std::vector<OptionSpec> options = {};
   std::vector<Example> examples = {};
@@ -47,6 +48,7 @@ struct VerbSpec {
 // The description of the whole command line.
 struct LineSpec {
   std::string help = {};
+  std::vector<Example> examples = {};
   std::vector<OptionSpec> options = {};   // options that every verb has
   std::vector<ExitCode> exit_codes = {};  // exit codes that every verb has
   std::deque<VerbSpec> verbs = {};

@@ -273,8 +273,9 @@ void add_embed(CommandLine& line) {
       .option("-o,--out FILE", o->out, "New .npy file, f32 [texts, values], instead of the answers")
       .flag("--states", o->states,
             "The last hidden state of each token instead of the vector of the text")
-      .option("--memory", o->memory,
-              "Bytes that planned memory may have; default: what the system has available")
+      .option("--memory SIZE", o->memory,
+              "Bytes that planned memory may have, such as 4GB; default: what the system has "
+              "available")
       .example("ferry embed bundle/ --prompt-name query --text 'Which planet is red?'",
                "The vector of a question, after the prompt that the model was trained with.")
       .example("ferry embed bundle/ < texts.jsonl > vectors.jsonl", "A line for each line.")

@@ -459,8 +459,9 @@ void add_execute(CommandLine& line) {
               "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3; a bundled "
               "program has inputs of its own")
       .option("--outdir DIR", options->outdir, "Directory for raw outputs and manifest.txt")
-      .option("--memory", options->memory,
-              "Bytes that planned memory may have; default: what the system has available")
+      .option("--memory SIZE", options->memory,
+              "Bytes that planned memory may have, such as 4GB; default: what the system has "
+              "available")
       .flag("--poison", options->poison, "Fill planned memory with NaN first")
       .example("ferry execute model.pte --script inputs.txt --outdir outputs/",
                "Executes `forward` once for each line, and writes what it gives.")

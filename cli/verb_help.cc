@@ -10,6 +10,7 @@
 
 #include "cli/completion.h"
 #include "cli/help_text.h"
+#include "cli/suggestion.h"
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/json_writer.h"

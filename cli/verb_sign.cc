@@ -88,7 +88,7 @@ void add_sign(CommandLine& line) {
               "Signature to write; default: PATH/model.sig of a folder, PATH.sig of a file")
       .option("--ignore-paths NAME", options->ignore_paths,
               "File or folder, relative to PATH, to leave out; may be repeated")
-      .option("--shard-size BYTES", options->shard_size,
+      .option("--shard-size SIZE", options->shard_size,
               "Sign parts of this many bytes, which are hashed in parallel, not whole files")
       .example("ferry sign bundle/ --key release.pem",
                "Writes bundle/model.sig; `ferry check bundle/ --public-key` verifies it.")

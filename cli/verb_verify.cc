@@ -381,8 +381,9 @@ void add_verify(CommandLine& line) {
               "With --attest: certificate of the key, PEM")
       .option("--chain FILE", options->attest.key.chain,
               "With --attest: certificates of its issuers, PEM; may be repeated")
-      .option("--memory", options->memory,
-              "Bytes that planned memory may have; default: what the system has available")
+      .option("--memory SIZE", options->memory,
+              "Bytes that planned memory may have, such as 4GB; default: what the system has "
+              "available")
       .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
                "The whole proof: the bundle against the checkpoint, the checkpoint against what "
                "its own implementation computes.")

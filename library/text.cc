@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "checkpoint/hub_cache.h"
 #include "core/json_writer.h"
 #include "core/utf8.h"
 #include "library/internal.h"
@@ -46,7 +47,8 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
-  return Tokenizer(std::make_shared<Impl>(Impl{FERRY_TRY(text::load_tokenizer(path))}));
+  const std::string found = FERRY_TRY(checkpoint::find_source(path));
+  return Tokenizer(std::make_shared<Impl>(Impl{FERRY_TRY(text::load_tokenizer(found))}));
 }
 
 Result<Tokenizer> Tokenizer::of(const Bundle& bundle) {

@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "converters/keys/row_layouts.h"
+#include "core/byte_size.h"
 #include "core/dtype.h"
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -161,28 +160,6 @@ Status read_component_dtypes(const std::string& text, std::map<std::string, Weig
   return {};
 }
 
-// Parses a number of bytes: "1500", "10K", "2.5M", "4GiB". Decimal suffixes are K (or k), M, G and
-// T; binary suffixes have an "i"; a "B" may follow. nullopt for anything else, for less than 1
-// byte, and if the result is not a whole number.
-std::optional<uint64_t> size_of(std::string_view text) {
-  constexpr std::string_view kSuffixes = "KMGT";
-  constexpr size_t kKilo = 0;
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  std::string_view suffix(rest, static_cast<size_t>(end - rest));
-  if (suffix.ends_with('B')) suffix.remove_suffix(1);
-  const bool binary = suffix.size() == 2 && suffix.ends_with('i');
-  if (binary) suffix.remove_suffix(1);
-  size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
-  if (suffix == "k" && !binary) power = kKilo + 1;  // the SI symbol of kilo is a lower-case k
-  const bool known = suffix.empty() || power > 0;
-  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
-  const bool in_range = bytes >= 1 && bytes <= 1e18 && bytes == std::floor(bytes);
-  if (error != std::errc() || !known || !in_range) return std::nullopt;
-  return static_cast<uint64_t>(bytes);
-}
-
 std::vector<WordOf<DType>> dtype_words(std::initializer_list<OptionWord> words) {
   std::vector<WordOf<DType>> all;
   for (const OptionWord& word : words) all.push_back({word, *dtype_from_name(word.text)});
@@ -277,17 +254,11 @@ void describe_files(OptionVisitor& v, ConvertOptions& o) {
   v.text(
       {.name = "max-file-size",
        .value = "SIZE",
-       .help = "Split weight files: 500M, 2GiB, ...",
+       .help = "Split weight files: 500MB, 2GiB, ...",
        .place = 9},
       [&o](const std::string& text) -> Status {
-        const std::optional<uint64_t> bytes = size_of(text);
-        if (!bytes) {
-          return usage(
-              "{}: expected whole bytes, such as 500M or 2GiB: a number with K, M, G, "
-              "T (powers of 1000), or KiB, MiB, GiB, TiB (of 1024), or nothing behind "
-              "it",
-              quoted(text));
-        }
+        const std::optional<uint64_t> bytes = parse_size(text);
+        if (!bytes) return usage("{}: expected {}", quoted(text), kSizeSyntax);
         o.max_file_bytes = *bytes;
         return {};
       },

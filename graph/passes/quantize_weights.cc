@@ -1,10 +1,13 @@
 #include "graph/passes/quantize_weights.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/text.h"
@@ -89,12 +92,12 @@ class Chooser {
     const std::string summary =
         problems_.size() == 1
             ? problems_[0]
-            : fmt::format(
-                  "{} matrices have rows that the group of a scale does not divide; quantize_rule "
-                  "gives matrices other schemes",
-                  problems_.size());
+            : fmt::format("{} matrices have rows that the group of a scale does not divide",
+                          problems_.size());
     return Failure(Error{.code = ErrorCode::kUsage,
-                         .message = "quantisation: " + summary,
+                         .message = fmt::format("quantisation: {}; {}, or quantize_rule gives "
+                                                "matrices other schemes",
+                                                summary, remedy()),
                          .details = std::move(problems_),
                          .field = "quantize_rule"});
   }
@@ -106,12 +109,12 @@ class Chooser {
     if (use == Use::kEmbedding) {
       decision.embedding = options_.embeddings;
       if (decision.embedding.bits == 0) return;
-      check(name, decision.embedding.group, name_of(decision.embedding));
+      check(name, decision.embedding.group, name_of(decision.embedding), /*is_linear=*/false);
     } else {
       decision.linear = linear_of(name);
       if (decision.linear.kind == Kind::kNone) return;
       if (decision.linear.kind == Kind::k8da4w) {
-        check(name, decision.linear.group, name_of(decision.linear));
+        check(name, decision.linear.group, name_of(decision.linear), /*is_linear=*/true);
       }
     }
     decisions_.emplace(name, decision);
@@ -127,18 +130,65 @@ class Chooser {
     return linear;
   }
 
-  void check(const std::string& name, int64_t group, const std::string& scheme) {
+  // Returns the schemes that fit every matrix to which a scheme that does not fit was given, and
+  // the one without groups, which always fits.
+  std::string remedy() const {
+    std::vector<std::string> fitting;
+    for (const auto& [scheme, rows] : rows_) {
+      if (!rows.misfits) continue;
+      for (const int64_t group : groups_below(rows.group, rows.common, rows.multiple)) {
+        fitting.push_back(fmt::format("{}{}", rows.prefix, group));
+      }
+      fitting.emplace_back(rows.prefix == kGroupedLinear ? "8da8w" : "8");
+    }
+    return fmt::format("{} {} all of these rows", fmt::join(fitting, ", "),
+                       fitting.size() == 1 ? "fits" : "fit");
+  }
+
+  // Returns the largest groups below `group`, 4 at most and in ascending order, that divide
+  // `columns` and are a multiple of `multiple`.
+  static std::vector<int64_t> groups_below(int64_t group, int64_t columns, int64_t multiple) {
+    constexpr size_t kMost = 4;
+    std::vector<int64_t> groups;
+    const int64_t limit = std::min(group, columns);
+    for (int64_t size = limit - limit % multiple; size > 0 && groups.size() < kMost;
+         size -= multiple) {
+      if (columns % size == 0) groups.insert(groups.begin(), size);
+    }
+    return groups;
+  }
+
+  void check(const std::string& name, int64_t group, const std::string& scheme, bool is_linear) {
     const Weight* weight = weights_.find(name);
     if (weight == nullptr || group == 0) return;
     const Shape& shape = weight->recipe.output().shape;
+    Rows& rows = rows_[scheme];
+    rows.prefix = is_linear ? kGroupedLinear : kGroupedEmbedding;
+    rows.multiple = is_linear ? kLinearMultiple : kEmbeddingMultiple;
+    rows.group = group;
+    rows.common = std::gcd(rows.common, shape.back());
     if (shape.back() % group == 0) return;
+    rows.misfits = true;
     problems_.push_back(fmt::format("{} {}: {} wants rows of a multiple of {} elements",
                                     quoted(name), to_string(shape), scheme, group));
   }
 
+  // XNNPACK wants groups of 4-bit codes of a multiple of this; two codes of an embedding are a
+  // byte.
+  static constexpr int64_t kLinearMultiple = 32, kEmbeddingMultiple = 2;
+  static constexpr std::string_view kGroupedLinear = "8da4w-g", kGroupedEmbedding = "4,";
+  // The rows of all matrices that have one scheme.
+  struct Rows {
+    std::string_view prefix = {};
+    int64_t multiple = 1, group = 0;
+    int64_t common = 0;  // the greatest common divisor of their lengths
+    bool misfits = false;
+  };
+
   const QuantizeOptions& options_;
   const StateDict& weights_;
   Decisions decisions_;
+  std::map<std::string, Rows> rows_;
   std::set<size_t> used_rules_;
   std::vector<std::string> problems_;
 };

@@ -18,7 +18,8 @@ inline namespace v0 {
 // Not thread-safe.
 class Tokenizer {
  public:
-  // Loads the tokenizer of a checkpoint or a bundle directory, or a single tokenizer file.
+  // Loads the tokenizer of a checkpoint or a bundle directory, of a model of the Hugging Face cache
+  // ("Qwen/Qwen3-0.6B"), or a single tokenizer file.
   static Result<Tokenizer> load(const std::string& path);
   static Result<Tokenizer> of(const Bundle& bundle);
   ~Tokenizer();

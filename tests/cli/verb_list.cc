@@ -13,11 +13,11 @@ std::vector<std::string> help_entries(const std::string& help, const std::string
   std::istringstream lines(help);
   bool inside = false;
   for (std::string line; std::getline(lines, line);) {
-    if (inside && line.empty()) break;
+    if (line.empty()) inside = false;
     if (inside && line.size() > 2 && line[2] != ' ') {
       words.push_back(line.substr(2, line.find(' ', 2) - 2));
     }
-    if (line == heading) inside = true;
+    if (line.starts_with(heading)) inside = true;
   }
   return words;
 }
