@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 
 std::string layer_name(int64_t layer, const char* part) {

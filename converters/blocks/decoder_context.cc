@@ -15,9 +15,6 @@
 #include "converters/blocks/rope.h"
 #include "converters/blocks/static_ports.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 namespace {
 

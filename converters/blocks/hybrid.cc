@@ -10,9 +10,6 @@
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 namespace {
 

@@ -7,9 +7,6 @@
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 namespace {
 

@@ -5,9 +5,6 @@
 #include "converters/blocks/blocks.h"
 #include "core/program_interface.h"
 
-// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
-// call they evaluate first. So at most one argument of a call appends nodes.
-
 namespace ferry::converters {
 namespace {
 
