@@ -188,6 +188,14 @@ void define_text(nb::module_& m) {
       "tokenizer_of",
       [](const Bundle& bundle) { return call(Engine(1), [&] { return Tokenizer::of(bundle); }); },
       "bundle"_a);
+  m.def(
+      "render_chat",
+      [](const Bundle& bundle, std::string_view chat) {
+        return call(Engine(1), [&]() -> Result<std::string> {
+          return FERRY_TRY(ChatTemplate::of(bundle)).render_json(chat);
+        });
+      },
+      "bundle"_a, "chat_json"_a);
 }
 
 // Defines a function that takes options and progress, and whose result is a dictionary.

@@ -172,12 +172,18 @@ nb::list cases_of(const std::vector<PromptComparison>& prompts) {
   return out;
 }
 
+nb::dict signer_of(const std::string& key_sha256, const std::string& subject) {
+  nb::dict out;
+  out["key_sha256"] = key_sha256;
+  out["subject"] = subject;
+  return out;
+}
+
 nb::dict to_dict(const CheckpointComparison& checkpoint) {
   nb::dict out;
   out["compared"] = checkpoint.tensors;
   out["bytes"] = checkpoint.bytes;
   out["different"] = checkpoint.different_weights;
-  out["programs_equal"] = checkpoint.programs_equal;
   return out;
 }
 
@@ -266,8 +272,7 @@ nb::dict to_dict(const CheckResult& result) {
 nb::dict to_dict(const Signature& signature) {
   nb::dict out;
   out["signature"] = signature.file;
-  out["key_sha256"] = signature.key_sha256;
-  out["subject"] = signature.subject;
+  out["signer"] = signer_of(signature.key_sha256, signature.subject);
   out["sha256"] = signature.root_sha256;
   out["files"] = signature.files;
   out["bytes"] = signature.bytes;
@@ -281,8 +286,8 @@ nb::dict to_dict(const SignatureCheck& check) {
   out["stage"] = check.stage;
   out["message"] = check.message;
   out["differences"] = check.differences;
-  out["key_sha256"] = check.key_sha256;
-  out["subject"] = check.subject;
+  out["signer"] = nb::none();
+  if (!check.key_sha256.empty()) out["signer"] = signer_of(check.key_sha256, check.subject);
   out["files"] = check.hashed_files;
   out["bytes"] = check.hashed_bytes;
   return out;
@@ -307,8 +312,11 @@ nb::dict to_dict(const Verification& verification) {
   out["first_divergence"] = verification.first_divergence;
   out["layers"] = layers_of(verification.tensors);
   out["cases"] = cases_of(verification.prompts);
-  out["checkpoint"] = nb::none();
-  if (verification.checkpoint) out["checkpoint"] = to_dict(*verification.checkpoint);
+  out["tensors"] = out["programs_equal"] = nb::none();
+  if (verification.checkpoint) {
+    out["tensors"] = to_dict(*verification.checkpoint);
+    out["programs_equal"] = verification.checkpoint->programs_equal;
+  }
   return out;
 }
 
