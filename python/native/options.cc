@@ -23,7 +23,7 @@ namespace {
 // has read.
 class Options {
  public:
-  explicit Options(const nb::dict& options) : left_(options.attr("copy")()) {}
+  explicit Options(const nb::dict& options) : left_(nb::borrow<nb::dict>(options.attr("copy")())) {}
 
   template <class T>
   Options& read(const char* name, T& field) {
