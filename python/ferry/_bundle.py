@@ -291,7 +291,7 @@ def run(
     """Returns the answer to a prompt piece by piece. For ``options`` see :class:`GenerateOptions`.
 
     >>> "".join(run("sample.bundle", "And it came to pass", max_new_tokens=12))
-    ', when the king of Israel'
+    ', when the people saw that the people had heard the voice'
     """
     return _opened(bundle).stream(prompt, **options)
 

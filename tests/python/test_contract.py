@@ -81,7 +81,9 @@ def test_verify(bundle, trained):
     document = program("verify", bundle)
     names = {layer["name"] for layer in document["layers"]}
     assert names == {layer.name for layer in found.layers}
-    assert compare(found, document, (".first_divergence", ".layers")) > 10
+    elsewhere = (".first_divergence", ".layers", ".cases.greedy_match", ".cases.greedy_total")
+    assert compare(found, document, elsewhere) > 10
+    assert sum(case.greedy_match for case in found.cases) == document["metrics"]["greedy_match"]
     found = ferry.verify(bundle, checkpoint=trained)
     document = program("verify", bundle, "--checkpoint", trained)
     assert compare(found.tensors, document["tensors"]) == 3
@@ -105,8 +107,11 @@ def test_sign_and_check(tmp_path, bundle):
         checked = ferry.check(tmp_path / "a", public_key=public)
         document = program("check", tmp_path / "a", "--public-key", public)
         assert checked.ok is not damaged
-        # The document counts files by what became of them.
-        assert compare(checked.signature, document["signature"], (".files", ".bytes")) > 3
+        # The document counts files by what became of them, and lists all of them.
+        elsewhere = (".files", ".bytes", ".differences")
+        assert compare(checked.signature, document["signature"], elsewhere) > 3
+        changed = [file["name"] for file in document["files"] if file["status"] == "changed"]
+        assert [line.split(":")[0] for line in checked.signature.differences] == changed
         assert compare(checked, document["bundle"], (".signature",)) > 3
 
 
