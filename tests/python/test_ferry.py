@@ -116,13 +116,9 @@ def test_logits_are_those_of_the_reference(bundle, trained):
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
-def test_embed_gives_the_vectors_of_sentence_transformers(tmp_path):
-    source = tmp_path / "checkpoint"
-    shutil.copytree(TESTDATA / "encoder" / "embedding_gemma", source)
-    shutil.copy(TESTDATA / "tokenizer" / "gemma" / "tokenizer.json", source)
-    cases = json.loads((source / "texts.json").read_text())
-    ferry.convert(source, tmp_path / "bundle", dtype="f32")
-    bundle = ferry.open(tmp_path / "bundle")
+def test_embed_gives_the_vectors_of_sentence_transformers(encoder):
+    cases = json.loads((encoder.parent / "checkpoint" / "texts.json").read_text())
+    bundle = ferry.open(encoder)
     for case in cases:
         vector = bundle.embed(case["text"], prompt_name=case["prompt"])
         np.testing.assert_allclose(vector, case["embedding"], atol=1e-5)
