@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel (pyproject.toml), repairs it to manylinux, installs it in an empty environment, and tests it:
 #   tests/wheel.sh [PYTHON...]      for each of these interpreters; python3 by default
-# Prints contents and size. WHEELS=DIR keeps the wheels there. The tests are those of tests/python, among them
+# Prints contents and size. WHEELS=DIR keeps the wheels there. OPTIONS are more options for pip wheel, such as
+# -Cbuild-dir=DIR. The tests are those of tests/python, among them
 # the examples of docs/python.md, and mypy's of types and stubs. Takes packages of the index of pip.
 # Exit codes: 0: all tests pass; 1: one does not; 77: the tools cannot be installed here.
 set -euo pipefail
@@ -32,7 +33,7 @@ build() {
     touch "$tools/.complete"
   fi
   say "building for $("$python" --version)"
-  PATH=$PWD/$tools/bin:$PATH pip "$python" wheel . --no-deps --no-build-isolation -w "$scratch/built"
+  PATH=$PWD/$tools/bin:$PATH pip "$python" wheel . --no-deps --no-build-isolation -w "$scratch/built" ${OPTIONS:-}
   wheel=$(ls "$scratch"/built/*.whl)
   PATH=$PWD/$tools/bin:$PATH quietly "$python" -m auditwheel repair "$wheel" -w "$scratch/repaired"
   wheel=$(ls "$scratch"/repaired/*.whl)
