@@ -50,8 +50,8 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
 }  // namespace
 
 // A job is done when its items are done; a thread that slept through the job is not waited for.
-// That is safe because a thread looks at `body`, `count` and the like only after it has claimed an item, and
-// the job cannot end, nor the next job begin, before that item is done.
+// That is safe because a thread looks at `body`, `count` and the like only after it has claimed an
+// item, and the job cannot end, nor the next job begin, before that item is done.
 struct ThreadPool::Impl {
   // The high half is the number of the job, so that a claim cannot take an item of a later job. The
   // low half is the number of items that nobody has claimed yet.

@@ -4,9 +4,9 @@ they compute what the original computes.
     import ferry
 
     ferry.convert("Qwen/Qwen3-0.6B", "qwen.bundle", quantize="8da4w", embedding_bits=8)
-    for text in ferry.run("qwen.bundle", [{"role": "user", "content": "Hello"}]):
-        print(text, end="", flush=True)
-    assert ferry.verify("qwen.bundle", checkpoint="Qwen/Qwen3-0.6B").proved
+    for piece in ferry.run("qwen.bundle", [{"role": "user", "content": "Hello"}]):
+        print(piece, end="", flush=True)
+    print(ferry.verify("qwen.bundle", checkpoint="Qwen/Qwen3-0.6B").verdict)
 
 Errors are :class:`ferry.Error` and its subclasses. docs/python.md has more.
 """
@@ -15,22 +15,19 @@ from importlib.util import find_spec as _find_spec
 
 # In a source tree the compiled module is missing, and ``python -m ferry.reference`` needs none.
 if _find_spec("ferry._native") is not None:
-    from ferry._api import (
+    from ferry._bundle import (
         Bundle,
-        Plan,
+        EmbedOptions,
+        GenerateOptions,
+        Piece,
+        Stream,
         Tokenizer,
-        audit,
-        check,
-        convert,
         embed,
-        inspect,
         open,  # noqa: A004 - ferry.open() reads well
-        plan,
         run,
-        sign,
         verify,
-        version,
     )
+    from ferry._convert import ConvertOptions, convert, plan
     from ferry._errors import (
         BadInputError,
         Error,
@@ -40,54 +37,84 @@ if _find_spec("ferry._native") is not None:
         UnsupportedError,
         UsageError,
     )
+    from ferry._files import audit, check, inspect, sign
+    from ferry._native import version
     from ferry._results import (
+        Audit,
+        AuditFile,
+        AuditItem,
+        AuditTarget,
+        AuditTotals,
+        Buffer,
         BundleInfo,
+        Case,
         Check,
         Component,
         Conversion,
-        Errors,
+        Entry,
         File,
+        Finding,
         Generation,
         Inspection,
-        MappedKey,
+        Layer,
+        Memory,
         Method,
+        Metrics,
         Problem,
         Program,
         Signature,
         SignatureCheck,
+        Signer,
         Tensor,
         Value,
         Verification,
+        Weights,
     )
 
     __all__ = [
+        "Audit",
+        "AuditFile",
+        "AuditItem",
+        "AuditTarget",
+        "AuditTotals",
         "BadInputError",
+        "Buffer",
         "Bundle",
         "BundleInfo",
+        "Case",
         "Check",
         "Component",
         "Conversion",
+        "ConvertOptions",
+        "EmbedOptions",
+        "Entry",
         "Error",
-        "Errors",
         "ExistsError",
         "File",
+        "Finding",
+        "GenerateOptions",
         "Generation",
         "Inspection",
         "InterruptedError",
         "IoError",
-        "MappedKey",
+        "Layer",
+        "Memory",
         "Method",
-        "Plan",
+        "Metrics",
+        "Piece",
         "Problem",
         "Program",
         "Signature",
         "SignatureCheck",
+        "Signer",
+        "Stream",
         "Tensor",
         "Tokenizer",
         "UnsupportedError",
         "UsageError",
         "Value",
         "Verification",
+        "Weights",
         "audit",
         "check",
         "convert",

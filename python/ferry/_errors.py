@@ -2,80 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+_MOST_NOTES = 20
+
 
 class Error(Exception):
     """An error of Ferry.
 
     ``message`` is one line: the file, what is wrong with it, and where. ``details`` has one more
-    line for each offender, where a check reports all of them. ``field`` is the option that has a
-    wrong value, and ``place`` the file that the error is about; both are empty where they are not
-    known. ``exit_code`` is that of the program ``ferry`` for the same error.
+    line for each offender, where a check reports all of them. ``field`` is the keyword that has a
+    wrong value, and ``path`` the file that the error is about; both are empty where they are not
+    known. ``code`` is the exit code of the program ``ferry`` for the same error, and ``kind`` the
+    ``error.code`` of its JSON document.
     """
 
-    exit_code: int = 70
+    code: int = 70
+    kind: str = "internal"
 
     def __init__(
-        self,
-        message: str,
-        details: tuple[str, ...] = (),
-        field: str = "",
-        place: str = "",
+        self, message: str, details: Sequence[str] = (), field: str = "", path: str = ""
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.details = details
+        self.details = tuple(details)
         self.field = field
-        self.place = place
+        self.path = path
+        for line in self.details[:_MOST_NOTES]:  # a traceback shows notes
+            self.add_note(line)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Callable[..., Error], tuple[object, ...]]:
+        return make_error, (self.code, self.message, self.details, self.field, self.path)
 
 
 class UsageError(Error, ValueError):
     """The request is invalid or contradictory."""
 
-    exit_code = 2
+    code = 2
+    kind = "usage"
 
 
 class BadInputError(Error, ValueError):
     """A file is malformed, hostile or incomplete."""
 
-    exit_code = 3
+    code = 3
+    kind = "bad_input"
 
 
 class UnsupportedError(Error, NotImplementedError):
     """The input is well formed, but its family, dtype or feature is not implemented."""
 
-    exit_code = 4
+    code = 4
+    kind = "unsupported"
 
 
 class IoError(Error, OSError):
     """The operating system refused: no such file, disk full, permission denied."""
 
-    exit_code = 5
+    code = 5
+    kind = "io"
 
-    def __init__(self, message: str, *more: object) -> None:
-        Error.__init__(self, message, *more)  # type: ignore[arg-type]
-
-    def __str__(self) -> str:
-        return self.message
+    # OSError would take a second argument for its own.
+    def __init__(
+        self, message: str, details: Sequence[str] = (), field: str = "", path: str = ""
+    ) -> None:
+        Error.__init__(self, message, details, field, path)
 
 
 class ExistsError(IoError, FileExistsError):
     """The output exists already."""
 
-    exit_code = 6
+    code = 6
+    kind = "exists"
 
 
-class InterruptedError(Error):
+class InterruptedError(Error):  # noqa: A001 - the name of the library
     """The work was asked to stop."""
 
-    exit_code = 128
+    code = 128
+    kind = "interrupted"
 
 
-_KINDS = {
-    kind.exit_code: kind
-    for kind in (UsageError, BadInputError, UnsupportedError, IoError, ExistsError, InterruptedError)
+_CLASSES: dict[int, type[Error]] = {
+    error.code: error
+    for error in (
+        UsageError,
+        BadInputError,
+        UnsupportedError,
+        IoError,
+        ExistsError,
+        InterruptedError,
+    )
 }
 
 
-def make_error(code: int, message: str, details: list[str], field: str, place: str) -> Error:
+def make_error(
+    code: int, message: str, details: Sequence[str] = (), field: str = "", path: str = ""
+) -> Error:
     """Returns the exception for an error of the library. ``_native`` calls this."""
-    return _KINDS.get(code, Error)(message, tuple(details), field, place)
+    return _CLASSES.get(code, Error)(message, details, field, path)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -26,10 +27,22 @@ def bundle(tmp_path_factory, trained) -> pathlib.Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory) -> pathlib.Path:
+    """A bundle that gives vectors of texts; beside it, its checkpoint."""
+    folder = tmp_path_factory.mktemp("encoders")
+    source = folder / "checkpoint"
+    shutil.copytree(TESTDATA / "encoder" / "embedding_gemma", source)
+    shutil.copy(TESTDATA / "tokenizer" / "gemma" / "tokenizer.json", source)
+    ferry.convert(source, folder / "bundle", dtype="f32")
+    return folder / "bundle"
+
+
 @pytest.fixture
-def documented(tmp_path, trained, bundle, monkeypatch) -> pathlib.Path:
+def documented(tmp_path, bundle, encoder, monkeypatch) -> pathlib.Path:
     """A folder in which the examples of the documents work."""
     (tmp_path / "testdata").symlink_to(TESTDATA)
     (tmp_path / "sample.bundle").symlink_to(bundle)
+    (tmp_path / "encoder.bundle").symlink_to(encoder)
     monkeypatch.chdir(tmp_path)
     return tmp_path
