@@ -3,6 +3,7 @@ import contextlib
 
 import torch
 
+from .caches import put_caches
 from .source import decoder_of, layers_of, tower_of
 
 
@@ -56,7 +57,7 @@ class Recorder:
             return ran.last_hidden_state, None
         put("logits", ran.logits)
         if cache is not None:
-            put_cache(cache, put)
+            put_caches(cache, self.source.config.get_text_config(), put)
         return ran.logits, cache
 
     def watch_text(self, hooks, seen):
@@ -146,14 +147,3 @@ def accepted(model):
     import inspect
     parameters = inspect.signature(model.forward).parameters
     return set(parameters) | ({"use_cache"} if any(p.kind is p.VAR_KEYWORD for p in parameters.values()) else set())
-
-
-def put_cache(cache, put):
-    for i, layer in enumerate(cache.layers):
-        if getattr(layer, "keys", None) is not None and layer.keys.numel():
-            put(f"cache.{i}.key", layer.keys)
-            put(f"cache.{i}.value", layer.values)
-        for name in ("conv_state", "recurrent_state"):
-            state = getattr(layer, f"{name}s", {0: None})[0]
-            if state is not None:
-                put(f"cache.{i}.{name}", state)

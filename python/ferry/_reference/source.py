@@ -78,7 +78,7 @@ class Source:
         text = self.config.get_text_config()
         two_ways = self.model_type == "gemma3_text" and getattr(text, "use_bidirectional_attention", None) is True
         return bool(self.modules is not None or two_ways or getattr(text, "is_causal", True) is False
-                    or str(self.architecture).endswith("Model"))
+                    or re.search("(?<!LMHead)Model$", str(self.architecture)))
 
     def load(self, dtype):
         import torch
