@@ -58,7 +58,7 @@ class Recorder:
         put("logits", ran.logits)
         if cache is not None:
             put_caches(cache, self.source.config.get_text_config(), put)
-        return ran.logits, cache
+        return ran.logits, None if self.turns_anew() else cache
 
     def watch_text(self, hooks, seen):
         width = self.source.config.get_text_config().hidden_size
@@ -99,8 +99,6 @@ class Recorder:
         """An empty cache that keeps every position, also where a window would forget those before it."""
         import transformers
         from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
-        if self.turns_anew():
-            return None
         cache = transformers.DynamicCache(config=self.source.config.get_text_config())
         cache.layers = [DynamicLayer() if type(layer) is DynamicSlidingWindowLayer else layer for layer in cache.layers]
         return cache
