@@ -31,9 +31,11 @@ void strip_start(Words& words) {
   const auto is_python = [](const std::string& word) {
     return word == "python" || word == "python3" || word == "uvx" || word == "uv";
   };
+  const size_t typed = words.size();
   while (!words.empty() && is_python(words.front())) words.erase(words.begin());
+  const bool by_python = words.size() < typed;
   if (words.empty()) return;
-  if (words.size() > 1 && words.front() == "-m" && words[1].find('.') != std::string::npos) {
+  if (by_python && words.size() > 1 && words.front() == "-m") {
     words.erase(words.begin());
   }
   std::string& first = words.front();

@@ -174,10 +174,11 @@ TEST(RunTextStatic, LookaheadObeysEveryOption) {
   const std::string bundle = convert(text_checkpoint(dir), dir / "b",
                                      {"--program", "static", "--context-length", "96",
                                       "--prefill-length", "8", "--decode-length", "8"});
-  for (const Line& options : {Line{"--repetition-penalty", "1.3"},
-                              Line{"--repetition-penalty", "1.1", "--temperature", "0.9", "--min-p",
-                                   "0.02", "--top-k", "50", "--seed", "4"},
-                              Line{"--temperature", "1.5", "--min-p", "0.05", "--stop", "a"}}) {
+  for (const Line& options :
+       {Line{"--repetition-penalty", "1.3"},
+        Line{"--repetition-penalty", "1.1", "--temperature", "0.9", "--min-p", "0.02", "--top-k",
+             "50", "--seed", "4"},
+        Line{"--temperature", "1.5", "--min-p", "0.05", "--stop", "a", "--seed", "0"}}) {
     const auto tokens = [&](const std::string& mode) {
       const Outcome outcome = run_ferry(Line{"run", bundle, "--prompt", "Hello", "--ignore-eos",
                                              "--max-new", "40", "--json", "--mode", mode} +

@@ -127,7 +127,7 @@ TEST_F(VisionRun, AChatWithAnImageIsThatOfTheReference) {
   EXPECT_EQ(document["prompt_tokens"],
             Json(values_of<int64_t>(expected, "smolvlm_multi.input_ids")));
   EXPECT_EQ(document["tokens"], Json(values_of<int64_t>(expected, "smolvlm_multi.greedy_ids")));
-  EXPECT_EQ(document["stats"]["prompt_tokens"], 121);
+  EXPECT_EQ(document["stats"]["evaluated_tokens"], 121);
 }
 
 // In OpenGVLab's layout only the processor files state the placeholder.
@@ -193,8 +193,9 @@ TEST_F(VisionRun, OptionsThatDoNotFitAreRefused) {
   const std::string bundle = *dir_ / "smolvlm", square = image("square.png");
   expect_refused({bundle, "--image", square, "--tokens", "1,2"}, 2,
                  "--image needs a prompt of text");
-  expect_refused({bundle, "--image", square}, 2,
-                 "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive");
+  expect_refused(
+      {bundle, "--image", square}, 2,
+      "one of --prompt, --prompt-file, --prompts, --chat, --messages, --tokens and --interactive");
   expect_refused({bundle, "--image", square, "--chat", "\xff"}, 2, "--chat: not UTF-8");
   const std::string text = convert("text", fixture("golden/qwen3"));
   for (const char* option : {"--prompt", "--chat"}) {
