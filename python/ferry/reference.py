@@ -8,6 +8,7 @@ MODEL is a folder, or a name in the local Hugging Face cache. docs/verifying.md 
 Needs torch and transformers 5.23; everything is computed on the processor.
 """
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -61,8 +62,17 @@ def arguments(words):
     return made
 
 
+def return_large_blocks():
+    """Has glibc give every freed megabyte back: layers in f64 come and go, and else leave holes as large as the model."""
+    import ctypes
+    m_mmap_threshold = -3
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # no glibc
+        ctypes.CDLL(None).mallopt(m_mmap_threshold, 1 << 20)
+
+
 def import_peers(threads):
     """Imports torch and transformers with settings that keep them quiet and the results the same."""
+    return_large_blocks()
     for name, value in dict(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", HF_HUB_DISABLE_PROGRESS_BARS="1",
                             TOKENIZERS_PARALLELISM="false", TRANSFORMERS_NO_ADVISORY_WARNINGS="1").items():
         os.environ.setdefault(name, value)
@@ -80,6 +90,7 @@ def import_peers(threads):
     torch.set_grad_enabled(False)
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # which would write matrices that have shapes only
     return torch, transformers
 
 
