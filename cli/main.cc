@@ -44,6 +44,8 @@ constexpr DeclaredVerb kVerbs[] = {
     {"check", add_check},
     {"batch", add_batch},
     {"sign", add_sign},
+    {"diff", add_diff},
+    {"apply", add_apply},
     {"help", add_help, /*shows_others=*/true},
     {"completion", add_completion, /*shows_others=*/true},
 };
