@@ -32,7 +32,7 @@ Op op_of(const patch::EncodedBlock& block, uint8_t width, size_t bytes) {
 }
 
 TEST(PatchBlocks, EveryFormIsUndone) {
-  for (const uint8_t width : {1, 2, 4, 8}) {
+  for (const uint8_t width : std::initializer_list<uint8_t>{1, 2, 4, 8}) {
     for (const size_t step : {1U, 3U, 100U, 5000U, 70000U}) {
       SCOPED_TRACE(testing::Message() << int{width} << " " << step);
       const Bytes old = random_bytes(800'000, width);
@@ -54,7 +54,7 @@ TEST(PatchBlocks, EveryFormIsUndone) {
 
 TEST(PatchBlocks, OnePercentOfTheElementsTakesLittle) {
   std::mt19937 random(1);
-  for (const uint8_t width : {2, 4}) {
+  for (const uint8_t width : std::initializer_list<uint8_t>{2, 4}) {
     Bytes made = random_bytes(4 << 20, 3);
     const Bytes old = made;
     for (size_t i = 0; i < made.size() / width; ++i) {

@@ -78,7 +78,9 @@ TEST(PatchTable, TruncationsAndBitFlipsAreRefusedOrValid) {
     std::vector<std::byte> damaged = bytes;
     damaged[bit / 8] ^= std::byte{1} << (bit % 8);
     const auto table = patch::read_table(damaged, kPayload, "p");
-    if (table) EXPECT_EQ(patch::write_table(*table), damaged);
+    if (table) {
+      EXPECT_EQ(patch::write_table(*table), damaged);
+    }
   }
 }
 
