@@ -12,9 +12,9 @@
 namespace ferry::patch {
 
 struct ApplyOptions {
-  std::string output = {};      // path of the new folder
-  bool overwrite = false;  // replaces what is at `output`
-  bool in_place = false;   // replaces the old folder in one step; `output` is not used
+  std::string output = {};  // path of the new folder
+  bool overwrite = false;   // replaces what is at `output`
+  bool in_place = false;    // replaces the old folder in one step; `output` is not used
   // Examines the new folder in the directory that it gets before it has its name. An error leaves
   // everything as it was. May be empty.
   std::function<Status(const std::string& directory)> check = {};

@@ -16,14 +16,12 @@ class Apply : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", old}).code, 0);
-    ASSERT_EQ(
-        run_ferry({"convert", fixture("llama3_tied"), "-o", made, "--dtype", "bf16"}).code, 0);
+    ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", made, "--dtype", "bf16"}).code,
+              0);
     write_bytes(key, read_bytes(fixture("signing_keys/p256.pem")));
     fs::permissions(key, fs::perms(0600));
   }
-  void diff() {
-    ASSERT_EQ(run_ferry({"diff", old, made, "-o", patch, "--overwrite"}).code, 0);
-  }
+  void diff() { ASSERT_EQ(run_ferry({"diff", old, made, "-o", patch, "--overwrite"}).code, 0); }
   TempDir dir;
   const std::string old = dir / "old", made = dir / "made", patch = dir / "p", out = dir / "out";
   const std::string key = dir / "key.pem", public_key = fixture("signing_keys/p256.pub.pem");

@@ -32,8 +32,8 @@ TEST_F(Diff, SaysWhatThePatchHolds) {
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("changed   decoder-00001-of-00001.ptd"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find(" unchanged\n"), std::string::npos) << done.out;
-  EXPECT_LT(std::filesystem::file_size(patch) * 20, std::filesystem::file_size(
-                                                        made + "/decoder-00001-of-00001.ptd"));
+  EXPECT_LT(std::filesystem::file_size(patch) * 20,
+            std::filesystem::file_size(made + "/decoder-00001-of-00001.ptd"));
 }
 
 TEST_F(Diff, DocumentFitsItsSchema) {

@@ -19,9 +19,8 @@ FolderContents old_files() {
   std::string ramp;
   for (int i = 0; i < 4000; ++i) ramp += static_cast<char>(i * i / 64);
   return {{"config.json", "{}"},
-          {"model.safetensors", safetensors_of({{"same", noise(600, 1)},
-                                                {"sparse", noise(2000, 2)},
-                                                {"dense", ramp}})},
+          {"model.safetensors",
+           safetensors_of({{"same", noise(600, 1)}, {"sparse", noise(2000, 2)}, {"dense", ramp}})},
           {"only_old", noise(50, 3)}};
 }
 FolderContents new_files() {
@@ -105,7 +104,8 @@ TEST_F(ApplyPatch, FilesThatAreNotReadMayDiffer) {
 
 TEST_F(ApplyPatch, ARefusedCheckLeavesEverything) {
   std::string seen;
-  const patch::ApplyOptions options{.in_place = true, .check = [&](const std::string& directory) -> Status {
+  const patch::ApplyOptions options{.in_place = true,
+                                    .check = [&](const std::string& directory) -> Status {
                                       seen = read_bytes(directory + "/text");
                                       return bad_input("no");
                                     }};
@@ -118,8 +118,8 @@ TEST_F(ApplyPatch, ARefusedCheckLeavesEverything) {
 TEST_F(ApplyPatch, AnExistingFolderIsKept) {
   fs::create_directory(trial_.output());
   ThreadPool pool(1);
-  const auto applied = patch::apply_patch(trial_.old_folder(), trial_.patch(),
-                                          {.output = trial_.output()}, pool);
+  const auto applied =
+      patch::apply_patch(trial_.old_folder(), trial_.patch(), {.output = trial_.output()}, pool);
   ASSERT_FALSE(applied);
   EXPECT_EQ(applied.error().code, ErrorCode::kExists);
 }

@@ -12,9 +12,10 @@ using patch::Table;
 Table example() {
   Table table;
   table.old_files = {{"a", 100, {}}, {"b", 7, {}}};
-  table.new_files.push_back(
-      {{"a", 104, {}},
-       {{OpKind::kCopy, 0, 0, 90, 10, 0}, {OpKind::kSparse, 2, 0, 8, 4, 30}, {OpKind::kData, 1, 0, 6, 0, 9}}});
+  table.new_files.push_back({{"a", 104, {}},
+                             {{OpKind::kCopy, 0, 0, 90, 10, 0},
+                              {OpKind::kSparse, 2, 0, 8, 4, 30},
+                              {OpKind::kData, 1, 0, 6, 0, 9}}});
   table.new_files.push_back({{"c", 7, {}}, {{OpKind::kCopy, 0, 1, 7, 0, 0}}});
   table.new_files.push_back({{"empty", 0, {}}, {}});
   return table;
@@ -66,7 +67,8 @@ TEST(PatchTable, EveryRuleIsNamed) {
   contains(with([&](Table& t) { op(t, 2).stored = 8; }), "1 bytes of the payload");
   contains(with([&](Table& t) { op(t, 2).old_offset = 1; }), "name an old file");
   contains(with([&](Table& t) { op(t, 2).kind = static_cast<OpKind>(4); }), "unknown operation");
-  contains(with([](Table& t) { t.new_files.erase(t.new_files.begin() + 1); }), "no operation reads");
+  contains(with([](Table& t) { t.new_files.erase(t.new_files.begin() + 1); }),
+           "no operation reads");
 }
 
 TEST(PatchTable, TruncationsAndBitFlipsAreRefusedOrValid) {
