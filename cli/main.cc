@@ -44,6 +44,8 @@ constexpr DeclaredVerb kVerbs[] = {
     {"verify", add_verify, "Prove"},
     {"check", add_check, "Prove"},
     {"sign", add_sign, "Prove"},
+    {"diff", add_diff, "Update"},
+    {"apply", add_apply, "Update"},
     {"inspect", add_inspect, "Inspect"},
     {"audit", add_audit, "Inspect"},
     {"tokenize", add_tokenize, "Inputs"},
