@@ -121,16 +121,16 @@ Status read_card(const packer::Bundle& bundle, const FactOptions& options, Facts
       const std::string path = (folder.empty() ? fs::path(name) : folder / name).string();
       if (!is_regular(path)) continue;
       facts.card_file = path;
-      facts.card = FERRY_TRY(read_checkpoint_card(FERRY_TRY(read_text_file(path, kMaxCardBytes)),
-                                                  printable(path)));
+      const std::string text = FERRY_TRY(read_text_file(path, kMaxCardBytes));
+      facts.card = FERRY_TRY(read_checkpoint_card(text, printable(path)));
       return {};
     }
   }
   for (const char* name : kCardNames) {
     if (!bundle.has_text(name)) continue;
     facts.card_file = bundle.path_of(name);
-    facts.card = FERRY_TRY(read_checkpoint_card(FERRY_TRY(bundle.text(name, kMaxCardBytes)),
-                                                printable(facts.card_file)));
+    const std::string text = FERRY_TRY(bundle.text(name, kMaxCardBytes));
+    facts.card = FERRY_TRY(read_checkpoint_card(text, printable(facts.card_file)));
     return {};
   }
   return {};

@@ -37,10 +37,11 @@ void write_parameters(JsonWriter& json, const Facts& facts) {
 
 void write_source(JsonWriter& json, const Facts& facts, const FactSource& source) {
   json.begin_object().member("name", source.name);
-  if (is_hub_name(facts.checkpoint_name) && !facts.checkpoint_commit.empty()) {
-    json.member("uri", fmt::format("https://huggingface.co/{}/resolve/{}/{}",
-                                   facts.checkpoint_name, facts.checkpoint_commit, source.name));
-  }
+  const std::string address =
+      fmt::format("https://huggingface.co/{}/resolve/{}/{}", facts.checkpoint_name,
+                  facts.checkpoint_commit, source.name);
+  const bool is_known = is_hub_name(facts.checkpoint_name) && !facts.checkpoint_commit.empty();
+  if (is_known && is_web_address(address)) json.member("uri", address);
   json.key("digest").begin_object();
   if (!source.sha256.empty()) json.member("sha256", source.sha256);
   if (!source.sha256_tree.empty()) json.member("ferry_sha256_tree", source.sha256_tree);

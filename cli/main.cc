@@ -44,6 +44,7 @@ constexpr DeclaredVerb kVerbs[] = {
     {"check", add_check},
     {"batch", add_batch},
     {"sign", add_sign},
+    {"card", add_card},
     {"help", add_help, /*shows_others=*/true},
     {"completion", add_completion, /*shows_others=*/true},
 };
