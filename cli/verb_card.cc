@@ -63,7 +63,8 @@ Result<std::optional<int64_t>> time_of(const CardLine& line) {
 
 bool is_inside(const std::string& path, const std::string& folder) {
   std::error_code error;
-  const fs::path inner = fs::weakly_canonical(path, error), outer = fs::canonical(folder, error);
+  const fs::path inner = fs::weakly_canonical(fs::absolute(path), error);
+  const fs::path outer = fs::canonical(folder, error);
   if (error) return false;
   const std::string relative = inner.lexically_relative(outer).string();
   return relative != ".." && !relative.starts_with("../");
