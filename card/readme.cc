@@ -232,7 +232,8 @@ std::string proof_section(const Facts& facts) {
                  "checkpoint and with outputs of the original implementation.\n\n";
   }
   const ProofFigures& proof = *facts.proof;
-  out += fmt::format("{}.\n\n", markdown(proof.claim));
+  out += proof.attested ? fmt::format("The bundle {}.\n\n", markdown(proof.claim))
+                        : fmt::format("Verdict: {}.\n\n", markdown(proof.claim));
   out += proof_table(proof);
   out += list("Proved:", proof.proves) + list("Not proved:", proof.does_not_prove);
   if (!proof.attested) {

@@ -45,16 +45,18 @@ bool is_yaml_printable(char32_t c) {
 }  // namespace
 
 std::string markdown(std::string_view untrusted) {
-  constexpr std::string_view kMarkup = "\\`*_{}[]<>()#!|~&$:@\"";
+  constexpr std::string_view kMarkup = "\\`*_{}[]<>()#!|~&$@\"";
   const std::string safe = printable(utf8::make_valid(untrusted));
   std::string out;
   for (size_t i = 0; i < safe.size(); ++i) {
     const char c = safe[i];
     // GFM makes links of what begins with "www.".
     const bool is_dot = c == '.' && i >= 3 && (safe[i - 1] == 'w' || safe[i - 1] == 'W');
+    // A colon makes links, as in "http://", and pictures of words between two of them.
+    const bool is_colon = c == ':' && i + 1 < safe.size() && safe[i + 1] != ' ';
     // printable() has a backslash before quotes, which Markdown does not need.
     if (c == '\\' && i + 1 < safe.size() && safe[i + 1] == '\'') continue;
-    if (is_dot || kMarkup.find(c) != std::string_view::npos) out += '\\';
+    if (is_dot || is_colon || kMarkup.find(c) != std::string_view::npos) out += '\\';
     out += c;
   }
   return out;

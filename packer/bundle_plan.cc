@@ -442,8 +442,9 @@ Result<WrittenBundle> BundlePlan::write(
   WrittenBundle written;
   FERRY_RETURN_IF_ERROR(
       write_staged(output, pool, [&](const StagingDirectory& staging, ResumableStage* stage) {
-        return write_contents(*impl_, OutputFolder(staging.path(), target.synced), stage, pool,
-                              progress, written);
+        FERRY_RETURN_IF_ERROR(write_contents(*impl_, OutputFolder(staging.path(), target.synced),
+                                             stage, pool, progress, written));
+        return target.finish ? target.finish(staging.path()) : Status();
       }));
   return written;
 }
