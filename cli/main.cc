@@ -44,6 +44,7 @@ constexpr DeclaredVerb kVerbs[] = {
     {"verify", add_verify, "Prove"},
     {"check", add_check, "Prove"},
     {"sign", add_sign, "Prove"},
+    {"card", add_card, "Prove"},
     {"diff", add_diff, "Update"},
     {"apply", add_apply, "Update"},
     {"inspect", add_inspect, "Inspect"},
