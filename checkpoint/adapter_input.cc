@@ -33,7 +33,8 @@ Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
 }  // namespace
 
 Status merge_adapter(CheckpointInput& input, const std::string& path) {
-  const Directory directory = FERRY_TRY(Directory::open(FERRY_TRY(find_source(path))));
+  const std::string found = FERRY_TRY(find_source(path));
+  const Directory directory = FERRY_TRY(Directory::open(found));
   const InputFile file = FERRY_TRY(open_in_checkpoint(directory, kAdapterConfig));
   const std::string text = FERRY_TRY(read_text(file, kMaxAdapterConfigBytes));
   auto source = std::make_unique<DerivedSource>(std::move(input.source));

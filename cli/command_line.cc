@@ -419,6 +419,8 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error,
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
   std::vector<std::string> meant;
   if (!line.empty() && explanation) meant = explanation(line);
+  // The -q of another tool does not ask for silence.
+  if (!meant.empty()) context.quiet = false;
   told.details = meant;
   if (!left.empty()) {
     Error named = unknown(left, /*hint=*/meant.empty());
@@ -477,8 +479,19 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::CallForVersion&) {
     set_json();
     return version_action();
-  } catch (const CLI::CallForHelp&) {
-    return print_action(impl.help());
+  } catch (const CLI::CallForHelp& help) {
+    // CLI11 finds -h in words such as -hf too.
+    const bool asked = std::ranges::any_of(
+        words, [](const std::string& word) { return word == "-h" || word == "--help"; });
+    if (asked) return print_action(impl.help());
+    set_json();
+    Error error = impl.explain(help, words);
+    const auto cluster =
+        std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-h"); });
+    if (cluster != words.end()) error.message = "not expected: " + quoted(*cluster);
+    if (error.details.empty()) return print_action(impl.help());
+    name_verb();
+    return Failure(std::move(error));
   } catch (const CLI::ParseError& error) {
     set_json();
     name_verb();

@@ -31,11 +31,10 @@ void strip_start(Words& words) {
   const auto is_python = [](const std::string& word) {
     return word == "python" || word == "python3" || word == "uvx" || word == "uv";
   };
-  while (!words.empty() && is_python(words.front())) words.erase(words.begin());
+  bool begun = false;
+  for (; !words.empty() && is_python(words.front()); begun = true) words.erase(words.begin());
+  if (begun && !words.empty() && words.front() == "-m") words.erase(words.begin());
   if (words.empty()) return;
-  if (words.size() > 1 && words.front() == "-m" && words[1].find('.') != std::string::npos) {
-    words.erase(words.begin());
-  }
   std::string& first = words.front();
   if (is_option(first)) return;
   if (first.find('/') != std::string::npos) first = base_name(first);
