@@ -279,8 +279,6 @@ struct CommandLine::Impl {
   std::vector<CLI::App*> levels();
   std::vector<std::string> verb_words();
   std::string help();
-  // Returns a line for each verb that may come next.
-  std::vector<std::string> next_verbs();
   // Returns every name that may stand in the place of `word`.
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words, bool hint);
@@ -354,25 +352,6 @@ std::string CommandLine::Impl::help() {
   return verb == nullptr ? help_text(spec) : help_text(spec, *verb);
 }
 
-std::vector<std::string> CommandLine::Impl::next_verbs() {
-  const VerbSpec* verb = find_verb(spec, verb_words());
-  constexpr int kTask = 9, kName = 12;
-  std::vector<std::string> lines;
-  std::string last;
-  for (const VerbSpec& next : verb == nullptr ? spec.verbs : verb->verbs) {
-    std::string line = fmt::format("{:{}}{}", next.own_name(), kName, next.help);
-    if (!next.task.empty()) {
-      line = fmt::format("{:{}}{}", next.task == last ? "" : next.task, kTask, line);
-    }
-    last = next.task;
-    lines.push_back(std::move(line));
-  }
-  if (verb == nullptr) {
-    for (const Example& example : spec.examples) lines.push_back(example.line);
-  }
-  return lines;
-}
-
 std::vector<std::string> CommandLine::Impl::known_names(const std::string& word) {
   std::vector<std::string> names;
   const auto path = levels();
@@ -427,7 +406,7 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error,
     told.message = std::move(named.message);
   } else if (no_verb && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     told.message = "a verb is required";
-    told.details = next_verbs();
+    told.details = verb_overview(spec, find_verb(spec, verb_words()));
   }
   std::string name;
   for (const std::string& word : verb_words()) name += word + " ";
