@@ -283,6 +283,8 @@ struct CommandLine::Impl {
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words, bool hint);
   Error explain(const CLI::ParseError& error, const std::vector<std::string>& line);
+  // Explains a line that begins with the name of another tool. The message is empty if it does not.
+  Error explain_foreign(const std::vector<std::string>& line);
   // Puts paths in the place of names of models.
   Status find_models() const;
 };
@@ -397,8 +399,10 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error,
   Error told{ErrorCode::kUsage, printable(plain_words(error.what()))};
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
   std::vector<std::string> meant;
-  if (!line.empty() && explanation) meant = explanation(line);
-  // The -q of another tool does not ask for silence.
+  // A line that lacks a value is one of ours.
+  const bool is_ours = left.empty() && !no_verb;
+  if (!line.empty() && explanation && !is_ours) meant = explanation(line);
+  // -q may be another tool's word for something else, and the answer must be seen.
   if (!meant.empty()) context.quiet = false;
   told.details = meant;
   if (!left.empty()) {
@@ -440,6 +444,17 @@ bool CommandLine::accepts(const std::vector<std::string>& words) {
   return true;
 }
 
+Error CommandLine::Impl::explain_foreign(const std::vector<std::string>& line) {
+  const auto first =
+      std::ranges::find_if(line, [](const std::string& word) { return word != "--json"; });
+  if (!explanation || first == line.end() || first->starts_with('-')) return {};
+  if (*first == "version" || find_verb(spec, {*first}) != nullptr) return {};
+  Error told{ErrorCode::kUsage,
+             fmt::format("there is no verb {} (see ferry --help)", quoted(*first)),
+             explanation(line)};
+  return told.details.empty() ? Error{} : told;
+}
+
 Result<Action> CommandLine::parse(int argc, char** argv) {
   Impl& impl = *impl_;
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
@@ -450,6 +465,11 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
   const auto set_json = [&] {
     if (std::ranges::count(words, "--json") > 0) impl.context.json = true;
   };
+  // The parser would read -h of a line such as "llama-cli -hf MODEL" as a request for help.
+  if (Error foreign = impl.explain_foreign(words); !foreign.message.empty()) {
+    set_json();
+    return Failure(std::move(foreign));
+  }
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   if (!words.empty() && words.front() == "version") reversed.back() = "--version";
   try {
@@ -458,19 +478,16 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::CallForVersion&) {
     set_json();
     return version_action();
-  } catch (const CLI::CallForHelp& help) {
+  } catch (const CLI::CallForHelp&) {
     // CLI11 finds -h in words such as -hf too.
-    const bool asked = std::ranges::any_of(
-        words, [](const std::string& word) { return word == "-h" || word == "--help"; });
-    if (asked) return print_action(impl.help());
+    const auto other = std::ranges::find_if(
+        words, [](const std::string& word) { return word.starts_with("-h") && word.size() > 2; });
+    if (other == words.end() || !impl.explanation) return print_action(impl.help());
+    Error told{ErrorCode::kUsage, "not expected: " + quoted(*other), impl.explanation(words)};
+    if (told.details.empty()) return print_action(impl.help());
     set_json();
-    Error error = impl.explain(help, words);
-    const auto cluster =
-        std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-h"); });
-    if (cluster != words.end()) error.message = "not expected: " + quoted(*cluster);
-    if (error.details.empty()) return print_action(impl.help());
     name_verb();
-    return Failure(std::move(error));
+    return Failure(std::move(told));
   } catch (const CLI::ParseError& error) {
     set_json();
     name_verb();

@@ -20,8 +20,11 @@ constexpr std::array<std::string_view, 7> kOwnMembers = {"schema", "ferry", "ver
 
 // Verbs that are older than the envelope. Their members are written beside `result` too, because
 // scripts look for them there. Schema 2 will end that.
-constexpr std::array<std::string_view, 7> kOlderVerbs = {"inspect", "convert", "run",  "preprocess",
+constexpr std::array<std::string_view, 6> kOlderVerbs = {"inspect", "convert", "preprocess",
                                                          "execute", "verify",  "check"};
+
+// Returns the version of the documents of a verb.
+int schema_of(std::string_view verb) { return verb == "run" ? 2 : 1; }
 
 // Returns the length of the value, or of the member with its name, with which `text` begins.
 size_t value_length(std::string_view text) {
@@ -63,7 +66,7 @@ void repeat_members(std::string_view object, const std::function<void(std::strin
 
 std::string head(std::string_view verb, int exit, const Error* error) {
   JsonWriter json;
-  json.begin_object().member("schema", kSchema).member("ferry", version());
+  json.begin_object().member("schema", schema_of(verb)).member("ferry", version());
   json.key("verb");
   verb.empty() ? json.null() : json.value(verb);
   json.member("ok", exit == 0).member("exit", exit);

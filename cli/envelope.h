@@ -13,8 +13,6 @@
 
 namespace ferry::cli {
 
-inline constexpr int kSchema = 1;
-
 // Passes the document to `write` in parts, in order, with a newline at the end. `verb` is empty if
 // the line names none. `error` may be nullptr. `result` is the text of an object, or empty.
 void write_envelope(std::string_view verb, int exit, const Error* error, std::string_view result,

@@ -31,10 +31,13 @@ void strip_start(Words& words) {
   const auto is_python = [](const std::string& word) {
     return word == "python" || word == "python3" || word == "uvx" || word == "uv";
   };
-  bool begun = false;
-  for (; !words.empty() && is_python(words.front()); begun = true) words.erase(words.begin());
-  if (begun && !words.empty() && words.front() == "-m") words.erase(words.begin());
+  const size_t typed = words.size();
+  while (!words.empty() && is_python(words.front())) words.erase(words.begin());
+  const bool by_python = words.size() < typed;
   if (words.empty()) return;
+  if (by_python && words.size() > 1 && words.front() == "-m") {
+    words.erase(words.begin());
+  }
   std::string& first = words.front();
   if (is_option(first)) return;
   if (first.find('/') != std::string::npos) first = base_name(first);

@@ -14,9 +14,9 @@ namespace {
 // Returns the reason why `g` ends with its last token; empty if it goes on. An answer ends when the
 // context is full.
 std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
-                                const RunOptions& options, const AnswerOutput& output) {
+                                const AnswerOutput& output) {
   if (output.stopped_by()) return kStopText;
-  if (std::ssize(g.tokens) >= options.max_new) return "max_new";
+  if (std::ssize(g.tokens) >= g.max_new) return "max_new";
   if (decoder.position() >= decoder.capacity()) return kStopContext;
   return {};
 }
@@ -47,7 +47,7 @@ Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Gener
   if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
   const bool is_end = !options.ignore_eos && std::ranges::count(manifest.eos_ids, *token) > 0;
   FERRY_RETURN_IF_ERROR(output.push(*token, /*is_text=*/!is_end));
-  g.stop = is_end ? kStopEos : reason_to_stop(g, decoder, options, output);
+  g.stop = is_end ? kStopEos : reason_to_stop(g, decoder, output);
   return g.stop.empty() ? std::optional(*token) : std::nullopt;
 }
 

@@ -39,13 +39,15 @@ void show_prompt() {
 class Chat {
  public:
   Chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
-       PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler, Generation loaded)
+       PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
+       const AnswerLimits& limits, Generation loaded)
       : context_(context),
         options_(options),
         manifest_(manifest),
         prompts_(prompts),
         decoder_(decoder),
         sampler_(sampler),
+        limits_(limits),
         loaded_(std::move(loaded)) {
     if (!options.system.empty()) messages_.push_back({"system", options.system});
   }
@@ -74,6 +76,7 @@ class Chat {
   PromptReader& prompts_;
   runner::Decoder& decoder_;
   runner::Sampler& sampler_;
+  const AnswerLimits& limits_;
   Generation loaded_;
   std::vector<prompt::ChatMessage> messages_;
   size_t images_sent_ = 0;         // number of images that belong to messages_
@@ -124,7 +127,7 @@ void Chat::end_full(const Generation& g) {
   const std::string line =
       fmt::format("ferry: the context of {} tokens is full: the conversation has {}\n",
                   decoder_.capacity(), g.prompt.size());
-  if (context_.json) print_result(context_, g, /*with_text=*/true);
+  if (context_.json) print_result(context_, g, /*with_text=*/true, options_.stats);
   context_.flush();
   std::fputs(line.c_str(), stderr);
   exit_ = 1;
@@ -134,13 +137,14 @@ Status Chat::answer(Prompt prompt, Generation g) {
   g.kept_tokens = FERRY_TRY(keep_prefix(prompt));
   g.prompt = std::move(prompt.ids);
   AnswerOutput output(prompts_.tokenizer(), options_.stops, printer(context_));
+  g.max_new = limits_.of(std::ssize(g.prompt), /*is_chat=*/true);
   g = FERRY_TRY(generate(decoder_, manifest_, options_, sampler_, output, std::move(g)));
   executed_ = g.prompt;
   executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
   executed_.resize(static_cast<size_t>(decoder_.position()));  // the last id has not run
   messages_.push_back({"assistant", g.text});
   images_sent_ = prompts_.images();
-  print_result(context_, g, /*with_text=*/true);
+  print_result(context_, g, /*with_text=*/true, options_.stats);
   if (g.stop == kStopInterrupted) exit_ = conclude(context_, g);
   return {};
 }
@@ -195,8 +199,9 @@ Result<int> Chat::run() {
 
 Result<int> run_chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
                      PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
-                     Generation loaded) {
-  return Chat(context, options, manifest, prompts, decoder, sampler, std::move(loaded)).run();
+                     const AnswerLimits& limits, Generation loaded) {
+  return Chat(context, options, manifest, prompts, decoder, sampler, limits, std::move(loaded))
+      .run();
 }
 
 }  // namespace ferry::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/context.h"
+#include "cli/run_defaults.h"
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
 #include "cli/run_report.h"
@@ -12,12 +13,12 @@
 
 namespace ferry::cli {
 
-// `loaded` has the clock and the moments of loading. Every turn renders the whole conversation. The
-// decoder keeps the ids that it has run, unless the template or tokenizer gives other ids for them.
-// A line that makes no sense is refused, and the chat goes on. Returns 1 when a message does not
-// fit into the context.
+// `loaded` has the clock, the moments of loading and how tokens are chosen. Every turn renders the
+// whole conversation. The decoder keeps the ids that it has run, unless the template or tokenizer
+// gives other ids for them. A line that makes no sense is refused, and the chat goes on. Returns 1
+// when a message does not fit into the context.
 Result<int> run_chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
                      PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
-                     Generation loaded);
+                     const AnswerLimits& limits, Generation loaded);
 
 }  // namespace ferry::cli

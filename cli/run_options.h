@@ -11,7 +11,6 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
-#include "runner/sampler.h"
 
 namespace ferry::cli {
 
@@ -24,13 +23,13 @@ struct LooseOptions {
 struct RunOptions {
   LooseOptions loose;
   std::vector<std::string> images, stops;
-  std::string bundle, tokens, prompt, prompt_file, chat, system, messages, dump_logits, stats_json,
-      thresholds, config;
-  int64_t max_new = 16;
+  std::string bundle, tokens, prompt, prompt_file, prompts, chat, system, messages, dump_logits,
+      stats_json, thresholds, config;
+  std::optional<int64_t> max_new;
   std::string mode, lookahead;
-  runner::SamplingOptions sampling;
-  int64_t seed = 0;
-  std::optional<int64_t> memory;
+  std::optional<double> repetition_penalty, temperature, top_p, min_p;
+  std::optional<int64_t> top_k, seed, memory;
+  bool greedy = false, stats = false;
   bool ignore_eos = false, skip_digests = false, interactive = false;
 };
 

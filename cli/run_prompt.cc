@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/line_reader.h"
+#include "cli/run_prompts.h"
 #include "core/file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
@@ -208,10 +209,30 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
     return chat(FERRY_TRY(with_answer(text, where)), where);
   }
   if (!options.prompt.empty()) return plain(options.prompt, "--prompt");
+  return one_message(options.system, options.chat, "--chat");
+}
+
+Result<Prompt> PromptReader::one_message(const std::string& system, const std::string& text,
+                                         const std::string& where) {
   std::vector<prompt::ChatMessage> chat;
-  if (!options.system.empty()) chat.push_back({"system", options.system});
-  chat.push_back({"user", options.chat, images_.size()});
-  return messages(chat, "--chat");
+  if (!system.empty()) chat.push_back({"system", system});
+  chat.push_back({"user", text, images_.size()});
+  return messages(chat, where);
+}
+
+Result<Prompt> PromptReader::read(const PromptLine& line, const std::string& system,
+                                  const std::string& where) {
+  switch (line.kind) {
+    case PromptLine::Kind::kText:
+      return plain(line.text, where);
+    case PromptLine::Kind::kChat:
+      return one_message(system, line.text, where);
+    case PromptLine::Kind::kMessages:
+      return chat(FERRY_TRY(with_answer(line.text, where)), where);
+    case PromptLine::Kind::kTokens:
+      break;
+  }
+  return Prompt{line.tokens, {}};
 }
 
 }  // namespace ferry::cli

@@ -22,6 +22,8 @@
 
 namespace ferry::cli {
 
+struct PromptLine;  // cli/run_prompts.h
+
 // Token ids, and embedding rows of images at the positions of some ids.
 struct Prompt {
   std::vector<int64_t> ids;
@@ -57,6 +59,9 @@ class PromptReader {
 
   // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image.
   Result<Prompt> read(const RunOptions& options);
+  // Makes the prompt of a line of --prompts. `system` is the message before that of a chat of one
+  // message; it may be empty.
+  Result<Prompt> read(const PromptLine& line, const std::string& system, const std::string& where);
   // Makes the prompt for an answer to the last of these messages, with all added images. Error
   // messages begin with `where`.
   Result<Prompt> messages(std::span<const prompt::ChatMessage> messages, const std::string& where);
@@ -64,6 +69,8 @@ class PromptReader {
  private:
   PromptReader(packer::Bundle bundle, ThreadPool& pool, const runner::MethodOptions& method);
   Status open_tokenizer(const RunOptions& options);
+  Result<Prompt> one_message(const std::string& system, const std::string& text,
+                             const std::string& where);
   Result<Prompt> plain(const std::string& text, const std::string& where);
   Result<Prompt> chat(std::string_view chat, const std::string& where);
   Result<Prompt> encode(std::string_view text, bool add_special, const std::string& where);

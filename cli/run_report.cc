@@ -34,6 +34,62 @@ std::string lookahead_line(const Generation& g) {
                      g.lookahead->generated, g.lookahead->accepted);
 }
 
+// Times in seconds and rates in tokens per second, from a clock that counts nanoseconds.
+struct Speeds {
+  explicit Speeds(const report::GenerationStats& s)
+      : load(report::seconds(s.load_end - s.load_start)),
+        first_token(report::seconds(s.prompt_eval_end - s.inference_start)),
+        decoding(report::seconds(s.inference_end - s.prompt_eval_end)),
+        sampling(report::seconds(s.sampling)),
+        prompt_rate(report::token_rate(s.prompt_tokens, first_token)),
+        new_rate(report::token_rate(s.generated_tokens, decoding)) {}
+  double load, first_token, decoding, sampling;
+  double prompt_rate, new_rate;  // 0 where nothing was measured
+};
+
+std::string sampling_line(const runner::SamplingOptions& s) {
+  std::string line = s.temperature == 0
+                         ? "greedy"
+                         : fmt::format("temperature {}, top k {}, top p {}, min p {}",
+                                       s.temperature, s.top_k, s.top_p, s.min_p);
+  if (s.repetition_penalty != 1)
+    line += fmt::format(", repetition penalty {}", s.repetition_penalty);
+  if (s.temperature != 0) line += fmt::format(", seed {}", s.seed);
+  return fmt::format("Sampling: {}\n", line);
+}
+
+void write_sampling(JsonWriter& json, const runner::SamplingOptions& s) {
+  json.begin_object();
+  json.member("repetition_penalty", s.repetition_penalty).member("temperature", s.temperature);
+  if (s.temperature != 0) {
+    json.member("top_k", s.top_k).member("top_p", s.top_p).member("min_p", s.min_p);
+    json.member("seed", s.seed);
+  }
+  json.end_object();
+}
+
+void write_rate(JsonWriter& json, std::string_view key, double rate) {
+  json.key(key);
+  rate > 0 ? json.value(rate) : json.null();
+}
+
+void write_speeds(JsonWriter& json, const Generation& g) {
+  const Speeds speeds(g.stats);
+  json.begin_object();
+  json.member("evaluated_tokens", g.stats.prompt_tokens);
+  json.member("load_seconds", speeds.load).member("first_token_seconds", speeds.first_token);
+  json.member("decode_seconds", speeds.decoding).member("sampling_seconds", speeds.sampling);
+  write_rate(json, "prompt_tokens_per_second", speeds.prompt_rate);
+  write_rate(json, "new_tokens_per_second", speeds.new_rate);
+  json.member("prompt_peak_rss_bytes", g.stats.prompt_peak_rss);
+  json.member("peak_rss_bytes", g.stats.peak_rss);
+  if (g.lookahead) {
+    json.member("lookahead_generated", g.lookahead->generated);
+    json.member("lookahead_accepted", g.lookahead->accepted);
+  }
+  json.end_object();
+}
+
 // Writes the members that ExecuTorch's runners write, and then those that only Ferry has.
 void write_stats_members(JsonWriter& json, const Generation& g) {
   report::RunnerStats(g.stats).write(json);
@@ -83,13 +139,40 @@ std::string kept_line(const Generation& g) {
   return fmt::format("Tokens of the conversation that had been run before: {}\n", *g.kept_tokens);
 }
 
-// Returns the lines of statistics for stderr.
-std::string stats_lines(const Generation& g) {
+// Returns the lines of ExecuTorch's runners, and what Ferry has beside them.
+std::string runner_lines(const Generation& g) {
   const report::RunnerStats stats(g.stats);
   return rss_lines(g.stats) + fmt::format("PyTorchObserver {}\n", stats.json()) + stats.report() +
-         kept_line(g) + lookahead_line(g) +
+         kept_line(g) + lookahead_line(g) + sampling_line(g.sampling) +
          fmt::format("Stopped by: {}, after {} tokens; the first came with the prompt\n", g.stop,
                      g.tokens.size());
+}
+
+// Returns a number with at least three digits that count.
+std::string short_number(double value) {
+  const int digits = value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3;
+  return fmt::format("{:.{}f}", value, digits);
+}
+
+std::string duration_text(double seconds) {
+  return seconds < 1 ? short_number(seconds * 1e3) + " ms" : short_number(seconds) + " s";
+}
+
+std::string token_count(int64_t count, std::string_view what) {
+  return fmt::format("{} {}token{}", count, what, count == 1 ? "" : "s");
+}
+
+// Returns "24 prompt tokens (812 tokens/s)", or the count alone where nothing can be measured.
+std::string rated(const std::string& what, double rate) {
+  return rate > 0 ? fmt::format("{} ({} tokens/s)", what, short_number(rate)) : what;
+}
+
+std::string stats_line(const Generation& g) {
+  const Speeds speeds(g.stats);
+  return fmt::format("{}, {}, first token after {}, at most {:.0f} MiB of memory, end: {}",
+                     rated(token_count(g.stats.prompt_tokens, "prompt "), speeds.prompt_rate),
+                     rated(token_count(std::ssize(g.tokens), "new "), speeds.new_rate),
+                     duration_text(speeds.first_token), mebibytes(g.stats.peak_rss), g.stop);
 }
 
 // Prints a line to stderr for each threshold that is missed. Returns false if none is missed.
@@ -102,47 +185,54 @@ bool print_missed(const std::vector<report::Judgement>& judgements) {
   return !lines.empty();
 }
 
-// Returns the error for the signal that ended the answer, if one did.
-std::optional<Error> interruption(const Generation& g) {
-  const Status status = check_interrupt();
-  return g.stop == kStopInterrupted && !status ? std::optional(status.error()) : std::nullopt;
-}
-
 // Returns 1 if a threshold is missed or a conversation does not fit into the context, else 0.
 int answer(const Generation& g) {
   const bool met = std::ranges::all_of(g.judgements, &report::Judgement::met);
   return met && !(g.stop == kStopContext && g.tokens.empty()) ? 0 : 1;
 }
 
-// Returns the result of --json.
-std::string run_document(const Generation& g, bool with_text) {
-  JsonWriter json;
-  json.begin_object();
-  json.member("path", g.bundle).member("prompt_tokens", g.prompt).member("tokens", g.tokens);
-  if (with_text) json.member("text", g.text);
-  if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);
-  json.member("stop", g.stop).member("stopped_by_eos", g.stop == kStopEos);
-  if (g.stop_text) json.member("stop_text", *g.stop_text);
-  json.key("stats").begin_object();
-  write_stats_members(json, g);
-  json.end_object();
-  write_judgements(json, g.judgements);
-  json.end_object();
-  return json.take();
-}
-
 }  // namespace
 
-void print_result(Context& context, const Generation& g, bool with_text) {
-  if (context.json) {
-    const std::optional<Error> error = interruption(g);
-    context.print_result(run_document(g, with_text), error ? exit_code(*error) : answer(g),
-                         error ? &*error : nullptr);
-    return;
+std::optional<Error> interruption(const Generation& g) {
+  const Status status = check_interrupt();
+  return g.stop == kStopInterrupted && !status ? std::optional(status.error()) : std::nullopt;
+}
+
+void write_answer(JsonWriter& json, const Generation& g, bool with_text,
+                  std::optional<size_t> line) {
+  json.begin_object();
+  if (line) {
+    json.member("line", *line);
+  } else {
+    json.member("path", g.bundle);
   }
+  json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
+  if (with_text) json.member("text", g.text);
+  if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);
+  json.member("stop", g.stop);
+  if (g.stop_text) json.member("stop_text", *g.stop_text);
+  json.key("sampling");
+  write_sampling(json, g.sampling);
+  json.key("stats");
+  write_speeds(json, g);
+  write_judgements(json, g.judgements);
+  json.end_object();
+}
+
+void print_stats(Context& context, const Generation& g, bool all_stats) {
   context.print("\n");
   context.flush();  // the answer must come before the lines on stderr
-  context.aside(stats_lines(g));
+  if (all_stats) context.aside(runner_lines(g));
+  context.note(stats_line(g));
+}
+
+void print_result(Context& context, const Generation& g, bool with_text, bool all_stats) {
+  if (!context.json) return print_stats(context, g, all_stats);
+  const std::optional<Error> error = interruption(g);
+  JsonWriter json;
+  write_answer(json, g, with_text);
+  context.print_result(json.take(), error ? exit_code(*error) : answer(g),
+                       error ? &*error : nullptr);
 }
 
 int conclude(Context& context, const Generation& g) {

@@ -1,5 +1,5 @@
-// Prints the statistics of `ferry run`, in the lines and the JSON object of ExecuTorch's runners,
-// and the thresholds that a run misses.
+// Prints the results of `ferry run`, its statistics (in one line, or in the lines and the JSON
+// object of ExecuTorch's runners), and the thresholds that a run misses.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "cli/context.h"
+#include "core/json_writer.h"
 #include "core/result.h"
 #include "report/generation_stats.h"
 #include "report/thresholds.h"
 #include "runner/decoder.h"
+#include "runner/sampler.h"
 
 namespace ferry::cli {
 
@@ -24,7 +26,10 @@ inline constexpr std::string_view kStopInterrupted = "interrupted";
 struct Generation {
   std::string bundle;  // path of the bundle, or of the text decoder of loose programs, as given
   std::vector<int64_t> prompt, tokens;
-  std::string text;           // text of `tokens`; empty without a tokenizer
+  std::string text;     // text of `tokens`; empty without a tokenizer
+  int64_t max_new = 0;  // tokens of the answer at most
+  // How the tokens are chosen; the seed is there if they are drawn.
+  runner::SamplingOptions sampling;
   std::vector<float> logits;  // (tokens, vocab): the row from which each token was chosen
   // The reason why the answer ended: "eos", "stop_text" (a text of --stop), "max_new", "context"
   // (the context is full) or "interrupted".
@@ -38,9 +43,16 @@ struct Generation {
   std::vector<report::Judgement> judgements;  // empty without thresholds
 };
 
-// Prints the document with --json; otherwise ends the line of the answer and prints the statistics
-// to stderr.
-void print_result(Context& context, const Generation& generation, bool with_text);
+// Prints the document with --json; otherwise ends the line of the answer and prints a line of
+// statistics to stderr, behind those of ExecuTorch's runners if `all_stats`.
+void print_result(Context& context, const Generation& generation, bool with_text, bool all_stats);
+// Writes the object of an answer. `line` is that of the prompt in the file of --prompts.
+void write_answer(JsonWriter& json, const Generation& generation, bool with_text,
+                  std::optional<size_t> line = {});
+// Ends the line of the answer and prints its statistics.
+void print_stats(Context& context, const Generation& generation, bool all_stats);
+// Returns the error for the signal that ended the answer, if one did.
+std::optional<Error> interruption(const Generation& generation);
 // Returns the exit code, and prints to stderr why it is not 0.
 int conclude(Context& context, const Generation& generation);
 

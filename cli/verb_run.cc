@@ -15,8 +15,10 @@
 #include "cli/report_file.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
+#include "cli/run_defaults.h"
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
+#include "cli/run_prompts.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
 #include "core/os_error.h"
@@ -32,7 +34,7 @@ namespace {
 
 Result<runner::LookaheadOptions> parse_lookahead(const RunOptions& o) {
   constexpr std::string_view kExpected = "N,W,G such as 3,2,2";
-  runner::LookaheadOptions lookahead = {.seed = static_cast<uint64_t>(o.seed)};
+  runner::LookaheadOptions lookahead = {.seed = static_cast<uint64_t>(o.seed.value_or(0))};
   if (o.lookahead.empty()) return lookahead;
   const auto numbers = FERRY_TRY(parse_numbers("--lookahead", o.lookahead, kExpected));
   if (numbers.size() != 3) {
@@ -55,14 +57,14 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
   return decode;
 }
 
-// Returns kUsage for options of a single answer together with --interactive.
-Status check_chat(const RunOptions& o) {
+// Returns kUsage for options of a single answer together with --interactive or --prompts.
+Status check_several(const RunOptions& o, const char* option) {
   const std::pair<const char*, const std::string&> single[] = {{"--dump-logits", o.dump_logits},
                                                                {"--stats-json", o.stats_json},
                                                                {"--thresholds", o.thresholds}};
   for (const auto& [name, value] : single) {
     if (value.empty()) continue;
-    return fail(ErrorCode::kUsage, fmt::format("--interactive does not take {}", name));
+    return fail(ErrorCode::kUsage, fmt::format("{} does not take {}", option, name));
   }
   return {};
 }
@@ -92,9 +94,10 @@ Status check_texts(const RunOptions& o) {
 
 Status check_prompt(const RunOptions& o) {
   const std::pair<const char*, bool> prompts[] = {
-      {"--prompt", !o.prompt.empty()}, {"--prompt-file", !o.prompt_file.empty()},
-      {"--chat", !o.chat.empty()},     {"--messages", !o.messages.empty()},
-      {"--tokens", !o.tokens.empty()}, {"--interactive", o.interactive}};
+      {"--prompt", !o.prompt.empty()},     {"--prompt-file", !o.prompt_file.empty()},
+      {"--prompts", !o.prompts.empty()},   {"--chat", !o.chat.empty()},
+      {"--messages", !o.messages.empty()}, {"--tokens", !o.tokens.empty()},
+      {"--interactive", o.interactive}};
   std::vector<const char*> given;
   for (const auto& [name, is_given] : prompts) {
     if (is_given) given.push_back(name);
@@ -105,20 +108,23 @@ Status check_prompt(const RunOptions& o) {
       return os_error(o.bundle, "cannot open", errno);
     }
     return fail(ErrorCode::kUsage,
-                "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive is "
-                "required, and not empty");
+                "one of --prompt, --prompt-file, --prompts, --chat, --messages, --tokens and "
+                "--interactive is required, and not empty");
   }
   if (given.size() > 1) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{} and {}: each gives the prompt; give one of them",
                             fmt::join(given.begin(), given.end() - 1, ", "), given.back()));
   }
-  if (!o.system.empty() && o.chat.empty() && !o.interactive) {
-    return fail(ErrorCode::kUsage, "--system is for --chat and --interactive");
+  if (!o.system.empty() && o.chat.empty() && !o.interactive && o.prompts.empty()) {
+    return fail(ErrorCode::kUsage, "--system is for --chat, --prompts and --interactive");
   }
   FERRY_RETURN_IF_ERROR(check_stops(o));
   if (!o.images.empty() && !o.tokens.empty()) {
     return fail(ErrorCode::kUsage, "--image needs a prompt of text, not --tokens");
+  }
+  if (!o.images.empty() && !o.prompts.empty()) {
+    return fail(ErrorCode::kUsage, "--prompts does not take --image");
   }
   if (o.tokens.empty()) return {};
   const auto ids = parse_numbers("--tokens", o.tokens, kTokensExpected);
@@ -127,16 +133,14 @@ Status check_prompt(const RunOptions& o) {
 
 Status check_run(const RunOptions& o) {
   FERRY_RETURN_IF_ERROR(check_prompt(o));
-  if (o.interactive) FERRY_RETURN_IF_ERROR(check_chat(o));
-  if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
+  if (o.interactive) FERRY_RETURN_IF_ERROR(check_several(o, "--interactive"));
+  if (!o.prompts.empty()) FERRY_RETURN_IF_ERROR(check_several(o, "--prompts"));
+  if (o.max_new && *o.max_new < 1 && *o.max_new != -1) {
+    return fail(ErrorCode::kUsage, "--max-new must be at least 1, or -1 for no limit");
+  }
+  FERRY_RETURN_IF_ERROR(check_sampling(o));
   FERRY_RETURN_IF_ERROR(check_new_file("--dump-logits", o.dump_logits, o.bundle));
   return check_new_file("--stats-json", o.stats_json, o.bundle);
-}
-
-Result<runner::Sampler> make_sampler(const RunOptions& options) {
-  runner::SamplingOptions sampling = options.sampling;
-  sampling.seed = static_cast<uint64_t>(options.seed);
-  return runner::Sampler::make(sampling);
 }
 
 Status dump_logits(const Generation& g, const std::string& path) {
@@ -150,12 +154,13 @@ Status dump_logits(const Generation& g, const std::string& path) {
 }
 
 // Prints a note if options of sampling are given that have no effect at temperature 0.
-void note_greedy(Context& context, const runner::SamplingOptions& sampling) {
-  if (sampling.temperature != 0) return;
+void note_greedy(Context& context, const RunOptions& o, const runner::SamplingOptions& settled) {
+  if (settled.temperature != 0) return;
   const runner::SamplingOptions usual;
-  const std::pair<const char*, bool> drawing[] = {{"--top-k", sampling.top_k != usual.top_k},
-                                                  {"--top-p", sampling.top_p != usual.top_p},
-                                                  {"--min-p", sampling.min_p != usual.min_p}};
+  const std::pair<const char*, bool> drawing[] = {
+      {"--top-k", o.top_k.value_or(usual.top_k) != usual.top_k},
+      {"--top-p", o.top_p.value_or(usual.top_p) != usual.top_p},
+      {"--min-p", o.min_p.value_or(usual.min_p) != usual.min_p}};
   std::vector<const char*> given;
   for (const auto& [name, is_given] : drawing) {
     if (is_given) given.push_back(name);
@@ -187,13 +192,41 @@ Status write_outputs(const Generation& g, const RunOptions& options) {
   return {};
 }
 
+// Answers the only prompt.
+Result<int> answer_one(Context& context, const RunOptions& options,
+                       const std::optional<report::Thresholds>& thresholds,
+                       const packer::Manifest& manifest, PromptReader& prompts,
+                       runner::Decoder& decoder, const AnswerLimits& limits, Generation g) {
+  g.stats.inference_start = g.stats.load_end;
+  Prompt prompt = FERRY_TRY(prompts.read(options));
+  if (!prompt.rows.empty()) FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.rows));
+  g.prompt = std::move(prompt.ids);
+  g.max_new = limits.of(std::ssize(g.prompt), !options.chat.empty() || !options.messages.empty());
+  AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
+  runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
+  g = FERRY_TRY(generate(decoder, manifest, options, sampler, output, std::move(g)));
+  FERRY_RETURN_IF_ERROR(write_outputs(g, options));
+  if (thresholds && g.stop != kStopInterrupted) {
+    g.judgements = thresholds->judge(g.stats, manifest, g.text);
+  }
+  print_result(context, g, prompts.tokenizer() != nullptr, options.stats);
+  return conclude(context, g);
+}
+
+// Returns the options by which the PromptReader is opened.
+RunOptions reading(const RunOptions& options, const std::vector<PromptLine>& lines) {
+  RunOptions reading = options;
+  if (!lines.empty()) require(lines, reading);
+  return reading;
+}
+
 Result<int> run_bundle(Context& context, RunOptions options) {
   FERRY_RETURN_IF_ERROR(check_run(options));
-  runner::Sampler sampler = FERRY_TRY(make_sampler(options));
-  note_greedy(context, options.sampling);
   const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
   FERRY_RETURN_IF_ERROR(read_prompt_texts(options));
   FERRY_RETURN_IF_ERROR(check_texts(options));
+  std::vector<PromptLine> lines;
+  if (!options.prompts.empty()) lines = FERRY_TRY(read_prompt_lines(options));
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   Generation g;
@@ -204,25 +237,25 @@ Result<int> run_bundle(Context& context, RunOptions options) {
                              !options.ignore_eos, context.progress("checking digests")},
                             options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
-  PromptReader prompts = FERRY_TRY(PromptReader::open(bundle, options, context.pool(), method));
+  const RunDefaults settled = FERRY_TRY(settle(options, bundle));
+  g.sampling = settled.sampling;
+  note_greedy(context, options, g.sampling);
+  PromptReader prompts =
+      FERRY_TRY(PromptReader::open(bundle, reading(options, lines), context.pool(), method));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
   g.stats.load_end = g.clock.now();
+  if (!lines.empty()) {
+    return run_prompts(context, options, lines, bundle.manifest(), prompts, *decoder,
+                       settled.limits, g);
+  }
   if (options.interactive) {
-    return run_chat(context, options, bundle.manifest(), prompts, *decoder, sampler, std::move(g));
+    runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
+    return run_chat(context, options, bundle.manifest(), prompts, *decoder, sampler, settled.limits,
+                    std::move(g));
   }
-  g.stats.inference_start = g.stats.load_end;
-  Prompt prompt = FERRY_TRY(prompts.read(options));
-  if (!prompt.rows.empty()) FERRY_RETURN_IF_ERROR(decoder->set_image_rows(prompt.rows));
-  g.prompt = std::move(prompt.ids);
-  AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
-  g = FERRY_TRY(generate(*decoder, bundle.manifest(), options, sampler, output, std::move(g)));
-  FERRY_RETURN_IF_ERROR(write_outputs(g, options));
-  if (thresholds && g.stop != kStopInterrupted) {
-    g.judgements = thresholds->judge(g.stats, bundle.manifest(), g.text);
-  }
-  print_result(context, g, prompts.tokenizer() != nullptr);
-  return conclude(context, g);
+  return answer_one(context, options, thresholds, bundle.manifest(), prompts, *decoder,
+                    settled.limits, std::move(g));
 }
 
 }  // namespace
@@ -235,6 +268,10 @@ void add_run(CommandLine& line) {
   verb.option("--prompt", o->prompt,
               "Prompt as text, for the bundle's tokenizer; - reads standard input")
       .option("--prompt-file", o->prompt_file, "File with the prompt as text")
+      .option(
+          "--prompts FILE", o->prompts,
+          "File with a prompt in each line: text, a JSON string, or an object with prompt, chat, "
+          "messages or tokens; - reads standard input. The model is loaded once")
       .option("--chat", o->chat,
               "Message of a user, for the bundle's chat template; - reads standard input")
       .option("--system", o->system, "System message before that of --chat or --interactive")
@@ -248,21 +285,27 @@ void add_run(CommandLine& line) {
               "Image files for a prompt of text, in order; placeholders in the text say where, "
               "else they come first. With --interactive those of the first message")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
-      .option("--max-new", o->max_new, "Tokens to generate at most")
+      .option("--max-new", o->max_new,
+              "Tokens to generate at most; -1: until an end token or the end of the context. "
+              "Default: that of generation_config.json, else -1 for chats and 256 for others")
       .option("--stop", o->stops,
               "Text that ends the answer, which ends before it; may be repeated")
-      .option("--repetition-penalty", o->sampling.repetition_penalty,
+      .option("--repetition-penalty", o->repetition_penalty,
               "Divides positive logits of tokens of the prompt and the answer, multiplies negative "
               "ones; 1: none")
-      .option("--temperature", o->sampling.temperature, "0: always the likeliest token")
-      .option("--top-k", o->sampling.top_k, "Sample from the K likeliest tokens; 0: from all")
-      .option("--top-p", o->sampling.top_p,
+      .flag("--greedy", o->greedy,
+            "Always the likeliest token, whatever generation_config.json says about sampling")
+      .option("--temperature", o->temperature,
+              "0: always the likeliest token. Default of this and the next three: "
+              "generation_config.json, where it has do_sample; else 0")
+      .option("--top-k", o->top_k, "Sample from the K likeliest tokens; 0: from all")
+      .option("--top-p", o->top_p,
               "Sample from the likeliest tokens that together have this probability")
-      .option("--min-p", o->sampling.min_p,
+      .option("--min-p", o->min_p,
               "Sample from tokens with at least this share of the likeliest one's probability")
       .option("--seed", o->seed,
               "Of the sampler, without effect at temperature 0, and of the guesses of lookahead, "
-              "which have no effect on the answer")
+              "which have no effect on the answer; default: drawn, and told by --stats and --json")
       .option("--mode", o->mode,
               "How a static bundle decodes: kv (token by token), hybrid (prompts in chunks, the "
               "default) or lookahead (the same, and several tokens from one call)")
@@ -271,6 +314,8 @@ void add_run(CommandLine& line) {
               "that are kept for each token; default: 3,2,2")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
+      .flag("--stats", o->stats,
+            "Print all statistics, with the lines of ExecuTorch's runners, instead of one line")
       .option("--stats-json", o->stats_json,
               "New JSON file for the statistics, with the keys of ExecuTorch's runners")
       .option("--thresholds", o->thresholds,
@@ -284,7 +329,9 @@ void add_run(CommandLine& line) {
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")
       .example("ferry run bundle/ --chat 'Why is the sky blue?' --temperature 0.7",
-               "Text on stdout as it comes; statistics on stderr.")
+               "Text on stdout as it comes; a line of statistics on stderr.")
+      .example("ferry run bundle/ --prompts questions.txt --json > answers.json",
+               "Answers every line of a file; the model is loaded once.")
       .example("ferry run bundle/ --tokens 1,2,3 --max-new 16 --json", "Without a tokenizer.")
       .example("ferry run model.gguf --chat Hello", "Through a bundle in memory.")
       .exit_codes({{"1", "a threshold is missed, or a message of a chat does not fit the context"},

@@ -53,8 +53,11 @@ install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferr
               ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
         DESTINATION ${package} COMPONENT development)
 
+include(cmake/licences.cmake)
 include(cmake/portable.cmake)
 if(TARGET ferry_portable)
   install(PROGRAMS $<TARGET_FILE:ferry_portable> TYPE BIN RENAME ferry
+          COMPONENT portable EXCLUDE_FROM_ALL)
+  install(DIRECTORY ${FERRY_LICENCES}/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/third_party
           COMPONENT portable EXCLUDE_FROM_ALL)
 endif()

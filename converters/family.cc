@@ -84,7 +84,7 @@ std::string nearest_types(FamilyTable families, std::string_view model_type) {
   if (types.size() <= kShown + 1) return fmt::format("{}", fmt::join(types, ", "));
   const size_t more = types.size() - kShown;
   types.resize(kShown);
-  return fmt::format("{} and {} more (README.md lists them)", fmt::join(types, ", "), more);
+  return fmt::format("{} and {} more (docs/families.md lists them)", fmt::join(types, ", "), more);
 }
 
 std::span<const VisionFamily* const> all_vision_families() {

@@ -3,11 +3,13 @@
 #include <signal.h>
 
 #include <atomic>
+#include <utility>
 
 namespace ferry {
 namespace {
 
 std::atomic<int> requested{0};
+thread_local const std::atomic<int>* scope = nullptr;
 static_assert(std::atomic<int>::is_always_lock_free, "signal handlers must not wait");
 
 const char* name_of(int signal) {
@@ -37,9 +39,15 @@ int interrupt_signal() noexcept { return requested.load(std::memory_order_relaxe
 void clear_interrupt() noexcept { requested.store(0, std::memory_order_relaxed); }
 
 Status check_interrupt() {
-  const int signal = interrupt_signal();
+  int signal = interrupt_signal();
+  if (signal == 0 && scope != nullptr) signal = scope->load(std::memory_order_relaxed);
   if (signal == 0) return {};
   return fail(ErrorCode::kInterrupted, std::string("stopped by ") + name_of(signal));
 }
+
+InterruptScope::InterruptScope(const std::atomic<int>* signal)
+    : outer_(std::exchange(scope, signal)) {}
+InterruptScope::~InterruptScope() { scope = outer_; }
+const std::atomic<int>* InterruptScope::current() { return scope; }
 
 }  // namespace ferry

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/interrupt.h"
+
 namespace ferry {
 namespace {
 
@@ -48,8 +50,8 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
 }  // namespace
 
 // A job is done when its items are done; a thread that slept through the job is not waited for.
-// That is safe because a thread looks at `body` and `count` only after it has claimed an item, and
-// the job cannot end, nor the next job begin, before that item is done.
+// That is safe because a thread looks at `body`, `count` and the like only after it has claimed an
+// item, and the job cannot end, nor the next job begin, before that item is done.
 struct ThreadPool::Impl {
   // The high half is the number of the job, so that a claim cannot take an item of a later job. The
   // low half is the number of items that nobody has claimed yet.
@@ -58,6 +60,7 @@ struct ThreadPool::Impl {
   alignas(kCacheLine) std::atomic<uint32_t> signal{0};  // changes with every job
   std::atomic<bool> stop{false};
   alignas(kCacheLine) const std::function<void(size_t)>* body = nullptr;
+  const std::atomic<int>* interrupt = nullptr;  // see InterruptScope
   size_t begin = 0;
   uint32_t count = 0;
   uint64_t job = 0;
@@ -93,6 +96,7 @@ struct ThreadPool::Impl {
 
   void run_item(size_t index) noexcept {
     if (failed.load(std::memory_order_relaxed)) return;
+    const InterruptScope scope(interrupt);
     try {
       (*body)(index);
     } catch (...) {
@@ -132,6 +136,7 @@ struct ThreadPool::Impl {
 
   void run(size_t first, uint32_t items, const std::function<void(size_t)>& function) {
     body = &function;
+    interrupt = InterruptScope::current();
     begin = first;
     count = items;
     unfinished.store(items, std::memory_order_relaxed);

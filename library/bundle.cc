@@ -6,6 +6,7 @@
 #include "conversion/convert.h"
 #include "conversion/gguf_proof.h"
 #include "library/internal.h"
+#include "listing/file_check.h"
 #include "packer/bundle_reader.h"
 
 namespace ferry {
@@ -34,6 +35,14 @@ BundleComponent component_of(const packer::ManifestComponent& from) {
     component.programs.push_back(program.file);
   }
   return component;
+}
+
+CheckResult result_of(packer::CheckReport report, std::string kind) {
+  CheckResult result{report.files, report.bytes, {}, std::move(kind)};
+  for (packer::CheckProblem& problem : report.problems) {
+    result.problems.push_back({problem.code, std::move(problem.file), std::move(problem.message)});
+  }
+  return result;
 }
 
 }  // namespace
@@ -94,11 +103,18 @@ Result<CheckResult> check_bundle(const std::string& directory, const Engine& eng
   return library::run(engine, directory, [&](ThreadPool& pool) -> Result<CheckResult> {
     packer::CheckReport report = FERRY_TRY(
         packer::check_bundle(directory, pool, library::show(progress, "checking digests")));
-    CheckResult result{report.files, report.bytes, {}};
-    for (packer::CheckProblem& problem : report.problems) {
-      result.problems.push_back(
-          {problem.code, std::move(problem.file), std::move(problem.message)});
-    }
+    return result_of(std::move(report), "bundle");
+  });
+}
+
+Result<CheckResult> check(const std::string& path, const Engine& engine,
+                          const OnProgress& progress) {
+  return library::run(engine, path, [&](ThreadPool& pool) -> Result<CheckResult> {
+    const std::string found = FERRY_TRY(checkpoint::find_source(path));
+    listing::FileCheck check =
+        FERRY_TRY(listing::check_path(found, pool, library::show(progress, "checking")));
+    CheckResult result = result_of(std::move(check.report), std::move(check.kind));
+    result.tensors = check.tensors;
     return result;
   });
 }

@@ -1,6 +1,7 @@
 #include <ferry/convert.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -17,6 +18,7 @@ inline namespace v0 {
 
 struct ConversionPlan::Impl {
   std::string source;
+  std::string output;  // ConvertOptions::output
   // Exactly one of `bundle` and `files` is set.
   std::optional<plan::Conversion> bundle = {};
   std::optional<conversion::Export> files = {};
@@ -25,6 +27,8 @@ struct ConversionPlan::Impl {
     if (bundle) return bundle->mapped;
     return files->mapped;
   }
+  // Checks that the plan, which depends on ConvertOptions::output, fits the path to write.
+  Status check_planned(const std::string& path) const;
 };
 
 namespace {
@@ -189,11 +193,25 @@ Status check_apart(const std::string& source, const std::string& path) {
   return wrong("path", "must not be where the checkpoint is");
 }
 
+bool names_weight_file(std::string_view path) {
+  return std::ranges::any_of(std::array{".safetensors", ".gguf", ".pth", ".pt"},
+                             [&](const char* ending) { return path.ends_with(ending); });
+}
+
 void add_files(const std::vector<packer::PlannedFile>& files, PlanSummary& summary) {
   for (const packer::PlannedFile& file : files) summary.files.push_back({file.path, file.bytes});
 }
 
 }  // namespace
+
+Status ConversionPlan::Impl::check_planned(const std::string& path) const {
+  if (path.empty()) return wrong("path", "must not be empty");
+  if (!output.empty() && path != output) return wrong("path", "must be the output of the plan");
+  if (output.empty() && files && files->plan->input().is_directory && names_weight_file(path)) {
+    return wrong("path", "must not name a file: the plan is a directory, because output is empty");
+  }
+  return {};
+}
 
 ConversionPlan::ConversionPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ConversionPlan::~ConversionPlan() = default;
@@ -202,7 +220,7 @@ ConversionPlan& ConversionPlan::operator=(ConversionPlan&&) noexcept = default;
 
 Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const Engine& engine) {
   const auto plan = [&](ThreadPool& pool) -> Result<std::unique_ptr<Impl>> {
-    auto impl = std::make_unique<Impl>(Impl{.source = options.source});
+    auto impl = std::make_unique<Impl>(Impl{.source = options.source, .output = options.output});
     plan::ConvertOptions settled = FERRY_TRY(settle(options));
     if (options.format == OutputFormat::kBundle) {
       if (proof::needs_calibration(settled)) {
@@ -214,6 +232,7 @@ Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const
       to.convert = std::move(settled);
       to.format = export_format(options.format);
       to.type = options.gguf_type;
+      to.out = options.output;
       impl->files = FERRY_TRY(conversion::plan_export(to, pool));
     }
     FERRY_RETURN_IF_ERROR(check_keys(impl->mapped()));
@@ -248,20 +267,21 @@ PlanSummary ConversionPlan::summary() const {
 
 Status ConversionPlan::write(const WriteOptions& options, const Engine& engine,
                              const OnProgress& progress) const {
-  return library::run(engine, options.path, [&](ThreadPool& pool) -> Status {
-    if (options.path.empty()) return wrong("path", "must not be empty");
+  const std::string& path = options.path.empty() ? impl_->output : options.path;
+  return library::run(engine, path, [&](ThreadPool& pool) -> Status {
+    FERRY_RETURN_IF_ERROR(impl_->check_planned(path));
     if (options.resume && !options.sync) return wrong("sync", "must be true with resume");
-    FERRY_RETURN_IF_ERROR(check_apart(impl_->source, options.path));
+    FERRY_RETURN_IF_ERROR(check_apart(impl_->source, path));
     const ShowProgress show = library::show(progress, "writing");
     if (impl_->bundle) {
-      const packer::BundleTarget target{.directory = options.path,
+      const packer::BundleTarget target{.directory = path,
                                         .overwrite = options.overwrite,
                                         .resume = options.resume,
                                         .synced = options.sync};
       FERRY_TRY(impl_->bundle->plan->write(target, pool, show));
       return {};
     }
-    FERRY_TRY(impl_->files->plan->write({.path = options.path,
+    FERRY_TRY(impl_->files->plan->write({.path = path,
                                          .overwrite = options.overwrite,
                                          .resume = options.resume,
                                          .synced = options.sync},
@@ -272,7 +292,12 @@ Status ConversionPlan::write(const WriteOptions& options, const Engine& engine,
 
 Status convert(const ConvertOptions& options, const WriteOptions& output, const Engine& engine,
                const OnProgress& progress) {
-  const ConversionPlan plan = FERRY_TRY(ConversionPlan::make(options, engine));
+  if (!options.output.empty() && options.output != output.path) {
+    return wrong("output", "must be empty or the path to write");
+  }
+  ConvertOptions planned = options;
+  planned.output = output.path;
+  const ConversionPlan plan = FERRY_TRY(ConversionPlan::make(planned, engine));
   return plan.write(output, engine, progress);
 }
 

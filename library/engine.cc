@@ -18,6 +18,9 @@ Engine& Engine::operator=(const Engine&) = default;
 
 size_t Engine::threads() const { return impl_->pool.size(); }
 
+void Engine::interrupt(int signal) const noexcept { impl_->interrupt = signal; }
+void Engine::clear_interrupt_request() const noexcept { impl_->interrupt = 0; }
+
 void interrupt_all(int signal) noexcept { request_interrupt(signal); }
 void clear_interrupt_request() noexcept { clear_interrupt(); }
 

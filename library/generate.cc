@@ -8,6 +8,7 @@
 #include "prompt/image_input.h"
 #include "prompt/messages.h"
 #include "runner/decoder.h"
+#include "runner/generation_config.h"
 #include "runner/sampler.h"
 #include "runner/vision_encoder.h"
 #include "text/answer_end.h"
@@ -316,6 +317,17 @@ Result<std::span<const float>> Generator::forward(std::span<const int64_t> token
 }
 
 void Generator::restart() { impl_->begin(); }
+Result<SamplingOptions> Generator::sampling_defaults() const {
+  const auto file = FERRY_TRY(runner::generation_defaults(impl_->bundle));
+  FERRY_RETURN_IF_ERROR(runner::check_supported(file, file.sampling));
+  const runner::SamplingOptions& from = file.sampling;
+  return SamplingOptions{.repetition_penalty = from.repetition_penalty,
+                         .temperature = from.temperature,
+                         .top_k = from.top_k,
+                         .top_p = from.top_p,
+                         .min_p = from.min_p};
+}
+
 int64_t Generator::position() const { return impl_->decoder->position(); }
 int64_t Generator::capacity() const { return impl_->decoder->capacity(); }
 

@@ -6,9 +6,11 @@
 #include <ferry/engine.h>
 #include <ferry/text.h>
 
+#include <atomic>
 #include <mutex>
 #include <string>
 
+#include "core/interrupt.h"
 #include "core/progress.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
@@ -21,6 +23,7 @@ struct Engine::Impl {
   explicit Impl(size_t threads) : pool(threads) {}
   ThreadPool pool;
   std::mutex busy;
+  std::atomic<int> interrupt{0};  // see Engine::interrupt()
 };
 
 struct Bundle::Impl {
@@ -46,6 +49,7 @@ template <class Work>
 auto run(const Engine& engine, const std::string& path, Work&& work)
     -> decltype(work(engine.impl().pool)) {
   const std::lock_guard lock(engine.impl().busy);
+  const InterruptScope scope(&engine.impl().interrupt);
   try {
     auto result = work(engine.impl().pool);
     if (!result) locate(result.error(), path);

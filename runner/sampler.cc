@@ -110,8 +110,11 @@ std::span<const float> Sampler::penalized(std::span<const float> logits,
 void Sampler::keep_top_k() {
   const auto top_k = static_cast<size_t>(options_.top_k);
   if (top_k == 0 || top_k >= candidates_.size()) return;
-  std::ranges::nth_element(candidates_, candidates_.begin() + options_.top_k, more_likely);
-  candidates_.resize(top_k);
+  // As in the reference, candidates that are as likely as the last one are kept too.
+  const auto last = candidates_.begin() + options_.top_k - 1;
+  std::ranges::nth_element(candidates_, last, more_likely);
+  const double least = last->weight;
+  std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < least; });
   std::ranges::sort(candidates_, more_likely);
 }
 
@@ -143,7 +146,6 @@ double Sampler::total() const {
 }
 
 void Sampler::find_candidates(std::span<const float> logits, double largest) {
-  candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     const double weight = std::exp((logits[i] - largest) / options_.temperature);
     candidates_.push_back({weight, static_cast<int64_t>(i)});
@@ -153,8 +155,8 @@ void Sampler::find_candidates(std::span<const float> logits, double largest) {
   keep_min_p();
 }
 
-Result<int64_t> Sampler::sample(std::span<const float> logits, std::span<const int64_t> prompt,
-                                std::span<const int64_t> answer) {
+Result<int64_t> Sampler::prepare(std::span<const float> logits, std::span<const int64_t> prompt,
+                                 std::span<const int64_t> answer) {
   // -inf is a probability of 0, such as that of a masked token. A comparison with NaN is false.
   const bool ordered = is_ordered(logits);
   logits = penalized(logits, prompt, answer);
@@ -163,14 +165,35 @@ Result<int64_t> Sampler::sample(std::span<const float> logits, std::span<const i
   if (!ordered || !std::isfinite(largest)) {
     return bad_input("the logits are not finite: there is nothing to choose from");
   }
+  candidates_.clear();
+  if (options_.temperature != 0) find_candidates(logits, largest);
+  return best;
+}
+
+Result<int64_t> Sampler::sample(std::span<const float> logits, std::span<const int64_t> prompt,
+                                std::span<const int64_t> answer) {
+  const int64_t best = FERRY_TRY(prepare(logits, prompt, answer));
   if (options_.temperature == 0) return best;
-  find_candidates(logits, largest);
   double left = random_.uniform() * total();
   for (const Candidate& c : candidates_) {
     left -= c.weight;
     if (left < 0) return c.id;
   }
   return best;  // rounding errors have left a rest
+}
+
+Result<std::vector<TokenProbability>> Sampler::distribution(std::span<const float> logits,
+                                                            std::span<const int64_t> prompt,
+                                                            std::span<const int64_t> answer) {
+  const int64_t best = FERRY_TRY(prepare(logits, prompt, answer));
+  if (options_.temperature == 0) return std::vector<TokenProbability>{{best, 1}};
+  std::vector<TokenProbability> out;
+  const double sum = total();
+  for (const Candidate& c : candidates_) {
+    if (c.weight > 0) out.push_back({c.id, c.weight / sum});
+  }
+  std::ranges::sort(out, {}, &TokenProbability::id);
+  return out;
 }
 
 size_t argmax(std::span<const float> row) {

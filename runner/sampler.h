@@ -31,10 +31,15 @@ struct SamplingOptions {
   // positive, else multiplied (Keskar et al., CTRL, 2019), in f32. 1 has no effect.
   double repetition_penalty = 1;
   double temperature = 0;  // 0: the largest logit is chosen, without the options below
-  int64_t top_k = 0;       // 0 for all tokens
+  int64_t top_k = 0;       // keeps the likeliest tokens, and equals of the last; 0 for all tokens
   double top_p = 1;        // keeps the fewest likeliest tokens with this total probability
   double min_p = 0;        // keeps tokens with this share of the largest probability
   uint64_t seed = 0;
+};
+
+struct TokenProbability {
+  int64_t id;
+  double probability;
 };
 
 class Sampler {
@@ -47,6 +52,12 @@ class Sampler {
   // NaN or +inf, or if all are -inf.
   Result<int64_t> sample(std::span<const float> logits, std::span<const int64_t> prompt = {},
                          std::span<const int64_t> answer = {});
+
+  // Returns the tokens that sample() can return, with their probabilities, by id. Draws nothing.
+  // Errors as for sample().
+  Result<std::vector<TokenProbability>> distribution(std::span<const float> logits,
+                                                     std::span<const int64_t> prompt = {},
+                                                     std::span<const int64_t> answer = {});
 
  private:
   explicit Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {}
@@ -61,7 +72,11 @@ class Sampler {
   // Returns `logits` with the repetition penalty.
   std::span<const float> penalized(std::span<const float> logits, std::span<const int64_t> prompt,
                                    std::span<const int64_t> answer);
-  // Finds the candidates that the options keep. `largest` is the largest of `logits`.
+  // Finds the candidates that the options keep, or none at temperature 0. Returns the first of the
+  // largest logits.
+  Result<int64_t> prepare(std::span<const float> logits, std::span<const int64_t> prompt,
+                          std::span<const int64_t> answer);
+  // `largest` is the largest of `logits`.
   void find_candidates(std::span<const float> logits, double largest);
   void keep_top_k();
   void keep_top_p();

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-promises=(real_model mutations official_runtime official_export gguf_peers signatures adapters quantized_checkpoints families)
+promises=(real_model mutations official_runtime official_export gguf_peers signatures adapters quantized_checkpoints families reference wheel)
 sample=() seed=1 chosen=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -43,23 +43,26 @@ limit=7200
 [ ${#sample[@]} -eq 0 ] || limit=600
 table=() status=0
 for promise in "${chosen[@]}"; do
-  script=tests/conformance/$promise.py options=("${sample[@]}" --seed "$seed")
+  script=tests/conformance/$promise.py options=("${sample[@]}" --seed "$seed") seconds=$limit
   echo "== $promise"
   start=$SECONDS last=
   # families.py counts its cases instead of having a sample.
   [ "$promise" != families ] || options=(--seed "$seed" --count "$([ ${#sample[@]} -gt 0 ] && echo 40 || echo 600)" --keep "$scratch/families")
+  command=("$environment/bin/python3" "$script" --ferry "$FERRY" "${options[@]}")
+  # The wheel is compiled first, in 10 minutes on two cores.
+  [ "$promise" != wheel ] || { script=tests/wheel.sh command=(tests/wheel.sh "$environment/bin/python3") seconds=3600; }
   if [ ! -e "$script" ]; then
     last="not there"
   elif [ "$promise" = gguf_peers ] && ! "$environment/bin/python3" -c 'import llama_cpp' 2>/dev/null; then
     last="left out: llama.cpp is not in the environment"
   else
     code=0
-    timeout --kill-after=10 "$limit" "$environment/bin/python3" "$script" --ferry "$FERRY" "${options[@]}" 2>"$scratch/err" </dev/null |
+    timeout --kill-after=10 "$seconds" "${command[@]}" 2>"$scratch/err" </dev/null |
       tee "$scratch/out" || code=$?
     last=$(tail -n 1 "$scratch/out")
     case $code in
       0 | 1) ;;
-      124 | 137) last="more than $limit s, after $(grep -c '^ok' "$scratch/out" || true) right cases" ;;
+      124 | 137) last="more than $seconds s, after $(grep -c '^ok' "$scratch/out" || true) right cases" ;;
       *) last="exit code $code" ;;
     esac
     # The stderr of packages is of interest only if the script itself failed.

@@ -88,7 +88,7 @@ step_tidy() {
 # Checks that each header compiles alone.
 step_headers() {
   git ls-files '*.h' | grep -v -e '-inl.h$' -e '^tests/' | xargs -P "$jobs" -I{} \
-    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. $(pkg-config --cflags hdf5) \
+    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. -Iinclude $(pkg-config --cflags hdf5) \
     -include {} -x c++ /dev/null
 }
 

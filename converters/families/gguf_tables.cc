@@ -16,7 +16,7 @@ List with(List list, const List& more) {
 constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
 constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
 
-// Row 2j + s of each head is row s * dim / 2 + j of a checkpoint.
+// In the file, row 2j + s of each head is row s * dim / 2 + j of the checkpoint.
 std::vector<StridedPiece> halves_to_pairs(int64_t heads, int64_t dim) {
   StridedPiece rows;
   add_axis(rows, {heads, dim});
@@ -48,7 +48,7 @@ std::vector<StridedPiece> grouped_heads(const LinearAttentionConfig& c, int64_t 
   return folded(pieces);
 }
 
-// The reverse: head k * r + t is head t * nk + k of the file.
+// The reverse of the above: head k * r + t of the checkpoint is head t * nk + k of the file.
 std::vector<StridedPiece> tiled_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
   StridedPiece heads{.offset = from};
   add_axis(heads, {c.groups(), dim});
@@ -64,7 +64,7 @@ constexpr GgufOrder kValueDims = [](const ModelConfig& c) {
 constexpr GgufOrder kTiledValueDims = [](const ModelConfig& c) {
   return tiled_heads(c.linear, 0, c.linear.value_dim);
 };
-constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // the same after q and k
+constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // rows of q and k come first
   return grouped_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
 };
 constexpr GgufOrder kTiledQkvDims = [](const ModelConfig& c) {
@@ -85,7 +85,8 @@ constexpr GgufForm kValueHeads = {.order = kGroupedHeads, .written = kTiledHeads
 constexpr GgufForm kValueHeadsNegExp = {
     .order = kGroupedHeads, .written = kTiledHeads, .values = GgufForm::Values::kNegExp};
 
-// Per key head its rows of q, k, v and z, of all q, all k, all v and, in the gate, all z.
+// The checkpoint has the rows of q, k, v and z of one key head after the other. The file has all q,
+// all k and all v in one tensor, and all z in another one, the gate.
 constexpr GgufForm kPackedInput = {
     .order =
         [](const ModelConfig& config) {
@@ -126,7 +127,7 @@ constexpr GgufName kMlpRows[] = {
     {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.down_proj.bias"},
 };
 
-// Stacks of experts are written in the order of the rows.
+// Files store stacks of experts in the order of these rows.
 constexpr GgufName kExpertsRows[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
     {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
@@ -139,7 +140,7 @@ constexpr GgufName kExpertsRows[] = {
     {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_expert.down_proj.weight"},
 };
 
-// Some writers put the matrices that read the same input into one.
+// Some writers pack the matrices that read the same input into one tensor.
 constexpr GgufForm kReadOnly = {.read_only = true};
 constexpr GgufForm kQkv = {.read_only = true, .shape = GgufForm::Shape::kQkv};
 constexpr GgufForm kPairedQkv = {.order = kRopeQuery.order,
@@ -147,7 +148,7 @@ constexpr GgufForm kPairedQkv = {.order = kRopeQuery.order,
                                  .read_only = true,
                                  .shape = GgufForm::Shape::kQkv};
 
-// Rotated in halves, as Hugging Face does: rows as they are.
+// RoPE rotates halves of a head, as in Hugging Face, so rows keep their order.
 constexpr GgufName kAttentionRows[] = {
     {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
     {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
@@ -161,7 +162,8 @@ constexpr GgufName kFusedExpertsRows[] = {
     {"blk.{i}.ffn_gate_up_exps.weight", "model.layers.{i}.mlp.experts.gate_up_proj", kReadOnly},
 };
 
-// Weights of the model: what checkpoints have in a form that no file has, such as transposed.
+// These names are of the weights of the model, not of a checkpoint, which has some of them in
+// another form, such as transposed.
 constexpr GgufName kExpertWeightsRows[] = {
     {"blk.{i}.ffn_down_exps.weight", "layers.{i}.feed_forward.experts.w2.weight"},
     {"blk.{i}.ffn_gate_exps.weight", "layers.{i}.feed_forward.experts.w1.weight"},
@@ -175,7 +177,7 @@ constexpr GgufName kFusedAttentionRows[] = {
     {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kQkv},
 };
 
-// Rotated in pairs: rows were permuted.
+// RoPE rotates pairs of neighbouring dimensions, so rows are permuted.
 constexpr GgufName kPairedAttentionRows[] = {
     {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", kRopeQuery},
     {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", kRopeKey},
@@ -232,14 +234,14 @@ constexpr GgufName kGroupedDeltaNetRows[] = {
     {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight"},
 };
 
-// Norms follow attention and MLP; there are none before.
+// Norms stand after attention and MLP, and none stands before them.
 constexpr GgufName kTwoPostNormsRows[] = {
     {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
      kNorm},
     {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
 };
 
-// One tensor for q, k and v, and one for gate and up, as they are in the checkpoint.
+// q, k and v are one tensor, and gate and up another one, as in the checkpoint.
 constexpr GgufName kPackedProjectionsRows[] = {
     {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.qkv_proj.weight"},
     {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
@@ -349,7 +351,7 @@ constexpr GgufName kLatentAttentionRows[] = {
 constexpr GgufForm kOfExperts = {.models = GgufForm::Models::kWithExperts};
 constexpr GgufForm kOfMlps = {.models = GgufForm::Models::kWithoutExperts};
 
-// At last weights of the model, whose gate and up checkpoints have in one tensor.
+// The last rows name weights of the model, because checkpoints pack gate and up in one tensor.
 constexpr GgufName kGraniteExpertsRows[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.router.layer.weight"},
     {"blk.{i}.ffn_gate_exps.weight",

@@ -14,7 +14,7 @@ using GgufNames = std::span<const GgufName>;
 using KeyOrder = std::vector<GgufKey>;
 using TensorNames = std::vector<std::string_view>;
 
-// The file has 1 more, where the architecture has shifted norms.
+// Values in the file are larger by 1 where the architecture has norms that multiply by 1 + w.
 inline constexpr GgufForm kNorm = {.values = GgufForm::Values::kNorm};
 inline constexpr GgufForm kConv = {.shape = GgufForm::Shape::kChannelAxis};
 inline constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
@@ -25,12 +25,13 @@ extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kExpertWeights, kA
     kFusedAttention, kPairedAttention, kValueAndOutput, kPreNorm, kPostAttentionNorm, kFourNorms,
     kTiledDeltaNet, kGroupedDeltaNet, kTwoPostNorms, kPackedProjections, kGateUp, kLfm2,
     kLatentAttention, kGraniteExperts;
-// Biases of the layer norms before attention and MLP, and behind the last layer.
+// Biases of the layer norms before attention and MLP, and after the last layer.
 extern const GgufNames kNormBiases;
-// gate.e_score_correction_bias and shared_experts. Precedes the names of other experts.
+// Names of gate.e_score_correction_bias and of shared_experts. They precede the names of other
+// experts.
 extern const GgufNames kSharedExperts;
 
-// The keys with which many architectures begin, and those that follow them in this one.
+// Returns the keys with which many architectures begin, followed by those of this one.
 KeyOrder standard_keys(const KeyOrder& more = {});
 KeyOrder llama_keys(const KeyOrder& more = {});
 KeyOrder granite_keys(const KeyOrder& more = {});

@@ -17,7 +17,7 @@ namespace {
 using namespace gguf_tables;
 using enum GgufKey;
 
-// Matrices are (out, in), where a checkpoint has (in, out).
+// Files store matrices as (out, in), checkpoints as (in, out).
 constexpr GgufName kGpt2Gguf[] = {
     {"token_embd.weight", "transformer.wte.weight"},
     {"position_embd.weight", "transformer.wpe.weight"},

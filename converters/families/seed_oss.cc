@@ -1,4 +1,4 @@
-// Seed-OSS: Llama whose biases of q, k and v, of the output and of the MLP are settled apart.
+// Seed-OSS: Llama with three settings for biases: of q, k and v, of the output, and of the MLP.
 // Source: transformers, models/seed_oss/modeling_seed_oss.py.
 
 #include "converters/blocks/decoder.h"

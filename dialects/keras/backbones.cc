@@ -10,7 +10,8 @@ namespace ferry::converters {
 namespace {
 
 Result<int64_t> head_dim_of(const JsonFields& config, const KerasSizes& sizes) {
-  // A class without the option must not ask for it: config.cc refuses what nobody asked for.
+  // A class without the option must not read it, because config.cc refuses options that no
+  // translator has read.
   if (sizes.head_dim == KerasHeadDim::kStated ||
       (sizes.head_dim == KerasHeadDim::kEither && config.find("head_dim") != nullptr)) {
     return config.required("head_dim", kHeadDimRange);
@@ -32,8 +33,8 @@ Result<int64_t> keras_even_heads(const JsonFields& config, std::string_view key)
   return config.bad(key, fmt::format("is {}, which does not divide hidden_dim {}", heads, hidden));
 }
 
-// FERRY_TRY stays out of braced lists: what they have made before an error returns is not
-// destroyed.
+// FERRY_TRY is not used in braced lists: members that were made before an error returns would not
+// be destroyed.
 Result<KerasJson> keras_sizes(const JsonFields& config, const char* model_type,
                               const KerasSizes& sizes) {
   const int64_t heads = FERRY_TRY(config.required(sizes.heads, kHeadRange));

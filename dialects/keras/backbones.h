@@ -1,5 +1,5 @@
 // The classes of backbones that Ferry reads, and what their translators share. A translator reads
-// every option that changes the output; config.cc refuses the options that it did not ask for.
+// every option that changes the output; config.cc refuses options that were not read.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ using KerasJson = nlohmann::ordered_json;
 
 struct KerasBackbone {
   std::string_view class_name;
-  // The Hugging Face config. `own_head`: the weights hold an output matrix beside the embedding.
+  // Returns the Hugging Face config. `own_head` says that the weights have an output matrix beside
+  // the embedding.
   Result<KerasJson> (*translate)(const JsonFields& config, bool own_head);
-  // Options that it does not ask for because they do not change the output of a trained model.
+  // Options that are not read because they do not change the output of a trained model.
   std::span<const std::string_view> inert = {};
 };
 
@@ -29,11 +30,11 @@ std::span<const KerasBackbone> keras_moes();     // with experts
 std::span<const KerasBackbone> keras_hybrids();  // linear attention: Qwen 3.5
 std::span<const KerasBackbone> keras_gpts();     // layer norms and biases: GPT-2, OPT, GPT-NeoX
 
-// Keras states no number of positions in most classes: RoPE has no end. This stands for it, and
-// --context-length chooses.
+// Most classes of Keras state no number of positions, because RoPE has no end. This number stands
+// for it; the context length of the conversion chooses.
 constexpr int64_t kUnstatedPositions = 131072;
 
-// Where the size of a head comes from.
+// The source of the head size.
 enum class KerasHeadDim {
   kShare,   // hidden_dim / heads
   kStated,  // the option head_dim
@@ -46,31 +47,32 @@ struct KerasSizes {
   bool mlp = true;                             // some layers may have an MLP: intermediate_dim
 };
 
-// Sizes, heads and epsilon of the classes with grouped heads.
+// Reads sizes, heads and epsilon of the classes with grouped heads.
 Result<KerasJson> keras_sizes(const JsonFields& config, const char* model_type,
                               const KerasSizes& sizes);
-// The number of heads under `key`, which divides hidden_dim.
+// Reads the number of heads under `key`, which must divide hidden_dim.
 Result<int64_t> keras_even_heads(const JsonFields& config, std::string_view key);
 
-// rope_max_wavelength and rope_scaling_factor, which is a linear one, into rope_theta and
+// Translates rope_max_wavelength into rope_theta, and rope_scaling_factor into a linear
 // rope_scaling.
 Status set_keras_rope(KerasJson& out, const JsonFields& config);
-// A linear scaling of RoPE; null where nothing is scaled.
+// Returns a linear scaling of RoPE, or null if nothing is scaled.
 KerasJson keras_linear_scaling(double factor);
 
-// The window under `key`: `otherwise` where the key is absent, none where it is null.
+// Reads the window under `key`: `otherwise` if the key is absent, no window if it is null.
 Result<std::optional<int64_t>> keras_window(const JsonFields& config, std::string_view key,
                                             int64_t otherwise);
-// Makes it that of every layer, for the types whose use_sliding_window says whether there is one.
+// Sets the window for every layer, for types whose use_sliding_window says whether there is one.
 void set_keras_window(KerasJson& out, std::optional<int64_t> window);
-// A list of one layer type for each layer; `slides` says which have a window.
+// Returns a list with one layer type for each layer; `slides` says which layers have a window.
 KerasJson keras_layer_types(const KerasJson& out, bool (*slides)(int64_t layer));
 
-// The number of experts, in `range`, under `key`, and how many a token passes through.
+// Reads the number of experts under `key`, which must be in `range`, and the number of experts for
+// each token.
 Status set_keras_experts(KerasJson& out, const JsonFields& config, const char* key, IntRange range,
                          int64_t default_top);
 
-// "NAME: 'config.KEY' WHAT" as kUnsupported.
+// Returns kUnsupported with the message "NAME: 'config.KEY' WHAT".
 Failure unsupported_keras(const JsonFields& config, std::string_view key, std::string_view what);
 
 }  // namespace ferry::converters

@@ -35,7 +35,7 @@ Result<const KerasBackbone*> find_backbone(const JsonFields& outer) {
   const std::string registered = FERRY_TRY(outer.text("registered_name")).value_or(*class_name);
   for (const KerasBackbone& backbone : backbones()) {
     if (*class_name != backbone.class_name) continue;
-    // A class of the same name that somebody else registered is another model.
+    // Another package may register a class of the same name, which is another model.
     for (const std::string_view package : {"", "keras_hub>", "keras_nlp>"}) {
       if (registered == std::string(package) + *class_name) return &backbone;
     }
@@ -47,10 +47,10 @@ Result<const KerasBackbone*> find_backbone(const JsonFields& outer) {
                                        quoted(*class_name), fmt::join(keras_classes(), ", ")));
 }
 
-// No numbers of the model, or (dropout) without effect once it is trained.
+// These options are no numbers of the model, or (dropout) have no effect after training.
 constexpr std::string_view kInertOptions[] = {"name", "trainable", "dtype", "dropout"};
 
-// An option that the translator did not ask for may change the output, unless it is off.
+// An option that the translator has not read may change the output, unless it is off.
 Status refuse_unknown_options(const nlohmann::json& config, const KerasBackbone& backbone,
                               const JsonFields& fields, const KeyLog& read) {
   for (const auto& [key, value] : config.items()) {
@@ -65,7 +65,8 @@ Status refuse_unknown_options(const nlohmann::json& config, const KerasBackbone&
   return {};
 }
 
-// Quantised policies are named "int8_from_float32" and the like, alone or in a map by layer.
+// Quantised dtype policies have names such as "int8_from_float32". The option holds one policy, or
+// a map of policies by layer.
 Status refuse_keras_quantization(const JsonFields& config) {
   const nlohmann::json* dtype = config.find("dtype");
   if (dtype == nullptr) return {};

@@ -1,4 +1,4 @@
-// The classes of Gemma 1 and 2, and of Gemma 3.
+// Translates the classes of Gemma 1 and 2, and of Gemma 3.
 #include <fmt/format.h>
 
 #include "converters/config/ranges.h"
@@ -9,16 +9,16 @@ namespace {
 
 constexpr FloatRange kCapRange = {1e-3, 1e6};
 
-// Fixed in the code of Gemma 1, 2 and 3.
+// KerasHub fixes these in the code of Gemma 1, 2 and 3.
 constexpr double kGemmaTheta = 10000.0;
 constexpr double kGemma3GlobalTheta = 1000000.0;
 
 constexpr bool no_layer(int64_t) { return false; }
-// The last of two layers, or of six, sees everything.
+// The last layer of every two, or of every six, has full attention.
 constexpr bool all_but_second(int64_t layer) { return layer % 2 != 1; }
 constexpr bool all_but_sixth(int64_t layer) { return layer % 6 != 5; }
 
-// The head is always the embedding, the activation is always GELU.
+// The head is always the embedding, and the activation is always GELU.
 Result<KerasJson> gemma_common(const JsonFields& config, const char* model_type) {
   KerasJson out = FERRY_TRY(keras_sizes(config, model_type, {.head_dim = KerasHeadDim::kStated}));
   out["hidden_activation"] = "gelu_pytorch_tanh";
@@ -31,7 +31,7 @@ Result<KerasJson> gemma_soft_cap(const JsonFields& config, std::string_view key)
   return cap ? KerasJson(*cap) : KerasJson(nullptr);
 }
 
-// Soft caps and the scale of the queries, which Gemma 1 does not have.
+// Sets the soft caps and the scale of the queries. Gemma 1 has neither.
 Status set_gemma_attention(KerasJson& out, const JsonFields& config) {
   const bool by_head = FERRY_TRY(config.flag_or("query_head_dim_normalize", true));
   const int64_t share =
@@ -65,7 +65,7 @@ Status refuse_options_of_gemma2(const JsonFields& config) {
   return unsupported_keras(config, "query_head_dim_normalize", "is false in a Gemma 1");
 }
 
-// The class of Gemma 1 and 2: norms after attention and MLP make it a Gemma 2.
+// Translates the class of Gemma 1 and 2. A model with norms after attention and MLP is a Gemma 2.
 Result<KerasJson> keras_gemma(const JsonFields& config, bool) {
   const bool second = FERRY_TRY(config.flag_or("use_post_ffw_norm", false));
   if (FERRY_TRY(config.flag_or("use_post_attention_norm", false)) != second) {
@@ -121,9 +121,9 @@ Result<KerasJson> keras_gemma3(const JsonFields& config, bool) {
   return out;
 }
 
-// Without a window its size has no effect.
+// The size of the window has no effect where no layer has one.
 constexpr std::string_view kGemmaInert[] = {"sliding_window_size"};
-// Keys of the vision encoder and of embedding models.
+// These keys are for the vision encoder and for embedding models.
 constexpr std::string_view kGemma3Inert[] = {"image_size", "pooling_intermediate_dim",
                                              "embedding_dim"};
 constexpr KerasBackbone kGemmaClasses[] = {{"GemmaBackbone", keras_gemma, kGemmaInert},

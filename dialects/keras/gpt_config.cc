@@ -1,5 +1,5 @@
-// The classes of GPT-2, OPT and GPT-NeoX. Epsilon, activation, biases and the tied head are fixed
-// in KerasHub's code, but for the epsilon of GPT-NeoX.
+// Translates the classes of GPT-2, OPT and GPT-NeoX. KerasHub fixes epsilon, activation, biases and
+// the tied head in its code, except the epsilon of GPT-NeoX.
 #include "converters/config/ranges.h"
 #include "dialects/keras/backbones.h"
 
@@ -8,12 +8,12 @@ namespace {
 
 constexpr double kGptEpsilon = 1e-5;
 
-// Learned positions are a table of max_sequence_length rows.
+// The learned positions are a table of max_sequence_length rows.
 Result<int64_t> table_rows(const JsonFields& config, int64_t otherwise) {
   return config.integer_or("max_sequence_length", kPositionRange, otherwise);
 }
 
-// The sizes under the names that OPT and GPT-NeoX share.
+// Reads the sizes under the names that OPT and GPT-NeoX share.
 Result<KerasJson> gpt_sizes(const JsonFields& config, const char* model_type) {
   KerasJson out = {{"model_type", model_type}};
   out["vocab_size"] = FERRY_TRY(config.required("vocabulary_size", kSizeRange));
@@ -49,8 +49,8 @@ Result<KerasJson> keras_opt(const JsonFields& config, bool) {
   return out;
 }
 
-// The activation is the tanh form of GELU, and the head the embedding, where the released models
-// have the exact form and a head of their own.
+// KerasHub computes the tanh form of GELU and uses the embedding as the head. The released models
+// have the exact form of GELU and a head of their own.
 Result<KerasJson> keras_gpt_neox(const JsonFields& config, bool) {
   KerasJson out = FERRY_TRY(gpt_sizes(config, "gpt_neox"));
   out["intermediate_size"] = FERRY_TRY(config.required("intermediate_dim", kSizeRange));

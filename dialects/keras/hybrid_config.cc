@@ -1,5 +1,5 @@
-// The classes of Qwen 3.5, dense and with experts, whose layers have linear attention. A vision
-// encoder is left out: what it has no part in is computed without it.
+// Translates the classes of Qwen 3.5, dense and with experts, whose layers have linear attention. A
+// vision encoder is left out, because texts are computed without it.
 #include <fmt/format.h>
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace ferry::converters {
 namespace {
 
-// Every fourth layer has attention where the configuration lists none.
+// Every fourth layer has full attention where the configuration lists no layer types.
 Result<KerasJson> hybrid_layer_types(const JsonFields& config, int64_t layers) {
   const std::string_view key = "layer_types";
   const nlohmann::json* list = config.find(key);
@@ -30,7 +30,7 @@ Result<KerasJson> hybrid_layer_types(const JsonFields& config, int64_t layers) {
   return types;
 }
 
-// The original has no window. The default of the class is left out by KerasHub too where it has a
+// The original model has no window. KerasHub ignores the default of the class too where it uses
 // fused attention.
 Status refuse_hybrid_window(const JsonFields& config) {
   const std::string_view key = "sliding_window_size";
@@ -78,7 +78,7 @@ Result<KerasJson> keras_qwen3_5_moe(const JsonFields& config, bool) {
   return out;
 }
 
-// mrope_section is about the positions of images.
+// mrope_section concerns the positions of images alone.
 constexpr std::string_view kHybridInert[] = {"vision_encoder", "mrope_section",
                                              "router_aux_loss_coefficient"};
 constexpr KerasBackbone kHybridClasses[] = {

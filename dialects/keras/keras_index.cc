@@ -19,7 +19,7 @@ constexpr std::string_view kShardSuffix = ".weights.h5";
 constexpr size_t kLeastDigits = 5;
 constexpr size_t kMaxDigits = 8;
 constexpr size_t kMaxShownKerasName = 60;
-// Larger integers are not exact in f64.
+// f64 does not hold larger integers exactly.
 constexpr double kMaxTotal = 9007199254740992.0;
 
 std::optional<uint64_t> shard_number(std::string_view file, std::string_view base) {
@@ -102,7 +102,8 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
   std::set<uint64_t> numbers;
   for (const auto& [group, names] : index.files_of) {
     for (const std::string& file : names) {
-      // Keras writes no other names. A file of another name in the directory would go unnoticed.
+      // Keras writes no other names, and a file of another name in the directory would go
+      // unnoticed.
       const bool here = is_keras_shard(file, base) && files.contains(file);
       if (here) continue;
       return bad_input(

@@ -1,4 +1,4 @@
-// NAME.weights.json: the index of a sharded Keras checkpoint, whose files are
+// Reads NAME.weights.json, the index of a sharded Keras checkpoint, whose files are
 // NAME_00000.weights.h5, NAME_00001.weights.h5, ...
 //
 //   {"metadata": {"total_size": 50016.0},
@@ -31,14 +31,14 @@ struct KerasIndex {
   uint64_t total_bytes = 0;                                  // 0 where it is not stated
 };
 
-// `name` begins the messages.
+// Messages begin with `name`.
 Result<KerasIndex> parse_keras_index(std::string_view json, const std::string& name);
 
-// Whether `file` is BASE_NUMBER.weights.h5 with five digits or more.
+// Returns whether `file` is BASE_NUMBER.weights.h5 with five digits or more.
 bool is_keras_shard(std::string_view file, std::string_view base);
 
-// All files of the checkpoint, sorted: those of the map and `present`, the numbered ones of the
-// directory. kBadInput for one that is missing.
+// Returns all files of the checkpoint, sorted: those of the map and `present`, the numbered files
+// of the directory. kBadInput if one is missing.
 Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std::string& base,
                                               const std::vector<std::string>& present,
                                               const std::string& name);

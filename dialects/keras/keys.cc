@@ -20,7 +20,7 @@ namespace {
 
 // -- paths
 
-// A path without the "layers/NAME_backbone/" that a whole task puts before it.
+// Returns the path without the "layers/NAME_backbone/" that a whole task puts before it.
 std::string_view without_task(std::string_view path) {
   constexpr std::string_view kLayers = "layers/", kBackbone = "_backbone/layers/";
   const size_t at = path.find('/', kLayers.size());
@@ -39,10 +39,10 @@ bool is_variable(std::string_view path) {
 
 // -- the table of one model
 
-// The output matrix beside the embedding.
+// Path of the output matrix of a model whose head is not its embedding.
 constexpr std::string_view kKerasHead = "layers/reversible_embedding/vars/1";
 
-// Whether a layer is of a kind.
+// Returns whether a layer is of the given kind.
 bool is_of_kind(KerasLayer kind, const ModelConfig& config, int64_t layer) {
   const bool experts = config.has_experts(layer);
   const auto at = static_cast<size_t>(layer);
@@ -63,10 +63,12 @@ bool is_of_kind(KerasLayer kind, const ModelConfig& config, int64_t layer) {
   return false;
 }
 
-// V vocabulary, D hidden, M MLP, P positions; H heads, K key-value heads, d size of a head, f half
-// of it, u two times it, t three times it; Q and R are H * d and K * d; E experts, X size of one, Y
-// two sizes, S size of the shared one; of linear attention C channels of the convolution, k its
-// kernel, n value heads, w size of one, W all of them; 1 is one. 0 for other letters.
+// Returns the size that a letter of a shape stands for, and 0 for a letter without a meaning:
+//   V vocabulary, D hidden size, M MLP, P positions, 1 one
+//   H heads, K key-value heads, d head size, f d / 2, u 2 d, t 3 d, Q H * d, R K * d
+//   E experts, X size of an expert, Y 2 X, S size of the shared expert
+//   linear attention: C channels of the convolution, k its kernel, n value heads, w size of a value
+//   head, W n * w
 int64_t keras_dim(char letter, const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   const LinearAttentionConfig& linear = config.linear;
@@ -107,7 +109,7 @@ struct KnownVariable {
 struct KnownVariables {
   std::string_view unread;  // KerasArchitecture::unread
   std::unordered_map<std::string, KnownVariable> by_path;
-  // The paths of the parts of each key, in order; keys in the order of the tables.
+  // The paths of the parts of each key, in order. Keys are in the order of the tables.
   std::vector<std::pair<std::string, std::vector<std::string>>> by_key;
 };
 
@@ -144,7 +146,7 @@ class KnownVariablesOf {
 
  private:
   void add_layer(const KerasArchitecture& family, int64_t layer) {
-    // The first of several layers has no number.
+    // Keras gives the first of several layers no number.
     const std::string number = layer == 0 ? "" : fmt::format("_{}", layer);
     const std::string path = fmt::format("layers/{}{}/", family.decoder, number);
     const std::string key = fmt::format("{}{}.", family.layers, layer);
@@ -172,8 +174,8 @@ class KnownVariablesOf {
 
 // -- operations
 
-// A variable as Hugging Face arranges it. Where it has a matrix for each expert, there is a piece
-// for each.
+// A variable in the arrangement of Hugging Face. If Hugging Face has a matrix for each expert,
+// there is one piece for each expert.
 struct Arranged {
   Shape shape;
   std::vector<StridedPiece> pieces;
@@ -222,7 +224,7 @@ Arranged arranged(KerasOp op, const Shape& s, size_t entry) {
     case KerasOp::kAddMiddle:
       return {{s[0], 1, s[1]}, {all}};
     case KerasOp::kAfterTwoRows: {
-      // The first row stands for both.
+      // The first row describes both parts.
       const StridedPiece row = run_piece(entry, 0, s[1]);
       return {{2 + s[0], s[1]}, {row, row, all}};
     }
@@ -230,7 +232,7 @@ Arranged arranged(KerasOp op, const Shape& s, size_t entry) {
   return {};
 }
 
-// The parts as one tensor: rows after rows, or in the matrix of each expert.
+// Joins the parts to one tensor: row after row, or within the matrix of each expert.
 Arranged joined(std::vector<Arranged> parts) {
   Arranged made = std::move(parts.front());
   if (parts.size() == 1) return made;
@@ -268,7 +270,7 @@ Status refuse_lora(const TensorSource& source) {
   return {};
 }
 
-// One line where one variable is wrong, a list where several are.
+// Returns one line if one variable is wrong, and a list if several are.
 Failure shape_error(const TensorSource& source, std::vector<std::string> lines) {
   if (lines.size() == 1) return bad_input(printable(source.path()) + ": " + lines.front());
   Error error{ErrorCode::kBadInput,
@@ -282,10 +284,10 @@ Failure shape_error(const TensorSource& source, std::vector<std::string> lines) 
 
 constexpr const char* kUnreadVision = "vision tower: only the text part is built";
 
-// Entries by path without the task.
+// The entries by path, without the part of the path that names a task.
 using FoundVariables = std::unordered_map<std::string_view, size_t>;
 
-// Finds the variables that are known. The other entries go to `keyed` under their own names.
+// Finds the known variables. The other entries go to `keyed` under their own names.
 Result<FoundVariables> find_variables(const TensorSource& source, const KnownVariables& known,
                                       KeyedTensors& keyed) {
   FoundVariables found;
@@ -320,8 +322,8 @@ Result<FoundVariables> find_variables(const TensorSource& source, const KnownVar
   return found;
 }
 
-// The tensor of `key`, if all its parts are there. Messages about one that is not there name the
-// first part that is missing.
+// Returns the tensor of `key` if all of its parts are there. Otherwise the message names the first
+// missing part.
 Status add_keras_tensor(const TensorSource& source, const KnownVariables& known,
                         const FoundVariables& found, const std::string& key,
                         const std::vector<std::string>& paths, KeyedTensors& keyed) {

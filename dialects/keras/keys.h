@@ -1,4 +1,4 @@
-// The variables of a KerasHub backbone under the names and in the shapes of Hugging Face.
+// Maps the variables of a KerasHub backbone to the names and shapes of Hugging Face.
 //
 // Keras names a variable by its path through the objects of the model:
 // "layers/qwen3_transformer_decoder_1/_feedforward_gate_dense/vars/0", where the first of several
@@ -14,13 +14,13 @@
 
 namespace ferry::converters {
 
-// Whether the names are paths of Keras variables, those of .weights.h5 files.
+// Returns whether the names are paths of Keras variables, those of .weights.h5 files.
 bool has_keras_paths(const TensorSource& source);
-// Whether there is an output matrix beside the embedding.
+// Returns whether there is an output matrix beside the embedding.
 bool has_keras_head(const TensorSource& source);
 
-// The variables that the table of the family knows, under the keys and in the shapes of Hugging
-// Face. The other entries have their own names as keys, for map_keys() to report. kUnsupported for
+// Returns the variables that the table of the family has, under the keys and in the shapes of
+// Hugging Face. Other entries keep their names, and map_keys() reports them. kUnsupported for
 // families without a table, for quantised and for LoRA files. kBadInput where a variable has
 // another shape than the config says, or where two paths mean the same tensor. Messages name the
 // paths of the file.

@@ -1,4 +1,4 @@
-// The classes of Llama, Qwen 2 and 3, Mistral, Phi-3 and SmolLM3.
+// Translates the classes of Llama, Qwen 2 and 3, Mistral, Phi-3 and SmolLM3.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr FloatRange kDivisorRange = {1e-6, 1e6};
 
-// The four numbers of Llama 3.1's frequency scaling are all there, or none of them.
+// Either all four numbers of Llama 3.1's frequency scaling are there, or none is.
 Result<KerasJson> llama_scaling(const JsonFields& config) {
   const char* position_key = config.find("rope_position_scaling_factor") != nullptr
                                  ? "rope_position_scaling_factor"
@@ -46,7 +46,7 @@ Result<KerasJson> keras_llama(const JsonFields& config, bool own_head) {
   return out;
 }
 
-// Qwen 2 and 3: a window, where there is one, is that of every layer.
+// In Qwen 2 and 3 every layer has the window, if there is one.
 Result<KerasJson> keras_qwen(const JsonFields& config, const char* model_type,
                              KerasHeadDim head_dim) {
   KerasJson out = FERRY_TRY(keras_sizes(config, model_type, {.head_dim = head_dim}));
@@ -67,9 +67,9 @@ Result<KerasJson> keras_qwen2(const JsonFields& config, bool) {
   return out;
 }
 
-// The norms of q and k take 1e-5 in KerasHub, whatever the configuration says, because the decoder
-// does not hand its epsilon on. The released weights were trained with the one number, which counts
-// here for all norms.
+// KerasHub computes the norms of q and k with 1e-5, whatever the configuration says, because its
+// decoder does not pass its epsilon on. The released weights were trained with the one epsilon of
+// the configuration, so all norms have it here.
 Result<KerasJson> keras_qwen3(const JsonFields& config, bool) {
   KerasJson out = FERRY_TRY(keras_qwen(config, "qwen3", KerasHeadDim::kStated));
   set_keras_window(out, FERRY_TRY(config.integer("sliding_window_size", kPositionRange)));
@@ -85,7 +85,7 @@ Result<KerasJson> keras_mistral(const JsonFields& config, bool) {
   return out;
 }
 
-// One divisor for each pair of dimensions of a head.
+// There is one divisor for each pair of dimensions of a head.
 Result<std::vector<double>> su_divisors(const JsonFields& config, std::string_view key,
                                         int64_t head_dim) {
   const auto list = FERRY_TRY(config.numbers(key, kDivisorRange));
@@ -94,7 +94,7 @@ Result<std::vector<double>> su_divisors(const JsonFields& config, std::string_vi
   return config.bad(key, fmt::format("has {} numbers for heads of {}", list->size(), head_dim));
 }
 
-// "su" is what transformers calls longrope. cos and sin are multiplied as it does by default.
+// "su" is an older name of longrope. The factor of cos and sin is the default of transformers.
 Result<KerasJson> su_scaling(const JsonFields& config, int64_t head_dim) {
   const auto type = FERRY_TRY(config.text("rope_scaling_type"));
   const std::string_view keys[] = {"rope_scaling_short_factor", "rope_scaling_long_factor"};
@@ -127,7 +127,7 @@ Result<KerasJson> keras_phi3(const JsonFields& config, bool) {
   return out;
 }
 
-// The layers with RoPE, as 1. KerasHub gives RoPE to layers that the list does not reach.
+// Lists 1 for layers with RoPE. KerasHub gives RoPE to layers that are not in the list.
 Result<KerasJson> smollm3_rope_layers(const JsonFields& config, int64_t layers) {
   const std::string_view key = "rope_layer_enabled_list";
   const nlohmann::json* list = config.find(key);
@@ -144,7 +144,7 @@ Result<KerasJson> smollm3_rope_layers(const JsonFields& config, int64_t layers) 
   return out;
 }
 
-// KerasHub reads no window, so that a layer which is to slide sees everything there.
+// KerasHub reads no window, so layers that should have one have full attention there.
 Status refuse_other_smollm3(const JsonFields& config) {
   const nlohmann::json* types = config.find("layer_types");
   if (types == nullptr || !types->is_array()) return config.bad("layer_types", "is not a list");

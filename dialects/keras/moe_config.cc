@@ -1,4 +1,4 @@
-// The classes with experts: Mixtral, Qwen 1.5 and 2 (QwenMoe), Qwen 3 and GPT-OSS.
+// Translates the classes with experts: Mixtral, Qwen 1.5 and 2 (QwenMoe), Qwen 3 and GPT-OSS.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace ferry::converters {
 namespace {
 
-// Fixed in the code of GPT-OSS.
+// KerasHub fixes these in the code of GPT-OSS.
 constexpr int64_t kYarnPositions = 4096;
 constexpr double kYarnFast = 32.0, kYarnSlow = 1.0;
 
@@ -40,7 +40,7 @@ Result<KerasJson> keras_qwen_moe(const JsonFields& config, const char* model_typ
   return out;
 }
 
-// In KerasHub every layer of a QwenMoe takes itself for layer 0: all have experts, or none.
+// In KerasHub every layer of a QwenMoe is built as layer 0, so all layers have experts or none has.
 Status refuse_dense_layers(const JsonFields& config) {
   if (FERRY_TRY(config.integer_or("decoder_sparse_step", kLayerRange, 1)) != 1) {
     return unsupported_keras(config, "decoder_sparse_step",
@@ -65,7 +65,8 @@ Result<KerasJson> keras_qwen2_moe(const JsonFields& config, bool) {
   return out;
 }
 
-// The norms of q and k take 1e-6 in KerasHub, whatever the configuration says; see Qwen3.
+// KerasHub computes the norms of q and k with 1e-6, whatever the configuration says, as in Qwen3
+// (llama_config.cc).
 Result<KerasJson> keras_qwen3_moe(const JsonFields& config, bool) {
   KerasJson out =
       FERRY_TRY(keras_qwen_moe(config, "qwen3_moe", KerasHeadDim::kEither, kExpertRange));
@@ -78,15 +79,15 @@ Result<KerasJson> keras_qwen3_moe(const JsonFields& config, bool) {
   return out;
 }
 
-// KerasHub ends the range of pairs whose frequency is scaled in part at the last pair, transformers
-// at the last dimension. They agree where the range ends before.
+// Frequencies of a range of pairs are scaled in part. KerasHub ends the range at the last pair at
+// the latest, transformers at the last dimension. They agree if the range ends before both.
 bool ends_before_last_pair(double theta, int64_t head_dim) {
   const auto dim = static_cast<double>(head_dim);
   const double turns = kYarnPositions / (kYarnSlow * 2.0 * std::numbers::pi);
   return dim * std::log(turns) <= (dim / 2.0 - 1.0) * 2.0 * std::log(theta);
 }
 
-// The RoPE of GPT-OSS is always yarn, of which a factor of 1 leaves nothing.
+// The RoPE of GPT-OSS is always yarn. A factor of 1 makes it a plain RoPE.
 Status set_keras_yarn(KerasJson& out, const JsonFields& config) {
   const double theta = FERRY_TRY(config.number_or("rope_max_wavelength", kThetaRange, 10000.0));
   const double factor = FERRY_TRY(config.number_or("rope_scaling_factor", kFactorRange, 1.0));
@@ -108,8 +109,8 @@ Status set_keras_yarn(KerasJson& out, const JsonFields& config) {
   return {};
 }
 
-// KerasHub has windows in the layers 1, 3, ..., where the original has them in 0, 2, ...; and a
-// token sees as many tokens before itself as the window says, one more than in the original.
+// KerasHub has windows in layers 1, 3, ..., the original in layers 0, 2, ... In KerasHub the window
+// does not count the token itself, so a token attends to one token more than in the original.
 Result<KerasJson> keras_gpt_oss(const JsonFields& config, bool) {
   KerasJson out = FERRY_TRY(keras_sizes(config, "gpt_oss", {.head_dim = KerasHeadDim::kEither}));
   FERRY_RETURN_IF_ERROR(set_keras_yarn(out, config));
@@ -126,7 +127,7 @@ Result<KerasJson> keras_gpt_oss(const JsonFields& config, bool) {
   return out;
 }
 
-// Keys for training, and for what is returned beside the states.
+// These keys are for training, and for outputs beside the states.
 constexpr std::string_view kMoeInert[] = {"router_jitter_noise", "router_aux_loss_coef",
                                           "router_aux_loss_coefficient", "output_router_logits"};
 constexpr KerasBackbone kMoeClasses[] = {{"MixtralBackbone", keras_mixtral, kMoeInert},

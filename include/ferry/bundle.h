@@ -78,9 +78,11 @@ struct CheckProblem {
 };
 
 struct CheckResult {
-  uint64_t files = 0;  // number of files in the manifest, plus one for the manifest
+  uint64_t files = 0;  // of a bundle: number of files in the manifest, plus one for the manifest
   uint64_t bytes = 0;  // bytes of those files that exist
   std::vector<CheckProblem> problems;
+  std::string kind;      // "bundle", "checkpoint", "program" or "data"
+  uint64_t tensors = 0;  // number of tensors that were read; of a checkpoint or a data file
   bool ok() const { return problems.empty(); }
 };
 
@@ -88,6 +90,10 @@ struct CheckResult {
 // is not an error; it is reported in `problems`.
 Result<CheckResult> check_bundle(const std::string& directory, const Engine& engine,
                                  const OnProgress& progress = {});
+
+// Does that for a bundle. Reads every value of a checkpoint, a program or a data file.
+Result<CheckResult> check(const std::string& path, const Engine& engine,
+                          const OnProgress& progress = {});
 
 }  // namespace v0
 }  // namespace ferry

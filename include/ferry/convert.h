@@ -59,6 +59,10 @@ struct ConvertOptions {
   std::string config = {};  // replaces the config.json of the checkpoint; may be empty
   std::string lora = {};    // directory of an adapter to merge into the weights; may be empty
   OutputFormat format = OutputFormat::kBundle;
+  // Path of the output. Its ending says whether weights become one file: ".safetensors", ".gguf",
+  // ".pth" or ".pt". If empty, weights become files in a directory, and GGUF becomes one file.
+  // convert() takes it from WriteOptions.
+  std::string output = {};
   std::string gguf_type = "auto";  // for kGguf: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"
   WeightType dtype = WeightType::kKeep;  // dtype of the matrices
   LinearQuantization quantize = {};
@@ -101,7 +105,8 @@ struct PlanSummary {
 };
 
 struct WriteOptions {
-  std::string path = {};   // path of the directory or file to make
+  // Path of the directory or file to make; if empty, ConvertOptions::output.
+  std::string path = {};
   bool overwrite = false;  // replace an existing output
   // Keep finished work when stopped, and continue from what a stopped run has left.
   bool resume = false;

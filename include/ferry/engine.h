@@ -23,6 +23,10 @@ class Engine {
 
   size_t threads() const;
 
+  // Like interrupt_all() and clear_interrupt_request(), but for the work of this engine alone.
+  void interrupt(int signal) const noexcept;
+  void clear_interrupt_request() const noexcept;
+
   struct Impl;
   Impl& impl() const { return *impl_; }
 

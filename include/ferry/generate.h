@@ -101,6 +101,10 @@ class Generator {
   Result<std::span<const float>> forward(std::span<const int64_t> tokens);
   // Begins a new sequence at position 0.
   void restart();
+  // Returns the sampling that the model's generation_config.json asks for: temperature 0 without
+  // `do_sample`, and where the bundle has no such file. GenerateOptions do not have it by default.
+  // kUnsupported if the file asks for what SamplingOptions do not have.
+  Result<SamplingOptions> sampling_defaults() const;
   int64_t position() const;
   int64_t capacity() const;  // number of positions that a sequence can have
 

@@ -104,7 +104,8 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
        "--to: GGUF not in {bundle,safetensors,hf,pth,bpte,gguf} (did you mean gguf?) (see ferry "
        "convert --help)"},
       {{"run", "x", "--temp", "1"},
-       "not expected: '--temp' '1' (did you mean --temperature?) (see ferry run --help)"},
+       "not expected: '--temp' '1' (see ferry run --help)\n"
+       "  did you mean: ferry run x --temperature 1 --interactive"},
       {{"run", "x", "--max-tokens", "1", "--frob"},
        "not expected: '--max-tokens' '1' '--frob' (did you mean --max-new?) (see ferry run "
        "--help)"},
@@ -112,6 +113,10 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
        "not expected: '-p' 'a' '--frob' (did you mean --prompt?) (see ferry run --help)"},
       {{"quantize", "x", "--frob"},
        "there is no verb 'quantize' (did you mean convert?) (see ferry --help)"},
+      {{"run", "x", "-p", "a"},
+       "not expected: '-p' 'a' (see ferry run --help)\n  did you mean: ferry run x --prompt a"},
+      {{"info", "x"},
+       "there is no verb 'info' (see ferry --help)\n  did you mean: ferry inspect x"},
       {{"convert", "x", "--output", "b"},
        "not expected: '--output' 'b' (see ferry convert --help)\n"
        "  did you mean: ferry convert x -o b"},
@@ -207,7 +212,8 @@ TEST(Usage, SizesHaveUnits) {
   const std::string source = fixture("llama3_tied");
   const Outcome refused = run_ferry({"convert", source, "-n", "--max-file-size", "300X"});
   EXPECT_EQ(refused.code, 2);
-  EXPECT_NE(refused.err.find("K, M, G, T (powers of 1000; a B may follow), or KiB, MiB, GiB, TiB"),
+  EXPECT_NE(refused.err.find(
+                "K, M, G, T (powers of 1000; a B may follow), or KiB, MiB, GiB, TiB (of 1024)"),
             std::string::npos)
       << refused.err;
   for (const char* size : {"300kB", "300KB", "300K", "300000", "0.3MB", "300kib", "1 mb"}) {
@@ -256,7 +262,7 @@ TEST(Usage, ASeedWithALeadingZeroIsDecimal) {
   const auto tokens = [&](const char* seed) {
     return run_ferry({"run", dir / "b", "--tokens", "1,2", "--max-new", "24", "--temperature", "3",
                       "--ignore-eos", "--json", "--seed", seed})
-        .json()["tokens"];
+        .json()["result"]["tokens"];
   };
   EXPECT_EQ(tokens("012"), tokens("12"));
   EXPECT_NE(tokens("012"), tokens("10"));

@@ -48,7 +48,9 @@ std::vector<Json> turns(const std::string& bundle, const std::string& input,
   const Outcome outcome = chat(bundle, input, options + Line{"--json", "--quiet"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  return documents(outcome.out);
+  std::vector<Json> results;
+  for (const Json& document : documents(outcome.out)) results.push_back(document["result"]);
+  return results;
 }
 
 Json with_messages(const TempDir& dir, const std::string& bundle, const Json& messages,
@@ -58,7 +60,7 @@ Json with_messages(const TempDir& dir, const std::string& bundle, const Json& me
   const Outcome outcome = run_ferry(
       Line{"run", bundle, "--messages", dir / "messages.json", "--ignore-eos", "--json"} + options);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return outcome.json();
+  return outcome.json()["result"];
 }
 
 Json text_item(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
@@ -86,10 +88,10 @@ TEST(RunMessages, AListOfMessagesAsksForAnAnswer) {
   const Outcome outcome =
       run_ferry({"run", bundle, "--messages", dir / "list.json", "--ignore-eos", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.json()["prompt_tokens"], whole["prompt_tokens"]);
+  EXPECT_EQ(outcome.json()["result"]["prompt_tokens"], whole["prompt_tokens"]);
   const Outcome piped =
       run_ferry_on(messages.dump(), {"run", bundle, "--messages", "-", "--ignore-eos", "--json"});
-  EXPECT_EQ(piped.json()["prompt_tokens"], whole["prompt_tokens"]) << piped.err;
+  EXPECT_EQ(piped.json()["result"]["prompt_tokens"], whole["prompt_tokens"]) << piped.err;
   const Outcome broken = run_ferry_on("[{", {"run", bundle, "--messages", "-"});
   EXPECT_EQ(broken.code, 3);
   EXPECT_TRUE(broken.err.starts_with("ferry: error: standard input: ")) << broken.err;
@@ -121,7 +123,7 @@ TEST_P(ChatStyle, TextTurnsEqualMessages) {
       EXPECT_EQ(got[i]["tokens"], whole["tokens"]);
       EXPECT_EQ(got[i]["text"], whole["text"]);
       const int64_t kept = got[i]["kept_tokens"], prompt = std::ssize(got[i]["prompt_tokens"]);
-      EXPECT_EQ(got[i]["stats"]["prompt_tokens"], prompt - kept);
+      EXPECT_EQ(got[i]["stats"]["evaluated_tokens"], prompt - kept);
       EXPECT_TRUE(kept == 0 || kept == run_before) << kept;
       if (length == "1") {
         EXPECT_EQ(kept, run_before);
@@ -240,7 +242,7 @@ TEST(RunInteractive, StreamsAnswersAndStatistics) {
   const Outcome outcome = chat(bundle, "Hello\nWhy?\n", {"--max-new", "3"});
   EXPECT_EQ(outcome.out, text) << "no prompt where stdin is no terminal";
   size_t lines = 0, at = 0;
-  for (; (at = outcome.err.find("PyTorchObserver {", at)) != std::string::npos; ++at) ++lines;
+  for (; (at = outcome.err.find("ferry: ", at)) != std::string::npos; ++at) ++lines;
   EXPECT_EQ(lines, 2U);
   const Outcome quiet = chat(bundle, "Hello\nWhy?\n", {"--max-new", "3", "--quiet"});
   EXPECT_EQ(quiet.out, text);
@@ -263,9 +265,9 @@ TEST(RunInteractive, RefusedLinesLeaveTheChatAsItIs) {
   const std::vector<Json> got = documents(outcome.out);
   ASSERT_EQ(got.size(), 8U) << outcome.out;
   ASSERT_EQ(clean.size(), 2U);
-  EXPECT_EQ(got.front()["tokens"], clean.front()["tokens"]);
-  EXPECT_EQ(got.back()["prompt_tokens"], clean.back()["prompt_tokens"]);
-  EXPECT_EQ(got.back()["tokens"], clean.back()["tokens"]);
+  EXPECT_EQ(got.front()["result"]["tokens"], clean.front()["result"]["tokens"]);
+  EXPECT_EQ(got.back()["result"]["prompt_tokens"], clean.back()["result"]["prompt_tokens"]);
+  EXPECT_EQ(got.back()["result"]["tokens"], clean.back()["result"]["tokens"]);
   EXPECT_EQ(outcome.error_lines(), 6U) << outcome.err;
   const char* const messages[] = {"'/imagine': no command",  "'/image': no command",
                                   "'/quit now': no command", "none.png: cannot open",
@@ -309,8 +311,8 @@ TEST(RunInteractive, AFullContextEndsIt) {
     EXPECT_EQ(outcome.code, 1) << outcome.err;
     const std::vector<Json> got = documents(outcome.out);
     ASSERT_EQ(got.size(), 2U);
-    EXPECT_EQ(got[1]["stop"], "context");
-    EXPECT_EQ(got[1]["tokens"], Json::array());
+    EXPECT_EQ(got[1]["result"]["stop"], "context");
+    EXPECT_EQ(got[1]["result"]["tokens"], Json::array());
     EXPECT_EQ(outcome.err.find("ferry: the context of 6"), 0U) << outcome.err;
   }
 }
@@ -321,7 +323,7 @@ TEST(RunInteractive, SignalsEndIt) {
   RunningFerry ferry({"run", bundle, "--interactive", "--json", "--max-new", "2"},
                      /*close_input=*/false);
   ferry.write("Hello\n");
-  EXPECT_EQ(Json::parse(ferry.read_line(60))["tokens"].size(), 2U) << "at once";
+  EXPECT_EQ(Json::parse(ferry.read_line(60))["result"]["tokens"].size(), 2U) << "at once";
   ferry.signal(SIGINT);  // the program waits for the next line
   const Outcome outcome = ferry.wait();
   EXPECT_EQ(outcome.code, 130);

@@ -144,11 +144,11 @@ TEST_F(InterruptedRun, SaysSoInItsDocument) {
   const Outcome outcome = interrupt({"--json"});
   EXPECT_EQ(outcome.code, 130);
   const auto document = outcome.json();
-  EXPECT_EQ(document["stop"], "interrupted");
+  EXPECT_EQ(document["result"]["stop"], "interrupted");
   EXPECT_EQ(document["ok"], false);
   EXPECT_EQ(document["exit"], 130);
   EXPECT_EQ(document["error"]["code"], "interrupted");
-  EXPECT_GT(document["tokens"].size(), 1U);
+  EXPECT_GT(document["result"]["tokens"].size(), 1U);
 }
 
 TEST_F(InterruptedRun, IsNotJudgedAndHasStatistics) {

@@ -47,17 +47,16 @@ TEST(Run, GeneratesTheTokensOfTheOriginalModel) {
     const Outcome outcome =
         run_ferry({"run", dir / "b", "--tokens", golden.prompt, "--max-new", "16", "--json"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
-    const Json result = outcome.json();
+    const Json result = outcome.json()["result"];
     EXPECT_EQ(result["tokens"], Json(golden.greedy));
-    EXPECT_EQ(result["stats"]["prompt_tokens"], 24);
-    EXPECT_EQ(result["stats"]["generated_tokens"], 15) << "the first comes with the prompt";
+    EXPECT_EQ(result["stats"]["evaluated_tokens"], 24);
   }
 }
 
-TEST(Run, TokensAreOnStdoutAndStatsOnStderr) {
+TEST(Run, TokensAreOnStdoutAndStatisticsOnStderr) {
   const TempDir dir;
   convert(fixture("llama3_tied"), dir / "b");
-  const Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "4"};
+  const Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "4", "--stats"};
   const Outcome outcome = run_ferry(line);
   EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1) << outcome.out;
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), ','), 3);
@@ -65,7 +64,7 @@ TEST(Run, TokensAreOnStdoutAndStatsOnStderr) {
        {"RSS after prompt prefill: ", "RSS after finishing text generation: ",
         "PyTorchObserver {\"prefill_token_per_sec\":",
         "\tPrompt Tokens: 3    Generated Tokens: 3\n", "\tGenerated 3 tokens:\t",
-        "\tSampling time over 6 tokens:\t",
+        "\tSampling time over 6 tokens:\t", "Sampling: greedy\n",
         "Stopped by: max_new, after 4 tokens; the first came with the prompt\n"}) {
     EXPECT_NE(outcome.err.find(part), std::string::npos) << part;
   }
@@ -134,14 +133,13 @@ TEST(Run, StopsAtAnEndTokenUnlessToldNotTo) {
   write_bytes(source + "/generation_config.json", generation.dump());
   convert(source, dir / "b");
   const Line line = {"run", dir / "b", "--tokens", golden.prompt, "--max-new", "16", "--json"};
-  const Json stopped = run_ferry(line).json();
-  EXPECT_EQ(stopped["stopped_by_eos"], true);
+  const Json stopped = run_ferry(line).json()["result"];
   EXPECT_EQ(stopped["stop"], "eos");
   EXPECT_EQ(stopped["tokens"],
             Json(std::vector<int64_t>(golden.greedy.begin(), golden.greedy.begin() + 3)));
   Line on = line;
   on.push_back("--ignore-eos");
-  const Json whole = run_ferry(on).json();
+  const Json whole = run_ferry(on).json()["result"];
   EXPECT_EQ(whole["tokens"].size(), 16U);
   EXPECT_EQ(whole["stop"], "max_new");
 }
@@ -154,8 +152,8 @@ TEST(Run, StopsWhereTheContextEnds) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   // The context has five positions for the prompt and three for generated tokens. One more token
   // comes after them.
-  EXPECT_EQ(outcome.json()["tokens"].size(), 4U);
-  EXPECT_EQ(outcome.json()["stop"], "context");
+  EXPECT_EQ(outcome.json()["result"]["tokens"].size(), 4U);
+  EXPECT_EQ(outcome.json()["result"]["stop"], "context");
 }
 
 TEST(Run, TextPromptGivesText) {
@@ -171,12 +169,12 @@ TEST(Run, TextPromptGivesText) {
     words.insert(words.end(), more.begin(), more.end());
     return run_ferry(words);
   };
-  const Json result = with({"--prompt", "He", "--json"}).json();
+  const Json result = with({"--prompt", "He", "--json"}).json()["result"];
   const Json ids = Json::parse(run_ferry_on("\"He\"\n", {"tokenize", dir / "b"}).out);
   EXPECT_EQ(result["prompt_tokens"], ids);
   std::string list;
   for (const int64_t id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
-  EXPECT_EQ(with({"--tokens", list, "--json"}).json()["tokens"], result["tokens"]);
+  EXPECT_EQ(with({"--tokens", list, "--json"}).json()["result"]["tokens"], result["tokens"]);
   // The streamed text equals the text of all tokens decoded at once.
   const Outcome decoded = run_ferry_on(result["tokens"].dump() + "\n",
                                        {"tokenize", dir / "b", "--decode", "--skip-special"});
@@ -191,7 +189,7 @@ TEST(Run, SamplingFollowsItsSeed) {
     Line words = {"run",       dir / "b", "--tokens", "1,2,3",
                   "--max-new", "24",      "--json",   "--ignore-eos"};
     words.insert(words.end(), more.begin(), more.end());
-    return run_ferry(words).json()["tokens"];
+    return run_ferry(words).json()["result"]["tokens"];
   };
   const Json greedy = tokens({});
   EXPECT_EQ(tokens({"--seed", "7"}), greedy);
@@ -214,6 +212,8 @@ TEST(Run, NonsenseIsRefused) {
       {{"--tokens", "99999999999999999999"}, 2},
       {{"--tokens", "1,2,3,4,5,6,7,8,9"}, 2},
       {{"--tokens", "1", "--max-new", "0"}, 2},
+      {{"--tokens", "1", "--max-new", "-2"}, 2},
+      {{"--tokens", "1", "--greedy", "--temperature", "1"}, 2},
       {{"--tokens", "1", "--temperature", "-0.7"}, 2},
       {{"--tokens", "1", "--top-p", "0"}, 2},
       {{"--tokens", "1", "--top-k", "-1"}, 2},

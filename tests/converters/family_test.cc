@@ -77,7 +77,7 @@ TEST(FamilyTable, TheNearestTypesBeginAlike) {
   const std::string near = nearest_types(all_families(), "qwen3_next_moe");
   EXPECT_TRUE(near.starts_with("qwen3_next, ")) << near;
   EXPECT_EQ(std::ranges::count(near, ','), 4) << near;
-  EXPECT_TRUE(near.ends_with(fmt::format(" and {} more (README.md lists them)",
+  EXPECT_TRUE(near.ends_with(fmt::format(" and {} more (docs/families.md lists them)",
                                          supported_types(all_families()).size() - 5)))
       << near;
   EXPECT_LT(nearest_types(all_families(), std::string(100'000, 'q')).size(), 200U);

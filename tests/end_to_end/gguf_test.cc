@@ -195,6 +195,29 @@ TEST(GgufConversion, BringsItsOwnFiles) {
   EXPECT_EQ(document("tokenizer_config.json")["eos_token"], "<eos>");
 }
 
+// The keys general.sampling.* are numbers of 32 bits; the decimal number that was written comes
+// back.
+TEST(GgufConversion, SettingsOfSamplingComeAndGo) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
+  Json generation = Json::parse(read_bytes(source + "/generation_config.json"));
+  const Json sampling = {{"do_sample", true},
+                         {"temperature", 0.6},
+                         {"top_k", 20},
+                         {"top_p", 0.95},
+                         {"repetition_penalty", 1.05}};
+  generation.update(sampling);
+  write_bytes(source + "/generation_config.json", generation.dump());
+  const Outcome made = run_ferry({"convert", source, "--to", "gguf", "-o", dir / "m.gguf"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  ASSERT_EQ(run_ferry({"convert", dir / "m.gguf", "-o", dir / "b"}).code, 0);
+  const Json read = Json::parse(read_bytes(dir / "b/generation_config.json"));
+  for (const auto& [name, value] : sampling.items()) EXPECT_EQ(read[name], value) << name;
+  const Json ran =
+      run_ferry({"run", dir / "m.gguf", "--tokens", "1,2", "--max-new", "2", "--json"}).json();
+  EXPECT_EQ(ran["result"]["sampling"]["temperature"], 0.6);
+}
+
 TEST(GgufConversion, RefusesInOneLine) {
   const TempDir dir;
   const std::string user = dir / "config.json";

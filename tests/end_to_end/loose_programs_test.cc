@@ -59,7 +59,7 @@ std::vector<float> logits(const Line& line, const std::string& dump) {
 Json tokens(const Line& line) {
   const Outcome outcome = run_ferry(with(line, {"--max-new", "16", "--json"}));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return outcome.json()["tokens"];
+  return outcome.json()["result"]["tokens"];
 }
 
 // The official model computed the prompt in two calls. The second call has 5 tokens and padding.
@@ -259,11 +259,12 @@ TEST(LooseProgramFiles, WhatEndsAnAnswerIsStatedOrRefused) {
             path +
                 ": neither the program nor --tokenizer says which tokens end an answer: use "
                 "--ignore-eos");
-  const Json all = run_ferry(with(line, {"--ignore-eos", "--max-new", "4"})).json()["tokens"];
+  const Json all =
+      run_ferry(with(line, {"--ignore-eos", "--max-new", "4"})).json()["result"]["tokens"];
   ASSERT_EQ(all.size(), 4u);
   const std::string config = dir / "generation_config.json";
   write_bytes(config, R"({"eos_token_id": [5, )" + all[2].dump() + "]}");
-  const Json stopped = run_ferry(with(line, {"--tokenizer", dir.path()})).json();
+  const Json stopped = run_ferry(with(line, {"--tokenizer", dir.path()})).json()["result"];
   EXPECT_EQ(stopped["stop"], "eos");
   EXPECT_EQ(stopped["tokens"].size(), 3u);
   for (const auto& [text, message] :
@@ -292,8 +293,8 @@ TEST(LooseProgramFiles, TextGoesThroughTheTokenizerOfTheDirectory) {
       "4",   "--json",         "--prompt",         "He"};
   const Outcome outcome = run_ferry(line);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(outcome.json()["text"].is_string());
-  EXPECT_EQ(outcome.json()["tokens"].size(), 4u);
+  EXPECT_TRUE(outcome.json()["result"]["text"].is_string());
+  EXPECT_EQ(outcome.json()["result"]["tokens"].size(), 4u);
 }
 
 TEST(LooseProgramFiles, DataFilesAreFoundOrRefused) {

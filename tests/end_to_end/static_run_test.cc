@@ -52,7 +52,7 @@ TEST(StaticRun, EveryModeGivesTheTokensOfTheOriginalModel) {
       if (!mode.empty()) line = with(line, {"--mode", mode});
       const Outcome outcome = run_ferry(line);
       ASSERT_EQ(outcome.code, 0) << outcome.err;
-      const Json result = outcome.json();
+      const Json result = outcome.json()["result"];
       EXPECT_EQ(result["tokens"], greedy) << name << " " << mode;
       EXPECT_EQ(result["stats"].contains("lookahead_accepted"), mode == "lookahead");
     }
@@ -64,19 +64,19 @@ TEST(StaticRun, LookaheadSaysWhatItAccepted) {
   convert("llama3_tied", dir / "b", with(kStatic, {"--decode-length", "8"}));
   const Line line = {"run",       dir / "b", "--tokens", "1,2,3",    "--ignore-eos",
                      "--max-new", "1000",    "--mode",   "lookahead"};
-  const Outcome text = run_ferry(line);
+  const Outcome text = run_ferry(with(line, {"--stats"}));
   ASSERT_EQ(text.code, 0) << text.err;
   EXPECT_NE(text.err.find("Lookahead Decoding: n_generated = "), std::string::npos) << text.err;
   EXPECT_NE(text.err.find(" / n_accept = "), std::string::npos) << text.err;
   const Json guessed =
-      run_ferry(with(line, {"--json", "--lookahead", "2,4,4", "--seed", "7"})).json();
+      run_ferry(with(line, {"--json", "--lookahead", "2,4,4", "--seed", "7"})).json()["result"];
   EXPECT_EQ(guessed["stop"], "context");
   // A call of 8 tokens leaves 56 positions, and the last token is not executed.
   EXPECT_EQ(guessed["tokens"].size(), 56u - 3 + 1);
   EXPECT_EQ(guessed["stats"]["lookahead_generated"].get<size_t>(), guessed["tokens"].size() - 1);
   Line plain = line;
   plain.back() = "hybrid";
-  EXPECT_EQ(run_ferry(with(plain, {"--json"})).json()["tokens"], guessed["tokens"]);
+  EXPECT_EQ(run_ferry(with(plain, {"--json"})).json()["result"]["tokens"], guessed["tokens"]);
 }
 
 TEST(StaticRun, TokensDoNotDependOnTheModeAtATemperature) {
@@ -85,7 +85,7 @@ TEST(StaticRun, TokensDoNotDependOnTheModeAtATemperature) {
   const auto tokens = [&](const char* mode) {
     return run_ferry({"run", dir / "b", "--tokens", "9,8,7", "--temperature", "0.8", "--seed", "3",
                       "--ignore-eos", "--max-new", "30", "--json", "--mode", mode})
-        .json()["tokens"];
+        .json()["result"]["tokens"];
   };
   EXPECT_EQ(tokens("lookahead"), tokens("kv"));
   EXPECT_EQ(tokens("hybrid"), tokens("kv"));
@@ -97,7 +97,7 @@ TEST(StaticRun, TheContextIsWhatCanBeCached) {
   std::string prompt = "1";
   for (int i = 1; i < 63; ++i) prompt += ",1";
   const Json full =
-      run_ferry({"run", dir / "b", "--tokens", prompt, "--ignore-eos", "--json"}).json();
+      run_ferry({"run", dir / "b", "--tokens", prompt, "--ignore-eos", "--json"}).json()["result"];
   EXPECT_EQ(full["tokens"].size(), 1u);
   EXPECT_EQ(full["stop"], "context");
   const Outcome longer = run_ferry({"run", dir / "b", "--tokens", prompt + ",1"});

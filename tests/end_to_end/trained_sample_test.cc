@@ -43,7 +43,7 @@ std::string convert(const std::string& bundle, const Line& options, const std::s
 Json answer(const Line& line) {
   const Outcome outcome = run_ferry(line + Line{"--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return outcome.json();
+  return outcome.json()["result"];
 }
 
 Json perplexity(const std::string& bundle, const Line& more = {}) {

@@ -67,7 +67,7 @@ Json tokens_of(const std::string& bundle, const std::string& mode) {
   const Outcome outcome =
       run_ferry({"run", bundle, "--tokens", prompt, "--max-new", "16", "--json", "--mode", mode});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  return outcome.json()["tokens"];
+  return outcome.json()["result"]["tokens"];
 }
 
 const Json& method_of(const Json& manifest, const std::string& name) {
@@ -171,7 +171,8 @@ TEST(TwoEncodings, AreStatedByTheProgramAlone) {
                        mode,       "--ignore-eos"};
     const Outcome loose = run_ferry(with({"run", "--text-decoder", (dir / "b/") + file}, rest));
     ASSERT_EQ(loose.code, 0) << loose.err;
-    EXPECT_EQ(loose.json()["tokens"], run_ferry(with({"run", dir / "b"}, rest)).json()["tokens"]);
+    EXPECT_EQ(loose.json()["result"]["tokens"],
+              run_ferry(with({"run", dir / "b"}, rest)).json()["result"]["tokens"]);
   }
 }
 

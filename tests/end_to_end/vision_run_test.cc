@@ -72,7 +72,7 @@ TEST_P(VisionRunStyle, GivesTheTokensOfTheReference) {
       for (const std::string file : one["images"]) line = line + Line{"--image", image(file)};
       const Outcome outcome = run_ferry(line + GetParam().run);
       ASSERT_EQ(outcome.code, 0) << outcome.err;
-      const Json document = outcome.json();
+      const Json document = outcome.json()["result"];
       EXPECT_EQ(document["prompt_tokens"],
                 Json(values_of<int64_t>(expected, prefix + "input_ids")));
       EXPECT_EQ(document["tokens"], Json(values_of<int64_t>(expected, prefix + "greedy_ids")));
@@ -104,7 +104,7 @@ class VisionRun : public testing::Test {
   static Json run(const Line& args) {
     const Outcome outcome = run_ferry(Line{"--json", "run"} + args + Line{"--ignore-eos"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return outcome.code == 0 ? outcome.json() : Json{{"tokens", Json::array()}};
+    return outcome.code == 0 ? outcome.json()["result"] : Json{{"tokens", Json::array()}};
   }
   static void expect_refused(const Line& args, int code, const std::string& message) {
     const Outcome outcome = run_ferry(Line{"run"} + args);
@@ -127,7 +127,7 @@ TEST_F(VisionRun, AChatWithAnImageIsThatOfTheReference) {
   EXPECT_EQ(document["prompt_tokens"],
             Json(values_of<int64_t>(expected, "smolvlm_multi.input_ids")));
   EXPECT_EQ(document["tokens"], Json(values_of<int64_t>(expected, "smolvlm_multi.greedy_ids")));
-  EXPECT_EQ(document["stats"]["prompt_tokens"], 121);
+  EXPECT_EQ(document["stats"]["evaluated_tokens"], 121);
 }
 
 // In OpenGVLab's layout only the processor files state the placeholder.
@@ -193,8 +193,9 @@ TEST_F(VisionRun, OptionsThatDoNotFitAreRefused) {
   const std::string bundle = *dir_ / "smolvlm", square = image("square.png");
   expect_refused({bundle, "--image", square, "--tokens", "1,2"}, 2,
                  "--image needs a prompt of text");
-  expect_refused({bundle, "--image", square}, 2,
-                 "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive");
+  expect_refused(
+      {bundle, "--image", square}, 2,
+      "one of --prompt, --prompt-file, --prompts, --chat, --messages, --tokens and --interactive");
   expect_refused({bundle, "--image", square, "--chat", "\xff"}, 2, "--chat: not UTF-8");
   const std::string text = convert("text", fixture("golden/qwen3"));
   for (const char* option : {"--prompt", "--chat"}) {

@@ -15,6 +15,35 @@ void expect(bool condition, const char* what) {
   std::exit(1);
 }
 
+// The ending of the output makes one file of the weights.
+ferry::Status writes_one_file(ferry::ConvertOptions options, const std::string& file,
+                              const ferry::Engine& engine) {
+  ferry::WriteOptions write;
+  write.path = file;
+  const auto directory = FERRY_TRY(ferry::ConversionPlan::make(options, engine));
+  const ferry::Status refused = directory.write(write, engine);
+  expect(!refused && refused.error().field == "path", "a directory named like a file");
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  const auto checked = FERRY_TRY(ferry::check(file, engine));
+  expect(checked.ok() && checked.kind == "checkpoint" && checked.files == 1, "one file");
+  options.output = file;
+  const auto planned = FERRY_TRY(ferry::ConversionPlan::make(options, engine));
+  const ferry::Status again = planned.write({}, engine);
+  expect(!again && again.error().code == ferry::ErrorCode::kExists, "output of the plan");
+  return {};
+}
+
+// An engine that is interrupted does nothing until the request is withdrawn; others go on.
+ferry::Status interrupts(const std::string& path, const ferry::Engine& engine) {
+  engine.interrupt(2);
+  const auto stopped = ferry::check(path, engine);
+  expect(!stopped && stopped.error().code == ferry::ErrorCode::kInterrupted, "interrupted");
+  FERRY_TRY(ferry::check(path, ferry::Engine(2)));
+  engine.clear_interrupt_request();
+  FERRY_TRY(ferry::check(path, engine));
+  return {};
+}
+
 ferry::Status converts(const std::string& source, const std::string& out,
                        const ferry::Engine& engine) {
   ferry::ConvertOptions options;
@@ -45,7 +74,8 @@ ferry::Status converts(const std::string& source, const std::string& out,
   options.shards = 1;
   options.format = ferry::OutputFormat::kSafetensors;
   write.path = out + "-weights";
-  return ferry::convert(options, write, engine);
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  return writes_one_file(options, out + "-weights.safetensors", engine);
 }
 
 ferry::Status reads(const std::string& out, const ferry::Engine& engine) {
@@ -116,6 +146,7 @@ ferry::Status run(char** argv) {
   const std::string directory = argv[4], out = directory + "/text";
   FERRY_RETURN_IF_ERROR(converts(argv[1], out, engine));
   FERRY_RETURN_IF_ERROR(reads(out, engine));
+  FERRY_RETURN_IF_ERROR(interrupts(out, engine));
   const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
   FERRY_RETURN_IF_ERROR(generates(bundle, engine));
   ferry::VerifyOptions verify;

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "dialects/gguf/model/architecture.h"
 #include "dialects/gguf/model/reading.h"
+#include "dialects/gguf/model/written_keys.h"
 
 namespace ferry::converters {
 namespace {
@@ -36,8 +37,8 @@ Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
       fmt::format("is {}; supported are {}", quoted(*name), gguf_architecture_names()));
 }
 
-// Returns the text of generation_config.json with the token ids of the metadata; empty where there
-// are none.
+// Returns the text of generation_config.json with the token ids and the settings of sampling of the
+// metadata; empty where there are none.
 Result<std::string> generation_config(const nlohmann::json& metadata, const std::string& name) {
   const JsonFields fields(metadata, name, "");
   nlohmann::json out = nlohmann::json::object();
@@ -52,6 +53,7 @@ Result<std::string> generation_config(const nlohmann::json& metadata, const std:
     if (id) ends.insert(*id);
   }
   if (!ends.empty()) out["eos_token_id"] = ends;
+  FERRY_RETURN_IF_ERROR(read_gguf_sampling(metadata, name, out));
   return out.empty() ? std::string() : out.dump(2) + "\n";
 }
 

@@ -1,8 +1,11 @@
-// The keys `general.*` about a model: how to sample, and how large it is.
+// The keys `general.*` about a model: how to sample (in both directions), and how large it is.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "core/json.h"
@@ -46,6 +49,30 @@ Status add_gguf_sampling(const std::string& generation_text, std::vector<GgufKey
       keys.push_back({row.key, static_cast<float>(found->get<double>())});
     }
   }
+  return {};
+}
+
+Status read_gguf_sampling(const nlohmann::json& metadata, const std::string& name,
+                          nlohmann::json& generation) {
+  constexpr std::string_view kDrawing[] = {"temperature", "top_k", "top_p", "min_p"};
+  bool draws = false;
+  for (const SamplingRow& row : kSampling) {
+    const auto found = metadata.find(row.key);
+    if (found == metadata.end()) continue;
+    const bool is_right = row.whole ? found->is_number_integer()
+                                    : found->is_number() && std::abs(found->get<double>()) <= 1e9;
+    if (!is_right) {
+      return bad_input(
+          fmt::format("{}: '{}' is no {}", name, row.key, row.whole ? "integer" : "number"));
+    }
+    // The shortest text of the f32 is the number that the author wrote.
+    const auto number = static_cast<float>(found->get<double>());
+    generation[row.config] =
+        row.whole ? *found
+                  : nlohmann::json(std::strtod(fmt::format("{}", number).c_str(), nullptr));
+    draws = draws || std::ranges::count(kDrawing, row.config) > 0;
+  }
+  if (draws) generation["do_sample"] = true;
   return {};
 }
 

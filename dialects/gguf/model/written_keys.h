@@ -44,6 +44,12 @@ double gguf_mscale_all_dim(const GgufKeysInput& input);
 // not JSON.
 Status add_gguf_sampling(const std::string& text, std::vector<GgufKeyValue>& keys);
 
+// The other way: adds the settings of sampling that the keys of a file state to the object of a
+// generation_config.json. Runtimes of GGUF draw tokens, so that `do_sample` is true where the file
+// says how. kBadInput for a value of another type.
+Status read_gguf_sampling(const nlohmann::json& metadata, const std::string& name,
+                          nlohmann::json& generation);
+
 // Returns "1.2B", or "8x7B" where some tensors are stacks of experts.
 std::string gguf_size_label(std::span<const GgufNamedShape> tensors);
 

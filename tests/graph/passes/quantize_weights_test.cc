@@ -96,9 +96,11 @@ TEST(QuantizeWeights, AGroupThatDoesNotDivideARowIsRefusedWithEveryMatrix) {
   const auto out = quantized({.linears = {Kind::k8da4w, 64}});
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, ErrorCode::kUsage);
-  EXPECT_EQ(out.error().message,
-            "quantisation: 'output.weight' [9, 32]: 8da4w-g64 wants rows of a multiple of 64 "
-            "elements");
+  EXPECT_EQ(
+      out.error().message,
+      "quantisation: 'output.weight' [9, 32]: 8da4w-g64 wants rows of a multiple of 64 "
+      "elements; 8da4w-g32, 8da8w fit all of these rows, or quantize_rule gives matrices other "
+      "schemes");
   const auto more = quantized({.linears = {Kind::k8da4w, 96}});
   ASSERT_FALSE(more);
   EXPECT_EQ(more.error().details.size(), 3u);

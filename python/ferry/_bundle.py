@@ -1,0 +1,361 @@
+"""Bundles: answers, vectors and proofs."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from ferry import _native
+from ferry._common import Path, Progress, path_of, paths_of, texts_of
+from ferry._errors import UsageError
+from ferry._results import BundleInfo, Generation, Verification, build
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: A text, token ids, or the messages of a chat.
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+
+#: How a bundle of static programs decodes; all modes give equal tokens.
+Mode = Literal["default", "kv", "hybrid", "lookahead"]
+
+# How many pieces may wait for the reader of a stream, while the next ones are computed.
+_MOST_WAITING = 8
+
+
+class GenerateOptions(TypedDict, total=False):
+    """Keywords of :func:`run`, :meth:`Bundle.stream` and :meth:`Bundle.generate`.
+
+    - ``max_new_tokens``: 256 by default
+    - ``temperature``: 0 by default, which always takes the likeliest token
+    - ``top_k``, ``top_p``, ``min_p``, ``repetition_penalty``, ``seed``: of sampling
+    - ``stops``: texts that end the answer before the first of them
+    - ``ignore_end_tokens``: goes on behind the tokens that end an answer
+    - ``images``: files of images, for vision-language models
+    """
+
+    max_new_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    stops: str | Iterable[str]
+    ignore_end_tokens: bool
+    images: Path | Iterable[Path]
+
+
+class EmbedOptions(TypedDict, total=False):
+    """Keywords of :func:`embed` and :meth:`Bundle.embed`.
+
+    - ``prompt``: is put before each text; otherwise ``prompt_name`` selects one of the bundle
+    - ``truncate``: cuts texts that are too long, which are errors otherwise
+    - ``width``: keeps only the first values of a vector
+    - ``normalize``: scales vectors to length 1
+    """
+
+    prompt: str
+    prompt_name: str
+    truncate: bool
+    width: int
+    normalize: bool
+    progress: Progress
+
+
+class Piece(str):
+    """A piece of an answer: the text that a token completes, which may be empty."""
+
+    #: The id of the token; -1 for text that was held back until the end.
+    token: int
+
+    def __new__(cls, text: str, token: int) -> Piece:
+        piece = super().__new__(cls, text)
+        piece.token = token
+        return piece
+
+
+class Stream(Iterator[Piece]):
+    """The pieces of an answer, as they are computed. Closing it ends the answer; so does the end of
+    a ``with`` block, and dropping the stream."""
+
+    def __init__(self, pieces: Generator[Piece, None, None], result: list[Generation]) -> None:
+        self._pieces = pieces
+        self._result = result
+
+    def __next__(self) -> Piece:
+        return next(self._pieces)
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the answer, and returns when no work is left."""
+        self._pieces.close()
+
+    @property
+    def result(self) -> Generation | None:
+        """The whole answer, once the stream has ended."""
+        return self._result[0] if self._result else None
+
+
+class Tokenizer:
+    """The tokenizer of a checkpoint, a bundle, or a single file.
+
+    >>> words = Tokenizer("testdata/trained")
+    >>> words.decode(words.encode("And it came to pass"))
+    'And it came to pass'
+    """
+
+    def __init__(self, source: Path | Bundle) -> None:
+        if isinstance(source, Bundle):
+            self._handle = _native.tokenizer_of(source._handle)
+        else:
+            self._handle = _native.load_tokenizer(path_of(source))
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+        """Returns token ids; ``add_special`` adds those that begin and end a text."""
+        return self._handle.encode(text, add_special)
+
+    def decode(self, tokens: Iterable[int], *, skip_special: bool = True) -> str:
+        """Returns the text of token ids."""
+        return self._handle.decode(list(tokens), skip_special)
+
+    def find(self, token: str) -> int | None:
+        """Returns the id of a token, or None."""
+        return self._handle.find(token)
+
+
+class Bundle:
+    """An open bundle, from :func:`open`. One answer at a time: other threads wait for it."""
+
+    def __init__(self, handle: _native.Bundle, threads: int, mode: str = "default") -> None:
+        self._handle = handle
+        self._threads = threads
+        self._mode = mode
+        self._model: _native.Model | None = None
+        self._embedder: _native.Embedder | None = None
+        self._busy = threading.Lock()
+        self._owner: int | None = None  # the thread whose answer is not complete
+        self.info: BundleInfo = build(BundleInfo, handle.info())
+
+    def __repr__(self) -> str:
+        return f"<ferry.Bundle {self.info.path!r}: {self.info.model_type}>"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest of the bundle (docs/bundle_format.md)."""
+        return dict(json.loads(self._handle.manifest_json()))
+
+    def text_file(self, name: str) -> str:
+        """Returns a file that was copied into the bundle, such as "tokenizer.json"."""
+        return self._handle.text_file(name)
+
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+        """Renders a chat by the template of the checkpoint, as transformers does. ``variables``
+        such as ``tools`` become variables of the template."""
+        chat = {"add_generation_prompt": True, **variables, "messages": list(messages)}
+        return _native.render_chat(self._handle, json.dumps(chat))
+
+    def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Generation:
+        """Answers a prompt. A prompt that continues the previous one computes only the new tokens.
+
+        >>> open("sample.bundle").generate("And it came to pass", max_new_tokens=3).stop
+        'max_new'
+        """
+        wanted, how = _request(prompt, options)
+        with self._turn():
+            return build(Generation, self._loaded().generate(wanted, how, None))
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
+        """Returns the answer to a prompt piece by piece."""
+        wanted, how = _request(prompt, options)
+        result: list[Generation] = []
+        return Stream(self._pieces(wanted, how, result), result)
+
+    def logits(self, tokens: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Returns the logits after the last of the tokens, which begin at position 0."""
+        with self._turn():
+            model = self._loaded()
+            model.restart()
+            return model.forward(list(tokens))
+
+    def embed(
+        self, texts: str | Iterable[str], **options: Unpack[EmbedOptions]
+    ) -> npt.NDArray[np.float32]:
+        """Returns vectors of texts, f32: [texts, width], or [width] for a single text."""
+        how: dict[str, Any] = dict(options)
+        progress = how.pop("progress", None)
+        with self._turn():
+            if self._embedder is None:
+                self._embedder = _native.load_embedder(self._handle, None, self._threads)
+            rows = self._embedder.embed(texts_of(texts), how, progress)
+        return rows[0] if isinstance(texts, str) else rows
+
+    def _loaded(self) -> _native.Model:
+        if self._model is None:
+            options = {"mode": self._mode}
+            self._model = _native.load_model(self._handle, options, self._threads)
+        return self._model
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._owner == threading.get_ident():
+            raise UsageError("this bundle is in the middle of an answer: end or close its stream")
+        with self._busy:
+            self._owner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._owner = None
+
+    def _pieces(
+        self, prompt: dict[str, Any], options: dict[str, Any], result: list[Generation]
+    ) -> Generator[Piece, None, None]:
+        """A thread generates. It does not get far ahead of the reader."""
+        with self._turn():
+            model = self._loaded()
+            pieces: queue.Queue[Piece | None] = queue.Queue(_MOST_WAITING)
+            closed = threading.Event()
+            failure: list[BaseException] = []
+
+            def put(piece: Piece | None) -> bool:
+                while not closed.is_set() and threading.main_thread().is_alive():
+                    try:
+                        pieces.put(piece, timeout=0.1)
+                    except queue.Full:
+                        continue
+                    return True
+                return False
+
+            def work() -> None:
+                try:
+                    answer = model.generate(
+                        prompt, options, lambda token, text: put(Piece(text, token))
+                    )
+                    result.append(build(Generation, answer))
+                except BaseException as error:  # noqa: BLE001 - it is raised again below
+                    failure.append(error)
+                put(None)
+
+            thread = threading.Thread(target=work, name="ferry")
+            thread.start()
+            try:
+                while (piece := pieces.get()) is not None:
+                    yield piece
+            except BaseException:
+                closed.set()
+                model.interrupt()
+                raise
+            finally:
+                thread.join()
+                model.clear_interrupt()
+            if failure:
+                raise failure[0]
+
+
+def open(  # noqa: A001 - ferry.open() reads well
+    path: Path,
+    *,
+    config: Path | None = None,
+    check_digests: bool = True,
+    mode: Mode = "default",
+    progress: Progress | None = None,
+    threads: int = 0,
+) -> Bundle:
+    """Opens a bundle, or a GGUF file, which is converted in memory.
+
+    ``check_digests`` hashes every byte first. ``threads`` is for all work with the bundle; 0 means
+    as many as the process may use.
+
+    >>> open("sample.bundle").info.model_type
+    'qwen3_5_text'
+    """
+    options = {"path": path_of(path), "config": path_of(config), "check_digests": check_digests}
+    return Bundle(_native.open(options, progress, threads), threads, mode)
+
+
+def run(
+    bundle: Path | Bundle,
+    prompt: Prompt,
+    **options: Unpack[GenerateOptions],
+) -> Stream:
+    """Returns the answer to a prompt piece by piece. For ``options`` see :class:`GenerateOptions`.
+
+    >>> "".join(run("sample.bundle", "And it came to pass", max_new_tokens=12))
+    ', when the people saw that the people had heard the voice'
+    """
+    return _opened(bundle).stream(prompt, **options)
+
+
+def embed(
+    bundle: Path | Bundle, texts: str | Iterable[str], **options: Unpack[EmbedOptions]
+) -> npt.NDArray[np.float32]:
+    """Returns vectors of texts, f32: [texts, width], or [width] for a single text. For ``options``
+    see :class:`EmbedOptions`."""
+    return _opened(bundle).embed(texts, **options)
+
+
+def verify(
+    bundle: Path | Bundle,
+    *,
+    reference: Path | None = None,
+    checkpoint: Path | None = None,
+    config: Path | None = None,
+    lora: Path | None = None,
+    against: Path | None = None,
+    images: str | Iterable[str] = (),
+    tolerance: float | None = None,
+    memory: int | None = None,
+    progress: Progress | None = None,
+    threads: int = 0,
+) -> Verification:
+    """Compares what a bundle computes with a reference, its checkpoint or another bundle.
+
+    A difference is no error: the verdict says so.
+
+    >>> verify("sample.bundle", checkpoint="testdata/trained").verdict
+    'parity'
+    """
+    opened = _opened(bundle)
+    options = {
+        "reference": path_of(reference),
+        "checkpoint": path_of(checkpoint),
+        "config": path_of(config),
+        "lora": path_of(lora),
+        "against": path_of(against),
+        "images": texts_of(images),
+        "tolerance": tolerance,
+        "memory": memory,
+    }
+    found = _native.verify(opened._handle, options, progress, threads)
+    return build(Verification, found, path=opened.info.path)
+
+
+def _opened(bundle: Path | Bundle) -> Bundle:
+    return bundle if isinstance(bundle, Bundle) else open(bundle)
+
+
+def _request(
+    prompt: Prompt, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the prompt and the options for the library."""
+    how = dict(options)
+    if "stops" in how:
+        how["stops"] = texts_of(how["stops"])
+    images = paths_of(how.pop("images", ()))
+    if isinstance(prompt, str):
+        return {"text": prompt, "images": images}, how
+    items = list(prompt)
+    if items and isinstance(items[0], Mapping):
+        chat = {"messages": items, "add_generation_prompt": True}
+        return {"chat_json": json.dumps(chat), "images": images}, how
+    return {"tokens": items, "images": images}, how

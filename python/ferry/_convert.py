@@ -1,0 +1,111 @@
+"""Conversions: a checkpoint becomes a bundle, or files of weights for other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
+
+from ferry import _native
+from ferry._common import Path, Progress, path_of, texts_of
+from ferry._results import Conversion, build
+
+
+class ConvertOptions(TypedDict, total=False):
+    """Keywords of :func:`convert` and :func:`plan`; all of them may be left out.
+
+    - ``format``: "bundle", "safetensors", "hf", "pth", "bpte" or "gguf"
+    - ``config``, ``lora``: replace the config.json; the folder of an adapter to merge
+    - ``dtype``: "keep", "f32", "f16" or "bf16", of the matrices
+    - ``quantize``: "none", "8da4w" (groups of 32), "8da4w-gN", "8da8w" or "int8"
+    - ``quantize_rules``: globs of weights with other schemes; the last one that matches decides
+    - ``embedding_bits``, ``embedding_group``: 4 or 8 bits; the group for 4 bits
+    - ``hqq``: chooses scales by HQQ
+    - ``gguf_type``: for GGUF, "auto", "f32", "f16", "bf16", "q8_0", "q4_0" or "q4_k_m"
+    - ``max_file_bytes``: limit of each file of weights; 0: none
+    - ``allow_unmapped``: globs of keys that the model may leave unused
+    - ``program``: "auto", "stateful", "static" or "encoder"
+    - ``context_length``, ``prefill_length``, ``decode_length``, ``shards``: of programs
+    - ``kv_type``, ``mask_type``, ``logits_type``: "f32", "f16", "bf16", "u16", "u8" or "i8"
+    - ``all_logits``: logits of all tokens instead of the last one
+    - ``reference``: a file of expected outputs to embed
+    """
+
+    format: str
+    config: Path
+    lora: Path
+    dtype: str
+    quantize: str
+    quantize_rules: Mapping[str, str]
+    embedding_bits: int
+    embedding_group: int
+    hqq: bool
+    gguf_type: str
+    max_file_bytes: int
+    allow_unmapped: str | Iterable[str]
+    program: str
+    context_length: int
+    prefill_length: int
+    decode_length: int
+    kv_type: str
+    mask_type: str
+    logits_type: str
+    all_logits: bool
+    shards: int
+    reference: Path
+
+
+def convert(
+    source: Path,
+    output: Path,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    sync: bool = True,
+    progress: Progress | None = None,
+    threads: int = 0,
+    **options: Unpack[ConvertOptions],
+) -> Conversion:
+    """Converts a checkpoint. Writes the whole output, or nothing.
+
+    ``source`` is a folder, a tensor file, or a model of the Hugging Face cache as ORG/NAME. The
+    ending of ``output`` says whether weights become one file or a folder of files. ``resume`` keeps
+    finished work when stopped, and goes on after a run that was stopped. For ``options`` see
+    :class:`ConvertOptions`.
+
+    >>> convert("testdata/trained", "small.bundle", quantize="8da4w", embedding_bits=8).model_type
+    'qwen3_5_text'
+    """
+    write = {"overwrite": overwrite, "resume": resume, "sync": sync, "path": path_of(output)}
+    found = _native.convert(
+        _options(source, options, path_of(output)), write, progress, threads
+    )
+    return build(Conversion, found, source=path_of(source), path=path_of(output))
+
+
+def plan(
+    source: Path,
+    output: Path | None = None,
+    *,
+    threads: int = 0,
+    **options: Unpack[ConvertOptions],
+) -> Conversion:
+    """Returns what :func:`convert` would make, with the exact size of every file. Writes nothing.
+
+    >>> planned = plan("testdata/trained", dtype="f32")
+    >>> planned.path is None, planned.bytes == sum(file.bytes for file in planned.files)
+    (True, True)
+    """
+    found = _native.convert(_options(source, options, path_of(output)), None, None, threads)
+    return build(Conversion, found, source=path_of(source), path=None)
+
+
+def _options(source: Path, options: Mapping[str, Any], output: str) -> dict[str, object]:
+    given = dict(options)
+    for name in ("config", "lora", "reference"):
+        if name in given:
+            given[name] = path_of(given[name])
+    if "quantize_rules" in given:
+        given["quantize_rules"] = list((given["quantize_rules"] or {}).items())
+    if "allow_unmapped" in given:
+        given["allow_unmapped"] = texts_of(given["allow_unmapped"])
+    return {**given, "source": path_of(source), "output": output}

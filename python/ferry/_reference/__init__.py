@@ -1,0 +1,1 @@
+"""What ferry.reference is made of; nothing here needs the native module."""

@@ -1,0 +1,187 @@
+"""Prompts: read from a file, or built in; each becomes token ids, and with images what a processor makes of them."""
+import dataclasses
+import json
+import pathlib
+
+from .errors import BAD_INPUT, IO, UNSUPPORTED, USAGE, Refused, one_line
+
+TEXTS = {
+    "prose": "The theory of relativity states that the speed of light in vacuum is the same for all observers, and therefore",
+    "code": "import numpy as np\n\ndef softmax(x):\n    e = np.exp(x - x.max())\n    return",
+}
+CHAT = "Write a short poem about the sea, and explain why ships float."
+QUESTION = "What is in this picture?"
+KEYS = ("name", "text", "tokens", "messages", "image", "images")
+MOST_BYTES = 64 << 20
+
+
+@dataclasses.dataclass
+class Prompt:
+    """One of text, tokens and messages is set; `where` is what an error names."""
+    name: str
+    where: str
+    text: str | None = None
+    tokens: list | None = None
+    messages: list | None = None
+    images: list = dataclasses.field(default_factory=list)
+
+
+def read(path):
+    """The prompts of a file: a text in each line, or a JSON object in each line if the first one begins with '{'."""
+    try:
+        data = pathlib.Path(path).read_bytes()[:MOST_BYTES + 1]
+    except OSError as error:
+        raise Refused(IO, f"{path}: {error.strerror}")
+    if len(data) > MOST_BYTES:
+        raise Refused(BAD_INPUT, f"{path}: has more than {MOST_BYTES >> 20} MiB")
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise Refused(BAD_INPUT, f"{path}: offset {error.start}: is not UTF-8")
+    rows = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not rows:
+        raise Refused(BAD_INPUT, f"{path}: there is no prompt")
+    as_json = rows[0][1].lstrip().startswith("{")
+    made = [from_json(path, number, line) if as_json else Prompt(f"line{number}", f"{path}: line {number}", text=line)
+            for number, line in rows]
+    names = {}
+    for prompt in made:
+        if prompt.name in names:
+            raise Refused(BAD_INPUT, f"{prompt.where}: the name {prompt.name!r} is that of {names[prompt.name]} too")
+        names[prompt.name] = prompt.where
+    return made
+
+
+def from_json(path, number, line):
+    where = f"{path}: line {number}"
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise Refused(BAD_INPUT, f"{where}: is not JSON: {error}")
+    if not isinstance(row, dict):
+        raise Refused(BAD_INPUT, f"{where}: expected an object with one of text, tokens, messages")
+    for key in row:
+        if key not in KEYS:
+            raise Refused(BAD_INPUT, f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
+    given = [key for key in ("text", "tokens", "messages") if key in row]
+    if len(given) > 1 or not (given or "image" in row or "images" in row):
+        raise Refused(BAD_INPUT, f"{where}: expected one of text, tokens, messages; has {' and '.join(given) or 'none'}")
+    name = row.get("name", f"line{number}")
+    if not isinstance(name, str) or not name or not name.isprintable() or any(c in name for c in "./ "):
+        raise Refused(BAD_INPUT, f"{where}: name: expected a word without '.' and '/'")
+    prompt = Prompt(name, where, row.get("text"), row.get("tokens"), row.get("messages"))
+    check_types(prompt)
+    images = row.get("images", []) + ([row["image"]] if "image" in row else []) if isinstance(
+        row.get("images", []), list) else None
+    if images is None or not all(isinstance(image, str) for image in images):
+        raise Refused(BAD_INPUT, f"{where}: images: expected paths of files")
+    prompt.images = [str(pathlib.Path(path).parent / image) for image in images]
+    if prompt.images and prompt.tokens is not None:
+        raise Refused(BAD_INPUT, f"{where}: tokens: an image needs text or messages")
+    if prompt.images and not given:
+        prompt.text = QUESTION
+    return prompt
+
+
+def check_types(prompt):
+    if prompt.text is not None and (not isinstance(prompt.text, str) or not prompt.text):
+        raise Refused(BAD_INPUT, f"{prompt.where}: text: expected a string that is not empty")
+    if prompt.tokens is not None and not (isinstance(prompt.tokens, list) and prompt.tokens and all(
+            type(i) is int for i in prompt.tokens)):
+        raise Refused(BAD_INPUT, f"{prompt.where}: tokens: expected a list of token ids")
+    if prompt.messages is not None and not (isinstance(prompt.messages, list) and prompt.messages and all(
+            isinstance(m, dict) and isinstance(m.get("role"), str) for m in prompt.messages)):
+        raise Refused(BAD_INPUT, f"{prompt.where}: messages: expected a list of objects with role and content")
+
+
+def of_image(path, number):
+    return Prompt(f"image{number}", path, text=QUESTION, images=[path])
+
+
+def built_in(source):
+    """Three texts if the model has a tokenizer, else two rows of pseudo-random ids, short enough for it."""
+    if source.tokenizer is None:
+        return [Prompt(f"random{n}", f"built-in prompt random{n}", tokens=pseudo_random(source, n)) for n in (9, 24)]
+    made = [Prompt(name, f"built-in prompt {name}", text=text) for name, text in TEXTS.items()]
+    if getattr(source.tokenizer, "chat_template", None) and not source.encodes:
+        made.append(Prompt("chat", "built-in prompt chat", messages=[dict(role="user", content=CHAT)]))
+    return made
+
+
+def pseudo_random(source, count):
+    """Ids that depend on the size of the vocabulary alone, and name no image."""
+    ids, state = [], 1
+    while len(ids) < count:
+        state = (state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        token = min(3, source.vocabulary - 1) + (state >> 33) % max(1, source.vocabulary - 3)
+        if token != source.image_token:
+            ids.append(token)
+    return ids
+
+
+def encode(prompt, source):
+    """-> inputs of the model {name: tensor}, with input_ids i64 [1,T]"""
+    import torch
+    if prompt.images:
+        return encode_images(prompt, source)
+    if prompt.tokens is not None:
+        ids = prompt.tokens
+    elif source.tokenizer is None:
+        raise Refused(USAGE, f"{prompt.where}: {source.name} has no tokenizer; state prompts as {{\"tokens\": [...]}}")
+    else:
+        ids = ids_of(prompt, source)
+    if not ids:
+        raise Refused(BAD_INPUT, f"{prompt.where}: the tokenizer makes no token of it")
+    wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
+    if wrong is not None:
+        raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
+    if source.image_token is not None and source.image_token in ids:
+        raise Refused(BAD_INPUT, f"{prompt.where}: token {source.image_token} stands for an image, and no image is given")
+    return dict(input_ids=torch.tensor([ids]))
+
+
+def ids_of(prompt, source):
+    try:
+        if prompt.messages is None:
+            return list(source.tokenizer(prompt.text).input_ids)
+        if not getattr(source.tokenizer, "chat_template", None):
+            raise Refused(BAD_INPUT, f"{prompt.where}: messages: {source.name} has no chat template")
+        text = source.tokenizer.apply_chat_template(prompt.messages, tokenize=False, add_generation_prompt=True)
+        return list(source.tokenizer(text, add_special_tokens=False).input_ids)
+    except Refused:
+        raise
+    except Exception as error:  # whatever templates and tokenizers throw
+        raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
+
+
+def encode_images(prompt, source):
+    if not source.sees:
+        raise Refused(UNSUPPORTED, f"{prompt.where}: image: Ferry converts no vision tower of {source.model_type}")
+    processor = source.processor()
+    pictures = [picture(prompt, path) for path in prompt.images]
+    token = processor.image_token
+    if prompt.messages is None and token not in prompt.text and processor.chat_template:
+        content = [dict(type="image") for _ in pictures] + [dict(type="text", text=prompt.text)]
+        prompt = dataclasses.replace(prompt, messages=[dict(role="user", content=content)])
+    try:
+        if prompt.messages is not None:
+            text = processor.apply_chat_template(prompt.messages, add_generation_prompt=True, tokenize=False)
+        else:
+            text = prompt.text if token in prompt.text else token * len(pictures) + prompt.text
+        made = processor(text=[text], images=[pictures], return_tensors="pt", add_special_tokens=False)
+    except Exception as error:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
+    return {name: made[name] for name in ("input_ids", "pixel_values", "pixel_attention_mask") if name in made}
+
+
+def picture(prompt, path):
+    """The picture as Ferry reads it: turned by its EXIF orientation, in RGB."""
+    import PIL.Image
+    import PIL.ImageOps
+    try:
+        with PIL.Image.open(path) as image:
+            return PIL.ImageOps.exif_transpose(image).convert("RGB")
+    except FileNotFoundError:
+        raise Refused(IO, f"{prompt.where}: {path}: no such file")
+    except Exception as error:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {path}: is no image that Pillow reads: {one_line(error)}")

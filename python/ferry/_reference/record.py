@@ -1,0 +1,147 @@
+"""Recorder: what a model computes of a prompt, under the names of docs/verifying.md."""
+import contextlib
+
+import torch
+
+from .caches import put_caches
+from .source import decoder_of, layers_of, tower_of
+
+
+def first_tensor(value):
+    """The tensor of what a module returned: itself, the last hidden state, or the first of a tuple."""
+    if torch.is_tensor(value):
+        return value
+    return value["last_hidden_state"] if "last_hidden_state" in value else value[0]
+
+
+def input_of(arguments, options):
+    return arguments[0] if arguments else options["hidden_states"]
+
+
+class Recorder:
+    """Executes a model in its own dtype; `put(name, tensor)` gets every tensor when it is there."""
+
+    def __init__(self, source):
+        self.source, self.model = source, source.model
+        self.decoder = decoder_of(self.model)
+        self.layers = layers_of(self.decoder, source.layers)
+        self.routers = {router: i for i, layer in enumerate(self.layers) for router in layer.modules()
+                        if type(router).__name__.endswith("Router") and hasattr(router, "top_k")}
+
+    @contextlib.contextmanager
+    def hooks(self):
+        kept = []
+        try:
+            yield kept
+        finally:
+            for hook in kept:
+                hook.remove()
+
+    def prompt(self, inputs, put):
+        """Everything of the prompt itself; returns logits [1,T,V] (encoders: states [1,T,E]) and the cache behind it."""
+        seen = {}
+        with self.hooks() as hooks:
+            self.watch_text(hooks, seen)
+            if "pixel_values" in inputs:
+                self.watch_images(hooks, put)
+            cache = None if self.source.encodes else self.cache()
+            given = dict(inputs, use_cache=False) if cache is None else dict(inputs, use_cache=True, past_key_values=cache)
+            if self.source.encodes and "use_cache" not in accepted(self.model):
+                given.pop("use_cache")
+            ran = self.model(**given)
+        for name, value in inputs.items():
+            put(name, value)
+        self.put_states(seen, put)
+        if self.source.encodes:
+            put("last_hidden_state", ran.last_hidden_state)
+            return ran.last_hidden_state, None
+        put("logits", ran.logits)
+        if cache is not None:
+            put_caches(cache, self.source.config.get_text_config(), put)
+        return ran.logits, None if self.turns_anew() else cache
+
+    def watch_text(self, hooks, seen):
+        width = self.source.config.get_text_config().hidden_size
+        for i, layer in enumerate(self.layers):
+            def before(_, arguments, options, i=i):
+                seen[f"hidden_states.{i}"] = input_of(arguments, options)
+            hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+        hooks.append(self.layers[-1].register_forward_hook(
+            lambda _, __, out: seen.__setitem__("last_layer_prenorm", first_tensor(out))))
+        hooks.append(self.decoder.register_forward_hook(
+            lambda _, __, out: first_tensor(out).shape[-1] == width and seen.__setitem__(
+                f"hidden_states.{self.source.layers}", first_tensor(out)) or None))
+        for router, i in self.routers.items():
+            def routed(_, __, out, i=i):
+                seen[f"router_logits.{i}"], seen[f"router_experts.{i}"] = out[0][None], out[2][None]
+            hooks.append(router.register_forward_hook(routed))
+
+    def put_states(self, seen, put):
+        streams = next(iter(seen.values())).dim() == 4
+        for name, value in seen.items():
+            if streams and value.dim() == 4:  # Gemma 3n: of several streams the first; behind the last layer it is their mean
+                if name == "last_layer_prenorm":
+                    continue
+                value = value[0]
+            put(name, value)
+
+    def watch_images(self, hooks, put):
+        tower, connector = tower_of(self.model)
+        for i, layer in enumerate(layers_of(tower)):
+            def before(_, arguments, options, i=i):
+                put(f"vision_hidden_states.{i}", input_of(arguments, options))
+            hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+        hooks.append(tower.register_forward_hook(lambda _, __, out: put("vision_last_hidden_state", first_tensor(out))))
+        hooks.append(connector.register_forward_hook(
+            lambda _, __, out: put("image_features", out.reshape(out.shape[0], -1, out.shape[-1]))))
+
+    def cache(self):
+        """An empty cache that keeps every position, also where a window would forget those before it."""
+        import transformers
+        from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+        cache = transformers.DynamicCache(config=self.source.config.get_text_config())
+        cache.layers = [DynamicLayer() if type(layer) is DynamicSlidingWindowLayer else layer for layer in cache.layers]
+        return cache
+
+    def turns_anew(self):
+        """Whether RoPE depends on the length of the text: then a cache keeps keys that a longer text would not have."""
+        rope = getattr(self.source.config.get_text_config(), "rope_parameters", None) or {}
+        kinds = [rope] + [value for value in rope.values() if isinstance(value, dict)]
+        return any(kind.get("rope_type") in ("longrope", "dynamic") for kind in kinds)
+
+    def greedy(self, inputs, logits, cache, count, put):
+        """The continuation by the largest logit, whatever token it is, but for a placeholder of images."""
+        ids, rows, routes = [], [], {}
+        with self.hooks() as hooks:
+            for router, i in self.routers.items() if cache is not None else ():
+                def routed(_, __, out, i=i):
+                    routes.setdefault(i, []).append(out[2])
+                hooks.append(router.register_forward_hook(routed))
+            row = logits[0, -1].clone()
+            while len(ids) < count:
+                token = int(row.argmax())
+                if token == self.source.image_token:
+                    break
+                ids.append(token)
+                rows.append(row)
+                if len(ids) < count:
+                    row = self.next_row(inputs, ids, cache)
+        if ids:
+            put("greedy_ids", torch.tensor(ids))
+            put("greedy_logits", torch.stack(rows))
+        for i, chosen in routes.items():
+            if len(chosen) >= len(ids) - 1 > 0:
+                put(f"greedy_router_experts.{i}", torch.cat(chosen[:len(ids) - 1])[None])
+        return ids
+
+    def next_row(self, inputs, ids, cache):
+        if cache is not None:
+            return self.model(input_ids=torch.tensor([ids[-1:]]), past_key_values=cache, use_cache=True).logits[0, -1]
+        whole = torch.cat([inputs["input_ids"], torch.tensor([ids])], dim=1)
+        return self.model(**dict(inputs, input_ids=whole), use_cache=False).logits[0, -1].clone()
+
+
+def accepted(model):
+    import inspect
+    parameters = inspect.signature(model.forward).parameters
+    return set(parameters) | ({"use_cache"} if any(p.kind is p.VAR_KEYWORD for p in parameters.values()) else set())

@@ -1,0 +1,193 @@
+#include "runner/generation_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::runner {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kGenerationFile = "generation_config.json";
+constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
+// transformers keeps the 50 likeliest tokens where the file does not say how many.
+constexpr int64_t kReferenceTopK = 50;
+
+enum class Neutral {
+  kNull,        // only null has no effect
+  kFalse,       // null and false have none
+  kZero,        // null and numbers up to 0 have none
+  kOne,         // null and 1 have none
+  kUpToOne,     // null and numbers up to 1 have none
+  kFromOne,     // null and numbers from 1 on have none
+  kOutsideOne,  // null and numbers outside of (0, 1) have none
+};
+
+struct SettingRow {
+  const char* name;
+  Neutral neutral;
+  bool of_drawing;
+};
+
+// Settings that transformers obeys and the Sampler does not, and at the end those of GGUF files
+// (general.sampling.*).
+constexpr SettingRow kUnsupportedSettings[] = {
+    {"num_beams", Neutral::kUpToOne, false},
+    {"penalty_alpha", Neutral::kZero, false},
+    {"dola_layers", Neutral::kNull, false},
+    {"guidance_scale", Neutral::kOne, false},
+    {"sequence_bias", Neutral::kNull, false},
+    {"encoder_repetition_penalty", Neutral::kOne, false},
+    {"no_repeat_ngram_size", Neutral::kZero, false},
+    {"encoder_no_repeat_ngram_size", Neutral::kZero, false},
+    {"bad_words_ids", Neutral::kNull, false},
+    {"force_words_ids", Neutral::kNull, false},
+    {"constraints", Neutral::kNull, false},
+    {"min_length", Neutral::kZero, false},
+    {"min_new_tokens", Neutral::kZero, false},
+    {"forced_bos_token_id", Neutral::kNull, false},
+    {"forced_eos_token_id", Neutral::kNull, false},
+    {"exponential_decay_length_penalty", Neutral::kNull, false},
+    {"suppress_tokens", Neutral::kNull, false},
+    {"begin_suppress_tokens", Neutral::kNull, false},
+    {"watermarking_config", Neutral::kNull, false},
+    {"stop_strings", Neutral::kNull, false},
+    {"max_time", Neutral::kNull, false},
+    {"token_healing", Neutral::kFalse, false},
+    {"top_h", Neutral::kNull, true},
+    {"typical_p", Neutral::kFromOne, true},
+    {"epsilon_cutoff", Neutral::kOutsideOne, true},
+    {"eta_cutoff", Neutral::kOutsideOne, true},
+    {"xtc_probability", Neutral::kZero, true},
+    {"mirostat", Neutral::kZero, true},
+};
+
+bool has_no_effect(const Json& value, Neutral neutral) {
+  if (value.is_null()) return true;
+  if (neutral == Neutral::kNull) return value.is_array() && value.empty();
+  if (neutral == Neutral::kFalse) return value == false;
+  if (!value.is_number()) return false;
+  const double number = value.get<double>();
+  switch (neutral) {
+    case Neutral::kZero:
+      return number <= 0;
+    case Neutral::kOne:
+      return number == 1;
+    case Neutral::kUpToOne:
+      return number <= 1;
+    case Neutral::kFromOne:
+      return number >= 1;
+    default:
+      return number <= 0 || number >= 1;
+  }
+}
+
+// Reads the members of one file.
+class GenerationFile {
+ public:
+  GenerationFile(const Json& root, const std::string& name) : root_(root), name_(name) {}
+
+  Result<double> number(const char* key, double otherwise) const {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number()) return bad(key, *value, "is no number");
+    return value->get<double>();
+  }
+  Result<std::optional<int64_t>> count(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::optional<int64_t>();
+    const bool in_range = value->is_number_integer() && *value >= 0 && *value <= INT32_MAX;
+    if (!in_range) return bad(key, *value, "is no count");
+    return std::optional(value->get<int64_t>());
+  }
+  Result<bool> flag(const char* key) const {
+    const Json* value = find(key);
+    if (value == nullptr) return false;
+    if (!value->is_boolean()) return bad(key, *value, "is neither true nor false");
+    return value->get<bool>();
+  }
+  std::vector<UnsupportedSetting> unsupported() const {
+    std::vector<UnsupportedSetting> found;
+    for (const SettingRow& row : kUnsupportedSettings) {
+      const Json* value = find(row.name);
+      if (value == nullptr || has_no_effect(*value, row.neutral)) continue;
+      found.push_back({row.name, shown(*value), row.of_drawing});
+    }
+    return found;
+  }
+
+ private:
+  const Json* find(const char* key) const {
+    const auto found = root_.find(key);
+    return found == root_.end() || found->is_null() ? nullptr : &*found;
+  }
+  static std::string shown(const Json& value) {
+    constexpr size_t kMost = 40;
+    const std::string text = value.dump();
+    return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  }
+  Failure bad(const char* key, const Json& value, const char* what) const {
+    return bad_input(fmt::format("{}: '{}' {}: {}", name_, key, what, printable(shown(value))));
+  }
+
+  const Json& root_;
+  const std::string& name_;
+};
+
+Result<SamplingOptions> read_sampling(const GenerationFile& file, const std::string& name) {
+  SamplingOptions sampling;
+  const bool draws = FERRY_TRY(file.flag("do_sample"));
+  sampling.repetition_penalty = FERRY_TRY(file.number("repetition_penalty", 1));
+  const double temperature = FERRY_TRY(file.number("temperature", 1));
+  const auto top_k = FERRY_TRY(file.count("top_k"));
+  const double top_p = FERRY_TRY(file.number("top_p", 1));
+  const double min_p = FERRY_TRY(file.number("min_p", 0));
+  if (draws) {
+    sampling.temperature = temperature;
+    sampling.top_k = top_k.value_or(kReferenceTopK);
+    sampling.top_p = std::min(top_p, 1.0);  // transformers skips what is 1 or more
+    sampling.min_p = min_p;
+  }
+  if (const auto made = Sampler::make(sampling); !made) {
+    return bad_input(fmt::format("{}: {}", name, made.error().message));
+  }
+  return sampling;
+}
+
+}  // namespace
+
+Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name) {
+  const Json root = FERRY_TRY(parse_json(text, name));
+  if (!root.is_object()) return bad_input(name + ": is no JSON object");
+  const GenerationFile file(root, name);
+  GenerationDefaults defaults;
+  defaults.file = name;
+  defaults.sampling = FERRY_TRY(read_sampling(file, name));
+  defaults.unsupported = file.unsupported();
+  defaults.max_new_tokens = FERRY_TRY(file.count("max_new_tokens"));
+  defaults.max_length = FERRY_TRY(file.count("max_length"));
+  return defaults;
+}
+
+Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle) {
+  if (!bundle.has_text(kGenerationFile)) return GenerationDefaults();
+  const std::string text = FERRY_TRY(bundle.text(kGenerationFile, kMaxFileBytes));
+  return parse_generation_config(text, printable(bundle.text_directory() + "/" + kGenerationFile));
+}
+
+Status check_supported(const GenerationDefaults& defaults, const SamplingOptions& sampling) {
+  for (const UnsupportedSetting& setting : defaults.unsupported) {
+    if (setting.of_drawing && sampling.temperature == 0) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: '{}' is {}, which is not supported", defaults.file, setting.name,
+                            printable(setting.value)));
+  }
+  return {};
+}
+
+}  // namespace ferry::runner

@@ -1,0 +1,41 @@
+// generation_defaults() reads how the authors of a model want its tokens to be chosen: the
+// generation_config.json of a bundle, by the rules of transformers 5.23.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "packer/bundle_reader.h"
+#include "runner/sampler.h"
+
+namespace ferry::runner {
+
+// A setting that changes which tokens are chosen in a way that the Sampler does not have.
+struct UnsupportedSetting {
+  std::string name, value;  // the value as JSON
+  bool of_drawing = false;  // no effect where the likeliest token is taken
+};
+
+struct GenerationDefaults {
+  std::string file;  // path of the file, for messages; empty if the bundle has none
+  // Without `do_sample` the temperature is 0, and of the others only the penalty has an effect.
+  SamplingOptions sampling;
+  std::vector<UnsupportedSetting> unsupported;
+  std::optional<int64_t> max_new_tokens;  // tokens of an answer at most
+  std::optional<int64_t> max_length;      // tokens of prompt and answer at most
+};
+
+// kBadInput if the file is no JSON object, or a value has the wrong type or is out of range.
+Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle);
+// The same for the text of a file. `name` begins the messages.
+Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name);
+
+// Returns kUnsupported, with the name of the setting, if a setting has an effect on `sampling` that
+// the Sampler does not have.
+Status check_supported(const GenerationDefaults& defaults, const SamplingOptions& sampling);
+
+}  // namespace ferry::runner
