@@ -398,10 +398,10 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error,
   std::erase(left, "--");
   Error told{ErrorCode::kUsage, printable(plain_words(error.what()))};
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
-  std::vector<std::string> meant;
   // A line that lacks a value is one of ours.
-  const bool is_ours = left.empty() && !no_verb;
-  if (!line.empty() && explanation && !is_ours) meant = explanation(line);
+  const bool is_ours = line.empty() || (left.empty() && !no_verb);
+  std::vector<std::string> meant;
+  if (explanation && !is_ours) meant = explanation(line);
   // -q may be another tool's word for something else, and the answer must be seen.
   if (!meant.empty()) context.quiet = false;
   told.details = meant;
@@ -434,14 +434,12 @@ bool CommandLine::accepts(const std::vector<std::string>& words) {
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     impl_->app.parse(std::move(reversed));
-  } catch (const CLI::CallForVersion&) {
     return true;
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::Success&) {  // a call for help or the version
     return true;
   } catch (const CLI::ParseError&) {
     return false;
   }
-  return true;
 }
 
 Error CommandLine::Impl::explain_foreign(const std::vector<std::string>& line) {
@@ -462,9 +460,7 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
     impl.context.verb = fmt::format("{}", fmt::join(impl.verb_words(), " "));
   };
   // The parser may have stopped before it came to --json.
-  const auto set_json = [&] {
-    if (std::ranges::count(words, "--json") > 0) impl.context.json = true;
-  };
+  const auto set_json = [&] { impl.context.json |= std::ranges::count(words, "--json") > 0; };
   // The parser would read -h of a line such as "llama-cli -hf MODEL" as a request for help.
   if (Error foreign = impl.explain_foreign(words); !foreign.message.empty()) {
     set_json();
