@@ -68,8 +68,9 @@ TEST(HubCache, AGgufFileIsFoundByItsName) {
   fs::create_directories(dir / "models--o--m-GGUF/blobs");
   fs::create_directories(snapshot);
   const Outcome made = run_ferry({"convert", fixture("llama3_tied"), "--to", "gguf", "--outtype",
-                                  "f16", "-o", dir / "models--o--m-GGUF/blobs/5ha1"});
+                                  "f16", "-o", dir / "m.gguf"});
   ASSERT_EQ(made.code, 0) << made.err;
+  fs::rename(dir / "m.gguf", dir / "models--o--m-GGUF/blobs/5ha1");
   fs::create_symlink("../../blobs/5ha1", snapshot + "/m-F16.gguf");
   const std::vector<std::string> cache = {"HF_HUB_CACHE=" + dir.path()};
   for (const std::string name : {"o/m-GGUF", "o/m-GGUF:f16", "o/m-GGUF/m-F16.gguf"}) {
