@@ -279,8 +279,6 @@ struct CommandLine::Impl {
   std::vector<CLI::App*> levels();
   std::vector<std::string> verb_words();
   std::string help();
-  // Returns a line for each verb that may come next.
-  std::vector<std::string> next_verbs();
   // Returns every name that may stand in the place of `word`.
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words, bool hint);
@@ -356,25 +354,6 @@ std::string CommandLine::Impl::help() {
   return verb == nullptr ? help_text(spec) : help_text(spec, *verb);
 }
 
-std::vector<std::string> CommandLine::Impl::next_verbs() {
-  const VerbSpec* verb = find_verb(spec, verb_words());
-  constexpr int kTask = 9, kName = 12;
-  std::vector<std::string> lines;
-  std::string last;
-  for (const VerbSpec& next : verb == nullptr ? spec.verbs : verb->verbs) {
-    std::string line = fmt::format("{:{}}{}", next.own_name(), kName, next.help);
-    if (!next.task.empty()) {
-      line = fmt::format("{:{}}{}", next.task == last ? "" : next.task, kTask, line);
-    }
-    last = next.task;
-    lines.push_back(std::move(line));
-  }
-  if (verb == nullptr) {
-    for (const Example& example : spec.examples) lines.push_back(example.line);
-  }
-  return lines;
-}
-
 std::vector<std::string> CommandLine::Impl::known_names(const std::string& word) {
   std::vector<std::string> names;
   const auto path = levels();
@@ -419,10 +398,10 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error,
   std::erase(left, "--");
   Error told{ErrorCode::kUsage, printable(plain_words(error.what()))};
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
-  std::vector<std::string> meant;
   // A line that lacks a value is one of ours.
-  const bool is_ours = left.empty() && !no_verb;
-  if (!line.empty() && explanation && !is_ours) meant = explanation(line);
+  const bool is_ours = line.empty() || (left.empty() && !no_verb);
+  std::vector<std::string> meant;
+  if (explanation && !is_ours) meant = explanation(line);
   // -q may be another tool's word for something else, and the answer must be seen.
   if (!meant.empty()) context.quiet = false;
   told.details = meant;
@@ -431,7 +410,7 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error,
     told.message = std::move(named.message);
   } else if (no_verb && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     told.message = "a verb is required";
-    told.details = next_verbs();
+    told.details = verb_overview(spec, find_verb(spec, verb_words()));
   }
   std::string name;
   for (const std::string& word : verb_words()) name += word + " ";
@@ -455,14 +434,12 @@ bool CommandLine::accepts(const std::vector<std::string>& words) {
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     impl_->app.parse(std::move(reversed));
-  } catch (const CLI::CallForVersion&) {
     return true;
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::Success&) {  // a call for help or the version
     return true;
   } catch (const CLI::ParseError&) {
     return false;
   }
-  return true;
 }
 
 Error CommandLine::Impl::explain_foreign(const std::vector<std::string>& line) {
@@ -483,9 +460,7 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
     impl.context.verb = fmt::format("{}", fmt::join(impl.verb_words(), " "));
   };
   // The parser may have stopped before it came to --json.
-  const auto set_json = [&] {
-    if (std::ranges::count(words, "--json") > 0) impl.context.json = true;
-  };
+  const auto set_json = [&] { impl.context.json |= std::ranges::count(words, "--json") > 0; };
   // The parser would read -h of a line such as "llama-cli -hf MODEL" as a request for help.
   if (Error foreign = impl.explain_foreign(words); !foreign.message.empty()) {
     set_json();
@@ -500,7 +475,15 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
     set_json();
     return version_action();
   } catch (const CLI::CallForHelp&) {
-    return print_action(impl.help());
+    // CLI11 finds -h in words such as -hf too.
+    const auto other = std::ranges::find_if(
+        words, [](const std::string& word) { return word.starts_with("-h") && word.size() > 2; });
+    if (other == words.end() || !impl.explanation) return print_action(impl.help());
+    Error told{ErrorCode::kUsage, "not expected: " + quoted(*other), impl.explanation(words)};
+    if (told.details.empty()) return print_action(impl.help());
+    set_json();
+    name_verb();
+    return Failure(std::move(told));
   } catch (const CLI::ParseError& error) {
     set_json();
     name_verb();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/version.h"
@@ -260,6 +261,24 @@ std::string help_text(const LineSpec& line, const VerbSpec& verb) {
          option_lines(verb.options, "Options", is_named) +
          option_lines(line.options, "Options of every verb", is_named) +
          code_lines(exit_codes_of(line, verb));
+}
+
+std::vector<std::string> verb_overview(const LineSpec& line, const VerbSpec* verb) {
+  constexpr int kTask = 9, kName = 12;
+  std::vector<std::string> lines;
+  std::string last;
+  for (const VerbSpec& next : verb == nullptr ? line.verbs : verb->verbs) {
+    std::string text = fmt::format("{:{}}{}", next.own_name(), kName, next.help);
+    if (!next.task.empty()) {
+      text = fmt::format("{:{}}{}", next.task == last ? "" : next.task, kTask, text);
+    }
+    last = next.task;
+    lines.push_back(std::move(text));
+  }
+  if (verb == nullptr) {
+    for (const Example& example : line.examples) lines.push_back(example.line);
+  }
+  return lines;
 }
 
 std::vector<ExitCode> common_exit_codes() {

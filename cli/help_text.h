@@ -21,6 +21,9 @@ std::string sentence(std::string text);
 
 // Returns the exit codes that every verb has (docs/command_line.md).
 std::vector<ExitCode> common_exit_codes();
+// Returns a line for each verb that may come after `verb`, or of all verbs for nullptr; then with
+// their tasks, and with the examples of the program.
+std::vector<std::string> verb_overview(const LineSpec& line, const VerbSpec* verb);
 
 // Returns the name of a verb's man page, such as "ferry-batch-run"; of the program's for nullptr.
 std::string man_name(const VerbSpec* verb);

@@ -150,6 +150,74 @@ TEST_F(HubNames, AWordChoosesAGgufFile) {
   EXPECT_NE(found("o/m-GGUF:Q3").find("no GGUF file of that name"), std::string::npos);
 }
 
+TEST_F(HubNames, APathOrAPageChoosesAGgufFile) {
+  const std::string model = "models--o--m-GGUF", at = model + "/snapshots/aaaa1111/";
+  for (const char* file : {"m-Q4_K_M.gguf", "m-Q8_0.gguf", "BF16/m.gguf"}) {
+    add(model, "aaaa1111", file);
+  }
+  tag(model, "main", "aaaa1111");
+  EXPECT_EQ(found("o/m-GGUF/m-Q8_0.gguf"), at + "m-Q8_0.gguf");
+  EXPECT_EQ(found("o/m-GGUF/BF16/m.gguf"), at + "BF16/m.gguf");
+  EXPECT_EQ(found("https://huggingface.co/o/m-GGUF/blob/main/m-Q8_0.gguf"), at + "m-Q8_0.gguf");
+  EXPECT_EQ(found("https://huggingface.co/o/m-GGUF/resolve/main/BF16/m.gguf?download=true"),
+            at + "BF16/m.gguf");
+  EXPECT_EQ(found("hf.co/o/m-GGUF:Q4_K_M"), at + "m-Q4_K_M.gguf");
+  EXPECT_TRUE(found("o/m-GGUF/m-Q2_K.gguf").ends_with("hf download o/m-GGUF m-Q2_K.gguf"))
+      << found("o/m-GGUF/m-Q2_K.gguf");
+}
+
+TEST_F(HubNames, AModelWithoutAnOrganisationIsAWord) {
+  add("models--gpt2", "aaaa1111", "config.json");
+  EXPECT_EQ(found("gpt2"), "models--gpt2/snapshots/aaaa1111");
+  EXPECT_EQ(found("gpt3"), "gpt3");
+}
+
+TEST_F(HubNames, AMissingPathIsNoName) {
+  fs::create_directories("names_test_folder");
+  EXPECT_EQ(found("names_test_folder/missing"), "names_test_folder/missing");
+  fs::remove("names_test_folder");
+  for (const char* file : {"models/m.gguf", "models/m.safetensors", "models/config.json"}) {
+    EXPECT_EQ(found(file), file);
+  }
+}
+
+TEST_F(HubNames, AnIncompleteSnapshotSaysWhatCompletesIt) {
+  const std::string model = "models--a--b";
+  add(model, "aaaa1111", "config.json");
+  add(model, "aaaa1111", "model.safetensors");
+  tag(model, "main", "aaaa1111");
+  EXPECT_EQ(found("a/b"), model + "/snapshots/aaaa1111");
+  fs::remove(dir_ / (model + "/blobs/2"));
+  EXPECT_EQ(found("a/b"),
+            "a/b: the snapshot in the Hugging Face cache is incomplete: the blob of "
+            "'model.safetensors' is missing; to download the rest: hf download a/b --revision "
+            "aaaa1111");
+  dir_.write(model + "/blobs/2.incomplete", "x");
+  EXPECT_NE(found("a/b").find("is missing; 1 download has not ended; to download the rest"),
+            std::string::npos)
+      << found("a/b");
+  EXPECT_EQ(how_to_complete(dir_ / (model + "/snapshots/aaaa1111/")),
+            "; 1 download has not ended; to download the rest: hf download a/b --revision "
+            "aaaa1111");
+  EXPECT_EQ(how_to_complete(dir_ / model), "");
+  EXPECT_EQ(how_to_complete("/"), "");
+  EXPECT_EQ(how_to_complete(""), "");
+}
+
+TEST_F(HubNames, AGgufFileIsALinkToABlobOrNone) {
+  const std::string snapshot = "models--o--m/snapshots/aaaa1111";
+  add("models--o--m", "aaaa1111", "m.gguf");
+  dir_.write("secret", "x");
+  fs::remove(dir_ / (snapshot + "/m.gguf"));
+  for (const std::string& target :
+       {std::string("../../../secret"), dir_ / "secret", std::string("../../blobs/../../secret")}) {
+    fs::create_symlink(target, dir_ / (snapshot + "/m.gguf"));
+    EXPECT_NE(found("o/m").find("a symbolic link out of the cache entry, to '"), std::string::npos)
+        << found("o/m");
+    fs::remove(dir_ / (snapshot + "/m.gguf"));
+  }
+}
+
 TEST_F(HubNames, ASnapshotWithOneGgufFileMeansTheFile) {
   add("models--o--one", "aaaa1111", "m.gguf");
   EXPECT_EQ(found("o/one"), "models--o--one/snapshots/aaaa1111/m.gguf");

@@ -106,16 +106,20 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
       {{"run", "x", "--temp", "1"},
        "not expected: '--temp' '1' (see ferry run --help)\n"
        "  did you mean: ferry run x --temperature 1 --interactive"},
+      {{"run", "x", "--max-tokens", "1", "--frob"},
+       "not expected: '--max-tokens' '1' '--frob' (did you mean --max-new?) (see ferry run "
+       "--help)"},
+      {{"run", "x", "-p", "a", "--frob"},
+       "not expected: '-p' 'a' '--frob' (did you mean --prompt?) (see ferry run --help)"},
+      {{"quantize", "x", "--frob"},
+       "there is no verb 'quantize' (did you mean convert?) (see ferry --help)"},
       {{"run", "x", "-p", "a"},
        "not expected: '-p' 'a' (see ferry run --help)\n  did you mean: ferry run x --prompt a"},
       {{"info", "x"},
        "there is no verb 'info' (see ferry --help)\n  did you mean: ferry inspect x"},
-      {{"run", "x", "--max-new-tokens", "1"},
-       "not expected: '--max-new-tokens' '1' (see ferry run --help)\n"
-       "  did you mean: ferry run x --max-new 1 --interactive"},
       {{"convert", "x", "--output", "b"},
-       "not expected: '--output' 'b' (see ferry convert --help)\n  did you mean: ferry convert x "
-       "-o b"},
+       "not expected: '--output' 'b' (see ferry convert --help)\n"
+       "  did you mean: ferry convert x -o b"},
       {{"batch", "stauts"},
        "there is no verb 'stauts' (did you mean status?) (see ferry batch --help)"},
       {{"run", "x", "--prompt"}, "--prompt: TEXT is missing (see ferry run --help)"},
@@ -142,9 +146,25 @@ TEST(Usage, WithoutAVerbTheVerbsAreListed) {
     EXPECT_TRUE(
         outcome.err.starts_with("ferry: error: a verb is required (see " + verbs + " --help)\n  "))
         << outcome.err;
-    const std::string some = line.empty() ? " convert     " : "\n  status      ";
+    const std::string some = line.empty() ? "\n  Convert  convert     " : "\n  status      ";
     EXPECT_NE(outcome.err.find(some), std::string::npos) << outcome.err;
   }
+}
+
+// Names are looked up once the line is understood, so that a mistake in it comes first.
+TEST(Usage, AMistakeIsToldBeforeAModelThatIsMissing) {
+  const Outcome outcome = run_ferry({"convert", "Qwen/Qwen3-0.6B", "--outt", "b"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("not expected: '--outt'"), std::string::npos) << outcome.err;
+}
+
+TEST(Usage, TheVersionHasThreeNames) {
+  const std::string version = run_ferry({"--version"}).out;
+  EXPECT_TRUE(version.starts_with("ferry ")) << version;
+  EXPECT_EQ(run_ferry({"-V"}).out, version);
+  EXPECT_EQ(run_ferry({"version"}).out, version);
+  EXPECT_EQ("ferry " + run_ferry({"version", "--json"}).json()["ferry"].get<std::string>() + "\n",
+            version);
 }
 
 TEST(Usage, WhatIsMissingIsSaidToBeMissing) {
@@ -196,9 +216,14 @@ TEST(Usage, SizesHaveUnits) {
                 "K, M, G, T (powers of 1000; a B may follow), or KiB, MiB, GiB, TiB (of 1024)"),
             std::string::npos)
       << refused.err;
-  for (const char* size : {"300kB", "300KB", "300K", "300000", "0.3MB"}) {
+  for (const char* size : {"300kB", "300KB", "300K", "300000", "0.3MB", "300kib", "1 mb"}) {
     EXPECT_EQ(run_ferry({"convert", source, "-n", "--max-file-size", size}).code, 0) << size;
   }
+  const Outcome memory = run_ferry({"verify", "x", "--memory", "4XB"});
+  EXPECT_EQ(memory.code, 2);
+  EXPECT_NE(memory.err.find("--memory: 4XB is not whole bytes, such as 500MB or 2GiB"),
+            std::string::npos)
+      << memory.err;
 }
 
 TEST(Usage, NumbersAreDecimalAndInRangeOrRefused) {
@@ -335,11 +360,22 @@ TEST(Usage, GroupsThatDivideNoRowsSayWhichOptionHelps) {
   const Outcome outcome =
       run_ferry({"convert", fixture("llama3_tied"), "-n", "--quantize", "8da4w-g96"});
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_TRUE(outcome.err.starts_with(
+  EXPECT_NE(outcome.err.find("matrices other schemes\n  'layers.0."), std::string::npos);
+  const std::string start =
       "ferry: error: quantisation: 15 matrices have rows that the group of a scale does not "
-      "divide; 8da4w-g32, 8da8w fit all of these rows, or --quantize-rule gives matrices other "
-      "schemes\n  'layers.0."))
-      << outcome.err;
+      "divide; ";
+  ASSERT_TRUE(outcome.err.starts_with(start)) << outcome.err;
+  // Every scheme that the message lists fits.
+  const std::string list =
+      outcome.err.substr(start.size(), outcome.err.find(" fit") - start.size());
+  EXPECT_NE(list.find("8da4w-g32"), std::string::npos) << list;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(", ", begin), list.size());
+    const std::string scheme = list.substr(begin, end - begin);
+    EXPECT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-n", "--quantize", scheme}).code, 0)
+        << scheme;
+    begin = end + 2;
+  }
 }
 
 TEST(Usage, ABundleOfTheNameOfAFileIsNoted) {

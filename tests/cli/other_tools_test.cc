@@ -55,6 +55,7 @@ struct Case {
 const Case kCases[] = {
     // llama.cpp
     {"-m m.gguf -p Hello -n 32", {"run m.gguf --max-new 32 --prompt Hello"}},
+    {"run -hf org/m-GGUF:Q8_0 -p Hello", {"run org/m-GGUF:Q8_0 --prompt Hello"}},
     {"run -m m.gguf -p 'Why is it?' -n 32 -ngl 99 -c 4096",
      {"run m.gguf --max-new 32 --prompt 'Why is it?'"}},
     {"llama-cli -m m.gguf -p Hello --temp 0.7 --top-k 40 -s 1 -t 8 -fa on",
@@ -155,7 +156,6 @@ TEST(OtherTools, TheirLinesAreAnsweredWithOurs) {
   }
 }
 
-// --help ends the reading of a line, so that a mistake before it would be the answer.
 TEST(OtherTools, EveryAnswerIsALineOfOurs) {
   const TempDir dir;
   std::set<std::string> verbs;

@@ -62,6 +62,45 @@ TEST(HubCache, ANameConvertsLikeThePlainDirectory) {
   EXPECT_EQ(planned.code, 0) << planned.err;
 }
 
+TEST(HubCache, AGgufFileIsFoundByItsName) {
+  const TempDir dir;
+  const std::string snapshot = dir / "models--o--m-GGUF/snapshots/0f1e2d";
+  fs::create_directories(dir / "models--o--m-GGUF/blobs");
+  fs::create_directories(snapshot);
+  const Outcome made = run_ferry({"convert", fixture("llama3_tied"), "--to", "gguf", "--outtype",
+                                  "f16", "-o", dir / "m.gguf"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  fs::rename(dir / "m.gguf", dir / "models--o--m-GGUF/blobs/5ha1");
+  fs::create_symlink("../../blobs/5ha1", snapshot + "/m-F16.gguf");
+  const std::vector<std::string> cache = {"HF_HUB_CACHE=" + dir.path()};
+  for (const std::string name : {"o/m-GGUF", "o/m-GGUF:f16", "o/m-GGUF/m-F16.gguf"}) {
+    for (const std::vector<std::string>& line :
+         {std::vector<std::string>{"inspect", name},
+          {"check", name},
+          {"run", name, "--tokens", "1,2", "--max-new", "2", "--ignore-eos"}}) {
+      const Outcome outcome = run_program(FERRY_BINARY, line, cache);
+      EXPECT_EQ(outcome.code, 0) << line.front() << ": " << outcome.err;
+    }
+  }
+}
+
+TEST(HubCache, AShardThatIsNotThereIsToBeDownloaded) {
+  const TempDir dir;
+  const std::string snapshot = make_cache(dir, "golden/qwen2");
+  size_t removed = 0;
+  for (const auto& entry : fs::directory_iterator(snapshot)) {
+    if (entry.path().filename().string().find("-of-") == std::string::npos || removed > 0) continue;
+    fs::remove(entry.path());
+    ++removed;
+  }
+  ASSERT_EQ(removed, 1u);
+  const Outcome outcome = run_ferry({"convert", snapshot, "-n"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("; to download the rest: hf download a/b --revision 0f1e2d"),
+            std::string::npos)
+      << outcome.err;
+}
+
 TEST(HubCache, LinksToAnywhereElseAreRefused) {
   for (const char* file : {"config.json", "model.safetensors"}) {
     const TempDir dir;
