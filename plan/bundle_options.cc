@@ -203,6 +203,7 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::strin
     return bad_input(fmt::format("{}: options of the conversion: {}", printable(bundle.path()),
                                  read.error().message));
   }
+  options.quantize.shares_tied_table = false;
   // The manifest states the call length of an encoder, which equals its context length.
   if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();
   if (manifest.program_style == kStaticStyle) set_encodings(manifest, options.ports);

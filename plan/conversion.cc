@@ -221,7 +221,8 @@ std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& cop
 
 }  // namespace
 
-Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool) {
+Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool) {
+  ConvertOptions options = given;
   MappedModel model = FERRY_TRY(map_checkpoint(options));
   const converters::BuildOptions& build = model.build;
   Conversion c;
@@ -232,6 +233,11 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
   }
   if (!c.mapped.problems.empty()) return c;
   FERRY_RETURN_IF_ERROR(check_roles(model.components, options));
+  if (share_tied_table(options.quantize, c.mapped.mapping)) {
+    c.mapped.notes.emplace_back(
+        "the output matrix is the embedding, so both share one 8-bit table; the rule output=8da4w "
+        "stores it once more in 4 bits");
+  }
   packer::BundleInput input;
   std::optional<ThreadPool> own_pool;
   if (pool == nullptr) pool = &own_pool.emplace(1);

@@ -2,9 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "core/text.h"
 
 namespace ferry::plan {
+namespace {
+
+constexpr std::string_view kHead = "output.weight";
+
+}  // namespace
+
+bool share_tied_table(graph::QuantizeOptions& options, const converters::MappingReport& mapping) {
+  using Kind = graph::LinearQuantization::Kind;
+  const graph::EmbeddingQuantization whole_rows = {.bits = 8};
+  if (!options.shares_tied_table || options.linears.kind != Kind::k8da4w) return false;
+  if (options.embeddings != whole_rows) return false;
+  const auto is_tied_head = [](const converters::MappedEntry& entry) {
+    return entry.source.empty() && std::ranges::count(entry.targets, kHead) > 0;
+  };
+  if (std::ranges::none_of(mapping.entries, is_tied_head)) return false;
+  for (const graph::QuantizeRule& rule : options.rules) {
+    if (graph::matches(rule.pattern, kHead)) return false;
+  }
+  options.rules.push_back({"output", {.kind = Kind::k8da8w}});
+  return true;
+}
 
 Result<graph::QuantizedModel> Quantizer::apply(graph::Model model) {
   if (!options_.quantizes()) return graph::QuantizedModel{std::move(model), "", {}};

@@ -74,12 +74,6 @@ class QuantizableFinder {
   std::set<std::string> others_;
 };
 
-bool matches(const std::string& pattern, std::string_view name) {
-  if (glob_match(pattern, name)) return true;
-  return name.ends_with(".weight") &&
-         glob_match(pattern, name.substr(0, name.size() - std::string_view(".weight").size()));
-}
-
 // Chooses the quantisation of every matrix, and finds matrices that cannot have it.
 class Chooser {
  public:
@@ -434,6 +428,12 @@ std::string name_of(const EmbeddingQuantization& embedding) {
   if (embedding.bits == 0) return "none";
   if (embedding.group == 0) return fmt::format("{}", embedding.bits);
   return fmt::format("{},{}", embedding.bits, embedding.group);
+}
+
+bool matches(const std::string& pattern, std::string_view name) {
+  if (glob_match(pattern, name)) return true;
+  return name.ends_with(".weight") &&
+         glob_match(pattern, name.substr(0, name.size() - std::string_view(".weight").size()));
 }
 
 bool QuantizeOptions::quantizes() const {

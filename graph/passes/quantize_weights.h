@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/tensor_source.h"
@@ -46,10 +47,15 @@ struct QuantizeOptions {
   LinearQuantization linears = {};
   EmbeddingQuantization embeddings = {};
   std::vector<QuantizeRule> rules = {};
+  // Whether the head of a tied model shares the 8-bit table of the embedding, unless a rule names it.
+  // False for options that a manifest states: its rules are all that the conversion applied.
+  bool shares_tied_table = true;
   ScaleMethod method = ScaleMethod::kBf16First;
 
   bool quantizes() const;  // whether any matrix is quantised
 };
+// Returns whether the pattern of a rule matches the name of a weight.
+bool matches(const std::string& pattern, std::string_view name);
 
 struct QuantizedModel {
   Model model;
