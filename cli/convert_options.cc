@@ -58,6 +58,29 @@ void describe_output(OptionVisitor& v, ConvertLine& o) {
           o.if_changed);
 }
 
+void describe_signature(OptionVisitor& v, ConvertLine& o) {
+  v.value({.name = "sign",
+           .value = "FILE",
+           .help = "Private key, PEM, that signs the bundle before it appears (docs/signing.md)",
+           .outputs = plan::kBundles},
+          o.key.private_key);
+  v.value({.name = "passphrase-file",
+           .value = "FILE",
+           .help = "Of --sign: file whose first line decrypts the key",
+           .outputs = plan::kBundles},
+          o.key.passphrase_file);
+  v.value({.name = "certificate",
+           .value = "FILE",
+           .help = "Of --sign: certificate of the key, PEM",
+           .outputs = plan::kBundles},
+          o.key.certificate);
+  v.value({.name = "chain",
+           .value = "FILE",
+           .help = "Of --sign: certificates of its issuers, PEM; may be repeated",
+           .outputs = plan::kBundles},
+          o.key.chain);
+}
+
 void describe_gguf(OptionVisitor& v, ConvertLine& o) {
   v.words({.name = "outtype",
            .help = "Of --to gguf: how matrices are stored; auto: as in the checkpoint",
@@ -102,6 +125,7 @@ void describe_calibration(OptionVisitor& v, ConvertLine& o) {
 // Describes all options of the verb, in the order of its help.
 void describe(OptionVisitor& v, ConvertLine& o) {
   describe_output(v, o);
+  describe_signature(v, o);
   plan::describe_files(v, o.convert);
   describe_gguf(v, o);
   plan::describe_weights(v, o.convert);
@@ -229,6 +253,20 @@ Status check_no_sync(const ConvertLine& o) {
                                     {"--join", !o.join.empty()}});
 }
 
+// A key that cannot be used is an error before anything is read.
+Status check_key(const ConvertLine& o) {
+  const signing::SigningKey& key = o.key;
+  if (key.private_key.empty()) {
+    return key.passphrase_file.empty() && key.certificate.empty() && key.chain.empty()
+               ? Status()
+               : fail(ErrorCode::kUsage,
+                      "--passphrase-file, --certificate and --chain belong to --sign");
+  }
+  FERRY_RETURN_IF_ERROR(check_beside("--sign", {{"--part", !o.part.empty()}}));
+  const auto signer = signing::signer_of(key);
+  return signer ? Status() : Failure(signer.error());
+}
+
 // Returns kUsage for prompts of calibration if the programs have no encoding to calibrate.
 Status check_calibration(const ConvertLine& o) {
   if (!o.calibrate_prefill.empty() && !is_encoded(o.convert.ports.cache)) {
@@ -284,6 +322,7 @@ Status settle(ConvertLine& options) {
   if (!options.given.at("quantize-method").text.empty() && !options.convert.quantize.quantizes()) {
     return fail(ErrorCode::kUsage, "--quantize-method: nothing is quantised; give --quantize");
   }
+  FERRY_RETURN_IF_ERROR(check_key(options));
   return check_calibration(options);
 }
 

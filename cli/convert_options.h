@@ -13,6 +13,7 @@
 #include "core/result.h"
 #include "packer/bundle_plan.h"
 #include "plan/options.h"
+#include "signing/sign_statement.h"
 
 namespace ferry::cli {
 
@@ -21,6 +22,7 @@ struct ConvertLine {
   std::string out;
   std::string to = "bundle";
   std::string calibrate, calibrate_prefill;           // files of prompts
+  signing::SigningKey key;                            // signs the bundle if it names a key
   std::string part, join;                             // a conversion by several hosts
   std::optional<packer::BundlePart> one_part;         // `part` as settle() has read it
   std::string outtype = "auto", name, tokenizer_pre;  // only for --to gguf, like the next field

@@ -91,6 +91,17 @@ void write_exported(JsonWriter& json, const conversion::Export& c, const ExportO
   json.member("total_bytes", c.plan->total_bytes());
 }
 
+void write_signature(JsonWriter& json, const std::optional<signing::SignedModel>& signature) {
+  json.key("signature");
+  if (!signature) {
+    json.null();
+    return;
+  }
+  json.begin_object().member("path", signature->signature).member("sha256", signature->digest.root);
+  json.member("curve", signature->signer.curve).member("key_sha256", signature->signer.key);
+  json.member("subject", signature->signer.subject).end_object();
+}
+
 }  // namespace
 
 std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& outcome) {
@@ -108,7 +119,9 @@ std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& 
     json.member("shape", buffer.shape).member("bytes", buffer.bytes);
     json.member("init", buffer.stored ? "stored" : "none").end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
+  write_signature(json, outcome.signature);
+  json.end_object();
   return json.take();
 }
 

@@ -9,6 +9,7 @@
 #include "conversion/export.h"
 #include "packer/weight_files.h"
 #include "plan/conversion.h"
+#include "signing/sign_model.h"
 
 namespace ferry::cli {
 
@@ -20,6 +21,8 @@ struct ConversionOutcome {
   std::vector<std::string> notes = {};  // notes for people, in the order of printing
   double seconds = 0;
   bool up_to_date = false;  // the output existed already, so nothing was written
+  // The signature of a bundle, if one was made.
+  std::optional<signing::SignedModel> signature = std::nullopt;
   // Weights with infinite values or NaN; nullopt if no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
 };

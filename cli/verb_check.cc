@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "cli/attest.h"
 #include "cli/envelope.h"
+#include "cli/trust.h"
 #include "cli/verbs.h"
 #include "core/json_writer.h"
 #include "core/result.h"
@@ -30,14 +30,11 @@ using signing::CheckedFile;
 using signing::FileStatus;
 
 struct CheckLine {
-  std::string path, signature, attestation, public_key, at;
-  std::vector<std::string> anchors;
+  std::string path, signature, attestation;
+  TrustLine trust;
   bool ignore_unsigned = false;
 
-  bool wants_signature() const {
-    return !signature.empty() || !public_key.empty() || !anchors.empty() || ignore_unsigned ||
-           !at.empty();
-  }
+  bool wants_signature() const { return !signature.empty() || trust.is_given() || ignore_unsigned; }
 };
 
 // -- the report of a signature
@@ -46,49 +43,13 @@ constexpr FileStatus kStatuses[] = {FileStatus::kOk,       FileStatus::kChanged,
                                     FileStatus::kMissing,  FileStatus::kExtra,
                                     FileStatus::kUnsigned, FileStatus::kIgnored};
 
-bool is_difference(FileStatus status) {
-  return status == FileStatus::kChanged || status == FileStatus::kMissing ||
-         status == FileStatus::kExtra;
-}
-
-void write_signer(JsonWriter& json, const signing::ModelCheck& check) {
-  json.key("signer");
-  if (!check.signer) {
-    json.null();
-    return;
-  }
-  json.begin_object().member("curve", check.signer->curve);
-  json.member("key_sha256", check.signer->key).member("subject", check.signer->subject);
-  json.end_object();
-}
-
-// Parses the `count` digits at text[at]; returns -1 if they are no digits.
-int digits(std::string_view text, size_t at, size_t count) {
-  int value = 0;
-  for (const char c : text.substr(at, count)) {
-    if (c < '0' || c > '9') return -1;
-    value = 10 * value + (c - '0');
-  }
-  return value;
-}
-
-// Returns whether `text` matches `pattern`, in which 0 stands for any digit.
-bool is_like(std::string_view text, std::string_view pattern) {
-  if (text.size() != pattern.size()) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (pattern[i] == '0' ? !digit : text[i] != pattern[i]) return false;
-  }
-  return true;
-}
-
 // Writes the members "signature" and "files" of the open object.
 void write_signature_check(JsonWriter& json, const signing::ModelCheck& check) {
   json.key("signature").begin_object();
   json.member("path", check.signature).member("ok", check.verified());
   json.member("stage", check.rejection ? name_of(check.rejection->stage) : "");
   json.member("message", check.rejection ? check.rejection->message : "");
-  write_signer(json, check);
+  write_signer(json, check.signer);
   json.member("model", check.model).member("sha256", check.root);
   json.member("method", check.method).member("hash_type", check.hash_type);
   json.key("ignore_paths").begin_array();
@@ -116,40 +77,6 @@ std::string describe_signature(const signing::ModelCheck& check) {
     text += fmt::format("  {}  {}\n", name_of(file.status), printable(file.name));
   }
   return text;
-}
-
-// Returns the reason why a signature did not verify, with the files that differ as details.
-Error signature_error(const signing::ModelCheck& check) {
-  Error error{ErrorCode::kBadInput, check.rejection->message};
-  for (const CheckedFile& file : check.files) {
-    if (!is_difference(file.status)) continue;
-    error.details.push_back(
-        fmt::format("{}: {}: {}", name_of(file.status), printable(file.name), file.what));
-  }
-  return error;
-}
-
-// Returns the seconds since 1970 of a time such as "2026-03-01" or "2026-03-01T12:00:00Z". Returns
-// kUsage for another text.
-Result<int64_t> parse_time(const std::string& text) {
-  namespace chrono = std::chrono;
-  const bool has_time = is_like(text, "0000-00-00T00:00:00Z");
-  const auto bad = [&] {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--at: {} is not a time such as 2026-03-01 or 2026-03-01T12:00:00Z",
-                            quoted(text)));
-  };
-  if (!has_time && !is_like(text, "0000-00-00")) return bad();
-  const chrono::year_month_day day{chrono::year(digits(text, 0, 4)),
-                                   chrono::month(static_cast<unsigned>(digits(text, 5, 2))),
-                                   chrono::day(static_cast<unsigned>(digits(text, 8, 2)))};
-  const int hours = has_time ? digits(text, 11, 2) : 0;
-  const int minutes = has_time ? digits(text, 14, 2) : 0;
-  const int seconds = has_time ? digits(text, 17, 2) : 0;
-  if (!day.ok() || hours > 23 || minutes > 59 || seconds > 59) return bad();
-  const chrono::sys_seconds time = chrono::sys_days(day) + chrono::hours(hours) +
-                                   chrono::minutes(minutes) + chrono::seconds(seconds);
-  return int64_t{time.time_since_epoch().count()};
 }
 
 // -- the verb
@@ -235,23 +162,9 @@ bool is_bundle(const std::string& path) {
   return false;
 }
 
-// Returns the key or the certificates that the options trust.
-Result<signing::Trust> trust_of(const CheckLine& options) {
-  if (options.public_key.empty() == options.anchors.empty()) {
-    return fail(ErrorCode::kUsage,
-                "a signature is checked with --public-key or with --trust-anchor, one of both");
-  }
-  if (!options.at.empty() && options.anchors.empty()) {
-    return fail(ErrorCode::kUsage, "--at belongs to --trust-anchor");
-  }
-  signing::Trust trust{options.public_key, options.anchors, std::nullopt};
-  if (!options.at.empty()) trust.at = FERRY_TRY(parse_time(options.at));
-  return trust;
-}
-
 // Options that name a key ask for a signature. So a model without a signature does not verify.
 Result<signing::ModelCheck> check_signature(Context& context, const CheckLine& options) {
-  const signing::Trust trust = FERRY_TRY(trust_of(options));
+  const signing::Trust trust = FERRY_TRY(trust_of(options.trust));
   const std::string signature =
       options.signature.empty() ? signing::default_signature_path(options.path) : options.signature;
   std::error_code error;
@@ -306,7 +219,7 @@ Result<int> check_attested(Context& context, const CheckLine& options) {
     return fail(ErrorCode::kUsage,
                 "--attestation and --signature are two checks: give one of them");
   }
-  const signing::Trust trust = FERRY_TRY(trust_of(options));
+  const signing::Trust trust = FERRY_TRY(trust_of(options.trust));
   const packer::CheckReport bundle = FERRY_TRY(
       packer::check_bundle(options.path, context.pool(), context.progress("checking digests")));
   const auto check = FERRY_TRY(proof::check_attestation(
@@ -349,10 +262,10 @@ void add_check(CommandLine& line) {
               "Signature; default: PATH/model.sig of a folder, PATH.sig of a file")
       .option("--attestation FILE", options->attestation,
               "Statement of parity that verify --attest wrote: must be about this bundle")
-      .option("--public-key FILE", options->public_key, "Key that must have signed, PEM")
-      .option("--trust-anchor FILE", options->anchors,
+      .option("--public-key FILE", options->trust.public_key, "Key that must have signed, PEM")
+      .option("--trust-anchor FILE", options->trust.anchors,
               "Root certificate that the signer's must lead to, PEM; may be repeated")
-      .option("--at TIME", options->at,
+      .option("--at TIME", options->trust.at,
               "Time at which certificates must be valid (2026-03-01T12:00:00Z); default: now")
       .flag("--ignore-unsigned-files", options->ignore_unsigned,
             "Allow files that the signature does not list")

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "proof/calibration.h"
+#include "signing/model_digest.h"
+#include "signing/sign_model.h"
 
 namespace ferry::cli {
 namespace {
@@ -88,15 +91,44 @@ void note_writing(const plan::MappedCheckpoint& checkpoint, const ConvertLine& o
   if (!unused.empty()) outcome.notes.push_back(unused_keys_note(unused));
 }
 
+// Signs the bundle at `directory`, which is or will be --out.
+Status sign(Context& context, const ConvertLine& options, const std::string& directory,
+            ConversionOutcome& outcome) {
+  const std::string name(signing::kSignatureName);
+  std::string out = options.out;
+  while (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  const signing::DigestOptions digest{.name = base_name(out),
+                                      .progress = context.progress("signing")};
+  outcome.signature = FERRY_TRY(signing::sign_model(
+      directory, options.key, directory + "/" + name, digest, context.pool()));
+  outcome.signature->signature = out + "/" + name;
+  return {};
+}
+
+// Signs a bundle that was there, after comparing every byte of it with its manifest.
+Status sign_existing(Context& context, const ConvertLine& options, ConversionOutcome& outcome) {
+  const auto bundle = packer::Bundle::open(options.out, /*check_digests=*/true, context.pool(),
+                                           context.progress("checking"));
+  if (!bundle) return Failure(bundle.error());
+  return sign(context, options, options.out, outcome);
+}
+
 // Writes the bundle, and adds notes and non-finite weights to `outcome`.
 Status write(Context& context, const plan::Conversion& conversion, const ConvertLine& options,
              ConversionOutcome& outcome) {
+  std::function<Status(const std::string&)> finish;
+  if (!options.key.private_key.empty()) {
+    finish = [&](const std::string& directory) {
+      return sign(context, options, directory, outcome);
+    };
+  }
   packer::WrittenBundle written =
       FERRY_TRY(conversion.plan->write({.directory = options.out,
                                         .overwrite = options.overwrite || options.if_changed,
                                         .resume = options.resume,
                                         .synced = !options.no_sync,
-                                        .parts = options.join},
+                                        .parts = options.join,
+                                        .finish = finish},
                                        context.pool(), context.progress("writing")));
   note_writing(conversion.mapped, options, written.resumed_bytes, conversion.plan->total_bytes(),
                std::move(written.non_finite), outcome);
@@ -119,8 +151,13 @@ Status write_converted(Context& context, const plan::Conversion& conversion,
 
 std::string last_line(const ConvertLine& options, const ConversionOutcome& outcome) {
   if (options.dry_run) return "dry run: nothing was written\n";
-  if (outcome.up_to_date) return fmt::format("{}: up to date\n", printable(options.out));
-  return fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
+  const std::string key =
+      outcome.signature ? fmt::format("signed with the key {} ({})\n",
+                                      outcome.signature->signer.key,
+                                      outcome.signature->signer.curve)
+                        : std::string();
+  if (outcome.up_to_date) return key + fmt::format("{}: up to date\n", printable(options.out));
+  return key + fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
 }
 
 Status write(Context& context, const conversion::Export& exported, const ConvertLine& options,
@@ -236,6 +273,9 @@ Result<int> convert(Context& context, ConvertLine& options) {
   if (!options.dry_run && !outcome.up_to_date) {
     FERRY_RETURN_IF_ERROR(options.one_part ? write_converted(context, conversion, options, outcome)
                                            : write(context, conversion, options, outcome));
+  }
+  if (outcome.up_to_date && !options.dry_run && !options.key.private_key.empty()) {
+    FERRY_RETURN_IF_ERROR(sign_existing(context, options, outcome));
   }
   outcome.seconds = seconds_since(start);
   if (context.json) {

@@ -54,9 +54,10 @@ Result<int> sign(const SignLine& options, Context& context) {
   if (options.shard_size && *options.shard_size <= 0) {
     return fail(ErrorCode::kUsage, "--shard-size: must be positive");
   }
-  const signing::DigestOptions digest{options.ignore_paths,
-                                      static_cast<uint64_t>(options.shard_size.value_or(0)),
-                                      context.progress("hashing")};
+  const signing::DigestOptions digest{
+      .ignore_paths = options.ignore_paths,
+      .shard_size = static_cast<uint64_t>(options.shard_size.value_or(0)),
+      .progress = context.progress("hashing")};
   const std::string output =
       options.output.empty() ? signing::default_signature_path(options.path) : options.output;
   const auto model =

@@ -17,6 +17,9 @@ void add_verify(CommandLine& line);
 void add_check(CommandLine& line);
 void add_batch(CommandLine& line);
 void add_sign(CommandLine& line);
+void add_diff(CommandLine& line);
+void add_apply(CommandLine& line);
+void add_card(CommandLine& line);
 void add_help(CommandLine& line);
 void add_completion(CommandLine& line);
 

@@ -36,7 +36,8 @@ target_compile_features(ferry_library PUBLIC cxx_std_20)
 target_link_libraries(ferry_library
   PUBLIC Threads::Threads
   PRIVATE fmt::fmt OpenSSL::Crypto ZLIB::ZLIB PkgConfig::hdf5 PkgConfig::seccomp PkgConfig::hwy
-          PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::jpeg PkgConfig::png PkgConfig::webp)
+          PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::jpeg PkgConfig::png PkgConfig::webp
+          PkgConfig::yaml PkgConfig::zstd)
 target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include
                                     FILES ${public_headers})
 

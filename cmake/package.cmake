@@ -30,7 +30,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libferry-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 # find_package(ferry) looks for these packages.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-    "libfmt-dev, libhdf5-dev, libhwy-dev, libjpeg62-turbo-dev, libpcre2-dev, libpng-dev, libseccomp-dev, libssl-dev, libutf8proc-dev, libwebp-dev, pkg-config, zlib1g-dev")
+    "libfmt-dev, libhdf5-dev, libhwy-dev, libjpeg62-turbo-dev, libpcre2-dev, libpng-dev, libseccomp-dev, libssl-dev, libutf8proc-dev, libwebp-dev, libyaml-dev, libzstd-dev, pkg-config, zlib1g-dev")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION ${CPACK_PACKAGE_DESCRIPTION})
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "The library behind the program ferry: an archive, headers, and a package for CMake.")

@@ -2,7 +2,7 @@
 # it needs only glibc where it runs. quick_start.cmake replaces the libraries of fmt and Highway. No other
 # target depends on ferry_portable. It does not exist if an archive is missing.
 set(FERRY_ARCHIVES)
-foreach(name pcre2-8 utf8proc jpeg png16 webp seccomp sz aec z crypto)
+foreach(name pcre2-8 utf8proc jpeg png16 webp yaml zstd seccomp sz aec z crypto)
   find_library(FERRY_ARCHIVE_${name} lib${name}.a)
   if(NOT FERRY_ARCHIVE_${name})
     message(STATUS "No target ferry_portable: lib${name}.a is missing")

@@ -16,8 +16,9 @@ Result<Signature> sign(const SignOptions& options, const Engine& engine,
     if (options.private_key.empty()) return library::wrong("private_key", "must not be empty");
     const signing::SigningKey key{options.private_key, options.passphrase_file, options.certificate,
                                   options.chain};
-    const signing::DigestOptions digest{options.ignore_paths, options.shard_bytes,
-                                        library::show(progress, "hashing")};
+    const signing::DigestOptions digest{.ignore_paths = options.ignore_paths,
+                                        .shard_size = options.shard_bytes,
+                                        .progress = library::show(progress, "hashing")};
     const std::string output = options.signature.empty()
                                    ? signing::default_signature_path(options.path)
                                    : options.signature;

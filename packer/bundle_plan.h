@@ -63,6 +63,9 @@ struct BundleTarget {
   // A directory with parts of the bundle, which together contain all data files. They are moved
   // into the bundle and checked as with `resume`. Empty: none.
   std::string parts = {};
+  // If set, called with the directory in which the bundle is complete, before it gets its name. The
+  // function may add the signature of the bundle; an error leaves the target as it was.
+  std::function<Status(const std::string& directory)> finish = {};
 };
 
 // Selects the data files that one of several hosts writes.

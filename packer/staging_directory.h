@@ -1,5 +1,5 @@
 // StagingDirectory is a temporary sibling of the target that becomes the target in one step, or is
-// removed. A target that is a file is written in such a directory. Private to packer/.
+// removed. A target that is a file is written in such a directory.
 #pragma once
 
 #include <string>

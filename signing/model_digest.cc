@@ -108,7 +108,8 @@ Result<std::vector<Resource>> hash_listed(const ListedModel& model, const Digest
 
 ModelDigest summarise(ListedModel model, const std::vector<Resource>& resources,
                       const DigestOptions& options) {
-  ModelDigest digest{model.tree.name(), hex_of(root_digest(resources))};
+  ModelDigest digest{options.name.empty() ? model.tree.name() : options.name,
+                     hex_of(root_digest(resources))};
   for (const Resource& resource : resources) {
     digest.parts.push_back({full_name(resource, options.shard_size > 0), hex_of(resource.digest),
                             resource.end - resource.begin});

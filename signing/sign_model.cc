@@ -82,8 +82,8 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
   }
   ListedModel model = FERRY_TRY(list_for_signing(path, all));
   FERRY_RETURN_IF_ERROR(check_size(path, least_bytes(model)));
-  ModelStatement statement{model.tree.name(), HashType::kSha256, all.shard_size,
-                           model.ignore_paths};
+  const std::string name = all.name.empty() ? model.tree.name() : all.name;
+  ModelStatement statement{name, HashType::kSha256, all.shard_size, model.ignore_paths};
   statement.resources = FERRY_TRY(hash_listed(model, all, pool));
   result.digest = summarise(std::move(model), statement.resources, all);
   const std::string text = FERRY_TRY(sign_statement(write_statement(statement), key));

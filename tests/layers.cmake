@@ -20,15 +20,18 @@ set(plan_may core graph converters packer text checkpoint plan)
 set(proof_may core formats graph converters packer runner text media prompt checkpoint plan signing
     proof)
 set(conversion_may core formats graph converters packer dialects runner text checkpoint plan proof conversion)
+set(card_may core packer/manifest.h packer/bundle_reader.h plan proof signing card)
 set(listing_may core formats packer/bundle_reader.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)
-set(library_may core formats checkpoint graph converters packer text runner prompt plan proof conversion listing audit
+set(patch_may core formats/safetensors packer/manifest.h packer/manifest_json.h packer/staging_directory.h
+    patch)
+set(library_may core formats checkpoint graph converters packer text runner prompt plan proof card conversion listing audit
     signing library)
 set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof conversion
-    listing report audit signing batch cli)
+    listing report audit signing batch card patch cli)
 set(folders core formats text media kernels report signing graph converters packer dialects checkpoint
-    runner prompt plan proof conversion listing audit batch library cli)
+    runner prompt plan proof conversion listing audit batch patch library cli)
 list(JOIN folders "|" any_folder)
 
 set(violations 0)
