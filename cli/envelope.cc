@@ -200,8 +200,7 @@ int exit_code(const Error& error) {
 void print_error(const Error& error, bool with_details) {
   std::string text = fmt::format("ferry: error: {}\n", error.message);
   if (with_details) {
-    constexpr size_t kMost = 20;
-    const size_t shown = std::min(error.details.size(), kMost);
+    const size_t shown = std::min(error.details.size(), kMostDetails);
     for (size_t i = 0; i < shown; ++i) text += fmt::format("  {}\n", error.details[i]);
     const size_t left = error.details.size() - shown;
     if (left > 0) text += fmt::format("  and {} more, which --json lists\n", left);

@@ -30,6 +30,8 @@ int exit_code(const Error& error);
 // Returns the code's name in JSON, such as "bad_input".
 std::string_view code_name(ErrorCode code);
 
+// stderr has this many details of an error; the others are left to --json.
+inline constexpr size_t kMostDetails = 20;
 // Prints "ferry: error: MESSAGE" and one indented line per detail to stderr.
 void print_error(const Error& error, bool with_details);
 

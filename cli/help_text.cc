@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/envelope.h"
 #include "core/version.h"
 
 namespace ferry::cli {
@@ -275,8 +276,9 @@ std::vector<std::string> verb_overview(const LineSpec& line, const VerbSpec* ver
     last = next.task;
     lines.push_back(std::move(text));
   }
-  if (verb == nullptr) {
-    for (const Example& example : line.examples) lines.push_back(example.line);
+  if (verb != nullptr) return lines;
+  for (const Example& example : line.examples) {
+    if (lines.size() < kMostDetails) lines.push_back(example.line);
   }
   return lines;
 }
