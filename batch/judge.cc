@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -22,15 +22,19 @@ constexpr uint64_t kMaxLogBytes = uint64_t{16} << 20;
 constexpr int kSignalExit = 128;
 constexpr int kNoStart = 127;  // exit code of run_child()
 
-// Values of errno whose cause may pass.
-constexpr std::array<int, 6> kPassing = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EAGAIN};
+// Values of errno whose cause may pass, beside a full disk.
+constexpr int kPassing[] = {EIO, ESTALE, ETIMEDOUT, EAGAIN};
+constexpr int kFull[] = {ENOSPC, EDQUOT};
 
 // Messages contain the text of strerror(), as in "PATH: cannot write: No space left on device".
-bool may_pass(const std::string& message) {
-  const bool by_system = std::ranges::any_of(kPassing, [&](int number) {
+bool has_error_of(const std::string& message, std::span<const int> numbers) {
+  return std::ranges::any_of(numbers, [&](int number) {
     return message.find(fmt::format(": {}", std::strerror(number))) != std::string::npos;
   });
-  return by_system || message.find("not enough space") != std::string::npos;
+}
+
+bool may_pass(const std::string& message) {
+  return has_error_of(message, kPassing) || is_full_disk(message);
 }
 
 bool is_want_of_memory(const std::string& message) {
@@ -131,6 +135,10 @@ std::optional<double> number_in(const nlohmann::json& metrics, const char* name)
 }
 
 }  // namespace
+
+bool is_full_disk(const std::string& message) {
+  return has_error_of(message, kFull) || message.find("not enough space") != std::string::npos;
+}
 
 Judgement judge(const StepFiles& step, const ChildEnd& end, bool out_of_memory) {
   if (end.signal != 0) {

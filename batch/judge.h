@@ -37,5 +37,11 @@ std::optional<Parity> parity_in(const std::string& path);
 // EX_TEMPFAIL of sysexits.h. The task was interrupted, or failed for a reason that may pass, so
 // another run may succeed.
 inline constexpr int kTransientExit = 75;
+// EX_IOERR of sysexits.h. The disk is full, so that no task can go on. The run has ended, and goes
+// on once there is room.
+inline constexpr int kFullDiskExit = 74;
+
+// Returns whether a message is about a disk or a quota that is full.
+bool is_full_disk(const std::string& message);
 
 }  // namespace ferry::batch

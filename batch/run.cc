@@ -41,7 +41,7 @@ class Queue {
   // Waits for the next turn. Returns nullopt once all tasks have ended, or a signal asks to stop.
   std::optional<Turn> next() {
     std::unique_lock lock(mutex_);
-    while (left_ > 0 && interrupt_signal() == 0) {
+    while (left_ > 0 && !stopped_ && interrupt_signal() == 0) {
       const Clock::time_point now = Clock::now();
       const auto due =
           std::ranges::find_if(turns_, [&](const Turn& turn) { return turn.not_before <= now; });
@@ -63,12 +63,19 @@ class Queue {
     --left_;
     changed_.notify_all();
   }
+  // Hands out no more turns.
+  void stop() {
+    const std::scoped_lock lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Turn> turns_;
   size_t left_;  // number of tasks that have not ended
+  bool stopped_ = false;
 };
 
 std::chrono::milliseconds doubled(std::chrono::milliseconds first, int64_t times,
@@ -102,6 +109,7 @@ class Runner {
   Status take_turn(Turn turn);
   Status attempt(Turn turn, const Evaluation& evaluation, std::optional<Claim> claim);
   bool settle(size_t place, const Evaluation& evaluation);
+  void stop_for(const std::string& message);
   void end(size_t place, Kind kind, AttemptResult result);
   Evaluation look_at(const Task& task) const {
     return evaluate(task, state_, options_.evaluate, check_interrupt);
@@ -116,7 +124,14 @@ class Runner {
   std::mutex mutex_;  // guards ends_, problem_ and calls of report_
   std::vector<TaskEnd> ends_;
   std::optional<Error> problem_;
+  std::string full_disk_;
 };
+
+void Runner::stop_for(const std::string& message) {
+  const std::scoped_lock lock(mutex_);
+  if (full_disk_.empty()) full_disk_ = message;
+  queue_.stop();
+}
 
 void Runner::end(size_t place, Kind kind, AttemptResult result) {
   {
@@ -166,6 +181,8 @@ Status Runner::attempt(Turn turn, const Evaluation& evaluation, std::optional<Cl
   AttemptResult result = FERRY_TRY(make_attempt(task, evaluation, state_, options));
   claim.reset();
   const bool again = result.transient && turn.tries < options_.retries && interrupt_signal() == 0;
+  // The next task would find the disk full too, so that all of them would be tried in vain.
+  if (!again && result.transient && is_full_disk(result.message)) stop_for(result.message);
   if (!again) {
     end(turn.place, Kind::kAttempted, std::move(result));
     return {};
@@ -180,6 +197,10 @@ void Runner::work() {
     const Status done = take_turn(*turn);
     if (done) continue;
     // The state folder cannot be written. The task has no record, so the run ends with an error.
+    if (is_full_disk(done.error().message)) {
+      stop_for(done.error().message);
+      continue;
+    }
     const std::scoped_lock lock(mutex_);
     if (!problem_) problem_ = done.error();
     queue_.finish();
@@ -194,8 +215,11 @@ Result<RunEnd> Runner::run() {
   work();
   for (std::thread& other : others) other.join();
   if (problem_) return Failure(*problem_);
-  RunEnd end{.tasks = std::move(ends_), .interrupted = interrupt_signal() != 0};
+  RunEnd end{.tasks = std::move(ends_),
+             .interrupted = interrupt_signal() != 0,
+             .full_disk = std::move(full_disk_)};
   for (const TaskEnd& task : end.tasks) end.exit = worse_exit(end.exit, exit_of(task));
+  if (!end.full_disk.empty()) end.exit = kFullDiskExit;
   return end;
 }
 

@@ -40,12 +40,14 @@ struct TaskEnd {
 struct RunEnd {
   std::vector<TaskEnd> tasks;  // in the order of `indices`
   bool interrupted = false;
-  int exit = 0;  // worse_exit() of all tasks
+  std::string full_disk = {};  // message of the task that found the disk full; empty: none did
+  int exit = 0;                // worse_exit() of all tasks, or kFullDiskExit
 };
 
 // `indices` are distinct indices into plan.tasks. `report` is called when a task has ended, never
-// by two threads at once. Ends early once a signal asks to stop (core/interrupt.h); the remaining
-// tasks are kNotBegun then. Returns an error if the state folder cannot be written.
+// by two threads at once. Ends early once a signal asks to stop (core/interrupt.h), or a task has
+// found the disk full and has no retries left; the remaining tasks are kNotBegun then. Returns an
+// error if the state folder cannot be written.
 Result<RunEnd> run_tasks(const Plan& plan, std::span<const size_t> indices, const State& state,
                          const RunOptions& options,
                          const std::function<void(const TaskEnd&)>& report);

@@ -23,7 +23,7 @@ void write_subjects(JsonWriter& json, const Facts& facts) {
   json.end_array();
 }
 
-void write_parameters(JsonWriter& json, const Facts& facts) {
+void write_build_parameters(JsonWriter& json, const Facts& facts) {
   json.key("externalParameters").begin_object();
   json.member("checkpoint", facts.checkpoint_name).key("options").begin_array();
   for (const packer::ManifestOption& option : facts.manifest.options) {
@@ -72,7 +72,7 @@ std::string provenance(const Facts& facts, std::string_view builder) {
   write_subjects(json, facts);
   json.member("predicateType", kProvenancePredicate).key("predicate").begin_object();
   json.key("buildDefinition").begin_object().member("buildType", kBuildType);
-  write_parameters(json, facts);
+  write_build_parameters(json, facts);
   json.key("resolvedDependencies").begin_array();
   for (const FactSource& source : facts.sources) write_source(json, facts, source);
   json.end_array().end_object();

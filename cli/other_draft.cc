@@ -31,7 +31,7 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-bool is_there(const std::string& path) {
+bool is_path_there(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
@@ -43,9 +43,10 @@ bool names_gguf(const std::string& source) {
 // Whether the model must be converted before it can run.
 bool needs_bundle(const std::string& source) {
   std::error_code error;
-  if (is_there(source)) {
-    const bool is_bundle = is_there(source + "/manifest.json");
-    return source.ends_with(".safetensors") || (is_there(source + "/config.json") && !is_bundle);
+  if (is_path_there(source)) {
+    const bool is_bundle = is_path_there(source + "/manifest.json");
+    return source.ends_with(".safetensors") ||
+           (is_path_there(source + "/config.json") && !is_bundle);
   }
   // A name on the hub, not a path into a folder that is there.
   const size_t slash = source.find('/');
@@ -64,7 +65,7 @@ std::string name_of(const std::string& source) {
     if (name.ends_with(end)) name.resize(name.size() - end.size());
   }
   if (name.empty() || name == "." || name == "..") name = "model";
-  return is_there(name) ? name + "-ferry" : name;
+  return is_path_there(name) ? name + "-ferry" : name;
 }
 
 // Whether a word is a type of llama-quantize, such as Q4_K_M.

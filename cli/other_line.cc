@@ -44,9 +44,9 @@ void strip_start(Words& words) {
   if (first.ends_with(".py")) first.resize(first.size() - 3);
 }
 
-class LineReader {
+class ForeignLineReader {
  public:
-  LineReader(Words words, const LineSpec& spec) : words_(std::move(words)), spec_(spec) {}
+  ForeignLineReader(Words words, const LineSpec& spec) : words_(std::move(words)), spec_(spec) {}
 
   std::optional<MeantLine> read() {
     if (!find_verb_of_line()) return std::nullopt;
@@ -81,7 +81,7 @@ class LineReader {
 };
 
 // Flags of every verb may stand before the verb.
-void LineReader::take_global_flags() {
+void ForeignLineReader::take_global_flags() {
   const auto is_global = [this](const std::string& word) {
     return std::ranges::any_of(spec_.options, [&](const OptionSpec& option) {
       return option.is_flag() && std::ranges::count(option.names, word) > 0;
@@ -93,7 +93,7 @@ void LineReader::take_global_flags() {
   }
 }
 
-bool LineReader::find_verb_of_line() {
+bool ForeignLineReader::find_verb_of_line() {
   take_global_flags();
   strip_start(words_);
   if (words_.empty()) return false;
@@ -134,7 +134,7 @@ bool LineReader::find_verb_of_line() {
 }
 
 // Keeps the tools that have the options which Ferry has not.
-void LineReader::narrow() {
+void ForeignLineReader::narrow() {
   const unsigned before = draft_.tools;
   for (size_t i = at_; i < words_.size(); ++i) {
     if (!is_option(words_[i]) && !is_setting(words_[i])) continue;
@@ -149,7 +149,7 @@ void LineReader::narrow() {
   is_narrowed_ = draft_.tools != before && std::popcount(draft_.tools) == 1;
 }
 
-const OptionSpec* LineReader::own_option(std::string_view name) const {
+const OptionSpec* ForeignLineReader::own_option(std::string_view name) const {
   for (const std::vector<OptionSpec>* options : {&verb_->options, &spec_.options}) {
     for (const OptionSpec& option : *options) {
       if (std::ranges::count(option.names, name) > 0) return &option;
@@ -158,21 +158,21 @@ const OptionSpec* LineReader::own_option(std::string_view name) const {
   return nullptr;
 }
 
-const OtherOption* LineReader::other_option(std::string_view name) const {
+const OtherOption* ForeignLineReader::other_option(std::string_view name) const {
   for (const OtherOption& other : other_options()) {
     if (other.name == name && (other.tools & draft_.tools) != 0) return &other;
   }
   return nullptr;
 }
 
-bool LineReader::read_word() {
+bool ForeignLineReader::read_word() {
   const std::string word = words_[at_++];
   if (is_option(word) || is_setting(word)) return read_option(word);
   draft_.positionals.push_back(word);
   return true;
 }
 
-bool LineReader::read_option(const std::string& word) {
+bool ForeignLineReader::read_option(const std::string& word) {
   const size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
   const std::string inline_value = equals == std::string::npos ? "" : word.substr(equals + 1);
@@ -188,7 +188,8 @@ bool LineReader::read_option(const std::string& word) {
   return take(*other, name, value);
 }
 
-bool LineReader::keep(const OptionSpec& own, const std::string& name, const std::string* value) {
+bool ForeignLineReader::keep(const OptionSpec& own, const std::string& name,
+                             const std::string* value) {
   draft_.options.push_back(name);
   if (own.is_flag()) return value == nullptr;
   if (value == nullptr && at_ == words_.size()) return false;
@@ -196,12 +197,13 @@ bool LineReader::keep(const OptionSpec& own, const std::string& name, const std:
   return true;
 }
 
-void LineReader::leave_out(const std::string& name, const std::string* value) {
+void ForeignLineReader::leave_out(const std::string& name, const std::string* value) {
   draft_.meant.left_out.push_back(name);
   if (value != nullptr) draft_.meant.left_out.push_back(*value);
 }
 
-bool LineReader::take(const OtherOption& other, const std::string& name, const std::string* value) {
+bool ForeignLineReader::take(const OtherOption& other, const std::string& name,
+                             const std::string* value) {
   switch (other.becomes) {
     case Becomes::kNothing:
       leave_out(name, value);
@@ -228,7 +230,8 @@ bool LineReader::take(const OtherOption& other, const std::string& name, const s
   return true;
 }
 
-void LineReader::set(const OtherOption& other, const std::string& name, const std::string& value) {
+void ForeignLineReader::set(const OtherOption& other, const std::string& name,
+                            const std::string& value) {
   OtherDraft& d = draft_;
   const bool is_number = !value.empty() && std::ranges::all_of(value, [](unsigned char c) {
     return std::isdigit(c) != 0;
@@ -296,7 +299,7 @@ void LineReader::set(const OtherOption& other, const std::string& name, const st
 
 std::optional<MeantLine> translate_line(const std::vector<std::string>& words,
                                         const LineSpec& spec) {
-  return LineReader(words, spec).read();
+  return ForeignLineReader(words, spec).read();
 }
 
 }  // namespace ferry::cli

@@ -111,9 +111,9 @@ Result<std::vector<Prompt>> read_all(const RunOptions& options,
 }
 
 // Gives out the answers, one after the other.
-class Answers {
+class PromptAnswers {
  public:
-  Answers(Context& context, const RunOptions& options, const std::vector<PromptLine>& lines)
+  PromptAnswers(Context& context, const RunOptions& options, const std::vector<PromptLine>& lines)
       : context_(context), options_(options), lines_(lines) {
     json_.begin_object().key("path").value(options.bundle.empty() ? options.loose.text_decoder
                                                                   : options.bundle);
@@ -201,7 +201,7 @@ Result<int> run_prompts(Context& context, const RunOptions& options,
                         PromptReader& prompts, runner::Decoder& decoder, const AnswerLimits& limits,
                         const Generation& loaded) {
   std::vector<Prompt> read = FERRY_TRY(read_all(options, lines, manifest, prompts, decoder));
-  Answers answers(context, options, lines);
+  PromptAnswers answers(context, options, lines);
   for (size_t i = 0; i < read.size(); ++i) {
     answers.announce(i);
     Generation g = loaded;

@@ -11,7 +11,7 @@
 namespace ferry::cli {
 namespace {
 
-std::string lower_case(std::string text) {
+std::string in_lower_case(std::string text) {
   for (char& c : text) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
@@ -43,7 +43,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   for (const std::string_view known : our_names(given)) {
     if (std::ranges::count(names, known) > 0) return fmt::format(" (did you mean {}?)", known);
   }
-  const std::string word = lower_case(given);
+  const std::string word = in_lower_case(given);
   size_t best_distance = word.size() / 3 + 1;
   const std::string* best = nullptr;
   for (const std::string& name : names) {

@@ -39,6 +39,22 @@ struct PlanLine {
   std::vector<std::string> args, verify;
 };
 
+// Parses the words as options of `convert`, so that a mistake is an error of the plan instead of
+// one of every task.
+Status check_args(const std::vector<std::string>& args) {
+  std::vector<std::string> words = {"ferry", "convert", "SRC", "--out", "BUNDLE"};
+  words.insert(words.end(), args.begin(), args.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  Context context;
+  CommandLine line(context);
+  add_convert(line);
+  if (const auto parsed = line.parse(static_cast<int>(argv.size()), argv.data()); !parsed) {
+    return fail(ErrorCode::kUsage, fmt::format("--args: {}", parsed.error().message));
+  }
+  return {};
+}
+
 Status settle_plan(PlanLine& line) {
   if (line.plan.out_dir.empty()) {
     return fail(ErrorCode::kUsage, "--out-dir is required: the folder of the bundles");
@@ -47,6 +63,7 @@ Status settle_plan(PlanLine& line) {
     const std::vector<std::string> words = FERRY_TRY(batch::shell_words(text));
     line.plan.args.insert(line.plan.args.end(), words.begin(), words.end());
   }
+  FERRY_RETURN_IF_ERROR(check_args(line.plan.args));
   for (const std::string& how : line.verify) {
     if (how == "embedded") {
       line.plan.verify.embedded = true;
@@ -157,7 +174,8 @@ std::string run_json(const batch::Plan& plan, const RunEnd& run) {
   JsonWriter json;
   json.begin_object().key("plan").begin_object().member("path", plan.path);
   json.member("sha256", plan.sha256).member("tasks", plan.tasks.size()).end_object();
-  json.member("interrupted", run.interrupted).key("counts").begin_object();
+  json.member("interrupted", run.interrupted).member("full_disk", run.full_disk);
+  json.key("counts").begin_object();
   const auto counts = count(run);
   for (size_t i = 0; i < counts.size(); ++i) json.member(kEndNames[i], counts[i]);
   json.end_object().key("tasks").begin_array();
@@ -234,6 +252,10 @@ Result<int> run_batch_line(Context& context, const RunLine& line) {
   };
   const RunEnd end =
       FERRY_TRY(batch::run_tasks(plan, indices, line.place.state_folder(), options, report));
+  if (!end.full_disk.empty()) {
+    context.note(fmt::format("the disk is full ({}): the run ends; make room and start it again",
+                             batch::safe_message(end.full_disk)));
+  }
   if (context.json) {
     context.print_result(run_json(plan, end), end.exit);
   } else {
@@ -279,6 +301,7 @@ void add_batch_run(Verb& batch) {
                "does what is not done yet, four tasks at a time")
       .exit_codes({{"0", "all of these tasks are done"},
                    {"1", "a task found no parity, damage, or what was not expected"},
+                   {"74", "the disk is full, and the run has ended: make room and run it again"},
                    {"75", "interrupted, or failed for a reason that may pass: run it again"}})
       .action([line](Context& context) { return run_batch_line(context, *line); });
 }

@@ -14,7 +14,7 @@
 namespace ferry::patch {
 namespace {
 
-constexpr uint64_t kReadBytes = uint64_t{1} << 20;
+constexpr uint64_t kPatchReadBytes = uint64_t{1} << 20;
 
 void append(std::vector<std::byte>& out, uint64_t value, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
@@ -48,7 +48,7 @@ Status check_head(const InputFile& file) {
 Status check_digest(const InputFile& file, const ShowProgress& progress) {
   const uint64_t hashed = file.size() - kDigestBytes;
   Sha256 hash;
-  std::vector<std::byte> buffer(std::min(kReadBytes, hashed));
+  std::vector<std::byte> buffer(std::min(kPatchReadBytes, hashed));
   for (uint64_t at = 0; at < hashed;) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const auto tile = std::span(buffer).first(std::min<uint64_t>(buffer.size(), hashed - at));

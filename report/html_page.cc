@@ -84,17 +84,18 @@ namespace {
 
 struct Page {
   std::string_view name;    // name of the kind in the style and the scripts
+  std::string_view what;    // what the page shows, before the name of the thing
   std::string_view script;  // the complete script
 };
 
 Page page(PageKind kind) {
   switch (kind) {
     case PageKind::kAudit:
-      return {.name = "audit", .script = kAuditScript};
+      return {.name = "audit", .what = "Sizes of ", .script = kAuditScript};
     case PageKind::kParity:
-      return {.name = "parity", .script = kParityScript};
+      return {.name = "parity", .what = "Parity of ", .script = kParityScript};
     case PageKind::kBatch:
-      return {.name = "batch", .script = kBatchScript};
+      return {.name = "batch", .what = "Batch ", .script = kBatchScript};
   }
   return {};
 }
@@ -140,8 +141,8 @@ std::string html_page(PageKind kind, std::string_view title, std::string_view js
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
       "<meta name=\"referrer\" content=\"no-referrer\">\n"
-      "<meta name=\"generator\" content=\"ferry {}\">\n<title>{}</title>\n<style>",
-      policy(parts.script), html_text(version()), name);
+      "<meta name=\"generator\" content=\"ferry {}\">\n<title>{}{} - Ferry</title>\n<style>",
+      policy(parts.script), html_text(version()), parts.what, name);
   out += kPageStyle;
   out += fmt::format(
       "</style>\n</head>\n<body>\n<main id=\"page\">\n<h1>{}</h1>\n"

@@ -95,7 +95,7 @@ TEST(BatchRun, TransientFailuresAreTriedAgainAndNoOthers) {
   batch.options.program = make_program(dir, "ferry", R"(
 echo x >> "$DIR/calls"
 if [ $(wc -l < "$DIR/calls") -lt 4 ]; then
-  echo '{"ok":false,"exit":5,"error":{"code":"io","message":"o/w.ptd: cannot write: No space left on device","details":[]}}'
+  echo '{"ok":false,"exit":5,"error":{"code":"io","message":"o/w.ptd: cannot write: Input/output error","details":[]}}'
   exit 5
 fi
 exec "$FERRY" "$@")");
@@ -119,6 +119,29 @@ exec "$FERRY" "$@")");
   EXPECT_EQ(batch.attempts("a"), 5u);
   batch.options.program = FERRY_BINARY;
   EXPECT_EQ(kinds(batch.run()), (Kinds{"done"}));
+}
+
+// A full disk is no fault of the task that finds it: the run ends, and the next one goes on.
+TEST(BatchRun, AFullDiskEndsTheRun) {
+  const TempDir dir;
+  for (const char* name : {"a", "b", "c"}) make_checkpoint(dir, name, 1);
+  Batch batch(dir, {"a", "b", "c"});
+  batch.options.program = make_program(dir, "ferry", R"(
+echo x >> "$DIR/calls"
+if [ $(wc -l < "$DIR/calls") = 2 ]; then
+  echo '{"ok":false,"exit":5,"error":{"code":"io","message":"o/w.ptd: cannot write: No space left on device","details":[]}}'
+  exit 5
+fi
+exec "$FERRY" "$@")");
+  const RunEnd full = batch.run();
+  EXPECT_EQ(full.exit, kFullDiskExit);
+  EXPECT_EQ(full.full_disk, "o/w.ptd: cannot write: No space left on device");
+  EXPECT_EQ(kinds(full), (Kinds{"done", "failed", "not_begun"}));
+  const RunEnd after = batch.run();
+  EXPECT_EQ(after.exit, 0);
+  EXPECT_EQ(after.full_disk, "");
+  EXPECT_EQ(kinds(after), (Kinds{"up_to_date", "done", "done"}));
+  EXPECT_EQ(batch.attempts("a"), 1u);
 }
 
 TEST(BatchRun, ATaskThatIsKilledStopsNoOtherAndIsDoneByTheNextRun) {

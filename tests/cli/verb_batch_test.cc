@@ -159,18 +159,20 @@ TEST(Batch, PlansAndOptionsThatMakeNoSense) {
   EXPECT_EQ(run_ferry({"batch", "run", dir / "p"}).code, 3);
   EXPECT_EQ(run_ferry({"batch", "run", dir / "none"}).code, 5);
   const std::string plan = make_batch(dir, 1, 0);
-  for (const Line& line :
-       std::vector<Line>{{"batch"},
-                         {"batch", "rnu", plan},
-                         {"batch", "run", plan, "--workers", "0"},
-                         {"batch", "run", plan, "--lease-seconds", "0"},
-                         {"batch", "plan", dir / "in"},
-                         {"batch", "status", plan, "--array-spec", "x"},
-                         {"batch", "run", plan, "--tasks-per-index", "2"},
-                         {"batch", "plan", dir / "in", "--out-dir", dir / "o", "--args", "-o x"},
-                         {"batch", "report", plan, "-o", dir / "r.pdf"},
-                         {"batch", "slurm", plan, "--report", dir / "r.pdf"},
-                         {"batch", "k8s", plan, "--image", "i"}}) {
+  for (const Line& line : std::vector<Line>{
+           {"batch"},
+           {"batch", "rnu", plan},
+           {"batch", "run", plan, "--workers", "0"},
+           {"batch", "run", plan, "--lease-seconds", "0"},
+           {"batch", "plan", dir / "in"},
+           {"batch", "status", plan, "--array-spec", "x"},
+           {"batch", "run", plan, "--tasks-per-index", "2"},
+           {"batch", "plan", dir / "in", "--out-dir", dir / "o", "--args", "-o x"},
+           {"batch", "plan", dir / "in", "--out-dir", dir / "o", "--args", "--dtype f13"},
+           {"batch", "plan", dir / "in", "--out-dir", dir / "o", "--args", "--frobnicate"},
+           {"batch", "report", plan, "-o", dir / "r.pdf"},
+           {"batch", "slurm", plan, "--report", dir / "r.pdf"},
+           {"batch", "k8s", plan, "--image", "i"}}) {
     EXPECT_EQ(run_ferry(line).code, 2) << testing::PrintToString(line);
   }
 }
