@@ -440,12 +440,12 @@ Result<WrittenBundle> BundlePlan::write(
                             .parts = target.parts,
                             .plan_text = [&] { return write_manifest(impl_->manifest); }};
   WrittenBundle written;
-  FERRY_RETURN_IF_ERROR(
-      write_staged(output, pool, [&](const StagingDirectory& staging, ResumableStage* stage) {
-        FERRY_RETURN_IF_ERROR(write_contents(*impl_, OutputFolder(staging.path(), target.synced),
-                                             stage, pool, progress, written));
-        return target.finish ? target.finish(staging.path()) : Status();
-      }));
+  const auto fill = [&](const StagingDirectory& staging, ResumableStage* stage) {
+    const OutputFolder folder(staging.path(), target.synced);
+    Status filled = write_contents(*impl_, folder, stage, pool, progress, written);
+    return filled && target.finish ? target.finish(staging.path()) : std::move(filled);
+  };
+  FERRY_RETURN_IF_ERROR(write_staged(output, pool, fill));
   return written;
 }
 
