@@ -97,8 +97,8 @@ Status sign(Context& context, const ConvertLine& options, const std::string& dir
   const std::string name(signing::kSignatureName);
   std::string out = options.out;
   while (out.size() > 1 && out.ends_with('/')) out.pop_back();
-  const signing::DigestOptions digest{.name = base_name(out),
-                                      .progress = context.progress("signing")};
+  const signing::DigestOptions digest{.progress = context.progress("signing"),
+                                      .name = base_name(out)};
   outcome.signature = FERRY_TRY(signing::sign_model(
       directory, options.key, directory + "/" + name, digest, context.pool()));
   outcome.signature->signature = out + "/" + name;

@@ -23,10 +23,10 @@ struct DigestOptions {
   // With 0 there is one digest per file. Otherwise there is one per part of this many bytes, and
   // parts are hashed in parallel.
   uint64_t shard_size = 0;
-  // The name that a signature gives the model; empty: the last component of its path.
-  std::string name = {};
   // Takes (done, total) bytes; may be empty.
   std::function<void(uint64_t, uint64_t)> progress = {};
+  // The name that a signature gives the model; empty: the last component of its path.
+  std::string name = {};
 };
 
 struct DigestedPart {
