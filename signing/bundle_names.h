@@ -14,14 +14,14 @@ inline constexpr std::string_view kHint = "hint";
 inline constexpr std::string_view kRawBytes = "rawBytes";
 inline constexpr std::string_view kChain = "x509CertificateChain";
 inline constexpr std::string_view kCertificates = "certificates";
-inline constexpr std::string_view kCertificate = "certificate";  // the keyless method has it
+inline constexpr std::string_view kCertificateMember = "certificate";  // the keyless method has it
 inline constexpr std::string_view kLogEntries = "tlogEntries";
 inline constexpr std::string_view kTimestamps = "timestampVerificationData";
 inline constexpr std::string_view kEnvelope = "dsseEnvelope";
 inline constexpr std::string_view kPayload = "payload";
 inline constexpr std::string_view kPayloadType = "payloadType";
 inline constexpr std::string_view kSignatures = "signatures";
-inline constexpr std::string_view kSignature = "sig";
+inline constexpr std::string_view kSignatureMember = "sig";
 inline constexpr std::string_view kKeyId = "keyid";
 
 }  // namespace ferry::signing

@@ -74,17 +74,18 @@ class EnvelopeReader {
   }
 
   Status read_material(const json& material) {
-    FERRY_RETURN_IF_ERROR(check_members(
-        material, kMaterial, {}, {kPublicKey, kChain, kCertificate, kLogEntries, kTimestamps}));
+    FERRY_RETURN_IF_ERROR(
+        check_members(material, kMaterial, {},
+                      {kPublicKey, kChain, kCertificateMember, kLogEntries, kTimestamps}));
     size_t kinds = 0;
-    for (const std::string_view kind : {kPublicKey, kChain, kCertificate}) {
+    for (const std::string_view kind : {kPublicKey, kChain, kCertificateMember}) {
       kinds += material.contains(kind);
     }
     if (kinds != 1) {
       return wrong(fmt::format("{} has {} of {}, {} and {}, not one", kMaterial, kinds, kPublicKey,
-                               kChain, kCertificate));
+                               kChain, kCertificateMember));
     }
-    if (material.contains(kCertificate)) {
+    if (material.contains(kCertificateMember)) {
       return fail(
           ErrorCode::kUnsupported,
           fmt::format("{}: a keyless signature (Sigstore certificate and transparency log): "
@@ -143,8 +144,9 @@ class EnvelopeReader {
     if (!signatures.is_array() || signatures.size() != 1) {
       return wrong(fmt::format("{} is not a list of one signature", kSignatures));
     }
-    FERRY_RETURN_IF_ERROR(check_members(signatures[0], "the signature", {kSignature}, {kKeyId}));
-    envelope_.signature = FERRY_TRY(text_of(signatures[0], "the signature", kSignature));
+    FERRY_RETURN_IF_ERROR(
+        check_members(signatures[0], "the signature", {kSignatureMember}, {kKeyId}));
+    envelope_.signature = FERRY_TRY(text_of(signatures[0], "the signature", kSignatureMember));
     return {};
   }
 

@@ -25,7 +25,7 @@ void write_signed(JsonWriter& json, const Envelope& envelope) {
   json.begin_object();
   json.member(kPayload, to_base64(envelope.payload)).member(kPayloadType, envelope.payload_type);
   json.key(kSignatures).begin_array().begin_object();
-  json.member(kSignature, envelope.signature).member(kKeyId, "");
+  json.member(kSignatureMember, envelope.signature).member(kKeyId, "");
   json.end_object().end_array().end_object();
 }
 
