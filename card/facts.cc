@@ -60,8 +60,7 @@ void list_files(const packer::Bundle& bundle, const proof::BundleDigest& digest,
   for (const packer::ManifestFile& file : facts.manifest.files) sizes[file.path] = file.bytes;
   sizes[std::string(packer::kManifestName)] = packer::write_manifest(facts.manifest).size();
   for (const proof::AttestedFile& file : digest.files) {
-    facts.files.push_back(
-        {file.name, file.sha256, sizes[file.name], kind_of(bundle, file.name)});
+    facts.files.push_back({file.name, file.sha256, sizes[file.name], kind_of(bundle, file.name)});
     facts.bytes += sizes[file.name];
   }
 }
@@ -87,8 +86,8 @@ Status check_signature(const packer::Bundle& bundle, Facts& facts) {
     if (found == digests.end()) continue;  // a part of a file
     if (entry.value("digest", json()) == found->second) continue;
     if (entry.value("algorithm", json()) != "sha256") continue;
-    return bad_input(fmt::format("{}: is the signature of other files: {} has another digest",
-                                 name, quoted(found->first)));
+    return bad_input(fmt::format("{}: is the signature of other files: {} has another digest", name,
+                                 quoted(found->first)));
   }
   facts.is_signed = true;
   return {};
@@ -175,8 +174,8 @@ std::string source_path(const std::string& checkpoint, const std::string& name) 
 // Checks by every byte that the bundle was made of this checkpoint, and hashes its files.
 Status read_sources(const packer::Bundle& bundle, const FactOptions& options, ThreadPool& pool,
                     Facts& facts) {
-  const plan::ConvertOptions stated = FERRY_TRY(
-      plan::options_of(bundle, options.checkpoint, options.config, options.lora));
+  const plan::ConvertOptions stated =
+      FERRY_TRY(plan::options_of(bundle, options.checkpoint, options.config, options.lora));
   const plan::Conversion conversion = FERRY_TRY(plan::plan_again(bundle, stated, pool));
   const auto have = FERRY_TRY(proof::digest_sources(conversion, pool));
   if (!proof::same_files(have, facts.manifest.source_files)) {
@@ -222,9 +221,9 @@ Result<Facts> gather_facts(const packer::Bundle& bundle, const FactOptions& opti
   list_files(bundle, digest, facts);
   FERRY_RETURN_IF_ERROR(check_signature(bundle, facts));
   if (!options.proof.empty()) {
-    facts.proof = FERRY_TRY(read_proof(
-        options.proof, {.digest = digest, .manifest_sha256 = facts.manifest_sha256},
-        options.trust));
+    facts.proof = FERRY_TRY(read_proof(options.proof,
+                                       {.digest = digest, .manifest_sha256 = facts.manifest_sha256},
+                                       options.trust));
   }
   for (const packer::ManifestSourceFile& file : facts.manifest.source_files) {
     facts.sources.push_back({file.path, file.bytes, file.sha256_tree});

@@ -23,7 +23,7 @@ struct FactOptions {
   std::string checkpoint = {}, config = {}, lora = {};
   // The checkpoint's name at Hugging Face, "ORG/NAME"; empty: as the path of the cache says it.
   std::string checkpoint_name = {};
-  std::string proof = {};  // a parity attestation or a parity report; empty: none
+  std::string proof = {};                    // a parity attestation or a parity report; empty: none
   std::optional<signing::Trust> trust = {};  // whom to trust with the attestation
 };
 

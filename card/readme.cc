@@ -36,8 +36,8 @@ std::vector<std::string> base_models(const Facts& facts) {
 
 // Tags of the checkpoint that name its own files or library would be wrong here.
 std::vector<std::string> tags(const Facts& facts) {
-  constexpr std::array<std::string_view, 8> kOfFiles = {"safetensors", "pytorch", "gguf", "onnx",
-                                                        "transformers", "tf",     "jax",  "keras"};
+  constexpr std::array<std::string_view, 8> kOfFiles = {"safetensors",  "pytorch", "gguf", "onnx",
+                                                        "transformers", "tf",      "jax",  "keras"};
   std::vector<std::string> all = {"executorch", "ferry", facts.manifest.model_type};
   for (const std::string& tag : facts.card.tags) {
     const bool is_known = std::ranges::count(all, tag) + std::ranges::count(kOfFiles, tag) > 0;
@@ -103,8 +103,8 @@ std::string licence_text(const CheckpointCard& card) {
     if (const auto id = spdx_id(licence)) name = std::string(*id);
     if (licence == "other" && !card.license_name.empty()) name = card.license_name;
     const bool has_link = is_web_address(card.license_link) && card.licenses.size() == 1;
-    const std::string shown = has_link ? fmt::format("[{}](<{}>)", markdown(name), card.license_link)
-                                       : markdown(name);
+    const std::string shown =
+        has_link ? fmt::format("[{}](<{}>)", markdown(name), card.license_link) : markdown(name);
     out += (out.empty() ? "" : ", ") + shown;
   }
   return out;
@@ -142,8 +142,8 @@ std::string model_table(const Facts& facts) {
   add_row(out, "Architecture",
           fmt::format("{}, {} layers, hidden size {}, vocabulary of {}", markdown(m.model_type),
                       m.num_layers, m.hidden_size, m.vocab_size));
-  add_row(out, "Context", fmt::format("{} tokens, at most {} in one call", m.context_length,
-                                      m.prefill_length));
+  add_row(out, "Context",
+          fmt::format("{} tokens, at most {} in one call", m.context_length, m.prefill_length));
   add_row(out, "Programs", fmt::format("{}, {}", markdown(m.program_style), m.programs().size()));
   add_row(out, "Weights", weights_text(m));
   add_row(out, "Backends", backends_text(m));
@@ -228,8 +228,9 @@ std::string list(const char* heading, const std::vector<std::string>& lines) {
 std::string proof_section(const Facts& facts) {
   std::string out = "## Proof\n\n";
   if (!facts.proof) {
-    return out + "No proof came with this card. `ferry verify` compares a bundle with its "
-                 "checkpoint and with outputs of the original implementation.\n\n";
+    return out +
+           "No proof came with this card. `ferry verify` compares a bundle with its "
+           "checkpoint and with outputs of the original implementation.\n\n";
   }
   const ProofFigures& proof = *facts.proof;
   out += proof.attested ? fmt::format("The bundle {}.\n\n", markdown(proof.claim))
@@ -245,9 +246,10 @@ std::string proof_section(const Facts& facts) {
     out += fmt::format("; the key that signed it ({}) has the SHA-256 {}", proof.signer->curve,
                        proof.signer->key);
   }
-  return out + fmt::format(". Whoever trusts the key checks it so:\n\n```sh\nferry check {} "
-                           "--attestation {} --public-key KEY\n```\n\n",
-                           shell_word(facts.bundle), shell_word(proof.name));
+  return out + fmt::format(
+                   ". Whoever trusts the key checks it so:\n\n```sh\nferry check {} "
+                   "--attestation {} --public-key KEY\n```\n\n",
+                   shell_word(facts.bundle), shell_word(proof.name));
 }
 
 std::string files_section(const Facts& facts) {
@@ -272,8 +274,9 @@ std::string making_section(const Facts& facts) {
     }
     out += "\n";
   }
-  return out + "`bom.cdx.json` is the bill of materials (CycloneDX 1.7), and `provenance.json` "
-               "says of which files the bundle was made (SLSA Provenance v1).";
+  return out +
+         "`bom.cdx.json` is the bill of materials (CycloneDX 1.7), and `provenance.json` "
+         "says of which files the bundle was made (SLSA Provenance v1).";
 }
 
 }  // namespace
@@ -281,9 +284,10 @@ std::string making_section(const Facts& facts) {
 std::string readme(const Facts& facts) {
   std::string out = front_matter(facts);
   out += fmt::format("# {}\n\n", markdown(facts.bundle));
-  const std::string of = facts.checkpoint_name.empty()
-                             ? fmt::format("a model of the type {}", markdown(facts.manifest.model_type))
-                             : hub_link(facts.checkpoint_name);
+  const std::string of =
+      facts.checkpoint_name.empty()
+          ? fmt::format("a model of the type {}", markdown(facts.manifest.model_type))
+          : hub_link(facts.checkpoint_name);
   out += fmt::format("This is {} as ExecuTorch programs, in a Ferry bundle.\n\n", of);
   out += model_table(facts) + run_section(facts) + proof_section(facts) + files_section(facts) +
          making_section(facts);

@@ -97,9 +97,7 @@ bool is_hub_name(std::string_view text) {
 }
 
 bool is_web_address(std::string_view text) {
-  const size_t scheme = text.starts_with("https://")  ? 8
-                        : text.starts_with("http://") ? 7
-                                                      : 0;
+  const size_t scheme = text.starts_with("https://") ? 8 : text.starts_with("http://") ? 7 : 0;
   if (scheme == 0 || text.size() <= scheme || !is_alphanumeric(text[scheme])) return false;
   return std::ranges::all_of(text, [](char c) {
     constexpr std::string_view kOthers = "-._~/?#=&+,:@";

@@ -142,9 +142,9 @@ Status write_papers(const std::string& directory, const std::vector<Paper>& pape
   NewFolders made = FERRY_TRY(NewFolders::make(directory));
   std::vector<AtomicFile> files;
   for (const Paper& paper : papers) {
-    files.push_back(FERRY_TRY(AtomicFile::create(
-        directory + "/" + paper.name, overwrite ? IfExists::kReplace : IfExists::kRefuse,
-        paper.text.size())));
+    files.push_back(FERRY_TRY(AtomicFile::create(directory + "/" + paper.name,
+                                                 overwrite ? IfExists::kReplace : IfExists::kRefuse,
+                                                 paper.text.size())));
     FERRY_RETURN_IF_ERROR(files.back().write_at(0, std::as_bytes(std::span(paper.text))));
   }
   made.keep();
@@ -154,8 +154,9 @@ Status write_papers(const std::string& directory, const std::vector<Paper>& pape
 
 void note_gaps(Context& context, const CardLine& line, const card::Facts& facts) {
   if (facts.card_file.empty()) {
-    context.note("no card of the checkpoint: licence, base model and data sets are unknown; give "
-                 "--checkpoint with a README.md");
+    context.note(
+        "no card of the checkpoint: licence, base model and data sets are unknown; give "
+        "--checkpoint with a README.md");
   } else if (facts.card.licenses.empty()) {
     context.note(fmt::format("{}: names no licence", printable(facts.card_file)));
   }
@@ -203,9 +204,8 @@ std::string card_json(const CardLine& line, const card::Facts& facts,
 
 std::string card_text(const CardLine& line, const card::Facts& facts,
                       const std::vector<Paper>& papers) {
-  std::string text =
-      fmt::format("{}: {} files, {}\n", printable(line.bundle), facts.files.size(),
-                  human_bytes(facts.bytes));
+  std::string text = fmt::format("{}: {} files, {}\n", printable(line.bundle), facts.files.size(),
+                                 human_bytes(facts.bytes));
   for (const Paper& paper : papers) {
     text += fmt::format("  {}/{}  {}\n", printable(line.out), printable(paper.name),
                         human_bytes(paper.text.size()));
@@ -275,11 +275,13 @@ void add_card(CommandLine& line) {
       .option("--certificate FILE", o->key.certificate, "Certificate of the key, PEM")
       .option("--chain FILE", o->key.chain, "Certificates of its issuers, PEM; may be repeated")
       .example("ferry card bundle/", "Writes bundle.card/ from what the bundle itself says.")
-      .example("ferry card bundle/ --checkpoint checkpoint/ --attestation parity.json --public-key "
-               "release.pub -o card/",
-               "With digests of the checkpoint's files, and figures of a proof that was checked.")
-      .exit_codes({{"3", "the bundle, the card of its checkpoint or the proof is damaged, or is "
-                         "about something else"},
+      .example(
+          "ferry card bundle/ --checkpoint checkpoint/ --attestation parity.json --public-key "
+          "release.pub -o card/",
+          "With digests of the checkpoint's files, and figures of a proof that was checked.")
+      .exit_codes({{"3",
+                    "the bundle, the card of its checkpoint or the proof is damaged, or is "
+                    "about something else"},
                    {"6", "a file of the card exists; see --overwrite"}})
       .action([o](Context& context) { return write_card(context, *o); });
 }

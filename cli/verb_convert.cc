@@ -99,8 +99,8 @@ Status sign(Context& context, const ConvertLine& options, const std::string& dir
   while (out.size() > 1 && out.ends_with('/')) out.pop_back();
   const signing::DigestOptions digest{.progress = context.progress("signing"),
                                       .name = base_name(out)};
-  outcome.signature = FERRY_TRY(signing::sign_model(
-      directory, options.key, directory + "/" + name, digest, context.pool()));
+  outcome.signature = FERRY_TRY(
+      signing::sign_model(directory, options.key, directory + "/" + name, digest, context.pool()));
   outcome.signature->signature = out + "/" + name;
   return {};
 }
@@ -151,11 +151,10 @@ Status write_converted(Context& context, const plan::Conversion& conversion,
 
 std::string last_line(const ConvertLine& options, const ConversionOutcome& outcome) {
   if (options.dry_run) return "dry run: nothing was written\n";
-  const std::string key =
-      outcome.signature ? fmt::format("signed with the key {} ({})\n",
-                                      outcome.signature->signer.key,
-                                      outcome.signature->signer.curve)
-                        : std::string();
+  const std::string key = outcome.signature ? fmt::format("signed with the key {} ({})\n",
+                                                          outcome.signature->signer.key,
+                                                          outcome.signature->signer.curve)
+                                            : std::string();
   if (outcome.up_to_date) return key + fmt::format("{}: up to date\n", printable(options.out));
   return key + fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
 }

@@ -47,8 +47,8 @@ struct QuantizeOptions {
   LinearQuantization linears = {};
   EmbeddingQuantization embeddings = {};
   std::vector<QuantizeRule> rules = {};
-  // Whether the head of a tied model shares the 8-bit table of the embedding, unless a rule names it.
-  // False for options that a manifest states: its rules are all that the conversion applied.
+  // Whether the head of a tied model shares the 8-bit table of the embedding, unless a rule names
+  // it. False for options that a manifest states: its rules are all that the conversion applied.
   bool shares_tied_table = true;
   ScaleMethod method = ScaleMethod::kBf16First;
 
