@@ -364,7 +364,7 @@ T = TypeVar("T")
 def build(kind: type[T], raw: Mapping[str, Any], **more: Any) -> T:
     """Returns a dataclass with the members of ``raw`` and ``more`` that it has."""
     members = {**raw, **more}
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # mypy takes a type for not hashable
     return kind(
         **{name: _value(hint, members[name]) for name, hint in hints.items() if name in members}
     )

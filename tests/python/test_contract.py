@@ -132,7 +132,7 @@ def test_run(bundle):
 
 def test_stops_are_words_of_the_schema(bundle):
     schema = json.loads((SCHEMAS / "run.json").read_text())
-    words = schema["properties"]["result"]["properties"]["stop"]["enum"]
+    words = schema["$defs"]["answer"]["properties"]["stop"]["enum"]
     opened = ferry.open(bundle)
     text = opened.generate("And it came to pass", max_new_tokens=20).text
     found = {
