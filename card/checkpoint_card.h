@@ -1,5 +1,5 @@
-// What the card of a checkpoint says of it: the fields of Hugging Face's model cards that a card of
-// the bundle takes over.
+// CheckpointCard has the fields of a checkpoint's model card, in the format of Hugging Face, that a
+// card of the bundle takes over.
 #pragma once
 
 #include <string>

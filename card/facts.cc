@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "checkpoint/checkpoint.h"
+#include "core/directory.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/program_interface.h"
@@ -115,13 +117,16 @@ Status read_card(const packer::Bundle& bundle, const FactOptions& options, Facts
   std::error_code error;
   if (!options.checkpoint.empty()) {
     const fs::path given = options.checkpoint;
-    const fs::path folder = fs::is_directory(given, error) ? given : given.parent_path();
+    const fs::path parent = given.has_parent_path() ? given.parent_path() : fs::path(".");
+    const std::string folder = fs::is_directory(given, error) ? given : parent;
+    const Directory directory = FERRY_TRY(Directory::open(folder));
     for (const char* name : kCardNames) {
-      const std::string path = (folder.empty() ? fs::path(name) : folder / name).string();
-      if (!is_regular(path)) continue;
-      facts.card_file = path;
-      const std::string text = FERRY_TRY(read_text_file(path, kMaxCardBytes));
-      facts.card = FERRY_TRY(read_checkpoint_card(text, printable(path)));
+      if (!directory.contains(name)) continue;
+      // A link may lead only to where the links of the other files of a checkpoint may lead.
+      const InputFile file = FERRY_TRY(checkpoint::open_in_checkpoint(directory, name));
+      facts.card_file = directory.path_of(name);
+      const std::string text = FERRY_TRY(read_text(file, kMaxCardBytes));
+      facts.card = FERRY_TRY(read_checkpoint_card(text, printable(facts.card_file)));
       return {};
     }
   }

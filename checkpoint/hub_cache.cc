@@ -278,11 +278,6 @@ std::vector<std::string> gguf_files(const std::string& snapshot) {
   return found;
 }
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 // How well a file fits the word: 3 for its name, 2 for a whole part of the name between
 // punctuation, 1 for some part of it, 0 for none.
 int fit(const std::string& file, const std::string& wanted) {

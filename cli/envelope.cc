@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 7> kOwnMembers = {"schema", "ferry", "ver
                                                          "exit",   "error", "result"};
 
 // Verbs that are older than the envelope. Their members are written beside `result` too, because
-// scripts look for them there. Schema 2 will end that.
+// scripts look for them there. The next schema of such a verb ends that.
 constexpr std::array<std::string_view, 6> kOlderVerbs = {"inspect", "convert", "preprocess",
                                                          "execute", "verify",  "check"};
 

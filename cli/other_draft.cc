@@ -21,11 +21,6 @@ constexpr std::string_view kGguf = ".gguf";
 // Types of matrices that convert --to gguf writes, beside "auto".
 constexpr std::string_view kOutTypes[] = {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"};
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 bool is_number(std::string_view text) {
   return !text.empty() &&
          std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });

@@ -1,4 +1,4 @@
-// OtherDraft is what a line of another tool says, in no tool's words; commands_of() writes it down
+// OtherDraft is what a line of another tool says, in no tool's words; add_commands() writes it down
 // in Ferry's.
 #pragma once
 

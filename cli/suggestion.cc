@@ -11,13 +11,6 @@
 namespace ferry::cli {
 namespace {
 
-std::string in_lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 // Returns the shortest name that begins with `word`, such as --temperature for --temp; else the
 // longest name with which `word` begins, such as --max-new for --max-new-tokens; else nullptr.
 const std::string* same_beginning(const std::string& word, const std::vector<std::string>& names) {
@@ -43,7 +36,7 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
   for (const std::string_view known : our_names(given)) {
     if (std::ranges::count(names, known) > 0) return fmt::format(" (did you mean {}?)", known);
   }
-  const std::string word = in_lower_case(given);
+  const std::string word = lower_case(given);
   size_t best_distance = word.size() / 3 + 1;
   const std::string* best = nullptr;
   for (const std::string& name : names) {

@@ -169,10 +169,6 @@ void note_gaps(Context& context, const CardLine& line, const card::Facts& facts)
   }
 }
 
-void write_strings(JsonWriter& json, const char* name, const std::vector<std::string>& values) {
-  json.key(name).value(values);
-}
-
 std::string card_json(const CardLine& line, const card::Facts& facts,
                       const std::vector<Paper>& papers) {
   JsonWriter json;
@@ -187,9 +183,9 @@ std::string card_json(const CardLine& line, const card::Facts& facts,
   json.key("checkpoint").begin_object().member("name", facts.checkpoint_name);
   json.member("commit", facts.checkpoint_commit);
   json.member("checked", !line.facts.checkpoint.empty()).member("card", facts.card_file);
-  write_strings(json, "licenses", facts.card.licenses);
-  write_strings(json, "base_models", facts.card.base_models);
-  write_strings(json, "datasets", facts.card.datasets);
+  json.key("licenses").value(facts.card.licenses);
+  json.key("base_models").value(facts.card.base_models);
+  json.key("datasets").value(facts.card.datasets);
   json.end_object().key("proof");
   if (facts.proof) {
     json.begin_object().member("name", facts.proof->name).member("claim", facts.proof->claim);

@@ -8,7 +8,7 @@ foreach(package
         libaec-dev:libaec libcli11-dev:CLI11 libflatbuffers-dev:FlatBuffers libfmt-dev:fmt
         libhdf5-dev:HDF5 libhwy-dev:Highway libjpeg62-turbo-dev:libjpeg-turbo libpcre2-dev:PCRE2
         libpng-dev:libpng libseccomp-dev:libseccomp libssl-dev:OpenSSL libstdc++-12-dev:libstdc++
-        libutf8proc-dev:utf8proc libwebp-dev:libwebp libxxhash-dev:xxHash
+        libutf8proc-dev:utf8proc libwebp-dev:libwebp libxxhash-dev:xxHash libyaml-dev:libyaml libzstd-dev:zstd
         nlohmann-json3-dev:nlohmann-json zlib1g-dev:zlib)
   string(REPLACE ":" ";" package ${package})
   list(GET package 0 directory)

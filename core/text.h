@@ -23,6 +23,8 @@ std::string printable(std::string_view untrusted);
 std::string_view take_line(std::string_view& rest);
 // Returns the last component of a path.
 std::string base_name(std::string_view path);
+// Makes the letters A to Z of the text small. Other characters stay.
+std::string lower_case(std::string text);
 // Returns a size in decimal units, such as "1.19 GB".
 std::string human_bytes(uint64_t bytes);
 // Matches the whole text; '*' and '?' are wildcards.

@@ -31,7 +31,7 @@ struct AppliedPatch {
 // beside the output, compares their digests, and gives the folder its name in one step. A stop at
 // any moment leaves what was there, or the whole new folder. kBadInput for a damaged patch, and for
 // an old folder that is not the one that the patch was made for, with the name of the file that
-// differs. kExists, kIo as StagingDirectory. Memory: 16 MB for each thread, and the table.
+// differs. kExists, kIo as StagingDirectory. Memory: 25 MB for each thread, and the table.
 Result<AppliedPatch> apply_patch(const std::string& old_folder, const std::string& patch,
                                  const ApplyOptions& options, ThreadPool& pool);
 

@@ -1,4 +1,4 @@
-// What is known of the old folder while a patch is made. Private to patch/.
+// OldIndex finds bytes and tensors of the old folder while a patch is made. Private to patch/.
 #pragma once
 
 #include <cstdint>

@@ -168,6 +168,7 @@ class TableReader {
     }
     if (op.bytes > kMaxBlockBytes || op.bytes % op.width != 0) return "a wrong size of a block";
     if (op.stored == 0 || op.stored > payload_left_) return "a payload outside of the patch";
+    if (op.stored > kMaxStoredBytes) return "a payload that is larger than any block";
     return nullptr;
   }
 

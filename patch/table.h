@@ -24,6 +24,9 @@ inline constexpr uint64_t kDigestBytes = sizeof(Digest);
 inline constexpr uint64_t kTailBytes = 3 * 8 + kDigestBytes;
 // An operation other than a copy makes at most this many bytes.
 inline constexpr uint64_t kMaxBlockBytes = uint64_t{4} << 20;
+// Its payload has at most this many bytes: what zstd cannot compress grows by 1/256 and the heads
+// of the frames.
+inline constexpr uint64_t kMaxStoredBytes = kMaxBlockBytes + (uint64_t{64} << 10);
 inline constexpr uint64_t kMaxTableBytes = uint64_t{64} << 20;
 inline constexpr uint32_t kMaxFiles = 65536;
 

@@ -31,7 +31,7 @@ struct GenerationDefaults {
 
 // kBadInput if the file is no JSON object, or a value has the wrong type or is out of range.
 Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle);
-// The same for the text of a file. `name` begins the messages.
+// Reads the text of a generation_config.json. `name` begins the messages.
 Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name);
 
 // Returns kUnsupported, with the name of the setting, if a setting has an effect on `sampling` that

@@ -20,7 +20,7 @@ set(plan_may core graph converters packer text checkpoint plan)
 set(proof_may core formats graph converters packer runner text media prompt checkpoint plan signing
     proof)
 set(conversion_may core formats graph converters packer dialects runner text checkpoint plan proof conversion)
-set(card_may core packer/manifest.h packer/bundle_reader.h plan proof signing card)
+set(card_may core checkpoint/checkpoint.h packer/manifest.h packer/bundle_reader.h plan proof signing card)
 set(listing_may core formats packer/bundle_reader.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)
 set(batch_may core formats/known_files.h packer/manifest.h batch)

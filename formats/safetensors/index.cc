@@ -14,13 +14,6 @@ namespace {
 
 constexpr size_t kMaxShownIndexName = 60;
 
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 Status check_file_name(const std::string& file, const std::string& tensor, const std::string& name,
                        std::string_view suffix) {
   const auto message = [&](std::string_view what) {

@@ -1,4 +1,4 @@
-// What ferry run takes from generation_config.json.
+// Tests that ferry run obeys generation_config.json.
 #include <gtest/gtest.h>
 
 #include "tests/cli/checkpoints.h"
@@ -65,7 +65,7 @@ TEST_F(RunDefaultsOf, OptionsAreStronger) {
   EXPECT_EQ(greedy["sampling"], (Json{{"temperature", 0}, {"repetition_penalty", 1}}));
   const Json likeliest = result({"--temperature", "0"});
   EXPECT_EQ(likeliest["sampling"], (Json{{"temperature", 0}, {"repetition_penalty", 1.3}}));
-  // What gates or is compared is greedy.
+  // Answers that thresholds gate or logits record are greedy.
   write_bytes(dir_ / "t.json", R"({"cpu_max_load_ms": 1000000})");
   EXPECT_EQ(result({"--thresholds", dir_ / "t.json"})["tokens"], greedy["tokens"]);
   const Outcome dumped = run({"--max-new", "24", "--quiet", "--dump-logits", dir_ / "l"});

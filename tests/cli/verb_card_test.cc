@@ -135,6 +135,22 @@ TEST_F(Card, HostileFrontMatterIsRefusedWithItsLine) {
   }
 }
 
+TEST_F(Card, ALinkOutOfTheCheckpointIsRefused) {
+  write_bytes(dir_ / "private", kFrontMatter);
+  fs::remove(source_ / "README.md");
+  fs::create_symlink(dir_ / "private", source_ / "README.md");
+  const Outcome refused = card({"--checkpoint", source_.string()});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_EQ(refused.error_lines(), 1u) << refused.err;
+  EXPECT_NE(refused.err.find("README.md"), std::string::npos) << refused.err;
+  EXPECT_FALSE(fs::exists(out_));
+  fs::rename(dir_ / "private", source_ / "CARD.md");
+  fs::remove(source_ / "README.md");
+  fs::create_symlink("CARD.md", source_ / "README.md");
+  EXPECT_EQ(card({"--checkpoint", source_.string()}).code, 0);
+  EXPECT_NE(read_bytes(out_ + "/README.md").find("apache-2.0"), std::string::npos);
+}
+
 TEST_F(Card, UntrustedTextStaysText) {
   write_bytes(source_ / "README.md",
               "---\nlicense: other\nlicense_name: '<script>alert(1)</script> | [x](http://y)'\n"

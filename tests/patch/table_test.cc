@@ -65,6 +65,11 @@ TEST(PatchTable, EveryRuleIsNamed) {
   contains(with([&](Table& t) { op(t, 1).stored = 0; }), "payload outside");
   contains(with([&](Table& t) { op(t, 2).stored = 10; }), "payload outside");
   contains(with([&](Table& t) { op(t, 2).stored = 8; }), "1 bytes of the payload");
+  Table large = example();
+  op(large, 2).stored = patch::kMaxStoredBytes;
+  EXPECT_EQ(refusal(large, 30 + patch::kMaxStoredBytes), "");
+  ++op(large, 2).stored;
+  contains(refusal(large, 31 + patch::kMaxStoredBytes), "larger than any block");
   contains(with([&](Table& t) { op(t, 2).old_offset = 1; }), "name an old file");
   contains(with([&](Table& t) { op(t, 2).kind = static_cast<OpKind>(4); }), "unknown operation");
   contains(with([](Table& t) { t.new_files.erase(t.new_files.begin() + 1); }),
