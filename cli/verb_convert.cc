@@ -18,6 +18,8 @@
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "proof/calibration.h"
+#include "proof/calibration_text.h"
+#include "proof/weight_calibration.h"
 #include "signing/model_digest.h"
 #include "signing/sign_model.h"
 
@@ -46,6 +48,17 @@ Status calibrate(ConvertLine& options, ThreadPool& pool) {
   FERRY_RETURN_IF_ERROR(proof::calibrate(options.convert, prompts, pool));
   if (prefill.empty()) return {};
   return proof::calibrate_prefill(options.convert, prefill, pool);
+}
+
+// Chooses the codes of weights for the text that the options name.
+Status calibrate_weights(Context& context, plan::ConvertOptions& options) {
+  graph::QuantizeOptions& quantize = options.quantize;
+  proof::CalibrationText text =
+      FERRY_TRY(proof::read_calibration_text(options, quantize.calibration));
+  quantize.calibrated = FERRY_TRY(proof::calibrate_weights(
+      options, text.sequences, context.pool(), context.progress("calibrating")));
+  quantize.calibration = std::move(text.digest);
+  return {};
 }
 
 // Returns whether the existing files are those that the plan would make.
@@ -253,6 +266,9 @@ Result<int> convert(Context& context, ConvertLine& options) {
     if (!options.calibrate_prefill.empty()) options.convert.ports.prefill_keys.resize(1);
   } else if (proof::needs_calibration(options.convert)) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
+  }
+  if (!options.dry_run && !options.convert.quantize.calibration.empty()) {
+    FERRY_RETURN_IF_ERROR(calibrate_weights(context, options.convert));
   }
   const plan::Conversion conversion =
       FERRY_TRY(conversion::prepare(options.convert, &context.pool()));

@@ -11,6 +11,7 @@ set(FERRY_GROUP_COUNT 6 CACHE STRING "How many groups the product has")
 # the version, which changes with every commit, and those with functions that the mutation test replaces.
 set(FERRY_ALONE
   "graph/passes/shard.cc"
+  "calibration/multiples.cc"
   "core/version.cc"
   "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"

@@ -193,6 +193,24 @@ Result<uint64_t> quantize(const Recipe& recipe, const TensorSource& source, int6
   return non_finite;
 }
 
+// Copies codes and scales that were chosen before.
+Status copy_chosen(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
+                   std::span<std::byte> codes, std::span<std::byte> scales) {
+  const ChosenCodes* chosen = recipe.steps.back().chosen.get();
+  const auto copy = [&](const std::vector<std::byte>& from, size_t output,
+                        std::span<std::byte> to) {
+    const uint64_t bytes = row_bytes(recipe, output), count = static_cast<uint64_t>(rows) * bytes;
+    if (from.size() != static_cast<uint64_t>(row_count(recipe)) * bytes) return false;
+    std::copy_n(from.begin() + first * static_cast<int64_t>(bytes), count, to.begin());
+    return true;
+  };
+  if (chosen != nullptr && copy(chosen->codes, 0, codes) && copy(chosen->scales, 1, scales)) {
+    return {};
+  }
+  return fail(ErrorCode::kInternal,
+              fmt::format("{}: calibrated codes that were not chosen", printable(source.path())));
+}
+
 Result<uint64_t> encode(const Recipe& recipe, const TensorSource& source, int64_t first,
                         int64_t rows, std::span<std::byte> out) {
   const BlockEncoder& encoder = *recipe.steps.back().encoder;
@@ -387,6 +405,10 @@ Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& sour
   }
   FERRY_RETURN_IF_ERROR(check_interrupt());
   if (recipe.steps.back().kind == Step::Kind::kQuantize) {
+    if (scheme_of(recipe).method == ScaleMethod::kCalibrated) {
+      FERRY_RETURN_IF_ERROR(copy_chosen(recipe, source, first, rows, outs[0], outs[1]));
+      return uint64_t{0};
+    }
     return quantize(recipe, source, first, rows, outs[0], outs[1]);
   }
   if (recipe.steps.back().kind == Step::Kind::kEncode) {

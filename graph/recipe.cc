@@ -18,12 +18,23 @@ namespace {
 
 constexpr size_t kMaxNamedSources = 4;
 
+std::string method_name(const QuantizationScheme& scheme) {
+  switch (scheme.method) {
+    case ScaleMethod::kBf16First:
+      return " bf16_first";
+    case ScaleMethod::kHqq:
+      return fmt::format(" hqq {}", scheme.rounds);
+    case ScaleMethod::kCalibrated:
+      return " calibrated";
+  }
+  return {};  // no enumerator: -Wswitch reports a missing case
+}
+
 std::string scheme_name(const QuantizationScheme& scheme) {
   std::string text = fmt::format("quantize i{}", scheme.bits);
   text += scheme.group == 0 ? " row" : fmt::format(" group {}", scheme.group);
   text += fmt::format(" {}", dtype_name(scheme.scale_dtype));
-  text +=
-      scheme.method == ScaleMethod::kHqq ? fmt::format(" hqq {}", scheme.rounds) : " bf16_first";
+  text += method_name(scheme);
   if (scheme.bits == 8) return text;
   return text + (scheme.order == NibbleOrder::kLowFirst ? " low_first" : " high_first");
 }
@@ -176,7 +187,9 @@ std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text) {
   if (group == "group") words >> scheme.group;
   words >> scales >> method;
   scheme.scale_dtype = scales == "bf16" ? DType::kBF16 : DType::kF32;
-  scheme.method = method == "hqq" ? ScaleMethod::kHqq : ScaleMethod::kBf16First;
+  scheme.method = method == "hqq"          ? ScaleMethod::kHqq
+                  : method == "calibrated" ? ScaleMethod::kCalibrated
+                                           : ScaleMethod::kBf16First;
   if (scheme.method == ScaleMethod::kHqq) words >> scheme.rounds;
   words >> order;
   scheme.order = order == "high_first" ? NibbleOrder::kHighFirst : NibbleOrder::kLowFirst;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,11 @@
 #include "graph/quantization/scheme.h"
 
 namespace ferry::graph {
+
+// The codes and scales of a whole weight, as its recipe's outputs have them.
+struct ChosenCodes {
+  std::vector<std::byte> codes, scales;
+};
 
 // An operation on every element. All arithmetic is in f32.
 struct Step {
@@ -41,12 +47,14 @@ struct Step {
   DType dtype = DType::kF32;              // for kCast; derived_tensor() says what it is for kDecode
   QuantizationScheme scheme = {};         // for kQuantize
   const BlockEncoder* encoder = nullptr;  // for kEncode: one of find_block_encoder()
+  // For kQuantize with ScaleMethod::kCalibrated. A plan that is not executed may lack it.
+  std::shared_ptr<const ChosenCodes> chosen = {};
   bool operator==(const Step&) const = default;
 };
 
 // Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split
 // q8_0", "encode q4_k", "stored". Numbers read back as the same double. kQuantize states the codes,
-// the group, the dtype of the scales, how they are chosen (for hqq with the rounds), and for 4 bits
+// the group, the dtype of the scales, how they are chosen (bf16_first, hqq with the rounds, or calibrated), and for 4 bits
 // the order of the nibbles: "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4 group 32
 // f32 hqq 6 high_first", "quantize i8 row f32 bf16_first".
 std::string step_name(const Step& step);

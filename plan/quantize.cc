@@ -38,6 +38,7 @@ Result<graph::QuantizedModel> Quantizer::apply(graph::Model model) {
   if (options_.method == graph::ScaleMethod::kHqq) {
     FERRY_RETURN_IF_ERROR(settle_rounds(quantized.model.weights));
   }
+  if (options_.calibrated) take_calibrated(quantized.model.weights);
   return quantized;
 }
 
@@ -48,6 +49,17 @@ Status Quantizer::settle_rounds(graph::StateDict& weights) {
     recipe.steps.back().scheme.rounds = FERRY_TRY(graph::count_hqq_rounds(recipe, source_, pool_));
   }
   return {};
+}
+
+void Quantizer::take_calibrated(graph::StateDict& weights) const {
+  for (const auto& [name, chosen] : options_.calibrated->codes) {
+    graph::Weight* weight = weights.find(name);
+    if (weight == nullptr || !weight->recipe.is_coded()) continue;
+    graph::Step& step = weight->recipe.steps.back();
+    if (step.kind != graph::Step::Kind::kQuantize) continue;
+    step.scheme.method = graph::ScaleMethod::kCalibrated;
+    step.chosen = chosen;
+  }
 }
 
 Status Quantizer::check_rules() const {

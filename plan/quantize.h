@@ -33,6 +33,8 @@ class Quantizer {
 
  private:
   Status settle_rounds(graph::StateDict& weights);
+  // Gives weights that are calibrated their codes.
+  void take_calibrated(graph::StateDict& weights) const;
 
   const graph::QuantizeOptions& options_;
   const TensorSource& source_;

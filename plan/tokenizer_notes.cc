@@ -40,6 +40,12 @@ const packer::CopiedFile* tokenizer_file(const std::vector<packer::CopiedFile>& 
 
 }  // namespace
 
+Result<text::Tokenizer> tokenizer_in(const std::vector<packer::CopiedFile>& copied) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file != nullptr) return text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  return fail(ErrorCode::kUsage, "the checkpoint has no tokenizer");
+}
+
 std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied,
                                    std::string_view token) {
   const packer::CopiedFile* file = tokenizer_file(copied);

@@ -1,5 +1,5 @@
-// A conversion reads two things from the tokenizer of its checkpoint: the ids of tokens, and notes
-// on what the tokenizer of the bundle will not do.
+// A conversion loads the tokenizer of its checkpoint for the ids of tokens, for texts that it
+// calibrates with, and for notes on what the tokenizer of the bundle will not do.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/result.h"
 #include "packer/bundle_plan.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ferry::plan {
 
@@ -17,6 +19,9 @@ namespace ferry::plan {
 // used without text.
 std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
                                          int64_t vocab_size);
+
+// Loads the tokenizer that the bundle will have. kUsage if `copied` has none.
+Result<text::Tokenizer> tokenizer_in(const std::vector<packer::CopiedFile>& copied);
 
 // Returns the id of a token; nullopt if `copied` has no tokenizer that loads, or if the tokenizer
 // does not have the token.

@@ -98,20 +98,6 @@ Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
   return Failure(converters::problems_error(conversion.mapped.problems, *conversion.mapped.source));
 }
 
-// Plans the model for these prompts, with one part per layer. Memory is planned for the longest
-// prompt.
-Result<plan::Conversion> plan_layers(const plan::ConvertOptions& options, const Prompts& prompts) {
-  size_t longest = 1;
-  for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());
-  plan::Conversion conversion = FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest)));
-  for (plan::ConvertedComponent& component : conversion.components) {
-    if (component.role != kTextDecoderRole) continue;
-    component.parts = FERRY_TRY(graph::shard(
-        component.parts.front(), static_cast<int32_t>(conversion.mapped.config.num_layers)));
-  }
-  return conversion;
-}
-
 // Returns the ranges of all recorded tensors, by tensor name without the prompt.
 Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded) {
   std::map<std::string, Range> ranges;
@@ -153,7 +139,7 @@ Result<Ranges> measure(const plan::ConvertOptions& options, const Prompts& promp
   const int64_t context = plan.plan->manifest().context_length;
   const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
-  const plan::Conversion layers = FERRY_TRY(plan_layers(options, used));
+  const plan::Conversion layers = FERRY_TRY(plan_calibration(options, used));
   const std::vector<RecordedPrompt> recorded = recorded_prompts(used);
   const ExecutionOutputs path = FERRY_TRY(execute_checkpoint(
       layers, recorded, layers.mapped.source->path(), pool, {.in_several_calls = false}));
@@ -179,6 +165,19 @@ std::vector<Encoding> cache_encodings(const Ranges& ranges, const char* kind, DT
 }
 
 }  // namespace
+
+Result<plan::Conversion> plan_calibration(const plan::ConvertOptions& options,
+                                          const Prompts& prompts) {
+  size_t longest = 1;
+  for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());
+  plan::Conversion conversion = FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest)));
+  for (plan::ConvertedComponent& component : conversion.components) {
+    if (component.role != kTextDecoderRole && component.role != kTextEncoderRole) continue;
+    component.parts = FERRY_TRY(graph::shard(
+        component.parts.front(), static_cast<int32_t>(conversion.mapped.config.num_layers)));
+  }
+  return conversion;
+}
 
 bool needs_calibration(const plan::ConvertOptions& options) {
   const converters::PortTypes& ports = options.ports;

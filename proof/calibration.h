@@ -13,6 +13,11 @@
 
 namespace ferry::proof {
 
+// Plans the model in f32 for execution layer by layer: one part per layer, logits of all positions,
+// and memory for the longest prompt.
+Result<plan::Conversion> plan_calibration(const plan::ConvertOptions& options,
+                                          const Prompts& prompts);
+
 // Whether an input or output is quantised and has no encoding yet.
 bool needs_calibration(const plan::ConvertOptions& options);
 

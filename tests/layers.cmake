@@ -8,6 +8,7 @@ set(kernels_may core kernels)
 set(report_may core packer/manifest.h report)
 set(signing_may core signing)
 set(graph_may core formats/pte formats/xnnpack graph)
+set(calibration_may core graph/quantization kernels calibration)
 set(converters_may core graph converters)
 set(packer_may core formats/pte formats/ptd formats/xnnpack graph packer)
 set(dialects_may core formats graph converters text dialects)
@@ -17,7 +18,7 @@ set(runner_may core formats/pte formats/ptd formats/xnnpack packer/manifest.h pa
     kernels runner)
 set(prompt_may core formats/safetensors packer/bundle_reader.h text media runner prompt)
 set(plan_may core graph converters packer text checkpoint plan)
-set(proof_may core formats graph converters packer runner text media prompt checkpoint plan signing
+set(proof_may core formats graph kernels/quantized_linear.h calibration converters packer runner text media prompt checkpoint plan signing
     proof)
 set(conversion_may core formats graph converters packer dialects runner text checkpoint plan proof conversion)
 set(card_may core checkpoint/checkpoint.h packer/manifest.h packer/bundle_reader.h plan proof signing card)
@@ -30,7 +31,7 @@ set(library_may core formats checkpoint graph converters packer text runner prom
     signing library)
 set(cli_may core formats graph converters dialects/support_matrix.h packer text media runner prompt checkpoint plan proof conversion
     listing report audit signing batch card patch cli)
-set(folders core formats text media kernels report signing graph converters packer dialects checkpoint
+set(folders core formats text media kernels report signing graph calibration converters packer dialects checkpoint
     runner prompt plan proof conversion listing audit batch patch library cli)
 list(JOIN folders "|" any_folder)
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +45,11 @@ struct QuantizeRule {
   LinearQuantization linear;
 };
 
+// Weights whose codes were chosen by a calibration, by name.
+struct CalibratedWeights {
+  std::map<std::string, std::shared_ptr<const ChosenCodes>, std::less<>> codes;
+};
+
 struct QuantizeOptions {
   LinearQuantization linears = {};
   EmbeddingQuantization embeddings = {};
@@ -51,6 +58,11 @@ struct QuantizeOptions {
   // it. False for options that a manifest states: its rules are all that the conversion applied.
   bool shares_tied_table = true;
   ScaleMethod method = ScaleMethod::kBf16First;
+  // What the codes are calibrated with: "default", or the digest of the tokens. Empty if they are
+  // not calibrated.
+  std::string calibration = {};
+  // The result of the calibration. Without it, nothing but the plan of a conversion can be made.
+  std::shared_ptr<const CalibratedWeights> calibrated = {};
 
   bool quantizes() const;  // whether any matrix is quantised
 };

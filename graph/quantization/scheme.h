@@ -20,6 +20,9 @@ enum class ScaleMethod {
   // official exporter uses (for rows and groups of at least 8). The codes fit the scale before it
   // is rounded to bf16.
   kHqq,
+  // Codes and scales are chosen before, for the outputs that inputs of the model give; see
+  // calibration/code_search.h. They are in the recipe of the weight.
+  kCalibrated,
 };
 
 // The order of two codes in one byte. The official operators disagree on the order.

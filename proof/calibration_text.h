@@ -1,0 +1,25 @@
+// read_calibration_text() makes the token sequences that weights are calibrated with.
+#pragma once
+
+#include <string>
+
+#include "core/result.h"
+#include "plan/conversion.h"
+#include "proof/prompts.h"
+
+namespace ferry::proof {
+
+struct CalibrationText {
+  Prompts sequences;
+  std::string digest;  // "sha256:" and the digest of all ids, which a manifest records
+};
+
+// `file` is a text file for the checkpoint's tokenizer, or has the token ids of a sequence in each
+// line (read_prompts). A text is cut into sequences of 256 tokens, or of the context length if that
+// is less; each begins as the tokenizer begins a text. At most 65,536 tokens are taken. kUsage if
+// the checkpoint has no tokenizer for a text, kBadInput for fewer than 64 tokens and for ids
+// outside of the vocabulary.
+Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
+                                              const std::string& file);
+
+}  // namespace ferry::proof

@@ -1,0 +1,30 @@
+// calibrate_weights() chooses the codes of quantised linear weights for the least error of their
+// layers' outputs, on the inputs that tokens of a text give (calibration/code_search.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "graph/passes/quantize_weights.h"
+#include "plan/conversion.h"
+#include "proof/progress.h"
+#include "proof/prompts.h"
+
+namespace ferry::proof {
+
+// The model is executed layer by layer. The inputs of a layer are computed by the earlier layers as
+// they are quantised, and activations are rounded to 8 bits where the program rounds them. The
+// weights of one layer, their second moments, the hidden states of all sequences and the chosen
+// codes are in memory. Results do not depend on the number of threads.
+//
+// Calibrated are the matrices of linear nodes of text decoders and encoders that `options` give
+// codes. Other weights (embeddings, experts, vision towers) keep the codes of quantize_rows(). No
+// sequence may be longer than the context. kUsage if nothing is quantised.
+Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
+    const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
+    const Progress& progress = {});
+
+}  // namespace ferry::proof
