@@ -28,7 +28,8 @@ std::vector<std::pair<std::string, std::string>> options_of(
       {"config", options.config},
       {"lora", options.lora},
       {"calibrate", options.calibrate},
-      {"calibrate-prefill", options.calibrate_prefill}};
+      {"calibrate-prefill", options.calibrate_prefill},
+      {"calibrate-weights", options.calibrate_weights}};
   for (const auto& [name, path] : files) {
     if (!path.empty()) list.emplace_back(name, base_name(path));
   }

@@ -195,6 +195,7 @@ void write_options(JsonWriter& json, const proof::BundleProofOptions& options) {
   write_given(json, "config", options.config);
   write_given(json, "calibrate", options.calibrate);
   write_given(json, "calibrate_prefill", options.calibrate_prefill);
+  write_given(json, "calibrate_weights", options.calibrate_weights);
   json.key("images").begin_array();
   for (const std::string& image : options.images) json.value(base_name(image));
   json.end_array().end_object();

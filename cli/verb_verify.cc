@@ -97,7 +97,7 @@ struct VerifyLine {
 
 constexpr const char* kPerplexityAlone =
     "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
-    "--calibrate-prefill or --attest";
+    "--calibrate-prefill, --calibrate-weights or --attest";
 
 // Returns kUsage for options that exclude --perplexity, and for options that need --perplexity if
 // it is absent.
@@ -109,7 +109,7 @@ Status check_perplexity(const VerifyLine& options) {
   }
   const bool proves = !verify.reference.empty() || !verify.images.empty() || verify.tolerance ||
                       !verify.calibrate.empty() || !verify.calibrate_prefill.empty() ||
-                      !options.attest.file.empty();
+                      !verify.calibrate_weights.empty() || !options.attest.file.empty();
   return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
 }
 
@@ -128,6 +128,9 @@ Status check_options(const proof::BundleProofOptions& options, bool is_gguf) {
   }
   if (options.checkpoint.empty() && !options.calibrate_prefill.empty()) {
     return fail(ErrorCode::kUsage, "--calibrate-prefill belongs to --checkpoint");
+  }
+  if (options.checkpoint.empty() && !options.calibrate_weights.empty()) {
+    return fail(ErrorCode::kUsage, "--calibrate-weights belongs to --checkpoint");
   }
   if (!options.checkpoint.empty() && !options.against.empty()) {
     return fail(ErrorCode::kUsage, "--against and --checkpoint are two proofs: give one of them");
@@ -301,8 +304,8 @@ Result<int> verify_file(Context& context, const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
                      !options.mode.empty() || !verify.calibrate_prefill.empty() ||
-                     !verify.images.empty() || !options.perplexity.empty() ||
-                     !options.attest.file.empty();
+                     !verify.calibrate_weights.empty() || !verify.images.empty() ||
+                     !options.perplexity.empty() || !options.attest.file.empty();
   const bool bytes = !verify.checkpoint.empty();
   if (other || bytes == !verify.reference.empty()) {
     return fail(ErrorCode::kUsage,
@@ -357,6 +360,8 @@ void add_verify(CommandLine& line) {
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,
               "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
+      .option("--calibrate-weights FILE", options->verify.calibrate_weights,
+              "With --checkpoint: the text that the weights were calibrated with, as for convert")
       .option("--perplexity FILE", options->perplexity,
               "Measures the perplexity of token ids (a sequence a line, as for convert "
               "--calibrate), alone or beside --against or --checkpoint")

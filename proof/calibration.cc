@@ -81,15 +81,17 @@ Status check_prompts(const Prompts& prompts, int64_t vocab_size, int64_t context
 
 // Plans the model in f32 with caches inside the program, for calls of `call_length` tokens.
 Result<plan::Conversion> plan_f32(const plan::ConvertOptions& options,
-                                  std::optional<int64_t> call_length) {
+                                  std::optional<int64_t> call_length, bool is_encoder = false) {
   plan::ConvertOptions plain;
   plain.source = options.source;
   plain.config = options.config;
   plain.lora = options.lora;
   plain.dtype = graph::WeightDType::kF32;
   plain.context_length = options.context_length;
-  plain.prefill_length = call_length;
-  plain.all_logits = true;
+  if (!is_encoder) {
+    plain.prefill_length = call_length;
+    plain.all_logits = true;
+  }
   plain.rotation = options.rotation;  // the rotation changes the range of keys
   plain.allow_unmapped = options.allow_unmapped;
   plain.packed_layout = options.packed_layout;
@@ -167,10 +169,11 @@ std::vector<Encoding> cache_encodings(const Ranges& ranges, const char* kind, DT
 }  // namespace
 
 Result<plan::Conversion> plan_calibration(const plan::ConvertOptions& options,
-                                          const Prompts& prompts) {
+                                          const Prompts& prompts, bool is_encoder) {
   size_t longest = 1;
   for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());
-  plan::Conversion conversion = FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest)));
+  plan::Conversion conversion =
+      FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest), is_encoder));
   for (plan::ConvertedComponent& component : conversion.components) {
     if (component.role != kTextDecoderRole && component.role != kTextEncoderRole) continue;
     component.parts = FERRY_TRY(graph::shard(

@@ -14,9 +14,9 @@
 namespace ferry::proof {
 
 // Plans the model in f32 for execution layer by layer: one part per layer, logits of all positions,
-// and memory for the longest prompt.
+// and memory for the longest prompt. An encoder has no logits and takes texts up to its context.
 Result<plan::Conversion> plan_calibration(const plan::ConvertOptions& options,
-                                          const Prompts& prompts);
+                                          const Prompts& prompts, bool is_encoder = false);
 
 // Whether an input or output is quantised and has no encoding yet.
 bool needs_calibration(const plan::ConvertOptions& options);

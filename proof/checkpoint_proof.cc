@@ -10,11 +10,13 @@
 #include "core/text.h"
 #include "plan/bundle_options.h"
 #include "proof/calibration.h"
+#include "proof/calibration_text.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/compared_files.h"
 #include "proof/prompts.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
+#include "proof/weight_calibration.h"
 
 namespace ferry::proof {
 namespace {
@@ -285,6 +287,35 @@ class CheckpointProver {
   CheckpointProof proof_;
 };
 
+// Calibrates the weights again with the text that the bundle was calibrated with.
+Status calibrate_again(const packer::Bundle& bundle, const CheckpointOptions& given,
+                       plan::ConvertOptions& options, ThreadPool& pool) {
+  graph::QuantizeOptions& quantize = options.quantize;
+  const auto refuse = [&](std::string_view why) {
+    return Failure(
+        Error{.code = ErrorCode::kUsage,
+              .message = fmt::format("{}: calibrate-weights: {}", printable(bundle.path()), why),
+              .field = "calibrate-weights"});
+  };
+  if (quantize.calibration.empty()) {
+    if (given.calibrate_weights.empty()) return {};
+    return refuse("the weights are not calibrated");
+  }
+  if (given.calibrate_weights.empty()) {
+    return refuse("the weights are calibrated, so the proof needs the text");
+  }
+  const CalibrationText text = FERRY_TRY(read_calibration_text(options, given.calibrate_weights));
+  if (text.digest != quantize.calibration) {
+    return refuse(fmt::format(
+        "{} is another text than that of the bundle: its tokens have {}, "
+        "those of the bundle {}",
+        printable(given.calibrate_weights), text.digest, printable(quantize.calibration)));
+  }
+  quantize.calibrated = FERRY_TRY(calibrate_weights(
+      options, text.sequences, pool, progress_of(given.progress, "calibrating again")));
+  return {};
+}
+
 }  // namespace
 
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
@@ -292,6 +323,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const Reference* reference, ThreadPool& pool) {
   plan::ConvertOptions made_with =
       FERRY_TRY(plan::options_of(bundle, options.checkpoint, options.config, options.lora));
+  FERRY_RETURN_IF_ERROR(calibrate_again(bundle, options, made_with, pool));
   return CheckpointProver(bundle, options, std::move(made_with), reference, pool).run();
 }
 

@@ -52,6 +52,7 @@ struct CheckpointOptions {
   std::string lora = {};                 // see ConvertOptions::lora
   std::string calibrate = {};            // path of a file of prompts; may be empty
   std::string calibrate_prefill = {};    // path of a file of prompts for prefill_forward
+  std::string calibrate_weights = {};    // path of the text that the weights were calibrated with
   std::optional<double> tolerance = {};  // largest absolute logit error; default: docs/verifying.md
   std::optional<uint64_t> memory = {};   // limit of the bundle's planned memory in bytes
   runner::DecodeOptions decode = {};     // how the bundle decodes

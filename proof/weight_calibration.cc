@@ -15,10 +15,12 @@
 #include "core/text.h"
 #include "formats/pte/operator_args.h"
 #include "graph/graph.h"
+#include "kernels/common_target.h"
 #include "kernels/quantized_linear.h"
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/stored_weights.h"
+#include "runner/memory.h"
 
 namespace ferry::proof {
 namespace {
@@ -150,9 +152,31 @@ class Calibrator {
     return last ? Status() : advance(part);
   }
 
+  // Second moments have the square of a row's elements.
+  static Status check_memory(const graph::Model& part, const LinearInputs& inputs) {
+    constexpr double kCopies = 3;  // that the factor of one input takes
+    double bytes = 0, largest = 0;
+    for (const WeightNames& weights : inputs.weights()) {
+      const auto columns =
+          static_cast<double>(part.weights.find(weights.front())->recipe.output().shape.back());
+      const double square = columns * columns * sizeof(float);
+      bytes += square;
+      largest = std::max(largest, square);
+    }
+    bytes += kCopies * largest;
+    const auto available = static_cast<double>(runner::available_bytes());
+    if (bytes <= available) return {};
+    return fail_field(
+        ErrorCode::kIo, "calibrate-weights",
+        fmt::format(": the inputs of one layer take {} of memory, and {} are available",
+                    human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))),
+                    human_bytes(static_cast<uint64_t>(available))));
+  }
+
   // Executes the part with the checkpoint's weights, and adds up the moments of the inputs.
   Result<std::vector<calibration::Moments>> measure(const graph::Model& part,
                                                     const LinearInputs& inputs) {
+    FERRY_RETURN_IF_ERROR(check_memory(part, inputs));
     const auto loaded = FERRY_TRY(LoadedPart::load(part, weights_from(source()), pool_, name()));
     std::vector<calibration::Moments> moments;
     for (const WeightNames& weights : inputs.weights()) {
@@ -183,7 +207,7 @@ class Calibrator {
       loaded->method().reset();
       FERRY_RETURN_IF_ERROR(loaded->run(prompts_[p], 0, passed_[p]));
     }
-    return {};
+    return replaced_;
   }
 
   // Calls use(index, values) for every input. If it returns true, the values replace the input.
@@ -199,7 +223,7 @@ class Calibrator {
             if (!use(*index, values)) return;
             const Status written =
                 part.method().overwrite(probe.value, std::as_bytes(std::span(values)));
-            if (!written && overwritten_) overwritten_ = written;
+            if (!written && replaced_) replaced_ = written;
           }));
     }
     return {};
@@ -271,7 +295,7 @@ class Calibrator {
   SharedProgress progress_;
   graph::CalibratedWeights chosen_;
   int64_t columns_ = 0;
-  Status overwritten_;
+  Status replaced_;  // the first error of an observer
 };
 
 }  // namespace
@@ -282,11 +306,17 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
   if (!options.quantize.quantizes()) {
     return fail_field(ErrorCode::kUsage, "calibrate-weights", ": no weights are quantised");
   }
+  if (options.single_head_attention) {
+    return fail_field(ErrorCode::kUsage, "calibrate-weights",
+                      ": single-head attention splits matrices, which are calibrated whole");
+  }
+  const kernels::CommonTarget target_of_kernels;
   plan::ConvertOptions without = options;
   without.reference.clear();
   without.quantize.calibrated = nullptr;
   const plan::Conversion target = FERRY_TRY(plan::plan_conversion(without, &pool));
-  const plan::Conversion layers = FERRY_TRY(plan_calibration(options, sequences));
+  const plan::Conversion layers =
+      FERRY_TRY(plan_calibration(options, sequences, target.mapped.config.is_encoder));
   return Calibrator(layers, target, sequences, pool, progress).run();
 }
 

@@ -18,11 +18,13 @@ namespace ferry::proof {
 // The model is executed layer by layer. The inputs of a layer are computed by the earlier layers as
 // they are quantised, and activations are rounded to 8 bits where the program rounds them. The
 // weights of one layer, their second moments, the hidden states of all sequences and the chosen
-// codes are in memory. Results do not depend on the number of threads.
+// codes are in memory. Results do not depend on the number of threads, and are the same on every
+// x86 processor with AVX2 (kernels/common_target.h).
 //
 // Calibrated are the matrices of linear nodes of text decoders and encoders that `options` give
 // codes. Other weights (embeddings, experts, vision towers) keep the codes of quantize_rows(). No
-// sequence may be longer than the context. kUsage if nothing is quantised.
+// sequence may be longer than the context. kUsage if nothing is quantised,
+// and for single-head attention.
 Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
     const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
     const Progress& progress = {});

@@ -112,7 +112,9 @@ class WeightComparison {
   }
 
   // The codes and scales equal those of the recipe. This function tells whether they are right.
+  // Codes that are calibrated are the best for the outputs, and need not be the nearest.
   std::string wrong_choices() const {
+    if (coding_of(recipe_).method == graph::ScaleMethod::kCalibrated) return {};
     return error_->misplaced > 0 ? misplaced_codes() : coarse_groups();
   }
 

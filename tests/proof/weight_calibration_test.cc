@@ -1,0 +1,148 @@
+// Codes that are calibrated, through the program: what they gain, how they are proved, and what is
+// refused.
+#include "proof/weight_calibration.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry::proof {
+namespace {
+
+using Json = nlohmann::json;
+using Line = std::vector<std::string>;
+
+class CalibratedWeights : public testing::Test {
+ protected:
+  CalibratedWeights() {
+    // The first half of the text calibrates, the second half measures.
+    const std::string text = read_bytes(fixture("trained/held_out.txt"));
+    write_bytes(text_, text.substr(0, text.size() / 2));
+    write_bytes(rest_, text.substr(text.size() / 2));
+  }
+
+  std::string convert(const std::string& name, const std::string& source, const Line& options) {
+    Line line = {"convert", source, "-o", dir_ / name};
+    line.insert(line.end(), options.begin(), options.end());
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return dir_ / name;
+  }
+  Line calibrated(Line line = {"--quantize", "8da4w", "--quantize-embedding", "8"}) const {
+    line.insert(line.end(), {"--calibrate-weights", text_});
+    return line;
+  }
+  double divergence(const std::string& bundle, const std::string& exact) const {
+    const Outcome outcome = run_ferry(
+        {"verify", bundle, "--perplexity", rest_, "--text", "--against", exact, "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.json()["result"]["kl_mean"];
+  }
+
+  const TempDir dir_;
+  const std::string text_ = dir_ / "text", rest_ = dir_ / "rest";
+  const std::string sample_ = fixture("trained");
+};
+
+TEST_F(CalibratedWeights, KeepMoreOfATrainedModel) {
+  const std::string exact = convert("f32", sample_, {"--dtype", "f32"});
+  const std::string nearest =
+      convert("nearest", sample_, {"--quantize", "8da4w", "--quantize-embedding", "8"});
+  const std::string chosen = convert("chosen", sample_, calibrated());
+  EXPECT_LT(divergence(chosen, exact), 0.85 * divergence(nearest, exact));
+  const auto bytes = [](const std::string& bundle) {
+    return read_bytes(bundle + "/decoder-00001-of-00001.ptd").size();
+  };
+  EXPECT_EQ(bytes(chosen), bytes(nearest));
+}
+
+TEST_F(CalibratedWeights, AreProvedWithTheirTextAndNoOther) {
+  const std::string bundle = convert("b", sample_, calibrated());
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  EXPECT_NE(manifest.dump().find("calibrate-weights"), std::string::npos);
+  EXPECT_EQ(manifest.dump().find(text_), std::string::npos);
+  const Line verify = {"verify", bundle, "--checkpoint", sample_, "--quiet"};
+  const auto with = [&](const Line& more) {
+    Line line = verify;
+    line.insert(line.end(), more.begin(), more.end());
+    return run_ferry(line);
+  };
+  EXPECT_EQ(with({"--calibrate-weights", text_}).code, 0);
+  const Outcome without = with({});
+  EXPECT_EQ(without.code, 2);
+  EXPECT_NE(without.err.find("the proof needs the text"), std::string::npos) << without.err;
+  const Outcome other = with({"--calibrate-weights", rest_});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("another text"), std::string::npos) << other.err;
+}
+
+TEST_F(CalibratedWeights, ThreadsDoNotDecideThem) {
+  const std::string one = convert("one", sample_, [&] {
+    Line line = calibrated();
+    line.insert(line.end(), {"--threads", "1"});
+    return line;
+  }());
+  const std::string three = convert("three", sample_, [&] {
+    Line line = calibrated();
+    line.insert(line.end(), {"--threads", "3"});
+    return line;
+  }());
+  for (const char* file : {"/decoder-00001-of-00001.ptd", "/manifest.json"}) {
+    EXPECT_EQ(read_bytes(one + file), read_bytes(three + file)) << file;
+  }
+}
+
+// Whole codes of one text serve every kind of program.
+TEST_F(CalibratedWeights, ServeStaticProgramsAndShards) {
+  for (const Line& style : {Line{"--program", "static"}, Line{"--shards", "2"}}) {
+    Line options = calibrated();
+    options.insert(options.end(), style.begin(), style.end());
+    const std::string bundle = convert(style[0] + style[1], sample_, options);
+    const Outcome outcome = run_ferry(
+        {"verify", bundle, "--checkpoint", sample_, "--calibrate-weights", text_, "--quiet"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+}
+
+// Token ids calibrate models that have no tokenizer. Models of random weights show that codes of
+// every kind of layer are derived again, those of experts, recurrent layers and encoders too.
+TEST_F(CalibratedWeights, TakeTokenIdsOfEveryKindOfModel) {
+  std::string ids;
+  for (int i = 0; i < 96; ++i) ids += std::to_string(3 + i * 7 % 50) + (i % 24 == 23 ? "\n" : ",");
+  write_bytes(text_, ids);
+  for (const char* model : {"golden/qwen3", "golden/qwen3_5_moe", "golden/granitemoehybrid",
+                            "golden/gemma3n", "golden/gpt2", "encoder/embedding_gemma"}) {
+    SCOPED_TRACE(model);
+    const std::string source = fixture(model);
+    std::string name = model;
+    name.replace(name.find('/'), 1, "_");
+    const std::string bundle = convert(name, source, calibrated({"--quantize", "8da8w"}));
+    const Outcome outcome = run_ferry(
+        {"verify", bundle, "--checkpoint", source, "--calibrate-weights", text_, "--quiet"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+  }
+}
+
+TEST_F(CalibratedWeights, RefusedLinesSayWhy) {
+  const auto refused = [&](const Line& options, const std::string& why) {
+    Line line = {"convert", sample_, "-o", dir_ / "no"};
+    line.insert(line.end(), options.begin(), options.end());
+    const Outcome outcome = run_ferry(line);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+  };
+  refused(calibrated({}), "no weights are quantised");
+  refused(calibrated({"--quantize", "8da4w", "--program", "static", "--attention", "sha"}),
+          "single-head attention");
+  refused({"--quantize", "8da4w", "--calibrate-weights", dir_ / "absent"}, "absent");
+  write_bytes(text_, "Too short.");
+  refused(calibrated(), "a calibration takes at least 64");
+  write_bytes(text_, "1,2,3\n99999999\n");
+  refused(calibrated(), "outside of the vocabulary");
+  write_bytes(text_, std::string("\xff\xfe not UTF-8 ") + std::string(400, 'a'));
+  refused(calibrated(), "UTF-8");
+}
+
+}  // namespace
+}  // namespace ferry::proof
