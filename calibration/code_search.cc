@@ -119,7 +119,8 @@ class Tile {
     for (int sweep = 0; sweep < kSweeps; ++sweep) {
       gradients(pool);
       pool.parallel_for(rows_, [&](size_t r) {
-        improve_scales(r);
+        // A scale of a whole row hardly changes, and costs as much as all codes of the row.
+        if (layout_.groups > 1) improve_scales(r);
         improve_codes(r);
       });
     }

@@ -54,9 +54,9 @@ struct Step {
 
 // Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split
 // q8_0", "encode q4_k", "stored". Numbers read back as the same double. kQuantize states the codes,
-// the group, the dtype of the scales, how they are chosen (bf16_first, hqq with the rounds, or calibrated), and for 4 bits
-// the order of the nibbles: "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4 group 32
-// f32 hqq 6 high_first", "quantize i8 row f32 bf16_first".
+// the group, the dtype of the scales, how they are chosen (bf16_first, hqq with the rounds, or
+// calibrated), and for 4 bits the order of the nibbles: "quantize i4 group 32 bf16 bf16_first
+// low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32 bf16_first".
 std::string step_name(const Step& step);
 
 inline constexpr std::string_view kScalesOutput = "scales";
