@@ -55,8 +55,8 @@ Status calibrate_weights(Context& context, plan::ConvertOptions& options) {
   graph::QuantizeOptions& quantize = options.quantize;
   proof::CalibrationText text =
       FERRY_TRY(proof::read_calibration_text(options, quantize.calibration));
-  quantize.calibrated = FERRY_TRY(proof::calibrate_weights(
-      options, text.sequences, context.pool(), context.progress("calibrating")));
+  quantize.calibrated = FERRY_TRY(proof::calibrate_weights(options, text.sequences, context.pool(),
+                                                           context.progress("calibrating")));
   quantize.calibration = std::move(text.digest);
   return {};
 }

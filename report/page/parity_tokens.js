@@ -62,7 +62,7 @@ function candidatesPart(prompt) {
 
 function tokenRow(tokens, others, heading) {
   return el(
-      'div', {}, el('h4', {}, heading), el('div', {class: 'tokens'}, tokens.map((token, i) => {
+      'div', {}, el('h3', {}, heading), el('div', {class: 'tokens'}, tokens.map((token, i) => {
         const differs = idOf(token) !== idOf(others[i]);
         return el(
             'span', {class: differs ? 'token differs' : 'token', title: `token ${idOf(token)}`},
@@ -80,7 +80,7 @@ function greedyPart(prompt) {
           (greedy.tie ? '; errors within the bounds explain what differs.' : '.');
   const whole = (heading, value) => absent(value) ?
       null :
-      el('div', {}, el('h4', {}, heading), el('div', {class: 'tokens'}, plainLines(value)));
+      el('div', {}, el('h3', {}, heading), el('div', {class: 'tokens'}, plainLines(value)));
   return [
     el('p', {},
        verdict(

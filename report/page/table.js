@@ -45,7 +45,7 @@ class Table {
         el('div', {class: 'table-block'},
            el('div', {class: 'toolbar'}, this.searched ? this.searchBox() : null, this.facets(),
               this.status),
-           el('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': this.label},
+           el('div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': `Table: ${this.label}`},
               el('table', {}, el('caption', {class: 'unseen'}, this.label),
                  el('thead', {}, el('tr', {}, this.heads)), this.body)),
            this.rest);
@@ -218,7 +218,7 @@ function shareBar(share) {
 function simpleTable(label, heads, rows) {
   const isNumber = heads.map((head) => head.startsWith('#'));
   return el(
-      'div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': label},
+      'div', {class: 'scroller', tabindex: '0', role: 'region', 'aria-label': `Table: ${label}`},
       el('table', {}, el('caption', {class: 'unseen'}, label),
          el('thead', {},
             el('tr', {},
