@@ -140,13 +140,15 @@ void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
        .place = q.quantizes() ? 6 : 0},
       q.method, {{{"bf16-first"}, ScaleMethod::kBf16First}, {{"hqq"}, ScaleMethod::kHqq}});
   // A manifest records the digest of the tokens instead of the file.
-  v.value({.name = "calibrate-weights",
-           .value = "FILE",
-           .help = "Choose the codes of linear layers for the least error of their outputs on this "
-                   "text: a text file, or the token ids of a sequence in each line",
-           .outputs = kBundles,
-           .place = 24},
-          q.calibration);
+  v.value(
+      {.name = "calibrate-weights",
+       .value = "FILE",
+       .help = "Choose the codes of linear layers for the least error of their outputs on a text: "
+               "default (a text in the program), a text file, or a file with the token ids of a "
+               "sequence in each line",
+       .outputs = kBundles,
+       .place = 24},
+      q.calibration);
 }
 
 // Parses a list such as "vision_encoder=f16,text_decoder=bf16". plan_conversion() checks the roles.

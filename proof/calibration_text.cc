@@ -80,7 +80,9 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
   const plan::MappedModel model = FERRY_TRY(plan::map_checkpoint(options));
   const int64_t context = model.build.context_length;
   CalibrationText read;
-  const std::string text = FERRY_TRY(read_text_file(file, kMaxTextBytes));
+  const std::string text = file == kDefaultCalibration
+                               ? std::string(default_calibration_text())
+                               : FERRY_TRY(read_text_file(file, kMaxTextBytes));
   if (has_ids_only(text)) {
     read.sequences = FERRY_TRY(read_prompts(file));
   } else {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/result.h"
 #include "plan/conversion.h"
@@ -14,11 +15,17 @@ struct CalibrationText {
   std::string digest;  // "sha256:" and the digest of all ids, which a manifest records
 };
 
-// `file` is a text file for the checkpoint's tokenizer, or has the token ids of a sequence in each
-// line (read_prompts). A text is cut into sequences of 256 tokens, or of the context length if that
-// is less; each begins as the tokenizer begins a text. At most 65,536 tokens are taken. kUsage if
-// the checkpoint has no tokenizer for a text, kBadInput for fewer than 64 tokens and for ids
-// outside of the vocabulary.
+// The text that is in the program: about 11,000 tokens of English prose, documents and code.
+std::string_view default_calibration_text();
+
+// The value of `file` that stands for this text.
+inline constexpr std::string_view kDefaultCalibration = "default";
+
+// `file` is kDefaultCalibration, a text file for the checkpoint's tokenizer, or has the token ids
+// of a sequence in each line (read_prompts). A text is cut into sequences of 256 tokens, or of the
+// context length if that is less; each begins as the tokenizer begins a text. At most 65,536 tokens
+// are taken. kUsage if the checkpoint has no tokenizer for a text, kBadInput for fewer than 64
+// tokens and for ids outside of the vocabulary.
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
                                               const std::string& file);
 

@@ -301,10 +301,13 @@ Status calibrate_again(const packer::Bundle& bundle, const CheckpointOptions& gi
     if (given.calibrate_weights.empty()) return {};
     return refuse("the weights are not calibrated");
   }
-  if (given.calibrate_weights.empty()) {
-    return refuse("the weights are calibrated, so the proof needs the text");
+  // Without a text, the default one is tried.
+  const bool is_given = !given.calibrate_weights.empty();
+  const CalibrationText text = FERRY_TRY(read_calibration_text(
+      options, is_given ? given.calibrate_weights : std::string(kDefaultCalibration)));
+  if (text.digest != quantize.calibration && !is_given) {
+    return refuse("the weights are calibrated with a text that the proof needs");
   }
-  const CalibrationText text = FERRY_TRY(read_calibration_text(options, given.calibrate_weights));
   if (text.digest != quantize.calibration) {
     return refuse(fmt::format(
         "{} is another text than that of the bundle: its tokens have {}, "

@@ -70,10 +70,21 @@ TEST_F(CalibratedWeights, AreProvedWithTheirTextAndNoOther) {
   EXPECT_EQ(with({"--calibrate-weights", text_}).code, 0);
   const Outcome without = with({});
   EXPECT_EQ(without.code, 2);
-  EXPECT_NE(without.err.find("the proof needs the text"), std::string::npos) << without.err;
+  EXPECT_NE(without.err.find("a text that the proof needs"), std::string::npos) << without.err;
   const Outcome other = with({"--calibrate-weights", rest_});
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("another text"), std::string::npos) << other.err;
+}
+
+TEST_F(CalibratedWeights, ByTheDefaultTextAreProvedWithoutAFile) {
+  const Line quantized = {"--quantize", "8da4w", "--quantize-embedding", "8"};
+  Line options = quantized;
+  options.insert(options.end(), {"--calibrate-weights", "default"});
+  const std::string bundle = convert("b", sample_, options);
+  EXPECT_EQ(run_ferry({"verify", bundle, "--checkpoint", sample_, "--quiet"}).code, 0);
+  const std::string exact = convert("f32", sample_, {"--dtype", "f32"});
+  const std::string nearest = convert("nearest", sample_, quantized);
+  EXPECT_LT(divergence(bundle, exact), divergence(nearest, exact));
 }
 
 TEST_F(CalibratedWeights, ThreadsDoNotDecideThem) {
