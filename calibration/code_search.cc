@@ -22,7 +22,7 @@ constexpr int kSweeps = 4;
 constexpr int kScales4 = 40, kScales8 = 12;
 constexpr float kLeast4 = 5.5f, kMost4 = 12.0f, kLeast8 = 126.0f, kMost8 = 137.0f;
 
-// What all rows share.
+// Layout holds the scheme, the groups and the order of columns, which all rows share.
 struct Layout {
   graph::QuantizationScheme scheme;
   size_t columns, group, groups;

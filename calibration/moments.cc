@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kPendingRows = 1024;
 // Sums are computed for this many rows of the matrix at a time.
 constexpr int64_t kBlockRows = 128;
-// What is added to the diagonal, as a share of its mean. It grows tenfold as often as the factor
-// does not exist.
+// This share of the diagonal's mean is added to the diagonal. It grows tenfold as often as the
+// factor does not exist.
 constexpr double kDamping = 0.01;
 constexpr int kMaxAttempts = 8;
 
@@ -33,7 +33,27 @@ std::vector<float> transposed(const std::vector<float>& rows, int64_t columns) {
   return out;
 }
 
-// The lower triangular factor of a symmetric matrix, in place and by blocks of columns.
+// Computes the lower triangle of the products of `count` vectors of `size` elements with each
+// other, a block of rows at a time: add(row, products) gets the products of a vector with those up
+// to it and, in a block, after it.
+template <class Add>
+void for_each_product(const float* vectors, int64_t count, int64_t size, ThreadPool& pool,
+                      const Add& add) {
+  std::vector<float> products;
+  for (int64_t first = 0; first < count; first += kBlockRows) {
+    const int64_t rows = std::min(kBlockRows, count - first), columns = first + rows;
+    products.resize(static_cast<size_t>(rows * columns));
+    kernels::linear(DType::kF32, vectors + first * size, vectors, products.data(), rows, columns,
+                    size, pool);
+    for (int64_t i = 0; i < rows; ++i) {
+      const auto begin = static_cast<size_t>(i * columns);
+      add(first + i, std::span(products).subspan(begin, static_cast<size_t>(columns)));
+    }
+  }
+}
+
+// Cholesky computes the lower triangular factor of a symmetric matrix in place, by blocks of
+// columns.
 class Cholesky {
  public:
   Cholesky(std::vector<float>& matrix, int64_t size, ThreadPool& pool)
@@ -82,23 +102,17 @@ class Cholesky {
     for (int64_t i = 0; i < below; ++i) {
       std::copy_n(row(end + i) + begin, width, panel_.data() + i * width);
     }
-    for (int64_t first = 0; first < below; first += kBlockRows) {
-      const int64_t rows = std::min(kBlockRows, below - first), columns = first + rows;
-      products_.resize(static_cast<size_t>(rows * columns));
-      kernels::linear(DType::kF32, panel_.data() + first * width, panel_.data(), products_.data(),
-                      rows, columns, width, pool_);
-      for (int64_t i = 0; i < rows; ++i) {
-        float* to = row(end + first + i) + end;
-        const float* from = products_.data() + i * columns;
-        for (int64_t j = 0; j < columns; ++j) to[j] -= from[j];
-      }
-    }
+    for_each_product(panel_.data(), below, width, pool_,
+                     [&](int64_t i, std::span<const float> products) {
+                       float* to = row(end + i) + end;
+                       for (size_t j = 0; j < products.size(); ++j) to[j] -= products[j];
+                     });
   }
 
   std::vector<float>& matrix_;
   const int64_t size_;
   ThreadPool& pool_;
-  std::vector<float> panel_, products_;
+  std::vector<float> panel_;
 };
 
 }  // namespace
@@ -120,18 +134,11 @@ void Moments::add_pending(ThreadPool& pool) {
   const int64_t rows = std::ssize(pending_) / columns_;
   if (rows == 0) return;
   const std::vector<float> inputs = transposed(pending_, columns_);
-  std::vector<float> products;
-  for (int64_t first = 0; first < columns_; first += kBlockRows) {
-    const int64_t count = std::min(kBlockRows, columns_ - first), columns = first + count;
-    products.resize(static_cast<size_t>(count * columns));
-    kernels::linear(DType::kF32, inputs.data() + first * rows, inputs.data(), products.data(),
-                    count, columns, rows, pool);
-    for (int64_t i = 0; i < count; ++i) {
-      float* to = sums_.data() + (first + i) * columns_;
-      const float* from = products.data() + i * columns;
-      for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
-    }
-  }
+  for_each_product(inputs.data(), columns_, rows, pool,
+                   [&](int64_t i, std::span<const float> products) {
+                     float* to = sums_.data() + i * columns_;
+                     for (size_t j = 0; j < products.size(); ++j) to[j] += products[j];
+                   });
   rows_ += rows;
   pending_.clear();
 }

@@ -41,9 +41,9 @@ struct Factor {
   // Row p has R[p][q] / R[q][q] for q > p, and anything for q <= p.
   std::vector<float> ratios;
 };
-// `matrix` is H. A hundredth of the mean of its diagonal, and more where that does not suffice, is
-// added to the diagonal. A column whose inputs are all 0 gets the mean as its diagonal, so that it
-// keeps the nearest codes.
+// `matrix` is H, finite. A hundredth of the mean of its diagonal, and more where that does not
+// suffice, is added to the diagonal. A column whose inputs are all 0 gets the mean as its diagonal,
+// so that it keeps the nearest codes.
 Factor factor_of(std::vector<float> matrix, int64_t columns, ThreadPool& pool);
 
 }  // namespace ferry::calibration

@@ -17,6 +17,7 @@
 #include "converters/assemble.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
+#include "packer/staging_directory.h"
 #include "proof/calibration.h"
 #include "proof/calibration_text.h"
 #include "proof/weight_calibration.h"
@@ -51,12 +52,16 @@ Status calibrate(ConvertLine& options, ThreadPool& pool) {
 }
 
 // Chooses the codes of weights for the text that the options name.
-Status calibrate_weights(Context& context, plan::ConvertOptions& options) {
-  graph::QuantizeOptions& quantize = options.quantize;
+Status calibrate_weights(Context& context, ConvertLine& options) {
+  if (!options.one_part) {
+    FERRY_RETURN_IF_ERROR(packer::StagingDirectory::check_target(
+        options.out, options.overwrite || options.if_changed));
+  }
+  graph::QuantizeOptions& quantize = options.convert.quantize;
   proof::CalibrationText text =
-      FERRY_TRY(proof::read_calibration_text(options, quantize.calibration));
-  quantize.calibrated = FERRY_TRY(proof::calibrate_weights(options, text.sequences, context.pool(),
-                                                           context.progress("calibrating")));
+      FERRY_TRY(proof::read_calibration_text(options.convert, quantize.calibration));
+  quantize.calibrated = FERRY_TRY(proof::calibrate_weights(
+      options.convert, text.sequences, context.pool(), context.progress("calibrating")));
   quantize.calibration = std::move(text.digest);
   return {};
 }
@@ -268,7 +273,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
   if (!options.dry_run && !options.convert.quantize.calibration.empty()) {
-    FERRY_RETURN_IF_ERROR(calibrate_weights(context, options.convert));
+    FERRY_RETURN_IF_ERROR(calibrate_weights(context, options));
   }
   const plan::Conversion conversion =
       FERRY_TRY(conversion::prepare(options.convert, &context.pool()));

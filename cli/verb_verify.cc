@@ -361,7 +361,8 @@ void add_verify(CommandLine& line) {
       .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,
               "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
       .option("--calibrate-weights FILE", options->verify.calibrate_weights,
-              "With --checkpoint: the text that the weights were calibrated with, as for convert")
+              "With --checkpoint: the text that the weights were calibrated with, unless it is the "
+              "default one")
       .option("--perplexity FILE", options->perplexity,
               "Measures the perplexity of token ids (a sequence a line, as for convert "
               "--calibrate), alone or beside --against or --checkpoint")

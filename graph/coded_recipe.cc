@@ -204,9 +204,8 @@ Status copy_chosen(const Recipe& recipe, const TensorSource& source, int64_t fir
     std::copy_n(from.begin() + first * static_cast<int64_t>(bytes), count, to.begin());
     return true;
   };
-  if (chosen != nullptr && copy(chosen->codes, 0, codes) && copy(chosen->scales, 1, scales)) {
-    return {};
-  }
+  const bool has_codes = chosen != nullptr && copy(chosen->codes, 0, codes);
+  if (has_codes && copy(chosen->scales, 1, scales)) return {};
   return fail(ErrorCode::kInternal,
               fmt::format("{}: calibrated codes that were not chosen", printable(source.path())));
 }

@@ -5,12 +5,12 @@
 namespace ferry::kernels {
 
 CommonTarget::CommonTarget() {
-  common_ = (hwy::SupportedTargets() & HWY_AVX2) != 0;
-  if (common_) hwy::GetChosenTarget().Update(HWY_AVX2);
+  is_common_ = (hwy::SupportedTargets() & HWY_AVX2) != 0;
+  if (is_common_) hwy::GetChosenTarget().Update(HWY_AVX2);
 }
 
 CommonTarget::~CommonTarget() {
-  if (common_) hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  if (is_common_) hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 }  // namespace ferry::kernels

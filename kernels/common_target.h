@@ -1,8 +1,6 @@
 // CommonTarget makes the kernels of compute.h give the same bits on every x86 processor with AVX2.
 #pragma once
 
-#include <cstdint>
-
 namespace ferry::kernels {
 
 // While an object exists, kernels of this process use AVX2 and nothing newer, if the processor has
@@ -15,11 +13,8 @@ class CommonTarget {
   CommonTarget(const CommonTarget&) = delete;
   CommonTarget& operator=(const CommonTarget&) = delete;
 
-  // Returns whether results are those of AVX2.
-  bool is_common() const { return common_; }
-
  private:
-  bool common_ = false;
+  bool is_common_ = false;
 };
 
 }  // namespace ferry::kernels

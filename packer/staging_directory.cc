@@ -349,6 +349,13 @@ Result<StagingDirectory> StagingDirectory::create_stage(const std::string& targe
   return begin(target, overwrite, id, kind);
 }
 
+Status StagingDirectory::check_target(const std::string& target, bool overwrite, Kind kind) {
+  struct stat info {};
+  const std::string path = without_slashes(target);
+  if (::lstat(path.c_str(), &info) != 0) return {};
+  return check_replaceable(path, info, overwrite, kind);
+}
+
 // `stage` is the id of a stage, or empty.
 Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool overwrite,
                                                  std::string_view stage, Kind kind) {

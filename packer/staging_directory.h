@@ -45,6 +45,10 @@ class StagingDirectory {
 
   // Returns the directory in which the output is written.
   const std::string& path() const { return path_; }
+  // Returns the error that create() would give now for what is at the target, for callers that
+  // compute for long before they write.
+  static Status check_target(const std::string& target, bool overwrite, Kind kind = Kind::kBundle);
+
   // Returns the path of the journal of a stage.
   std::string journal_path() const;
   // Sets whether the destructor keeps the directory for the next run. The default is true for a

@@ -85,8 +85,18 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
                                : FERRY_TRY(read_text_file(file, kMaxTextBytes));
   if (has_ids_only(text)) {
     read.sequences = FERRY_TRY(read_prompts(file));
+    size_t tokens = 0;
+    std::erase_if(read.sequences, [&](const std::vector<int64_t>& sequence) {
+      return (tokens += sequence.size()) > kMostTokens;
+    });
   } else {
-    text::Tokenizer tokenizer = FERRY_TRY(plan::tokenizer_in(model.copied));
+    Result<text::Tokenizer> loaded = plan::tokenizer_in(model.copied);
+    if (!loaded && loaded.error().code == ErrorCode::kUsage) {
+      return fail_field(
+          ErrorCode::kUsage, "calibrate-weights",
+          fmt::format(": {}; a file of token ids does without one", loaded.error().message));
+    }
+    text::Tokenizer tokenizer = FERRY_TRY(std::move(loaded));
     read.sequences = FERRY_TRY(
         sequences_of(tokenizer, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
   }

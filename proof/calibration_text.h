@@ -24,8 +24,8 @@ inline constexpr std::string_view kDefaultCalibration = "default";
 // `file` is kDefaultCalibration, a text file for the checkpoint's tokenizer, or has the token ids
 // of a sequence in each line (read_prompts). A text is cut into sequences of 256 tokens, or of the
 // context length if that is less; each begins as the tokenizer begins a text. At most 65,536 tokens
-// are taken. kUsage if the checkpoint has no tokenizer for a text, kBadInput for fewer than 64
-// tokens and for ids outside of the vocabulary.
+// are taken, and whole sequences of token ids. kUsage if the checkpoint has no tokenizer for a
+// text, kBadInput for fewer than 64 tokens and for ids outside of the vocabulary.
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
                                               const std::string& file);
 

@@ -303,11 +303,12 @@ Status calibrate_again(const packer::Bundle& bundle, const CheckpointOptions& gi
   }
   // Without a text, the default one is tried.
   const bool is_given = !given.calibrate_weights.empty();
-  const CalibrationText text = FERRY_TRY(read_calibration_text(
-      options, is_given ? given.calibrate_weights : std::string(kDefaultCalibration)));
-  if (text.digest != quantize.calibration && !is_given) {
+  Result<CalibrationText> read = read_calibration_text(
+      options, is_given ? given.calibrate_weights : std::string(kDefaultCalibration));
+  if (!is_given && (!read || read->digest != quantize.calibration)) {
     return refuse("the weights are calibrated with a text that the proof needs");
   }
+  const CalibrationText text = FERRY_TRY(std::move(read));
   if (text.digest != quantize.calibration) {
     return refuse(fmt::format(
         "{} is another text than that of the bundle: its tokens have {}, "

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/pte/operator_args.h"
+#include "graph/dynamic_linears.h"
 #include "graph/graph.h"
 #include "kernels/common_target.h"
 #include "kernels/quantized_linear.h"
@@ -25,47 +28,90 @@
 namespace ferry::proof {
 namespace {
 
-using WeightNames = std::vector<std::string>;
-
 // Names of probes that this file adds begin with this.
 constexpr std::string_view kInputProbe = "calibration_input.";
 
-// The inputs of linear nodes of one part: which weights each value is multiplied with.
-class LinearInputs {
- public:
-  // Adds a probe for every activation that a weight for which `wanted` returns true reads.
-  template <class Wanted>
-  LinearInputs(graph::Model& part, const Wanted& wanted) {
-    for (graph::MethodGraph& method : part.methods) {
-      if (method.name != kForwardMethod) continue;
-      std::map<graph::ValueId, WeightNames> by_input;
-      std::set<graph::ValueId> made;
-      for (const graph::Node& node : method.graph.nodes) {
-        made.insert(node.outs.begin(), node.outs.end());
-        if (node.op != graph::Op::kLinear) continue;
-        const auto x = std::get<graph::ValueId>(node.args[pte::ops::Linear::kInput]);
-        const auto w = std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight]);
-        const graph::Value& weight = method.graph[w];
-        if (!made.contains(x) || !wanted(weight.name)) continue;
-        by_input[x].push_back(weight.name);
+// An activation that linear nodes multiply with weights that are calibrated.
+struct LinearInput {
+  std::vector<std::string> weights;
+  int64_t columns = 0;
+  // Whether the program rounds the activation to 8 bits wherever it reads it.
+  bool rounded = false;
+};
+
+// Adds a probe to `part` for every activation that a weight in `calibrated` reads; the i-th probe
+// belongs to the i-th element of the result. The program rounds the activations that it multiplies
+// with weights in `rounding`.
+std::vector<LinearInput> observed_inputs(graph::Model& part,
+                                         const std::set<std::string>& calibrated,
+                                         const std::set<std::string>& rounding) {
+  std::vector<LinearInput> inputs;
+  for (graph::MethodGraph& method : part.methods) {
+    if (method.name != kForwardMethod) continue;
+    const graph::Graph& graph = method.graph;
+    std::map<graph::ValueId, LinearInput> by_value;
+    std::set<graph::ValueId> made, read_exactly(graph.outputs.begin(), graph.outputs.end());
+    for (const graph::Node& node : graph.nodes) {
+      made.insert(node.outs.begin(), node.outs.end());
+      if (node.op != graph::Op::kLinear) {
+        for (const graph::ValueId id : graph::used_values(node)) read_exactly.insert(id);
+        continue;
       }
-      for (auto& [value, weights] : by_input) {
-        method.graph.probes.push_back({fmt::format("{}{}", kInputProbe, weights_.size()), value});
-        weights_.push_back(std::move(weights));
+      const auto x = std::get<graph::ValueId>(node.args[pte::ops::Linear::kInput]);
+      const graph::Value& weight =
+          graph[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])];
+      if (!rounding.contains(weight.name)) read_exactly.insert(x);
+      if (!made.contains(x) || !calibrated.contains(weight.name)) continue;
+      by_value[x].weights.push_back(weight.name);
+      by_value[x].columns = weight.shape.back().base;
+    }
+    for (auto& [value, input] : by_value) {
+      input.rounded = !read_exactly.contains(value);
+      method.graph.probes.push_back({fmt::format("{}{}", kInputProbe, inputs.size()), value});
+      inputs.push_back(std::move(input));
+    }
+  }
+  return inputs;
+}
+
+std::optional<size_t> input_of(std::string_view probe) {
+  if (!probe.starts_with(kInputProbe)) return std::nullopt;
+  return static_cast<size_t>(std::stoul(std::string(probe.substr(kInputProbe.size()))));
+}
+
+// Returns the weights of linear nodes whose activations the program rounds to 8 bits.
+std::set<std::string> rounding_weights(const plan::Conversion& target) {
+  std::set<std::string> names;
+  for (const plan::ConvertedComponent& component : target.components) {
+    for (const graph::Model& part : component.parts) {
+      for (const graph::MethodGraph& method : part.methods) {
+        for (const graph::Node& node : method.graph.nodes) {
+          if (node.op != graph::Op::kDynamicLinears) continue;
+          const auto& codes =
+              std::get<graph::TensorListArg>(node.args[graph::DynamicLinearsArgs::kCodes]);
+          for (const graph::ValueId id : codes.items) names.insert(method.graph[id].name);
+        }
       }
     }
   }
+  return names;
+}
 
-  // [i] holds the names of the weights that read the i-th input.
-  const std::vector<WeightNames>& weights() const { return weights_; }
-  static std::optional<size_t> index_of(std::string_view probe) {
-    if (!probe.starts_with(kInputProbe)) return std::nullopt;
-    return static_cast<size_t>(std::stoul(std::string(probe.substr(kInputProbe.size()))));
+// Returns the names of the weights that the bundle stores as codes of values, each for itself. A
+// matrix that the embedding shares keeps the nearest codes.
+std::set<std::string> codes_of_their_own(
+    const std::map<std::string, const graph::Weight*>& planned) {
+  std::set<std::string> names;
+  for (const auto& [name, weight] : planned) {
+    const graph::Recipe& recipe = weight->recipe;
+    if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
+    const bool is_shared = std::ranges::any_of(planned, [&](const auto& other) {
+      return other.second != weight && other.second->recipe == recipe;
+    });
+    if (!is_shared) names.insert(name);
   }
-
- private:
-  std::vector<WeightNames> weights_;
-};
+  return names;
+}
 
 // Rounds rows to 8 bits, as programs round activations.
 void round_rows(std::span<float> values, int64_t columns) {
@@ -85,6 +131,8 @@ class Calibrator {
              ThreadPool& pool, const Progress& progress)
       : layers_(layers),
         planned_(weights_of(target)),
+        calibrated_(codes_of_their_own(planned_)),
+        rounding_(rounding_weights(target)),
         prompts_(prompts),
         pool_(pool),
         passed_(prompts.size()),
@@ -120,45 +168,24 @@ class Calibrator {
     return bytes;
   }
 
-  // Returns the recipe with which the bundle stores a weight; nullptr unless it makes codes of
-  // values, for this weight alone. A matrix that the embedding shares keeps the nearest codes.
-  const graph::Recipe* coded(const std::string& name) const {
-    const auto found = planned_.find(name);
-    if (found == planned_.end()) return nullptr;
-    const graph::Recipe& recipe = found->second->recipe;
-    if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) {
-      return nullptr;
-    }
-    const bool shared = std::ranges::any_of(planned_, [&](const auto& other) {
-      return other.first != name && other.second->recipe == recipe;
-    });
-    return shared ? nullptr : &recipe;
-  }
-
   Status calibrate_part(const graph::Model& given, bool last) {
     graph::Model part = given;
-    const LinearInputs inputs(part,
-                              [&](const std::string& name) { return coded(name) != nullptr; });
-    if (!inputs.weights().empty()) {
+    const std::vector<LinearInput> inputs = observed_inputs(part, calibrated_, rounding_);
+    if (!inputs.empty()) {
       std::vector<calibration::Moments> moments = FERRY_TRY(measure(part, inputs));
       for (size_t i = 0; i < moments.size(); ++i) {
-        const calibration::Factor factor =
-            calibration::factor_of(moments[i].matrix(pool_), moments[i].columns(), pool_);
-        for (const std::string& name : inputs.weights()[i]) {
-          FERRY_RETURN_IF_ERROR(choose(name, *part.weights.find(name), factor));
-        }
+        FERRY_RETURN_IF_ERROR(choose(part, inputs[i], moments[i].matrix(pool_)));
       }
     }
-    return last ? Status() : advance(part);
+    return last ? Status() : advance(part, inputs);
   }
 
   // Second moments have the square of a row's elements.
-  static Status check_memory(const graph::Model& part, const LinearInputs& inputs) {
+  static Status check_memory(const std::vector<LinearInput>& inputs) {
     constexpr double kCopies = 3;  // that the factor of one input takes
     double bytes = 0, largest = 0;
-    for (const WeightNames& weights : inputs.weights()) {
-      const auto columns =
-          static_cast<double>(part.weights.find(weights.front())->recipe.output().shape.back());
+    for (const LinearInput& input : inputs) {
+      const auto columns = static_cast<double>(input.columns);
       const double square = columns * columns * sizeof(float);
       bytes += square;
       largest = std::max(largest, square);
@@ -175,17 +202,14 @@ class Calibrator {
 
   // Executes the part with the checkpoint's weights, and adds up the moments of the inputs.
   Result<std::vector<calibration::Moments>> measure(const graph::Model& part,
-                                                    const LinearInputs& inputs) {
-    FERRY_RETURN_IF_ERROR(check_memory(part, inputs));
+                                                    const std::vector<LinearInput>& inputs) {
+    FERRY_RETURN_IF_ERROR(check_memory(inputs));
     const auto loaded = FERRY_TRY(LoadedPart::load(part, weights_from(source()), pool_, name()));
     std::vector<calibration::Moments> moments;
-    for (const WeightNames& weights : inputs.weights()) {
-      moments.emplace_back(part.weights.find(weights.front())->recipe.output().shape.back());
-    }
-    FERRY_RETURN_IF_ERROR(observe(*loaded, [&](size_t i, std::vector<float>& values) {
-      round_rows(values, moments[i].columns());
+    for (const LinearInput& input : inputs) moments.emplace_back(input.columns);
+    FERRY_RETURN_IF_ERROR(observe(*loaded, [&](size_t i, int32_t, std::vector<float>& values) {
+      if (inputs[i].rounded) round_rows(values, inputs[i].columns);
       moments[i].add(values, pool_);
-      return false;
     }));
     for (size_t p = 0; p < prompts_.size(); ++p) {
       PassedTensors passed = passed_[p];
@@ -196,50 +220,59 @@ class Calibrator {
   }
 
   // Executes the part with the bundle's weights and activations.
-  Status advance(const graph::Model& given) {
-    graph::Model part = given;
+  Status advance(const graph::Model& part, const std::vector<LinearInput>& inputs) {
     const auto loaded = FERRY_TRY(LoadedPart::load(part, stored_weights(), pool_, name()));
-    FERRY_RETURN_IF_ERROR(observe(*loaded, [&](size_t, std::vector<float>& values) {
-      round_rows(values, columns_);
-      return true;
-    }));
+    Status replaced;  // the first error of an observer
+    FERRY_RETURN_IF_ERROR(
+        observe(*loaded, [&](size_t i, int32_t value, std::vector<float>& values) {
+          if (!inputs[i].rounded || !replaced) return;
+          round_rows(values, inputs[i].columns);
+          replaced = loaded->method().overwrite(value, std::as_bytes(std::span(values)));
+        }));
     for (size_t p = 0; p < prompts_.size(); ++p) {
       loaded->method().reset();
       FERRY_RETURN_IF_ERROR(loaded->run(prompts_[p], 0, passed_[p]));
     }
-    return replaced_;
+    return replaced;
   }
 
-  // Calls use(index, values) for every input. If it returns true, the values replace the input.
+  // Calls use(index, value, floats) for every input that is computed.
   template <class Use>
-  Status observe(LoadedPart& part, const Use& use) {
+  static Status observe(LoadedPart& part, const Use& use) {
     for (const graph::LoweredProbe& probe : part.lowered().probes) {
-      const std::optional<size_t> index = LinearInputs::index_of(probe.name);
+      const std::optional<size_t> index = input_of(probe.name);
       if (!index) continue;
       FERRY_RETURN_IF_ERROR(part.method().observe(
-          probe.value, [this, &part, &probe, use, index](const runner::TensorView& view) {
+          probe.value, [use, index, value = probe.value](const runner::TensorView& view) {
             std::vector<float> values = runner::probe_floats(view);
-            columns_ = view.shape.back();
-            if (!use(*index, values)) return;
-            const Status written =
-                part.method().overwrite(probe.value, std::as_bytes(std::span(values)));
-            if (!written && replaced_) replaced_ = written;
+            use(*index, value, values);
           }));
     }
     return {};
   }
 
-  Status choose(const std::string& name, const graph::Weight& weight,
-                const calibration::Factor& factor) {
-    const graph::Recipe& recipe = *coded(name);
-    std::vector<float> values(weight.recipe.output().bytes() / sizeof(float));
-    FERRY_RETURN_IF_ERROR(
-        graph::materialize(weight.recipe, source(), 0, std::as_writable_bytes(std::span(values))));
-    if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) return {};
-    calibration::ChosenRows rows =
-        calibration::choose_codes(recipe.steps.back().scheme, values, factor, pool_);
-    chosen_.codes[name] = std::make_shared<const graph::ChosenCodes>(
-        graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
+  // Chooses the codes of the weights that read one input, whose moments are `matrix`.
+  Status choose(const graph::Model& part, const LinearInput& input, std::vector<float> matrix) {
+    const auto is_finite = [](float v) { return std::isfinite(v); };
+    if (!std::ranges::all_of(matrix, is_finite)) {
+      return bad_input(
+          fmt::format("{}: calibration gives values that are not finite (inputs of {})",
+                      printable(name()), quoted(input.weights.front())));
+    }
+    const calibration::Factor factor =
+        calibration::factor_of(std::move(matrix), input.columns, pool_);
+    for (const std::string& weight : input.weights) {
+      const graph::Recipe& values_recipe = part.weights.find(weight)->recipe;
+      std::vector<float> values(values_recipe.output().bytes() / sizeof(float));
+      FERRY_RETURN_IF_ERROR(graph::materialize(values_recipe, source(), 0,
+                                               std::as_writable_bytes(std::span(values))));
+      // The conversion refuses such a weight by its name.
+      if (!std::ranges::all_of(values, is_finite)) continue;
+      calibration::ChosenRows rows = calibration::choose_codes(
+          planned_.at(weight)->recipe.steps.back().scheme, values, factor, pool_);
+      chosen_.codes[weight] = std::make_shared<const graph::ChosenCodes>(
+          graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
+    }
     return {};
   }
 
@@ -289,13 +322,12 @@ class Calibrator {
 
   const plan::Conversion& layers_;
   std::map<std::string, const graph::Weight*> planned_;  // the weights of the bundle
+  const std::set<std::string> calibrated_, rounding_;    // names of weights
   const Prompts& prompts_;
   ThreadPool& pool_;
   std::vector<PassedTensors> passed_;  // for each prompt
   SharedProgress progress_;
   graph::CalibratedWeights chosen_;
-  int64_t columns_ = 0;
-  Status replaced_;  // the first error of an observer
 };
 
 }  // namespace

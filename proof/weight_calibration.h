@@ -16,10 +16,10 @@
 namespace ferry::proof {
 
 // The model is executed layer by layer. The inputs of a layer are computed by the earlier layers as
-// they are quantised, and activations are rounded to 8 bits where the program rounds them. The
-// weights of one layer, their second moments, the hidden states of all sequences and the chosen
-// codes are in memory. Results do not depend on the number of threads, and are the same on every
-// x86 processor with AVX2 (kernels/common_target.h).
+// they are quantised, and an activation is rounded to 8 bits if the program rounds it wherever it
+// reads it. The weights of one layer, their second moments, the hidden states of all sequences and
+// the chosen codes are in memory. Results do not depend on the number of threads, and are the same
+// on every x86 processor with AVX2 (kernels/common_target.h).
 //
 // Calibrated are the matrices of linear nodes of text decoders and encoders that `options` give
 // codes. Other weights (embeddings, experts, vision towers) keep the codes of quantize_rows(). No

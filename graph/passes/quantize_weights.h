@@ -58,8 +58,8 @@ struct QuantizeOptions {
   // it. False for options that a manifest states: its rules are all that the conversion applied.
   bool shares_tied_table = true;
   ScaleMethod method = ScaleMethod::kBf16First;
-  // What the codes are calibrated with: "default", or the digest of the tokens. Empty if they are
-  // not calibrated.
+  // The text that codes are calibrated with: its file, and in manifests the digest of its tokens.
+  // Empty if codes are not calibrated.
   std::string calibration = {};
   // The result of the calibration. Without it, nothing but the plan of a conversion can be made.
   std::shared_ptr<const CalibratedWeights> calibrated = {};

@@ -121,17 +121,47 @@ TEST_F(CalibratedWeights, TakeTokenIdsOfEveryKindOfModel) {
   std::string ids;
   for (int i = 0; i < 96; ++i) ids += std::to_string(3 + i * 7 % 50) + (i % 24 == 23 ? "\n" : ",");
   write_bytes(text_, ids);
-  for (const char* model : {"golden/qwen3", "golden/qwen3_5_moe", "golden/granitemoehybrid",
-                            "golden/gemma3n", "golden/gpt2", "encoder/embedding_gemma"}) {
+  for (const char* model :
+       {"golden/qwen3", "golden/qwen3_5_moe", "golden/granitemoehybrid", "golden/gemma3n",
+        "golden/gpt2", "vision/smolvlm", "encoder/embedding_gemma"}) {
     SCOPED_TRACE(model);
     const std::string source = fixture(model);
     std::string name = model;
     name.replace(name.find('/'), 1, "_");
-    const std::string bundle = convert(name, source, calibrated({"--quantize", "8da8w"}));
-    const Outcome outcome = run_ferry(
-        {"verify", bundle, "--checkpoint", source, "--calibrate-weights", text_, "--quiet"});
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* scheme : {"8da8w", "int8"}) {
+      const std::string bundle = convert(name + scheme, source, calibrated({"--quantize", scheme}));
+      const Outcome outcome = run_ferry(
+          {"verify", bundle, "--checkpoint", source, "--calibrate-weights", text_, "--quiet"});
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+    }
   }
+}
+
+TEST_F(CalibratedWeights, InputsThatAreNotFiniteAreRefused) {
+  const std::string source = changed_checkpoint(dir_, "llama3_tied", [](TensorFile& file) {
+    file.set_bytes("model.layers.1.input_layernorm.weight", std::string("\x00\x00\xc0\x7f", 4));
+  });
+  std::string ids;
+  for (int i = 0; i < 96; ++i) ids += std::to_string(3 + i % 40) + (i % 24 == 23 ? "\n" : ",");
+  write_bytes(text_, ids);
+  const Outcome outcome = run_ferry(
+      {"convert", source, "-o", dir_ / "no", "--quantize", "8da8w", "--calibrate-weights", text_});
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("not finite (inputs of 'layers.1."), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+}
+
+TEST_F(CalibratedWeights, AnExistingBundleIsRefusedBeforeTheCalibration) {
+  const std::string bundle = convert("b", sample_, {});
+  const std::string before = read_bytes(bundle + "/manifest.json");
+  Line line = calibrated();
+  line.insert(line.begin(), {"convert", sample_, "-o", bundle});
+  line.back() = dir_ / "absent";  // a calibration would name this file
+  const Outcome outcome = run_ferry(line);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("exists already"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("absent"), std::string::npos) << outcome.err;
+  EXPECT_EQ(read_bytes(bundle + "/manifest.json"), before);
 }
 
 TEST_F(CalibratedWeights, RefusedLinesSayWhy) {
@@ -151,6 +181,11 @@ TEST_F(CalibratedWeights, RefusedLinesSayWhy) {
   refused(calibrated(), "a calibration takes at least 64");
   write_bytes(text_, "1,2,3\n99999999\n");
   refused(calibrated(), "outside of the vocabulary");
+  write_bytes(text_, "A text of words, and a model without a tokenizer.");
+  const Outcome none = run_ferry({"convert", fixture("golden/qwen3"), "-o", dir_ / "no",
+                                  "--quantize", "8da8w", "--calibrate-weights", text_});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("the checkpoint has no tokenizer"), std::string::npos) << none.err;
   write_bytes(text_, std::string("\xff\xfe not UTF-8 ") + std::string(400, 'a'));
   refused(calibrated(), "UTF-8");
 }
