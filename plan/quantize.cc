@@ -1,6 +1,7 @@
 #include "plan/quantize.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -31,10 +32,13 @@ bool share_tied_table(graph::QuantizeOptions& options, const converters::Mapping
 }
 
 Result<graph::QuantizedModel> Quantizer::apply(graph::Model model) {
-  if (!options_.quantizes()) return graph::QuantizedModel{std::move(model), "", {}};
+  if (!options_.quantizes()) return graph::QuantizedModel{std::move(model), "", {}, {}};
   graph::QuantizedModel quantized =
       FERRY_TRY(graph::quantize_weights(std::move(model), options_, source_));
   used_rules_.insert(quantized.used_rules.begin(), quantized.used_rules.end());
+  for (const auto& [requested, schemes] : quantized.replaced) {
+    for (const auto& [scheme, count] : schemes) replaced_[requested][scheme] += count;
+  }
   if (options_.method == graph::ScaleMethod::kHqq) {
     FERRY_RETURN_IF_ERROR(settle_rounds(quantized.model.weights));
   }
@@ -60,6 +64,18 @@ void Quantizer::take_calibrated(graph::StateDict& weights) const {
     step.scheme.method = graph::ScaleMethod::kCalibrated;
     step.chosen = chosen;
   }
+}
+
+std::string Quantizer::replaced_note() const {
+  std::vector<std::string> replacements;
+  for (const auto& [requested, schemes] : replaced_) {
+    for (const auto& [scheme, count] : schemes) {
+      replacements.push_back(fmt::format("{} instead of {} for {} {}", scheme, requested, count,
+                                         count == 1 ? "matrix" : "matrices"));
+    }
+  }
+  if (replacements.empty()) return {};
+  return fmt::format("the group of a scale must divide a row: {}", fmt::join(replacements, ", "));
 }
 
 Status Quantizer::check_rules() const {

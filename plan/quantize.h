@@ -30,6 +30,9 @@ class Quantizer {
   Result<graph::QuantizedModel> apply(graph::Model model);
   // Call this after the last component. kUsage for a rule that matched no weight of any component.
   Status check_rules() const;
+  // Call this after the last component. Returns a line that says which matrices have another scheme
+  // than the one requested, or an empty text.
+  std::string replaced_note() const;
 
  private:
   Status settle_rounds(graph::StateDict& weights);
@@ -40,6 +43,7 @@ class Quantizer {
   const TensorSource& source_;
   ThreadPool& pool_;
   std::set<size_t> used_rules_;
+  graph::ReplacedSchemes replaced_;
 };
 
 }  // namespace ferry::plan

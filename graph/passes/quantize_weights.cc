@@ -1,11 +1,9 @@
 #include "graph/passes/quantize_weights.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -33,6 +31,10 @@ struct Decision {
   EmbeddingQuantization embedding = {};  // for kEmbedding
 };
 using Decisions = std::map<std::string, Decision, std::less<>>;
+
+std::string embedding_name(const EmbeddingQuantization& embedding) {
+  return "embedding " + name_of(embedding);
+}
 
 // Finds, by name, the weights that every method uses only as matrices of one kind of node.
 class QuantizableFinder {
@@ -74,28 +76,30 @@ class QuantizableFinder {
   std::set<std::string> others_;
 };
 
-// Chooses the quantisation of every matrix, and finds matrices that cannot have it.
+// XNNPACK wants groups of 4-bit codes of a multiple of this; two codes of an embedding are a byte.
+constexpr int64_t kLinearMultiple = 32, kEmbeddingMultiple = 2;
+
+// Returns the largest group, `group` at most, that divides `columns` and is a multiple of
+// `multiple`; 0 if there is none.
+int64_t fitting_group(int64_t group, int64_t columns, int64_t multiple) {
+  int64_t size = std::min(group, columns);
+  size -= size % multiple;
+  while (size > 0 && columns % size != 0) size -= multiple;
+  return size;
+}
+
+// Chooses the quantisation of every matrix.
 class Chooser {
  public:
   Chooser(const QuantizeOptions& options, const StateDict& weights)
       : options_(options), weights_(weights) {}
 
-  Result<Decisions> run(const std::map<std::string, Use>& uses) {
+  Decisions run(const std::map<std::string, Use>& uses) {
     for (const auto& [name, use] : uses) choose(name, use);
-    if (problems_.empty()) return std::move(decisions_);
-    const std::string summary =
-        problems_.size() == 1
-            ? problems_[0]
-            : fmt::format("{} matrices have rows that the group of a scale does not divide",
-                          problems_.size());
-    return Failure(Error{.code = ErrorCode::kUsage,
-                         .message = fmt::format("quantisation: {}; {}, or quantize_rule gives "
-                                                "matrices other schemes",
-                                                summary, remedy()),
-                         .details = std::move(problems_),
-                         .field = "quantize_rule"});
+    return std::move(decisions_);
   }
   std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
+  ReplacedSchemes take_replaced() { return std::move(replaced_); }
 
  private:
   void choose(const std::string& name, Use use) {
@@ -103,13 +107,11 @@ class Chooser {
     if (use == Use::kEmbedding) {
       decision.embedding = options_.embeddings;
       if (decision.embedding.bits == 0) return;
-      check(name, decision.embedding.group, name_of(decision.embedding), /*is_linear=*/false);
+      fit(decision.embedding, columns_of(name));
     } else {
       decision.linear = linear_of(name);
       if (decision.linear.kind == Kind::kNone) return;
-      if (decision.linear.kind == Kind::k8da4w) {
-        check(name, decision.linear.group, name_of(decision.linear), /*is_linear=*/true);
-      }
+      fit(decision.linear, columns_of(name));
     }
     decisions_.emplace(name, decision);
   }
@@ -124,67 +126,33 @@ class Chooser {
     return linear;
   }
 
-  // Returns the schemes that fit every matrix to which a scheme that does not fit was given, and
-  // the one without groups, which always fits.
-  std::string remedy() const {
-    std::vector<std::string> fitting;
-    for (const auto& [scheme, rows] : rows_) {
-      if (!rows.misfits) continue;
-      for (const int64_t group : groups_below(rows.group, rows.common, rows.multiple)) {
-        fitting.push_back(fmt::format("{}{}", rows.prefix, group));
-      }
-      fitting.emplace_back(rows.prefix == kGroupedLinear ? "8da8w" : "8");
-    }
-    return fmt::format("{} {} all of these rows", fmt::join(fitting, ", "),
-                       fitting.size() == 1 ? "fits" : "fit");
+  int64_t columns_of(const std::string& name) const {
+    return weights_.find(name)->recipe.output().shape.back();
   }
 
-  // Returns the largest groups below `group`, 4 at most and in ascending order, that divide
-  // `columns` and are a multiple of `multiple`.
-  static std::vector<int64_t> groups_below(int64_t group, int64_t columns, int64_t multiple) {
-    constexpr size_t kMost = 4;
-    std::vector<int64_t> groups;
-    const int64_t limit = std::min(group, columns);
-    for (int64_t size = limit - limit % multiple; size > 0 && groups.size() < kMost;
-         size -= multiple) {
-      if (columns % size == 0) groups.insert(groups.begin(), size);
-    }
-    return groups;
+  void fit(LinearQuantization& linear, int64_t columns) {
+    if (linear.kind != Kind::k8da4w || columns % linear.group == 0) return;
+    const int64_t group = fitting_group(linear.group, columns, kLinearMultiple);
+    const LinearQuantization fitted =
+        group == 0 ? LinearQuantization{Kind::k8da8w} : LinearQuantization{Kind::k8da4w, group};
+    ++replaced_[name_of(linear)][name_of(fitted)];
+    linear = fitted;
   }
 
-  void check(const std::string& name, int64_t group, const std::string& scheme, bool is_linear) {
-    const Weight* weight = weights_.find(name);
-    if (weight == nullptr || group == 0) return;
-    const Shape& shape = weight->recipe.output().shape;
-    Rows& rows = rows_[scheme];
-    rows.prefix = is_linear ? kGroupedLinear : kGroupedEmbedding;
-    rows.multiple = is_linear ? kLinearMultiple : kEmbeddingMultiple;
-    rows.group = group;
-    rows.common = std::gcd(rows.common, shape.back());
-    if (shape.back() % group == 0) return;
-    rows.misfits = true;
-    problems_.push_back(fmt::format("{} {}: {} wants rows of a multiple of {} elements",
-                                    quoted(name), to_string(shape), scheme, group));
+  void fit(EmbeddingQuantization& embedding, int64_t columns) {
+    if (embedding.group == 0 || columns % embedding.group == 0) return;
+    const int64_t group = fitting_group(embedding.group, columns, kEmbeddingMultiple);
+    const EmbeddingQuantization fitted =
+        group == 0 ? EmbeddingQuantization{8, 0} : EmbeddingQuantization{embedding.bits, group};
+    ++replaced_[embedding_name(embedding)][embedding_name(fitted)];
+    embedding = fitted;
   }
-
-  // XNNPACK wants groups of 4-bit codes of a multiple of this; two codes of an embedding are a
-  // byte.
-  static constexpr int64_t kLinearMultiple = 32, kEmbeddingMultiple = 2;
-  static constexpr std::string_view kGroupedLinear = "8da4w-g", kGroupedEmbedding = "4,";
-  // The rows of all matrices that have one scheme.
-  struct Rows {
-    std::string_view prefix = {};
-    int64_t multiple = 1, group = 0;
-    int64_t common = 0;  // the greatest common divisor of their lengths
-    bool misfits = false;
-  };
 
   const QuantizeOptions& options_;
   const StateDict& weights_;
   Decisions decisions_;
-  std::map<std::string, Rows> rows_;
   std::set<size_t> used_rules_;
-  std::vector<std::string> problems_;
+  ReplacedSchemes replaced_;
 };
 
 // Returns the stored form of a decision.
@@ -398,7 +366,7 @@ class Rewriter {
 std::string summary_of(const Decisions& decisions) {
   std::map<std::string, int> counts;
   for (const auto& [name, decision] : decisions) {
-    ++counts[decision.use == Use::kEmbedding ? "embedding " + name_of(decision.embedding)
+    ++counts[decision.use == Use::kEmbedding ? embedding_name(decision.embedding)
                                              : name_of(decision.linear)];
   }
   std::string out;
@@ -443,14 +411,15 @@ bool QuantizeOptions::quantizes() const {
 Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& options,
                                         const TensorSource& source) {
   Chooser chooser(options, model.weights);
-  const Decisions decisions = FERRY_TRY(chooser.run(QuantizableFinder(model.methods).take()));
+  const Decisions decisions = chooser.run(QuantizableFinder(model.methods).take());
   FERRY_RETURN_IF_ERROR(quantize_recipes(model, decisions, options.method, source));
   for (MethodGraph& method : model.methods) {
     Rewriter(method.graph, model.weights, decisions).run();
     method.graph = remove_dead(std::move(method.graph));
     FERRY_RETURN_IF_ERROR(validate(method.graph));
   }
-  return QuantizedModel{std::move(model), summary_of(decisions), chooser.used_rules()};
+  return QuantizedModel{std::move(model), summary_of(decisions), chooser.used_rules(),
+                        chooser.take_replaced()};
 }
 
 }  // namespace ferry::graph

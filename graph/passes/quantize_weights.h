@@ -69,12 +69,18 @@ struct QuantizeOptions {
 // Returns whether the pattern of a rule matches the name of a weight.
 bool matches(const std::string& pattern, std::string_view name);
 
+// How many matrices have another scheme than the one requested: by the names of the requested one
+// and of theirs.
+using ReplacedSchemes = std::map<std::string, std::map<std::string, int>>;
+
 struct QuantizedModel {
   Model model;
   // Says how many matrices have each kind, in a fixed order: "8da4w-g32 x 14". The manifest states
   // it. Empty if no matrix is quantised.
   std::string summary;
   std::vector<size_t> used_rules;  // ascending indices of the rules that matched a weight
+  // Schemes of 4 bits whose group does not divide the rows of a matrix.
+  ReplacedSchemes replaced;
 };
 
 // The model must be bound and not cast by cast_weights. Every linear weight is quantised, also the
@@ -82,7 +88,8 @@ struct QuantizedModel {
 // activation become one node. The matrices of routed experts become tables of rows, from which the
 // program takes the rows of one expert with an embedding operator. A matrix that the checkpoint
 // stores in blocks of Q8_0 keeps its codes and scales if it becomes kInt8 or 8-bit rows of an
-// embedding. kUsage, with every affected matrix, if the group does not divide a row.
+// embedding. If the group of a scale does not divide the rows of a matrix, the matrix has the
+// largest smaller group that does, and 8 bits if there is none.
 Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& options,
                                         const TensorSource& source);
 

@@ -92,18 +92,15 @@ TEST(QuantizeWeights, TheLastMatchingRuleDecides) {
   EXPECT_EQ(out->model.weights.find("layers.0.wk.weight")->recipe.outputs.size(), 1u);
 }
 
-TEST(QuantizeWeights, AGroupThatDoesNotDivideARowIsRefusedWithEveryMatrix) {
-  const auto out = quantized({.linears = {Kind::k8da4w, 64}});
-  ASSERT_FALSE(out);
-  EXPECT_EQ(out.error().code, ErrorCode::kUsage);
-  EXPECT_EQ(
-      out.error().message,
-      "quantisation: 'output.weight' [9, 32]: 8da4w-g64 wants rows of a multiple of 64 "
-      "elements; 8da4w-g32, 8da8w fit all of these rows, or quantize_rule gives matrices other "
-      "schemes");
-  const auto more = quantized({.linears = {Kind::k8da4w, 96}});
-  ASSERT_FALSE(more);
-  EXPECT_EQ(more.error().details.size(), 3u);
+TEST(QuantizeWeights, AGroupThatDoesNotDivideARowFallsToTheLargestThatDoes) {
+  const auto out = quantized({.linears = {Kind::k8da4w, 96}, .embeddings = {4, 48}});
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(out->summary, "8da4w-g32 x 1, 8da4w-g64 x 2, embedding 4,32 x 1");
+  EXPECT_EQ(out->replaced, (ReplacedSchemes{{"8da4w-g96", {{"8da4w-g32", 1}, {"8da4w-g64", 2}}},
+                                            {"embedding 4,48", {{"embedding 4,32", 1}}}}));
+  const auto fits = quantized({.linears = {Kind::k8da4w, 32}});
+  ASSERT_TRUE(fits) << fits.error().message;
+  EXPECT_TRUE(fits->replaced.empty());
 }
 
 // The delegated nodes are lowered, and read back from the file.
