@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -91,6 +92,7 @@ struct VerifyLine {
   std::string perplexity;  // path of a file with token ids or text
   bool text = false;
   std::optional<int64_t> window, stride;
+  proof::QualityLimits limits;
   std::string report;  // path of the report to write
   AttestOptions attest;
 };
@@ -99,14 +101,39 @@ constexpr const char* kPerplexityAlone =
     "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
     "--calibrate-prefill, --calibrate-weights or --attest";
 
+constexpr const char* kLimitsCompare =
+    "--max-kl, --max-kl-p999, --min-top1, --min-top5 and --max-flips limit what --perplexity "
+    "measures beside --against or --checkpoint";
+
+Status check_limits(const proof::QualityLimits& limits) {
+  constexpr double kNone = std::numeric_limits<double>::max();
+  const auto check = [](const char* name, const std::optional<double>& limit,
+                        double largest) -> Status {
+    if (!limit || (*limit >= 0 && *limit <= largest)) return {};
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} {}: must be {}", name, *limit,
+                            largest == 1 ? "a share from 0 to 1" : "finite and not negative"));
+  };
+  FERRY_RETURN_IF_ERROR(check("--max-kl", limits.kl_mean, kNone));
+  FERRY_RETURN_IF_ERROR(check("--max-kl-p999", limits.kl_tail, kNone));
+  FERRY_RETURN_IF_ERROR(check("--min-top1", limits.top1, 1));
+  FERRY_RETURN_IF_ERROR(check("--min-top5", limits.top5, 1));
+  return check("--max-flips", limits.flips, 1);
+}
+
 // Returns kUsage for options that exclude --perplexity, and for options that need --perplexity if
 // it is absent.
 Status check_perplexity(const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
   if (options.perplexity.empty()) {
+    if (options.limits.any()) return fail(ErrorCode::kUsage, kLimitsCompare);
     if (!options.text && !options.window && !options.stride) return {};
     return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
   }
+  if (options.limits.any() && verify.against.empty() && verify.checkpoint.empty()) {
+    return fail(ErrorCode::kUsage, kLimitsCompare);
+  }
+  FERRY_RETURN_IF_ERROR(check_limits(options.limits));
   const bool proves = !verify.reference.empty() || !verify.images.empty() || verify.tolerance ||
                       !verify.calibrate.empty() || !verify.calibrate_prefill.empty() ||
                       !verify.calibrate_weights.empty() || !options.attest.file.empty();
@@ -179,17 +206,23 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
       .text = options.text,
       .window = options.window,
       .stride = options.stride,
+      .limits = options.limits,
       .progress = context.progress("predicting", ProgressUnit::kItems)};
   const proof::PerplexityReport report =
       FERRY_TRY(proof::measure_perplexity(bundle, given, verify, context.pool()));
   FERRY_RETURN_IF_ERROR(write_report(context, options, form,
                                      {.bundle = bundle, .options = verify, .perplexity = &report}));
+  const int code = report.within_limits() ? 0 : 1;
   if (context.json) {
-    context.print_result(to_json(report, options.bundle), 0);
+    context.print_result(to_json(report, options.bundle), code);
   } else {
     context.print(to_text(report));
   }
-  return 0;
+  context.flush();
+  for (const std::string& line : broken_limits(report)) {
+    fmt::print(stderr, "ferry: beyond a limit: {}: {}\n", options.bundle, line);
+  }
+  return code;
 }
 
 // Returns kUsage for options that need --perplexity or --attest if those are absent.
@@ -372,6 +405,16 @@ void add_verify(CommandLine& line) {
               "With --perplexity: tokens of a window; default: the longest sequence")
       .option("--stride", options->stride,
               "With --perplexity: tokens from window to window; default: half of the window")
+      .option("--max-kl", options->limits.kl_mean,
+              "With --perplexity and another model: exit code 1 if the mean KL divergence in nats "
+              "is larger")
+      .option("--max-kl-p999", options->limits.kl_tail,
+              "Likewise, for the divergence that 99.9 % of the tokens do not exceed")
+      .option("--min-top1", options->limits.top1,
+              "Likewise, if the share of tokens with the same likeliest token is less, such as 0.9")
+      .option("--min-top5", options->limits.top5, "Likewise, for the 5 likeliest tokens")
+      .option("--max-flips", options->limits.flips,
+              "Likewise, if the share of tokens that only one of the models predicts is larger")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
       .option("--report FILE", options->report,

@@ -41,6 +41,7 @@ std::string weight_line(const QuantizationError& error, size_t name_width) {
 }
 
 constexpr double kUpperShare = 0.99, kHalf = 0.5;
+using proof::kTailShare;
 
 void write_perplexity_comparison(JsonWriter& json, const proof::PerplexityReport& report) {
   const proof::PerplexityComparison& c = *report.comparison;
@@ -53,8 +54,22 @@ void write_perplexity_comparison(JsonWriter& json, const proof::PerplexityReport
   json.member("nll_difference_error", c.nll_difference.standard_error());
   json.member("kl_mean", c.kl.mean()).member("kl_error", c.kl.standard_error());
   json.member("kl_median", c.kl_quantile(kHalf)).member("kl_p99", c.kl_quantile(kUpperShare));
+  json.member("kl_p999", c.kl_quantile(kTailShare));
+  json.member("kl_p999_error", c.kl_quantile_error(kTailShare));
   json.member("kl_max", c.kl_max()).member("top1_agreement", c.top1.mean());
   json.member("top1_error", c.top1.standard_error());
+  json.member("top5_agreement", c.top5.mean()).member("top5_error", c.top5.standard_error());
+  json.member("flips", c.flips.mean()).member("flips_error", c.flips.standard_error());
+}
+
+void write_limits(JsonWriter& json, const proof::PerplexityReport& report) {
+  if (report.limits.empty()) return;
+  json.member("within_limits", report.within_limits()).key("limits").begin_array();
+  for (const proof::CheckedLimit& limit : report.limits) {
+    json.begin_object().member("name", limit.name).member("value", limit.value);
+    json.member("limit", limit.limit).member("within", limit.within).end_object();
+  }
+  json.end_array();
 }
 
 void write_members(JsonWriter& json, const proof::PerplexityReport& r) {
@@ -69,6 +84,7 @@ void write_members(JsonWriter& json, const proof::PerplexityReport& r) {
   if (r.text_bytes) json.member("bytes", *r.text_bytes);
   if (const auto bits = r.bits_per_byte()) json.member("bits_per_byte", *bits);
   if (r.comparison) write_perplexity_comparison(json, r);
+  write_limits(json, r);
 }
 
 std::string with_error(const proof::Perplexity& p) {
@@ -91,6 +107,10 @@ std::string protocol_lines(const proof::PerplexityReport& r) {
   return text;
 }
 
+std::string share_text(const proof::MeanEstimate& share) {
+  return fmt::format("{:.2f} +- {:.2f} %", 100 * share.mean(), 100 * share.standard_error());
+}
+
 std::string comparison_lines(const proof::PerplexityReport& r) {
   const proof::PerplexityComparison& c = *r.comparison;
   std::string text =
@@ -98,12 +118,13 @@ std::string comparison_lines(const proof::PerplexityReport& r) {
   text += fmt::format("NLL difference: {:+.6f} +- {:.6f} nats\n", c.nll_difference.mean(),
                       c.nll_difference.standard_error());
   text += fmt::format(
-      "KL(other || this): mean {:.3e} +- {:.1e} nats, median {:.3e}, 99 % below {:.3e}, largest "
-      "{:.3e}\n",
+      "KL(other || this): mean {:.3e} +- {:.1e} nats, median {:.3e}, 99 % below {:.3e}, 99.9 % "
+      "below {:.3e} +- {:.1e}, largest {:.3e}\n",
       c.kl.mean(), c.kl.standard_error(), c.kl_quantile(kHalf), c.kl_quantile(kUpperShare),
-      c.kl_max());
-  return text + fmt::format("same top token: {:.2f} +- {:.2f} %\n", 100 * c.top1.mean(),
-                            100 * c.top1.standard_error());
+      c.kl_quantile(kTailShare), c.kl_quantile_error(kTailShare), c.kl_max());
+  text +=
+      fmt::format("same top token: {}, of the top 5: {}\n", share_text(c.top1), share_text(c.top5));
+  return text + fmt::format("tokens that only one of the two predicts: {}\n", share_text(c.flips));
 }
 
 }  // namespace
@@ -204,7 +225,21 @@ std::string to_text(const proof::PerplexityReport& r) {
   if (const auto bits = r.bits_per_byte()) {
     text += fmt::format("bits per byte: {:.4f} of {} bytes\n", *bits, *r.text_bytes);
   }
-  return r.comparison ? text + comparison_lines(r) : text;
+  if (r.comparison) text += comparison_lines(r);
+  if (!r.limits.empty()) {
+    text += fmt::format("limits: {}\n", r.within_limits() ? "all are kept" : "not kept");
+  }
+  return text;
+}
+
+std::vector<std::string> broken_limits(const proof::PerplexityReport& r) {
+  std::vector<std::string> lines;
+  for (const proof::CheckedLimit& limit : r.limits) {
+    if (limit.within) continue;
+    lines.push_back(
+        fmt::format("{} is {:.4g}, and the limit is {:.4g}", limit.name, limit.value, limit.limit));
+  }
+  return lines;
 }
 
 }  // namespace ferry::cli

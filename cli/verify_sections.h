@@ -36,5 +36,7 @@ std::string to_json(const proof::PerplexityReport& report, const std::string& pa
 // Writes the member `perplexity` of the open object.
 void write_perplexity(JsonWriter& json, const proof::PerplexityReport& report);
 std::string to_text(const proof::PerplexityReport& report);
+// Returns a line for each limit that is not kept.
+std::vector<std::string> broken_limits(const proof::PerplexityReport& report);
 
 }  // namespace ferry::cli

@@ -143,9 +143,16 @@ std::optional<double> PerplexityReport::bits_per_byte() const {
   return perplexity.nll.sum() / std::numbers::ln2 / static_cast<double>(*text_bytes);
 }
 
+bool PerplexityReport::within_limits() const {
+  return std::ranges::all_of(limits, &CheckedLimit::within);
+}
+
 Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
                                             const PerplexityOptions& options,
                                             const BundleProofOptions& beside, ThreadPool& pool) {
+  if (options.limits.any() && beside.against.empty() && beside.checkpoint.empty()) {
+    return fail(ErrorCode::kUsage, "limits need another model to compare with");
+  }
   PerplexityReport report;
   WindowedTokens tokens;
   const int64_t vocab = bundle.manifest().vocab_size;
@@ -180,6 +187,7 @@ Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
   } else {
     report.perplexity = FERRY_TRY(measure_perplexity(reader, tokens, vocab, options.progress));
   }
+  if (report.comparison) report.limits = check_limits(*report.comparison, options.limits);
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "core/thread_pool.h"
@@ -20,6 +21,7 @@ struct PerplexityOptions {
   bool text = false;              // `file` is a text; otherwise it has the format of read_prompts()
   std::optional<int64_t> window;  // tokens; nullopt: the longest sequence that all models can run
   std::optional<int64_t> stride;  // tokens; nullopt: half of the window
+  QualityLimits limits = {};      // kUsage without another side of the comparison
   Progress progress = {};         // counts predictions
 };
 
@@ -31,11 +33,13 @@ struct PerplexityReport {
   Perplexity perplexity;
   std::string other;  // name of the other side of the comparison, or empty
   std::optional<PerplexityComparison> comparison;
+  std::vector<CheckedLimit> limits;    // of the options
   std::optional<uint64_t> text_bytes;  // size of the text; nullopt for token ids
 
   // Returns the NLL of all predictions in bits divided by the bytes of the text. nullopt for token
   // ids, and if windows leave out any token except the first one of the text.
   std::optional<double> bits_per_byte() const;
+  bool within_limits() const;
 };
 
 // kUsage for windows that do not fit, for tokens outside of the vocabulary, for a text if the

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "proof/parity.h"
-#include "runner/sampler.h"
 
 namespace ferry::proof {
 namespace {
@@ -15,6 +14,31 @@ Result<double> log_loss(std::span<const float> logits, int64_t token) {
   if (std::isfinite(loss)) return loss;
   if (loss > 0) return bad_input(fmt::format("token {} has probability 0", token));
   return bad_input("the logits are not finite");
+}
+
+constexpr size_t kTop = 5;
+
+// Returns the tokens with the largest logits, largest first; equal logits in the order of tokens.
+std::vector<size_t> likeliest(std::span<const float> logits) {
+  std::vector<size_t> top;
+  for (size_t token = 0; token < logits.size(); ++token) {
+    if (top.size() == kTop && logits[token] <= logits[top.back()]) continue;
+    const auto at =
+        std::ranges::find_if(top, [&](size_t other) { return logits[token] > logits[other]; });
+    top.insert(at, token);
+    if (top.size() > kTop) top.pop_back();
+  }
+  return top;
+}
+
+void compare_tops(std::span<const float> logits, std::span<const float> other, size_t token,
+                  PerplexityComparison& comparison) {
+  const std::vector<size_t> ours = likeliest(logits), theirs = likeliest(other);
+  comparison.top1.add(ours.front() == theirs.front() ? 1 : 0);
+  const auto common = std::ranges::count_if(
+      theirs, [&](size_t candidate) { return std::ranges::count(ours, candidate) > 0; });
+  comparison.top5.add(static_cast<double>(common) / static_cast<double>(theirs.size()));
+  comparison.flips.add((ours.front() == token) != (theirs.front() == token) ? 1 : 0);
 }
 
 }  // namespace
@@ -51,6 +75,30 @@ double PerplexityComparison::kl_quantile(double share) const {
   return sorted[at];
 }
 
+double PerplexityComparison::kl_quantile_error(double share) const {
+  const auto n = static_cast<double>(divergences.size());
+  if (n < 2) return 0;
+  const double deviation = std::sqrt(share * (1 - share) / n);
+  return (kl_quantile(std::min(share + deviation, 1.0)) - kl_quantile(share - deviation)) / 2;
+}
+
+std::vector<CheckedLimit> check_limits(const PerplexityComparison& comparison,
+                                       const QualityLimits& limits) {
+  std::vector<CheckedLimit> checked;
+  const auto at_most = [&](const char* name, double value, const std::optional<double>& limit) {
+    if (limit) checked.push_back({name, value, *limit, value <= *limit});
+  };
+  const auto at_least = [&](const char* name, double value, const std::optional<double>& limit) {
+    if (limit) checked.push_back({name, value, *limit, value >= *limit});
+  };
+  at_most("kl_mean", comparison.kl.mean(), limits.kl_mean);
+  at_most("kl_p999", comparison.kl_quantile(kTailShare), limits.kl_tail);
+  at_least("top1_agreement", comparison.top1.mean(), limits.top1);
+  at_least("top5_agreement", comparison.top5.mean(), limits.top5);
+  at_most("flips", comparison.flips.mean(), limits.flips);
+  return checked;
+}
+
 Status add_prediction(std::span<const float> logits, int64_t token, Perplexity& to) {
   to.nll.add(FERRY_TRY(log_loss(logits, token)));
   return {};
@@ -68,7 +116,7 @@ Status add_predictions(std::span<const float> logits, std::span<const float> oth
   comparison.other.nll.add(theirs);
   comparison.nll_difference.add(ours - theirs);
   comparison.kl.add(kl);
-  comparison.top1.add(runner::argmax(logits) == runner::argmax(other) ? 1 : 0);
+  compare_tops(logits, other, static_cast<size_t>(token), comparison);
   comparison.divergences.push_back(static_cast<float>(kl));
   return {};
 }

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/result.h"
@@ -42,12 +44,40 @@ struct PerplexityComparison {
   MeanEstimate nll_difference;  // the model's NLL minus the other's, by token
   MeanEstimate kl;              // KL(p || q), in nats
   MeanEstimate top1;  // 1 if both models have their largest logit at an equal token, else 0
+  // The share of the other model's 5 likeliest tokens that are among the 5 of the model.
+  MeanEstimate top5;
+  // 1 if the token that followed is the likeliest one of exactly one of the models, else 0: what
+  // "Accuracy is not all you need" (arXiv 2407.09141) calls a flip of an answer.
+  MeanEstimate flips;
   std::vector<float> divergences;  // KL of every token, in order
 
   double kl_max() const;
   // Returns the least divergence that a share of the tokens does not exceed; 0 < share <= 1.
   double kl_quantile(double share) const;
+  // Returns the standard error of kl_quantile(): half the distance between the quantiles that lie
+  // one standard deviation of the share, sqrt(share (1 - share) / count), below and above.
+  double kl_quantile_error(double share) const;
 };
+
+// The share of tokens whose largest divergence is reported and limited.
+inline constexpr double kTailShare = 0.999;
+
+// Limits of a comparison. Shares are 0 to 1.
+struct QualityLimits {
+  std::optional<double> kl_mean, kl_tail;  // largest mean and kTailShare quantile of KL, in nats
+  std::optional<double> top1, top5;        // least shares of equal tokens
+  std::optional<double> flips;             // largest share
+  bool any() const { return kl_mean || kl_tail || top1 || top5 || flips; }
+};
+
+struct CheckedLimit {
+  std::string name;  // "kl_mean", "kl_p999", "top1_agreement", "top5_agreement", "flips"
+  double value = 0, limit = 0;
+  bool within = false;
+};
+// Returns the limits that are set, each with the value of the comparison.
+std::vector<CheckedLimit> check_limits(const PerplexityComparison& comparison,
+                                       const QualityLimits& limits);
 
 // Adds one prediction: logits of the vocabulary, and the token that followed. kBadInput, whose
 // message names no position, for a token of probability 0, and if logits are not a distribution

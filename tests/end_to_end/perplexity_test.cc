@@ -187,6 +187,40 @@ TEST(PerplexityOfBundles, AnotherBundleAndTheCheckpointAreRunBeside) {
   }
 }
 
+TEST(PerplexityOfBundles, LimitsThatAreNotKeptEndWithCodeOne) {
+  const TempDir dir, coarse;
+  Golden("golden/qwen3").write(dir / "ids");
+  const std::string exact = convert(dir, fixture("golden/qwen3"));
+  const std::string rounded = convert(coarse, fixture("golden/qwen3"), {"--quantize", "8da4w"});
+  const auto gate = [&](const Line& limits) {
+    Line line = {"verify", rounded, "--perplexity", dir / "ids", "--against", exact, "--json"};
+    line.insert(line.end(), limits.begin(), limits.end());
+    return run_ferry(line);
+  };
+  const Json free = gate({}).json()["result"];
+  EXPECT_FALSE(free.contains("limits"));
+  EXPECT_LE(free["kl_p99"], free["kl_p999"]);
+  EXPECT_LE(free["kl_p999"], free["kl_max"]);
+  const double kl = free["kl_mean"], top1 = free["top1_agreement"];
+  const Outcome kept = gate({"--max-kl", std::to_string(2 * kl), "--min-top1", "0", "--min-top5",
+                             "0", "--max-flips", "1", "--max-kl-p999", "1000"});
+  EXPECT_EQ(kept.code, 0) << kept.err;
+  EXPECT_EQ(kept.json()["result"]["within_limits"], true);
+  EXPECT_EQ(kept.json()["result"]["limits"].size(), 5u);
+  const Outcome broken = gate({"--max-kl", std::to_string(kl / 2), "--min-top1", "0"});
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_EQ(broken.json()["result"]["within_limits"], false);
+  EXPECT_NE(broken.err.find("beyond a limit: " + rounded + ": kl_mean is "), std::string::npos)
+      << broken.err;
+  EXPECT_EQ(broken.err.find("top1_agreement is"), std::string::npos) << broken.err;
+  EXPECT_LT(top1, 1);
+  EXPECT_EQ(gate({"--min-top1", "1"}).code, 1);
+  EXPECT_EQ(gate({"--min-top1", "1.5"}).code, 2);
+  EXPECT_EQ(gate({"--max-kl", "-1"}).code, 2);
+  EXPECT_EQ(run_ferry({"verify", rounded, "--max-kl", "1"}).code, 2);
+  EXPECT_EQ(run_ferry({"verify", rounded, "--perplexity", dir / "ids", "--max-kl", "1"}).code, 2);
+}
+
 TEST(PerplexityOfBundles, TextIsTokenizedAsAWhole) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});

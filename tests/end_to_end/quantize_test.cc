@@ -84,13 +84,13 @@ TEST(QuantizedConversion, SmallerGroupsAndEightBitsAreProvedAgainstTheCheckpoint
   const TempDir dir;
   const std::vector<std::string> schemes = {"--quantize", "8da4w-g96", "--quantize-embedding",
                                             "4,22"};
-  const Outcome made = run_ferry(convert("golden/granitemoehybrid_nope", dir / "out", schemes));
+  const Outcome made = run_ferry(convert("golden/seed_oss", dir / "out", schemes));
   ASSERT_EQ(made.code, 0) << made.err;
   const auto manifest = nlohmann::json::parse(read_bytes((dir / "out") + "/manifest.json"));
   const std::string text = manifest.dump();
   EXPECT_NE(text.find("8da4w-g32 x 2, 8da8w x 13, embedding 4,12 x 1"), std::string::npos) << text;
   const Outcome verified =
-      run_ferry({"verify", dir / "out", "--checkpoint", fixture("golden/granitemoehybrid_nope")});
+      run_ferry({"verify", dir / "out", "--checkpoint", fixture("golden/seed_oss")});
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
 }
 

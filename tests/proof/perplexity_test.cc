@@ -87,6 +87,31 @@ TEST(Perplexity, ComparisonIsThatOfTwoDistributions) {
   EXPECT_EQ(comparison.top1.mean(), 0.5);
   EXPECT_NEAR(comparison.kl_quantile(0.5), 0, 1e-12);
   EXPECT_NEAR(comparison.kl_quantile(0.99), std::log(2.0) / 4, 1e-7);
+  EXPECT_EQ(comparison.top5.mean(), 1);
+  EXPECT_EQ(comparison.flips.mean(), 0.5);
+}
+
+TEST(Perplexity, TheFiveLikeliestTokensAndFlipsAreThoseOfTheLogits) {
+  // The likeliest are 9 8 7 6 5 and 0 1 7 8 9; tokens 7, 8 and 9 are common.
+  const std::vector<float> p = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const std::vector<float> q = {9, 8, 0, 0, 0, 0, 0, 7, 6, 5};
+  Perplexity perplexity;
+  PerplexityComparison comparison;
+  for (const int64_t token : {9, 0, 4}) {
+    ASSERT_TRUE(add_predictions(q, p, token, perplexity, comparison));
+  }
+  EXPECT_DOUBLE_EQ(comparison.top5.mean(), 0.6);
+  EXPECT_DOUBLE_EQ(comparison.flips.mean(), 2.0 / 3);
+  EXPECT_EQ(comparison.top1.mean(), 0);
+}
+
+TEST(Perplexity, TheErrorOfAQuantileIsThatOfItsShare) {
+  PerplexityComparison comparison;
+  for (int i = 1; i <= 10000; ++i) comparison.divergences.push_back(static_cast<float>(i));
+  // sqrt(0.9 * 0.1 / 10000) = 0.003, which is 30 ranks.
+  EXPECT_NEAR(comparison.kl_quantile_error(0.9), 30, 1);
+  EXPECT_EQ(comparison.kl_quantile(0.9), 9000);
+  EXPECT_EQ(PerplexityComparison().kl_quantile_error(0.9), 0);
 }
 
 TEST(Perplexity, WhatIsNoDistributionIsRefused) {
