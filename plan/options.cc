@@ -144,8 +144,8 @@ void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
       {.name = "calibrate-weights",
        .value = "FILE",
        .help = "Choose the codes of linear layers for the least error of their outputs on a text: "
-               "default (a text in the program), a text file, or a file with the token ids of a "
-               "sequence in each line",
+               "default (a text in the program), a text file, a file with the token ids of a "
+               "sequence in each line, or a .jsonl file with a chat in each line",
        .outputs = kBundles,
        .place = 24},
       q.calibration);

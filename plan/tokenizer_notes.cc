@@ -46,6 +46,12 @@ Result<text::Tokenizer> tokenizer_in(const std::vector<packer::CopiedFile>& copi
   return fail(ErrorCode::kUsage, "the checkpoint has no tokenizer");
 }
 
+Result<text::ChatTemplate> chat_template_in(const std::vector<packer::CopiedFile>& copied) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file != nullptr) return text::ChatTemplate::load(folder_of(*file), copied_reader(copied));
+  return fail(ErrorCode::kUsage, "the checkpoint has no tokenizer");
+}
+
 std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied,
                                    std::string_view token) {
   const packer::CopiedFile* file = tokenizer_file(copied);

@@ -10,6 +10,7 @@
 
 #include "core/result.h"
 #include "packer/bundle_plan.h"
+#include "text/chat_template/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::plan {
@@ -22,6 +23,9 @@ std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& 
 
 // Loads the tokenizer that the bundle will have. kUsage if `copied` has none.
 Result<text::Tokenizer> tokenizer_in(const std::vector<packer::CopiedFile>& copied);
+// Loads the chat template that the bundle will have. kUsage if `copied` has no tokenizer, and
+// errors as for ChatTemplate::load().
+Result<text::ChatTemplate> chat_template_in(const std::vector<packer::CopiedFile>& copied);
 
 // Returns the id of a token; nullopt if `copied` has no tokenizer that loads, or if the tokenizer
 // does not have the token.

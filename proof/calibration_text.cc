@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <ctime>
+#include <sstream>
 
 #include "core/file.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "plan/mapped_model.h"
 #include "plan/tokenizer_notes.h"
+#include "prompt/messages.h"
 
 namespace ferry::proof {
 namespace {
@@ -39,6 +43,44 @@ Result<Prompts> sequences_of(text::Tokenizer& tokenizer, const std::string& text
     std::vector<int64_t>& sequence = sequences.emplace_back(prefix);
     sequence.insert(sequence.end(), plain.begin() + static_cast<int64_t>(at),
                     plain.begin() + static_cast<int64_t>(end));
+  }
+  return sequences;
+}
+
+// Formats the same time on every day, so that a template that states the date gives the tokens
+// that a manifest records.
+Result<std::string> fixed_time(const std::string& format) {
+  std::tm time = {};
+  time.tm_year = 2024 - 1900;
+  time.tm_mon = 6;
+  time.tm_mday = 26;
+  time.tm_wday = 5;
+  time.tm_yday = 207;
+  std::array<char, 256> text = {};
+  const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &time);
+  return std::string(text.data(), size);
+}
+
+// Renders the chat of each line. A chat that is longer than `length` is cut.
+Result<Prompts> sequences_of_chats(text::Tokenizer& tokenizer, const text::ChatTemplate& chats,
+                                   const std::string& lines, size_t length,
+                                   const std::string& file) {
+  Prompts sequences;
+  size_t tokens = 0, number = 0;
+  std::istringstream in(lines);
+  for (std::string line; tokens < kMostTokens && std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}: line {}", printable(file), number);
+    if (FERRY_TRY(prompt::message_beyond_text(line, where)) != 0) {
+      return fail(ErrorCode::kUnsupported, where + ": a chat to calibrate with has only text");
+    }
+    const std::string rendered = FERRY_TRY(chats.render(line, where, fixed_time));
+    Result<std::vector<int64_t>> ids = tokenizer.encode(rendered, /*add_special=*/false);
+    if (!ids) return bad_input(fmt::format("{}: {}", where, ids.error().message));
+    ids->resize(std::min({ids->size(), length, kMostTokens - tokens}));
+    tokens += ids->size();
+    if (!ids->empty()) sequences.push_back(std::move(*ids));
   }
   return sequences;
 }
@@ -83,7 +125,7 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
   const std::string text = file == kDefaultCalibration
                                ? std::string(default_calibration_text())
                                : FERRY_TRY(read_text_file(file, kMaxTextBytes));
-  if (has_ids_only(text)) {
+  if (!file.ends_with(kChatsSuffix) && has_ids_only(text)) {
     read.sequences = FERRY_TRY(read_prompts(file));
     size_t tokens = 0;
     std::erase_if(read.sequences, [&](const std::vector<int64_t>& sequence) {
@@ -97,8 +139,14 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
           fmt::format(": {}; a file of token ids does without one", loaded.error().message));
     }
     text::Tokenizer tokenizer = FERRY_TRY(std::move(loaded));
-    read.sequences = FERRY_TRY(
-        sequences_of(tokenizer, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
+    if (file.ends_with(kChatsSuffix)) {
+      const text::ChatTemplate chats = FERRY_TRY(plan::chat_template_in(model.copied));
+      read.sequences =
+          FERRY_TRY(sequences_of_chats(tokenizer, chats, text, static_cast<size_t>(context), file));
+    } else {
+      read.sequences = FERRY_TRY(
+          sequences_of(tokenizer, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
+    }
   }
   FERRY_RETURN_IF_ERROR(check(read.sequences, model.checkpoint.config.vocab_size, context, file));
   read.digest = digest_of(read.sequences);

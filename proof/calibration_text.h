@@ -21,11 +21,16 @@ std::string_view default_calibration_text();
 // The value of `file` that stands for this text.
 inline constexpr std::string_view kDefaultCalibration = "default";
 
+// A file of this name has a chat in each line, as ChatTemplate::render() takes it.
+inline constexpr std::string_view kChatsSuffix = ".jsonl";
+
 // `file` is kDefaultCalibration, a text file for the checkpoint's tokenizer, or has the token ids
-// of a sequence in each line (read_prompts). A text is cut into sequences of 256 tokens, or of the
+// of a sequence in each line (read_prompts), or chats, which the checkpoint's template renders; to
+// templates the day is always 26 July 2024. A text is cut into sequences of 256 tokens, or of the
 // context length if that is less; each begins as the tokenizer begins a text. At most 65,536 tokens
 // are taken, and whole sequences of token ids. kUsage if the checkpoint has no tokenizer for a
-// text, kBadInput for fewer than 64 tokens and for ids outside of the vocabulary.
+// text, kBadInput for fewer than 64 tokens, for malformed chats and for ids outside of the
+// vocabulary.
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
                                               const std::string& file);
 

@@ -137,6 +137,49 @@ TEST_F(CalibratedWeights, TakeTokenIdsOfEveryKindOfModel) {
   }
 }
 
+TEST_F(CalibratedWeights, TakeChatsThroughTheTemplate) {
+  const TempDir source;
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json"}) {
+    write_bytes(source / name, read_bytes(sample_ + "/" + name));
+  }
+  const std::string chats = dir_ / "chats.jsonl";
+  const std::string said = read_bytes(text_).substr(0, 400);
+  const Json chat = Json::array(
+      {{{"role", "user"}, {"content", said}}, {{"role", "assistant"}, {"content", "Yes."}}});
+  const Line options = {"--quantize", "8da4w", "--calibrate-weights", chats};
+  const auto refused = [&](const std::string& lines, const std::string& why) {
+    write_bytes(chats, lines);
+    Line line = {"convert", source.path(), "-o", dir_ / "no"};
+    line.insert(line.end(), options.begin(), options.end());
+    const Outcome outcome = run_ferry(line);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_NE(outcome.err.find(why), std::string::npos) << outcome.err;
+  };
+  refused(chat.dump(), "template");
+  Json config = Json::parse(read_bytes(sample_ + "/tokenizer_config.json"));
+  config["chat_template"] =
+      "{{ strftime_now('%d %b %Y') }}\n"
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  write_bytes(source / "tokenizer_config.json", config.dump());
+  refused(chat.dump() + "\n{\"messages\": 7}\n", "chats.jsonl: line 2");
+  refused("[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]", "only text");
+  write_bytes(chats, chat.dump() + "\n\n" + Json{{"messages", chat}}.dump() + "\n");
+  const std::string bundle = convert("chats", source.path(), options);
+  // The tokens are those of the rendered text.
+  const std::string turn = "26 Jul 2024\nuser: " + said + "\nassistant: Yes.\n";
+  const Outcome ids = run_ferry_on(Json(turn).dump() + "\n", {"tokenize", source.path()});
+  ASSERT_EQ(ids.code, 0) << ids.err;
+  write_bytes(text_, ids.out + ids.out);
+  const std::string same =
+      convert("ids", source.path(), {"--quantize", "8da4w", "--calibrate-weights", text_});
+  EXPECT_EQ(read_bytes(bundle + "/decoder-00001-of-00001.ptd"),
+            read_bytes(same + "/decoder-00001-of-00001.ptd"));
+  EXPECT_EQ(
+      run_ferry({"verify", bundle, "--checkpoint", source.path(), "--calibrate-weights", chats})
+          .code,
+      0);
+}
+
 TEST_F(CalibratedWeights, InputsThatAreNotFiniteAreRefused) {
   const std::string source = changed_checkpoint(dir_, "llama3_tied", [](TensorFile& file) {
     file.set_bytes("model.layers.1.input_layernorm.weight", std::string("\x00\x00\xc0\x7f", 4));
