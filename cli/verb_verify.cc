@@ -220,7 +220,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
   }
   context.flush();
   for (const std::string& line : broken_limits(report)) {
-    fmt::print(stderr, "ferry: beyond a limit: {}: {}\n", options.bundle, line);
+    fmt::print(stderr, "ferry: limit not kept: {}: {}\n", options.bundle, line);
   }
   return code;
 }
@@ -406,15 +406,17 @@ void add_verify(CommandLine& line) {
       .option("--stride", options->stride,
               "With --perplexity: tokens from window to window; default: half of the window")
       .option("--max-kl", options->limits.kl_mean,
-              "With --perplexity and another model: exit code 1 if the mean KL divergence in nats "
-              "is larger")
+              "With --perplexity beside another model: the largest mean KL divergence in nats; if "
+              "this or another limit is not kept, the exit code is 1")
       .option("--max-kl-p999", options->limits.kl_tail,
-              "Likewise, for the divergence that 99.9 % of the tokens do not exceed")
+              "With --perplexity: the largest KL divergence that 99.9 % of the tokens may reach")
       .option("--min-top1", options->limits.top1,
-              "Likewise, if the share of tokens with the same likeliest token is less, such as 0.9")
-      .option("--min-top5", options->limits.top5, "Likewise, for the 5 likeliest tokens")
+              "With --perplexity: the least share of tokens with the same likeliest token, such as "
+              "0.9")
+      .option("--min-top5", options->limits.top5,
+              "With --perplexity: the least share of common tokens among the 5 likeliest")
       .option("--max-flips", options->limits.flips,
-              "Likewise, if the share of tokens that only one of the models predicts is larger")
+              "With --perplexity: the largest share of tokens that only one of the models predicts")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
       .option("--report FILE", options->report,
@@ -444,7 +446,7 @@ void add_verify(CommandLine& line) {
       .example("ferry verify model.gguf --checkpoint checkpoint/",
                "Whether every tensor and key of a GGUF file is what the checkpoint gives.")
       .exit_codes({{"0", "parity"},
-                   {"1", "no parity; stderr says why"},
+                   {"1", "no parity, or a limit of --perplexity is not kept; stderr says why"},
                    {"6", "a file of the name of the report or the attestation, which is none"},
                    {"7",
                     "not proved: nothing disagrees, but codes hide what a wrong bundle would "

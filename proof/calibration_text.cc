@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <ctime>
 #include <sstream>
 
 #include "core/file.h"
@@ -20,6 +18,9 @@ namespace {
 
 constexpr size_t kSequenceTokens = 256, kMostTokens = 65536, kLeastCalibrationTokens = 64;
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 20;
+// 26 July 2024 in UTC: templates that state the date give the same tokens on every day, because a
+// manifest records their digest.
+constexpr int64_t kTemplateTime = 1'721'952'000;
 
 bool has_ids_only(const std::string& text) {
   return std::ranges::all_of(text, [](unsigned char c) {
@@ -47,24 +48,11 @@ Result<Prompts> sequences_of(text::Tokenizer& tokenizer, const std::string& text
   return sequences;
 }
 
-// Formats the same time on every day, so that a template that states the date gives the tokens
-// that a manifest records.
-Result<std::string> fixed_time(const std::string& format) {
-  std::tm time = {};
-  time.tm_year = 2024 - 1900;
-  time.tm_mon = 6;
-  time.tm_mday = 26;
-  time.tm_wday = 5;
-  time.tm_yday = 207;
-  std::array<char, 256> text = {};
-  const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &time);
-  return std::string(text.data(), size);
-}
-
 // Renders the chat of each line. A chat that is longer than `length` is cut.
 Result<Prompts> sequences_of_chats(text::Tokenizer& tokenizer, const text::ChatTemplate& chats,
                                    const std::string& lines, size_t length,
                                    const std::string& file) {
+  const text::chat::TimeText time = text::chat::fixed_time(kTemplateTime);
   Prompts sequences;
   size_t tokens = 0, number = 0;
   std::istringstream in(lines);
@@ -72,10 +60,13 @@ Result<Prompts> sequences_of_chats(text::Tokenizer& tokenizer, const text::ChatT
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}: line {}", printable(file), number);
-    if (FERRY_TRY(prompt::message_beyond_text(line, where)) != 0) {
-      return fail(ErrorCode::kUnsupported, where + ": a chat to calibrate with has only text");
+    if (const size_t message = FERRY_TRY(prompt::message_beyond_text(line, where)); message != 0) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: message {} has content other than text, which a calibration "
+                              "does not support",
+                              where, message));
     }
-    const std::string rendered = FERRY_TRY(chats.render(line, where, fixed_time));
+    const std::string rendered = FERRY_TRY(chats.render(line, where, time));
     Result<std::vector<int64_t>> ids = tokenizer.encode(rendered, /*add_special=*/false);
     if (!ids) return bad_input(fmt::format("{}: {}", where, ids.error().message));
     ids->resize(std::min({ids->size(), length, kMostTokens - tokens}));

@@ -1,6 +1,6 @@
-// The default text of weight calibration: prose and answers that were written for it, and passages
-// of this project's documents and sources as they were when it was made. Every change of it changes
-// the bundles that are calibrated with it.
+// The default text of weight calibration: prose, verse and answers that were written for it, and
+// passages of this project's documents and sources as they were when it was made. Every change of
+// it changes the bundles that are calibrated with it.
 #include "proof/calibration_text.h"
 
 namespace ferry::proof {

@@ -206,11 +206,16 @@ TEST(PerplexityOfBundles, LimitsThatAreNotKeptEndWithCodeOne) {
                              "0", "--max-flips", "1", "--max-kl-p999", "1000"});
   EXPECT_EQ(kept.code, 0) << kept.err;
   EXPECT_EQ(kept.json()["result"]["within_limits"], true);
-  EXPECT_EQ(kept.json()["result"]["limits"].size(), 5u);
+  const Json result = kept.json()["result"];
+  EXPECT_EQ(result["limits"].size(), 5u);
+  // Each limit has the name and the value of a member.
+  for (const Json& limit : result["limits"]) {
+    EXPECT_EQ(limit["value"], result[limit["name"].get<std::string>()]) << limit;
+  }
   const Outcome broken = gate({"--max-kl", std::to_string(kl / 2), "--min-top1", "0"});
   EXPECT_EQ(broken.code, 1);
   EXPECT_EQ(broken.json()["result"]["within_limits"], false);
-  EXPECT_NE(broken.err.find("beyond a limit: " + rounded + ": kl_mean is "), std::string::npos)
+  EXPECT_NE(broken.err.find("limit not kept: " + rounded + ": kl_mean is "), std::string::npos)
       << broken.err;
   EXPECT_EQ(broken.err.find("top1_agreement is"), std::string::npos) << broken.err;
   EXPECT_LT(top1, 1);

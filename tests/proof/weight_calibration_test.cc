@@ -158,15 +158,16 @@ TEST_F(CalibratedWeights, TakeChatsThroughTheTemplate) {
   refused(chat.dump(), "template");
   Json config = Json::parse(read_bytes(sample_ + "/tokenizer_config.json"));
   config["chat_template"] =
-      "{{ strftime_now('%d %b %Y') }}\n"
+      "{{ strftime_now('%d %b %Y %H:%M') }}\n"
       "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
   write_bytes(source / "tokenizer_config.json", config.dump());
   refused(chat.dump() + "\n{\"messages\": 7}\n", "chats.jsonl: line 2");
-  refused("[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]", "only text");
+  refused("[{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]",
+          "line 1: message 1 has content other than text");
   write_bytes(chats, chat.dump() + "\n\n" + Json{{"messages", chat}}.dump() + "\n");
   const std::string bundle = convert("chats", source.path(), options);
   // The tokens are those of the rendered text.
-  const std::string turn = "26 Jul 2024\nuser: " + said + "\nassistant: Yes.\n";
+  const std::string turn = "26 Jul 2024 00:00\nuser: " + said + "\nassistant: Yes.\n";
   const Outcome ids = run_ferry_on(Json(turn).dump() + "\n", {"tokenize", source.path()});
   ASSERT_EQ(ids.code, 0) << ids.err;
   write_bytes(text_, ids.out + ids.out);

@@ -222,16 +222,33 @@ Result<std::string> Evaluator::capture(const Body& body, bool own_names) {
   return text;
 }
 
+namespace {
+
+Result<std::string> format_time(const std::string& format, const std::tm& time) {
+  std::array<char, 256> text{};
+  // strftime() writes nothing if the text is too long for the buffer, and also if it is empty.
+  const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &time);
+  if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
+  return std::string(text.data(), size);
+}
+
+}  // namespace
+
 TimeText local_time() {
   return [](const std::string& format) -> Result<std::string> {
     const std::time_t now = std::time(nullptr);
     std::tm local{};
     if (localtime_r(&now, &local) == nullptr) return fail(ErrorCode::kIo, "the time is not known");
-    std::array<char, 256> text{};
-    // strftime() writes nothing if the text is too long for the buffer, and also if it is empty.
-    const size_t size = std::strftime(text.data(), text.size(), format.c_str(), &local);
-    if (size == 0 && !format.empty()) return bad_input("strftime_now: this format is too long");
-    return std::string(text.data(), size);
+    return format_time(format, local);
+  };
+}
+
+TimeText fixed_time(int64_t seconds) {
+  return [seconds](const std::string& format) -> Result<std::string> {
+    const std::time_t given = seconds;
+    std::tm utc{};
+    if (gmtime_r(&given, &utc) == nullptr) return fail(ErrorCode::kInternal, "no such time");
+    return format_time(format, utc);
   };
 }
 

@@ -23,6 +23,8 @@ using Names = std::map<std::string, Value, std::less<>>;
 using TimeText = std::function<Result<std::string>(const std::string& format)>;
 // Returns a function that formats the local time of the system with strftime().
 TimeText local_time();
+// Returns a function that formats `seconds` since 1970 in UTC, whatever the time of the system is.
+TimeText fixed_time(int64_t seconds);
 
 class Evaluator {
  public:
