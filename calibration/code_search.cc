@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "calibration/multiples.h"
 #include "core/dtype.h"
@@ -142,6 +143,14 @@ class Tile {
       std::copy_n(own_scales.data() + r * layout_.groups, layout_.groups,
                   scales_.data() + r * layout_.groups);
     }
+  }
+
+  // Returns the sum of the errors of all rows with the given codes and scales.
+  double error_of(std::span<const std::byte> codes, std::span<const std::byte> scales,
+                  ThreadPool& pool) {
+    take(codes, scales);
+    const std::vector<double> errors = costs(pool);
+    return std::accumulate(errors.begin(), errors.end(), 0.0);
   }
 
   // Writes the codes and scales as they are stored.
@@ -312,6 +321,23 @@ ChosenRows choose_codes(const graph::QuantizationScheme& scheme, std::span<const
     tile.store(codes, scales);
   }
   return chosen;
+}
+
+double nearest_error(const graph::QuantizationScheme& scheme, std::span<const float> values,
+                     const Factor& factor, ThreadPool& pool) {
+  const Layout layout(scheme, factor);
+  const size_t rows = values.size() / layout.columns;
+  const auto columns = static_cast<int64_t>(layout.columns);
+  double error = 0;
+  for (size_t first = 0; first < rows; first += kTileRows) {
+    const size_t count = std::min(kTileRows, rows - first);
+    const auto part = values.subspan(first * layout.columns, count * layout.columns);
+    std::vector<std::byte> codes(count * scheme.code_bytes(columns));
+    std::vector<std::byte> scales(count * scheme.scale_bytes(columns));
+    graph::quantize_rows(scheme, part, columns, codes, scales);
+    error += Tile(layout, factor, part).error_of(codes, scales, pool);
+  }
+  return error;
 }
 
 }  // namespace ferry::calibration

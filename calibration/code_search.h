@@ -29,4 +29,8 @@ struct ChosenRows {
 ChosenRows choose_codes(const graph::QuantizationScheme& scheme, std::span<const float> values,
                         const Factor& factor, ThreadPool& pool);
 
+// Returns the sum over all rows of e H e^T for the codes of quantize_rows().
+double nearest_error(const graph::QuantizationScheme& scheme, std::span<const float> values,
+                     const Factor& factor, ThreadPool& pool);
+
 }  // namespace ferry::calibration

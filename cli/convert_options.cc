@@ -8,7 +8,9 @@
 
 #include "cli/option_values.h"
 #include "core/text.h"
+#include "plan/quantize_plan.h"
 #include "proof/calibration.h"
+#include "proof/calibration_text.h"
 
 namespace ferry::cli {
 namespace {
@@ -122,6 +124,23 @@ void describe_calibration(OptionVisitor& v, ConvertLine& o) {
           o.calibrate_prefill);
 }
 
+void describe_bits(OptionVisitor& v, ConvertLine& o) {
+  v.value({.name = "quantize-budget",
+           .value = "SIZE",
+           .help = "The most that the whole bundle may have, such as 105MB, or 4.6bpw (bits per "
+                   "weight of the model): measures what codes cost, and chooses 8da4w of groups of "
+                   "32, 64 or 128, 8da8w or none for each matrix; unless given, it sets --quantize "
+                   "8da4w, --quantize-embedding 8 and --calibrate-weights default",
+           .outputs = plan::kBundles},
+          o.quantize_budget);
+  v.value({.name = "quantize-plan",
+           .value = "FILE",
+           .help = "A file of rules, one in each line: written with --quantize-budget, else read, "
+                   "behind those of --quantize-rule",
+           .outputs = plan::kBundles},
+          o.quantize_plan);
+}
+
 // Describes all options of the verb, in the order of its help.
 void describe(OptionVisitor& v, ConvertLine& o) {
   describe_output(v, o);
@@ -129,6 +148,7 @@ void describe(OptionVisitor& v, ConvertLine& o) {
   plan::describe_files(v, o.convert);
   describe_gguf(v, o);
   plan::describe_weights(v, o.convert);
+  describe_bits(v, o);
   plan::describe_programs(v, o.convert);
   plan::describe_static_programs(v, o.convert);
   describe_calibration(v, o);
@@ -276,6 +296,32 @@ Status check_calibration(const ConvertLine& o) {
   return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
 }
 
+// Reads the budget, or the plan that replaces it.
+Status settle_bits(ConvertLine& o) {
+  graph::QuantizeOptions& quantize = o.convert.quantize;
+  if (o.quantize_budget.empty()) {
+    if (o.quantize_plan.empty()) return {};
+    const auto rules = FERRY_TRY(plan::read_quantize_plan(o.quantize_plan));
+    quantize.rules.insert(quantize.rules.end(), rules.begin(), rules.end());
+    return {};
+  }
+  const auto budget = proof::read_budget(o.quantize_budget);
+  if (!budget) {
+    return fail(budget.error().code, fmt::format("--quantize-budget {}", budget.error().message));
+  }
+  o.budget = *budget;
+  FERRY_RETURN_IF_ERROR(check_beside("--quantize-plan FILE of a budget",
+                                     {{"--dry-run", o.dry_run && !o.quantize_plan.empty()}}));
+  const auto is_given = [&](std::string_view name) {
+    const std::string& text = o.given.at(name).text;
+    return !text.empty() && text != "none";
+  };
+  if (!is_given("quantize")) quantize.linears = {graph::LinearQuantization::Kind::k8da4w};
+  if (!is_given("quantize-embedding")) quantize.embeddings = {.bits = 8};
+  if (!is_given("calibrate-weights")) quantize.calibration = proof::kDefaultCalibration;
+  return {};
+}
+
 unsigned output_of(std::string_view to) {
   if (to == "bundle") return plan::kBundles;
   if (to == "bpte") return plan::kBundledPrograms;
@@ -309,6 +355,7 @@ Status settle(ConvertLine& options) {
     return fail(ErrorCode::kUsage, "--resume: a dry run writes nothing");
   }
   FERRY_RETURN_IF_ERROR(settle_parts(options));
+  FERRY_RETURN_IF_ERROR(settle_bits(options));
   FERRY_RETURN_IF_ERROR(check_no_sync(options));
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");

@@ -13,6 +13,7 @@
 #include "core/result.h"
 #include "packer/bundle_plan.h"
 #include "plan/options.h"
+#include "proof/weight_budget.h"
 #include "signing/sign_statement.h"
 
 namespace ferry::cli {
@@ -21,7 +22,9 @@ struct ConvertLine {
   plan::ConvertOptions convert;
   std::string out;
   std::string to = "bundle";
-  std::string calibrate, calibrate_prefill;           // files of prompts
+  std::string calibrate, calibrate_prefill;  // files of prompts
+  std::string quantize_budget, quantize_plan;
+  std::optional<proof::Budget> budget;                // `quantize_budget` as settle() has read it
   signing::SigningKey key;                            // signs the bundle if it names a key
   std::string part, join;                             // a conversion by several hosts
   std::optional<packer::BundlePart> one_part;         // `part` as settle() has read it

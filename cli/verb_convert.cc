@@ -15,11 +15,14 @@
 #include "cli/verbs.h"
 #include "conversion/convert.h"
 #include "converters/assemble.h"
+#include "core/atomic_file.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "packer/staging_directory.h"
+#include "plan/quantize_plan.h"
 #include "proof/calibration.h"
 #include "proof/calibration_text.h"
+#include "proof/weight_budget.h"
 #include "proof/weight_calibration.h"
 #include "signing/model_digest.h"
 #include "signing/sign_model.h"
@@ -51,15 +54,43 @@ Status calibrate(ConvertLine& options, ThreadPool& pool) {
   return proof::calibrate_prefill(options.convert, prefill, pool);
 }
 
+// Adds the rules of a plan for the budget that the options name, and prints them.
+Status choose_bits(Context& context, const proof::CalibrationText& text, ConvertLine& options) {
+  const IfExists existing = options.overwrite ? IfExists::kReplace : IfExists::kRefuse;
+  if (!options.quantize_plan.empty()) {  // errors that can be known before the work begins
+    FERRY_TRY(AtomicFile::create(options.quantize_plan, existing, 0));
+  }
+  plan::ConvertOptions convert = options.convert;
+  // The manifest of the bundle states the digest, which counts too.
+  convert.quantize.calibration = text.digest;
+  const proof::BudgetPlan plan =
+      FERRY_TRY(proof::plan_budget(convert, *options.budget, text.sequences, context.pool(),
+                                   context.progress("measuring what codes cost")));
+  std::vector<graph::QuantizeRule>& rules = options.convert.quantize.rules;
+  rules.insert(rules.end(), plan.rules.begin(), plan.rules.end());
+  context.note(
+      fmt::format("the bundle of the budget has {} bytes; {} of {} matrices have another "
+                  "scheme than {}; predicted KL divergence {:.4f}",
+                  plan.bytes, plan.rules.size(), plan.matrices.size(), graph::name_of(plan.linears),
+                  plan.divergence));
+  for (const std::string& line : plan::summary_of(plan.rules)) context.note(line);
+  if (options.quantize_plan.empty()) return {};
+  return write_atomically(options.quantize_plan, proof::plan_text(plan), existing);
+}
+
 // Chooses the codes of weights for the text that the options name.
 Status calibrate_weights(Context& context, ConvertLine& options) {
-  if (!options.one_part) {
+  if (!options.one_part && !options.dry_run) {
     FERRY_RETURN_IF_ERROR(packer::StagingDirectory::check_target(
         options.out, options.overwrite || options.if_changed));
   }
   graph::QuantizeOptions& quantize = options.convert.quantize;
   proof::CalibrationText text =
       FERRY_TRY(proof::read_calibration_text(options.convert, quantize.calibration));
+  if (options.budget) {
+    FERRY_RETURN_IF_ERROR(choose_bits(context, text, options));
+    if (options.dry_run) return {};
+  }
   quantize.calibrated = FERRY_TRY(proof::calibrate_weights(
       options.convert, text.sequences, context.pool(), context.progress("calibrating")));
   quantize.calibration = std::move(text.digest);
@@ -272,7 +303,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
   } else if (proof::needs_calibration(options.convert)) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
-  if (!options.dry_run && !options.convert.quantize.calibration.empty()) {
+  if (!options.convert.quantize.calibration.empty() && (!options.dry_run || options.budget)) {
     FERRY_RETURN_IF_ERROR(calibrate_weights(context, options));
   }
   const plan::Conversion conversion =

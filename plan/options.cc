@@ -10,6 +10,7 @@
 #include "core/dtype.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "plan/quantize_plan.h"
 
 namespace ferry::plan {
 namespace {
@@ -79,15 +80,6 @@ Result<EmbeddingQuantization> read_embedding(const std::string& text) {
   return usage("{}: expected 4, 4,N with an even N, 8 or none", quoted(text));
 }
 
-Result<graph::QuantizeRule> read_rule(const std::string& text) {
-  const size_t equals = text.rfind('=');
-  if (equals == std::string::npos || equals == 0) {
-    return usage("{}: expected PATTERN=SCHEME", quoted(text));
-  }
-  const auto scheme = FERRY_TRY(read_linear(text.substr(equals + 1)));
-  return graph::QuantizeRule{text.substr(0, equals), scheme};
-}
-
 void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
   v.text(
       {.name = "quantize",
@@ -129,7 +121,7 @@ void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
       [&q] {
         std::vector<std::string> texts;
         for (const graph::QuantizeRule& rule : q.rules) {
-          texts.push_back(fmt::format("{}={}", rule.pattern, graph::name_of(rule.linear)));
+          texts.push_back(text_of(rule));
         }
         return texts;
       });
@@ -177,6 +169,15 @@ std::vector<WordOf<DType>> dtype_words(std::initializer_list<OptionWord> words) 
 }
 
 }  // namespace
+
+Result<graph::QuantizeRule> read_rule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    return usage("{}: expected PATTERN=SCHEME", quoted(text));
+  }
+  const auto scheme = FERRY_TRY(read_linear(text.substr(equals + 1)));
+  return graph::QuantizeRule{text.substr(0, equals), scheme};
+}
 
 std::string_view name_of(WeightDType dtype) {
   return std::ranges::find(kWeightDTypes, dtype, &WordOf<WeightDType>::value)->word.text;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -151,6 +152,16 @@ class Calibrator {
     return std::make_shared<const graph::CalibratedWeights>(std::move(chosen_));
   }
 
+  Result<std::vector<MatrixCost>> costs(std::vector<graph::LinearQuantization> alternatives) {
+    alternatives_ = std::move(alternatives);
+    meter_.emplace(prompts_, pool_, name());
+    FERRY_TRY(run());
+    std::map<std::string, double> divergences(meter_->divergences().begin(),
+                                              meter_->divergences().end());
+    for (MatrixCost& cost : costs_) cost.divergence = divergences.at(cost.weight);
+    return std::move(costs_);
+  }
+
  private:
   static uint64_t bytes_of(const graph::Model& part) {
     uint64_t bytes = 0;
@@ -176,6 +187,15 @@ class Calibrator {
       for (size_t i = 0; i < moments.size(); ++i) {
         FERRY_RETURN_IF_ERROR(choose(part, inputs[i], moments[i].matrix(pool_)));
       }
+    }
+    if (meter_) {
+      std::vector<std::string> weights;
+      for (const LinearInput& input : inputs) {
+        std::ranges::copy_if(input.weights, std::back_inserter(weights),
+                             [&](const auto& weight) { return chosen_.codes.contains(weight); });
+      }
+      FERRY_RETURN_IF_ERROR(
+          meter_->advance(given, weights, weights_from(source()), stored_weights(), last));
     }
     return last ? Status() : advance(part, inputs);
   }
@@ -268,12 +288,27 @@ class Calibrator {
                                                std::as_writable_bytes(std::span(values))));
       // The conversion refuses such a weight by its name.
       if (!std::ranges::all_of(values, is_finite)) continue;
-      calibration::ChosenRows rows = calibration::choose_codes(
-          planned_.at(weight)->recipe.steps.back().scheme, values, factor, pool_);
+      const graph::QuantizationScheme& scheme = planned_.at(weight)->recipe.steps.back().scheme;
+      calibration::ChosenRows rows = calibration::choose_codes(scheme, values, factor, pool_);
+      if (meter_) compare_schemes(weight, values, factor, rows.nearest_error);
       chosen_.codes[weight] = std::make_shared<const graph::ChosenCodes>(
           graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
     }
     return {};
+  }
+
+  // Adds the errors of the matrix with other schemes, relative to `error`, that of its own one.
+  void compare_schemes(const std::string& weight, std::span<const float> values,
+                       const calibration::Factor& factor, double error) {
+    MatrixCost cost{.weight = weight};
+    for (const graph::LinearQuantization& other : alternatives_) {
+      const graph::QuantizationScheme scheme = graph::scheme_of(other);
+      const auto columns = static_cast<int64_t>(factor.order.size());
+      if (scheme.group != 0 && columns % scheme.group != 0) continue;
+      const double own = calibration::nearest_error(scheme, values, factor, pool_);
+      cost.alternatives.emplace_back(other, error > 0 ? own / error : 1);
+    }
+    costs_.push_back(std::move(cost));
   }
 
   // Reads weights in f32 as the bundle stores them.
@@ -328,13 +363,17 @@ class Calibrator {
   std::vector<PassedTensors> passed_;  // for each prompt
   SharedProgress progress_;
   graph::CalibratedWeights chosen_;
+  // For costs() only.
+  std::optional<DivergenceMeter> meter_;
+  std::vector<graph::LinearQuantization> alternatives_;
+  std::vector<MatrixCost> costs_;
 };
 
-}  // namespace
-
-Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
-    const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
-    const Progress& progress) {
+struct Plans {
+  plan::Conversion target, layers;
+};
+Result<Plans> plans_of(const plan::ConvertOptions& options, const Prompts& sequences,
+                       ThreadPool& pool) {
   if (!options.quantize.quantizes()) {
     return fail_field(ErrorCode::kUsage, "calibrate-weights", ": no weights are quantised");
   }
@@ -342,14 +381,36 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
     return fail_field(ErrorCode::kUsage, "calibrate-weights",
                       ": single-head attention splits matrices, which are calibrated whole");
   }
-  const kernels::CommonTarget target_of_kernels;
   plan::ConvertOptions without = options;
   without.reference.clear();
   without.quantize.calibrated = nullptr;
-  const plan::Conversion target = FERRY_TRY(plan::plan_conversion(without, &pool));
-  const plan::Conversion layers =
+  plan::Conversion target = FERRY_TRY(plan::plan_conversion(without, &pool));
+  plan::Conversion layers =
       FERRY_TRY(plan_calibration(options, sequences, target.mapped.config.is_encoder));
-  return Calibrator(layers, target, sequences, pool, progress).run();
+  return Plans{std::move(target), std::move(layers)};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
+    const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
+    const Progress& progress) {
+  const kernels::CommonTarget target_of_kernels;
+  const Plans plans = FERRY_TRY(plans_of(options, sequences, pool));
+  return Calibrator(plans.layers, plans.target, sequences, pool, progress).run();
+}
+
+Result<std::vector<MatrixCost>> measure_costs(const plan::ConvertOptions& options,
+                                              const Prompts& sequences,
+                                              std::vector<graph::LinearQuantization> alternatives,
+                                              ThreadPool& pool, const Progress& progress) {
+  const kernels::CommonTarget target_of_kernels;
+  const Plans plans = FERRY_TRY(plans_of(options, sequences, pool));
+  if (plans.target.mapped.config.is_encoder) {
+    return fail_field(ErrorCode::kUsage, "quantize-budget", ": an encoder has no predictions");
+  }
+  return Calibrator(plans.layers, plans.target, sequences, pool, progress)
+      .costs(std::move(alternatives));
 }
 
 }  // namespace ferry::proof

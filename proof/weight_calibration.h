@@ -12,6 +12,7 @@
 #include "plan/conversion.h"
 #include "proof/progress.h"
 #include "proof/prompts.h"
+#include "proof/weight_costs.h"
 
 namespace ferry::proof {
 
@@ -28,5 +29,13 @@ namespace ferry::proof {
 Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
     const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
     const Progress& progress = {});
+
+// Calibrates like calibrate_weights(), and measures what the codes of each matrix cost. `options`
+// give the schemes that matrices have meanwhile; `alternatives` are those for which errors are
+// compared, where their groups divide the rows. kUsage also for encoders.
+Result<std::vector<MatrixCost>> measure_costs(const plan::ConvertOptions& options,
+                                              const Prompts& sequences,
+                                              std::vector<graph::LinearQuantization> alternatives,
+                                              ThreadPool& pool, const Progress& progress = {});
 
 }  // namespace ferry::proof

@@ -404,6 +404,10 @@ bool matches(const std::string& pattern, std::string_view name) {
          glob_match(pattern, name.substr(0, name.size() - std::string_view(".weight").size()));
 }
 
+QuantizationScheme scheme_of(const LinearQuantization& linear, ScaleMethod method) {
+  return scheme_of(Decision{.linear = linear}, method);
+}
+
 bool QuantizeOptions::quantizes() const {
   return linears.kind != Kind::kNone || embeddings.bits != 0 || !rules.empty();
 }

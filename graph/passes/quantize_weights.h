@@ -28,6 +28,9 @@ struct LinearQuantization {
 };
 // Returns names such as "8da4w-g32", "8da8w", "int8", "none".
 std::string name_of(const LinearQuantization& linear);
+// Returns the form in which linear nodes read the codes; not for kNone.
+QuantizationScheme scheme_of(const LinearQuantization& linear,
+                             ScaleMethod method = ScaleMethod::kBf16First);
 
 // The quantisation of an embedding node's table: rows of codes, with f32 scales.
 struct EmbeddingQuantization {

@@ -1,0 +1,60 @@
+// MatrixCost says what codes of a matrix cost the model, as the divergence of its predictions.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "graph/passes/quantize_weights.h"
+#include "proof/checkpoint_execution.h"
+#include "proof/prompts.h"
+
+namespace ferry::proof {
+
+struct MatrixCost {
+  std::string weight;  // name
+  // The mean over tokens of KL(p || q) in nats: p predicts with the weights in f32, q with the
+  // codes of this matrix, and all other weights in f32.
+  double divergence = 0;
+  // Other schemes that the matrix can have, and their errors of the matrix's output relative to
+  // that of its scheme, where both have the nearest codes.
+  std::vector<std::pair<graph::LinearQuantization, double>> alternatives = {};
+};
+
+// Measures divergences while a model is executed layer by layer. For each matrix there is a copy of
+// the hidden states of all tokens in memory, which later layers continue. Without an error in the
+// matrix the divergence is 0, so few tokens suffice to compare matrices.
+class DivergenceMeter {
+ public:
+  // Messages begin with `name`. A few tokens of some of `sequences` are taken.
+  DivergenceMeter(const Prompts& sequences, ThreadPool& pool, std::string name);
+
+  // Executes the next part. `weights` are matrices of the part that have codes, which `coded`
+  // reads as f32 values. The last part gives the logits.
+  Status advance(const graph::Model& part, const std::vector<std::string>& weights,
+                 const ReadWeight& exact, const ReadWeight& coded, bool last);
+  // Returns the divergence of each matrix, in the order in which they were given, after the last
+  // part.
+  const std::vector<std::pair<std::string, double>>& divergences() const { return divergences_; }
+
+ private:
+  using States = std::vector<PassedTensors>;  // for each sequence
+  struct Variant {
+    std::string weight;
+    States states;
+  };
+  Status run(LoadedPart& part, States& states) const;
+  // Adds the divergence of the logits of `variant`, and forgets them.
+  Status compare(Variant& variant);
+
+  Prompts sequences_;
+  ThreadPool& pool_;
+  const std::string name_;
+  States exact_;
+  std::vector<Variant> variants_;
+  std::vector<std::pair<std::string, double>> divergences_;
+};
+
+}  // namespace ferry::proof
