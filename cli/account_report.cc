@@ -33,6 +33,8 @@ std::string step_text(const graph::Step& step) {
       return "-exp";
     case graph::Step::Kind::kLogNegated:
       return "log(-x)";
+    case graph::Step::Kind::kSmooth:
+      return "smoothed";
     case graph::Step::Kind::kQuantize:
       return step.scheme.group == 0 ? "a scale for each row"
                                     : fmt::format("a scale for {} elements", step.scheme.group);

@@ -91,7 +91,8 @@ float exp_of_torch(float x) {
   return sum * std::ldexp(1.0f, half) * std::ldexp(1.0f, power - half);
 }
 
-void apply(const Step& step, std::span<float> values) {
+// `first` is the position of the first value in the whole output.
+void apply(const Step& step, int64_t first, std::span<float> values) {
   const auto operand = static_cast<float>(step.value);
   switch (step.kind) {
     case Step::Kind::kAdd:
@@ -110,6 +111,14 @@ void apply(const Step& step, std::span<float> values) {
     case Step::Kind::kLogNegated:
       for (float& x : values) x = static_cast<float>(std::log(-static_cast<double>(x)));
       break;
+    case Step::Kind::kSmooth: {
+      auto column = static_cast<size_t>(first) % step.factors->size();
+      for (float& x : values) {
+        x *= (*step.factors)[column];
+        if (++column == step.factors->size()) column = 0;
+      }
+      break;
+    }
     case Step::Kind::kDecode:
     case Step::Kind::kCast:
     case Step::Kind::kQuantize:
@@ -120,9 +129,10 @@ void apply(const Step& step, std::span<float> values) {
   }
 }
 
-// Converts the elements [from, from + count) of a piece through f32 into `out`.
+// Converts the elements [from, from + count) of a piece through f32 into `out`. In the whole output
+// they are elements from `position` on.
 Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, int64_t count,
-               ElementReader& reader, std::byte* out) {
+               int64_t position, ElementReader& reader, std::byte* out) {
   const int64_t in_size = reader.size(), out_size = dtype_bytes(recipe.output().dtype);
   const ReadTensor read = [&](uint64_t offset, std::span<std::byte> bytes) {
     return reader.read(offset, bytes);
@@ -141,7 +151,7 @@ Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, in
     const std::span<float> chunk(in_place ? reinterpret_cast<float*>(out) + done : values.data(),
                                  static_cast<size_t>(std::min(kChunk, count - done)));
     to_f32(reader.dtype(), stored.get() + done % gathered * in_size, chunk.data(), chunk.size());
-    for (const Step& step : recipe.steps) apply(step, chunk);
+    for (const Step& step : recipe.steps) apply(step, position + done, chunk);
     if (in_place) continue;
     from_f32(recipe.output().dtype, chunk.data(), out + done * out_size, chunk.size());
   }
@@ -173,6 +183,12 @@ Status check_range(const Recipe& recipe, const TensorSource& source, uint64_t of
                 fmt::format("{}: cannot convert {} to {}", printable(source.path()),
                             dtype_name(recipe.source_dtype), dtype_name(output.dtype)));
   }
+  const auto fits = [&](const Step& step) {
+    return step.kind != Step::Kind::kSmooth ||
+           (step.factors != nullptr && !output.shape.empty() && output.shape.back() > 0 &&
+            std::ssize(*step.factors) == output.shape.back());
+  };
+  if (!std::ranges::all_of(recipe.steps, fits)) return broken(source, "factors that do not fit");
   if (recipe.is_copy() && output.dtype != recipe.source_dtype) {
     return broken(source, "a recipe without the cast to its dtype");
   }
@@ -192,6 +208,7 @@ Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t of
   const int64_t size = dtype_bytes(recipe.output().dtype);
   int64_t skip = static_cast<int64_t>(offset) / size;
   int64_t left = static_cast<int64_t>(out.size()) / size;
+  int64_t position = skip;
   std::byte* to = out.data();
   for (const StridedPiece& piece : recipe.pieces) {
     if (left == 0) return {};
@@ -203,11 +220,13 @@ Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t of
       const ReadTensor read = [&](uint64_t at, std::span<std::byte> bytes) {
         return reader.read(at, bytes);
       };
-      FERRY_RETURN_IF_ERROR(recipe.is_copy() ? gather(piece, size, skip, count, read, to)
-                                             : convert(recipe, piece, skip, count, reader, to));
+      FERRY_RETURN_IF_ERROR(recipe.is_copy()
+                                ? gather(piece, size, skip, count, read, to)
+                                : convert(recipe, piece, skip, count, position, reader, to));
     }
     skip = std::max<int64_t>(skip - elements, 0);
     left -= count;
+    position += count;
     to += count * size;
   }
   if (left > 0) return broken(source, "the pieces of a recipe have fewer elements than its shape");

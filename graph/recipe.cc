@@ -53,6 +53,8 @@ std::string step_name(const Step& step) {
       return step.value == 0 ? "neg_exp" : "neg_exp torch";  // see exp_of_torch()
     case Step::Kind::kLogNegated:
       return "log_negated";
+    case Step::Kind::kSmooth:
+      return "smooth";
     case Step::Kind::kCast:
       return fmt::format("cast {}", dtype_name(step.dtype));
     case Step::Kind::kQuantize:
@@ -76,6 +78,16 @@ uint64_t RecipeOutput::bytes() const {
 void Recipe::apply(const Step& step) {
   steps.push_back(step);
   output().dtype = DType::kF32;
+}
+
+void Recipe::smooth(std::shared_ptr<const std::vector<float>> factors) {
+  auto at = steps.end();
+  if (!steps.empty() && (steps.back().kind == Step::Kind::kCast || is_coded())) {
+    --at;
+  } else {
+    output().dtype = DType::kF32;
+  }
+  steps.insert(at, {.kind = Step::Kind::kSmooth, .factors = std::move(factors)});
 }
 
 void Recipe::cast(DType dtype) {

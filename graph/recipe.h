@@ -37,6 +37,7 @@ struct Step {
     kMul,         // x * value
     kNegExp,      // -exp(x), the nearest f32; with the value 1 the f32 of torch
     kLogNegated,  // log(-x), the nearest f32
+    kSmooth,      // x * the factor of its column, by `factors`
     kCast,        // to `dtype`
     kQuantize,    // rows to codes and scales, by `scheme`
     kSplitQ80,    // blocks of q8_0 to their codes and scales
@@ -47,16 +48,19 @@ struct Step {
   DType dtype = DType::kF32;              // for kCast; derived_tensor() says what it is for kDecode
   QuantizationScheme scheme = {};         // for kQuantize
   const BlockEncoder* encoder = nullptr;  // for kEncode: one of find_block_encoder()
+  // For kSmooth: a factor for each element of the last axis.
+  std::shared_ptr<const std::vector<float>> factors = {};
   // For kQuantize with ScaleMethod::kCalibrated. A plan that is not executed may lack it.
   std::shared_ptr<const ChosenCodes> chosen = {};
   bool operator==(const Step&) const = default;
 };
 
-// Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split
-// q8_0", "encode q4_k", "stored". Numbers read back as the same double. kQuantize states the codes,
-// the group, the dtype of the scales, how they are chosen (bf16_first, hqq with the rounds, or
-// calibrated), and for 4 bits the order of the nibbles: "quantize i4 group 32 bf16 bf16_first
-// low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32 bf16_first".
+// Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "smooth", "cast
+// bf16", "split q8_0", "encode q4_k", "stored". Numbers read back as the same double. kQuantize
+// states the codes, the group, the dtype of the scales, how they are chosen (bf16_first, hqq with
+// the rounds, or calibrated), and for 4 bits the order of the nibbles: "quantize i4 group 32 bf16
+// bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
+// bf16_first".
 std::string step_name(const Step& step);
 
 inline constexpr std::string_view kScalesOutput = "scales";
@@ -91,6 +95,10 @@ struct Recipe {
   bool is_coded() const;
   // Adds an arithmetic step. The output is then f32.
   void apply(const Step& step);
+  // Multiplies columns by factors, before the values are cast or quantised. It moves factors from
+  // the inputs of a matrix to its columns (SmoothQuant, arXiv 2211.10438). There must be one for
+  // each element of the last axis.
+  void smooth(std::shared_ptr<const std::vector<float>> factors);
   // Makes `dtype` the dtype of the output, and replaces an earlier cast.
   void cast(DType dtype);
   // Makes codes and scales of the f32 values, and replaces an earlier cast. kUnsupported, with

@@ -56,6 +56,9 @@ Status Quantizer::settle_rounds(graph::StateDict& weights) {
 }
 
 void Quantizer::take_calibrated(graph::StateDict& weights) const {
+  for (const auto& [name, factors] : options_.calibrated->factors) {
+    if (graph::Weight* weight = weights.find(name)) weight->recipe.smooth(factors);
+  }
   for (const auto& [name, chosen] : options_.calibrated->codes) {
     graph::Weight* weight = weights.find(name);
     if (weight == nullptr || !weight->recipe.is_coded()) continue;

@@ -36,7 +36,7 @@ class Quantizer {
 
  private:
   Status settle_rounds(graph::StateDict& weights);
-  // Gives weights that are calibrated their codes.
+  // Gives weights that are calibrated their factors and codes.
   void take_calibrated(graph::StateDict& weights) const;
 
   const graph::QuantizeOptions& options_;

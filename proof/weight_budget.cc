@@ -28,8 +28,11 @@ constexpr int kTries = 12;
 constexpr size_t kSequencesOfAll = 4;
 
 const std::vector<graph::LinearQuantization>& all_schemes() {
-  static const std::vector<graph::LinearQuantization> schemes = {
-      {Scheme::k8da4w, 32}, {Scheme::k8da4w, 64}, {Scheme::k8da4w, 128}, {Scheme::k8da8w}, {Scheme::kNone}};
+  static const std::vector<graph::LinearQuantization> schemes = {{Scheme::k8da4w, 32},
+                                                                 {Scheme::k8da4w, 64},
+                                                                 {Scheme::k8da4w, 128},
+                                                                 {Scheme::k8da8w},
+                                                                 {Scheme::kNone}};
   return schemes;
 }
 
@@ -56,10 +59,10 @@ uint64_t weight_count(const std::map<std::string, const graph::Weight*>& weights
 
 class Planner {
  public:
-  Planner(const plan::ConvertOptions& options, std::vector<MatrixCost> costs,
+  Planner(const plan::ConvertOptions& options, MeasuredCosts costs,
           const std::map<std::string, const graph::Weight*>& plain, ThreadPool& pool)
-      : options_(options), pool_(pool) {
-    for (MatrixCost& cost : costs) {
+      : options_(options), pool_(pool), chosen_(std::move(costs.chosen)) {
+    for (MatrixCost& cost : costs.matrices) {
       const bool is_ruled = std::ranges::any_of(options.quantize.rules, [&](const auto& rule) {
         return graph::matches(rule.pattern, cost.weight);
       });
@@ -94,11 +97,12 @@ class Planner {
  private:
   struct Matrix {
     std::string weight;
+    std::vector<std::string> norm;  // as in MatrixCost
     std::vector<graph::LinearQuantization> schemes;
   };
 
   void add(MatrixCost cost, const graph::Weight& plain) {
-    Matrix matrix{cost.weight, {}};
+    Matrix matrix{cost.weight, cost.norm, {}};
     std::vector<calibration::BitChoice> choices;
     const Shape& shape = plain.recipe.output().shape;
     const auto rows = static_cast<uint64_t>(shape.front());
@@ -145,13 +149,32 @@ class Planner {
     plan::ConvertOptions options = options_;
     options.quantize.rules.insert(options.quantize.rules.end(), plan.rules.begin(),
                                   plan.rules.end());
+    options.quantize.calibrated = factors_of(plan);
     const plan::Conversion conversion = FERRY_TRY(plan::plan_conversion(options, &pool_));
     plan.bytes = conversion.plan->total_bytes();
     return {};
   }
 
+  // Returns what a calibration with this plan will choose, as far as it counts for the size: norms
+  // give no factors to matrices if one of these is not quantised.
+  std::shared_ptr<const graph::CalibratedWeights> factors_of(const BudgetPlan& plan) const {
+    std::set<std::string> exact;  // norms
+    for (size_t i = 0; i < matrices_.size(); ++i) {
+      if (plan.matrices[i].scheme.kind != Scheme::kNone) continue;
+      exact.insert(matrices_[i].norm.begin(), matrices_[i].norm.end());
+    }
+    graph::CalibratedWeights chosen = *chosen_;
+    for (const Matrix& matrix : matrices_) {
+      if (matrix.norm.empty() || !exact.contains(matrix.norm.front())) continue;
+      chosen.factors.erase(matrix.weight);
+      for (const std::string& norm : matrix.norm) chosen.factors.erase(norm);
+    }
+    return std::make_shared<const graph::CalibratedWeights>(std::move(chosen));
+  }
+
   const plan::ConvertOptions& options_;
   ThreadPool& pool_;
+  std::shared_ptr<const graph::CalibratedWeights> chosen_;  // when costs were measured
   std::vector<Matrix> matrices_;
   std::vector<std::vector<calibration::BitChoice>> choices_;  // of each matrix
 };
@@ -195,7 +218,7 @@ Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget
   }
   std::vector<graph::LinearQuantization> coded = all_schemes();
   std::erase_if(coded, [](const auto& scheme) { return scheme.kind == Scheme::kNone; });
-  std::vector<MatrixCost> costs =
+  MeasuredCosts costs =
       FERRY_TRY(measure_costs(options, some_of(sequences), std::move(coded), pool, progress));
   return Planner(options, std::move(costs), weights, pool).run(bytes);
 }

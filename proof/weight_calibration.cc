@@ -14,105 +14,20 @@
 
 #include "calibration/code_search.h"
 #include "calibration/moments.h"
+#include "calibration/smoothing.h"
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "formats/pte/operator_args.h"
-#include "graph/dynamic_linears.h"
 #include "graph/graph.h"
 #include "kernels/common_target.h"
 #include "kernels/quantized_linear.h"
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
+#include "proof/linear_inputs.h"
 #include "proof/stored_weights.h"
 #include "runner/memory.h"
 
 namespace ferry::proof {
 namespace {
-
-// Names of probes that this file adds begin with this.
-constexpr std::string_view kInputProbe = "calibration_input.";
-
-// An activation that linear nodes multiply with weights that are calibrated.
-struct LinearInput {
-  std::vector<std::string> weights;
-  int64_t columns = 0;
-  // Whether the program rounds the activation to 8 bits wherever it reads it.
-  bool rounded = false;
-};
-
-// Adds a probe to `part` for every activation that a weight in `calibrated` reads; the i-th probe
-// belongs to the i-th element of the result. The program rounds the activations that it multiplies
-// with weights in `rounding`.
-std::vector<LinearInput> observed_inputs(graph::Model& part,
-                                         const std::set<std::string>& calibrated,
-                                         const std::set<std::string>& rounding) {
-  std::vector<LinearInput> inputs;
-  for (graph::MethodGraph& method : part.methods) {
-    if (method.name != kForwardMethod) continue;
-    const graph::Graph& graph = method.graph;
-    std::map<graph::ValueId, LinearInput> by_value;
-    std::set<graph::ValueId> made, read_exactly(graph.outputs.begin(), graph.outputs.end());
-    for (const graph::Node& node : graph.nodes) {
-      made.insert(node.outs.begin(), node.outs.end());
-      if (node.op != graph::Op::kLinear) {
-        for (const graph::ValueId id : graph::used_values(node)) read_exactly.insert(id);
-        continue;
-      }
-      const auto x = std::get<graph::ValueId>(node.args[pte::ops::Linear::kInput]);
-      const graph::Value& weight =
-          graph[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])];
-      if (!rounding.contains(weight.name)) read_exactly.insert(x);
-      if (!made.contains(x) || !calibrated.contains(weight.name)) continue;
-      by_value[x].weights.push_back(weight.name);
-      by_value[x].columns = weight.shape.back().base;
-    }
-    for (auto& [value, input] : by_value) {
-      input.rounded = !read_exactly.contains(value);
-      method.graph.probes.push_back({fmt::format("{}{}", kInputProbe, inputs.size()), value});
-      inputs.push_back(std::move(input));
-    }
-  }
-  return inputs;
-}
-
-std::optional<size_t> input_of(std::string_view probe) {
-  if (!probe.starts_with(kInputProbe)) return std::nullopt;
-  return static_cast<size_t>(std::stoul(std::string(probe.substr(kInputProbe.size()))));
-}
-
-// Returns the weights of linear nodes whose activations the program rounds to 8 bits.
-std::set<std::string> rounding_weights(const plan::Conversion& target) {
-  std::set<std::string> names;
-  for (const plan::ConvertedComponent& component : target.components) {
-    for (const graph::Model& part : component.parts) {
-      for (const graph::MethodGraph& method : part.methods) {
-        for (const graph::Node& node : method.graph.nodes) {
-          if (node.op != graph::Op::kDynamicLinears) continue;
-          const auto& codes =
-              std::get<graph::TensorListArg>(node.args[graph::DynamicLinearsArgs::kCodes]);
-          for (const graph::ValueId id : codes.items) names.insert(method.graph[id].name);
-        }
-      }
-    }
-  }
-  return names;
-}
-
-// Returns the names of the weights that the bundle stores as codes of values, each for itself. A
-// matrix that the embedding shares keeps the nearest codes.
-std::set<std::string> codes_of_their_own(
-    const std::map<std::string, const graph::Weight*>& planned) {
-  std::set<std::string> names;
-  for (const auto& [name, weight] : planned) {
-    const graph::Recipe& recipe = weight->recipe;
-    if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
-    const bool is_shared = std::ranges::any_of(planned, [&](const auto& other) {
-      return other.second != weight && other.second->recipe == recipe;
-    });
-    if (!is_shared) names.insert(name);
-  }
-  return names;
-}
 
 // Rounds rows to 8 bits, as programs round activations.
 void round_rows(std::span<float> values, int64_t columns) {
@@ -125,6 +40,15 @@ void round_rows(std::span<float> values, int64_t columns) {
     }
   }
 }
+
+void multiply_columns(const std::vector<float>& factors, std::span<float> values) {
+  for (size_t at = 0; at < values.size(); at += factors.size()) {
+    for (size_t c = 0; c < factors.size(); ++c) values[at + c] *= factors[c];
+  }
+}
+
+// The means of activations are those of every sequence of this number.
+constexpr size_t kSequencesOfMeans = 8;
 
 class Calibrator {
  public:
@@ -142,6 +66,7 @@ class Calibrator {
   Result<std::shared_ptr<const graph::CalibratedWeights>> run() {
     for (const plan::ConvertedComponent& component : layers_.components) {
       if (component.role == kVisionEncoderRole) continue;
+      readers_ = readers_of_weights(component);
       for (size_t i = 0; i < component.parts.size(); ++i) {
         const bool last =
             &component == &layers_.components.back() && i + 1 == component.parts.size();
@@ -152,14 +77,14 @@ class Calibrator {
     return std::make_shared<const graph::CalibratedWeights>(std::move(chosen_));
   }
 
-  Result<std::vector<MatrixCost>> costs(std::vector<graph::LinearQuantization> alternatives) {
+  Result<MeasuredCosts> costs(std::vector<graph::LinearQuantization> alternatives) {
     alternatives_ = std::move(alternatives);
     meter_.emplace(prompts_, pool_, name());
-    FERRY_TRY(run());
+    auto chosen = FERRY_TRY(run());
     std::map<std::string, double> divergences(meter_->divergences().begin(),
                                               meter_->divergences().end());
     for (MatrixCost& cost : costs_) cost.divergence = divergences.at(cost.weight);
-    return std::move(costs_);
+    return MeasuredCosts{std::move(costs_), std::move(chosen)};
   }
 
  private:
@@ -181,7 +106,7 @@ class Calibrator {
 
   Status calibrate_part(const graph::Model& given, bool last) {
     graph::Model part = given;
-    const std::vector<LinearInput> inputs = observed_inputs(part, calibrated_, rounding_);
+    const std::vector<LinearInput> inputs = observed_inputs(part, calibrated_, rounding_, readers_);
     if (!inputs.empty()) {
       std::vector<calibration::Moments> moments = FERRY_TRY(measure(part, inputs));
       for (size_t i = 0; i < moments.size(); ++i) {
@@ -195,7 +120,7 @@ class Calibrator {
                              [&](const auto& weight) { return chosen_.codes.contains(weight); });
       }
       FERRY_RETURN_IF_ERROR(
-          meter_->advance(given, weights, weights_from(source()), stored_weights(), last));
+          meter_->advance(given, weights, weights_from(source()), unsmoothed_weights(), last));
     }
     return last ? Status() : advance(part, inputs);
   }
@@ -220,23 +145,62 @@ class Calibrator {
                     human_bytes(static_cast<uint64_t>(available))));
   }
 
-  // Executes the part with the checkpoint's weights, and adds up the moments of the inputs.
+  // Executes the part with the checkpoint's weights, and adds up the moments of the inputs as the
+  // bundle's program will have them: smoothed, and rounded.
   Result<std::vector<calibration::Moments>> measure(const graph::Model& part,
                                                     const std::vector<LinearInput>& inputs) {
     FERRY_RETURN_IF_ERROR(check_memory(inputs));
     const auto loaded = FERRY_TRY(LoadedPart::load(part, weights_from(source()), pool_, name()));
+    FERRY_RETURN_IF_ERROR(choose_factors(*loaded, inputs));
     std::vector<calibration::Moments> moments;
     for (const LinearInput& input : inputs) moments.emplace_back(input.columns);
     FERRY_RETURN_IF_ERROR(observe(*loaded, [&](size_t i, int32_t, std::vector<float>& values) {
+      if (const auto factors = factors_of(inputs[i].norm)) multiply_columns(*factors, values);
       if (inputs[i].rounded) round_rows(values, inputs[i].columns);
       moments[i].add(values, pool_);
     }));
-    for (size_t p = 0; p < prompts_.size(); ++p) {
-      PassedTensors passed = passed_[p];
-      loaded->method().reset();
-      FERRY_RETURN_IF_ERROR(loaded->run(prompts_[p], 0, passed));
-    }
+    FERRY_RETURN_IF_ERROR(run_exactly(*loaded, 1));
     return moments;
+  }
+
+  // Executes every `step`-th sequence with the checkpoint's weights.
+  Status run_exactly(LoadedPart& loaded, size_t step) {
+    for (size_t p = 0; p < prompts_.size(); p += step) {
+      PassedTensors passed = passed_[p];
+      loaded.method().reset();
+      FERRY_RETURN_IF_ERROR(loaded.run(prompts_[p], 0, passed));
+    }
+    return {};
+  }
+
+  // Chooses the factors of the norms whose outputs the program rounds.
+  Status choose_factors(LoadedPart& loaded, const std::vector<LinearInput>& inputs) {
+    std::vector<calibration::ChannelMeans> means;
+    for (const LinearInput& input : inputs) means.emplace_back(input.columns);
+    FERRY_RETURN_IF_ERROR(observe(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
+      if (!inputs[i].norm.empty()) means[i].add(values);
+    }));
+    FERRY_RETURN_IF_ERROR(run_exactly(loaded, kSequencesOfMeans));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const LinearInput& input = inputs[i];
+      const bool is_f32 = std::ranges::all_of(input.norm, [&](const std::string& name) {
+        const auto found = planned_.find(name);
+        return found != planned_.end() && found->second->recipe.output().dtype == DType::kF32;
+      });
+      if (input.norm.empty() || !is_f32) continue;
+      const calibration::SmoothingFactors factors = means[i].factors();
+      for (const std::string& name : input.norm) smooth(name, factors.inputs);
+      for (const std::string& name : input.weights) smooth(name, factors.weights);
+    }
+    return {};
+  }
+  void smooth(const std::string& weight, const std::vector<float>& factors) {
+    chosen_.factors[weight] = std::make_shared<const std::vector<float>>(factors);
+  }
+  // Returns the factors of the inputs that a norm makes; nullptr if they have none.
+  const std::vector<float>* factors_of(const std::vector<std::string>& norm) const {
+    const auto found = norm.empty() ? chosen_.factors.end() : chosen_.factors.find(norm.front());
+    return found == chosen_.factors.end() ? nullptr : found->second.get();
   }
 
   // Executes the part with the bundle's weights and activations.
@@ -282,7 +246,7 @@ class Calibrator {
     const calibration::Factor factor =
         calibration::factor_of(std::move(matrix), input.columns, pool_);
     for (const std::string& weight : input.weights) {
-      const graph::Recipe& values_recipe = part.weights.find(weight)->recipe;
+      const graph::Recipe values_recipe = smoothed(weight, part.weights.find(weight)->recipe);
       std::vector<float> values(values_recipe.output().bytes() / sizeof(float));
       FERRY_RETURN_IF_ERROR(graph::materialize(values_recipe, source(), 0,
                                                std::as_writable_bytes(std::span(values))));
@@ -290,7 +254,7 @@ class Calibrator {
       if (!std::ranges::all_of(values, is_finite)) continue;
       const graph::QuantizationScheme& scheme = planned_.at(weight)->recipe.steps.back().scheme;
       calibration::ChosenRows rows = calibration::choose_codes(scheme, values, factor, pool_);
-      if (meter_) compare_schemes(weight, values, factor, rows.nearest_error);
+      if (meter_) compare_schemes(weight, input, values, factor, rows.nearest_error);
       chosen_.codes[weight] = std::make_shared<const graph::ChosenCodes>(
           graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
     }
@@ -298,9 +262,11 @@ class Calibrator {
   }
 
   // Adds the errors of the matrix with other schemes, relative to `error`, that of its own one.
-  void compare_schemes(const std::string& weight, std::span<const float> values,
-                       const calibration::Factor& factor, double error) {
+  void compare_schemes(const std::string& weight, const LinearInput& input,
+                       std::span<const float> values, const calibration::Factor& factor,
+                       double error) {
     MatrixCost cost{.weight = weight};
+    if (factors_of(input.norm) != nullptr) cost.norm = input.norm;
     for (const graph::LinearQuantization& other : alternatives_) {
       const graph::QuantizationScheme scheme = graph::scheme_of(other);
       const auto columns = static_cast<int64_t>(factor.order.size());
@@ -318,7 +284,7 @@ class Calibrator {
           const auto found = planned_.find(weight.name);
           if (found == planned_.end())
             return graph::materialize(weight.recipe, source(), offset, out);
-          const graph::Recipe& recipe = found->second->recipe;
+          const graph::Recipe recipe = smoothed(weight.name, found->second->recipe);
           if (recipe.is_coded()) return decode(weight.name, recipe, offset, out);
           const auto size = static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
           std::vector<std::byte> stored(out.size() / sizeof(float) * size);
@@ -328,6 +294,29 @@ class Calibrator {
                  out.size() / sizeof(float));
           return {};
         };
+  }
+
+  // Reads weights like stored_weights(), with the factors of columns taken out of them.
+  ReadWeight unsmoothed_weights() const {
+    return [this, stored = stored_weights()](const graph::Weight& weight, uint64_t offset,
+                                             std::span<std::byte> out) -> Status {
+      FERRY_RETURN_IF_ERROR(stored(weight, offset, out));
+      const auto factors = chosen_.factors.find(weight.name);
+      if (factors == chosen_.factors.end()) return {};
+      const std::vector<float>& of = *factors->second;
+      auto* values = reinterpret_cast<float*>(out.data());
+      for (size_t i = 0; i < out.size() / sizeof(float); ++i) {
+        values[i] /= of[(offset / sizeof(float) + i) % of.size()];
+      }
+      return {};
+    };
+  }
+
+  // Returns the recipe with the factors that were chosen for the weight.
+  graph::Recipe smoothed(const std::string& weight, graph::Recipe recipe) const {
+    const auto factors = chosen_.factors.find(weight);
+    if (factors != chosen_.factors.end()) recipe.smooth(factors->second);
+    return recipe;
   }
 
   Status decode(const std::string& name, const graph::Recipe& recipe, uint64_t offset,
@@ -358,6 +347,7 @@ class Calibrator {
   const plan::Conversion& layers_;
   std::map<std::string, const graph::Weight*> planned_;  // the weights of the bundle
   const std::set<std::string> calibrated_, rounding_;    // names of weights
+  std::map<std::string, int> readers_;                   // of the component's weights
   const Prompts& prompts_;
   ThreadPool& pool_;
   std::vector<PassedTensors> passed_;  // for each prompt
@@ -400,10 +390,9 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
   return Calibrator(plans.layers, plans.target, sequences, pool, progress).run();
 }
 
-Result<std::vector<MatrixCost>> measure_costs(const plan::ConvertOptions& options,
-                                              const Prompts& sequences,
-                                              std::vector<graph::LinearQuantization> alternatives,
-                                              ThreadPool& pool, const Progress& progress) {
+Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Prompts& sequences,
+                                    std::vector<graph::LinearQuantization> alternatives,
+                                    ThreadPool& pool, const Progress& progress) {
   const kernels::CommonTarget target_of_kernels;
   const Plans plans = FERRY_TRY(plans_of(options, sequences, pool));
   if (plans.target.mapped.config.is_encoder) {

@@ -30,12 +30,16 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
     const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
     const Progress& progress = {});
 
+struct MeasuredCosts {
+  std::vector<MatrixCost> matrices;                        // in the order of the model
+  std::shared_ptr<const graph::CalibratedWeights> chosen;  // by the calibration
+};
+
 // Calibrates like calibrate_weights(), and measures what the codes of each matrix cost. `options`
 // give the schemes that matrices have meanwhile; `alternatives` are those for which errors are
 // compared, where their groups divide the rows. kUsage also for encoders.
-Result<std::vector<MatrixCost>> measure_costs(const plan::ConvertOptions& options,
-                                              const Prompts& sequences,
-                                              std::vector<graph::LinearQuantization> alternatives,
-                                              ThreadPool& pool, const Progress& progress = {});
+Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Prompts& sequences,
+                                    std::vector<graph::LinearQuantization> alternatives,
+                                    ThreadPool& pool, const Progress& progress = {});
 
 }  // namespace ferry::proof

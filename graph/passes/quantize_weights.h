@@ -48,8 +48,10 @@ struct QuantizeRule {
   LinearQuantization linear;
 };
 
-// Weights whose codes were chosen by a calibration, by name.
+// What a calibration chose, by names of weights.
 struct CalibratedWeights {
+  // Factors of columns; see Recipe::smooth().
+  std::map<std::string, std::shared_ptr<const std::vector<float>>, std::less<>> factors;
   std::map<std::string, std::shared_ptr<const ChosenCodes>, std::less<>> codes;
 };
 

@@ -1,0 +1,171 @@
+#include "proof/linear_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "core/program_interface.h"
+#include "formats/pte/operator_args.h"
+#include "graph/dynamic_linears.h"
+
+namespace ferry::proof {
+namespace {
+
+// Names of probes that this file adds begin with this.
+constexpr std::string_view kInputProbe = "calibration_input.";
+
+// The arguments of native_layer_norm that are weights.
+constexpr size_t kLayerNormWeight = 2, kLayerNormBias = 3;
+
+const graph::MethodGraph* forward_of(const graph::Model& part) {
+  const auto found = std::ranges::find(part.methods, kForwardMethod, &graph::MethodGraph::name);
+  return found == part.methods.end() ? nullptr : &*found;
+}
+
+// Collects what the nodes of a method do with its values.
+class InputFinder {
+ public:
+  InputFinder(const graph::Graph& graph, const std::set<std::string>& calibrated,
+              const std::set<std::string>& rounding, const std::map<std::string, int>& readers)
+      : graph_(graph), calibrated_(calibrated), rounding_(rounding), readers_(readers) {
+    // Outputs and probes show the activation as it is.
+    for (const graph::ValueId id : graph.outputs) read_exactly_.insert(id);
+    for (const graph::Probe& probe : graph.probes) shown_.insert(probe.value);
+    for (const graph::Node& node : graph.nodes) add(node);
+  }
+
+  std::map<graph::ValueId, LinearInput> take() {
+    for (auto& [value, input] : inputs_) {
+      input.rounded = !read_exactly_.contains(value);
+      const bool is_free = input.rounded && !shown_.contains(value) && !others_.contains(value);
+      if (is_free) input.norm = norm_of(*makers_.at(value));
+    }
+    return std::move(inputs_);
+  }
+
+ private:
+  void add(const graph::Node& node) {
+    for (const graph::ValueId out : node.outs) makers_[out] = &node;
+    if (node.op != graph::Op::kLinear) {
+      for (const graph::ValueId id : graph::used_values(node)) read_exactly_.insert(id);
+      return;
+    }
+    const auto x = std::get<graph::ValueId>(node.args[pte::ops::Linear::kInput]);
+    const std::string& weight =
+        graph_[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])].name;
+    if (!rounding_.contains(weight)) read_exactly_.insert(x);
+    if (!makers_.contains(x) || !calibrated_.contains(weight)) {
+      others_.insert(x);
+      return;
+    }
+    if (readers_.at(weight) > 1) others_.insert(x);
+    inputs_[x].weights.push_back(weight);
+    inputs_[x].columns =
+        graph_[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])].shape.back().base;
+  }
+
+  // Returns the vector of weights that the argument is, if no other node reads it.
+  std::optional<std::string> own_vector(const graph::Arg& arg) const {
+    const auto* id = std::get_if<graph::ValueId>(&arg);
+    if (id == nullptr) return std::nullopt;
+    const graph::Value& value = graph_[*id];
+    const bool is_vector = value.origin == graph::Value::Origin::kWeight && value.shape.size() == 1;
+    if (!is_vector || readers_.at(value.name) > 1) return std::nullopt;
+    return value.name;
+  }
+
+  std::vector<std::string> norm_of(const graph::Node& node) const {
+    if (node.op == graph::Op::kMul) {
+      for (const size_t arg : {size_t{0}, size_t{1}}) {
+        if (auto name = own_vector(node.args[arg])) return {*std::move(name)};
+      }
+      return {};
+    }
+    if (node.op != graph::Op::kLayerNorm) return {};
+    const auto weight = own_vector(node.args[kLayerNormWeight]);
+    if (!weight) return {};
+    if (!std::holds_alternative<graph::ValueId>(node.args[kLayerNormBias])) return {*weight};
+    const auto bias = own_vector(node.args[kLayerNormBias]);
+    return bias ? std::vector{*weight, *bias} : std::vector<std::string>();
+  }
+
+  const graph::Graph& graph_;
+  const std::set<std::string>& calibrated_;
+  const std::set<std::string>& rounding_;
+  const std::map<std::string, int>& readers_;
+  std::map<graph::ValueId, LinearInput> inputs_;
+  std::map<graph::ValueId, const graph::Node*> makers_;
+  std::set<graph::ValueId> read_exactly_, shown_, others_;
+};
+
+}  // namespace
+
+std::map<std::string, int> readers_of_weights(const plan::ConvertedComponent& component) {
+  std::map<std::string, int> readers;
+  for (const graph::Model& part : component.parts) {
+    const graph::MethodGraph* method = forward_of(part);
+    if (method == nullptr) continue;
+    for (const graph::Node& node : method->graph.nodes) {
+      for (const graph::ValueId id : graph::used_values(node)) {
+        const graph::Value& value = method->graph[id];
+        if (value.origin == graph::Value::Origin::kWeight) ++readers[value.name];
+      }
+    }
+  }
+  return readers;
+}
+
+std::vector<LinearInput> observed_inputs(graph::Model& part,
+                                         const std::set<std::string>& calibrated,
+                                         const std::set<std::string>& rounding,
+                                         const std::map<std::string, int>& readers) {
+  std::vector<LinearInput> inputs;
+  for (graph::MethodGraph& method : part.methods) {
+    if (method.name != kForwardMethod) continue;
+    for (auto& [value, input] : InputFinder(method.graph, calibrated, rounding, readers).take()) {
+      method.graph.probes.push_back({fmt::format("{}{}", kInputProbe, inputs.size()), value});
+      inputs.push_back(std::move(input));
+    }
+  }
+  return inputs;
+}
+
+std::optional<size_t> input_of(std::string_view probe) {
+  if (!probe.starts_with(kInputProbe)) return std::nullopt;
+  return static_cast<size_t>(std::stoul(std::string(probe.substr(kInputProbe.size()))));
+}
+
+std::set<std::string> rounding_weights(const plan::Conversion& target) {
+  std::set<std::string> names;
+  for (const plan::ConvertedComponent& component : target.components) {
+    for (const graph::Model& part : component.parts) {
+      for (const graph::MethodGraph& method : part.methods) {
+        for (const graph::Node& node : method.graph.nodes) {
+          if (node.op != graph::Op::kDynamicLinears) continue;
+          const auto& codes =
+              std::get<graph::TensorListArg>(node.args[graph::DynamicLinearsArgs::kCodes]);
+          for (const graph::ValueId id : codes.items) names.insert(method.graph[id].name);
+        }
+      }
+    }
+  }
+  return names;
+}
+
+std::set<std::string> codes_of_their_own(
+    const std::map<std::string, const graph::Weight*>& planned) {
+  std::set<std::string> names;
+  for (const auto& [name, weight] : planned) {
+    const graph::Recipe& recipe = weight->recipe;
+    if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
+    const bool is_shared = std::ranges::any_of(planned, [&](const auto& other) {
+      return other.second != weight && other.second->recipe == recipe;
+    });
+    if (!is_shared) names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace ferry::proof
