@@ -17,6 +17,7 @@ namespace {
 // Computes the whole result element by element.
 std::vector<std::byte> naive(const Recipe& recipe, const MemorySource& source) {
   std::vector<std::byte> out;
+  size_t position = 0;
   for (const StridedPiece& piece : recipe.pieces) {
     std::vector<size_t> elements;
     for_each_run(piece, [&](int64_t offset, int64_t count) {
@@ -30,7 +31,11 @@ std::vector<std::byte> naive(const Recipe& recipe, const MemorySource& source) {
         if (step.kind == Step::Kind::kNegExp) {
           x = -static_cast<float>(std::exp(static_cast<double>(x)));
         }
+        if (step.kind == Step::Kind::kSmooth) {
+          x = x * (*step.factors)[position % step.factors->size()];
+        }
       }
+      ++position;
       append(out, recipe.output().dtype, x);
     }
   }
@@ -63,6 +68,13 @@ Recipe random_recipe(Random& random, const MemorySource& source, int64_t rows, i
   if (random.below(3) == 0) recipe.apply({.kind = Step::Kind::kMul, .value = 0.37});
   if (random.below(3) == 0) recipe.apply({.kind = Step::Kind::kNegExp});
   if (random.below(3) > 0) recipe.cast(kDTypes[random.below(3)]);
+  if (random.below(3) == 0) {
+    const int64_t columns = count % 3 == 0 ? count / 3 : count;
+    recipe.output().shape = {count / columns, columns};
+    std::vector<float> factors;
+    for (int64_t i = 0; i < columns; ++i) factors.push_back(0.5f + static_cast<float>(i % 7));
+    recipe.smooth(std::make_shared<const std::vector<float>>(std::move(factors)));
+  }
   return recipe;
 }
 
@@ -158,6 +170,35 @@ TEST(Recipe, ACastIsTheLastStepAndOnlyOne) {
   EXPECT_EQ(step_name(decoded.steps[0]), "decode");
   EXPECT_EQ(step_name(decoded.steps[1]), "cast f16");
   EXPECT_EQ(step_name(plain.steps[0]), "add -1");
+}
+
+TEST(Recipe, FactorsOfColumnsComeBeforeTheCastOrTheCodes) {
+  Random random{5};
+  MemorySource source;
+  add_random(source, random, DType::kBF16, {4, 32});
+  const auto factors = std::make_shared<const std::vector<float>>(32, 2.0f);
+  Recipe cast = whole_tensor(source, 0);
+  cast.cast(DType::kF32);
+  cast.smooth(factors);
+  EXPECT_EQ(text_of(cast, source), "#0 bf16 [0, 128:1] | smooth | cast f32");
+  Recipe coded = whole_tensor(source, 0);
+  ASSERT_TRUE(coded.quantize({.bits = 8}, "w"));
+  const Recipe before = coded;
+  coded.smooth(factors);
+  EXPECT_EQ(text_of(coded, source), "#0 bf16 [0, 128:1] | smooth | quantize i8 row f32 bf16_first");
+  // Factors of two change the scales, and no code.
+  const auto rows = [&](const Recipe& recipe) {
+    std::vector<std::byte> codes(128), scales(16);
+    const std::span<std::byte> outs[] = {codes, scales};
+    EXPECT_TRUE(materialize_rows(recipe, source, 0, 4, outs));
+    return std::pair(codes, scales);
+  };
+  EXPECT_EQ(rows(coded).first, rows(before).first);
+  EXPECT_NE(rows(coded).second, rows(before).second);
+  Recipe plain = whole_tensor(source, 0);
+  plain.smooth(std::make_shared<const std::vector<float>>(31, 2.0f));
+  std::vector<std::byte> out(plain.output().bytes());
+  EXPECT_EQ(materialize(plain, source, 0, out).error().code, ErrorCode::kInternal);
 }
 
 TEST(Recipe, LogUndoesTheNegativeExponential) {
