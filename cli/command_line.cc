@@ -137,6 +137,7 @@ OptionSpec& Verb::describe(CLI::Option* option, const std::string& name, const s
   spec.group = group_;
   spec.required = option->get_required();
   if (!spec.is_flag()) option->type_name(spec.value);
+  last_option_ = option;
   last_text_ = nullptr;
   last_list_ = nullptr;
   return spec;
@@ -224,6 +225,11 @@ Verb& Verb::choice(const std::string& name, std::string& value,
   OptionSpec& spec = describe(option, name, fmt::format("{}", fmt::join(words, "|")), help);
   spec.default_text = value;
   spec.words = words;
+  return *this;
+}
+
+Verb& Verb::notes_if_given(bool& given) {
+  last_option_->each([&given](const std::string&) { given = true; });
   return *this;
 }
 

@@ -63,6 +63,8 @@ class Verb {
   Verb& choice(const std::string& name, std::string& value, const std::vector<std::string>& words,
                const std::string& help);
 
+  // Sets `given` if the line has the option that was declared last, even with its default value.
+  Verb& notes_if_given(bool& given);
   // Makes the option that was declared last accept the name of a model in the Hugging Face cache,
   // such as "Qwen/Qwen3-0.6B" (checkpoint::find_source()). Its variable, which is a text or a list
   // of texts, gets the path once the whole line is understood.
@@ -92,6 +94,7 @@ class Verb {
   Action* chosen_;
   Models* models_;
   // The variable of the option that was declared last; both are null for other types.
+  CLI::Option* last_option_ = nullptr;
   std::string* last_text_ = nullptr;
   std::vector<std::string>* last_list_ = nullptr;
   std::string group_ = {};

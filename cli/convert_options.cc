@@ -186,7 +186,7 @@ class Declarer : public OptionVisitor {
         break;
       case OptionField::Type::kText:
         if (option.words.empty()) {
-          verb_.option(name, given.text, help);
+          verb_.option(name, given.text, help).notes_if_given(given.is_given);
           if (option.is_model) verb_.finds_models();
         } else {
           std::vector<std::string> words;
@@ -301,6 +301,12 @@ Status settle_bits(ConvertLine& o) {
   graph::QuantizeOptions& quantize = o.convert.quantize;
   if (o.quantize_budget.empty()) {
     if (o.quantize_plan.empty()) return {};
+    if (quantize.linears.kind == graph::LinearQuantization::Kind::kNone) {
+      return fail(
+          ErrorCode::kUsage,
+          "--quantize-plan: needs --quantize, the scheme of matrices that the plan does not "
+          "name");
+    }
     const auto rules = FERRY_TRY(plan::read_quantize_plan(o.quantize_plan));
     quantize.rules.insert(quantize.rules.end(), rules.begin(), rules.end());
     return {};
@@ -312,10 +318,7 @@ Status settle_bits(ConvertLine& o) {
   o.budget = *budget;
   FERRY_RETURN_IF_ERROR(check_beside("--quantize-plan FILE of a budget",
                                      {{"--dry-run", o.dry_run && !o.quantize_plan.empty()}}));
-  const auto is_given = [&](std::string_view name) {
-    const std::string& text = o.given.at(name).text;
-    return !text.empty() && text != "none";
-  };
+  const auto is_given = [&](std::string_view name) { return o.given.at(name).is_given; };
   if (!is_given("quantize")) quantize.linears = {graph::LinearQuantization::Kind::k8da4w};
   if (!is_given("quantize-embedding")) quantize.embeddings = {.bits = 8};
   if (!is_given("calibrate-weights")) quantize.calibration = proof::kDefaultCalibration;

@@ -34,6 +34,7 @@ struct ConvertLine {
 
   // The value of an option on the line. settle() sets the fields above from `given`.
   struct Given {
+    bool is_given = false;  // for options with one text; `text` may be a default
     bool flag = false;
     std::optional<int64_t> integer;
     int64_t integer_or_default = 0;

@@ -24,12 +24,6 @@ constexpr std::string_view kBlanks = " \t";
 constexpr const char* kMessage = "message";  // start of errors about a message
 constexpr std::string_view kImage = "/image", kQuit = "/quit";
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlanks);
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 void show_prompt() {
   if (::isatty(STDIN_FILENO) == 0) return;
   std::fputs("> ", stderr);

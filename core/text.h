@@ -21,6 +21,8 @@ inline constexpr Quoted quoted{};
 std::string printable(std::string_view untrusted);
 // Removes the next line from `rest` and returns it without its end.
 std::string_view take_line(std::string_view& rest);
+// Returns the text without the blanks, tabs and carriage returns around it.
+std::string_view trimmed(std::string_view text);
 // Returns the last component of a path.
 std::string base_name(std::string_view path);
 // Makes the letters A to Z of the text small. Other characters stay.

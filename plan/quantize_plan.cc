@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -15,13 +16,7 @@ namespace ferry::plan {
 namespace {
 
 constexpr uint64_t kLargestPlan = 16 << 20;
-constexpr std::string_view kLayers = "layers.", kWeight = ".weight", kBlank = " \t\r";
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
+constexpr std::string_view kLayers = "layers.", kWeight = ".weight";
 
 // Splits "layers.3.attention.wv.weight" into "attention.wv" and 3.
 std::pair<std::string, std::optional<int64_t>> kind_of(std::string_view weight) {
@@ -72,7 +67,7 @@ Result<std::vector<graph::QuantizeRule>> read_quantize_plan(const std::string& p
 }
 
 std::vector<std::string> summary_of(const std::vector<graph::QuantizeRule>& rules) {
-  // Layers by kind and scheme; -1 stands for a matrix outside of the layers.
+  // Layers by kind and scheme; none for a matrix outside of the layers.
   std::map<std::string, std::map<std::string, std::vector<int64_t>>> kinds;
   for (const graph::QuantizeRule& rule : rules) {
     const auto [kind, layer] = kind_of(rule.pattern);

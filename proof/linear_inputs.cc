@@ -16,9 +16,6 @@ namespace {
 // Names of probes that this file adds begin with this.
 constexpr std::string_view kInputProbe = "calibration_input.";
 
-// The arguments of native_layer_norm that are weights.
-constexpr size_t kLayerNormWeight = 2, kLayerNormBias = 3;
-
 const graph::MethodGraph* forward_of(const graph::Model& part) {
   const auto found = std::ranges::find(part.methods, kForwardMethod, &graph::MethodGraph::name);
   return found == part.methods.end() ? nullptr : &*found;
@@ -30,7 +27,7 @@ class InputFinder {
   InputFinder(const graph::Graph& graph, const std::set<std::string>& calibrated,
               const std::set<std::string>& rounding, const std::map<std::string, int>& readers)
       : graph_(graph), calibrated_(calibrated), rounding_(rounding), readers_(readers) {
-    // Outputs and probes show the activation as it is.
+    // An activation that is an output or has a probe must stay as it is.
     for (const graph::ValueId id : graph.outputs) read_exactly_.insert(id);
     for (const graph::Probe& probe : graph.probes) shown_.insert(probe.value);
     for (const graph::Node& node : graph.nodes) add(node);
@@ -40,7 +37,7 @@ class InputFinder {
     for (auto& [value, input] : inputs_) {
       input.rounded = !read_exactly_.contains(value);
       const bool is_free = input.rounded && !shown_.contains(value) && !others_.contains(value);
-      if (is_free) input.norm = norm_of(*makers_.at(value));
+      if (is_free) input.norm = norm_of(*makers_.at(value), input.columns);
     }
     return std::move(inputs_);
   }
@@ -53,41 +50,44 @@ class InputFinder {
       return;
     }
     const auto x = std::get<graph::ValueId>(node.args[pte::ops::Linear::kInput]);
-    const std::string& weight =
-        graph_[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])].name;
-    if (!rounding_.contains(weight)) read_exactly_.insert(x);
-    if (!makers_.contains(x) || !calibrated_.contains(weight)) {
+    const graph::Value& weight =
+        graph_[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])];
+    if (!rounding_.contains(weight.name)) read_exactly_.insert(x);
+    if (!makers_.contains(x) || !calibrated_.contains(weight.name)) {
       others_.insert(x);
       return;
     }
-    if (readers_.at(weight) > 1) others_.insert(x);
-    inputs_[x].weights.push_back(weight);
-    inputs_[x].columns =
-        graph_[std::get<graph::ValueId>(node.args[pte::ops::Linear::kWeight])].shape.back().base;
+    if (readers_.at(weight.name) > 1) others_.insert(x);
+    inputs_[x].weights.push_back(weight.name);
+    inputs_[x].columns = weight.shape.back().base;
   }
 
-  // Returns the vector of weights that the argument is, if no other node reads it.
-  std::optional<std::string> own_vector(const graph::Arg& arg) const {
+  // Returns the name of the vector of weights that the argument is, if no other node reads it.
+  std::optional<std::string> own_vector(const graph::Arg& arg, int64_t columns) const {
     const auto* id = std::get_if<graph::ValueId>(&arg);
     if (id == nullptr) return std::nullopt;
     const graph::Value& value = graph_[*id];
-    const bool is_vector = value.origin == graph::Value::Origin::kWeight && value.shape.size() == 1;
+    const bool is_vector = value.origin == graph::Value::Origin::kWeight &&
+                           value.shape.size() == 1 && value.shape[0].base == columns;
     if (!is_vector || readers_.at(value.name) > 1) return std::nullopt;
     return value.name;
   }
 
-  std::vector<std::string> norm_of(const graph::Node& node) const {
+  // The last step of an RMSNorm is a product with its vector.
+  std::vector<std::string> norm_of(const graph::Node& node, int64_t columns) const {
+    using pte::ops::Binary;
+    using pte::ops::LayerNorm;
     if (node.op == graph::Op::kMul) {
-      for (const size_t arg : {size_t{0}, size_t{1}}) {
-        if (auto name = own_vector(node.args[arg])) return {*std::move(name)};
+      for (const auto arg : {Binary::kSelf, Binary::kOther}) {
+        if (auto name = own_vector(node.args[arg], columns)) return {*std::move(name)};
       }
       return {};
     }
     if (node.op != graph::Op::kLayerNorm) return {};
-    const auto weight = own_vector(node.args[kLayerNormWeight]);
+    const auto weight = own_vector(node.args[LayerNorm::kWeight], columns);
     if (!weight) return {};
-    if (!std::holds_alternative<graph::ValueId>(node.args[kLayerNormBias])) return {*weight};
-    const auto bias = own_vector(node.args[kLayerNormBias]);
+    if (!std::holds_alternative<graph::ValueId>(node.args[LayerNorm::kBias])) return {*weight};
+    const auto bias = own_vector(node.args[LayerNorm::kBias], columns);
     return bias ? std::vector{*weight, *bias} : std::vector<std::string>();
   }
 

@@ -25,8 +25,7 @@ struct LinearInput {
   std::vector<std::string> norm = {};
 };
 
-// Returns how many linear, norm and other nodes of all parts read each weight, in the method that
-// calibrations execute.
+// Returns how many nodes of all parts read each weight, in the method that calibrations execute.
 std::map<std::string, int> readers_of_weights(const plan::ConvertedComponent& component);
 
 // Adds a probe to `part` for every activation that a weight in `calibrated` reads; the i-th probe

@@ -6,8 +6,10 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "calibration/bit_allocation.h"
+#include "converters/assemble.h"
 #include "core/byte_size.h"
 #include "core/checked.h"
 #include "core/text.h"
@@ -23,6 +25,7 @@ using Scheme = graph::LinearQuantization::Kind;
 constexpr std::string_view kOption = "quantize-budget", kBitsPerWeight = "bpw";
 // Plans are made again, for a little more or less, until one fits.
 constexpr int kTries = 12;
+constexpr uint64_t kLargestBudget = uint64_t{1} << 60;
 // The costs are measured with this share of the sequences, because they need less precision than
 // the codes.
 constexpr size_t kSequencesOfAll = 4;
@@ -63,10 +66,11 @@ class Planner {
           const std::map<std::string, const graph::Weight*>& plain, ThreadPool& pool)
       : options_(options), pool_(pool), chosen_(std::move(costs.chosen)) {
     for (MatrixCost& cost : costs.matrices) {
+      for (const std::string& norm : cost.norm) smoothed_[norm].push_back(cost.weight);
       const bool is_ruled = std::ranges::any_of(options.quantize.rules, [&](const auto& rule) {
         return graph::matches(rule.pattern, cost.weight);
       });
-      if (!is_ruled) add(std::move(cost), *plain.at(cost.weight));
+      if (!is_ruled) add(cost, *plain.at(cost.weight));
     }
   }
 
@@ -80,16 +84,16 @@ class Planner {
     }
     BudgetPlan best = *std::move(smallest);
     // The size of a bundle is that of the matrices and of all else, which hardly depends on them.
+    // `budget` is at most kLargestBudget, so that no sum overflows.
     auto allowed = static_cast<int64_t>(size_of(best) + (budget - best.bytes));
+    uint64_t before = best.bytes;
     for (int i = 0; i < kTries && allowed > 0; ++i) {
       std::optional<BudgetPlan> plan = plan_for(static_cast<uint64_t>(allowed), false);
       if (!plan) break;
       FERRY_RETURN_IF_ERROR(measure(*plan));
-      const int64_t rest = static_cast<int64_t>(budget) - static_cast<int64_t>(plan->bytes);
-      const bool fits = rest >= 0;
-      if (fits && plan->divergence < best.divergence) best = *std::move(plan);
-      if (fits) break;
-      allowed += rest;
+      if (std::exchange(before, plan->bytes) == plan->bytes) break;
+      allowed += static_cast<int64_t>(budget) - static_cast<int64_t>(plan->bytes);
+      if (plan->bytes <= budget && plan->divergence < best.divergence) best = *std::move(plan);
     }
     return best;
   }
@@ -101,7 +105,7 @@ class Planner {
     std::vector<graph::LinearQuantization> schemes;
   };
 
-  void add(MatrixCost cost, const graph::Weight& plain) {
+  void add(const MatrixCost& cost, const graph::Weight& plain) {
     Matrix matrix{cost.weight, cost.norm, {}};
     std::vector<calibration::BitChoice> choices;
     const Shape& shape = plain.recipe.output().shape;
@@ -158,23 +162,21 @@ class Planner {
   // Returns what a calibration with this plan will choose, as far as it counts for the size: norms
   // give no factors to matrices if one of these is not quantised.
   std::shared_ptr<const graph::CalibratedWeights> factors_of(const BudgetPlan& plan) const {
-    std::set<std::string> exact;  // norms
+    graph::CalibratedWeights chosen = *chosen_;
     for (size_t i = 0; i < matrices_.size(); ++i) {
       if (plan.matrices[i].scheme.kind != Scheme::kNone) continue;
-      exact.insert(matrices_[i].norm.begin(), matrices_[i].norm.end());
-    }
-    graph::CalibratedWeights chosen = *chosen_;
-    for (const Matrix& matrix : matrices_) {
-      if (matrix.norm.empty() || !exact.contains(matrix.norm.front())) continue;
-      chosen.factors.erase(matrix.weight);
-      for (const std::string& norm : matrix.norm) chosen.factors.erase(norm);
+      for (const std::string& norm : matrices_[i].norm) {
+        chosen.factors.erase(norm);
+        for (const std::string& weight : smoothed_.at(norm)) chosen.factors.erase(weight);
+      }
     }
     return std::make_shared<const graph::CalibratedWeights>(std::move(chosen));
   }
 
   const plan::ConvertOptions& options_;
   ThreadPool& pool_;
-  std::shared_ptr<const graph::CalibratedWeights> chosen_;  // when costs were measured
+  std::shared_ptr<const graph::CalibratedWeights> chosen_;    // when costs were measured
+  std::map<std::string, std::vector<std::string>> smoothed_;  // the matrices of each norm
   std::vector<Matrix> matrices_;
   std::vector<std::vector<calibration::BitChoice>> choices_;  // of each matrix
 };
@@ -208,7 +210,10 @@ Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget
   plain.reference.clear();
   plain.quantize = {};
   const plan::Conversion unquantized = FERRY_TRY(plan::plan_conversion(plain, &pool));
-  if (!unquantized.mapped.problems.empty()) return BudgetPlan{};  // the conversion reports them
+  if (!unquantized.mapped.problems.empty()) {
+    return Failure(
+        converters::problems_error(unquantized.mapped.problems, *unquantized.mapped.source));
+  }
   const std::map<std::string, const graph::Weight*> weights = weights_of(unquantized);
   uint64_t bytes = budget.bytes;
   if (budget.bits_per_weight > 0) {
@@ -220,7 +225,7 @@ Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget
   std::erase_if(coded, [](const auto& scheme) { return scheme.kind == Scheme::kNone; });
   MeasuredCosts costs =
       FERRY_TRY(measure_costs(options, some_of(sequences), std::move(coded), pool, progress));
-  return Planner(options, std::move(costs), weights, pool).run(bytes);
+  return Planner(options, std::move(costs), weights, pool).run(std::min(bytes, kLargestBudget));
 }
 
 std::string plan_text(const BudgetPlan& plan) {

@@ -116,8 +116,9 @@ class Calibrator {
     if (meter_) {
       std::vector<std::string> weights;
       for (const LinearInput& input : inputs) {
-        std::ranges::copy_if(input.weights, std::back_inserter(weights),
-                             [&](const auto& weight) { return chosen_.codes.contains(weight); });
+        std::ranges::copy_if(input.weights, std::back_inserter(weights), [&](const auto& weight) {
+          return chosen_.codes.contains(weight) && is_metered(weight);
+        });
       }
       FERRY_RETURN_IF_ERROR(
           meter_->advance(given, weights, weights_from(source()), unsmoothed_weights(), last));
@@ -177,8 +178,10 @@ class Calibrator {
   Status choose_factors(LoadedPart& loaded, const std::vector<LinearInput>& inputs) {
     std::vector<calibration::ChannelMeans> means;
     for (const LinearInput& input : inputs) means.emplace_back(input.columns);
+    const auto has_norm = [](const LinearInput& input) { return !input.norm.empty(); };
+    if (std::ranges::none_of(inputs, has_norm)) return {};
     FERRY_RETURN_IF_ERROR(observe(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
-      if (!inputs[i].norm.empty()) means[i].add(values);
+      if (has_norm(inputs[i])) means[i].add(values);
     }));
     FERRY_RETURN_IF_ERROR(run_exactly(loaded, kSequencesOfMeans));
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -195,7 +198,13 @@ class Calibrator {
     return {};
   }
   void smooth(const std::string& weight, const std::vector<float>& factors) {
-    chosen_.factors[weight] = std::make_shared<const std::vector<float>>(factors);
+    auto shared = std::make_shared<const std::vector<float>>(factors);
+    made_of(weight).smooth(shared);
+    chosen_.factors[weight] = std::move(shared);
+  }
+  // Returns the recipe of a weight for which something is chosen.
+  graph::Recipe& made_of(const std::string& weight) {
+    return made_.try_emplace(weight, planned_.at(weight)->recipe).first->second;
   }
   // Returns the factors of the inputs that a norm makes; nullptr if they have none.
   const std::vector<float>* factors_of(const std::vector<std::string>& norm) const {
@@ -246,7 +255,9 @@ class Calibrator {
     const calibration::Factor factor =
         calibration::factor_of(std::move(matrix), input.columns, pool_);
     for (const std::string& weight : input.weights) {
-      const graph::Recipe values_recipe = smoothed(weight, part.weights.find(weight)->recipe);
+      graph::Recipe values_recipe = part.weights.find(weight)->recipe;
+      const auto factors = chosen_.factors.find(weight);
+      if (factors != chosen_.factors.end()) values_recipe.smooth(factors->second);
       std::vector<float> values(values_recipe.output().bytes() / sizeof(float));
       FERRY_RETURN_IF_ERROR(graph::materialize(values_recipe, source(), 0,
                                                std::as_writable_bytes(std::span(values))));
@@ -254,12 +265,22 @@ class Calibrator {
       if (!std::ranges::all_of(values, is_finite)) continue;
       const graph::QuantizationScheme& scheme = planned_.at(weight)->recipe.steps.back().scheme;
       calibration::ChosenRows rows = calibration::choose_codes(scheme, values, factor, pool_);
-      if (meter_) compare_schemes(weight, input, values, factor, rows.nearest_error);
-      chosen_.codes[weight] = std::make_shared<const graph::ChosenCodes>(
+      if (meter_ && is_metered(weight)) {
+        compare_schemes(weight, input, values, factor, rows.nearest_error);
+      }
+      auto codes = std::make_shared<const graph::ChosenCodes>(
           graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
+      graph::Step& step = made_of(weight).steps.back();
+      step.scheme.method = graph::ScaleMethod::kCalibrated;
+      step.chosen = codes;
+      chosen_.codes[weight] = std::move(codes);
     }
     return {};
   }
+
+  // A matrix that several nodes read is in several parts, and each part would measure its codes
+  // alone.
+  bool is_metered(const std::string& weight) const { return readers_.at(weight) == 1; }
 
   // Adds the errors of the matrix with other schemes, relative to `error`, that of its own one.
   void compare_schemes(const std::string& weight, const LinearInput& input,
@@ -284,8 +305,9 @@ class Calibrator {
           const auto found = planned_.find(weight.name);
           if (found == planned_.end())
             return graph::materialize(weight.recipe, source(), offset, out);
-          const graph::Recipe recipe = smoothed(weight.name, found->second->recipe);
-          if (recipe.is_coded()) return decode(weight.name, recipe, offset, out);
+          const auto made = made_.find(weight.name);
+          const graph::Recipe& recipe = made != made_.end() ? made->second : found->second->recipe;
+          if (recipe.is_coded()) return decode(recipe, offset, out);
           const auto size = static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
           std::vector<std::byte> stored(out.size() / sizeof(float) * size);
           FERRY_RETURN_IF_ERROR(
@@ -312,29 +334,16 @@ class Calibrator {
     };
   }
 
-  // Returns the recipe with the factors that were chosen for the weight.
-  graph::Recipe smoothed(const std::string& weight, graph::Recipe recipe) const {
-    const auto factors = chosen_.factors.find(weight);
-    if (factors != chosen_.factors.end()) recipe.smooth(factors->second);
-    return recipe;
-  }
-
-  Status decode(const std::string& name, const graph::Recipe& recipe, uint64_t offset,
-                std::span<std::byte> out) const {
+  Status decode(const graph::Recipe& recipe, uint64_t offset, std::span<std::byte> out) const {
     const graph::QuantizationScheme scheme = coding_of(recipe);
     const int64_t columns = recipe.outputs[0].shape.back();
     const auto first = static_cast<int64_t>(offset / sizeof(float));
     const auto end = first + static_cast<int64_t>(out.size() / sizeof(float));
     const int64_t begin_row = first / columns, rows = (end + columns - 1) / columns - begin_row;
-    graph::Recipe made = recipe;
-    if (const auto own = chosen_.codes.find(name); own != chosen_.codes.end()) {
-      made.steps.back().scheme.method = graph::ScaleMethod::kCalibrated;
-      made.steps.back().chosen = own->second;
-    }
-    std::vector<std::byte> codes(static_cast<uint64_t>(rows) * row_bytes(made, 0));
-    std::vector<std::byte> scales(static_cast<uint64_t>(rows) * row_bytes(made, 1));
+    std::vector<std::byte> codes(static_cast<uint64_t>(rows) * row_bytes(recipe, 0));
+    std::vector<std::byte> scales(static_cast<uint64_t>(rows) * row_bytes(recipe, 1));
     const std::span<std::byte> outs[] = {codes, scales};
-    FERRY_RETURN_IF_ERROR(graph::materialize_rows(made, source(), begin_row, rows, outs));
+    FERRY_RETURN_IF_ERROR(graph::materialize_rows(recipe, source(), begin_row, rows, outs));
     std::vector<float> values(static_cast<size_t>(rows * columns));
     graph::dequantize_rows(scheme, codes, scales, columns, values);
     std::memcpy(out.data(), values.data() + (first - begin_row * columns), out.size());
@@ -353,6 +362,7 @@ class Calibrator {
   std::vector<PassedTensors> passed_;  // for each prompt
   SharedProgress progress_;
   graph::CalibratedWeights chosen_;
+  std::map<std::string, graph::Recipe> made_;  // of weights for which something is chosen
   // For costs() only.
   std::optional<DivergenceMeter> meter_;
   std::vector<graph::LinearQuantization> alternatives_;

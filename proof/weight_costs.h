@@ -25,9 +25,9 @@ struct MatrixCost {
   std::vector<std::pair<graph::LinearQuantization, double>> alternatives = {};
 };
 
-// Measures divergences while a model is executed layer by layer. For each matrix there is a copy of
-// the hidden states of all tokens in memory, which later layers continue. Without an error in the
-// matrix the divergence is 0, so few tokens suffice to compare matrices.
+// Measures divergences while a model is executed layer by layer. Each matrix has a variant of the
+// model, with the codes of this matrix alone. The hidden states of all variants are in memory, and
+// each layer continues them. Both models see the same tokens, so few tokens suffice.
 class DivergenceMeter {
  public:
   // Messages begin with `name`. A few tokens of some of `sequences` are taken.
@@ -48,8 +48,9 @@ class DivergenceMeter {
     States states;
   };
   Status run(LoadedPart& part, States& states) const;
-  // Adds the divergence of the logits of `variant`, and forgets them.
-  Status compare(Variant& variant);
+  // Adds the divergence of the logits of `variant` from `exact`, those of each sequence, and
+  // forgets them.
+  Status compare(const std::vector<std::vector<float>>& exact, Variant& variant);
 
   Prompts sequences_;
   ThreadPool& pool_;

@@ -79,6 +79,11 @@ struct IntBinary {
   enum Arg : size_t { kA, kB, kOut };
 };
 
+struct LayerNorm {
+  static constexpr std::string_view kName = "aten::native_layer_norm.out";
+  enum Arg : size_t { kInput, kNormalizedShape, kWeight, kBias, kEps, kOut0, kOut1, kOut2 };
+};
+
 struct Linear {
   static constexpr std::string_view kName = "aten::linear.out";
   enum Arg : size_t { kInput, kWeight, kBias, kOut };

@@ -48,7 +48,7 @@ struct QuantizeRule {
   LinearQuantization linear;
 };
 
-// What a calibration chose, by names of weights.
+// CalibratedWeights holds the choices of a calibration, by names of weights.
 struct CalibratedWeights {
   // Factors of columns; see Recipe::smooth().
   std::map<std::string, std::shared_ptr<const std::vector<float>>, std::less<>> factors;

@@ -96,6 +96,30 @@ TEST_F(QuantizeBudget, RulesAreObeyed) {
   EXPECT_GT(matrices, 0);
 }
 
+TEST_F(QuantizeBudget, WhatIsGivenIsObeyedThoughItIsTheDefault) {
+  const auto embedding = [&](const std::string& name, const Line& more) {
+    Line options = {"--quantize-budget", "3MB"};
+    options.insert(options.end(), more.begin(), more.end());
+    const Outcome outcome = convert(name, options);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_LE(size_of(name), 3000000u);
+    return Json::parse(read_bytes(dir_ / name + "/manifest.json"))["tensors"][0]["dtype"];
+  };
+  EXPECT_EQ(embedding("unsaid", {}), "i8");
+  EXPECT_EQ(embedding("said", {"--quantize-embedding", "none"}), "bf16");
+}
+
+TEST_F(QuantizeBudget, ALargeBudgetLeavesTheMatricesAsTheyAre) {
+  for (const char* budget : {"1GB", "900000TB", "64bpw"}) {
+    const Outcome outcome = run_ferry(
+        {"convert", sample_, "-n", "--quantize-budget", budget, "--calibrate-weights", text_});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("feed_forward.w2: none in layers 0-3"), std::string::npos)
+        << outcome.err;
+    EXPECT_EQ(outcome.err.find("8da8w in layers"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(QuantizeBudget, ADryRunPrintsThePlan) {
   const Outcome outcome = run_ferry(
       {"convert", sample_, "-n", "--quantize-budget", "12bpw", "--calibrate-weights", text_});
@@ -116,6 +140,8 @@ TEST_F(QuantizeBudget, WhatCannotBeIsRefused) {
   refused({"--quantize-budget", "0bpw"}, "expected a size such as 105MB");
   refused({"--quantize-budget", "nanbpw"}, "expected a size such as 105MB");
   refused({"--quantize-budget", "1.2MB", "--quantize", "8da8w"}, "needs --quantize 8da4w");
+  refused({"--quantize-budget", "1.2MB", "--quantize", "none"}, "needs --quantize 8da4w");
+  refused({"--quantize-budget", "1.2MB", "--quantize-plan", plan_, "-n"}, "not with --dry-run");
   refused({"--quantize-budget", "1.2MB", "--attention", "sha", "--program", "static"},
           "single-head attention");
 }
@@ -132,6 +158,9 @@ TEST_F(QuantizeBudget, PlansAreReadStrictly) {
   const Outcome absent = read("layers.0.feed_forward.w4=8da8w\n");
   EXPECT_EQ(absent.code, 2) << absent.err;
   EXPECT_NE(absent.err.find("matches no linear weight"), std::string::npos) << absent.err;
+  const Outcome alone = run_ferry({"convert", sample_, "-n", "--quantize-plan", plan_});
+  EXPECT_EQ(alone.code, 2) << alone.err;
+  EXPECT_NE(alone.err.find("--quantize-plan: needs --quantize"), std::string::npos) << alone.err;
   EXPECT_EQ(read("\tlayers.0.feed_forward.w2=8da8w \r\n# end").code, 0);
 }
 

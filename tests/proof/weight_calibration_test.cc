@@ -103,6 +103,43 @@ TEST_F(CalibratedWeights, ThreadsDoNotDecideThem) {
   }
 }
 
+// Norms of both kinds, with and without a bias, give factors to the matrices that read them. The
+// outputs stay near those of the model. Without the factors of one vector they would not.
+TEST_F(CalibratedWeights, SmoothedInputsLeaveTheModelAsItIs) {
+  std::string ids;
+  for (int i = 0; i < 192; ++i) ids += std::to_string(3 + i * 7 % 50) + (i % 24 == 23 ? "\n" : ",");
+  write_bytes(text_, ids);
+  for (const char* model : {"gpt2", "qwen3", "phi", "gemma2", "granitemoehybrid"}) {
+    SCOPED_TRACE(model);
+    const std::string source = fixture(std::string("golden/") + model), name = model;
+    const auto smoothed_in = [&](const std::string& bundle) {
+      const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+      int norms = 0, matrices = 0;
+      for (const Json& tensor : manifest["tensors"]) {
+        const std::string recipe = tensor["recipe"];
+        if (recipe.find("| smooth") == std::string::npos) continue;
+        (tensor["shape"].size() == 1 && tensor["output"] == "" ? norms : matrices) += 1;
+      }
+      return std::pair(norms, matrices);
+    };
+    const auto distance = [&](const std::string& bundle, const std::string& exact) -> double {
+      const Outcome outcome =
+          run_ferry({"verify", bundle, "--perplexity", text_, "--against", exact, "--json"});
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      return outcome.json()["result"]["kl_mean"];
+    };
+    const std::string exact = convert(name + "_f32", source, {"--dtype", "f32"});
+    const std::string nearest = convert(name + "_8", source, {"--quantize", "8da8w"});
+    const std::string smooth = convert(name + "_s", source, calibrated({"--quantize", "8da8w"}));
+    EXPECT_GT(smoothed_in(smooth).first, 0);
+    EXPECT_GT(smoothed_in(smooth).second, smoothed_in(smooth).first);
+    EXPECT_LT(distance(smooth, exact), distance(nearest, exact));
+    // An activation that is not rounded has nothing to gain.
+    const std::string int8 = convert(name + "_i", source, calibrated({"--quantize", "int8"}));
+    EXPECT_EQ(smoothed_in(int8), std::pair(0, 0));
+  }
+}
+
 // Whole codes of one text serve every kind of program.
 TEST_F(CalibratedWeights, ServeStaticProgramsAndShards) {
   for (const Line& style : {Line{"--program", "static"}, Line{"--shards", "2"}}) {

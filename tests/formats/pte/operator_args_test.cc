@@ -118,6 +118,14 @@ TEST(OperatorArgs, OfCodesAreThoseOfTheTable) {
                             {Rows::kDtype, "dtype"},
                             {Rows::kOutputDtype, "output_dtype"},
                             {Rows::kOut, "out"}});
+  expect_args(LayerNorm::kName, {{LayerNorm::kInput, "input"},
+                                 {LayerNorm::kNormalizedShape, "normalized_shape"},
+                                 {LayerNorm::kWeight, "weight"},
+                                 {LayerNorm::kBias, "bias"},
+                                 {LayerNorm::kEps, "eps"},
+                                 {LayerNorm::kOut0, "out0"},
+                                 {LayerNorm::kOut1, "out1"},
+                                 {LayerNorm::kOut2, "out2"}});
   expect_args(MixedLinear::kName, {{MixedLinear::kInput, "input"},
                                    {MixedLinear::kWeight, "weight"},
                                    {MixedLinear::kWeightScales, "weight_scales"},
