@@ -8,6 +8,7 @@
 
 #include "cli/option_values.h"
 #include "core/text.h"
+#include "dialects/gguf/model/written_types.h"
 #include "plan/quantize_plan.h"
 #include "proof/calibration.h"
 #include "proof/calibration_text.h"
@@ -88,7 +89,13 @@ void describe_gguf(OptionVisitor& v, ConvertLine& o) {
            .help = "Of --to gguf: how matrices are stored; auto: as in the checkpoint",
            .otherwise = "auto",
            .outputs = plan::kGgufFiles},
-          o.outtype, {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"});
+          o.outtype, converters::gguf_type_words());
+  v.value({.name = "imatrix",
+           .value = "FILE",
+           .help = "Of --to gguf: an importance matrix, as llama-imatrix and ferry imatrix write "
+                   "it, for the types that llama-quantize writes with one",
+           .outputs = plan::kGgufFiles},
+          o.imatrix);
   v.value({.name = "name",
            .value = "NAME",
            .help = "Of --to gguf: general.name",
@@ -340,6 +347,7 @@ std::optional<conversion::ExportOptions> export_options(const ConvertLine& line)
                                    .format = *format,
                                    .out = line.out,
                                    .type = line.outtype,
+                                   .imatrix = line.imatrix,
                                    .model_name = line.name,
                                    .pre_tokenizer = line.tokenizer_pre,
                                    .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};

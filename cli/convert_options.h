@@ -28,7 +28,7 @@ struct ConvertLine {
   signing::SigningKey key;                            // signs the bundle if it names a key
   std::string part, join;                             // a conversion by several hosts
   std::optional<packer::BundlePart> one_part;         // `part` as settle() has read it
-  std::string outtype = "auto", name, tokenizer_pre;  // only for --to gguf, like the next field
+  std::string outtype = "auto", imatrix, name, tokenizer_pre;  // only for --to gguf, like the next field
   int64_t max_file_tensors = 0;
   bool dry_run = false, overwrite = false, if_changed = false, resume = false, no_sync = false;
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "dialects/gguf/model/written_types.h"
 
 namespace ferry::cli {
 namespace {
@@ -18,8 +19,6 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 constexpr std::string_view kGguf = ".gguf";
-// Types of matrices that convert --to gguf writes, beside "auto".
-constexpr std::string_view kOutTypes[] = {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"};
 
 bool is_number(std::string_view text) {
   return !text.empty() &&
@@ -83,10 +82,10 @@ int bits_of(const std::string& type) {
 std::string out_type(const std::string& given, std::vector<std::string>& notes) {
   std::string type = lower_case(given);
   if (type == "copy") return "auto";
-  if (type == "q4_k") return "q4_k_m";
-  if (std::ranges::count(kOutTypes, type) > 0) return type;
+  if (type == "q3_k" || type == "q4_k" || type == "q5_k") return type + "_m";
+  if (std::ranges::count(converters::gguf_type_words(), type) > 0) return type;
   const int bits = bits_of(type);
-  std::string near = bits > 0 && bits <= 4 ? "q4_k_m" : "q8_0";
+  const char* near = bits == 0 || bits > 4 ? "q8_0" : bits > 3 ? "q4_k_m" : bits > 2 ? "q3_k_m" : "q2_k";
   notes.push_back(fmt::format("{} is not written; of Ferry's types {} is next to it", type, near));
   return near;
 }

@@ -159,6 +159,7 @@ constexpr OtherOption kOptions[] = {
     {kWrites, "--output", kOut, "--out"},
     {kExportLlm, "--output_name", kOut},
     {kExportLlm, "export.output_name", kOut},
+    {kLlamaQuantize, "--imatrix", kOption, "--imatrix"},
     // prompts
     {kRuns, "-p", kPrompt, "--prompt"},
     {kRuns, "--prompt", kPrompt, "--prompt"},
@@ -288,7 +289,6 @@ constexpr OtherOption kOptions[] = {
     {kLlamaBench, "--repetitions", kNothingValue},
     {kLlamaBench, "-o", kNothingValue},
     {kLlamaPerplexity, "--chunks", kNothingValue},
-    {kLlamaQuantize, "--imatrix", kNothingValue},
     {kLlamaQuantize, "--allow-requantize", kNothing},
     {kLlamaQuantize, "--leave-output-tensor", kNothing},
     {kLlamaQuantize, "--pure", kNothing},

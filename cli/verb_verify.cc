@@ -88,6 +88,7 @@ struct VerifyLine {
   std::string bundle;
   proof::BundleProofOptions verify;
   std::string mode;
+  std::string imatrix;
   std::optional<int64_t> memory;
   std::string perplexity;  // path of a file with token ids or text
   bool text = false;
@@ -294,7 +295,10 @@ int exit_code(proof::Verdict verdict) {
   return verdict == proof::Verdict::kNotProved ? kNotProvedExit : 1;
 }
 
+constexpr const char* kImatrixOfGguf = "--imatrix is for a GGUF file with --checkpoint";
+
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
+  if (!options.imatrix.empty()) return fail(ErrorCode::kUsage, kImatrixOfGguf);
   if (proof::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   proof::BundleProofOptions verify = options.verify;
   const bool is_gguf = conversion::is_gguf_file(options.bundle);
@@ -353,9 +357,11 @@ Result<int> verify_file(Context& context, const VerifyLine& options) {
                   "--tolerance, --memory and --report: bytes of a GGUF file are compared, and "
                   "nothing is executed");
     }
-    return verify_gguf(
-        context, options.bundle,
-        {.checkpoint = verify.checkpoint, .config = verify.config, .lora = verify.lora});
+    return verify_gguf(context, options.bundle,
+                       {.checkpoint = verify.checkpoint,
+                        .config = verify.config,
+                        .lora = verify.lora,
+                        .imatrix = options.imatrix});
   }
   return verify_bundle(context, options);
 }
@@ -389,6 +395,8 @@ void add_verify(CommandLine& line) {
       .option("--lora DIR", options->verify.lora,
               "With --checkpoint: the adapter that was merged, as for convert")
       .finds_models()
+      .option("--imatrix FILE", options->imatrix,
+              "With --checkpoint, of a GGUF file: the importance matrix that it was made with")
       .option("--calibrate FILE", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,

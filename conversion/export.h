@@ -34,6 +34,7 @@ struct ExportOptions {
   std::string out;  // path of the output; its ending says whether that is one file
   // The following fields are for kGguf only.
   std::string type = "auto";  // see gguf_file_type_of(); "auto": the checkpoint's
+  std::string imatrix = {};    // file of an importance matrix, or empty
   std::string model_name = {};
   std::string pre_tokenizer = {};  // tokenizer.ggml.pre; if empty, add_gguf_tokenizer() finds it
   uint64_t max_tensors = 0;        // in a file; 0: unlimited

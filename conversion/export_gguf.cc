@@ -10,6 +10,7 @@
 
 #include "conversion/export.h"
 #include "conversion/gguf_files.h"
+#include "conversion/gguf_importance.h"
 #include "core/file.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
@@ -63,7 +64,7 @@ int64_t put_mxfp4_first(std::vector<GgufWrittenTensor>& written, const TensorSou
 // Gives every tensor its type, and puts the tensors of RoPE factors first.
 Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, GgufFileType type,
                                       const converters::GgufModelSizes& sizes,
-                                      const plan::MappedModel& model) {
+                                      GgufImportance& importance, const plan::MappedModel& model) {
   const converters::ModelConfig& config = model.checkpoint.config;
   const TensorSource& source = *model.checkpoint.source;
   std::vector<GgufTensor> tensors;
@@ -79,15 +80,17 @@ Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, Gg
     shapes.push_back({tensor.name, tensor.recipe.output().shape,
                       converters::is_stored_mxfp4(tensor.recipe, source)});
   }
-  const std::vector<GgufElement> types = converters::choose_gguf_types(shapes, type, sizes);
+  const std::vector<GgufElement> types = 
+      converters::choose_gguf_types(shapes, type, sizes, importance.is_given());
   for (size_t i = 0; i < written.size(); ++i) {
     GgufTensor& tensor = tensors.emplace_back();
     tensor.name = written[i].name;
     tensor.shape = shapes[i].shape;
     tensor.type = converters::gguf_type_id(types[i]);
     tensor.recipe = std::move(written[i].recipe);
-    FERRY_RETURN_IF_ERROR(
-        converters::apply_gguf_type(tensor.recipe, types[i], source, tensor.name));
+    auto numbers = FERRY_TRY(importance.of(tensor.name, tensor.shape, types[i]));
+    FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, types[i], source, tensor.name,
+                                                      std::move(numbers)));
   }
   return tensors;
 }
@@ -138,6 +141,10 @@ Status add_gguf_tokenizer(const plan::MappedModel& model,
 }  // namespace
 
 Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptions& options) {
+  if (options.type != converters::kGgufAuto && !converters::gguf_file_type_of(options.type)) {
+    return fail_field(ErrorCode::kUsage, "outtype",
+                      fmt::format(" is {}, which is no type", quoted(options.type)));
+  }
   if (is_gguf(model)) return plan_gguf_copy(model, options);
   const converters::ModelConfig& config = model.checkpoint.config;
   converters::GgufKeysInput input{.architecture = converters::gguf_architecture_of(config),
@@ -166,9 +173,11 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
         "{} tensors of the file keep their MXFP4 blocks, whatever type was chosen for the file",
         mxfp4));
   }
+  GgufImportance importance = FERRY_TRY(GgufImportance::open(options, input.type));
   std::vector<GgufTensor> tensors =
       FERRY_TRY(typed(std::move(made.written), input.type,
-                      converters::gguf_model_sizes(*input.architecture, config), model));
+                      converters::gguf_model_sizes(*input.architecture, config), importance, model));
+  std::ranges::move(FERRY_TRY(importance.notes()), std::back_inserter(planned.notes));
   input.size_label = size_label(tensors);
   std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));
   FERRY_RETURN_IF_ERROR(

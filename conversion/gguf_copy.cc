@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "conversion/gguf_files.h"
+#include "conversion/gguf_importance.h"
 #include "converters/quantized/weights.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"
@@ -62,13 +63,14 @@ std::vector<converters::GgufNamedShape> named_shapes(
 // The types of `tensors` in a file of type `type`; empty if tensors keep their types.
 std::vector<GgufElement> chosen_types(const std::vector<converters::GgufNamedShape>& shapes,
                                       const converters::ModelConfig& config,
-                                      std::optional<GgufFileType> type) {
+                                      std::optional<GgufFileType> type, bool has_importance) {
   if (!type) return {};
   const auto* architecture = converters::gguf_architecture_of(config);
   return converters::choose_gguf_types(shapes, *type,
                                        architecture == nullptr
                                            ? converters::GgufModelSizes{}
-                                           : converters::gguf_model_sizes(*architecture, config));
+                                           : converters::gguf_model_sizes(*architecture, config),
+                                       has_importance);
 }
 
 // Recipes of the tensors that an adapter changes, under their GGUF names. The tensors of the file
@@ -110,7 +112,8 @@ Result<GgufElement> kept_type(const TensorEntry& entry) {
 Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
                                                std::span<const TensorEntry> entries,
                                                std::span<const GgufElement> types,
-                                               std::map<std::string, graph::Recipe> merged) {
+                                               std::map<std::string, graph::Recipe> merged,
+                                               GgufImportance& importance) {
   std::vector<GgufTensor> tensors;
   for (size_t i = 0; i < entries.size(); ++i) {
     const TensorEntry& entry = entries[i];
@@ -125,7 +128,9 @@ Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
     if (!changed.empty() || !same) {
       const GgufElement type = types.empty() ? FERRY_TRY(kept_type(entry)) : types[i];
       tensor.type = converters::gguf_type_id(type);
-      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, type, source, entry.name));
+      auto numbers = FERRY_TRY(importance.of(entry.name, entry.shape, type));
+      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, type, source, entry.name,
+                                                        std::move(numbers)));
     } else if (entry.encoding != nullptr) {
       FERRY_RETURN_IF_ERROR(tensor.recipe.take_blocks(source, entry.name));
     }
@@ -164,9 +169,12 @@ Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOption
   const std::vector<converters::GgufNamedShape> shapes = named_shapes(entries, merged);
   const bool has_mxfp4 = std::ranges::any_of(shapes, &converters::GgufNamedShape::is_mxfp4);
   if (type) set_key(keys, "general.file_type", converters::gguf_file_type_number(*type, has_mxfp4));
-  std::vector<GgufTensor> tensors = FERRY_TRY(
-      copied_tensors(*model.checkpoint.source, entries,
-                     chosen_types(shapes, model.checkpoint.config, type), std::move(merged)));
+  GgufImportance importance = FERRY_TRY(GgufImportance::open(options, type));
+  std::vector<GgufTensor> tensors = FERRY_TRY(copied_tensors(
+      *model.checkpoint.source, entries,
+      chosen_types(shapes, model.checkpoint.config, type, importance.is_given()),
+      std::move(merged), importance));
+  planned.notes = FERRY_TRY(importance.notes());
   if (type && converters::gguf_file_type_info(*type).mixed) sort_as_quantized(keys, tensors);
   planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
   return planned;

@@ -263,9 +263,8 @@ Result<std::string> file_type_of(const formats::GgufFile& file, const std::strin
   if (number == converters::kGgufMxfp4FileType) {
     if (type && converters::gguf_file_type_number(*type, true) == number) return name;
   }
-  for (const char* known : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"}) {
-    const auto one = converters::gguf_file_type_of(known);
-    if (one && converters::gguf_file_type_info(*one).number == number) return std::string(known);
+  for (const converters::GgufFileTypeInfo& known : converters::gguf_file_types()) {
+    if (known.number == number) return std::string(known.name);
   }
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is {}, a type that Ferry does not write",
                                                    printable(path), kFileType, number));
@@ -295,6 +294,7 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   wanted.convert.source = options.checkpoint;
   wanted.convert.config = options.config;
   wanted.convert.lora = options.lora;
+  wanted.imatrix = options.imatrix;
   wanted.format = ExportFormat::kGguf;
   wanted.type = FERRY_TRY(file_type_of(file, path));
   wanted.model_name = text_or_empty(file.metadata, kGeneralName);

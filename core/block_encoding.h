@@ -2,6 +2,7 @@
 // quantised types of GGUF do.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -18,5 +19,9 @@ struct BlockEncoding {
   // Writes the `elements` values of the block that begins at `block`.
   void (*decode)(const std::byte* block, float* out) = nullptr;
 };
+
+// The numbers that the codes of iq4_nl and iq4_xs stand for. Source: llama.cpp, ggml-common.h.
+inline constexpr std::array<float, 16> kIq4Numbers = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                      1,    13,   25,  38,  53,  69,  89,  113};
 
 }  // namespace ferry

@@ -213,16 +213,31 @@ Status copy_chosen(const Recipe& recipe, const TensorSource& source, int64_t fir
 Result<uint64_t> encode(const Recipe& recipe, const TensorSource& source, int64_t first,
                         int64_t rows, std::span<std::byte> out) {
   const BlockEncoder& encoder = *recipe.steps.back().encoder;
-  const auto blocks_of_row = static_cast<size_t>(columns_of(recipe) / encoder.elements);
+  const std::vector<float>* importance = recipe.steps.back().importance.get();
+  const int64_t columns = columns_of(recipe);
+  const int64_t matrices = importance == nullptr ? 1 : std::ssize(*importance) / columns;
+  const int64_t matrix_rows = row_count(recipe) / matrices;
   ValueReader reader(recipe, source);
   uint64_t unencodable = 0;
+  const auto encode_rows = [&](int64_t at, int64_t count) -> Status {
+    const std::span<const float> values = FERRY_TRY(reader.read(at, count));
+    const size_t blocks = values.size() / encoder.elements;
+    const std::span<std::byte> made = take(out, blocks * encoder.bytes);
+    BlockRows part = {.values = values.data(),
+                      .rows = static_cast<size_t>(count),
+                      .columns = static_cast<size_t>(columns)};
+    if (importance != nullptr) part.importance = importance->data() + at / matrix_rows * columns;
+    encoder.encode(part, made.data());
+    unencodable += count_unencodable(encoder, values.data(), blocks, made.data());
+    return {};
+  };
   FERRY_RETURN_IF_ERROR(
       for_each_group(recipe, first, rows, [&](int64_t at, int64_t count) -> Status {
-        const std::span<const float> values = FERRY_TRY(reader.read(at, count));
-        const size_t blocks = static_cast<size_t>(count) * blocks_of_row;
-        const std::span<std::byte> made = take(out, blocks * encoder.bytes);
-        encoder.encode(values.data(), blocks, made.data());
-        unencodable += count_unencodable(encoder, values.data(), blocks, made.data());
+        for (const int64_t end = at + count; at < end;) {
+          const int64_t part = std::min(end, (at / matrix_rows + 1) * matrix_rows) - at;
+          if (Status status = encode_rows(at, part); !status) return status;
+          at += part;
+        }
         return {};
       }));
   return unencodable;
@@ -334,7 +349,8 @@ Status Recipe::split_q8_0(const TensorSource& source, const std::string& key) {
   return {};
 }
 
-Status Recipe::encode(const BlockEncoder& encoder, const std::string& key) {
+Status Recipe::encode(const BlockEncoder& encoder, const std::string& key,
+                      std::shared_ptr<const std::vector<float>> importance) {
   const Shape shape = output().shape;
   const int64_t columns = shape.empty() ? 0 : shape.back();
   if (!is_castable(source_dtype) || is_coded()) {
@@ -347,7 +363,17 @@ Status Recipe::encode(const BlockEncoder& encoder, const std::string& key) {
   }
   cast(DType::kF32);
   if (!steps.empty() && steps.back().kind == Step::Kind::kCast) steps.pop_back();
-  steps.push_back({.kind = Step::Kind::kEncode, .encoder = &encoder});
+  if (!encoder.takes_importance) importance.reset();
+  if (importance != nullptr) {
+    const int64_t rows = rows_of(shape), matrix_rows = shape.size() < 2 ? 1 : shape[shape.size() - 2];
+    const int64_t wanted = matrix_rows == 0 ? 0 : rows / matrix_rows * columns;
+    if (std::ssize(*importance) != wanted) {
+      return bad_input(fmt::format("weight {} {} has {} columns, its importance matrix {}",
+                                   quoted(key), to_string(shape), wanted, importance->size()));
+    }
+  }
+  steps.push_back(
+      {.kind = Step::Kind::kEncode, .encoder = &encoder, .importance = std::move(importance)});
   outputs = {{.dtype = DType::kU8, .shape = shape}};
   output().shape.back() = columns / encoder.elements * encoder.bytes;
   return {};

@@ -62,7 +62,8 @@ std::string step_name(const Step& step) {
     case Step::Kind::kSplitQ80:
       return "split q8_0";
     case Step::Kind::kEncode:
-      return fmt::format("encode {}", step.encoder->name);
+      return fmt::format("encode {}{}", step.encoder->name,
+                         step.importance == nullptr ? "" : " by importance");
     case Step::Kind::kStored:
       return "stored";
   }

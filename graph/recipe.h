@@ -50,13 +50,15 @@ struct Step {
   const BlockEncoder* encoder = nullptr;  // for kEncode: one of find_block_encoder()
   // For kSmooth: a factor for each element of the last axis.
   std::shared_ptr<const std::vector<float>> factors = {};
+  // For kEncode: BlockRows::importance of each matrix, one after the other; or null.
+  std::shared_ptr<const std::vector<float>> importance = {};
   // For kQuantize with ScaleMethod::kCalibrated. A plan that is not executed may lack it.
   std::shared_ptr<const ChosenCodes> chosen = {};
   bool operator==(const Step&) const = default;
 };
 
 // Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "smooth", "cast
-// bf16", "split q8_0", "encode q4_k", "stored". Numbers read back as the same double. kQuantize
+// bf16", "split q8_0", "encode q4_k", "encode q4_k by importance", "stored". Numbers read back as the same double. kQuantize
 // states the codes, the group, the dtype of the scales, how they are chosen (bf16_first, hqq with
 // the rounds, or calibrated), and for 4 bits the order of the nibbles: "quantize i4 group 32 bf16
 // bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
@@ -109,9 +111,11 @@ struct Recipe {
   // Makes the stored codes and scales of q8_0 the outputs: i8 [..., K] and f32 [..., K / 32].
   // kUnsupported unless the recipe is only whole rows of q8_0 tensors.
   Status split_q8_0(const TensorSource& source, const std::string& key);
-  // Makes blocks of the f32 values, and replaces an earlier cast. kUnsupported if rows are not
-  // whole blocks. `key` names the weight.
-  Status encode(const BlockEncoder& encoder, const std::string& key);
+  // Makes blocks of the f32 values, and replaces an earlier cast. `importance` is null, or has a
+  // number for each column of each matrix (BlockRows::importance). kUnsupported if rows are not
+  // whole blocks, kBadInput if `importance` is of another size. `key` names the weight.
+  Status encode(const BlockEncoder& encoder, const std::string& key,
+                std::shared_ptr<const std::vector<float>> importance = {});
   // Makes the stored blocks the output, and removes an earlier cast. kUnsupported unless the recipe
   // is only whole rows of tensors of one block type.
   Status take_blocks(const TensorSource& source, const std::string& key);

@@ -1,4 +1,4 @@
-// q8_0 and q4_0: blocks of 32 values and one scale.
+// q8_0, and q4_0 without an importance matrix: blocks of 32 values and one scale.
 #include "graph/quantization/targets.h"
 // This include must follow the choice of targets.
 #undef HWY_TARGET_INCLUDE
@@ -91,9 +91,7 @@ void encode_q4_0_task(const float* x, size_t blocks, uint8_t* out) {
       const auto shifted = hn::Add(value, hn::Set(d32, 8.5f));
       put_codes(hn::Trunc(hn::Min(shifted, hn::Set(d32, 15.0f))), codes.data() + i);
     }
-    for (size_t j = 0; j < 16; ++j) {
-      out[2 + j] = static_cast<uint8_t>(codes[j] | codes[j + 16] << 4);
-    }
+    put_nibbles32(codes.data(), out + 2);
   }
 }
 
@@ -108,12 +106,15 @@ HWY_EXPORT(encode_q8_0_task);
 HWY_EXPORT(encode_q4_0_task);
 }  // namespace
 
-void encode_q8_0(const float* values, size_t blocks, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(encode_q8_0_task)(values, blocks, reinterpret_cast<uint8_t*>(out));
+void encode_q8_0(const BlockRows& rows, std::byte* out) {
+  const size_t blocks = rows.rows * rows.columns / HWY_NAMESPACE::kValues;
+  HWY_DYNAMIC_DISPATCH(encode_q8_0_task)(rows.values, blocks, reinterpret_cast<uint8_t*>(out));
 }
 
-void encode_q4_0(const float* values, size_t blocks, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(encode_q4_0_task)(values, blocks, reinterpret_cast<uint8_t*>(out));
+void encode_q4_0(const BlockRows& rows, std::byte* out) {
+  if (rows.importance != nullptr) return search_q4_0(rows, out);
+  const size_t blocks = rows.rows * rows.columns / HWY_NAMESPACE::kValues;
+  HWY_DYNAMIC_DISPATCH(encode_q4_0_task)(rows.values, blocks, reinterpret_cast<uint8_t*>(out));
 }
 
 }  // namespace ferry::graph

@@ -173,7 +173,26 @@ void mxfp4(const std::byte* block, float* out) {
   }
 }
 
-constexpr std::array<GgufType, 19> kTypes = {{
+// IQ4_NL: scale, nibbles; each stands for one of 16 numbers.
+void iq4_nl(const std::byte* block, float* out) {
+  const float d = f16_at(block);
+  for (uint32_t j = 0; j < 32; ++j) out[j] = d * kIq4Numbers[nibble(block + 2, j)];
+}
+
+// IQ4_XS: scale of the scales, the high two bits of eight scales, the low four bits, nibbles; the
+// zero of the scales is at 32.
+void iq4_xs(const std::byte* block, float* out) {
+  const float d = f16_at(block);
+  for (uint32_t g = 0; g < 8; ++g) {
+    const uint32_t low = u8_at(block + 4 + g / 2) >> 4 * (g % 2) & 0xfu;
+    const uint32_t high = u8_at(block + 2 + g / 4) >> 2 * (g % 4) & 3u;
+    const float scale = d * (to_float(low | high << 4) - 32.0f);
+    const std::byte* codes = block + 8 + 16 * g;
+    for (uint32_t j = 0; j < 32; ++j) out[32 * g + j] = scale * kIq4Numbers[nibble(codes, j)];
+  }
+}
+
+constexpr std::array<GgufType, 21> kTypes = {{
     {0, "F32", DType::kF32, {"", 1, 4, nullptr}},
     {1, "F16", DType::kF16, {"", 1, 2, nullptr}},
     {2, "Q4_0", DType::kF32, {"q4_0", 32, 18, q4_0}},
@@ -186,6 +205,8 @@ constexpr std::array<GgufType, 19> kTypes = {{
     {12, "Q4_K", DType::kF32, {"q4_k", 256, 144, q45_k<false>}},
     {13, "Q5_K", DType::kF32, {"q5_k", 256, 176, q45_k<true>}},
     {14, "Q6_K", DType::kF32, {"q6_k", 256, 210, q6_k}},
+    {20, "IQ4_NL", DType::kF32, {"iq4_nl", 32, 18, iq4_nl}},
+    {23, "IQ4_XS", DType::kF32, {"iq4_xs", 256, 136, iq4_xs}},
     {24, "I8", DType::kI8, {"", 1, 1, nullptr}},
     {25, "I16", DType::kI16, {"", 1, 2, nullptr}},
     {26, "I32", DType::kI32, {"", 1, 4, nullptr}},
@@ -200,17 +221,15 @@ struct OtherType {
   uint32_t id;
   std::string_view name;
 };
-constexpr std::array<OtherType, 16> kOtherTypes = {{
+constexpr std::array<OtherType, 14> kOtherTypes = {{
     {9, "Q8_1"},
     {15, "Q8_K"},
     {16, "IQ2_XXS"},
     {17, "IQ2_XS"},
     {18, "IQ3_XXS"},
     {19, "IQ1_S"},
-    {20, "IQ4_NL"},
     {21, "IQ3_S"},
     {22, "IQ2_S"},
-    {23, "IQ4_XS"},
     {29, "IQ1_M"},
     {34, "TQ1_0"},
     {35, "TQ2_0"},

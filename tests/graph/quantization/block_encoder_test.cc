@@ -58,11 +58,11 @@ TEST(BlockEncoder, MakesTheBlocksOfGgml) {
     ASSERT_NE(encoder, nullptr) << name;
     const size_t blocks = all.size() / encoder->elements;
     std::vector<std::byte> out(blocks * encoder->bytes);
-    encoder->encode(all.data(), blocks, out.data());
+    encoder->encode({.values = all.data(), .rows = blocks, .columns = encoder->elements}, out.data());
     EXPECT_EQ(to_hex(sha256(out)), digest) << name;
     EXPECT_EQ(count_unencodable(*encoder, all.data(), blocks, out.data()), 0) << name;
   }
-  EXPECT_EQ(find_block_encoder("q4_1"), nullptr);
+  EXPECT_EQ(find_block_encoder("q8_1"), nullptr);
 }
 
 // A scale beyond f16 would make all values of its block infinite.
@@ -74,7 +74,7 @@ TEST(BlockEncoder, CountsWhatNoBlockCanStandFor) {
     two[1] = -1.0f;
     std::vector<std::byte> out(2 * encoder.bytes);
     const auto count = [&] {
-      encoder.encode(two.data(), 2, out.data());
+      encoder.encode({.values = two.data(), .rows = 2, .columns = encoder.elements}, out.data());
       return count_unencodable(encoder, two.data(), 2, out.data());
     };
     EXPECT_EQ(count(), 0) << name;
