@@ -38,6 +38,7 @@ struct DeclaredVerb {
 constexpr DeclaredVerb kVerbs[] = {
     {"convert", add_convert, "Convert"},
     {"batch", add_batch, "Convert"},
+    {"imatrix", add_imatrix, "Convert"},
     {"run", add_run, "Run"},
     {"embed", add_embed, "Run"},
     {"execute", add_execute, "Run"},

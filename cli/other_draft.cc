@@ -85,7 +85,10 @@ std::string out_type(const std::string& given, std::vector<std::string>& notes) 
   if (type == "q3_k" || type == "q4_k" || type == "q5_k") return type + "_m";
   if (std::ranges::count(converters::gguf_type_words(), type) > 0) return type;
   const int bits = bits_of(type);
-  const char* near = bits == 0 || bits > 4 ? "q8_0" : bits > 3 ? "q4_k_m" : bits > 2 ? "q3_k_m" : "q2_k";
+  const char* near = bits == 0 || bits > 4 ? "q8_0"
+                     : bits > 3            ? "q4_k_m"
+                     : bits > 2            ? "q3_k_m"
+                                           : "q2_k";
   notes.push_back(fmt::format("{} is not written; of Ferry's types {} is next to it", type, near));
   return near;
 }

@@ -8,6 +8,7 @@ namespace ferry::cli {
 void add_inspect(CommandLine& line);
 void add_audit(CommandLine& line);
 void add_convert(CommandLine& line);
+void add_imatrix(CommandLine& line);
 void add_run(CommandLine& line);
 void add_embed(CommandLine& line);
 void add_tokenize(CommandLine& line);

@@ -80,7 +80,7 @@ Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, Gg
     shapes.push_back({tensor.name, tensor.recipe.output().shape,
                       converters::is_stored_mxfp4(tensor.recipe, source)});
   }
-  const std::vector<GgufElement> types = 
+  const std::vector<GgufElement> types =
       converters::choose_gguf_types(shapes, type, sizes, importance.is_given());
   for (size_t i = 0; i < written.size(); ++i) {
     GgufTensor& tensor = tensors.emplace_back();
@@ -174,9 +174,9 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
         mxfp4));
   }
   GgufImportance importance = FERRY_TRY(GgufImportance::open(options, input.type));
-  std::vector<GgufTensor> tensors =
-      FERRY_TRY(typed(std::move(made.written), input.type,
-                      converters::gguf_model_sizes(*input.architecture, config), importance, model));
+  std::vector<GgufTensor> tensors = FERRY_TRY(
+      typed(std::move(made.written), input.type,
+            converters::gguf_model_sizes(*input.architecture, config), importance, model));
   std::ranges::move(FERRY_TRY(importance.notes()), std::back_inserter(planned.notes));
   input.size_label = size_label(tensors);
   std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));

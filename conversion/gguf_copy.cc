@@ -129,8 +129,8 @@ Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
       const GgufElement type = types.empty() ? FERRY_TRY(kept_type(entry)) : types[i];
       tensor.type = converters::gguf_type_id(type);
       auto numbers = FERRY_TRY(importance.of(entry.name, entry.shape, type));
-      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, type, source, entry.name,
-                                                        std::move(numbers)));
+      FERRY_RETURN_IF_ERROR(
+          converters::apply_gguf_type(tensor.recipe, type, source, entry.name, std::move(numbers)));
     } else if (entry.encoding != nullptr) {
       FERRY_RETURN_IF_ERROR(tensor.recipe.take_blocks(source, entry.name));
     }
@@ -170,10 +170,10 @@ Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOption
   const bool has_mxfp4 = std::ranges::any_of(shapes, &converters::GgufNamedShape::is_mxfp4);
   if (type) set_key(keys, "general.file_type", converters::gguf_file_type_number(*type, has_mxfp4));
   GgufImportance importance = FERRY_TRY(GgufImportance::open(options, type));
-  std::vector<GgufTensor> tensors = FERRY_TRY(copied_tensors(
-      *model.checkpoint.source, entries,
-      chosen_types(shapes, model.checkpoint.config, type, importance.is_given()),
-      std::move(merged), importance));
+  std::vector<GgufTensor> tensors = FERRY_TRY(
+      copied_tensors(*model.checkpoint.source, entries,
+                     chosen_types(shapes, model.checkpoint.config, type, importance.is_given()),
+                     std::move(merged), importance));
   planned.notes = FERRY_TRY(importance.notes());
   if (type && converters::gguf_file_type_info(*type).mixed) sort_as_quantized(keys, tensors);
   planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));

@@ -58,10 +58,9 @@ Result<std::shared_ptr<const std::vector<float>>> GgufImportance::of(const std::
     if (fits) numbers = at->second;
   }
   if (numbers == nullptr && type_ && converters::gguf_needs_importance(name, type, *type_)) {
-    return fail_field(
-        ErrorCode::kUsage, kField,
-        fmt::format(": files of type {} need an importance matrix with {}",
-                    converters::gguf_file_type_info(*type_).name, quoted(name)));
+    return fail_field(ErrorCode::kUsage, kField,
+                      fmt::format(": files of type {} need an importance matrix with {}",
+                                  converters::gguf_file_type_info(*type_).name, quoted(name)));
   }
   if (!is_given() || !is_searched(type)) return numbers;
   ++(numbers == nullptr ? missing_ : found_);

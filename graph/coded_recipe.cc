@@ -365,7 +365,8 @@ Status Recipe::encode(const BlockEncoder& encoder, const std::string& key,
   if (!steps.empty() && steps.back().kind == Step::Kind::kCast) steps.pop_back();
   if (!encoder.takes_importance) importance.reset();
   if (importance != nullptr) {
-    const int64_t rows = rows_of(shape), matrix_rows = shape.size() < 2 ? 1 : shape[shape.size() - 2];
+    const int64_t rows = rows_of(shape),
+                  matrix_rows = shape.size() < 2 ? 1 : shape[shape.size() - 2];
     const int64_t wanted = matrix_rows == 0 ? 0 : rows / matrix_rows * columns;
     if (std::ssize(*importance) != wanted) {
       return bad_input(fmt::format("weight {} {} has {} columns, its importance matrix {}",

@@ -16,11 +16,6 @@ namespace {
 // Names of probes that this file adds begin with this.
 constexpr std::string_view kInputProbe = "calibration_input.";
 
-const graph::MethodGraph* forward_of(const graph::Model& part) {
-  const auto found = std::ranges::find(part.methods, kForwardMethod, &graph::MethodGraph::name);
-  return found == part.methods.end() ? nullptr : &*found;
-}
-
 // Collects what the nodes of a method do with its values.
 class InputFinder {
  public:
@@ -101,6 +96,11 @@ class InputFinder {
 };
 
 }  // namespace
+
+const graph::MethodGraph* forward_of(const graph::Model& part) {
+  const auto found = std::ranges::find(part.methods, kForwardMethod, &graph::MethodGraph::name);
+  return found == part.methods.end() ? nullptr : &*found;
+}
 
 std::map<std::string, int> readers_of_weights(const plan::ConvertedComponent& component) {
   std::map<std::string, int> readers;

@@ -25,6 +25,9 @@ struct LinearInput {
   std::vector<std::string> norm = {};
 };
 
+// Returns the method of a part that calibrations execute; nullptr if there is none.
+const graph::MethodGraph* forward_of(const graph::Model& part);
+
 // Returns how many nodes of all parts read each weight, in the method that calibrations execute.
 std::map<std::string, int> readers_of_weights(const plan::ConvertedComponent& component);
 

@@ -263,8 +263,7 @@ HWY_INLINE void searched_codes(const float* x, size_t size, float scale, float f
 }
 
 // Writes the codes of a group by its rounded scale, plus `limit`.
-HWY_INLINE void rounded_codes(const float* x, size_t size, float scale, int limit,
-                              uint8_t* codes) {
+HWY_INLINE void rounded_codes(const float* x, size_t size, float scale, int limit, uint8_t* codes) {
   const F32 d32;
   const hn::Rebind<uint8_t, F32> d8;
   const hn::RebindToSigned<F32> di;

@@ -67,8 +67,7 @@ HWY_INLINE void search_curve(const SideBySide<kGroupSize>& groups,
     for (int step = -kTries - 1; step <= kTries; ++step) {
       const bool first = step == -kTries - 1;
       const VF32 tried =
-          first ? hn::Div(hn::Set(d, 1.0f),
-                          hn::Div(hn::Neg(largest), hn::Set(d, kNumbers[0])))
+          first ? hn::Div(hn::Set(d, 1.0f), hn::Div(hn::Neg(largest), hn::Set(d, kNumbers[0])))
                 : hn::Div(hn::Set(d, static_cast<float>(step) + kNumbers[0]), largest);
       VF32 sum_qx = zero, sum_q2 = zero;
       for (size_t i = 0; i < kGroupSize; ++i) {

@@ -102,11 +102,11 @@ HWY_INLINE void finish_block(const RangeSearch& search, const float* x, bool has
     const float minimum = m * static_cast<float>(found.minimum_codes[g]);
     for (size_t i = g * kSize; i < (g + 1) * kSize; i += kLanes) {
       const VF32 value = hn::LoadU(d32, x + i);
-      const VF32 code = scale == 0 ? range_code(value, hn::Set(d32, found.bases[g]),
-                                                hn::Set(d32, found.factors[g]), search.top)
-                                   : rounded(hn::Div(hn::Add(value, hn::Set(d32, minimum)),
-                                                     hn::Set(d32, scale)),
-                                             0, search.top);
+      const VF32 code =
+          scale == 0 ? range_code(value, hn::Set(d32, found.bases[g]),
+                                  hn::Set(d32, found.factors[g]), search.top)
+                     : rounded(hn::Div(hn::Add(value, hn::Set(d32, minimum)), hn::Set(d32, scale)),
+                               0, search.top);
       hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, code)), d8, codes.data() + i);
     }
   }

@@ -188,8 +188,8 @@ HWY_INLINE void put_block3(const Codes& codes, const std::array<uint8_t, kGroups
   }
   for (size_t i = 0; i < 64; ++i) {
     const uint8_t* c = codes.data() + i / 32 * 128 + i % 32;
-    out[32 + i] = static_cast<uint8_t>((c[0] & 3) | (c[32] & 3) << 2 | (c[64] & 3) << 4 |
-                                       (c[96] & 3) << 6);
+    out[32 + i] =
+        static_cast<uint8_t>((c[0] & 3) | (c[32] & 3) << 2 | (c[64] & 3) << 4 | (c[96] & 3) << 6);
   }
   uint8_t* to = out + 96;
   for (size_t j = 0; j < 8; ++j) {
@@ -229,8 +229,7 @@ void encode_q3_k_task(const BlockRows& rows, uint8_t* out) {
     for (size_t g = 0; g < kGroups; ++g) {
       const float scale = f16_at(out + 108) * static_cast<float>(scale_codes[g] - 32);
       if (scale == 0) continue;
-      rounded_codes(x + g * kGroupSize, kGroupSize, scale, kLimit3,
-                    codes.data() + g * kGroupSize);
+      rounded_codes(x + g * kGroupSize, kGroupSize, scale, kLimit3, codes.data() + g * kGroupSize);
     }
     put_block3(codes, scale_codes, out);
   }

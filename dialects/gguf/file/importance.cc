@@ -15,7 +15,9 @@
 #include "core/file.h"
 #include "core/tensor_source.h"
 #include "core/text.h"
+#include "dialects/gguf/file/dequant.h"
 #include "dialects/gguf/file/gguf.h"
+#include "dialects/gguf/file/writer.h"
 
 namespace ferry::formats {
 namespace {
@@ -102,7 +104,8 @@ class Records {
     ImportanceMatrix matrix;
     for (int32_t i = 0; i < entries; ++i) {
       const int32_t length = FERRY_TRY(number("length of a name"));
-      if (length <= 0 || std::cmp_greater(length, kMostNameBytes)) return broken("length of a name");
+      if (length <= 0 || std::cmp_greater(length, kMostNameBytes))
+        return broken("length of a name");
       std::string name(static_cast<size_t>(length), '\0');
       FERRY_RETURN_IF_ERROR(bytes(std::as_writable_bytes(std::span(name)), "a name"));
       const auto measured = static_cast<float>(FERRY_TRY(number("a count")));
@@ -155,6 +158,66 @@ Result<ImportanceMatrix> read_importance_matrix(const std::string& path) {
     return bad_input(fmt::format("{}: has no entry of an importance matrix", printable(path)));
   }
   return matrix;
+}
+
+Result<std::vector<std::byte>> importance_gguf(const ImportanceSums& sums) {
+  const std::vector<GgufKeyValue> keys = {{"general.type", std::string("imatrix")},
+                                          {"imatrix.datasets", std::vector<std::string>{sums.text}},
+                                          {"imatrix.chunk_count", sums.chunks},
+                                          {"imatrix.chunk_size", sums.chunk_tokens}};
+  const uint32_t f32 = find_gguf_type(DType::kF32, nullptr)->id;
+  std::vector<GgufTensorInfo> infos;
+  std::vector<const std::vector<float>*> data;
+  for (const auto& [name, entry] : sums.entries) {
+    const auto matrices = std::ssize(entry.counts);
+    const int64_t columns = std::ssize(entry.sums) / matrices;
+    const bool one = matrices == 1;
+    infos.push_back(
+        {name + std::string(kSums), one ? Shape{columns} : Shape{matrices, columns}, f32});
+    infos.push_back({name + std::string(kCounts), one ? Shape{1} : Shape{matrices, 1}, f32});
+    data.insert(data.end(), {&entry.sums, &entry.counts});
+  }
+  GgufLayout layout = FERRY_TRY(lay_out_gguf(keys, infos));
+  std::vector<std::byte> file = std::move(layout.head);
+  file.resize(layout.file_bytes);
+  for (size_t i = 0; i < data.size(); ++i) {
+    std::memcpy(file.data() + layout.offsets[i], data[i]->data(), data[i]->size() * sizeof(float));
+  }
+  return file;
+}
+
+std::vector<std::byte> importance_records(const ImportanceSums& sums) {
+  std::vector<std::byte> file;
+  const auto put = [&](std::span<const std::byte> bytes) {
+    file.insert(file.end(), bytes.begin(), bytes.end());
+  };
+  const auto put_number = [&](size_t value) {
+    const auto number = static_cast<int32_t>(value);
+    put(std::as_bytes(std::span(&number, 1)));
+  };
+  const auto put_text = [&](const std::string& text) {
+    put_number(text.size());
+    put(std::as_bytes(std::span(text)));
+  };
+  put_number(sums.entries.size());
+  for (const auto& [name, entry] : sums.entries) {
+    put_text(name);
+    // How many chunks the matrix with most rows has seen, at least one.
+    const auto most = static_cast<size_t>(*std::ranges::max_element(entry.counts));
+    const size_t measured = std::max<size_t>(1, (most + sums.chunk_tokens - 1) / sums.chunk_tokens);
+    put_number(measured);
+    put_number(entry.sums.size());
+    const size_t columns = entry.sums.size() / entry.counts.size();
+    for (size_t i = 0; i < entry.sums.size(); ++i) {
+      const float count = entry.counts[i / columns];
+      const float mean = count > 0 ? entry.sums[i] / count : 1.0f;
+      const float value = mean * static_cast<float>(measured);
+      put(std::as_bytes(std::span(&value, 1)));
+    }
+  }
+  put_number(sums.chunks);
+  put_text(sums.text);
+  return file;
 }
 
 }  // namespace ferry::formats

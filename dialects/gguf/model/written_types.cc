@@ -85,25 +85,40 @@ int64_t layer_of(std::string_view name) {
 GgufElement base_of(GgufFileType type) {
   switch (type) {
     case GgufFileType::kQ2_K:
-    case GgufFileType::kQ2_K_S: return GgufElement::kQ2_K;
+    case GgufFileType::kQ2_K_S:
+      return GgufElement::kQ2_K;
     case GgufFileType::kQ3_K_S:
     case GgufFileType::kQ3_K_M:
-    case GgufFileType::kQ3_K_L: return GgufElement::kQ3_K;
-    case GgufFileType::kQ4_0: return GgufElement::kQ4_0;
-    case GgufFileType::kQ4_1: return GgufElement::kQ4_1;
+    case GgufFileType::kQ3_K_L:
+      return GgufElement::kQ3_K;
+    case GgufFileType::kQ4_0:
+      return GgufElement::kQ4_0;
+    case GgufFileType::kQ4_1:
+      return GgufElement::kQ4_1;
     case GgufFileType::kQ4_K_S:
-    case GgufFileType::kQ4_K_M: return GgufElement::kQ4_K;
-    case GgufFileType::kQ5_0: return GgufElement::kQ5_0;
-    case GgufFileType::kQ5_1: return GgufElement::kQ5_1;
+    case GgufFileType::kQ4_K_M:
+      return GgufElement::kQ4_K;
+    case GgufFileType::kQ5_0:
+      return GgufElement::kQ5_0;
+    case GgufFileType::kQ5_1:
+      return GgufElement::kQ5_1;
     case GgufFileType::kQ5_K_S:
-    case GgufFileType::kQ5_K_M: return GgufElement::kQ5_K;
-    case GgufFileType::kQ6_K: return GgufElement::kQ6_K;
-    case GgufFileType::kIQ4_NL: return GgufElement::kIQ4_NL;
-    case GgufFileType::kIQ4_XS: return GgufElement::kIQ4_XS;
-    case GgufFileType::kQ8_0: return GgufElement::kQ8_0;
-    case GgufFileType::kBF16: return GgufElement::kBF16;
-    case GgufFileType::kF16: return GgufElement::kF16;
-    case GgufFileType::kF32: break;
+    case GgufFileType::kQ5_K_M:
+      return GgufElement::kQ5_K;
+    case GgufFileType::kQ6_K:
+      return GgufElement::kQ6_K;
+    case GgufFileType::kIQ4_NL:
+      return GgufElement::kIQ4_NL;
+    case GgufFileType::kIQ4_XS:
+      return GgufElement::kIQ4_XS;
+    case GgufFileType::kQ8_0:
+      return GgufElement::kQ8_0;
+    case GgufFileType::kBF16:
+      return GgufElement::kBF16;
+    case GgufFileType::kF16:
+      return GgufElement::kF16;
+    case GgufFileType::kF32:
+      break;
   }
   return GgufElement::kF32;
 }
@@ -176,18 +191,28 @@ class Mixture {
     const int64_t layers = sizes_.layers;
     const bool early = layer < layers / 8, more = more_bits(layer, layers);
     switch (type_) {
-      case File::kQ2_K: return Element::kQ3_K;
-      case File::kQ2_K_S: return early ? Element::kQ4_K : base_;
-      case File::kQ3_K_M: return layer < layers / 16 ? Element::kQ5_K : Element::kQ4_K;
-      case File::kQ3_K_L: return Element::kQ5_K;
-      case File::kQ4_K_S: return early ? Element::kQ5_K : base_;
+      case File::kQ2_K:
+        return Element::kQ3_K;
+      case File::kQ2_K_S:
+        return early ? Element::kQ4_K : base_;
+      case File::kQ3_K_M:
+        return layer < layers / 16 ? Element::kQ5_K : Element::kQ4_K;
+      case File::kQ3_K_L:
+        return Element::kQ5_K;
+      case File::kQ4_K_S:
+        return early ? Element::kQ5_K : base_;
       case File::kQ4_K_M:
-      case File::kQ5_K_M: return more ? Element::kQ6_K : base_;
+      case File::kQ5_K_M:
+        return more ? Element::kQ6_K : base_;
       case File::kIQ4_NL:
-      case File::kIQ4_XS: return early && !has_importance_ ? Element::kQ5_K : base_;
-      case File::kQ4_0: return early && has_importance_ ? Element::kQ4_1 : base_;
-      case File::kQ5_0: return early && has_importance_ ? Element::kQ5_1 : base_;
-      default: return base_;
+      case File::kIQ4_XS:
+        return early && !has_importance_ ? Element::kQ5_K : base_;
+      case File::kQ4_0:
+        return early && has_importance_ ? Element::kQ4_1 : base_;
+      case File::kQ5_0:
+        return early && has_importance_ ? Element::kQ5_1 : base_;
+      default:
+        return base_;
     }
   }
 

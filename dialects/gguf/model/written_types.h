@@ -48,7 +48,7 @@ struct GgufFileTypeInfo {
   GgufFileType type;
   std::string_view name;  // "q4_k_m"
   uint32_t number;        // value of general.file_type
-  bool mixed;  // written by llama-quantize, which sorts tensors and appends keys
+  bool mixed;             // written by llama-quantize, which sorts tensors and appends keys
 };
 // All types, in the order in which help lists them.
 std::span<const GgufFileTypeInfo> gguf_file_types();
@@ -115,8 +115,8 @@ bool gguf_needs_importance(std::string_view name, GgufElement type, GgufFileType
 // Returns the order of llama-quantize: by layer, then by name. Tensors of no layer come first.
 std::vector<size_t> gguf_name_order(std::span<const GgufNamedShape> tensors);
 
-// Gives the recipe, made of tensors of `source`, the type. `importance` is null, or has a number for
-// each column of each matrix; it has no effect on types without a search.
+// Gives the recipe, made of tensors of `source`, the type. `importance` is null, or has a number
+// for each column of each matrix; it has no effect on types without a search.
 Status apply_gguf_type(graph::Recipe& recipe, GgufElement type, const TensorSource& source,
                        const std::string& name,
                        std::shared_ptr<const std::vector<float>> importance = {});
