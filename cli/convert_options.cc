@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cli/option_values.h"
+#include "conversion/export.h"
 #include "core/text.h"
-#include "dialects/gguf/model/written_types.h"
 #include "plan/quantize_plan.h"
 #include "proof/calibration.h"
 #include "proof/calibration_text.h"
@@ -89,7 +89,7 @@ void describe_gguf(OptionVisitor& v, ConvertLine& o) {
            .help = "Of --to gguf: how matrices are stored; auto: as in the checkpoint",
            .otherwise = "auto",
            .outputs = plan::kGgufFiles},
-          o.outtype, converters::gguf_type_words());
+          o.outtype, conversion::gguf_type_words());
   v.value({.name = "imatrix",
            .value = "FILE",
            .help = "Of --to gguf: an importance matrix, as llama-imatrix and ferry imatrix write "

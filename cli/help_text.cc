@@ -153,7 +153,12 @@ std::string tag_of(const OptionSpec& option) {
   if (option.is_positional()) return italic(option.value);
   std::string tag;
   for (const std::string& name : option.names) tag += (tag.empty() ? "" : ", ") + bold(name);
-  return option.is_flag() ? tag : tag + " " + italic(option.value);
+  if (option.is_flag()) return tag;
+  std::string value = italic(option.value);  // a line may break behind each of several words
+  for (size_t at = 0; (at = value.find('|', at)) != std::string::npos; at += 3) {
+    value.insert(at + 1, "\\:");
+  }
+  return tag + " " + value;
 }
 
 std::string option_entry(const OptionSpec& option) {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "conversion/export.h"
 #include "core/text.h"
-#include "dialects/gguf/model/written_types.h"
 
 namespace ferry::cli {
 namespace {
@@ -83,7 +83,7 @@ std::string out_type(const std::string& given, std::vector<std::string>& notes) 
   std::string type = lower_case(given);
   if (type == "copy") return "auto";
   if (type == "q3_k" || type == "q4_k" || type == "q5_k") return type + "_m";
-  if (std::ranges::count(converters::gguf_type_words(), type) > 0) return type;
+  if (std::ranges::count(conversion::gguf_type_words(), type) > 0) return type;
   const int bits = bits_of(type);
   const char* near = bits == 0 || bits > 4 ? "q8_0"
                      : bits > 3            ? "q4_k_m"

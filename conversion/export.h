@@ -28,13 +28,16 @@ enum class ExportFormat {
 std::string_view export_format_name(ExportFormat format);
 std::optional<ExportFormat> export_format_of(std::string_view name);
 
+// The words for ExportOptions::type: "auto", and the types of GGUF files.
+std::vector<std::string_view> gguf_type_words();
+
 struct ExportOptions {
   plan::ConvertOptions convert;  // source, dtype, max_file_bytes and the options that map keys
   ExportFormat format = ExportFormat::kSafetensors;
   std::string out;  // path of the output; its ending says whether that is one file
   // The following fields are for kGguf only.
-  std::string type = "auto";  // see gguf_file_type_of(); "auto": the checkpoint's
-  std::string imatrix = {};    // file of an importance matrix, or empty
+  std::string type = "auto";  // one of gguf_type_words(); "auto": as in the checkpoint
+  std::string imatrix = {};   // file of an importance matrix, or empty
   std::string model_name = {};
   std::string pre_tokenizer = {};  // tokenizer.ggml.pre; if empty, add_gguf_tokenizer() finds it
   uint64_t max_tensors = 0;        // in a file; 0: unlimited

@@ -29,10 +29,7 @@ using converters::GgufFileType;
 using converters::GgufNamedShape;
 using converters::GgufWrittenTensor;
 
-bool is_gguf(const plan::MappedModel& model) {
-  const auto found = model.tensors.names.find("model.embed_tokens.weight");
-  return found != model.tensors.names.end() && found->second == "token_embd.weight";
-}
+constexpr std::string_view kAuto = "auto";
 
 // Returns the type that all matrices except MXFP4 ones are stored in; f32 if they differ.
 GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors,
@@ -140,12 +137,20 @@ Status add_gguf_tokenizer(const plan::MappedModel& model,
 
 }  // namespace
 
+std::vector<std::string_view> gguf_type_words() {
+  std::vector<std::string_view> words = {kAuto};
+  for (const converters::GgufFileTypeInfo& type : converters::gguf_file_types()) {
+    words.push_back(type.name);
+  }
+  return words;
+}
+
 Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptions& options) {
-  if (options.type != converters::kGgufAuto && !converters::gguf_file_type_of(options.type)) {
+  if (options.type != kAuto && !converters::gguf_file_type_of(options.type)) {
     return fail_field(ErrorCode::kUsage, "outtype",
                       fmt::format(" is {}, which is no type", quoted(options.type)));
   }
-  if (is_gguf(model)) return plan_gguf_copy(model, options);
+  if (is_gguf_source(model)) return plan_gguf_copy(model, options);
   const converters::ModelConfig& config = model.checkpoint.config;
   converters::GgufKeysInput input{.architecture = converters::gguf_architecture_of(config),
                                   .config = &config,

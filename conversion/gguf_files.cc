@@ -243,6 +243,11 @@ Result<packer::WeightFilesInput> gguf_files(const std::vector<GgufKeyValue>& key
   return out;
 }
 
+bool is_gguf_source(const plan::MappedModel& model) {
+  const auto found = model.tensors.names.find("model.embed_tokens.weight");
+  return found != model.tensors.names.end() && found->second == "token_embd.weight";
+}
+
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors) {
   for (const char* last : {"general.quantization_version", "general.file_type"}) {
     const auto found = std::ranges::find(keys, last, &GgufKeyValue::key);

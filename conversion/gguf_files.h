@@ -36,6 +36,9 @@ Result<packer::WeightFilesInput> gguf_files(const std::vector<GgufKeyValue>& key
 // blocks unless the options ask for another type.
 Result<PlannedFiles> plan_gguf_copy(plan::MappedModel& model, const ExportOptions& options);
 
+// Whether the source of the model is a GGUF file.
+bool is_gguf_source(const plan::MappedModel& model);
+
 // Sorts what llama.cpp's converter writes into the order that llama-quantize writes: tensors by
 // layer and name, and last the two keys whose values llama-quantize sets.
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors);

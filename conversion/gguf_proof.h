@@ -24,8 +24,8 @@ struct GgufProof {
 };
 
 struct GgufProofOptions {
-  std::string checkpoint;  // any source that `convert` accepts
-  std::string config;      // as the option --config of `convert`, or empty
+  std::string checkpoint;    // any source that `convert` accepts
+  std::string config;        // as the option --config of `convert`, or empty
   std::string lora = {};     // as the option --lora of `convert`, or empty
   std::string imatrix = {};  // as the option --imatrix of `convert`, or empty
   proof::Progress progress = {};

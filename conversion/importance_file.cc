@@ -53,6 +53,39 @@ std::vector<size_t> columns_of(const graph::Recipe& to, const graph::Recipe& fro
   return out;
 }
 
+// The matrices of the GGUF file, and the weights that are made of each.
+struct FileTensors {
+  std::map<std::string, graph::Recipe> recipes;
+  std::map<std::string, std::vector<std::string>> of_weights;
+};
+
+Result<FileTensors> tensors_of(const plan::MappedModel& model,
+                               const converters::GgufArchitecture& architecture) {
+  FileTensors out;
+  if (!is_gguf_source(model)) {
+    GgufModelTensors made = FERRY_TRY(gguf_model_tensors(model, architecture));
+    for (converters::GgufWrittenTensor& tensor : made.written) {
+      out.recipes.emplace(tensor.name, std::move(tensor.recipe));
+    }
+    out.of_weights = std::move(made.targets);
+    return out;
+  }
+  const TensorSource& source = *model.checkpoint.source;
+  for (size_t i = 0; i < source.entries().size(); ++i) {
+    out.recipes.emplace(source.entries()[i].name, graph::whole_tensor(source, i));
+  }
+  for (const converters::AssembledComponent& component : model.components) {
+    for (const graph::Weight& weight : component.model.weights.weights()) {
+      std::set<size_t> read;
+      for (const StridedPiece& piece : weight.recipe.pieces) read.insert(piece.tensor);
+      for (const size_t tensor : read) {
+        out.of_weights[weight.name].push_back(source.entries()[tensor].name);
+      }
+    }
+  }
+  return out;
+}
+
 const graph::Recipe* recipe_of(const plan::MappedModel& model, const std::string& name) {
   for (const converters::AssembledComponent& component : model.components) {
     const graph::Weight* weight = component.model.weights.find(name);
@@ -76,16 +109,12 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
         fmt::format("{}: 'model_type' is {}: Ferry writes no GGUF of it",
                     printable(model.config_name), quoted(model.checkpoint.config.text_type)));
   }
-  const GgufModelTensors tensors = FERRY_TRY(gguf_model_tensors(model, *architecture));
+  const FileTensors tensors = FERRY_TRY(tensors_of(model, *architecture));
   const proof::CalibrationText text =
       FERRY_TRY(proof::read_calibration_text(options.convert, options.text));
   const auto squares =
       FERRY_TRY(proof::measure_input_squares(options.convert, text.sequences, pool, progress));
 
-  std::map<std::string, const graph::Recipe*> written;
-  for (const converters::GgufWrittenTensor& tensor : tensors.written) {
-    written[tensor.name] = &tensor.recipe;
-  }
   ImportanceFile file;
   file.sequences = text.sequences.size();
   size_t longest = 0;
@@ -94,24 +123,27 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
     longest = std::max(longest, sequence.size());
   }
   formats::ImportanceSums sums;
+  std::map<std::string, std::string> unlike;  // matrices of the file, and a weight
   size_t unreached = 0;
   for (const auto& [weight, of] : squares) {
-    const auto names = tensors.targets.find(weight);
-    if (names == tensors.targets.end()) continue;
+    const auto names = tensors.of_weights.find(weight);
+    if (names == tensors.of_weights.end()) continue;
     for (const std::string& name : names->second) {
-      const graph::Recipe* to = written.at(name);
-      if (!name.starts_with("blk.") || sums.entries.contains(name)) continue;
+      const auto to = tensors.recipes.find(name);
+      if (to == tensors.recipes.end() || !name.starts_with("blk.") || sums.entries.contains(name))
+        continue;
       const auto matrices = of.counts.size();
       const auto columns = static_cast<int64_t>(of.sums.size() / matrices);
       const graph::Recipe* from = recipe_of(model, weight);
       std::vector<size_t> order;
-      if (from != nullptr && to->output().shape.back() == columns) {
-        order = columns_of(*to, *from, columns);
+      if (from != nullptr && to->second.output().shape.back() == columns) {
+        order = columns_of(to->second, *from, columns);
       }
+      // Where a tensor of the source is made of several weights, each of them names all tensors of
+      // the file that are made of it.
       if (order.empty()) {
-        return fail(ErrorCode::kUnsupported,
-                    fmt::format("{}: the columns of {} are not those of {}",
-                                printable(options.convert.source), quoted(name), quoted(weight)));
+        unlike.emplace(name, weight);
+        continue;
       }
       formats::ImportanceSums::Entry& entry = sums.entries[name];
       entry.counts = of.counts;
@@ -122,6 +154,12 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
         }
       }
     }
+  }
+  for (const auto& [name, weight] : unlike) {
+    if (sums.entries.contains(name)) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: the columns of {} are not those of {}",
+                            printable(options.convert.source), quoted(name), quoted(weight)));
   }
   if (sums.entries.empty()) {
     return fail(ErrorCode::kUnsupported,

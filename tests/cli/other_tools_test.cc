@@ -68,7 +68,9 @@ const Case kCases[] = {
      {"convert in.gguf --to gguf --outtype q4_k_m -o out.gguf"}},
     {"quantize in.gguf Q8_0", {"convert in.gguf --to gguf --outtype q8_0 -o in-q8_0.gguf"}},
     {"quantize in.gguf out.gguf q5_k_m 8",
-     {"convert in.gguf --threads 8 --to gguf --outtype q8_0 -o out.gguf"}},
+     {"convert in.gguf --threads 8 --to gguf --outtype q5_k_m -o out.gguf"}},
+    {"llama-quantize --imatrix i.gguf in.gguf out.gguf IQ4_XS",
+     {"convert in.gguf --imatrix i.gguf --to gguf --outtype iq4_xs -o out.gguf"}},
     {"quantize x", {"convert x --to gguf --outtype q4_k_m -o x-q4_k_m.gguf"}},
     {"python convert_hf_to_gguf.py models/qwen --outfile q.gguf --outtype q8_0",
      {"convert models/qwen --to gguf --outtype q8_0 -o q.gguf"}},
@@ -213,7 +215,7 @@ TEST(OtherTools, WhatHasNoEquivalentIsSaid) {
             std::string::npos)
       << serve.err;
   const Outcome type = run_ferry({"quantize", "a.gguf", "IQ3_XS"});
-  EXPECT_NE(type.err.find("iq3_xs is not written; of Ferry's types q4_k_m is next to it"),
+  EXPECT_NE(type.err.find("iq3_xs is not written; of Ferry's types q3_k_m is next to it"),
             std::string::npos)
       << type.err;
 }

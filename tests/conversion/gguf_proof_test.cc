@@ -2,14 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conversion/export.h"
 #include "conversion/gguf_proof.h"
+#include "conversion/importance_file.h"
+#include "core/atomic_file.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
+#include "dialects/gguf/file/gguf.h"
+#include "dialects/gguf/file/importance.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::conversion::gguf_proof_test {
@@ -54,6 +61,145 @@ TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
     EXPECT_EQ(to_hex(written->files[0].sha256), digest);
   }
   EXPECT_EQ(count, 189);
+}
+
+// The matrices of the file: column c of the i-th of them has the importance ((37 c + 11 i) % 101)^2
+// / 16.
+formats::ImportanceSums importance_of(const std::string& gguf) {
+  formats::ImportanceSums sums;
+  const auto file = formats::open_gguf(gguf);
+  EXPECT_TRUE(file);
+  std::map<std::string, int64_t> columns;
+  for (const TensorEntry& entry : file->source->entries()) {
+    const bool matrix = entry.shape.size() > 1 && entry.name.ends_with(".weight");
+    if (matrix && entry.name.starts_with("blk.")) columns[entry.name] = entry.shape.back();
+  }
+  int64_t i = 0;
+  for (const auto& [name, count] : columns) {
+    formats::ImportanceSums::Entry& entry = sums.entries[name];
+    entry.counts = {1};
+    for (int64_t c = 0; c < count; ++c) {
+      const auto root = static_cast<float>((c * 37 + 11 * i) % 101);
+      entry.sums.push_back(root * root / 16);
+    }
+    ++i;
+  }
+  return sums;
+}
+
+// Digests of the files that llama_model_quantize() of llama-cpp-python 0.3.36 makes.
+TEST(GgufExport, FilesByImportanceAreThoseOfLlamaCpp) {
+  const std::pair<const char*, const char*> kDigests[] = {
+      {"q3_k_m", "66d5ac286b72e9412b2580b870bc299208969c6639f8d88a654e0c8020f1cf28"},
+      {"q4_0", "bcd3ab52000bcde4df2ca1fc8a9c66a9ef323e60dafe84b0333c26be67d7128b"},
+      {"q4_1", "c5e9ba5d7bcf7a399f29a393f1f3b777107bbfbed98a2acb4113a29b92b1bb10"},
+      {"q4_k_m", "78c613733fd241181a21fefc582a1f444c78a8540bb27b3efbfc6f8cb86730ea"},
+      {"q5_0", "5d7faeb139dcc97a9e5d36f4c4c72971996f1dbce8632cf45b3c784a994a6e4b"},
+      {"q5_k_s", "c5d81d1583706d5ca98c160ca8b43a3001f43bb94aff23f690e70f1e70b3cd9b"},
+      {"iq4_nl", "a5ada2804510b0eee5d1de0f8a67934c8d07083dda40088d11d59714113c5b69"},
+      {"iq4_xs", "f64867e55300d67734f210a3b9a5e6a92ed4c76e021e6fa3349a1a5c73211a42"}};
+  const TempDir dir;
+  ThreadPool pool(2);
+  ExportOptions options = options_of("trained", "f32");
+  options.pre_tokenizer = "gpt-2";
+  ASSERT_TRUE(write(options, dir / "f32.gguf"));
+  const formats::ImportanceSums sums = importance_of(dir / "f32.gguf");
+  options.imatrix = dir / "imatrix.gguf";
+  ASSERT_TRUE(
+      write_atomically(options.imatrix, *formats::importance_gguf(sums), IfExists::kRefuse));
+  for (const auto& [type, digest] : kDigests) {
+    SCOPED_TRACE(type);
+    const std::string out = dir / (std::string(type) + ".gguf");
+    options.type = type;
+    options.convert.source = testdata("trained");
+    options.model_name = "tiny";
+    options.pre_tokenizer = "gpt-2";
+    const Result<packer::WrittenFiles> written = write(options, out);
+    ASSERT_TRUE(written) << written.error().message;
+    EXPECT_EQ(to_hex(written->files[0].sha256), digest);
+    // The file of the f32 file is the same, and it is proved with the importance matrix alone.
+    options.convert.source = dir / "f32.gguf";
+    options.model_name = options.pre_tokenizer = "";
+    const Result<packer::WrittenFiles> copied =
+        write(options, dir / (type + std::string(".copy.gguf")));
+    ASSERT_TRUE(copied) << copied.error().message;
+    EXPECT_EQ(copied->files[0].sha256, written->files[0].sha256);
+    GgufProofOptions proof = {.checkpoint = testdata("trained"), .config = {}};
+    proof.imatrix = options.imatrix;
+    const auto with = prove_gguf(out, proof, pool);
+    ASSERT_TRUE(with) << with.error().message;
+    EXPECT_TRUE(with->parity());
+    proof.imatrix.clear();
+    const auto without = prove_gguf(out, proof, pool);
+    EXPECT_TRUE(without && !without->parity());
+  }
+}
+
+TEST(GgufExport, AnImportanceMatrixThatDoesNotFitIsRefused) {
+  const TempDir dir;
+  ExportOptions options = options_of("golden/llama", "q4_0");
+  options.imatrix = dir / "imatrix.dat";
+  const auto refused_with = [&](formats::ImportanceSums sums) {
+    EXPECT_TRUE(
+        write_atomically(options.imatrix, formats::importance_records(sums), IfExists::kReplace));
+    const auto written = write(options, dir / "x.gguf");
+    EXPECT_FALSE(written);
+    return written ? std::string() : written.error().message;
+  };
+  formats::ImportanceSums other, narrow;
+  other.entries["blk.99.attn_q.weight"] = {{1, 2}, {1}};
+  EXPECT_NE(refused_with(other).find("has no entry of a tensor of the file"), std::string::npos);
+  narrow.entries["blk.0.attn_q.weight"] = {{1, 2}, {1}};
+  EXPECT_NE(refused_with(narrow).find("'blk.0.attn_q.weight' has 2 numbers"), std::string::npos);
+  options.type = "q8_0";
+  EXPECT_NE(refused_with(other).find("changes nothing in files of type q8_0"), std::string::npos);
+  options.type = "q2_k_s";
+  options.imatrix.clear();
+  options.convert.source = testdata("golden/llama");
+  const auto needed = write(options, dir / "x.gguf");
+  // The rows of this model are too short for q2_k, so no tensor needs a matrix.
+  EXPECT_TRUE(needed);
+}
+
+// The sums are those of transformers 5.23 (hooks before linear layers and experts).
+TEST(ImportanceFile, SumsAreThoseOfTransformers) {
+  const auto golden = nlohmann::json::parse(read_all(testdata("gguf_written/input_squares.json")));
+  const TempDir dir;
+  ThreadPool pool(2);
+  for (const auto& [checkpoint, of] : golden.items()) {
+    SCOPED_TRACE(checkpoint);
+    std::string ids;
+    for (const auto& sequence : of["sequences"]) {
+      for (const auto& id : sequence) ids += std::to_string(id.get<int>()) + " ";
+      ids += "\n";
+    }
+    ASSERT_TRUE(write_atomically(dir / "ids.txt", ids, IfExists::kReplace));
+    ImportanceOptions options;
+    options.convert.source = testdata(checkpoint);
+    options.text = dir / "ids.txt";
+    const auto made = make_importance_file(options, pool);
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_EQ(made->tokens, 72);
+    ASSERT_TRUE(write_atomically(dir / "imatrix.gguf", made->bytes, IfExists::kReplace));
+    const auto matrix = formats::read_importance_matrix(dir / "imatrix.gguf");
+    ASSERT_TRUE(matrix) << matrix.error().message;
+    for (const auto& [name, entry] : of["entries"].items()) {
+      SCOPED_TRACE(name);
+      ASSERT_TRUE(matrix->contains(name));
+      const std::vector<float>& means = *matrix->at(name);
+      const auto& sums = entry["sums"];
+      ASSERT_EQ(means.size(), sums.size());
+      const size_t columns = sums.size() / entry["counts"].size();
+      double scale = 0;
+      for (const float mean : means)
+        scale += static_cast<double>(mean) / static_cast<double>(means.size());
+      for (size_t i = 0; i < means.size(); ++i) {
+        const auto count = entry["counts"][i / columns].get<double>();
+        const double mean = count > 0 ? sums[i].get<double>() / count : 1;
+        EXPECT_NEAR(static_cast<double>(means[i]), mean, 1e-4 * scale);
+      }
+    }
+  }
 }
 
 // Each part is a file of its own. The parts together have the bytes of the whole.

@@ -256,12 +256,6 @@ std::optional<GgufFileType> gguf_file_type_of(std::string_view name) {
   return found->type;
 }
 
-std::vector<std::string_view> gguf_type_words() {
-  std::vector<std::string_view> words = {kGgufAuto};
-  for (const GgufFileTypeInfo& type : kFileTypes) words.push_back(type.name);
-  return words;
-}
-
 uint32_t gguf_type_id(GgufElement type) { return info_of(type).id; }
 
 std::optional<GgufElement> gguf_element_of(uint32_t id) {

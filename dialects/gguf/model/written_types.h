@@ -54,9 +54,6 @@ struct GgufFileTypeInfo {
 std::span<const GgufFileTypeInfo> gguf_file_types();
 const GgufFileTypeInfo& gguf_file_type_info(GgufFileType type);
 std::optional<GgufFileType> gguf_file_type_of(std::string_view name);
-// The words that say how matrices are stored: kGgufAuto, and the names of all types.
-inline constexpr std::string_view kGgufAuto = "auto";
-std::vector<std::string_view> gguf_type_words();
 
 enum class GgufElement {
   kF32,

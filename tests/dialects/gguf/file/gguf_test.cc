@@ -340,7 +340,7 @@ TEST(Gguf, RefusesAFalseTensorWithTheReason) {
       {one({32, 2}, 12),
        "f: rows of 32 elements are not whole Q4_K blocks of 256 (tensor 'w', offset 57)"},
       {one({}, 8), "f: rows of 1 elements are not whole Q8_0 blocks of 32 (tensor 'w', offset 41)"},
-      {one({256}, 23), "f: tensors of type IQ4_XS are not supported (tensor 'w', offset 45)"},
+      {one({256}, 21), "f: tensors of type IQ3_S are not supported (tensor 'w', offset 45)"},
       {one({256}, 4), "f: tensors of type 4 are not supported (tensor 'w', offset 45)"},
       {one({8}, 0, 32),
        "f: a hole before it: the data are at 32, but belong at 0 (tensor 'w', offset 64)"},
