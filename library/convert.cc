@@ -138,6 +138,9 @@ Result<plan::ConvertOptions> settle(const ConvertOptions& o) {
   if (o.format != OutputFormat::kGguf && o.gguf_type != "auto") {
     return wrong("gguf_type", "must be auto unless the format is GGUF");
   }
+  if (o.format != OutputFormat::kGguf && !o.gguf_imatrix.empty()) {
+    return wrong("gguf_imatrix", "must be empty unless the format is GGUF");
+  }
   const plan::OptionTexts texts = texts_of(o);
   plan::ConvertOptions options;
   options.source = FERRY_TRY(checkpoint::find_source(o.source));
@@ -232,6 +235,7 @@ Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const
       to.convert = std::move(settled);
       to.format = export_format(options.format);
       to.type = options.gguf_type;
+      to.imatrix = options.gguf_imatrix;
       to.out = options.output;
       impl->files = FERRY_TRY(conversion::plan_export(to, pool));
     }

@@ -20,7 +20,8 @@ class ConvertOptions(TypedDict, total=False):
     - ``quantize_rules``: globs of weights with other schemes; the last one that matches decides
     - ``embedding_bits``, ``embedding_group``: 4 or 8 bits; the group for 4 bits
     - ``hqq``: chooses scales by HQQ
-    - ``gguf_type``: for GGUF, "auto", "f32", "f16", "bf16", "q8_0", "q4_0" or "q4_k_m"
+    - ``gguf_type``: for GGUF, "auto" or a type such as "q8_0", "q4_k_m" or "iq4_xs"
+    - ``gguf_imatrix``: for GGUF, the file of an importance matrix
     - ``max_file_bytes``: limit of each file of weights; 0: none
     - ``allow_unmapped``: globs of keys that the model may leave unused
     - ``program``: "auto", "stateful", "static" or "encoder"
@@ -40,6 +41,7 @@ class ConvertOptions(TypedDict, total=False):
     embedding_group: int
     hqq: bool
     gguf_type: str
+    gguf_imatrix: Path
     max_file_bytes: int
     allow_unmapped: str | Iterable[str]
     program: str
@@ -101,7 +103,7 @@ def plan(
 
 def _options(source: Path, options: Mapping[str, Any], output: str) -> dict[str, object]:
     given = dict(options)
-    for name in ("config", "lora", "reference"):
+    for name in ("config", "lora", "reference", "gguf_imatrix"):
         if name in given:
             given[name] = path_of(given[name])
     if "quantize_rules" in given:

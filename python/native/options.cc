@@ -129,7 +129,9 @@ ConvertOptions convert_options(const nb::dict& given) {
   std::string quantize = "none";
   nb::list rule_list;
   options.read("source", o.source).read("config", o.config).read("lora", o.lora);
-  options.read("format", o.format, kFormats).read("gguf_type", o.gguf_type);
+  options.read("format", o.format, kFormats)
+      .read("gguf_type", o.gguf_type)
+      .read("gguf_imatrix", o.gguf_imatrix);
   options.read("dtype", o.dtype, kWeightTypes).read("quantize", quantize);
   options.read("quantize_rules", rule_list).read("embedding_bits", o.embedding_bits);
   options.read("embedding_group", o.embedding_group).read("hqq", o.hqq);
