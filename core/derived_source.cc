@@ -145,6 +145,24 @@ Status DerivedSource::read(size_t index, uint64_t offset, std::span<std::byte> o
   return {};
 }
 
+Status Derivation::read_codes(const TensorSource& source, int64_t /*first*/,
+                              std::span<int8_t> /*codes*/, std::span<float> /*scales*/) const {
+  return no_codes(source);
+}
+
+Result<std::optional<StoredCodes>> DerivedSource::codes(size_t index) const {
+  const Place& place = places_[index];
+  return place.source != nullptr ? place.source->codes(place.index)
+                                 : place.derivation->codes(*this);
+}
+
+Status DerivedSource::read_codes(size_t index, int64_t first, std::span<int8_t> codes,
+                                 std::span<float> scales) const {
+  const Place& place = places_[index];
+  return place.source != nullptr ? place.source->read_codes(place.index, first, codes, scales)
+                                 : place.derivation->read_codes(*this, first, codes, scales);
+}
+
 Status DerivedSource::check_unchanged() const {
   for (const auto& source : sources_) FERRY_RETURN_IF_ERROR(source->check_unchanged());
   return {};

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,12 @@ class Derivation {
   // Fills `out` with whole rows, beginning with row `first`. `source` is the DerivedSource.
   virtual Status rows(const TensorSource& source, int64_t first,
                       std::span<std::byte> out) const = 0;
+  // See TensorSource::codes() and TensorSource::read_codes().
+  virtual Result<std::optional<StoredCodes>> codes(const TensorSource& /*source*/) const {
+    return std::optional<StoredCodes>();
+  }
+  virtual Status read_codes(const TensorSource& source, int64_t first, std::span<int8_t> codes,
+                            std::span<float> scales) const;
 };
 
 class FloatDerivation : public Derivation {
@@ -73,6 +80,10 @@ class DerivedSource final : public TensorSource, public FileState {
   // empty for a stored entry.
   std::span<const size_t> parts(size_t index) const { return places_[index].parts; }
   std::string_view form(size_t index) const { return places_[index].form; }
+
+  Result<std::optional<StoredCodes>> codes(size_t index) const override;
+  Status read_codes(size_t index, int64_t first, std::span<int8_t> codes,
+                    std::span<float> scales) const override;
 
  private:
   struct Place {

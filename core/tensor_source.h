@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,17 @@ struct SourceFile {
   std::vector<std::byte> header = {};  // bytes before the tensor data, for provenance digests
 };
 
+// Integers of which the values of a tensor are made: value = code * scale.
+struct StoredCodes {
+  int bits = 0;       // 4 (-8..7) or 8 (-128..127)
+  int64_t group = 0;  // columns that share a scale; all of them if a row has one
+  bool operator==(const StoredCodes&) const = default;
+};
+
+class TensorSource;
+// The error of a caller that reads codes of an entry that has none.
+Status no_codes(const TensorSource& source);
+
 // Implementations validate everything before the first entry is visible. Thread-safe once open.
 class TensorSource {
  public:
@@ -56,6 +68,19 @@ class TensorSource {
   // Fills `out` with the bytes [offset, offset + out.size()) of entry `index`. kIo if the file ends
   // early or has changed since it was opened. Thread-safe.
   virtual Status read(size_t index, uint64_t offset, std::span<std::byte> out) const = 0;
+
+  // Says what integers the values of an entry are made of; nullopt if they are not, as with zero
+  // points other than 0, or with columns of a group that do not follow each other. May read zero
+  // points and groups, but no codes.
+  virtual Result<std::optional<StoredCodes>> codes(size_t /*index*/) const {
+    return std::optional<StoredCodes>();
+  }
+  // Of an entry with codes(): fills `codes` and `scales` with those of whole rows, from row `first`
+  // on. Thread-safe.
+  virtual Status read_codes(size_t /*index*/, int64_t /*first*/, std::span<int8_t> /*codes*/,
+                            std::span<float> /*scales*/) const {
+    return no_codes(*this);
+  }
 
   // Returns kIo if a file of the source has changed since it was opened, as far as its size and
   // modification time tell. Callers use it after their last read.

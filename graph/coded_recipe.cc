@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <mutex>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "core/non_finite.h"
 #include "core/text.h"
 #include "graph/quantization/block_encoder.h"
+#include "graph/quantization/groups.h"
 #include "graph/recipe.h"
 
 namespace ferry::graph {
@@ -210,6 +212,65 @@ Status copy_chosen(const Recipe& recipe, const TensorSource& source, int64_t fir
               fmt::format("{}: calibrated codes that were not chosen", printable(source.path())));
 }
 
+// Gives a group whose scale is 0 the scale that groups of zeros have, because programs take
+// positive scales only. Returns whether all other scales are positive and normal as they are
+// stored.
+bool settle_scales(const QuantizationScheme& scheme, std::span<int8_t> codes,
+                   std::span<float> scales) {
+  const size_t size = codes.size() / scales.size();
+  bool positive = true;
+  for (size_t g = 0; g < scales.size(); ++g) {
+    if (scales[g] == 0) {
+      std::ranges::fill(codes.subspan(g * size, size), int8_t{0});
+      scales[g] = kZeroGroupScale;
+    }
+    const float stored =
+        scheme.scale_dtype == DType::kBF16 ? bf16_to_f32(f32_to_bf16(scales[g])) : scales[g];
+    positive = positive && std::isnormal(stored) && stored > 0;
+  }
+  return positive;
+}
+
+// Copies the codes and scales that the checkpoint has.
+Status copy_kept(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
+                 std::span<std::byte> codes, std::span<std::byte> scales) {
+  const QuantizationScheme& scheme = scheme_of(recipe);
+  const int64_t columns = columns_of(recipe);
+  const int64_t most = std::max<int64_t>(1, kGroupValues / columns);
+  const StridedPiece wanted = run_piece(0, first * columns, rows * columns);
+  std::vector<int8_t> read;
+  std::vector<float> read_scales;
+  const auto copy_rows = [&](size_t tensor, int64_t at, int64_t count) -> Status {
+    read.resize(static_cast<size_t>(count * columns));
+    read_scales.resize(static_cast<size_t>(count * scheme.groups(columns)));
+    FERRY_RETURN_IF_ERROR(source.read_codes(tensor, at, read, read_scales));
+    if (!settle_scales(scheme, read, read_scales)) {
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: {} has scales that are not positive and normal, which a program "
+                      "cannot have: quantise it anew, with a rule such as {}=8da4w",
+                      printable(source.path()), quoted(source_names(recipe, source)), "'*'"));
+    }
+    const auto n = static_cast<uint64_t>(count);
+    store_codes(scheme, read, read_scales, take(codes, n * row_bytes(recipe, 0)),
+                take(scales, n * row_bytes(recipe, 1)));
+    return {};
+  };
+  Status status;
+  for (const StridedPiece& piece : select(recipe.pieces, std::span(&wanted, 1))) {
+    for_each_run(piece, [&](int64_t offset, int64_t count) {
+      for (int64_t at = offset / columns, left = count / columns; status && left > 0;) {
+        const int64_t part = std::min(most, left);
+        status = copy_rows(piece.tensor, at, part);
+        at += part;
+        left -= part;
+      }
+    });
+    if (!status) break;
+  }
+  return status;
+}
+
 Result<uint64_t> encode(const Recipe& recipe, const TensorSource& source, int64_t first,
                         int64_t rows, std::span<std::byte> out) {
   const BlockEncoder& encoder = *recipe.steps.back().encoder;
@@ -332,6 +393,32 @@ Status Recipe::quantize(const QuantizationScheme& scheme, const std::string& key
   return {};
 }
 
+Result<std::optional<StoredCodes>> Recipe::stored_codes(const TensorSource& source) const {
+  const std::optional<StoredCodes> none;
+  const Shape& shape = output().shape;
+  const bool only_cast = std::ranges::all_of(steps, [](const Step& step) {
+    return step.kind == Step::Kind::kCast || step.kind == Step::Kind::kDecode;
+  });
+  if (!only_cast || pieces.empty() || shape.size() < 2 || shape.back() <= 0) return none;
+  const int64_t columns = shape.back();
+  if (!is_of_rows(pieces, columns)) return none;
+  std::optional<StoredCodes> common;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i > 0 && pieces[i].tensor == pieces[i - 1].tensor) continue;
+    if (source.entries()[pieces[i].tensor].shape.back() != columns) return none;
+    const auto codes = FERRY_TRY(source.codes(pieces[i].tensor));
+    if (!codes || (common && common != codes)) return none;
+    common = codes;
+  }
+  return common;
+}
+
+Status Recipe::keep_codes(const QuantizationScheme& scheme, const std::string& key) {
+  QuantizationScheme kept = scheme;
+  kept.method = ScaleMethod::kKept;
+  return quantize(kept, key);
+}
+
 Status Recipe::split_q8_0(const TensorSource& source, const std::string& key) {
   const Shape shape = output().shape;
   const int64_t columns = shape.size() < 2 ? 0 : shape.back();
@@ -431,6 +518,10 @@ Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& sour
   }
   FERRY_RETURN_IF_ERROR(check_interrupt());
   if (recipe.steps.back().kind == Step::Kind::kQuantize) {
+    if (scheme_of(recipe).method == ScaleMethod::kKept) {
+      FERRY_RETURN_IF_ERROR(copy_kept(recipe, source, first, rows, outs[0], outs[1]));
+      return uint64_t{0};
+    }
     if (scheme_of(recipe).method == ScaleMethod::kCalibrated) {
       FERRY_RETURN_IF_ERROR(copy_chosen(recipe, source, first, rows, outs[0], outs[1]));
       return uint64_t{0};

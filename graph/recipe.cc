@@ -26,6 +26,8 @@ std::string method_name(const QuantizationScheme& scheme) {
       return fmt::format(" hqq {}", scheme.rounds);
     case ScaleMethod::kCalibrated:
       return " calibrated";
+    case ScaleMethod::kKept:
+      return " kept";
   }
   return {};  // no enumerator: -Wswitch reports a missing case
 }
@@ -202,6 +204,7 @@ std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text) {
   scheme.scale_dtype = scales == "bf16" ? DType::kBF16 : DType::kF32;
   scheme.method = method == "hqq"          ? ScaleMethod::kHqq
                   : method == "calibrated" ? ScaleMethod::kCalibrated
+                  : method == "kept"       ? ScaleMethod::kKept
                                            : ScaleMethod::kBf16First;
   if (scheme.method == ScaleMethod::kHqq) words >> scheme.rounds;
   words >> order;

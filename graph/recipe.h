@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/derived_source.h"
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/shape.h"
@@ -58,11 +59,11 @@ struct Step {
 };
 
 // Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "smooth", "cast
-// bf16", "split q8_0", "encode q4_k", "encode q4_k by importance", "stored". Numbers read back as the same double. kQuantize
-// states the codes, the group, the dtype of the scales, how they are chosen (bf16_first, hqq with
-// the rounds, or calibrated), and for 4 bits the order of the nibbles: "quantize i4 group 32 bf16
-// bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
-// bf16_first".
+// bf16", "split q8_0", "encode q4_k", "encode q4_k by importance", "stored". Numbers read back as
+// the same double. kQuantize states the codes, the group, the dtype of the scales, how they are
+// chosen (bf16_first, hqq with the rounds, calibrated, or kept), and for 4 bits the order of the
+// nibbles: "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6
+// high_first", "quantize i8 row f32 bf16_first".
 std::string step_name(const Step& step);
 
 inline constexpr std::string_view kScalesOutput = "scales";
@@ -108,6 +109,13 @@ struct Recipe {
   // rows, rows that are not whole groups, and 4-bit codes whose rows are not whole bytes or whose
   // groups, low nibble first, are not multiples of 32, which XNNPACK requires.
   Status quantize(const QuantizationScheme& scheme, const std::string& key);
+  // Returns the integers that the rows of the output are made of, as derived tensors of the
+  // checkpoint store them; nullopt if the recipe is not only whole rows of such tensors, all of one
+  // form.
+  Result<std::optional<StoredCodes>> stored_codes(const TensorSource& source) const;
+  // Makes stored codes and scales the outputs, in the form of the scheme, which fits
+  // stored_codes(). Its method becomes kKept. A scale of 0 becomes one of codes that are 0.
+  Status keep_codes(const QuantizationScheme& scheme, const std::string& key);
   // Makes the stored codes and scales of q8_0 the outputs: i8 [..., K] and f32 [..., K / 32].
   // kUnsupported unless the recipe is only whole rows of q8_0 tensors.
   Status split_q8_0(const TensorSource& source, const std::string& key);

@@ -38,6 +38,13 @@ class SourceTap : public TensorSource {
   const std::vector<SourceFile>& files() const override { return source_.files(); }
   const std::vector<TensorEntry>& entries() const override { return source_.entries(); }
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
+  Result<std::optional<StoredCodes>> codes(size_t index) const override {
+    return source_.codes(index);
+  }
+  Status read_codes(size_t index, int64_t first, std::span<int8_t> codes,
+                    std::span<float> scales) const override {
+    return source_.read_codes(index, first, codes, scales);
+  }
   Status check_unchanged() const override { return source_.check_unchanged(); }
 
  private:

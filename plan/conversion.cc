@@ -252,8 +252,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
         {role, std::move(shards), std::move(dtype), std::move(finished.summary)});
   }
   FERRY_RETURN_IF_ERROR(quantizer.check_rules());
-  if (std::string note = quantizer.replaced_note(); !note.empty()) {
-    c.mapped.notes.push_back(std::move(note));
+  for (std::string note : {quantizer.kept_note(), quantizer.replaced_note()}) {
+    if (!note.empty()) c.mapped.notes.push_back(std::move(note));
   }
   input.manifest = make_manifest(c.mapped.config, build, options, c.mapped.mapping, c.components);
   input.copied = std::move(model.copied);

@@ -54,6 +54,7 @@ std::optional<LinearQuantization> linear_of(std::string_view text) {
   if (text == "8da4w") return LinearQuantization{Kind::k8da4w, kDefaultGroup};
   if (text == "8da8w") return LinearQuantization{Kind::k8da8w};
   if (text == "int8") return LinearQuantization{Kind::kInt8};
+  if (text == "keep") return LinearQuantization{Kind::kKeep};
   if (!text.starts_with(kGrouped)) return std::nullopt;
   const auto group = group_size(text.substr(kGrouped.size()));
   if (!group) return std::nullopt;
@@ -62,7 +63,7 @@ std::optional<LinearQuantization> linear_of(std::string_view text) {
 
 Result<LinearQuantization> read_linear(const std::string& text) {
   const auto linear = linear_of(text);
-  if (!linear) return usage("{}: expected 8da4w, 8da4w-gN, 8da8w, int8 or none", quoted(text));
+  if (!linear) return usage("{}: expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none", quoted(text));
   // XNNPACK accepts groups of 4-bit codes only in multiples of 32.
   if (linear->kind == LinearQuantization::Kind::k8da4w && linear->group % 32 != 0) {
     return usage("{}: the group must be a multiple of 32", quoted(text));
@@ -86,7 +87,7 @@ void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
        .value = "SCHEME",
        .help = "Weights of linear layers: 8da4w[-gN] (4 bits, groups of N, default 32) or 8da8w "
                "(8 bits), both with 8-bit activations, for runtimes with XNNPACK; int8 (8 bits, "
-               "f32 activations); none (default)",
+               "f32 activations); keep (the codes that a quantised checkpoint has); none (default)",
        .otherwise = "none",
        .outputs = kBundles,
        .place = 3},

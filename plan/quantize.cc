@@ -32,12 +32,18 @@ bool share_tied_table(graph::QuantizeOptions& options, const converters::Mapping
 }
 
 Result<graph::QuantizedModel> Quantizer::apply(graph::Model model) {
-  if (!options_.quantizes()) return graph::QuantizedModel{std::move(model), "", {}, {}};
+  if (!options_.quantizes()) return graph::QuantizedModel{std::move(model), "", {}, {}, {}};
   graph::QuantizedModel quantized =
       FERRY_TRY(graph::quantize_weights(std::move(model), options_, source_));
   used_rules_.insert(quantized.used_rules.begin(), quantized.used_rules.end());
   for (const auto& [requested, schemes] : quantized.replaced) {
     for (const auto& [scheme, count] : schemes) replaced_[requested][scheme] += count;
+  }
+  kept_.matrices += quantized.kept.matrices;
+  kept_.rounded += quantized.kept.rounded;
+  kept_.plain += quantized.kept.plain;
+  for (const auto& [scheme, count] : quantized.kept.requantised) {
+    kept_.requantised[scheme] += count;
   }
   if (options_.method == graph::ScaleMethod::kHqq) {
     FERRY_RETURN_IF_ERROR(settle_rounds(quantized.model.weights));
@@ -79,6 +85,21 @@ std::string Quantizer::replaced_note() const {
   }
   if (replacements.empty()) return {};
   return fmt::format("the group of a scale must divide a row: {}", fmt::join(replacements, ", "));
+}
+
+std::string Quantizer::kept_note() const {
+  const auto are = [](int count, const char* rest) {
+    return fmt::format("{} {} {}", count, count == 1 ? "matrix" : "matrices", rest);
+  };
+  std::vector<std::string> parts;
+  if (kept_.matrices > 0) parts.push_back(are(kept_.matrices, "with the codes of the checkpoint"));
+  if (kept_.rounded > 0) parts.push_back(are(kept_.rounded, "of them with scales rounded to bf16"));
+  for (const auto& [scheme, count] : kept_.requantised) {
+    parts.push_back(are(count, "quantised anew, to ") + scheme);
+  }
+  if (kept_.plain > 0) parts.push_back(are(kept_.plain, "not quantised"));
+  if (parts.empty()) return {};
+  return fmt::format("keep: {}", fmt::join(parts, ", "));
 }
 
 Status Quantizer::check_rules() const {

@@ -33,6 +33,9 @@ class Quantizer {
   // Call this after the last component. Returns a line that says which matrices have another scheme
   // than the one requested, or an empty text.
   std::string replaced_note() const;
+  // Call this after the last component. Says what became of the codes of the checkpoint; empty if
+  // none were to be kept.
+  std::string kept_note() const;
 
  private:
   Status settle_rounds(graph::StateDict& weights);
@@ -44,6 +47,7 @@ class Quantizer {
   ThreadPool& pool_;
   std::set<size_t> used_rules_;
   graph::ReplacedSchemes replaced_;
+  graph::KeptCodes kept_;
 };
 
 }  // namespace ferry::plan

@@ -160,6 +160,7 @@ std::set<std::string> codes_of_their_own(
   for (const auto& [name, weight] : planned) {
     const graph::Recipe& recipe = weight->recipe;
     if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
+    if (recipe.steps.back().scheme.method == graph::ScaleMethod::kKept) continue;
     const bool is_shared = std::ranges::any_of(planned, [&](const auto& other) {
       return other.second != weight && other.second->recipe == recipe;
     });

@@ -37,6 +37,39 @@ class PackedDerivation final : public FloatDerivation {
     return {};
   }
 
+  // Columns of a group must follow each other, and every zero point must be the middle code.
+  Result<std::optional<StoredCodes>> codes(const TensorSource& source) const override {
+    const std::optional<StoredCodes> none;
+    const int64_t size = w_.group_size > 0 ? w_.group_size : w_.inputs / w_.groups;
+    if (size <= 0 || size * w_.groups != w_.inputs) return none;
+    const std::vector<size_t> group_of = FERRY_TRY(read_groups(source));
+    for (size_t i = 0; i < group_of.size(); ++i) {
+      if (group_of[i] != i / static_cast<size_t>(size)) return none;
+    }
+    if (w_.zeros || w_.plain_zeros) {
+      constexpr int64_t kRows = 1024;
+      for (int64_t first = 0; first < w_.outputs; first += kRows) {
+        const std::vector<int> zeros =
+            FERRY_TRY(read_zeros(source, first, std::min(kRows, w_.outputs - first)));
+        const int middle = 1 << (w_.bits - 1);
+        if (std::ranges::any_of(zeros, [&](int zero) { return zero != middle; })) return none;
+      }
+    }
+    return std::optional(StoredCodes{w_.bits, size});
+  }
+
+  Status read_codes(const TensorSource& source, int64_t first, std::span<int8_t> codes,
+                    std::span<float> scales) const override {
+    const int64_t count = std::ssize(codes) / w_.inputs;
+    std::vector<uint8_t> stored(codes.size());
+    FERRY_RETURN_IF_ERROR(unpack(source, w_.codes, first, count, w_.inputs, stored.data()));
+    const int middle = 1 << (w_.bits - 1);
+    std::ranges::transform(stored, codes.begin(),
+                           [&](uint8_t code) { return static_cast<int8_t>(code - middle); });
+    std::ranges::copy(FERRY_TRY(read_scales(source, first, count)), scales.begin());
+    return {};
+  }
+
  private:
   // Returns the group of each input.
   Result<std::vector<size_t>> read_groups(const TensorSource& source) const {

@@ -45,6 +45,21 @@ class ScaledDerivation final : public FloatDerivation {
     return {};
   }
 
+  Result<std::optional<StoredCodes>> codes(const TensorSource& source) const override {
+    const bool fits = source.entries()[w_.weight].dtype == DType::kI8 && !w_.zeros &&
+                      w_.block.rows == 1 && w_.columns % w_.block.columns == 0;
+    return fits ? std::optional(StoredCodes{8, w_.block.columns}) : std::nullopt;
+  }
+
+  Status read_codes(const TensorSource& source, int64_t first, std::span<int8_t> codes,
+                    std::span<float> scales) const override {
+    const int64_t across = w_.columns / w_.block.columns;
+    FERRY_RETURN_IF_ERROR(
+        read_floats(source, w_.scales, static_cast<uint64_t>(first * across), scales));
+    return source.read(w_.weight, static_cast<uint64_t>(first * w_.columns),
+                       std::as_writable_bytes(codes));
+  }
+
  private:
   ScaledWeight w_;
 };

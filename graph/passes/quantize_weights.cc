@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/checked.h"
+#include "core/derived_source.h"
 #include "core/text.h"
 #include "formats/pte/operator_args.h"
 #include "graph/dims.h"
@@ -29,6 +31,7 @@ struct Decision {
   Use use = Use::kLinear;
   LinearQuantization linear = {};        // for kLinear and kExperts
   EmbeddingQuantization embedding = {};  // for kEmbedding
+  bool is_kept = false;                  // whether the codes are those of the checkpoint
 };
 using Decisions = std::map<std::string, Decision, std::less<>>;
 
@@ -91,29 +94,91 @@ int64_t fitting_group(int64_t group, int64_t columns, int64_t multiple) {
 // Chooses the quantisation of every matrix.
 class Chooser {
  public:
-  Chooser(const QuantizeOptions& options, const StateDict& weights)
-      : options_(options), weights_(weights) {}
+  Chooser(const QuantizeOptions& options, const StateDict& weights, const TensorSource& source)
+      : options_(options), weights_(weights), source_(source) {}
 
-  Decisions run(const std::map<std::string, Use>& uses) {
-    for (const auto& [name, use] : uses) choose(name, use);
+  Result<Decisions> run(const std::map<std::string, Use>& uses) {
+    for (const auto& [name, use] : uses) FERRY_RETURN_IF_ERROR(choose(name, use));
     return std::move(decisions_);
   }
+  KeptCodes kept() const { return kept_; }
   std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
   ReplacedSchemes take_replaced() { return std::move(replaced_); }
 
  private:
-  void choose(const std::string& name, Use use) {
+  Status choose(const std::string& name, Use use) {
     Decision decision{.use = use};
     if (use == Use::kEmbedding) {
       decision.embedding = options_.embeddings;
-      if (decision.embedding.bits == 0) return;
+      if (decision.embedding.bits == 0) return {};
       fit(decision.embedding, columns_of(name));
     } else {
       decision.linear = linear_of(name);
-      if (decision.linear.kind == Kind::kNone) return;
-      fit(decision.linear, columns_of(name));
+      if (decision.linear.kind == Kind::kKeep) FERRY_RETURN_IF_ERROR(keep(name, decision));
+      if (decision.linear.kind == Kind::kNone) return {};
+      if (!decision.is_kept) fit(decision.linear, columns_of(name));
     }
     decisions_.emplace(name, decision);
+    return {};
+  }
+
+  // Chooses the kind that can hold the codes of the checkpoint, or else another one.
+  Status keep(const std::string& name, Decision& decision) {
+    const Recipe& recipe = weights_.find(name)->recipe;
+    const int64_t columns = columns_of(name);
+    const auto stored = FERRY_TRY(recipe.stored_codes(source_));
+    const bool four = stored && stored->bits == 4 && stored->group % kLinearMultiple == 0;
+    if (four || (stored && stored->bits == 8 && stored->group == columns)) {
+      decision.linear =
+          four ? LinearQuantization{Kind::k8da4w, stored->group} : LinearQuantization{Kind::k8da8w};
+      decision.is_kept = true;
+      ++kept_.matrices;
+      if (four && decision.use == Use::kLinear && !has_bf16_scales(recipe)) ++kept_.rounded;
+      return {};
+    }
+    Recipe blocks = recipe;
+    const bool is_linear = decision.use == Use::kLinear;
+    if (is_linear && blocks.split_q8_0(source_, name)) {
+      decision.linear = {Kind::kInt8};
+      ++kept_.matrices;
+      return {};
+    }
+    const double bits = stored_bits(recipe);
+    if (bits == 0) {
+      decision.linear = {};
+      ++kept_.plain;
+      return {};
+    }
+    constexpr double kMostOfFour = 5;
+    decision.linear =
+        bits < kMostOfFour ? LinearQuantization{Kind::k8da4w} : LinearQuantization{Kind::k8da8w};
+    ++kept_.requantised[name_of(decision.linear)];
+    return {};
+  }
+
+  // Whether the stored scales of all pieces are bf16.
+  bool has_bf16_scales(const Recipe& recipe) const {
+    return std::ranges::all_of(recipe.pieces, [&](const StridedPiece& piece) {
+      const auto parts = parts_of(source_, piece.tensor);  // codes, then scales
+      return parts.size() > 1 && source_.entries()[parts[1]].dtype == DType::kBF16;
+    });
+  }
+
+  // How many bits an element takes in the checkpoint; 0 for a matrix that is not quantised.
+  double stored_bits(const Recipe& recipe) const {
+    double most = 0;
+    for (const StridedPiece& piece : recipe.pieces) {
+      const TensorEntry& entry = source_.entries()[piece.tensor];
+      uint64_t bytes = entry.encoding == nullptr ? 0 : entry.bytes;
+      for (const size_t part : parts_of(source_, piece.tensor)) {
+        bytes += source_.entries()[part].stored_bytes();
+      }
+      const int64_t elements = checked_numel(entry.shape).value_or(0);
+      if (elements > 0) {
+        most = std::max(most, 8 * static_cast<double>(bytes) / static_cast<double>(elements));
+      }
+    }
+    return most;
   }
 
   LinearQuantization linear_of(const std::string& name) {
@@ -150,6 +215,8 @@ class Chooser {
 
   const QuantizeOptions& options_;
   const StateDict& weights_;
+  const TensorSource& source_;
+  KeptCodes kept_;
   Decisions decisions_;
   std::set<size_t> used_rules_;
   ReplacedSchemes replaced_;
@@ -187,7 +254,8 @@ Status quantize_recipe(Recipe& recipe, const std::string& name, const Decision& 
       return {};
     }
   }
-  return recipe.quantize(scheme_of(decision, method), name);
+  const QuantizationScheme scheme = scheme_of(decision, method);
+  return decision.is_kept ? recipe.keep_codes(scheme, name) : recipe.quantize(scheme, name);
 }
 
 Status quantize_recipes(Model& model, const Decisions& decisions, ScaleMethod method,
@@ -386,6 +454,8 @@ std::string name_of(const LinearQuantization& linear) {
       return "8da8w";
     case Kind::kInt8:
       return "int8";
+    case Kind::kKeep:
+      return "keep";
     case Kind::kNone:
       break;
   }
@@ -414,8 +484,8 @@ bool QuantizeOptions::quantizes() const {
 
 Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& options,
                                         const TensorSource& source) {
-  Chooser chooser(options, model.weights);
-  const Decisions decisions = chooser.run(QuantizableFinder(model.methods).take());
+  Chooser chooser(options, model.weights, source);
+  const Decisions decisions = FERRY_TRY(chooser.run(QuantizableFinder(model.methods).take()));
   FERRY_RETURN_IF_ERROR(quantize_recipes(model, decisions, options.method, source));
   for (MethodGraph& method : model.methods) {
     Rewriter(method.graph, model.weights, decisions).run();
@@ -423,7 +493,7 @@ Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& opti
     FERRY_RETURN_IF_ERROR(validate(method.graph));
   }
   return QuantizedModel{std::move(model), summary_of(decisions), chooser.used_rules(),
-                        chooser.take_replaced()};
+                        chooser.take_replaced(), chooser.kept()};
 }
 
 }  // namespace ferry::graph

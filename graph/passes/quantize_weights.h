@@ -22,13 +22,14 @@ struct LinearQuantization {
     k8da4w,  // 4-bit codes, a bf16 scale for each group of a row
     k8da8w,  // 8-bit codes, an f32 scale for each row
     kInt8,   // codes as in k8da8w with f32 activations, by quantized_decomposed::mixed_linear
+    kKeep,   // codes of the checkpoint in the kind that can hold them
   } kind = Kind::kNone;
   int64_t group = 32;  // for k8da4w; a multiple of 32
   bool operator==(const LinearQuantization&) const = default;
 };
-// Returns names such as "8da4w-g32", "8da8w", "int8", "none".
+// Returns names such as "8da4w-g32", "8da8w", "int8", "keep", "none".
 std::string name_of(const LinearQuantization& linear);
-// Returns the form in which linear nodes read the codes; not for kNone.
+// Returns the form in which linear nodes read the codes; not for kNone and kKeep.
 QuantizationScheme scheme_of(const LinearQuantization& linear,
                              ScaleMethod method = ScaleMethod::kBf16First);
 
@@ -78,6 +79,14 @@ bool matches(const std::string& pattern, std::string_view name);
 // and of theirs.
 using ReplacedSchemes = std::map<std::string, std::map<std::string, int>>;
 
+// What became of the matrices for which kKeep was requested.
+struct KeptCodes {
+  int matrices = 0;  // that have the codes of the checkpoint
+  int rounded = 0;   // of these, matrices whose scales are wider than those of the bundle
+  int plain = 0;     // matrices that the checkpoint does not quantise, and neither does the bundle
+  std::map<std::string, int> requantised = {};  // others, by the name of their scheme
+};
+
 struct QuantizedModel {
   Model model;
   // Says how many matrices have each kind, in a fixed order: "8da4w-g32 x 14". The manifest states
@@ -86,6 +95,7 @@ struct QuantizedModel {
   std::vector<size_t> used_rules;  // ascending indices of the rules that matched a weight
   // Schemes of 4 bits whose group does not divide the rows of a matrix.
   ReplacedSchemes replaced;
+  KeptCodes kept = {};
 };
 
 // The model must be bound and not cast by cast_weights. Every linear weight is quantised, also the
@@ -93,8 +103,12 @@ struct QuantizedModel {
 // activation become one node. The matrices of routed experts become tables of rows, from which the
 // program takes the rows of one expert with an embedding operator. A matrix that the checkpoint
 // stores in blocks of Q8_0 keeps its codes and scales if it becomes kInt8 or 8-bit rows of an
-// embedding. If the group of a scale does not divide the rows of a matrix, the matrix has the
-// largest smaller group that does, and 8 bits if there is none.
+// embedding. With kKeep, a matrix of integers that a kind can hold keeps its codes: 4 bits whose
+// groups are multiples of 32 become k8da4w, 8 bits with a scale for each row k8da8w, Q8_0 kInt8.
+// Other matrices that the checkpoint quantises are quantised anew, to 4 bits if they take less than
+// 5 bits an element there, else to 8; the others stay. If the group of a scale does not divide the
+// rows of a matrix, the matrix has the largest smaller group that does, and 8 bits if there is
+// none.
 Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& options,
                                         const TensorSource& source);
 

@@ -71,6 +71,23 @@ uint64_t quantize_rows(const QuantizationScheme& scheme, std::span<const float> 
   return non_finite;
 }
 
+void store_codes(const QuantizationScheme& scheme, std::span<const int8_t> codes,
+                 std::span<const float> scales, std::span<std::byte> stored_codes,
+                 std::span<std::byte> stored_scales) {
+  from_f32(scheme.scale_dtype, scales.data(), stored_scales.data(), scales.size());
+  if (scheme.bits == 8) {
+    std::ranges::copy(std::as_bytes(codes), stored_codes.begin());
+    return;
+  }
+  const bool low_first = scheme.order == NibbleOrder::kLowFirst;
+  for (size_t i = 0; i < codes.size(); i += 2) {
+    const auto first = static_cast<unsigned>(codes[i] + 8);
+    const auto second = static_cast<unsigned>(codes[i + 1] + 8);
+    const unsigned pair = low_first ? first | second << 4 : first << 4 | second;
+    stored_codes[i / 2] = static_cast<std::byte>(pair);
+  }
+}
+
 void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,
                      std::span<const std::byte> scales, int64_t columns, std::span<float> values) {
   const size_t size = group_size(scheme, columns), count = values.size() / size;

@@ -23,6 +23,8 @@ enum class ScaleMethod {
   // Codes and scales are chosen before, for the outputs that inputs of the model give; see
   // calibration/code_search.h. They are in the recipe of the weight.
   kCalibrated,
+  // Codes and scales are those of the checkpoint.
+  kKept,
 };
 
 // The order of two codes in one byte. The official operators disagree on the order.
@@ -54,6 +56,12 @@ struct QuantizationScheme {
 // weights.
 uint64_t quantize_rows(const QuantizationScheme& scheme, std::span<const float> values,
                        int64_t columns, std::span<std::byte> codes, std::span<std::byte> scales);
+
+// Stores codes and scales that exist already in the form of the scheme. Scales are rounded to its
+// dtype.
+void store_codes(const QuantizationScheme& scheme, std::span<const int8_t> codes,
+                 std::span<const float> scales, std::span<std::byte> stored_codes,
+                 std::span<std::byte> stored_scales);
 
 // Computes the values that the codes and scales represent.
 void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,
