@@ -18,7 +18,8 @@ constexpr std::string_view kHead = "output.weight";
 bool share_tied_table(graph::QuantizeOptions& options, const converters::MappingReport& mapping) {
   using Kind = graph::LinearQuantization::Kind;
   const graph::EmbeddingQuantization whole_rows = {.bits = 8};
-  if (!options.shares_tied_table || options.linears.kind != Kind::k8da4w) return false;
+  const bool is_small = options.linears.kind == Kind::k8da4w || options.linears.kind == Kind::kKeep;
+  if (!options.shares_tied_table || !is_small) return false;
   if (options.embeddings != whole_rows) return false;
   const auto is_tied_head = [](const converters::MappedEntry& entry) {
     return entry.source.empty() && std::ranges::count(entry.targets, kHead) > 0;

@@ -15,7 +15,8 @@ struct CalibrationText {
   std::string digest;  // "sha256:" and the digest of all ids, which a manifest records
 };
 
-// The text that is in the program: about 16,000 tokens of English prose, documents and code.
+// The text that is in the program: about 31,000 tokens of essays, stories, manuals and code
+// (proof/default_text).
 std::string_view default_calibration_text();
 
 // The value of `file` that stands for this text.

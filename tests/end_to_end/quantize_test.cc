@@ -99,15 +99,15 @@ struct Refusal {
   std::string message;
 };
 const Refusal kRefusals[] = {
-    {{"--quantize", "4bit"}, "expected 8da4w, 8da4w-gN, 8da8w, int8 or none"},
-    {{"--quantize", "8da4w-g"}, "expected 8da4w, 8da4w-gN, 8da8w, int8 or none"},
-    {{"--quantize", "8da4w-g-32"}, "expected 8da4w, 8da4w-gN, 8da8w, int8 or none"},
+    {{"--quantize", "4bit"}, "expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none"},
+    {{"--quantize", "8da4w-g"}, "expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none"},
+    {{"--quantize", "8da4w-g-32"}, "expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none"},
     {{"--quantize", "8da4w-g48"}, "the group must be a multiple of 32"},
     {{"--quantize-embedding", "4,31"}, "expected 4, 4,N with an even N, 8 or none"},
     {{"--quantize-embedding", "2"}, "expected 4, 4,N with an even N, 8 or none"},
     {{"--quantize-method", "hqq"}, "nothing is quantised"},
     {{"--quantize-rule", "wq"}, "expected PATTERN=SCHEME"},
-    {{"--quantize-rule", "wq=8bit"}, "expected 8da4w, 8da4w-gN, 8da8w, int8 or none"},
+    {{"--quantize-rule", "wq=8bit"}, "expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none"},
     {{"--quantize", "8da8w", "--quantize-rule", "layer.*=8da4w"}, "matches no linear weight"},
     {{"--quantize-rule", "tok_embeddings*=8da4w"}, "matches no linear weight"},
     {{"--kv-dtype", "u8"}, "--kv-dtype u8: only with --program static"},

@@ -1,5 +1,6 @@
 // Checkpoints whose matrices are stored quantised, end to end.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -90,6 +91,68 @@ TEST_P(QuantizedCheckpoint, CanBeQuantisedAnew) {
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
 }
 
+// Codes are carried if a program can hold them: 4 bits in groups of 32 columns, and 8 bits with a
+// scale for each row, without zero points. Scales of 4 bits are bf16, so that those in f16 are
+// rounded. Other matrices are quantised anew.
+TEST(KeptCodes, AreThoseOfTheCheckpoint) {
+  struct Case {
+    const char* checkpoint;
+    int kept;
+    bool exact;
+  };
+  const TempDir dir;
+  for (const auto& [checkpoint, kept, exact] :
+       {Case{"ct_group32", 7, true}, Case{"gptq_sym", 7, false}, Case{"ct_int8", 7, true},
+        Case{"gptq_v2_int8", 7, true}, Case{"ct_mixed", 1, true}, Case{"awq", 0, false},
+        Case{"gptq_act_order", 0, false}, Case{"fp8_block", 0, false}}) {
+    SCOPED_TRACE(checkpoint);
+    const std::string source = fixture(std::string("quantized/") + checkpoint);
+    const Outcome made =
+        run_ferry({"convert", source, "-o", dir / "b", "--quantize", "keep", "--overwrite"});
+    ASSERT_EQ(made.code, 0) << made.err;
+    const std::string anew = kept == 7 ? "" : fmt::format("{} matrices quantised anew", 7 - kept);
+    EXPECT_NE(made.err.find(anew), std::string::npos) << made.err;
+    EXPECT_EQ(made.err.find("rounded to bf16") != std::string::npos, kept > 0 && !exact);
+    const Outcome verified = run_ferry({"verify", dir / "b", "--checkpoint", source, "--json"});
+    ASSERT_EQ(verified.code, 0) << verified.err << verified.out;
+    int found = 0;
+    for (const Json& weight : verified.json()["quantization"]["weights"]) {
+      const bool is_kept = weight["scheme"].get<std::string>().find(" kept") != std::string::npos;
+      if (!is_kept) continue;
+      ++found;
+      // 999 stands for no error. Rounding to bf16 costs half of a unit in its last place.
+      EXPECT_GE(weight["sqnr_db"].get<double>(), exact ? 999.0 : 50.0) << weight["name"];
+    }
+    EXPECT_EQ(found, kept);
+  }
+}
+
+// Codes that are kept are not calibrated again, and a plain matrix stays as it is.
+TEST(KeptCodes, StayWhereOthersAreCalibrated) {
+  const TempDir dir;
+  const std::string source = fixture("quantized/ct_group32");
+  std::string ids;
+  for (int i = 0; i < 96; ++i) ids += std::to_string(i * 7 % 64) + (i % 32 == 31 ? "\n" : " ");
+  write_bytes(dir / "ids.txt", ids);
+  const Outcome made =
+      run_ferry({"convert", source, "-o", dir / "b", "--quantize", "keep", "--quantize-rule",
+                 "*w2*=8da8w", "--calibrate-weights", dir / "ids.txt"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Json manifest = Json::parse(read_bytes(dir / "b/manifest.json"));
+  int kept = 0, calibrated = 0;
+  for (const Json& tensor : manifest["tensors"]) {
+    const std::string recipe = tensor["recipe"];
+    const bool is_codes = tensor.value("output", std::string()).empty();
+    kept += is_codes && recipe.find(" kept") != std::string::npos ? 1 : 0;
+    calibrated += is_codes && recipe.find(" calibrated") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(kept, 6);
+  EXPECT_EQ(calibrated, 1);
+  const Outcome verified = run_ferry(
+      {"verify", dir / "b", "--checkpoint", source, "--calibrate-weights", dir / "ids.txt"});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+}
+
 // The digests are those of dequantised.json. A GGUF file is first converted back to Hugging Face
 // names.
 TEST_P(QuantizedCheckpoint, FilesForOtherToolsHaveTheDequantisedValues) {
@@ -133,9 +196,10 @@ TEST_P(QuantizedCheckpoint, TheAccountOfAFileNamesTheTensorOfEachSource) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint,
-                         testing::Values("awq", "ct_asymmetric", "ct_fp8_channel", "ct_int8",
-                                         "ct_mixed", "fbgemm_fp8", "fp8_block", "fp8_moe",
-                                         "fp8_tensor", "gptq_act_order", "gptq_v2_int8"),
+                         testing::Values("awq", "ct_asymmetric", "ct_group32", "ct_fp8_channel",
+                                         "ct_int8", "ct_mixed", "fbgemm_fp8", "fp8_block",
+                                         "fp8_moe", "fp8_tensor", "gptq_act_order", "gptq_sym",
+                                         "gptq_v2_int8"),
                          [](const auto& test) { return std::string(test.param); });
 
 struct Refusal {
