@@ -116,7 +116,8 @@ TEST(KeptCodes, AreThoseOfTheCheckpoint) {
     const Outcome verified = run_ferry({"verify", dir / "b", "--checkpoint", source, "--json"});
     ASSERT_EQ(verified.code, 0) << verified.err << verified.out;
     int found = 0;
-    for (const Json& weight : verified.json()["quantization"]["weights"]) {
+    const Json report = verified.json();
+    for (const Json& weight : report["quantization"]["weights"]) {
       const bool is_kept = weight["scheme"].get<std::string>().find(" kept") != std::string::npos;
       if (!is_kept) continue;
       ++found;
