@@ -301,6 +301,20 @@ class F32Path {
 
 }  // namespace
 
+Status observe_probes(LoadedPart& part, const UseOfProbe& use) {
+  std::map<int32_t, std::vector<std::string>> names;
+  for (const graph::LoweredProbe& probe : part.lowered().probes) {
+    names[probe.value].push_back(probe.name);
+  }
+  for (const auto& [value, probes] : names) {
+    FERRY_RETURN_IF_ERROR(part.method().observe(
+        value, [use, value = value, probes = probes](const runner::TensorView& view) {
+          for (const std::string& probe : probes) use(probe, value, view);
+        }));
+  }
+  return {};
+}
+
 Result<ExecutionOutputs> execute_checkpoint(const plan::Conversion& conversion,
                                             const std::vector<RecordedPrompt>& prompts,
                                             const std::string& name, ThreadPool& pool,

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -69,6 +70,12 @@ class LoadedPart {
   pte::LoadedProgram program_;
   std::optional<runner::Method> method_;
 };
+
+// Calls use(probe, value, view) for every probe of the part whenever its value is computed. A value
+// may have several probes. Earlier observers of these values are replaced.
+using UseOfProbe =
+    std::function<void(std::string_view probe, int32_t value, const runner::TensorView& view)>;
+Status observe_probes(LoadedPart& part, const UseOfProbe& use);
 
 // `conversion` is planned in f32 with logits of all positions and one part per layer. Its prefill
 // length must fit the longest prompt with its continuation. The result has the tensors of

@@ -112,8 +112,8 @@ class WeightComparison {
   }
 
   // The codes and scales equal those of the recipe. This function tells whether they are right.
-  // Codes that are calibrated, here or by whoever made the checkpoint, are the best for the outputs,
-  // and need not be the nearest.
+  // Codes that are calibrated, here or by whoever made the checkpoint, are the best for the
+  // outputs, and need not be the nearest.
   std::string wrong_choices() const {
     const graph::ScaleMethod method = coding_of(recipe_).method;
     if (method == graph::ScaleMethod::kCalibrated || method == graph::ScaleMethod::kKept) return {};
