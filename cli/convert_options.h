@@ -24,11 +24,12 @@ struct ConvertLine {
   std::string to = "bundle";
   std::string calibrate, calibrate_prefill;  // files of prompts
   std::string quantize_budget, quantize_plan;
-  std::optional<proof::Budget> budget;                // `quantize_budget` as settle() has read it
-  signing::SigningKey key;                            // signs the bundle if it names a key
-  std::string part, join;                             // a conversion by several hosts
-  std::optional<packer::BundlePart> one_part;         // `part` as settle() has read it
-  std::string outtype = "auto", imatrix, name, tokenizer_pre;  // only for --to gguf, like the next field
+  std::optional<proof::Budget> budget;         // `quantize_budget` as settle() has read it
+  signing::SigningKey key;                     // signs the bundle if it names a key
+  std::string part, join;                      // a conversion by several hosts
+  std::optional<packer::BundlePart> one_part;  // `part` as settle() has read it
+  std::string outtype = "auto", imatrix, name,
+              tokenizer_pre;  // only for --to gguf, like the next field
   int64_t max_file_tensors = 0;
   bool dry_run = false, overwrite = false, if_changed = false, resume = false, no_sync = false;
 

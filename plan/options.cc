@@ -63,7 +63,8 @@ std::optional<LinearQuantization> linear_of(std::string_view text) {
 
 Result<LinearQuantization> read_linear(const std::string& text) {
   const auto linear = linear_of(text);
-  if (!linear) return usage("{}: expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none", quoted(text));
+  if (!linear)
+    return usage("{}: expected 8da4w, 8da4w-gN, 8da8w, int8, keep or none", quoted(text));
   // XNNPACK accepts groups of 4-bit codes only in multiples of 32.
   if (linear->kind == LinearQuantization::Kind::k8da4w && linear->group % 32 != 0) {
     return usage("{}: the group must be a multiple of 32", quoted(text));

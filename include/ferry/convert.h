@@ -63,8 +63,8 @@ struct ConvertOptions {
   // ".pth" or ".pt". If empty, weights become files in a directory, and GGUF becomes one file.
   // convert() takes it from WriteOptions.
   std::string output = {};
-  std::string gguf_type = "auto";  // for kGguf: "q4_k_m" and the like (docs/gguf.md)
-  std::string gguf_imatrix = {};   // for kGguf: file of an importance matrix; may be empty
+  std::string gguf_type = "auto";        // for kGguf: "q4_k_m" and the like (docs/gguf.md)
+  std::string gguf_imatrix = {};         // for kGguf: file of an importance matrix; may be empty
   WeightType dtype = WeightType::kKeep;  // dtype of the matrices
   LinearQuantization quantize = {};
   std::vector<QuantizationRule> quantize_rules = {};  // the last rule that matches a weight decides
