@@ -1,8 +1,8 @@
 """GGUF files of ferry in llama.cpp, and those of llama.cpp in ferry.
 
 - llama.cpp computes with our f32 file of a real model what transformers computes, and reads our tokenizer as Hugging Face does.
-- Our files in q4_0 and q4_k_m are byte for byte those that llama.cpp's quantiser makes of our f32 file; of the other types, which its
-  converter writes, all tensors are.
+- Our quantised files are byte for byte those that llama.cpp's quantiser makes of our f32 file, with an importance matrix and without
+  one; of f16, bf16 and q8_0, which its converter writes, all tensors are.
 - Values of every type that llama.cpp quantises to are read as its own Python package reads them.
 - Quantised files compute in ferry what transformers computes with the same file.
 - Files of random models of several families compute in llama.cpp what transformers computes with the checkpoint.
@@ -16,8 +16,10 @@ import numpy
 import common
 from common import Wrong, convert, verify
 
-WRITTEN = {"f16": 1, "bf16": 32, "q8_0": 7, "q4_0": 2, "q4_k_m": 15}
-READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_s": 14, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18}
+WRITTEN = {"f16": 1, "bf16": 32, "q8_0": 7, "q2_k": 10, "q3_k_s": 11, "q3_k_m": 12, "q3_k_l": 13, "q4_0": 2, "q4_1": 3, "q4_k_s": 14,
+           "q4_k_m": 15, "q5_0": 8, "q5_1": 9, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25, "iq4_xs": 30}
+WITH_IMATRIX = {**{name: number for name, number in WRITTEN.items() if name not in ("f16", "bf16", "q8_0")}, "q2_k_s": 21}
+READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_s": 14, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25, "iq4_xs": 30}
 # Fixtures without a tokenizer, of families whose GGUF files state the size of the vocabulary: of others llama.cpp takes it
 # from the tokens alone.
 FAMILIES = ("llama", "llama_bias_mqa", "granite")
@@ -53,11 +55,30 @@ def llama_logits(path, ids):
     return numpy.array(model.scores[:len(ids)], dtype="f8")
 
 
-def quantise(source, target, file_type):
+def means(imatrix):
+    """The numbers of an importance matrix, as llama-quantize takes them."""
+    import gguf
+    tensors = {t.name: numpy.array(t.data, dtype=numpy.float32) for t in gguf.GGUFReader(imatrix).tensors}
+    found = {}
+    for name in sorted(name.removesuffix(".in_sum2") for name in tensors if name.endswith(".in_sum2")):
+        counts = tensors[name + ".counts"].reshape(-1, 1)
+        sums = tensors[name + ".in_sum2"].reshape(len(counts), -1)
+        found[name] = numpy.where(counts > 0, sums / numpy.maximum(counts, 1), 1).astype(numpy.float32).ravel()
+    return found
+
+
+def quantise(source, target, file_type, imatrix=None):
     """What llama-quantize does."""
     import llama_cpp
     options = llama_cpp.llama_model_quantize_default_params()
     options.ftype, options.nthread = file_type, 2
+    if imatrix:
+        numbers = means(imatrix)
+        entries = (llama_cpp.llama_model_imatrix_data * (len(numbers) + 1))()  # the last one has no name
+        for entry, (name, values) in zip(entries, numbers.items()):
+            entry.name, entry.size = name.encode(), values.size
+            entry.data = values.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        options.imatrix = entries
     with silent():
         code = llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(options))
     if code:
@@ -89,9 +110,10 @@ def tokens(f32, tokenizer, texts):
     return f"{len(texts)} texts"
 
 
-def same_file(promise, source, f32, name):
-    ours = convert(source, promise.folder / "ours.gguf", "--to", "gguf", "--outtype", name, "--name", "real", "--overwrite")
-    theirs = quantise(f32, promise.folder / "theirs.gguf", WRITTEN[name])
+def same_file(promise, source, f32, name, imatrix=None):
+    more = ("--imatrix", imatrix) if imatrix else ()
+    ours = convert(source, promise.folder / "ours.gguf", "--to", "gguf", "--outtype", name, "--name", "real", "--overwrite", *more)
+    theirs = quantise(f32, promise.folder / "theirs.gguf", {**WRITTEN, **WITH_IMATRIX}[name], imatrix)
     a, b = ours.read_bytes(), theirs.read_bytes()
     if a != b and name in ("q8_0", "f16", "bf16"):  # the quantiser adds keys that the converter does not write
         return same_tensors(ours, theirs)
@@ -170,6 +192,12 @@ def main():
     promise.case("real model: tokens", tokens, f32, tokenizer, strings(promise)[:300])
     for name in ("q8_0", "q4_k_m") if promise.sample else WRITTEN:
         promise.case(f"written as {name}: the bytes of llama.cpp", same_file, promise, source, f32, name)
+    imatrix = promise.folder / "imatrix.gguf"
+    text = promise.folder / "text.txt"
+    text.write_text(common.english(600))
+    common.Ferry("imatrix", source, "--text", text, "-o", imatrix).ends_with(0)
+    for name in ("iq4_xs",) if promise.sample else WITH_IMATRIX:
+        promise.case(f"written as {name} with an importance matrix: the bytes of llama.cpp", same_file, promise, source, f32, name, imatrix)
     for name in ("q6_k",) if promise.sample else READ:
         promise.case(f"read from {name}: the values of llama.cpp", same_values, promise, f32, name)
     for name in ("q4_0",) if promise.sample else ("q8_0", "q4_0", "q4_k_m"):
