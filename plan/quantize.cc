@@ -104,6 +104,10 @@ std::string Quantizer::kept_note() const {
 }
 
 Status Quantizer::check_rules() const {
+  if (kept_.plain > 0 && kept_.matrices == 0 && kept_.requantised.empty()) {
+    return fail_field(ErrorCode::kUsage, "quantize",
+                      " keep: the checkpoint has no codes of the matrices that would keep them");
+  }
   for (size_t i = 0; i < options_.rules.size(); ++i) {
     if (used_rules_.contains(i)) continue;
     return fail_field(

@@ -28,7 +28,8 @@ class Quantizer {
   // Quantises one component. Call it before cast_weights(). With ScaleMethod::kHqq it reads the
   // weights, because the number of rounds depends on all values of a tensor.
   Result<graph::QuantizedModel> apply(graph::Model model);
-  // Call this after the last component. kUsage for a rule that matched no weight of any component.
+  // Call this after the last component. kUsage for a rule that matched no weight of any component,
+  // and if codes were to be kept and the checkpoint has none.
   Status check_rules() const;
   // Call this after the last component. Returns a line that says which matrices have another scheme
   // than the one requested, or an empty text.

@@ -128,6 +128,15 @@ TEST(KeptCodes, AreThoseOfTheCheckpoint) {
   }
 }
 
+TEST(KeptCodes, MustBeThere) {
+  const TempDir dir;
+  const Outcome made =
+      run_ferry({"convert", fixture("golden/llama"), "-o", dir / "b", "--quantize", "keep"});
+  EXPECT_EQ(made.code, 2);
+  EXPECT_NE(made.err.find("--quantize keep: the checkpoint has no codes"), std::string::npos)
+      << made.err;
+}
+
 // Codes that are kept are not calibrated again, and a plain matrix stays as it is.
 TEST(KeptCodes, StayWhereOthersAreCalibrated) {
   const TempDir dir;
