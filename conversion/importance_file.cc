@@ -113,6 +113,8 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
   auto read = proof::read_calibration_text(options.convert, options.text);
   if (!read) {
     Error error = std::move(read).error();
+    if (error.message.starts_with(error.field))
+      error.message.replace(0, error.field.size(), "text");
     if (!error.field.empty()) error.field = "text";
     return Failure(std::move(error));
   }
