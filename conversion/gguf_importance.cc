@@ -17,12 +17,6 @@ constexpr const char* kField = "imatrix";
 
 bool is_embedding(const std::string& name) { return name.ends_with("token_embd.weight"); }
 
-// Whether blocks of the type are searched with weights of errors.
-bool is_searched(GgufElement type) {
-  return type != GgufElement::kF32 && type != GgufElement::kF16 && type != GgufElement::kBF16 &&
-         type != GgufElement::kQ8_0 && type != GgufElement::kMXFP4;
-}
-
 }  // namespace
 
 Result<GgufImportance> GgufImportance::open(const ExportOptions& options,
@@ -62,7 +56,7 @@ Result<std::shared_ptr<const std::vector<float>>> GgufImportance::of(const std::
                       fmt::format(": files of type {} need an importance matrix with {}",
                                   converters::gguf_file_type_info(*type_).name, quoted(name)));
   }
-  if (!is_given() || !is_searched(type)) return numbers;
+  if (!is_given() || !converters::gguf_takes_importance(type)) return numbers;
   ++(numbers == nullptr ? missing_ : found_);
   if (numbers == nullptr && first_missing_.empty()) first_missing_ = name;
   return numbers;

@@ -110,15 +110,8 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
                     printable(model.config_name), quoted(model.checkpoint.config.text_type)));
   }
   const FileTensors tensors = FERRY_TRY(tensors_of(model, *architecture));
-  auto read = proof::read_calibration_text(options.convert, options.text);
-  if (!read) {
-    Error error = std::move(read).error();
-    if (error.message.starts_with(error.field))
-      error.message.replace(0, error.field.size(), "text");
-    if (!error.field.empty()) error.field = "text";
-    return Failure(std::move(error));
-  }
-  const proof::CalibrationText text = *std::move(read);
+  const proof::CalibrationText text =
+      FERRY_TRY(proof::read_calibration_text(options.convert, options.text, "text"));
   const auto squares =
       FERRY_TRY(proof::measure_input_squares(options.convert, text.sequences, pool, progress));
 

@@ -145,11 +145,6 @@ Status DerivedSource::read(size_t index, uint64_t offset, std::span<std::byte> o
   return {};
 }
 
-Status Derivation::read_codes(const TensorSource& source, int64_t /*first*/,
-                              std::span<int8_t> /*codes*/, std::span<float> /*scales*/) const {
-  return no_codes(source);
-}
-
 Result<std::optional<StoredCodes>> DerivedSource::codes(size_t index) const {
   const Place& place = places_[index];
   return place.source != nullptr ? place.source->codes(place.index)

@@ -29,8 +29,10 @@ class Derivation {
   virtual Result<std::optional<StoredCodes>> codes(const TensorSource& /*source*/) const {
     return std::optional<StoredCodes>();
   }
-  virtual Status read_codes(const TensorSource& source, int64_t first, std::span<int8_t> codes,
-                            std::span<float> scales) const;
+  virtual Status read_codes(const TensorSource& /*source*/, int64_t /*first*/,
+                            std::span<int8_t> /*codes*/, std::span<float> /*scales*/) const {
+    return fail(ErrorCode::kInternal, "codes of a tensor that has none");
+  }
 };
 
 class FloatDerivation : public Derivation {

@@ -50,10 +50,6 @@ struct StoredCodes {
   bool operator==(const StoredCodes&) const = default;
 };
 
-class TensorSource;
-// The error of a caller that reads codes of an entry that has none.
-Status no_codes(const TensorSource& source);
-
 // Implementations validate everything before the first entry is visible. Thread-safe once open.
 class TensorSource {
  public:
@@ -75,11 +71,11 @@ class TensorSource {
   virtual Result<std::optional<StoredCodes>> codes(size_t /*index*/) const {
     return std::optional<StoredCodes>();
   }
-  // Of an entry with codes(): fills `codes` and `scales` with those of whole rows, from row `first`
-  // on. Thread-safe.
+  // Fills `codes` and `scales` with those of whole rows, from row `first` on. The entry must have
+  // codes(). Thread-safe.
   virtual Status read_codes(size_t /*index*/, int64_t /*first*/, std::span<int8_t> /*codes*/,
                             std::span<float> /*scales*/) const {
-    return no_codes(*this);
+    return fail(ErrorCode::kInternal, "codes of a tensor that has none");
   }
 
   // Returns kIo if a file of the source has changed since it was opened, as far as its size and

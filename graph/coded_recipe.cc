@@ -405,7 +405,8 @@ Result<std::optional<StoredCodes>> Recipe::stored_codes(const TensorSource& sour
   std::optional<StoredCodes> common;
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (i > 0 && pieces[i].tensor == pieces[i - 1].tensor) continue;
-    if (source.entries()[pieces[i].tensor].shape.back() != columns) return none;
+    const Shape& stored = source.entries()[pieces[i].tensor].shape;
+    if (stored.size() != 2 || stored.back() != columns) return none;
     const auto codes = FERRY_TRY(source.codes(pieces[i].tensor));
     if (!codes || (common && common != codes)) return none;
     common = codes;

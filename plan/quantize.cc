@@ -57,6 +57,7 @@ Status Quantizer::settle_rounds(graph::StateDict& weights) {
   for (const graph::Weight& listed : weights.weights()) {
     graph::Recipe& recipe = weights.find(listed.name)->recipe;
     if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
+    if (recipe.steps.back().scheme.method != graph::ScaleMethod::kHqq) continue;
     recipe.steps.back().scheme.rounds = FERRY_TRY(graph::count_hqq_rounds(recipe, source_, pool_));
   }
   return {};
@@ -94,7 +95,9 @@ std::string Quantizer::kept_note() const {
   };
   std::vector<std::string> parts;
   if (kept_.matrices > 0) parts.push_back(are(kept_.matrices, "with the codes of the checkpoint"));
-  if (kept_.rounded > 0) parts.push_back(are(kept_.rounded, "of them with scales rounded to bf16"));
+  if (kept_.rounded > 0) {
+    parts.back() += fmt::format(" (the scales of {} rounded to bf16)", kept_.rounded);
+  }
   for (const auto& [scheme, count] : kept_.requantised) {
     parts.push_back(are(count, "quantised anew, to ") + scheme);
   }

@@ -109,7 +109,7 @@ Status check(const Prompts& sequences, int64_t vocab_size, int64_t context,
 }  // namespace
 
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
-                                              const std::string& file) {
+                                              const std::string& file, const std::string& option) {
   const plan::MappedModel model = FERRY_TRY(plan::map_checkpoint(options));
   const int64_t context = model.build.context_length;
   CalibrationText read;
@@ -126,7 +126,7 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
     Result<text::Tokenizer> loaded = plan::tokenizer_in(model.copied);
     if (!loaded && loaded.error().code == ErrorCode::kUsage) {
       return fail_field(
-          ErrorCode::kUsage, "calibrate-weights",
+          ErrorCode::kUsage, option,
           fmt::format(": {}; a file of token ids does without one", loaded.error().message));
     }
     text::Tokenizer tokenizer = FERRY_TRY(std::move(loaded));

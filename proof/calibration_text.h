@@ -31,8 +31,9 @@ inline constexpr std::string_view kChatsSuffix = ".jsonl";
 // context length if that is less; each begins as the tokenizer begins a text. At most 65,536 tokens
 // are taken, and whole sequences of token ids. kUsage if the checkpoint has no tokenizer for a
 // text, kBadInput for fewer than 64 tokens, for malformed chats and for ids outside of the
-// vocabulary.
+// vocabulary. `option` is the one that names the file, for messages.
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
-                                              const std::string& file);
+                                              const std::string& file,
+                                              const std::string& option = "calibrate-weights");
 
 }  // namespace ferry::proof

@@ -79,7 +79,7 @@ bool matches(const std::string& pattern, std::string_view name);
 // and of theirs.
 using ReplacedSchemes = std::map<std::string, std::map<std::string, int>>;
 
-// What became of the matrices for which kKeep was requested.
+// KeptCodes counts the matrices for which kKeep was requested.
 struct KeptCodes {
   int matrices = 0;  // that have the codes of the checkpoint
   int rounded = 0;   // of these, matrices whose scales are wider than those of the bundle

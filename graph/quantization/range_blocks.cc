@@ -29,7 +29,7 @@ constexpr RangeSearch kSearch2 = {3, -0.5f, 0.1f, 15, true};
 constexpr RangeSearch kSearch4 = {15, -1.0f, 0.1f, 20, false};
 constexpr RangeSearch kSearch5 = {31, -0.5f, 0.1f, 15, false};
 
-// What is found for the groups of a block.
+// BlockRanges holds the results of a search for all groups of a block.
 template <size_t kGroups>
 struct BlockRanges {
   std::array<float, kGroups> scales, minima, factors, bases;

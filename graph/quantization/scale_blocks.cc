@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 constexpr size_t kValues = 256, kGroups = 16, kGroupSize = 16;
 using Codes = std::array<uint8_t, kValues>;  // in the order of the values
 
-// What is found for the groups of a block.
+// BlockScales holds the results of a search for all groups of a block.
 struct BlockScales {
   std::array<float, kGroups> scales, factors;
   std::array<float, kGroups> weights;  // sums
@@ -167,7 +167,7 @@ HWY_INLINE float round_scales3(const std::array<float, kGroups>& scales,
   return 1 / factor;
 }
 
-// The same by a search, with an importance matrix.
+// Searches the scale of the codes of scales with an importance matrix. Returns the scale.
 HWY_INLINE float search_scales3(const BlockScales& found, std::array<uint8_t, kGroups>& codes) {
   SideBySide<kGroups> side;
   side.load(found.scales.data(), 1);

@@ -24,7 +24,7 @@ using ImportanceMatrix = std::map<std::string, std::shared_ptr<const std::vector
 // or NaN.
 Result<ImportanceMatrix> read_importance_matrix(const std::string& path);
 
-// What was measured, before the division.
+// ImportanceSums holds sums and counts as a measurement gives them.
 struct ImportanceSums {
   struct Entry {
     std::vector<float> sums;    // of squares, for each column of each matrix

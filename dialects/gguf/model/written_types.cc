@@ -303,6 +303,11 @@ std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tenso
   return types;
 }
 
+bool gguf_takes_importance(GgufElement type) {
+  const graph::BlockEncoder* encoder = graph::find_block_encoder(info_of(type).encoder);
+  return encoder != nullptr && encoder->takes_importance;
+}
+
 bool gguf_needs_importance(std::string_view name, GgufElement type, GgufFileType file_type) {
   const bool exempt = name == "token_embd.weight" || name == "per_layer_token_embd.weight" ||
                       name == "output.weight";

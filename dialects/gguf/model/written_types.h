@@ -106,6 +106,9 @@ std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tenso
                                            GgufFileType type, const GgufModelSizes& sizes,
                                            bool has_importance);
 
+// Whether an importance matrix changes blocks of this type.
+bool gguf_takes_importance(GgufElement type);
+
 // Whether llama-quantize refuses a tensor of this type without an importance matrix.
 bool gguf_needs_importance(std::string_view name, GgufElement type, GgufFileType file_type);
 

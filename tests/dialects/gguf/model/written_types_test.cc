@@ -60,5 +60,16 @@ TEST(GgufMixtures, AreThoseOfLlamaQuantize) {
   EXPECT_EQ(count, 93);
 }
 
+TEST(GgufMixtures, TwoBitsAloneNeedAnImportanceMatrix) {
+  using E = GgufElement;
+  using F = GgufFileType;
+  EXPECT_TRUE(gguf_needs_importance("blk.0.attn_q.weight", E::kQ2_K, F::kQ2_K_S));
+  EXPECT_FALSE(gguf_needs_importance("blk.0.attn_q.weight", E::kQ2_K, F::kQ2_K));
+  EXPECT_FALSE(gguf_needs_importance("blk.0.attn_v.weight", E::kQ4_K, F::kQ2_K_S));
+  EXPECT_FALSE(gguf_needs_importance("token_embd.weight", E::kQ2_K, F::kQ2_K_S));
+  for (const E type : {E::kF16, E::kQ8_0, E::kMXFP4}) EXPECT_FALSE(gguf_takes_importance(type));
+  for (const E type : {E::kQ4_0, E::kQ6_K, E::kIQ4_NL}) EXPECT_TRUE(gguf_takes_importance(type));
+}
+
 }  // namespace
 }  // namespace ferry::converters::mixtures_test
