@@ -54,30 +54,25 @@ RowScale row_scale(const RopeConfig& rope) {
   return {rope.attention_factor, rope.query_growth, rope.original_max_positions};
 }
 
-// Makes the literal of cos or sin of position * inverse frequency. A row holds the frequencies
-// twice (half-split RoPE). The first half of a sine row is negated, so that x * cos + swapped(x) *
-// sin rotates every pair.
+// Makes the literal of cos or sin of position * inverse frequency: f32 [positions, rotary_dim / 2].
 graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>& runs,
                             const RowScale& scale_of, int64_t positions, bool sine) {
   const int64_t half = std::ssize(runs.front().inverse);
   graph::Literal literal;
   literal.key = fmt::format("{}.{}.{}", name, sine ? "sin" : "cos", positions);
-  literal.bytes = static_cast<uint64_t>(positions * 2 * half) * sizeof(float);
+  literal.bytes = static_cast<uint64_t>(positions * half) * sizeof(float);
   literal.fill = [runs, half, scale_of, sine](uint64_t offset, std::span<std::byte> out) {
-    std::vector<float> row(static_cast<size_t>(2 * half));
+    std::vector<float> row(static_cast<size_t>(half));
     const std::span<const std::byte> bytes = std::as_bytes(std::span(row));
     for (uint64_t p = offset / bytes.size(); !out.empty(); ++p) {
       const auto first = static_cast<uint64_t>(runs.front().positions);
       const RopeRows& run = p < first ? runs.front() : runs.back();
       const uint64_t position = p < first ? p : p - first;
       const float scale = scale_of(position);
-      for (int64_t i = 0; i < half; ++i) {
+      for (size_t i = 0; i < row.size(); ++i) {
         // The angle is rounded to f32, as the reference implementation computes it.
-        const float angle = static_cast<float>(position) * run.inverse[static_cast<size_t>(i)];
-        const auto value = static_cast<float>(sine ? std::sin(static_cast<double>(angle))
-                                                   : std::cos(static_cast<double>(angle)));
-        row[static_cast<size_t>(i)] = scale * (sine ? -value : value);
-        row[static_cast<size_t>(half + i)] = scale * value;
+        const double angle = static_cast<float>(position) * run.inverse[i];
+        row[i] = scale * static_cast<float>(sine ? std::sin(angle) : std::cos(angle));
       }
       // A tile may begin and end inside a row.
       const uint64_t skipped = offset - p * bytes.size();
@@ -88,6 +83,14 @@ graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>
     }
   };
   return literal;
+}
+
+// Half-split RoPE rotates columns i and i + rotary_dim / 2 by one angle. Returns rows of both, from
+// table rows of the angles. Programs compute them so that tables hold every angle once. The first
+// half of sine rows is negated, so that x * cos + swapped(x) * sin rotates every pair.
+ValueId both_halves(GraphBuilder& b, ValueId angles, bool sine) {
+  const ValueId first = sine ? b.mul(angles, -1.0) : angles;
+  return b.cat({first, angles}, -1);
 }
 
 ValueId int_scalar(GraphBuilder& b, int64_t number) {
@@ -119,7 +122,7 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
   int64_t rows = 0;
   for (const RopeRows& run : runs) rows += run.positions;
-  const Dims shape = {positions(rows), 1, head_dim(c.config.rotary_dim())};
+  const Dims shape = {positions(rows), 1, head_dim(c.config.rotary_dim() / 2)};
   const auto table_of = [&](bool sine) {
     return b.literal(DType::kF32, shape, rope_literal(name, runs, row_scale(rope), rows, sine));
   };
@@ -132,8 +135,8 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
     end = b.int_add(first, b.graph().symbols[static_cast<size_t>(c.tokens.symbol)].value);
   }
   RopeTable table;
-  table.cos = b.slice(cos, 0, first, end, c.tokens);
-  table.sin = b.slice(sin, 0, first, end, c.tokens);
+  table.cos = both_halves(b, b.slice(cos, 0, first, end, c.tokens), /*sine=*/false);
+  table.sin = both_halves(b, b.slice(sin, 0, first, end, c.tokens), /*sine=*/true);
   b.name(table.cos, name + "_cos");
   b.name(table.sin, name + "_sin");
   return table;
@@ -251,10 +254,10 @@ RopeTable look_up_rope(GraphBuilder& b, const DecoderContext& c, const std::stri
   const std::vector<RopeRows> runs = rope_table_rows(rope, dim, c.options);
   const int64_t count = c.options.context_length;
   const auto rows_of = [&](bool sine) {
-    const ValueId table = b.literal(DType::kF32, {positions(count), head_dim(dim)},
+    const ValueId table = b.literal(DType::kF32, {positions(count), head_dim(dim / 2)},
                                     rope_literal(name, runs, row_scale(rope), count, sine));
     const ValueId picked = b.embedding(table, c.ports->input_pos());
-    const ValueId rows = b.unsqueeze(picked, 2);
+    const ValueId rows = both_halves(b, b.unsqueeze(picked, 2), sine);
     b.name(rows, name + (sine ? "_sin" : "_cos"));
     return rows;
   };

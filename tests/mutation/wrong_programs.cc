@@ -122,15 +122,23 @@ void shift_rope(Graph& graph) {
   }
 }
 
-// Shifts the RoPE of the queries of the last rotated layer: its first two products with a table.
+// Shifts the RoPE of the queries of the last rotated layer: its first two products with rows of
+// cos and sin. Such rows are table rows twice, and the first half of sine rows is negated.
 void shift_rope_of_queries(Graph& graph) {
-  std::map<int32_t, Node> tables;
+  std::map<int32_t, Node> tables, negated, rows;
   for (const Node& node : graph.nodes) {
-    if (is_table(graph, node)) tables[node.outs[0].index] = node;
+    const int32_t out = node.outs.empty() ? -1 : node.outs[0].index;
+    if (is_table(graph, node)) tables[out] = node;
+    if (node.op == Op::kMulScalar && tables.contains(tensor_arg(node, 0)->index)) {
+      negated[out] = node;
+    }
+    if (node.op != Op::kCat) continue;
+    const auto& parts = std::get<TensorListArg>(node.args[0]).items;
+    if (tables.contains(parts.back().index)) rows[out] = node;
   }
   const auto turns = [&](const Node& node) {
-    const ValueId* table = node.args.size() > 1 ? tensor_arg(node, 1) : nullptr;
-    return table && tables.contains(table->index);
+    const ValueId* both = node.args.size() > 1 ? tensor_arg(node, 1) : nullptr;
+    return both && rows.contains(both->index);
   };
   const Indices products = find_nodes(graph, Op::kMul, turns);
   if (products.empty()) return;
@@ -140,15 +148,24 @@ void shift_rope_of_queries(Graph& graph) {
     if (graph.nodes[i].layer == layer && queries.size() < 2) queries.push_back(i);
   }
   for (size_t n = queries.size(); n-- > 0;) {
-    const size_t i = queries[n];
-    const ValueId table = *tensor_arg(graph.nodes[i], 1);
-    const Node rows = tables.at(table.index);
-    const IntArg start = shifted(graph, i, std::get<IntArg>(rows.args[2]), 1);
-    const IntArg end = shifted(graph, i + 1, std::get<IntArg>(rows.args[3]), 1);
+    size_t i = queries[n];
+    const ValueId both = *tensor_arg(graph.nodes[i], 1);
+    const Node& cat = rows.at(both.index);
+    const auto& parts = std::get<TensorListArg>(cat.args[0]).items;
+    const std::vector<Arg>& table = tables.at(parts.back().index).args;
+    const IntArg start = shifted(graph, i++, std::get<IntArg>(table[2]), 1);
+    const IntArg end = shifted(graph, i++, std::get<IntArg>(table[3]), 1);
+    const Value half = graph[parts.back()];
     const ValueId late =
-        insert(graph, i + 2, Op::kSlice, {rows.args[0], rows.args[1], start, end, rows.args[4]},
-               Value(graph[table]));
-    graph.nodes[i + 3].args[1] = late;
+        insert(graph, i++, Op::kSlice, {table[0], table[1], start, end, table[4]}, half);
+    ValueId first = late;
+    if (const auto minus = negated.find(parts.front().index); minus != negated.end()) {
+      first = insert(graph, i++, Op::kMulScalar, {late, minus->second.args[1]}, half);
+    }
+    const Value whole = graph[both];
+    const ValueId shifted_rows =
+        insert(graph, i++, Op::kCat, {TensorListArg{{first, late}}, cat.args[1]}, whole);
+    graph.nodes[i].args[1] = shifted_rows;
   }
 }
 
@@ -212,8 +229,10 @@ void change_attention_scale(Graph& graph) {
 }
 
 void drop_embedding_scale(Graph& graph) {
-  const Indices nodes =
-      find_nodes(graph, Op::kMulScalar, [](const Node& node) { return node.layer == -1; });
+  // Programs negate rows of sines too.
+  const Indices nodes = find_nodes(graph, Op::kMulScalar, [](const Node& node) {
+    return node.layer == -1 && std::get<double>(node.args[1]) != -1.0;
+  });
   if (!nodes.empty()) graph.nodes[nodes.front()].args[1] = 1.0;
 }
 

@@ -11,7 +11,7 @@
 namespace ferry::converters::rope_table_test {
 namespace {
 
-constexpr int64_t kContext = 40, kRotary = 8, kHead = 32;
+constexpr int64_t kContext = 40, kRotary = 8, kPairs = kRotary / 2, kHead = 32;
 
 ModelConfig tiny_config() {
   const Result<ModelConfig> config = parse_model_config(
@@ -47,17 +47,14 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
     ++tables;
     const bool sine = literal.key.starts_with("rope.sin");
     const std::vector<float> whole = in_tiles(literal, literal.bytes);
-    ASSERT_EQ(whole.size(), static_cast<size_t>(kContext * kRotary));
+    ASSERT_EQ(whole.size(), static_cast<size_t>(kContext * kPairs));
     for (int64_t p = 0; p < kContext; ++p) {
-      for (int64_t i = 0; i < kRotary; ++i) {
-        const int64_t pair = i % (kRotary / 2);
+      for (int64_t i = 0; i < kPairs; ++i) {
         const double angle =
-            static_cast<double>(p) * std::pow(100.0, -2.0 * static_cast<double>(pair) / kRotary);
-        const double expected = !sine             ? std::cos(angle)
-                                : i < kRotary / 2 ? -std::sin(angle)
-                                                  : std::sin(angle);
+            static_cast<double>(p) * std::pow(100.0, -static_cast<double>(i) / kPairs);
+        const double expected = sine ? std::sin(angle) : std::cos(angle);
         // The angle is up to 40 here and rounded to f32.
-        EXPECT_NEAR(whole[static_cast<size_t>(p * kRotary + i)], expected, 5e-6) << p << " " << i;
+        EXPECT_NEAR(whole[static_cast<size_t>(p * kPairs + i)], expected, 5e-6) << p << " " << i;
       }
     }
     for (size_t tile : {1U, 3U, 31U, 32U, 33U, 1000U}) EXPECT_EQ(in_tiles(literal, tile), whole);
@@ -84,16 +81,16 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
   });
   ASSERT_NE(cos, graph.literals.end());
   const std::vector<float> rows = in_tiles(*cos, cos->bytes);
-  ASSERT_EQ(rows.size(), static_cast<size_t>((kContext + 12) * kRotary));
+  ASSERT_EQ(rows.size(), static_cast<size_t>((kContext + 12) * kPairs));
   for (int64_t row = 0; row < kContext + 12; ++row) {
     const bool is_long = row < kContext;
     const int64_t position = is_long ? row : row - kContext;
-    for (int64_t i = 0; i < kRotary; ++i) {
-      const auto pair = static_cast<size_t>(i % (kRotary / 2));
+    for (int64_t i = 0; i < kPairs; ++i) {
+      const auto pair = static_cast<size_t>(i);
       const double factor = (is_long ? config.rope.long_factors : config.rope.factors)[pair];
       const double angle = static_cast<double>(position) / factor *
-                           std::pow(100.0, -2.0 * static_cast<double>(pair) / kRotary);
-      EXPECT_NEAR(rows[static_cast<size_t>(row * kRotary + i)], 1.5 * std::cos(angle), 1e-5)
+                           std::pow(100.0, -static_cast<double>(i) / kPairs);
+      EXPECT_NEAR(rows[static_cast<size_t>(row * kPairs + i)], 1.5 * std::cos(angle), 1e-5)
           << row << " " << i;
     }
   }
