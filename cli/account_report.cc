@@ -34,7 +34,7 @@ std::string step_text(const graph::Step& step) {
     case graph::Step::Kind::kLogNegated:
       return "log(-x)";
     case graph::Step::Kind::kSmooth:
-      return "smoothed";
+      return step.by_rows ? "rows smoothed" : "smoothed";
     case graph::Step::Kind::kQuantize:
       return step.scheme.group == 0 ? "a scale for each row"
                                     : fmt::format("a scale for {} elements", step.scheme.group);

@@ -92,7 +92,7 @@ float exp_of_torch(float x) {
 }
 
 // `first` is the position of the first value in the whole output.
-void apply(const Step& step, int64_t first, std::span<float> values) {
+void apply(const Step& step, int64_t first, int64_t columns, std::span<float> values) {
   const auto operand = static_cast<float>(step.value);
   switch (step.kind) {
     case Step::Kind::kAdd:
@@ -112,10 +112,14 @@ void apply(const Step& step, int64_t first, std::span<float> values) {
       for (float& x : values) x = static_cast<float>(std::log(-static_cast<double>(x)));
       break;
     case Step::Kind::kSmooth: {
-      auto column = static_cast<size_t>(first) % step.factors->size();
+      const auto width = static_cast<size_t>(columns);
+      auto row = static_cast<size_t>(first) / width, column = static_cast<size_t>(first) % width;
       for (float& x : values) {
-        x *= (*step.factors)[column];
-        if (++column == step.factors->size()) column = 0;
+        x *= (*step.factors)[step.by_rows ? row : column];
+        if (++column == width) {
+          column = 0;
+          ++row;
+        }
       }
       break;
     }
@@ -151,7 +155,9 @@ Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, in
     const std::span<float> chunk(in_place ? reinterpret_cast<float*>(out) + done : values.data(),
                                  static_cast<size_t>(std::min(kChunk, count - done)));
     to_f32(reader.dtype(), stored.get() + done % gathered * in_size, chunk.data(), chunk.size());
-    for (const Step& step : recipe.steps) apply(step, position + done, chunk);
+    const Shape& shape = recipe.output().shape;
+    const int64_t columns = shape.empty() ? 1 : shape.back();
+    for (const Step& step : recipe.steps) apply(step, position + done, columns, chunk);
     if (in_place) continue;
     from_f32(recipe.output().dtype, chunk.data(), out + done * out_size, chunk.size());
   }
@@ -184,9 +190,11 @@ Status check_range(const Recipe& recipe, const TensorSource& source, uint64_t of
                             dtype_name(recipe.source_dtype), dtype_name(output.dtype)));
   }
   const auto fits = [&](const Step& step) {
-    return step.kind != Step::Kind::kSmooth ||
-           (step.factors != nullptr && !output.shape.empty() && output.shape.back() > 0 &&
-            std::ssize(*step.factors) == output.shape.back());
+    if (step.kind != Step::Kind::kSmooth) return true;
+    const Shape& shape = output.shape;
+    if (step.factors == nullptr || shape.empty() || shape.back() <= 0) return false;
+    if (step.by_rows && shape.size() != 2) return false;
+    return std::ssize(*step.factors) == (step.by_rows ? shape.front() : shape.back());
   };
   if (!std::ranges::all_of(recipe.steps, fits)) return broken(source, "factors that do not fit");
   if (recipe.is_copy() && output.dtype != recipe.source_dtype) {

@@ -56,7 +56,7 @@ std::string step_name(const Step& step) {
     case Step::Kind::kLogNegated:
       return "log_negated";
     case Step::Kind::kSmooth:
-      return "smooth";
+      return step.by_rows ? "smooth_rows" : "smooth";
     case Step::Kind::kCast:
       return fmt::format("cast {}", dtype_name(step.dtype));
     case Step::Kind::kQuantize:
@@ -83,14 +83,28 @@ void Recipe::apply(const Step& step) {
   output().dtype = DType::kF32;
 }
 
-void Recipe::smooth(std::shared_ptr<const std::vector<float>> factors) {
-  auto at = steps.end();
-  if (!steps.empty() && (steps.back().kind == Step::Kind::kCast || is_coded())) {
+namespace {
+
+// Adds an arithmetic step before the cast or the coding, if there is one.
+void apply_early(Recipe& recipe, Step step) {
+  auto at = recipe.steps.end();
+  if (!recipe.steps.empty() &&
+      (recipe.steps.back().kind == Step::Kind::kCast || recipe.is_coded())) {
     --at;
   } else {
-    output().dtype = DType::kF32;
+    recipe.output().dtype = DType::kF32;
   }
-  steps.insert(at, {.kind = Step::Kind::kSmooth, .factors = std::move(factors)});
+  recipe.steps.insert(at, std::move(step));
+}
+
+}  // namespace
+
+void Recipe::smooth(std::shared_ptr<const std::vector<float>> factors) {
+  apply_early(*this, {.kind = Step::Kind::kSmooth, .factors = std::move(factors)});
+}
+
+void Recipe::smooth_rows(std::shared_ptr<const std::vector<float>> factors) {
+  apply_early(*this, {.kind = Step::Kind::kSmooth, .factors = std::move(factors), .by_rows = true});
 }
 
 void Recipe::cast(DType dtype) {

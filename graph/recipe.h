@@ -38,7 +38,7 @@ struct Step {
     kMul,         // x * value
     kNegExp,      // -exp(x), the nearest f32; with the value 1 the f32 of torch
     kLogNegated,  // log(-x), the nearest f32
-    kSmooth,      // x * the factor of its column, by `factors`
+    kSmooth,      // x * the factor of its column, or of its row, by `factors`
     kCast,        // to `dtype`
     kQuantize,    // rows to codes and scales, by `scheme`
     kSplitQ80,    // blocks of q8_0 to their codes and scales
@@ -49,8 +49,9 @@ struct Step {
   DType dtype = DType::kF32;              // for kCast; derived_tensor() says what it is for kDecode
   QuantizationScheme scheme = {};         // for kQuantize
   const BlockEncoder* encoder = nullptr;  // for kEncode: one of find_block_encoder()
-  // For kSmooth: a factor for each element of the last axis.
+  // For kSmooth: a factor for each column, or for each row of a matrix (`by_rows`).
   std::shared_ptr<const std::vector<float>> factors = {};
+  bool by_rows = false;
   // For kEncode: BlockRows::importance of each matrix, one after the other; or null.
   std::shared_ptr<const std::vector<float>> importance = {};
   // For kQuantize with ScaleMethod::kCalibrated. A plan that is not executed may lack it.
@@ -58,12 +59,12 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "smooth", "cast
-// bf16", "split q8_0", "encode q4_k", "encode q4_k by importance", "stored". Numbers read back as
-// the same double. kQuantize states the codes, the group, the dtype of the scales, how they are
-// chosen (bf16_first, hqq with the rounds, calibrated, or kept), and for 4 bits the order of the
-// nibbles: "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6
-// high_first", "quantize i8 row f32 bf16_first".
+// Returns names such as "decode", "add -1", "mul 2", "neg_exp", "log_negated", "smooth",
+// "smooth_rows", "cast bf16", "split q8_0", "encode q4_k", "encode q4_k by importance", "stored".
+// Numbers read back as the same double. kQuantize states the codes, the group, the dtype of the
+// scales, how they are chosen (bf16_first, hqq with the rounds, calibrated, or kept), and for 4
+// bits the order of the nibbles: "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4
+// group 32 f32 hqq 6 high_first", "quantize i8 row f32 bf16_first".
 std::string step_name(const Step& step);
 
 inline constexpr std::string_view kScalesOutput = "scales";
@@ -102,6 +103,8 @@ struct Recipe {
   // the inputs of a matrix to its columns (SmoothQuant, arXiv 2211.10438). There must be one for
   // each element of the last axis.
   void smooth(std::shared_ptr<const std::vector<float>> factors);
+  // Multiplies rows in the same way. There must be a factor for each row of a matrix.
+  void smooth_rows(std::shared_ptr<const std::vector<float>> factors);
   // Makes `dtype` the dtype of the output, and replaces an earlier cast.
   void cast(DType dtype);
   // Makes codes and scales of the f32 values, and replaces an earlier cast. kUnsupported, with

@@ -67,6 +67,9 @@ void Quantizer::take_calibrated(graph::StateDict& weights) const {
   for (const auto& [name, factors] : options_.calibrated->factors) {
     if (graph::Weight* weight = weights.find(name)) weight->recipe.smooth(factors);
   }
+  for (const auto& [name, factors] : options_.calibrated->rows) {
+    if (graph::Weight* weight = weights.find(name)) weight->recipe.smooth_rows(factors);
+  }
   for (const auto& [name, chosen] : options_.calibrated->codes) {
     graph::Weight* weight = weights.find(name);
     if (weight == nullptr || !weight->recipe.is_coded()) continue;

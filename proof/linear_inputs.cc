@@ -9,6 +9,8 @@
 #include "core/program_interface.h"
 #include "formats/pte/operator_args.h"
 #include "graph/dynamic_linears.h"
+#include "kernels/quantized_linear.h"
+#include "runner/method.h"
 
 namespace ferry::proof {
 namespace {
@@ -32,7 +34,9 @@ class InputFinder {
     for (auto& [value, input] : inputs_) {
       input.rounded = !read_exactly_.contains(value);
       const bool is_free = input.rounded && !shown_.contains(value) && !others_.contains(value);
-      if (is_free) input.norm = norm_of(*makers_.at(value), input.columns);
+      if (!is_free) continue;
+      input.norm = norm_of(*makers_.at(value), input.columns);
+      if (input.norm.empty()) input.product = product_of(*makers_.at(value), input.columns);
     }
     return std::move(inputs_);
   }
@@ -40,6 +44,7 @@ class InputFinder {
  private:
   void add(const graph::Node& node) {
     for (const graph::ValueId out : node.outs) makers_[out] = &node;
+    for (const graph::ValueId id : graph::used_values(node)) ++uses_[id];
     if (node.op != graph::Op::kLinear) {
       for (const graph::ValueId id : graph::used_values(node)) read_exactly_.insert(id);
       return;
@@ -86,12 +91,36 @@ class InputFinder {
     return bias ? std::vector{*weight, *bias} : std::vector<std::string>();
   }
 
+  // Returns the calibrated matrix of a linear node whose outputs are read by the product alone.
+  std::string product_of(const graph::Node& node, int64_t columns) const {
+    using pte::ops::Binary;
+    if (node.op != graph::Op::kMul) return {};
+    for (const auto arg : {Binary::kOther, Binary::kSelf}) {
+      const auto* id = std::get_if<graph::ValueId>(&node.args[arg]);
+      const auto maker = id == nullptr ? makers_.end() : makers_.find(*id);
+      if (maker == makers_.end() || maker->second->op != graph::Op::kLinear) continue;
+      if (uses_.at(*id) != 1 || shown_.contains(*id) || read_as_output(*id)) continue;
+      const std::vector<graph::Arg>& args = maker->second->args;
+      if (!std::holds_alternative<std::monostate>(args[pte::ops::Linear::kBias])) continue;
+      const graph::Value& matrix =
+          graph_[std::get<graph::ValueId>(args[pte::ops::Linear::kWeight])];
+      const bool is_own = calibrated_.contains(matrix.name) && readers_.at(matrix.name) == 1 &&
+                          matrix.shape.front().base == columns;
+      if (is_own) return matrix.name;
+    }
+    return {};
+  }
+  bool read_as_output(graph::ValueId id) const {
+    return std::ranges::find(graph_.outputs, id) != graph_.outputs.end();
+  }
+
   const graph::Graph& graph_;
   const std::set<std::string>& calibrated_;
   const std::set<std::string>& rounding_;
   const std::map<std::string, int>& readers_;
   std::map<graph::ValueId, LinearInput> inputs_;
   std::map<graph::ValueId, const graph::Node*> makers_;
+  std::map<graph::ValueId, int> uses_;
   std::set<graph::ValueId> read_exactly_, shown_, others_;
 };
 
@@ -135,6 +164,47 @@ std::vector<LinearInput> observed_inputs(graph::Model& part,
 std::optional<size_t> input_of(std::string_view probe) {
   if (!probe.starts_with(kInputProbe)) return std::nullopt;
   return static_cast<size_t>(std::stoul(std::string(probe.substr(kInputProbe.size()))));
+}
+
+Status observe_inputs(LoadedPart& part, const UseOfInput& use) {
+  for (const graph::LoweredProbe& probe : part.lowered().probes) {
+    const std::optional<size_t> index = input_of(probe.name);
+    if (!index) continue;
+    FERRY_RETURN_IF_ERROR(part.method().observe(
+        probe.value, [use, index, value = probe.value](const runner::TensorView& view) {
+          std::vector<float> values = runner::probe_floats(view);
+          use(*index, value, values);
+        }));
+  }
+  return {};
+}
+
+void round_rows(std::span<float> values, int64_t columns) {
+  std::vector<int8_t> codes(static_cast<size_t>(columns));
+  for (size_t at = 0; at < values.size(); at += codes.size()) {
+    const std::span<float> row = values.subspan(at, codes.size());
+    const kernels::QuantizedRow rounded = kernels::quantize_row(row, codes);
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = static_cast<float>(codes[i] - rounded.zero_point) * rounded.inverse_scale;
+    }
+  }
+}
+
+Status run_rounded(LoadedPart& part, const std::vector<LinearInput>& inputs,
+                   const Prompts& sequences, std::vector<PassedTensors>& states) {
+  // The first error of an observer. Observers stay when this function returns.
+  const auto replaced = std::make_shared<Status>();
+  FERRY_RETURN_IF_ERROR(observe_inputs(
+      part, [&part, inputs, replaced](size_t i, int32_t value, std::vector<float>& values) {
+        if (i >= inputs.size() || !inputs[i].rounded || !*replaced) return;
+        round_rows(values, inputs[i].columns);
+        *replaced = part.method().overwrite(value, std::as_bytes(std::span(values)));
+      }));
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    part.method().reset();
+    FERRY_RETURN_IF_ERROR(part.run(sequences[i], 0, states[i]));
+  }
+  return *replaced;
 }
 
 std::set<std::string> rounding_weights(const plan::Conversion& target) {

@@ -1,16 +1,22 @@
 // LinearInput is an activation that linear nodes multiply with weights that are calibrated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/result.h"
 #include "graph/graph.h"
 #include "plan/conversion.h"
+#include "proof/checkpoint_execution.h"
+#include "proof/prompts.h"
 
 namespace ferry::proof {
 
@@ -19,10 +25,15 @@ struct LinearInput {
   int64_t columns = 0;
   // Whether the program rounds the activation to 8 bits wherever it reads it.
   bool rounded = false;
+  // Where a factor of a column can move from to the columns of `weights`, if nothing else reads the
+  // activation. Both are empty otherwise.
   // Weights of the norm that makes the activation: the factors of its columns, and their bias where
-  // there is one. Empty unless nothing else reads the activation or these weights. Then a factor of
-  // a column can move from here to the columns of `weights`.
+  // there is one.
   std::vector<std::string> norm = {};
+  // The matrix in `calibrated` whose outputs are a factor of the activation, as those of the up
+  // projection are in a gated MLP: its rows.
+  std::string product = {};
+  bool can_be_smoothed() const { return !norm.empty() || !product.empty(); }
 };
 
 // Returns the method of a part that calibrations execute; nullptr if there is none.
@@ -41,6 +52,19 @@ std::vector<LinearInput> observed_inputs(graph::Model& part,
 
 // Returns the index of the input that a probe of observed_inputs() belongs to.
 std::optional<size_t> input_of(std::string_view probe);
+
+// Calls use(index, value, floats) whenever the part computes an input that observed_inputs() gave a
+// probe. Earlier observers are replaced.
+using UseOfInput = std::function<void(size_t index, int32_t value, std::vector<float>& values)>;
+Status observe_inputs(LoadedPart& part, const UseOfInput& use);
+
+// Rounds rows of `columns` elements to 8 bits, as programs round activations.
+void round_rows(std::span<float> values, int64_t columns);
+
+// Executes the part for every sequence. Rounds the activations that the program rounds; without
+// `inputs` nothing is rounded. Earlier observers of the inputs are replaced.
+Status run_rounded(LoadedPart& part, const std::vector<LinearInput>& inputs,
+                   const Prompts& sequences, std::vector<PassedTensors>& states);
 
 // Returns the weights of linear nodes whose activations the program rounds to 8 bits.
 std::set<std::string> rounding_weights(const plan::Conversion& target);

@@ -14,6 +14,7 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "plan/quantize_plan.h"
+#include "proof/linear_inputs.h"
 #include "proof/stored_weights.h"
 #include "proof/weight_calibration.h"
 
@@ -64,9 +65,11 @@ class Planner {
  public:
   Planner(const plan::ConvertOptions& options, MeasuredCosts costs,
           const std::map<std::string, const graph::Weight*>& plain, ThreadPool& pool)
-      : options_(options), pool_(pool), chosen_(std::move(costs.chosen)) {
-    for (MatrixCost& cost : costs.matrices) {
-      for (const std::string& norm : cost.norm) smoothed_[norm].push_back(cost.weight);
+      : options_(options),
+        pool_(pool),
+        chosen_(std::move(costs.chosen)),
+        smoothed_(std::move(costs.smoothed)) {
+    for (const MatrixCost& cost : costs.matrices) {
       const bool is_ruled = std::ranges::any_of(options.quantize.rules, [&](const auto& rule) {
         return graph::matches(rule.pattern, cost.weight);
       });
@@ -101,12 +104,11 @@ class Planner {
  private:
   struct Matrix {
     std::string weight;
-    std::vector<std::string> norm;  // as in MatrixCost
     std::vector<graph::LinearQuantization> schemes;
   };
 
   void add(const MatrixCost& cost, const graph::Weight& plain) {
-    Matrix matrix{cost.weight, cost.norm, {}};
+    Matrix matrix{cost.weight, {}};
     std::vector<calibration::BitChoice> choices;
     const Shape& shape = plain.recipe.output().shape;
     const auto rows = static_cast<uint64_t>(shape.front());
@@ -159,24 +161,28 @@ class Planner {
     return {};
   }
 
-  // Returns what a calibration with this plan will choose, as far as it counts for the size: norms
-  // give no factors to matrices if one of these is not quantised.
+  // Returns what a calibration with this plan will choose, as far as it counts for the size: an
+  // activation is not smoothed if one of its matrices is not quantised.
   std::shared_ptr<const graph::CalibratedWeights> factors_of(const BudgetPlan& plan) const {
+    std::set<std::string> plain;
+    for (const BudgetedMatrix& matrix : plan.matrices) {
+      if (matrix.scheme.kind == Scheme::kNone) plain.insert(matrix.weight);
+    }
+    const auto is_plain = [&](const std::string& name) { return plain.contains(name); };
     graph::CalibratedWeights chosen = *chosen_;
-    for (size_t i = 0; i < matrices_.size(); ++i) {
-      if (plan.matrices[i].scheme.kind != Scheme::kNone) continue;
-      for (const std::string& norm : matrices_[i].norm) {
-        chosen.factors.erase(norm);
-        for (const std::string& weight : smoothed_.at(norm)) chosen.factors.erase(weight);
-      }
+    for (const LinearInput& input : smoothed_) {
+      if (!is_plain(input.product) && std::ranges::none_of(input.weights, is_plain)) continue;
+      for (const std::string& norm : input.norm) chosen.factors.erase(norm);
+      for (const std::string& weight : input.weights) chosen.factors.erase(weight);
+      chosen.rows.erase(input.product);
     }
     return std::make_shared<const graph::CalibratedWeights>(std::move(chosen));
   }
 
   const plan::ConvertOptions& options_;
   ThreadPool& pool_;
-  std::shared_ptr<const graph::CalibratedWeights> chosen_;    // when costs were measured
-  std::map<std::string, std::vector<std::string>> smoothed_;  // the matrices of each norm
+  std::shared_ptr<const graph::CalibratedWeights> chosen_;  // when costs were measured
+  std::vector<LinearInput> smoothed_;
   std::vector<Matrix> matrices_;
   std::vector<std::vector<calibration::BitChoice>> choices_;  // of each matrix
 };

@@ -19,27 +19,15 @@
 #include "core/text.h"
 #include "graph/graph.h"
 #include "kernels/common_target.h"
-#include "kernels/quantized_linear.h"
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
+#include "proof/code_comparison.h"
 #include "proof/linear_inputs.h"
 #include "proof/stored_weights.h"
 #include "runner/memory.h"
 
 namespace ferry::proof {
 namespace {
-
-// Rounds rows to 8 bits, as programs round activations.
-void round_rows(std::span<float> values, int64_t columns) {
-  std::vector<int8_t> codes(static_cast<size_t>(columns));
-  for (size_t at = 0; at < values.size(); at += codes.size()) {
-    const std::span<float> row = values.subspan(at, codes.size());
-    const kernels::QuantizedRow rounded = kernels::quantize_row(row, codes);
-    for (size_t i = 0; i < row.size(); ++i) {
-      row[i] = static_cast<float>(codes[i] - rounded.zero_point) * rounded.inverse_scale;
-    }
-  }
-}
 
 void multiply_columns(const std::vector<float>& factors, std::span<float> values) {
   for (size_t at = 0; at < values.size(); at += factors.size()) {
@@ -63,6 +51,18 @@ class Calibrator {
         passed_(prompts.size()),
         progress_(progress, layer_bytes(layers)) {}
 
+  // Also compares the codes with the nearest ones, on `held_out`.
+  Result<std::shared_ptr<const graph::CalibratedWeights>> run_compared(const Prompts& held_out) {
+    comparison_.emplace(held_out, pool_, name());
+    auto chosen = FERRY_TRY(run());
+    graph::CalibratedWeights compared = *chosen;
+    if (comparison_->nearest() < comparison_->chosen()) compared = {};
+    compared.nearest_divergence = comparison_->nearest();
+    compared.divergence = comparison_->chosen();
+    compared.compared_tokens = comparison_->tokens();
+    return std::make_shared<const graph::CalibratedWeights>(std::move(compared));
+  }
+
   Result<std::shared_ptr<const graph::CalibratedWeights>> run() {
     for (const plan::ConvertedComponent& component : layers_.components) {
       if (component.role == kVisionEncoderRole) continue;
@@ -84,7 +84,7 @@ class Calibrator {
     std::map<std::string, double> divergences(meter_->divergences().begin(),
                                               meter_->divergences().end());
     for (MatrixCost& cost : costs_) cost.divergence = divergences.at(cost.weight);
-    return MeasuredCosts{std::move(costs_), std::move(chosen)};
+    return MeasuredCosts{std::move(costs_), std::move(smoothed_), std::move(chosen)};
   }
 
  private:
@@ -123,6 +123,11 @@ class Calibrator {
       FERRY_RETURN_IF_ERROR(
           meter_->advance(given, weights, weights_from(source()), unsmoothed_weights(), last));
     }
+    if (comparison_) {
+      const CodeComparison::Weights weights = {weights_from(source()), nearest_weights(),
+                                               stored_weights()};
+      FERRY_RETURN_IF_ERROR(comparison_->advance(part, inputs, weights, last));
+    }
     return last ? Status() : advance(part, inputs);
   }
 
@@ -155,11 +160,12 @@ class Calibrator {
     FERRY_RETURN_IF_ERROR(choose_factors(*loaded, inputs));
     std::vector<calibration::Moments> moments;
     for (const LinearInput& input : inputs) moments.emplace_back(input.columns);
-    FERRY_RETURN_IF_ERROR(observe(*loaded, [&](size_t i, int32_t, std::vector<float>& values) {
-      if (const auto factors = factors_of(inputs[i].norm)) multiply_columns(*factors, values);
-      if (inputs[i].rounded) round_rows(values, inputs[i].columns);
-      moments[i].add(values, pool_);
-    }));
+    FERRY_RETURN_IF_ERROR(
+        observe_inputs(*loaded, [&](size_t i, int32_t, std::vector<float>& values) {
+          if (const auto factors = factors_of(inputs[i])) multiply_columns(*factors, values);
+          if (inputs[i].rounded) round_rows(values, inputs[i].columns);
+          moments[i].add(values, pool_);
+        }));
     FERRY_RETURN_IF_ERROR(run_exactly(*loaded, 1));
     return moments;
   }
@@ -174,15 +180,15 @@ class Calibrator {
     return {};
   }
 
-  // Chooses the factors of the norms whose outputs the program rounds.
+  // Chooses the factors of the activations that can be smoothed.
   Status choose_factors(LoadedPart& loaded, const std::vector<LinearInput>& inputs) {
     std::vector<calibration::ChannelMeans> means;
     for (const LinearInput& input : inputs) means.emplace_back(input.columns);
-    const auto has_norm = [](const LinearInput& input) { return !input.norm.empty(); };
-    if (std::ranges::none_of(inputs, has_norm)) return {};
-    FERRY_RETURN_IF_ERROR(observe(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
-      if (has_norm(inputs[i])) means[i].add(values);
-    }));
+    if (std::ranges::none_of(inputs, &LinearInput::can_be_smoothed)) return {};
+    FERRY_RETURN_IF_ERROR(
+        observe_inputs(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
+          if (inputs[i].can_be_smoothed()) means[i].add(values);
+        }));
     FERRY_RETURN_IF_ERROR(run_exactly(loaded, kSequencesOfMeans));
     for (size_t i = 0; i < inputs.size(); ++i) {
       const LinearInput& input = inputs[i];
@@ -190,12 +196,19 @@ class Calibrator {
         const auto found = planned_.find(name);
         return found != planned_.end() && found->second->recipe.output().dtype == DType::kF32;
       });
-      if (input.norm.empty() || !is_f32) continue;
+      if (!input.can_be_smoothed() || !is_f32) continue;
       const calibration::SmoothingFactors factors = means[i].factors();
       for (const std::string& name : input.norm) smooth(name, factors.inputs);
+      if (!input.product.empty()) smooth_rows(input.product, factors.inputs);
       for (const std::string& name : input.weights) smooth(name, factors.weights);
+      if (meter_) smoothed_.push_back(input);
     }
     return {};
+  }
+  void smooth_rows(const std::string& weight, const std::vector<float>& factors) {
+    auto shared = std::make_shared<const std::vector<float>>(factors);
+    made_of(weight).smooth_rows(shared);
+    chosen_.rows[weight] = std::move(shared);
   }
   void smooth(const std::string& weight, const std::vector<float>& factors) {
     auto shared = std::make_shared<const std::vector<float>>(factors);
@@ -206,42 +219,17 @@ class Calibrator {
   graph::Recipe& made_of(const std::string& weight) {
     return made_.try_emplace(weight, planned_.at(weight)->recipe).first->second;
   }
-  // Returns the factors of the inputs that a norm makes; nullptr if they have none.
-  const std::vector<float>* factors_of(const std::vector<std::string>& norm) const {
-    const auto found = norm.empty() ? chosen_.factors.end() : chosen_.factors.find(norm.front());
-    return found == chosen_.factors.end() ? nullptr : found->second.get();
+  // Returns the factors of an activation's columns; nullptr if it has none.
+  const std::vector<float>* factors_of(const LinearInput& input) const {
+    const auto& factors = input.norm.empty() ? chosen_.rows : chosen_.factors;
+    const auto found = factors.find(input.norm.empty() ? input.product : input.norm.front());
+    return found == factors.end() ? nullptr : found->second.get();
   }
 
   // Executes the part with the bundle's weights and activations.
   Status advance(const graph::Model& part, const std::vector<LinearInput>& inputs) {
     const auto loaded = FERRY_TRY(LoadedPart::load(part, stored_weights(), pool_, name()));
-    Status replaced;  // the first error of an observer
-    FERRY_RETURN_IF_ERROR(
-        observe(*loaded, [&](size_t i, int32_t value, std::vector<float>& values) {
-          if (!inputs[i].rounded || !replaced) return;
-          round_rows(values, inputs[i].columns);
-          replaced = loaded->method().overwrite(value, std::as_bytes(std::span(values)));
-        }));
-    for (size_t p = 0; p < prompts_.size(); ++p) {
-      loaded->method().reset();
-      FERRY_RETURN_IF_ERROR(loaded->run(prompts_[p], 0, passed_[p]));
-    }
-    return replaced;
-  }
-
-  // Calls use(index, value, floats) for every input that is computed.
-  template <class Use>
-  static Status observe(LoadedPart& part, const Use& use) {
-    for (const graph::LoweredProbe& probe : part.lowered().probes) {
-      const std::optional<size_t> index = input_of(probe.name);
-      if (!index) continue;
-      FERRY_RETURN_IF_ERROR(part.method().observe(
-          probe.value, [use, index, value = probe.value](const runner::TensorView& view) {
-            std::vector<float> values = runner::probe_floats(view);
-            use(*index, value, values);
-          }));
-    }
-    return {};
+    return run_rounded(*loaded, inputs, prompts_, passed_);
   }
 
   // Chooses the codes of the weights that read one input, whose moments are `matrix`.
@@ -258,6 +246,8 @@ class Calibrator {
       graph::Recipe values_recipe = part.weights.find(weight)->recipe;
       const auto factors = chosen_.factors.find(weight);
       if (factors != chosen_.factors.end()) values_recipe.smooth(factors->second);
+      const auto by_rows = chosen_.rows.find(weight);
+      if (by_rows != chosen_.rows.end()) values_recipe.smooth_rows(by_rows->second);
       std::vector<float> values(values_recipe.output().bytes() / sizeof(float));
       FERRY_RETURN_IF_ERROR(graph::materialize(values_recipe, source(), 0,
                                                std::as_writable_bytes(std::span(values))));
@@ -266,7 +256,7 @@ class Calibrator {
       const graph::QuantizationScheme& scheme = planned_.at(weight)->recipe.steps.back().scheme;
       calibration::ChosenRows rows = calibration::choose_codes(scheme, values, factor, pool_);
       if (meter_ && is_metered(weight)) {
-        compare_schemes(weight, input, values, factor, rows.nearest_error);
+        compare_schemes(weight, values, factor, rows.nearest_error);
       }
       auto codes = std::make_shared<const graph::ChosenCodes>(
           graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
@@ -283,11 +273,9 @@ class Calibrator {
   bool is_metered(const std::string& weight) const { return readers_.at(weight) == 1; }
 
   // Adds the errors of the matrix with other schemes, relative to `error`, that of its own one.
-  void compare_schemes(const std::string& weight, const LinearInput& input,
-                       std::span<const float> values, const calibration::Factor& factor,
-                       double error) {
+  void compare_schemes(const std::string& weight, std::span<const float> values,
+                       const calibration::Factor& factor, double error) {
     MatrixCost cost{.weight = weight};
-    if (factors_of(input.norm) != nullptr) cost.norm = input.norm;
     for (const graph::LinearQuantization& other : alternatives_) {
       const graph::QuantizationScheme scheme = graph::scheme_of(other);
       const auto columns = static_cast<int64_t>(factor.order.size());
@@ -299,36 +287,41 @@ class Calibrator {
   }
 
   // Reads weights in f32 as the bundle stores them.
-  ReadWeight stored_weights() const {
-    return
-        [this](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {
-          const auto found = planned_.find(weight.name);
-          if (found == planned_.end())
-            return graph::materialize(weight.recipe, source(), offset, out);
-          const auto made = made_.find(weight.name);
-          const graph::Recipe& recipe = made != made_.end() ? made->second : found->second->recipe;
-          if (recipe.is_coded()) return decode(recipe, offset, out);
-          const auto size = static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
-          std::vector<std::byte> stored(out.size() / sizeof(float) * size);
-          FERRY_RETURN_IF_ERROR(
-              graph::materialize(recipe, source(), offset / sizeof(float) * size, stored));
-          to_f32(recipe.output().dtype, stored.data(), reinterpret_cast<float*>(out.data()),
-                 out.size() / sizeof(float));
-          return {};
-        };
+  ReadWeight stored_weights() const { return weights_of_bundle(/*chosen=*/true); }
+  // Reads weights in f32 as a bundle without a calibration stores them.
+  ReadWeight nearest_weights() const { return weights_of_bundle(/*chosen=*/false); }
+  ReadWeight weights_of_bundle(bool chosen) const {
+    return [this, chosen](const graph::Weight& weight, uint64_t offset,
+                          std::span<std::byte> out) -> Status {
+      const auto found = planned_.find(weight.name);
+      if (found == planned_.end()) return graph::materialize(weight.recipe, source(), offset, out);
+      const auto made = chosen ? made_.find(weight.name) : made_.end();
+      const graph::Recipe& recipe = made != made_.end() ? made->second : found->second->recipe;
+      if (recipe.is_coded()) return decode(recipe, offset, out);
+      const auto size = static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
+      std::vector<std::byte> stored(out.size() / sizeof(float) * size);
+      FERRY_RETURN_IF_ERROR(
+          graph::materialize(recipe, source(), offset / sizeof(float) * size, stored));
+      to_f32(recipe.output().dtype, stored.data(), reinterpret_cast<float*>(out.data()),
+             out.size() / sizeof(float));
+      return {};
+    };
   }
 
-  // Reads weights like stored_weights(), with the factors of columns taken out of them.
+  // Reads weights like stored_weights(), with the factors taken out of them.
   ReadWeight unsmoothed_weights() const {
     return [this, stored = stored_weights()](const graph::Weight& weight, uint64_t offset,
                                              std::span<std::byte> out) -> Status {
       FERRY_RETURN_IF_ERROR(stored(weight, offset, out));
-      const auto factors = chosen_.factors.find(weight.name);
-      if (factors == chosen_.factors.end()) return {};
-      const std::vector<float>& of = *factors->second;
+      const size_t first = offset / sizeof(float), count = out.size() / sizeof(float);
       auto* values = reinterpret_cast<float*>(out.data());
-      for (size_t i = 0; i < out.size() / sizeof(float); ++i) {
-        values[i] /= of[(offset / sizeof(float) + i) % of.size()];
+      if (const auto by = chosen_.factors.find(weight.name); by != chosen_.factors.end()) {
+        const std::vector<float>& factors = *by->second;
+        for (size_t i = 0; i < count; ++i) values[i] /= factors[(first + i) % factors.size()];
+      }
+      if (const auto by = chosen_.rows.find(weight.name); by != chosen_.rows.end()) {
+        const auto columns = static_cast<size_t>(weight.recipe.output().shape.back());
+        for (size_t i = 0; i < count; ++i) values[i] /= (*by->second)[(first + i) / columns];
       }
       return {};
     };
@@ -363,8 +356,10 @@ class Calibrator {
   SharedProgress progress_;
   graph::CalibratedWeights chosen_;
   std::map<std::string, graph::Recipe> made_;  // of weights for which something is chosen
+  std::optional<CodeComparison> comparison_;   // for run_compared() only
   // For costs() only.
   std::optional<DivergenceMeter> meter_;
+  std::vector<LinearInput> smoothed_;
   std::vector<graph::LinearQuantization> alternatives_;
   std::vector<MatrixCost> costs_;
 };
@@ -390,6 +385,22 @@ Result<Plans> plans_of(const plan::ConvertOptions& options, const Prompts& seque
   return Plans{std::move(target), std::move(layers)};
 }
 
+// Of many sequences, one in so many is not calibrated with.
+constexpr size_t kHoldOut = 16;
+
+struct SplitSequences {
+  Prompts calibrating, held_out;
+};
+// Fewer sequences calibrate all, and are compared with too.
+SplitSequences split_sequences(const Prompts& sequences) {
+  if (sequences.size() < kHoldOut) return {sequences, sequences};
+  SplitSequences split;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    (i % kHoldOut == kHoldOut - 1 ? split.held_out : split.calibrating).push_back(sequences[i]);
+  }
+  return split;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
@@ -397,7 +408,12 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
     const Progress& progress) {
   const kernels::CommonTarget target_of_kernels;
   const Plans plans = FERRY_TRY(plans_of(options, sequences, pool));
-  return Calibrator(plans.layers, plans.target, sequences, pool, progress).run();
+  if (plans.target.mapped.config.is_encoder) {
+    return Calibrator(plans.layers, plans.target, sequences, pool, progress).run();
+  }
+  const SplitSequences split = split_sequences(sequences);
+  return Calibrator(plans.layers, plans.target, split.calibrating, pool, progress)
+      .run_compared(split.held_out);
 }
 
 Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Prompts& sequences,

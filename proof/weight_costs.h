@@ -15,8 +15,6 @@ namespace ferry::proof {
 
 struct MatrixCost {
   std::string weight;  // name
-  // The vectors of the norm whose factors were moved to the matrix; empty if none were.
-  std::vector<std::string> norm = {};
   // The mean over tokens of KL(p || q) in nats: p predicts with the weights in f32, q with the
   // codes of this matrix, and all other weights in f32.
   double divergence = 0;

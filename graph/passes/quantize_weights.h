@@ -51,9 +51,14 @@ struct QuantizeRule {
 
 // CalibratedWeights holds the choices of a calibration, by names of weights.
 struct CalibratedWeights {
-  // Factors of columns; see Recipe::smooth().
-  std::map<std::string, std::shared_ptr<const std::vector<float>>, std::less<>> factors;
+  // Factors of columns, and of rows; see Recipe::smooth() and smooth_rows().
+  std::map<std::string, std::shared_ptr<const std::vector<float>>, std::less<>> factors, rows;
   std::map<std::string, std::shared_ptr<const ChosenCodes>, std::less<>> codes;
+  // The mean KL divergences, in nats per token, from the predictions in f32: of the model with
+  // these codes, and with the nearest ones. Both are 0 if they were not measured. If the nearest
+  // codes are better, they stay: the maps are empty.
+  double divergence = 0, nearest_divergence = 0;
+  size_t compared_tokens = 0;
 };
 
 struct QuantizeOptions {

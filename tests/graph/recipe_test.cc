@@ -32,7 +32,8 @@ std::vector<std::byte> naive(const Recipe& recipe, const MemorySource& source) {
           x = -static_cast<float>(std::exp(static_cast<double>(x)));
         }
         if (step.kind == Step::Kind::kSmooth) {
-          x = x * (*step.factors)[position % step.factors->size()];
+          const auto columns = static_cast<size_t>(recipe.output().shape.back());
+          x = x * (*step.factors)[step.by_rows ? position / columns : position % columns];
         }
       }
       ++position;
@@ -71,9 +72,13 @@ Recipe random_recipe(Random& random, const MemorySource& source, int64_t rows, i
   if (random.below(3) == 0) {
     const int64_t columns = count % 3 == 0 ? count / 3 : count;
     recipe.output().shape = {count / columns, columns};
-    std::vector<float> factors;
-    for (int64_t i = 0; i < columns; ++i) factors.push_back(0.5f + static_cast<float>(i % 7));
-    recipe.smooth(std::make_shared<const std::vector<float>>(std::move(factors)));
+    const auto factors_of = [](int64_t size) {
+      std::vector<float> factors;
+      for (int64_t i = 0; i < size; ++i) factors.push_back(0.5f + static_cast<float>(i % 7));
+      return std::make_shared<const std::vector<float>>(std::move(factors));
+    };
+    recipe.smooth(factors_of(columns));
+    if (random.below(2) == 0) recipe.smooth_rows(factors_of(count / columns));
   }
   return recipe;
 }
@@ -195,10 +200,37 @@ TEST(Recipe, FactorsOfColumnsComeBeforeTheCastOrTheCodes) {
   };
   EXPECT_EQ(rows(coded).first, rows(before).first);
   EXPECT_NE(rows(coded).second, rows(before).second);
-  Recipe plain = whole_tensor(source, 0);
-  plain.smooth(std::make_shared<const std::vector<float>>(31, 2.0f));
-  std::vector<std::byte> out(plain.output().bytes());
-  EXPECT_EQ(materialize(plain, source, 0, out).error().code, ErrorCode::kInternal);
+  for (const bool by_rows : {false, true}) {
+    Recipe plain = whole_tensor(source, 0);
+    const auto wrong = std::make_shared<const std::vector<float>>(by_rows ? 3 : 31, 2.0f);
+    by_rows ? plain.smooth_rows(wrong) : plain.smooth(wrong);
+    std::vector<std::byte> out(plain.output().bytes());
+    EXPECT_EQ(materialize(plain, source, 0, out).error().code, ErrorCode::kInternal);
+  }
+}
+
+TEST(Recipe, FactorsOfRowsAreThoseOfTheRowsThatAreMade) {
+  Random random{6};
+  MemorySource source;
+  add_random(source, random, DType::kBF16, {4, 32});
+  Recipe recipe = whole_tensor(source, 0);
+  ASSERT_TRUE(recipe.quantize({.bits = 8}, "w"));
+  const auto scales_from = [&](int64_t first) {
+    std::vector<std::byte> codes(static_cast<size_t>(4 - first) * 32);
+    std::vector<float> scales(static_cast<size_t>(4 - first));
+    const std::span<std::byte> outs[] = {codes, std::as_writable_bytes(std::span(scales))};
+    EXPECT_TRUE(materialize_rows(recipe, source, first, 4 - first, outs));
+    return scales;
+  };
+  const std::vector<float> before = scales_from(0);
+  recipe.smooth_rows(
+      std::make_shared<const std::vector<float>>(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f}));
+  EXPECT_EQ(text_of(recipe, source),
+            "#0 bf16 [0, 128:1] | smooth_rows | quantize i8 row f32 bf16_first");
+  const std::vector<float> after = scales_from(1);
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i], before[i + 1] * static_cast<float>(2 << i)) << i;
+  }
 }
 
 TEST(Recipe, LogUndoesTheNegativeExponential) {
