@@ -102,6 +102,17 @@ void write_signature(JsonWriter& json, const std::optional<signing::SignedModel>
   json.member("subject", signature->signer.subject).end_object();
 }
 
+void write_calibration(JsonWriter& json, const graph::CalibratedWeights* chosen) {
+  json.key("calibration");
+  if (chosen == nullptr || chosen->compared_tokens == 0) {
+    json.null();
+    return;
+  }
+  json.begin_object().member("tokens", chosen->compared_tokens);
+  json.member("kl_calibrated", chosen->divergence).member("kl_nearest", chosen->nearest_divergence);
+  json.member("codes", chosen->codes.empty() ? "nearest" : "calibrated").end_object();
+}
+
 }  // namespace
 
 std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& outcome) {
@@ -120,6 +131,7 @@ std::string conversion_json(const plan::Conversion& c, const ConversionOutcome& 
     json.member("init", buffer.stored ? "stored" : "none").end_object();
   }
   json.end_array();
+  write_calibration(json, outcome.calibrated.get());
   write_signature(json, outcome.signature);
   json.end_object();
   return json.take();

@@ -2,6 +2,7 @@
 // memory.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct ConversionOutcome {
   bool up_to_date = false;  // the output existed already, so nothing was written
   // The signature of a bundle, if one was made.
   std::optional<signing::SignedModel> signature = std::nullopt;
+  // What was chosen for the weights on a text; null if nothing was.
+  std::shared_ptr<const graph::CalibratedWeights> calibrated = nullptr;
   // Weights with infinite values or NaN; nullopt if no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
 };

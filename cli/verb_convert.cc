@@ -321,6 +321,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.mapped.notes};
   note_name(options, outcome);
   outcome.dtype = plan::name_of(options.convert.dtype);
+  outcome.calibrated = options.convert.quantize.calibrated;
   if (!conversion.mapped.problems.empty()) {
     return refuse_keys(context, conversion.mapped,
                        context.json ? conversion_json(conversion, outcome) : "");

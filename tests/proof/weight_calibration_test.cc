@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/cli/ferry_process.h"
+#include "tests/cli/schema_check.h"
 
 namespace ferry::proof {
 namespace {
@@ -152,10 +153,14 @@ TEST_F(CalibratedWeights, GiveWayToNearestCodesThatAreBetter) {
   const std::string source = fixture("golden/mixtral");
   const std::string nearest = convert("nearest", source, {"--quantize", "8da4w"});
   const Outcome outcome = run_ferry({"convert", source, "-o", dir_ / "chosen", "--quantize",
-                                     "8da4w", "--calibrate-weights", text_});
+                                     "8da4w", "--calibrate-weights", text_, "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.err.find("on 72 tokens: "), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("the bundle has the nearest ones"), std::string::npos) << outcome.err;
+  EXPECT_EQ(schema_problems("convert.json", outcome.json()), std::vector<std::string>());
+  const Json calibration = outcome.json()["result"]["calibration"];
+  EXPECT_EQ(calibration["codes"], "nearest");
+  EXPECT_LT(calibration["kl_nearest"], calibration["kl_calibrated"]);
   const std::string file = "/decoder-00001-of-00001.ptd";
   EXPECT_EQ(read_bytes(nearest + file), read_bytes(dir_ / "chosen" + file));
   EXPECT_EQ(run_ferry({"verify", dir_ / "chosen", "--checkpoint", source, "--calibrate-weights",
