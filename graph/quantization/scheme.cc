@@ -1,5 +1,7 @@
 #include "graph/quantization/scheme.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +14,8 @@ namespace ferry::graph {
 namespace {
 
 constexpr float kHqqTolerance = 1e-5f;
+// XNNPACK requires groups of 4-bit weights to be a multiple of this.
+constexpr int64_t kDelegatedGroup = 32;
 // The scales and codes of this many values are computed together, so that the values stay in the
 // cache.
 constexpr size_t kBlockValues = 16384;
@@ -48,6 +52,23 @@ void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float
 }
 
 }  // namespace
+
+std::string QuantizationScheme::misfit(int64_t columns) const {
+  if (bits != 4 && bits != 8) return fmt::format("codes of {} bits", bits);
+  if (scale_dtype != DType::kF32 && scale_dtype != DType::kBF16) {
+    return fmt::format("scales in {}", dtype_name(scale_dtype));
+  }
+  const int64_t size = group == 0 ? columns : group;
+  if (size < 0 || columns % size != 0) {
+    return fmt::format("groups of {}, which do not divide rows of {} elements", size, columns);
+  }
+  if (bits == 8) return {};
+  if (columns % 2 != 0) return fmt::format("4-bit rows of {} elements, which is odd", columns);
+  const bool delegated =
+      order == NibbleOrder::kLowFirst && (group != 0 || scale_dtype == DType::kBF16);
+  if (!delegated || size % kDelegatedGroup == 0) return {};
+  return fmt::format("groups of {}, which are not a multiple of {}", size, kDelegatedGroup);
+}
 
 uint64_t quantize_rows(const QuantizationScheme& scheme, std::span<const float> values,
                        int64_t columns, std::span<std::byte> codes, std::span<std::byte> scales) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "core/dtype.h"
 
@@ -46,6 +47,8 @@ struct QuantizationScheme {
   uint64_t scale_bytes(int64_t columns) const {
     return static_cast<uint64_t>(groups(columns) * dtype_bytes(scale_dtype));
   }
+  // Says why rows of `columns` elements cannot be quantised. The text is empty if they can.
+  std::string misfit(int64_t columns) const;
 };
 
 // Quantises whole rows of `columns` values. A group divides a row, and 4-bit codes of a row are
