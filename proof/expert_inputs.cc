@@ -11,6 +11,7 @@
 
 #include "graph/experts.h"
 #include "graph/recipe.h"
+#include "kernels/compute.h"
 #include "proof/linear_inputs.h"
 
 namespace ferry::proof {
@@ -45,6 +46,7 @@ Result<ExpertMatrices> matrices_of(const graph::Model& part, const graph::Graph&
                     .hidden = w1.shape[2].base};
   of.gates = FERRY_TRY(values_of(part, of.w1, source));
   of.ups = FERRY_TRY(values_of(part, of.w3, source));
+  of.downs = FERRY_TRY(values_of(part, of.w2, source));
   if (std::holds_alternative<ValueId>(node.args[ExpertsArgs::kB1])) {
     const auto bias = [&](size_t arg) {
       return values_of(part, value_of(graph, node, arg).name, source);
@@ -57,28 +59,30 @@ Result<ExpertMatrices> matrices_of(const graph::Model& part, const graph::Graph&
   return of;
 }
 
-// Returns what the expert multiplies with the rows of w2.
-std::vector<float> inner_of(const ExpertMatrices& of, std::span<const float> x, size_t expert) {
-  const auto inner = static_cast<size_t>(of.inner), hidden = static_cast<size_t>(of.hidden);
-  std::vector<float> out(inner);
-  const auto product = [&](const std::vector<float>& matrix, size_t row) {
-    const float* w = matrix.data() + (expert * inner + row) * hidden;
-    double sum = 0;
-    for (size_t c = 0; c < hidden; ++c)
-      sum += static_cast<double>(w[c]) * static_cast<double>(x[c]);
-    return sum;
+// Returns what the expert multiplies with the rows of w2, [rows, inner], for rows of x.
+std::vector<float> inner_of(const ExpertMatrices& of, std::span<const float> x, size_t expert,
+                            ThreadPool& pool) {
+  const auto inner = static_cast<size_t>(of.inner);
+  const int64_t rows = std::ssize(x) / of.hidden;
+  const auto product = [&](const std::vector<float>& matrices) {
+    std::vector<float> out(static_cast<size_t>(rows) * inner);
+    const float* matrix = matrices.data() + expert * inner * static_cast<size_t>(of.hidden);
+    kernels::linear(DType::kF32, x.data(), matrix, out.data(), rows, of.inner, of.hidden, pool);
+    return out;
   };
-  for (size_t row = 0; row < inner; ++row) {
-    double gate = product(of.gates, row), up = product(of.ups, row);
-    double steepness = 1, more = 0;
-    if (!of.gate_biases.empty()) {
-      gate = std::min(gate + static_cast<double>(of.gate_biases[expert * inner + row]), of.limit);
-      up = std::clamp(up + static_cast<double>(of.up_biases[expert * inner + row]), -of.limit,
-                      of.limit);
+  std::vector<float> out = product(of.gates);
+  const std::vector<float> ups = product(of.ups);
+  const bool is_biased = !of.gate_biases.empty();
+  for (size_t i = 0; i < out.size(); ++i) {
+    double gate = double{out[i]}, up = double{ups[i]}, steepness = 1, more = 0;
+    if (is_biased) {
+      const size_t at = expert * inner + i % inner;
+      gate = std::min(gate + double{of.gate_biases[at]}, of.limit);
+      up = std::clamp(up + double{of.up_biases[at]}, -of.limit, of.limit);
       steepness = of.steepness;
       more = 1;
     }
-    out[row] = static_cast<float>(gate / (1 + std::exp(-steepness * gate)) * (up + more));
+    out[i] = static_cast<float>(gate / (1 + std::exp(-steepness * gate)) * (up + more));
   }
   return out;
 }
@@ -94,13 +98,18 @@ std::optional<size_t> number_of(std::string_view probe, std::string_view prefix)
 
 }  // namespace
 
-Result<ExpertInputs> ExpertInputs::add_to(graph::Model& part, const TensorSource& source) {
+Result<ExpertInputs> ExpertInputs::add_to(graph::Model& part, const TensorSource& source,
+                                          const IsWanted& is_wanted) {
   ExpertInputs inputs;
   const graph::MethodGraph* method = forward_of(part);
   if (method == nullptr) return inputs;
   std::vector<graph::Probe> probes;
   for (const graph::Node& node : method->graph.nodes) {
     if (node.op != graph::Op::kExperts) continue;
+    const auto matrices = {ExpertsArgs::kW1, ExpertsArgs::kW3, ExpertsArgs::kW2};
+    const bool is_read = std::ranges::any_of(
+        matrices, [&](size_t arg) { return is_wanted(value_of(method->graph, node, arg).name); });
+    if (!is_read) continue;
     const size_t i = inputs.nodes_.size();
     inputs.nodes_.push_back(FERRY_TRY(matrices_of(part, method->graph, node, source)));
     probes.push_back({fmt::format("{}{}", kX, i), std::get<ValueId>(node.args[ExpertsArgs::kX])});
@@ -125,26 +134,28 @@ void ExpertInputs::take(std::string_view probe, const runner::TensorView& view) 
   }
 }
 
-void ExpertInputs::give(ThreadPool& pool, const Use& use) {
+void ExpertInputs::give(ThreadPool& pool, const Use& use, size_t step) {
   for (size_t n = 0; n < nodes_.size(); ++n) {
     const ExpertMatrices& of = nodes_[n];
     Seen& seen = seen_[n];
-    const auto hidden = static_cast<size_t>(of.hidden), inner = static_cast<size_t>(of.inner);
+    const auto hidden = static_cast<size_t>(of.hidden);
     const size_t tokens = seen.x.size() / hidden;
     if (tokens == 0 || seen.ids.size() % tokens != 0) continue;
     const size_t slots = seen.ids.size() / tokens;
-    const auto row = [&](size_t i) {
-      return std::span(seen.x).subspan(i / slots * hidden, hidden);
-    };
-    std::vector<float> inners(seen.ids.size() * inner);
-    pool.parallel_for(seen.ids.size(), [&](size_t i) {
-      std::ranges::copy(inner_of(of, row(i), static_cast<size_t>(seen.ids[i])),
-                        inners.begin() + static_cast<std::ptrdiff_t>(i * inner));
-    });
-    for (size_t i = 0; i < seen.ids.size(); ++i) {
-      use(n, static_cast<size_t>(seen.ids[i]), row(i), std::span(inners).subspan(i * inner, inner));
+    std::vector<std::vector<float>> rows(static_cast<size_t>(of.experts));
+    for (size_t t = 0; t < tokens; ++t) {
+      const auto ids = std::span(seen.ids).subspan(t * slots, slots);
+      const auto x = std::span(seen.x).subspan(t * hidden, hidden);
+      const bool is_for_all = step != 0 && (seen.tokens + t) % step == 0;
+      for (size_t e = 0; e < rows.size(); ++e) {
+        const bool is_sent = std::ranges::find(ids, static_cast<int64_t>(e)) != ids.end();
+        if (is_sent || is_for_all) rows[e].insert(rows[e].end(), x.begin(), x.end());
+      }
     }
-    seen = {};
+    for (size_t e = 0; e < rows.size(); ++e) {
+      if (!rows[e].empty()) use(n, e, rows[e], inner_of(of, rows[e], e, pool));
+    }
+    seen = {.x = {}, .ids = {}, .tokens = seen.tokens + tokens};
   }
 }
 

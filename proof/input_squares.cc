@@ -79,7 +79,8 @@ class SquareMeter {
   Status measure(const graph::Model& given) {
     graph::Model part = given;
     const std::vector<LinearInput> inputs = observed_inputs(part, weights_, {}, readers_);
-    ExpertInputs experts = FERRY_TRY(ExpertInputs::add_to(part, source()));
+    ExpertInputs experts =
+        FERRY_TRY(ExpertInputs::add_to(part, source(), [](const std::string&) { return true; }));
     for (const LinearInput& input : inputs) {
       sums_of(input.weights.front(), 1, input.columns);
       for (const std::string& other : input.weights) shared_[other] = input.weights.front();
@@ -101,18 +102,18 @@ class SquareMeter {
       FERRY_RETURN_IF_ERROR(loaded->run(prompts_[p], 0, passed_[p]));
       experts.give(pool_, [&](size_t node, size_t expert, std::span<const float> x,
                               std::span<const float> inner) {
-        sums_.at(experts.nodes()[node].w1).add(x, expert);
-        sums_.at(experts.nodes()[node].w2).add(inner, expert);
+        add_rows(sums_.at(experts.nodes()[node].w1), x, expert);
+        add_rows(sums_.at(experts.nodes()[node].w2), inner, expert);
       });
       progress_.advance(1);
     }
     return {};
   }
 
-  static void add_rows(Sums& sums, std::span<const float> values) {
+  static void add_rows(Sums& sums, std::span<const float> values, size_t matrix = 0) {
     const auto columns = static_cast<size_t>(sums.columns);
     for (size_t at = 0; at + columns <= values.size(); at += columns) {
-      sums.add(values.subspan(at, columns), 0);
+      sums.add(values.subspan(at, columns), matrix);
     }
   }
 

@@ -111,9 +111,11 @@ class Planner {
     Matrix matrix{cost.weight, {}};
     std::vector<calibration::BitChoice> choices;
     const Shape& shape = plain.recipe.output().shape;
-    const auto rows = static_cast<uint64_t>(shape.front());
+    uint64_t rows = 1;
+    for (const int64_t dim : std::span(shape).first(shape.size() - 1))
+      rows *= static_cast<uint64_t>(dim);
     const auto put = [&](const graph::LinearQuantization& scheme, double error) {
-      const graph::QuantizationScheme form = graph::scheme_of(scheme);
+      const graph::QuantizationScheme form = cost.form_of(scheme);
       matrix.schemes.push_back(scheme);
       choices.push_back({rows * (form.code_bytes(shape.back()) + form.scale_bytes(shape.back())),
                          cost.divergence * error});

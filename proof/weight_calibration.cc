@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "calibration/code_search.h"
-#include "calibration/moments.h"
 #include "calibration/smoothing.h"
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -22,9 +21,10 @@
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
 #include "proof/code_comparison.h"
+#include "proof/expert_inputs.h"
 #include "proof/linear_inputs.h"
+#include "proof/part_moments.h"
 #include "proof/stored_weights.h"
-#include "runner/memory.h"
 
 namespace ferry::proof {
 namespace {
@@ -107,19 +107,30 @@ class Calibrator {
   Status calibrate_part(const graph::Model& given, bool last) {
     graph::Model part = given;
     const std::vector<LinearInput> inputs = observed_inputs(part, calibrated_, rounding_, readers_);
-    if (!inputs.empty()) {
-      std::vector<calibration::Moments> moments = FERRY_TRY(measure(part, inputs));
-      for (size_t i = 0; i < moments.size(); ++i) {
-        FERRY_RETURN_IF_ERROR(choose(part, inputs[i], moments[i].matrix(pool_)));
+    ExpertInputs experts =
+        FERRY_TRY(ExpertInputs::add_to(part, source(), [this](const std::string& weight) {
+          return calibrated_.contains(weight);
+        }));
+    if (!inputs.empty() || !experts.nodes().empty()) {
+      PartMoments moments = FERRY_TRY(measure(part, inputs, experts));
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        FERRY_RETURN_IF_ERROR(choose(part, inputs[i], moments.inputs[i]));
+      }
+      for (size_t i = 0; i < experts.nodes().size(); ++i) {
+        FERRY_RETURN_IF_ERROR(choose(experts.nodes()[i], moments.experts[i]));
       }
     }
     if (meter_) {
       std::vector<std::string> weights;
       for (const LinearInput& input : inputs) {
-        std::ranges::copy_if(input.weights, std::back_inserter(weights), [&](const auto& weight) {
-          return chosen_.codes.contains(weight) && is_metered(weight);
-        });
+        std::ranges::copy(input.weights, std::back_inserter(weights));
       }
+      for (const ExpertMatrices& node : experts.nodes()) {
+        weights.insert(weights.end(), {node.w1, node.w3, node.w2});
+      }
+      std::erase_if(weights, [&](const std::string& weight) {
+        return !chosen_.codes.contains(weight) || !is_metered(weight);
+      });
       FERRY_RETURN_IF_ERROR(
           meter_->advance(given, weights, weights_from(source()), unsmoothed_weights(), last));
     }
@@ -131,53 +142,17 @@ class Calibrator {
     return last ? Status() : advance(part, inputs);
   }
 
-  // Second moments have the square of a row's elements.
-  static Status check_memory(const std::vector<LinearInput>& inputs) {
-    constexpr double kCopies = 3;  // that the factor of one input takes
-    double bytes = 0, largest = 0;
-    for (const LinearInput& input : inputs) {
-      const auto columns = static_cast<double>(input.columns);
-      const double square = columns * columns * sizeof(float);
-      bytes += square;
-      largest = std::max(largest, square);
-    }
-    bytes += kCopies * largest;
-    const auto available = static_cast<double>(runner::available_bytes());
-    if (bytes <= available) return {};
-    return fail_field(
-        ErrorCode::kIo, "calibrate-weights",
-        fmt::format(": the inputs of one layer take {} of memory, and {} are available",
-                    human_bytes(static_cast<uint64_t>(std::min(bytes, 1e18))),
-                    human_bytes(static_cast<uint64_t>(available))));
-  }
-
-  // Executes the part with the checkpoint's weights, and adds up the moments of the inputs as the
-  // bundle's program will have them: smoothed, and rounded.
-  Result<std::vector<calibration::Moments>> measure(const graph::Model& part,
-                                                    const std::vector<LinearInput>& inputs) {
-    FERRY_RETURN_IF_ERROR(check_memory(inputs));
+  // Measures the inputs as the bundle's program will have them: smoothed, and rounded.
+  Result<PartMoments> measure(const graph::Model& part, const std::vector<LinearInput>& inputs,
+                              ExpertInputs& experts) {
+    FERRY_RETURN_IF_ERROR(check_memory_of_moments(inputs, experts.nodes()));
     const auto loaded = FERRY_TRY(LoadedPart::load(part, weights_from(source()), pool_, name()));
     FERRY_RETURN_IF_ERROR(choose_factors(*loaded, inputs));
-    std::vector<calibration::Moments> moments;
-    for (const LinearInput& input : inputs) moments.emplace_back(input.columns);
-    FERRY_RETURN_IF_ERROR(
-        observe_inputs(*loaded, [&](size_t i, int32_t, std::vector<float>& values) {
-          if (const auto factors = factors_of(inputs[i])) multiply_columns(*factors, values);
-          if (inputs[i].rounded) round_rows(values, inputs[i].columns);
-          moments[i].add(values, pool_);
-        }));
-    FERRY_RETURN_IF_ERROR(run_exactly(*loaded, 1));
-    return moments;
-  }
-
-  // Executes every `step`-th sequence with the checkpoint's weights.
-  Status run_exactly(LoadedPart& loaded, size_t step) {
-    for (size_t p = 0; p < prompts_.size(); p += step) {
-      PassedTensors passed = passed_[p];
-      loaded.method().reset();
-      FERRY_RETURN_IF_ERROR(loaded.run(prompts_[p], 0, passed));
-    }
-    return {};
+    const auto prepare = [&](size_t i, std::vector<float>& values) {
+      if (const auto factors = factors_of(inputs[i])) multiply_columns(*factors, values);
+      if (inputs[i].rounded) round_rows(values, inputs[i].columns);
+    };
+    return measure_moments(*loaded, inputs, experts, prompts_, passed_, prepare, pool_);
   }
 
   // Chooses the factors of the activations that can be smoothed.
@@ -189,7 +164,11 @@ class Calibrator {
         observe_inputs(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
           if (inputs[i].can_be_smoothed()) means[i].add(values);
         }));
-    FERRY_RETURN_IF_ERROR(run_exactly(loaded, kSequencesOfMeans));
+    for (size_t p = 0; p < prompts_.size(); p += kSequencesOfMeans) {
+      PassedTensors passed = passed_[p];
+      loaded.method().reset();
+      FERRY_RETURN_IF_ERROR(loaded.run(prompts_[p], 0, passed));
+    }
     for (size_t i = 0; i < inputs.size(); ++i) {
       const LinearInput& input = inputs[i];
       const bool is_f32 = std::ranges::all_of(input.norm, [&](const std::string& name) {
@@ -232,16 +211,19 @@ class Calibrator {
     return run_rounded(*loaded, inputs, prompts_, passed_);
   }
 
-  // Chooses the codes of the weights that read one input, whose moments are `matrix`.
-  Status choose(const graph::Model& part, const LinearInput& input, std::vector<float> matrix) {
-    const auto is_finite = [](float v) { return std::isfinite(v); };
-    if (!std::ranges::all_of(matrix, is_finite)) {
-      return bad_input(
-          fmt::format("{}: calibration gives values that are not finite (inputs of {})",
-                      printable(name()), quoted(input.weights.front())));
+  // Returns the factor of an input of the weight.
+  Result<calibration::Factor> factor_of(calibration::Moments& moments, const std::string& weight) {
+    std::vector<float> matrix = moments.matrix(pool_);
+    if (std::ranges::all_of(matrix, [](float v) { return std::isfinite(v); })) {
+      return calibration::factor_of(std::move(matrix), moments.columns(), pool_);
     }
-    const calibration::Factor factor =
-        calibration::factor_of(std::move(matrix), input.columns, pool_);
+    return bad_input(fmt::format("{}: calibration gives values that are not finite (inputs of {})",
+                                 printable(name()), quoted(weight)));
+  }
+
+  // Chooses the codes of the weights that read one input.
+  Status choose(const graph::Model& part, const LinearInput& input, calibration::Moments& moments) {
+    const calibration::Factor factor = FERRY_TRY(factor_of(moments, input.weights.front()));
     for (const std::string& weight : input.weights) {
       graph::Recipe values_recipe = part.weights.find(weight)->recipe;
       const auto factors = chosen_.factors.find(weight);
@@ -251,40 +233,83 @@ class Calibrator {
       std::vector<float> values(values_recipe.output().bytes() / sizeof(float));
       FERRY_RETURN_IF_ERROR(graph::materialize(values_recipe, source(), 0,
                                                std::as_writable_bytes(std::span(values))));
-      // The conversion refuses such a weight by its name.
-      if (!std::ranges::all_of(values, is_finite)) continue;
-      const graph::QuantizationScheme& scheme = planned_.at(weight)->recipe.steps.back().scheme;
-      calibration::ChosenRows rows = calibration::choose_codes(scheme, values, factor, pool_);
-      if (meter_ && is_metered(weight)) {
-        compare_schemes(weight, values, factor, rows.nearest_error);
-      }
-      auto codes = std::make_shared<const graph::ChosenCodes>(
-          graph::ChosenCodes{std::move(rows.codes), std::move(rows.scales)});
-      graph::Step& step = made_of(weight).steps.back();
-      step.scheme.method = graph::ScaleMethod::kCalibrated;
-      step.chosen = codes;
-      chosen_.codes[weight] = std::move(codes);
+      ChosenMatrix chosen(weight);
+      choose_rows(values, factor, chosen);
+      keep(std::move(chosen));
     }
     return {};
+  }
+
+  // Chooses the codes of experts, each for the tokens that it gets.
+  Status choose(const ExpertMatrices& node, ExpertMoments& moments) {
+    ChosenMatrix w1(node.w1, true), w3(node.w3, true), w2(node.w2, true);
+    const auto size = static_cast<size_t>(node.inner * node.hidden);
+    for (size_t e = 0; e < moments.x.size(); ++e) {
+      const calibration::Factor of_x = FERRY_TRY(factor_of(moments.x[e], node.w1));
+      choose_rows(std::span(node.gates).subspan(e * size, size), of_x, w1);
+      choose_rows(std::span(node.ups).subspan(e * size, size), of_x, w3);
+      const calibration::Factor of_inner = FERRY_TRY(factor_of(moments.inner[e], node.w2));
+      choose_rows(std::span(node.downs).subspan(e * size, size), of_inner, w2);
+    }
+    for (ChosenMatrix* matrix : {&w1, &w3, &w2}) keep(std::move(*matrix));
+    return {};
+  }
+
+  // The codes of a weight, whose rows may have several factors.
+  struct ChosenMatrix {
+    explicit ChosenMatrix(std::string weight, bool is_of_experts = false)
+        : cost{.weight = std::move(weight), .is_of_experts = is_of_experts} {}
+    graph::ChosenCodes rows = {};
+    double nearest_error = 0;
+    MatrixCost cost;  // for costs() only; errors are not relative yet
+    bool is_finite = true;
+  };
+  void choose_rows(std::span<const float> values, const calibration::Factor& factor,
+                   ChosenMatrix& chosen) {
+    const std::string& weight = chosen.cost.weight;
+    if (!calibrated_.contains(weight)) return;
+    // The conversion refuses such a weight by its name.
+    chosen.is_finite &= std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+    if (!chosen.is_finite) return;
+    const graph::QuantizationScheme& scheme = planned_.at(weight)->recipe.steps.back().scheme;
+    const calibration::ChosenRows rows = calibration::choose_codes(scheme, values, factor, pool_);
+    chosen.rows.codes.insert(chosen.rows.codes.end(), rows.codes.begin(), rows.codes.end());
+    chosen.rows.scales.insert(chosen.rows.scales.end(), rows.scales.begin(), rows.scales.end());
+    chosen.nearest_error += rows.nearest_error;
+    if (meter_ && is_metered(weight)) add_alternatives(values, factor, chosen.cost);
+  }
+  // Adds the errors of rows with other schemes.
+  void add_alternatives(std::span<const float> values, const calibration::Factor& factor,
+                        MatrixCost& cost) {
+    if (cost.alternatives.empty()) {
+      for (const graph::LinearQuantization& other : alternatives_) {
+        const int64_t group = cost.form_of(other).group;
+        const auto columns = static_cast<int64_t>(factor.order.size());
+        if (group == 0 || columns % group == 0) cost.alternatives.emplace_back(other, 0);
+      }
+    }
+    for (auto& [other, error] : cost.alternatives) {
+      error += calibration::nearest_error(cost.form_of(other), values, factor, pool_);
+    }
+  }
+  void keep(ChosenMatrix&& chosen) {
+    if (!chosen.is_finite || chosen.rows.codes.empty()) return;
+    const std::string& weight = chosen.cost.weight;
+    auto codes = std::make_shared<const graph::ChosenCodes>(std::move(chosen.rows));
+    graph::Step& step = made_of(weight).steps.back();
+    step.scheme.method = graph::ScaleMethod::kCalibrated;
+    step.chosen = codes;
+    chosen_.codes[weight] = std::move(codes);
+    if (!meter_ || !is_metered(weight)) return;
+    for (auto& [other, error] : chosen.cost.alternatives) {
+      error = chosen.nearest_error > 0 ? error / chosen.nearest_error : 1;
+    }
+    costs_.push_back(std::move(chosen.cost));
   }
 
   // A matrix that several nodes read is in several parts, and each part would measure its codes
   // alone.
   bool is_metered(const std::string& weight) const { return readers_.at(weight) == 1; }
-
-  // Adds the errors of the matrix with other schemes, relative to `error`, that of its own one.
-  void compare_schemes(const std::string& weight, std::span<const float> values,
-                       const calibration::Factor& factor, double error) {
-    MatrixCost cost{.weight = weight};
-    for (const graph::LinearQuantization& other : alternatives_) {
-      const graph::QuantizationScheme scheme = graph::scheme_of(other);
-      const auto columns = static_cast<int64_t>(factor.order.size());
-      if (scheme.group != 0 && columns % scheme.group != 0) continue;
-      const double own = calibration::nearest_error(scheme, values, factor, pool_);
-      cost.alternatives.emplace_back(other, error > 0 ? own / error : 1);
-    }
-    costs_.push_back(std::move(cost));
-  }
 
   // Reads weights in f32 as the bundle stores them.
   ReadWeight stored_weights() const { return weights_of_bundle(/*chosen=*/true); }

@@ -23,10 +23,10 @@ namespace ferry::proof {
 // the chosen codes are in memory. Results do not depend on the number of threads, and are the same
 // on every x86 processor with AVX2 (kernels/common_target.h).
 //
-// Calibrated are the matrices of linear nodes of text decoders and encoders that `options` give
-// codes. Other weights (embeddings, experts, vision towers) keep the codes of quantize_rows(). No
-// sequence may be longer than the context. kUsage if nothing is quantised, and for single-head
-// attention.
+// Calibrated are the matrices of linear nodes and of routed experts, of text decoders and encoders,
+// that `options` give codes. Other weights (embeddings, vision towers) keep the codes of
+// quantize_rows(). No sequence may be longer than the context. kUsage if nothing is quantised, and
+// for single-head attention.
 //
 // The result also says what the codes cost, and the nearest ones: measured for text decoders, on
 // the one sequence in 16 that nothing is calibrated with. If the nearest codes cost less, they

@@ -15,12 +15,17 @@ namespace ferry::proof {
 
 struct MatrixCost {
   std::string weight;  // name
+  bool is_of_experts = false;
   // The mean over tokens of KL(p || q) in nats: p predicts with the weights in f32, q with the
   // codes of this matrix, and all other weights in f32.
   double divergence = 0;
   // Other schemes that the matrix can have, and their errors of the matrix's output relative to
   // that of its scheme, where both have the nearest codes.
   std::vector<std::pair<graph::LinearQuantization, double>> alternatives = {};
+
+  graph::QuantizationScheme form_of(const graph::LinearQuantization& scheme) const {
+    return is_of_experts ? graph::scheme_of_experts(scheme) : graph::scheme_of(scheme);
+  }
 };
 
 // Measures divergences while a model is executed layer by layer. Each matrix has a variant of the

@@ -477,6 +477,9 @@ bool matches(const std::string& pattern, std::string_view name) {
 QuantizationScheme scheme_of(const LinearQuantization& linear, ScaleMethod method) {
   return scheme_of(Decision{.linear = linear}, method);
 }
+QuantizationScheme scheme_of_experts(const LinearQuantization& linear) {
+  return scheme_of(Decision{.use = Use::kExperts, .linear = linear}, ScaleMethod::kBf16First);
+}
 
 bool QuantizeOptions::quantizes() const {
   return linears.kind != Kind::kNone || embeddings.bits != 0 || !rules.empty();

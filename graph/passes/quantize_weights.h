@@ -29,9 +29,11 @@ struct LinearQuantization {
 };
 // Returns names such as "8da4w-g32", "8da8w", "int8", "keep", "none".
 std::string name_of(const LinearQuantization& linear);
-// Returns the form in which linear nodes read the codes; not for kNone and kKeep.
+// Return the form in which linear nodes, or nodes of experts, read the codes; not for kNone and
+// kKeep.
 QuantizationScheme scheme_of(const LinearQuantization& linear,
                              ScaleMethod method = ScaleMethod::kBf16First);
+QuantizationScheme scheme_of_experts(const LinearQuantization& linear);
 
 // The quantisation of an embedding node's table: rows of codes, with f32 scales.
 struct EmbeddingQuantization {

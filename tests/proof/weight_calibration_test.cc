@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/schema_check.h"
 
@@ -167,6 +169,37 @@ TEST_F(CalibratedWeights, GiveWayToNearestCodesThatAreBetter) {
                        text_, "--quiet"})
                 .code,
             0);
+}
+
+// Each expert has codes for the tokens that it gets. Nothing else has codes here.
+TEST_F(CalibratedWeights, ExpertsGetCodesForTheirTokens) {
+  std::string ids;
+  std::mt19937 random(1);
+  for (int i = 0; i < 1440; ++i) {
+    ids += std::to_string(3 + random() % 48) + (i % 24 == 23 ? "\n" : ",");
+  }
+  write_bytes(text_, ids);
+  for (const char* model : {"qwen3_moe", "gpt_oss", "deepseek_v3"}) {
+    SCOPED_TRACE(model);
+    const std::string source = fixture(std::string("golden/") + model), bundle = dir_ / model;
+    const Outcome outcome =
+        run_ferry({"convert", source, "-o", bundle, "--quantize-rule", "*experts.w*=8da4w",
+                   "--calibrate-weights", text_, "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json calibration = outcome.json()["result"]["calibration"];
+    EXPECT_LT(calibration["kl_calibrated"], 0.95 * calibration["kl_nearest"].get<double>());
+    int coded = 0;
+    for (const Json& tensor : Json::parse(read_bytes(bundle + "/manifest.json"))["tensors"]) {
+      const std::string recipe = tensor["recipe"], name = tensor["name"];
+      if (recipe.find("calibrated") == std::string::npos) continue;
+      EXPECT_NE(name.find("experts.w"), std::string::npos) << name;
+      ++coded;
+    }
+    EXPECT_GE(coded, 3);
+    const Outcome proof = run_ferry(
+        {"verify", bundle, "--checkpoint", source, "--calibrate-weights", text_, "--quiet"});
+    EXPECT_EQ(proof.code, 0) << proof.err;
+  }
 }
 
 // The inputs of down projections have factors, which the rows of up projections give.
