@@ -85,8 +85,8 @@ Status calibrate_weights(Context& context, ConvertLine& options) {
         options.out, options.overwrite || options.if_changed));
   }
   graph::QuantizeOptions& quantize = options.convert.quantize;
-  proof::CalibrationText text =
-      FERRY_TRY(proof::read_calibration_text(options.convert, quantize.calibration));
+  proof::CalibrationText text = FERRY_TRY(
+      proof::read_calibration_text(options.convert, quantize.calibration, context.pool()));
   if (options.budget) {
     FERRY_RETURN_IF_ERROR(choose_bits(context, text, options));
     if (options.dry_run) return {};

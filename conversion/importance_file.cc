@@ -111,14 +111,17 @@ Result<ImportanceFile> make_importance_file(const ImportanceOptions& options, Th
   }
   const FileTensors tensors = FERRY_TRY(tensors_of(model, *architecture));
   const proof::CalibrationText text =
-      FERRY_TRY(proof::read_calibration_text(options.convert, options.text, "text"));
-  const auto squares =
-      FERRY_TRY(proof::measure_input_squares(options.convert, text.sequences, pool, progress));
+      FERRY_TRY(proof::read_calibration_text(options.convert, options.text, pool, "text"));
+  if (!text.sequences.images.empty()) {
+    return fail_field(ErrorCode::kUnsupported, "text", ": chats with images are not supported");
+  }
+  const auto squares = FERRY_TRY(
+      proof::measure_input_squares(options.convert, text.sequences.tokens, pool, progress));
 
   ImportanceFile file;
   file.sequences = text.sequences.size();
   size_t longest = 0;
-  for (const std::vector<int64_t>& sequence : text.sequences) {
+  for (const std::vector<int64_t>& sequence : text.sequences.tokens) {
     file.tokens += std::ssize(sequence);
     longest = std::max(longest, sequence.size());
   }

@@ -12,15 +12,6 @@
 namespace ferry::plan {
 namespace {
 
-// Reads the copied files, which the bundle will have.
-text::ReadFile copied_reader(const std::vector<packer::CopiedFile>& copied) {
-  return [&copied](const std::string& name, uint64_t limit) -> Result<std::string> {
-    const auto file = std::ranges::find(copied, name, &packer::CopiedFile::name);
-    if (file == copied.end()) return std::string();
-    return file->text ? Result<std::string>(*file->text) : read_text(*file->file, limit);
-  };
-}
-
 // The name of the tokenizer's folder in messages.
 std::string folder_of(const packer::CopiedFile& file) {
   const std::string shown = file.text ? file.name : printable(file.file->path());
@@ -40,15 +31,23 @@ const packer::CopiedFile* tokenizer_file(const std::vector<packer::CopiedFile>& 
 
 }  // namespace
 
+text::ReadFile reader_of(const std::vector<packer::CopiedFile>& copied) {
+  return [&copied](const std::string& name, uint64_t limit) -> Result<std::string> {
+    const auto file = std::ranges::find(copied, name, &packer::CopiedFile::name);
+    if (file == copied.end()) return std::string();
+    return file->text ? Result<std::string>(*file->text) : read_text(*file->file, limit);
+  };
+}
+
 Result<text::Tokenizer> tokenizer_in(const std::vector<packer::CopiedFile>& copied) {
   const packer::CopiedFile* file = tokenizer_file(copied);
-  if (file != nullptr) return text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  if (file != nullptr) return text::load_tokenizer(folder_of(*file), reader_of(copied));
   return fail(ErrorCode::kUsage, "the checkpoint has no tokenizer");
 }
 
 Result<text::ChatTemplate> chat_template_in(const std::vector<packer::CopiedFile>& copied) {
   const packer::CopiedFile* file = tokenizer_file(copied);
-  if (file != nullptr) return text::ChatTemplate::load(folder_of(*file), copied_reader(copied));
+  if (file != nullptr) return text::ChatTemplate::load(folder_of(*file), reader_of(copied));
   return fail(ErrorCode::kUsage, "the checkpoint has no tokenizer");
 }
 
@@ -56,7 +55,7 @@ std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied
                                    std::string_view token) {
   const packer::CopiedFile* file = tokenizer_file(copied);
   if (file == nullptr) return std::nullopt;
-  const auto tokenizer = text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  const auto tokenizer = text::load_tokenizer(folder_of(*file), reader_of(copied));
   return tokenizer ? tokenizer->find(token) : std::nullopt;
 }
 
@@ -64,7 +63,7 @@ std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& 
                                          int64_t vocab_size) {
   const packer::CopiedFile* file = tokenizer_file(copied);
   if (file == nullptr) return {};
-  const auto tokenizer = text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  const auto tokenizer = text::load_tokenizer(folder_of(*file), reader_of(copied));
   if (!tokenizer) {
     return {fmt::format("{}; the bundle will take tokens, but no text", tokenizer.error().message)};
   }

@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "packer/bundle_plan.h"
 #include "text/chat_template/chat_template.h"
+#include "text/read_file.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::plan {
@@ -21,6 +22,9 @@ namespace ferry::plan {
 std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
                                          int64_t vocab_size);
 
+// Reads the files that the bundle will have, which must outlive the function; a file that it will
+// not have is empty.
+text::ReadFile reader_of(const std::vector<packer::CopiedFile>& copied);
 // Loads the tokenizer that the bundle will have. kUsage if `copied` has none.
 Result<text::Tokenizer> tokenizer_in(const std::vector<packer::CopiedFile>& copied);
 // Loads the chat template that the bundle will have. kUsage if `copied` has no tokenizer, and

@@ -4,24 +4,19 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 
 #include "core/file.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "plan/mapped_model.h"
 #include "plan/tokenizer_notes.h"
-#include "prompt/messages.h"
+#include "proof/calibration_chats.h"
 
 namespace ferry::proof {
 namespace {
 
-constexpr size_t kSequenceTokens = 256, kMostTokens = 65536, kLeastCalibrationTokens = 64;
+constexpr size_t kSequenceTokens = 256, kLeastCalibrationTokens = 64;
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 20;
-// 26 July 2024 in UTC: templates that state the date give the same tokens on every day, because a
-// manifest records their digest.
-constexpr int64_t kTemplateTime = 1'721'952'000;
-
 bool has_ids_only(const std::string& text) {
   return std::ranges::all_of(text, [](unsigned char c) {
     return std::isdigit(c) != 0 || std::isspace(c) != 0 || c == ',' || c == '[' || c == ']';
@@ -39,8 +34,8 @@ Result<Prompts> sequences_of(text::Tokenizer& tokenizer, const std::string& text
   Prompts sequences;
   if (prefix.size() >= length) return sequences;
   const size_t step = length - prefix.size();
-  for (size_t at = 0; at < std::min(plain.size(), kMostTokens); at += step) {
-    const size_t end = std::min({plain.size(), kMostTokens, at + step});
+  for (size_t at = 0; at < std::min(plain.size(), kMostCalibrationTokens); at += step) {
+    const size_t end = std::min({plain.size(), kMostCalibrationTokens, at + step});
     std::vector<int64_t>& sequence = sequences.emplace_back(prefix);
     sequence.insert(sequence.end(), plain.begin() + static_cast<int64_t>(at),
                     plain.begin() + static_cast<int64_t>(end));
@@ -48,40 +43,16 @@ Result<Prompts> sequences_of(text::Tokenizer& tokenizer, const std::string& text
   return sequences;
 }
 
-// Renders the chat of each line. A chat that is longer than `length` is cut.
-Result<Prompts> sequences_of_chats(text::Tokenizer& tokenizer, const text::ChatTemplate& chats,
-                                   const std::string& lines, size_t length,
-                                   const std::string& file) {
-  const text::chat::TimeText time = text::chat::fixed_time(kTemplateTime);
-  Prompts sequences;
-  size_t tokens = 0, number = 0;
-  std::istringstream in(lines);
-  for (std::string line; tokens < kMostTokens && std::getline(in, line);) {
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = fmt::format("{}: line {}", printable(file), number);
-    if (const size_t message = FERRY_TRY(prompt::message_beyond_text(line, where)); message != 0) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: message {} has content other than text, which a calibration "
-                              "does not support",
-                              where, message));
-    }
-    const std::string rendered = FERRY_TRY(chats.render(line, where, time));
-    Result<std::vector<int64_t>> ids = tokenizer.encode(rendered, /*add_special=*/false);
-    if (!ids) return bad_input(fmt::format("{}: {}", where, ids.error().message));
-    ids->resize(std::min({ids->size(), length, kMostTokens - tokens}));
-    tokens += ids->size();
-    if (!ids->empty()) sequences.push_back(std::move(*ids));
-  }
-  return sequences;
-}
-
-std::string digest_of(const Prompts& sequences) {
+std::string digest_of(const Sequences& sequences) {
   Sha256 sha;
-  for (const std::vector<int64_t>& sequence : sequences) {
+  for (const std::vector<int64_t>& sequence : sequences.tokens) {
     const auto size = static_cast<int64_t>(sequence.size());
     sha.update(std::as_bytes(std::span(&size, 1)));
     sha.update(std::as_bytes(std::span(sequence)));
+  }
+  for (const PromptImages& images : sequences.images) {
+    sha.update(std::as_bytes(std::span(images.pixel_shape)));
+    sha.update(std::as_bytes(std::span(images.pixels)));
   }
   return "sha256:" + to_hex(sha.finish());
 }
@@ -109,7 +80,8 @@ Status check(const Prompts& sequences, int64_t vocab_size, int64_t context,
 }  // namespace
 
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
-                                              const std::string& file, const std::string& option) {
+                                              const std::string& file, ThreadPool& pool,
+                                              const std::string& option) {
   const plan::MappedModel model = FERRY_TRY(plan::map_checkpoint(options));
   const int64_t context = model.build.context_length;
   CalibrationText read;
@@ -117,10 +89,10 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
                                ? std::string(default_calibration_text())
                                : FERRY_TRY(read_text_file(file, kMaxTextBytes));
   if (!file.ends_with(kChatsSuffix) && has_ids_only(text)) {
-    read.sequences = FERRY_TRY(read_prompts(file));
+    read.sequences.tokens = FERRY_TRY(read_prompts(file));
     size_t tokens = 0;
-    std::erase_if(read.sequences, [&](const std::vector<int64_t>& sequence) {
-      return (tokens += sequence.size()) > kMostTokens;
+    std::erase_if(read.sequences.tokens, [&](const std::vector<int64_t>& sequence) {
+      return (tokens += sequence.size()) > kMostCalibrationTokens;
     });
   } else {
     Result<text::Tokenizer> loaded = plan::tokenizer_in(model.copied);
@@ -129,17 +101,15 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
           ErrorCode::kUsage, option,
           fmt::format(": {}; a file of token ids does without one", loaded.error().message));
     }
-    text::Tokenizer tokenizer = FERRY_TRY(std::move(loaded));
     if (file.ends_with(kChatsSuffix)) {
-      const text::ChatTemplate chats = FERRY_TRY(plan::chat_template_in(model.copied));
-      read.sequences =
-          FERRY_TRY(sequences_of_chats(tokenizer, chats, text, static_cast<size_t>(context), file));
+      read.sequences = FERRY_TRY(sequences_of_chats(model, text, file, pool));
     } else {
-      read.sequences = FERRY_TRY(
-          sequences_of(tokenizer, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
+      read.sequences.tokens = FERRY_TRY(
+          sequences_of(*loaded, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
     }
   }
-  FERRY_RETURN_IF_ERROR(check(read.sequences, model.checkpoint.config.vocab_size, context, file));
+  FERRY_RETURN_IF_ERROR(
+      check(read.sequences.tokens, model.checkpoint.config.vocab_size, context, file));
   read.digest = digest_of(read.sequences);
   return read;
 }

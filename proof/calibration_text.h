@@ -6,13 +6,13 @@
 
 #include "core/result.h"
 #include "plan/conversion.h"
-#include "proof/prompts.h"
+#include "proof/sequences.h"
 
 namespace ferry::proof {
 
 struct CalibrationText {
-  Prompts sequences;
-  std::string digest;  // "sha256:" and the digest of all ids, which a manifest records
+  Sequences sequences;
+  std::string digest;  // "sha256:" and the digest of all ids and pixels, which a manifest records
 };
 
 // The text that is in the program: about 31,000 tokens of essays, stories, manuals and code
@@ -33,7 +33,7 @@ inline constexpr std::string_view kChatsSuffix = ".jsonl";
 // text, kBadInput for fewer than 64 tokens, for malformed chats and for ids outside of the
 // vocabulary. `option` is the one that names the file, for messages.
 Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& options,
-                                              const std::string& file,
+                                              const std::string& file, ThreadPool& pool,
                                               const std::string& option = "calibrate-weights");
 
 }  // namespace ferry::proof

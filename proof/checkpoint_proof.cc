@@ -304,7 +304,7 @@ Status calibrate_again(const packer::Bundle& bundle, const CheckpointOptions& gi
   // Without a text, the default one is tried.
   const bool is_given = !given.calibrate_weights.empty();
   Result<CalibrationText> read = read_calibration_text(
-      options, is_given ? given.calibrate_weights : std::string(kDefaultCalibration));
+      options, is_given ? given.calibrate_weights : std::string(kDefaultCalibration), pool);
   if (!is_given && (!read || read->digest != quantize.calibration)) {
     return refuse("the weights are calibrated with a text that the proof needs");
   }

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -18,29 +19,31 @@ namespace ferry::proof {
 class CodeComparison {
  public:
   // Messages begin with `name`. A few tokens of some of `sequences` are taken.
-  CodeComparison(const Prompts& sequences, ThreadPool& pool, std::string name);
+  CodeComparison(const Sequences& sequences, ThreadPool& pool, std::string name);
 
   struct Weights {
     ReadWeight exact, nearest, chosen;
   };
-  // Executes the next part, whose probes belong to `inputs`. The last part gives the logits.
-  Status advance(const graph::Model& part, const std::vector<LinearInput>& inputs,
-                 const Weights& weights, bool last);
+  // Executes the next part, one of the component `role`, whose probes belong to `inputs`. The last
+  // part gives the logits.
+  Status advance(const graph::Model& part, std::string_view role,
+                 const std::vector<LinearInput>& inputs, const Weights& weights, bool last);
 
   // The mean KL divergences from the predictions in f32, in nats per token, after the last part.
   double nearest() const { return nearest_.divergence; }
   double chosen() const { return chosen_.divergence; }
-  size_t tokens() const;
+  size_t tokens() const { return sequences_.token_count(); }
 
  private:
   struct Execution {
     std::vector<PassedTensors> states;  // for each sequence
     double divergence = 0;
   };
-  Status run(const graph::Model& part, const std::vector<LinearInput>& inputs,
-             const ReadWeight& weights, Execution& execution) const;
+  Status run(const graph::Model& part, std::string_view role,
+             const std::vector<LinearInput>& inputs, const ReadWeight& weights,
+             Execution& execution) const;
 
-  const Prompts sequences_;
+  const Sequences sequences_;
   ThreadPool& pool_;
   const std::string name_;
   Execution exact_, nearest_, chosen_;

@@ -190,8 +190,8 @@ void round_rows(std::span<float> values, int64_t columns) {
   }
 }
 
-Status run_rounded(LoadedPart& part, const std::vector<LinearInput>& inputs,
-                   const Prompts& sequences, std::vector<PassedTensors>& states) {
+Status run_rounded(LoadedPart& part, std::string_view role, const std::vector<LinearInput>& inputs,
+                   const Sequences& sequences, std::vector<PassedTensors>& states) {
   // The first error of an observer. Observers stay when this function returns.
   const auto replaced = std::make_shared<Status>();
   FERRY_RETURN_IF_ERROR(observe_inputs(
@@ -201,8 +201,7 @@ Status run_rounded(LoadedPart& part, const std::vector<LinearInput>& inputs,
         *replaced = part.method().overwrite(value, std::as_bytes(std::span(values)));
       }));
   for (size_t i = 0; i < sequences.size(); ++i) {
-    part.method().reset();
-    FERRY_RETURN_IF_ERROR(part.run(sequences[i], 0, states[i]));
+    FERRY_RETURN_IF_ERROR(sequences.run(part, role, i, states[i]));
   }
   return *replaced;
 }

@@ -16,7 +16,7 @@
 #include "graph/graph.h"
 #include "plan/conversion.h"
 #include "proof/checkpoint_execution.h"
-#include "proof/prompts.h"
+#include "proof/sequences.h"
 
 namespace ferry::proof {
 
@@ -61,10 +61,11 @@ Status observe_inputs(LoadedPart& part, const UseOfInput& use);
 // Rounds rows of `columns` elements to 8 bits, as programs round activations.
 void round_rows(std::span<float> values, int64_t columns);
 
-// Executes the part for every sequence. Rounds the activations that the program rounds; without
-// `inputs` nothing is rounded. Earlier observers of the inputs are replaced.
-Status run_rounded(LoadedPart& part, const std::vector<LinearInput>& inputs,
-                   const Prompts& sequences, std::vector<PassedTensors>& states);
+// Executes a part of the component `role` for every sequence. Rounds the activations that the
+// program rounds; without `inputs` nothing is rounded. Earlier observers of the inputs are
+// replaced.
+Status run_rounded(LoadedPart& part, std::string_view role, const std::vector<LinearInput>& inputs,
+                   const Sequences& sequences, std::vector<PassedTensors>& states);
 
 // Returns the weights of linear nodes whose activations the program rounds to 8 bits.
 std::set<std::string> rounding_weights(const plan::Conversion& target);

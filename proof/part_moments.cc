@@ -46,8 +46,9 @@ Status check_memory_of_moments(const std::vector<LinearInput>& inputs,
                                 human_bytes(static_cast<uint64_t>(available))));
 }
 
-Result<PartMoments> measure_moments(LoadedPart& part, const std::vector<LinearInput>& inputs,
-                                    ExpertInputs& experts, const Prompts& sequences,
+Result<PartMoments> measure_moments(LoadedPart& part, std::string_view role,
+                                    const std::vector<LinearInput>& inputs, ExpertInputs& experts,
+                                    const Sequences& sequences,
                                     const std::vector<PassedTensors>& states,
                                     const PrepareInput& prepare, ThreadPool& pool) {
   PartMoments moments;
@@ -75,8 +76,7 @@ Result<PartMoments> measure_moments(LoadedPart& part, const std::vector<LinearIn
   };
   for (size_t i = 0; i < sequences.size(); ++i) {
     PassedTensors state = states[i];
-    part.method().reset();
-    FERRY_RETURN_IF_ERROR(part.run(sequences[i], 0, state));
+    FERRY_RETURN_IF_ERROR(sequences.run(part, role, i, state));
     experts.give(pool, add_expert, kTokensOfAllExperts);
   }
   return moments;

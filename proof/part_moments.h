@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "calibration/moments.h"
@@ -11,7 +12,7 @@
 #include "proof/checkpoint_execution.h"
 #include "proof/expert_inputs.h"
 #include "proof/linear_inputs.h"
-#include "proof/prompts.h"
+#include "proof/sequences.h"
 
 namespace ferry::proof {
 
@@ -27,12 +28,14 @@ struct PartMoments {
 Status check_memory_of_moments(const std::vector<LinearInput>& inputs,
                                const std::vector<ExpertMatrices>& experts);
 
-// Executes the part for every sequence. `states` holds what earlier parts gave, and stays as it is.
+// Executes a part of the component `role` for every sequence. `states` holds what earlier parts
+// gave, and stays as it is.
 // `prepare` changes rows of an input before they are added. An expert gets the tokens that are sent
 // to it, and one token in 16 wherever it is sent: so every expert has inputs.
 using PrepareInput = std::function<void(size_t input, std::vector<float>& rows)>;
-Result<PartMoments> measure_moments(LoadedPart& part, const std::vector<LinearInput>& inputs,
-                                    ExpertInputs& experts, const Prompts& sequences,
+Result<PartMoments> measure_moments(LoadedPart& part, std::string_view role,
+                                    const std::vector<LinearInput>& inputs, ExpertInputs& experts,
+                                    const Sequences& sequences,
                                     const std::vector<PassedTensors>& states,
                                     const PrepareInput& prepare, ThreadPool& pool);
 

@@ -20,17 +20,6 @@ std::vector<float> logits_of(const PassedTensors& state) {
 
 }  // namespace
 
-Prompts beginnings_of(const Prompts& sequences, size_t count, size_t tokens) {
-  Prompts taken;
-  count = std::min(count, sequences.size());
-  for (size_t i = 0; i < count; ++i) {
-    const std::vector<int64_t>& whole = sequences[i * sequences.size() / count];
-    taken.emplace_back(whole.begin(),
-                       whole.begin() + static_cast<std::ptrdiff_t>(std::min(tokens, whole.size())));
-  }
-  return taken;
-}
-
 std::vector<std::vector<float>> logits_of(const std::vector<PassedTensors>& states) {
   std::vector<std::vector<float>> logits;
   for (const PassedTensors& state : states) logits.push_back(logits_of(state));

@@ -11,9 +11,6 @@
 
 namespace ferry::proof {
 
-// Returns the first `tokens` tokens of at most `count` sequences that lie equally far apart.
-Prompts beginnings_of(const Prompts& sequences, size_t count, size_t tokens);
-
 // Returns the logits that the last part of a model gave: [tokens, vocab] for each sequence.
 std::vector<std::vector<float>> logits_of(const std::vector<PassedTensors>& states);
 

@@ -40,9 +40,9 @@ const std::vector<graph::LinearQuantization>& all_schemes() {
   return schemes;
 }
 
-Prompts some_of(const Prompts& sequences) {
-  Prompts taken;
-  for (size_t i = 0; i < sequences.size(); i += kSequencesOfAll) taken.push_back(sequences[i]);
+Sequences some_of(const Sequences& sequences) {
+  Sequences taken;
+  for (size_t i = 0; i < sequences.size(); i += kSequencesOfAll) taken.add(sequences, i);
   return taken;
 }
 
@@ -208,7 +208,7 @@ Result<Budget> read_budget(const std::string& text) {
 }
 
 Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget& budget,
-                               const Prompts& sequences, ThreadPool& pool,
+                               const Sequences& sequences, ThreadPool& pool,
                                const Progress& progress) {
   if (options.quantize.linears.kind != Scheme::k8da4w) {
     return fail_field(ErrorCode::kUsage, std::string(kOption),

@@ -10,7 +10,7 @@
 #include "graph/passes/quantize_weights.h"
 #include "plan/conversion.h"
 #include "proof/progress.h"
-#include "proof/prompts.h"
+#include "proof/sequences.h"
 
 namespace ferry::proof {
 
@@ -42,7 +42,7 @@ Result<Budget> read_budget(const std::string& text);
 // the head of a tied model shares the embedding's table. `options` quantise linear weights as
 // k8da4w. kUsage for other schemes and if the smallest bundle is larger than the budget.
 Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget& budget,
-                               const Prompts& sequences, ThreadPool& pool,
+                               const Sequences& sequences, ThreadPool& pool,
                                const Progress& progress = {});
 
 // Returns the plan as a file for plan::read_quantize_plan().

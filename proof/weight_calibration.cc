@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "calibration/code_search.h"
@@ -40,19 +41,19 @@ constexpr size_t kSequencesOfMeans = 8;
 
 class Calibrator {
  public:
-  Calibrator(const plan::Conversion& layers, const plan::Conversion& target, const Prompts& prompts,
-             ThreadPool& pool, const Progress& progress)
+  Calibrator(const plan::Conversion& layers, const plan::Conversion& target,
+             const Sequences& sequences, ThreadPool& pool, const Progress& progress)
       : layers_(layers),
         planned_(weights_of(target)),
         calibrated_(codes_of_their_own(planned_)),
         rounding_(rounding_weights(target)),
-        prompts_(prompts),
+        sequences_(sequences),
         pool_(pool),
-        passed_(prompts.size()),
-        progress_(progress, layer_bytes(layers)) {}
+        passed_(sequences.size()),
+        progress_(progress, calibrated_bytes()) {}
 
   // Also compares the codes with the nearest ones, on `held_out`.
-  Result<std::shared_ptr<const graph::CalibratedWeights>> run_compared(const Prompts& held_out) {
+  Result<std::shared_ptr<const graph::CalibratedWeights>> run_compared(const Sequences& held_out) {
     comparison_.emplace(held_out, pool_, name());
     auto chosen = FERRY_TRY(run());
     graph::CalibratedWeights compared = *chosen;
@@ -65,7 +66,8 @@ class Calibrator {
 
   Result<std::shared_ptr<const graph::CalibratedWeights>> run() {
     for (const plan::ConvertedComponent& component : layers_.components) {
-      if (component.role == kVisionEncoderRole) continue;
+      if (!is_executed(component)) continue;
+      role_ = component.role;
       readers_ = readers_of_weights(component);
       for (size_t i = 0; i < component.parts.size(); ++i) {
         const bool last =
@@ -79,7 +81,7 @@ class Calibrator {
 
   Result<MeasuredCosts> costs(std::vector<graph::LinearQuantization> alternatives) {
     alternatives_ = std::move(alternatives);
-    meter_.emplace(prompts_, pool_, name());
+    meter_.emplace(sequences_, pool_, name());
     auto chosen = FERRY_TRY(run());
     std::map<std::string, double> divergences(meter_->divergences().begin(),
                                               meter_->divergences().end());
@@ -95,10 +97,14 @@ class Calibrator {
     }
     return bytes;
   }
-  static uint64_t layer_bytes(const plan::Conversion& layers) {
+  // A vision encoder is not calibrated without images.
+  bool is_executed(const plan::ConvertedComponent& component) const {
+    return component.role != kVisionEncoderRole || !sequences_.images.empty();
+  }
+  uint64_t calibrated_bytes() const {
     uint64_t bytes = 0;
-    for (const plan::ConvertedComponent& component : layers.components) {
-      if (component.role == kVisionEncoderRole) continue;
+    for (const plan::ConvertedComponent& component : layers_.components) {
+      if (!is_executed(component)) continue;
       for (const graph::Model& part : component.parts) bytes += bytes_of(part);
     }
     return bytes;
@@ -131,13 +137,13 @@ class Calibrator {
       std::erase_if(weights, [&](const std::string& weight) {
         return !chosen_.codes.contains(weight) || !is_metered(weight);
       });
-      FERRY_RETURN_IF_ERROR(
-          meter_->advance(given, weights, weights_from(source()), unsmoothed_weights(), last));
+      FERRY_RETURN_IF_ERROR(meter_->advance(given, role_, weights, weights_from(source()),
+                                            unsmoothed_weights(), last));
     }
     if (comparison_) {
       const CodeComparison::Weights weights = {weights_from(source()), nearest_weights(),
                                                stored_weights()};
-      FERRY_RETURN_IF_ERROR(comparison_->advance(part, inputs, weights, last));
+      FERRY_RETURN_IF_ERROR(comparison_->advance(part, role_, inputs, weights, last));
     }
     return last ? Status() : advance(part, inputs);
   }
@@ -152,7 +158,7 @@ class Calibrator {
       if (const auto factors = factors_of(inputs[i])) multiply_columns(*factors, values);
       if (inputs[i].rounded) round_rows(values, inputs[i].columns);
     };
-    return measure_moments(*loaded, inputs, experts, prompts_, passed_, prepare, pool_);
+    return measure_moments(*loaded, role_, inputs, experts, sequences_, passed_, prepare, pool_);
   }
 
   // Chooses the factors of the activations that can be smoothed.
@@ -164,10 +170,9 @@ class Calibrator {
         observe_inputs(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
           if (inputs[i].can_be_smoothed()) means[i].add(values);
         }));
-    for (size_t p = 0; p < prompts_.size(); p += kSequencesOfMeans) {
-      PassedTensors passed = passed_[p];
-      loaded.method().reset();
-      FERRY_RETURN_IF_ERROR(loaded.run(prompts_[p], 0, passed));
+    for (size_t i = 0; i < sequences_.size(); i += kSequencesOfMeans) {
+      PassedTensors passed = passed_[i];
+      FERRY_RETURN_IF_ERROR(sequences_.run(loaded, role_, i, passed));
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       const LinearInput& input = inputs[i];
@@ -208,7 +213,7 @@ class Calibrator {
   // Executes the part with the bundle's weights and activations.
   Status advance(const graph::Model& part, const std::vector<LinearInput>& inputs) {
     const auto loaded = FERRY_TRY(LoadedPart::load(part, stored_weights(), pool_, name()));
-    return run_rounded(*loaded, inputs, prompts_, passed_);
+    return run_rounded(*loaded, role_, inputs, sequences_, passed_);
   }
 
   // Returns the factor of an input of the weight.
@@ -375,9 +380,10 @@ class Calibrator {
   std::map<std::string, const graph::Weight*> planned_;  // the weights of the bundle
   const std::set<std::string> calibrated_, rounding_;    // names of weights
   std::map<std::string, int> readers_;                   // of the component's weights
-  const Prompts& prompts_;
+  const Sequences& sequences_;
+  std::string_view role_;  // of the component that is calibrated now
   ThreadPool& pool_;
-  std::vector<PassedTensors> passed_;  // for each prompt
+  std::vector<PassedTensors> passed_;  // for each sequence
   SharedProgress progress_;
   graph::CalibratedWeights chosen_;
   std::map<std::string, graph::Recipe> made_;  // of weights for which something is chosen
@@ -392,7 +398,7 @@ class Calibrator {
 struct Plans {
   plan::Conversion target, layers;
 };
-Result<Plans> plans_of(const plan::ConvertOptions& options, const Prompts& sequences,
+Result<Plans> plans_of(const plan::ConvertOptions& options, const Sequences& sequences,
                        ThreadPool& pool) {
   if (!options.quantize.quantizes()) {
     return fail_field(ErrorCode::kUsage, "calibrate-weights", ": no weights are quantised");
@@ -406,7 +412,7 @@ Result<Plans> plans_of(const plan::ConvertOptions& options, const Prompts& seque
   without.quantize.calibrated = nullptr;
   plan::Conversion target = FERRY_TRY(plan::plan_conversion(without, &pool));
   plan::Conversion layers =
-      FERRY_TRY(plan_calibration(options, sequences, target.mapped.config.is_encoder));
+      FERRY_TRY(plan_calibration(options, sequences.tokens, target.mapped.config.is_encoder));
   return Plans{std::move(target), std::move(layers)};
 }
 
@@ -414,14 +420,14 @@ Result<Plans> plans_of(const plan::ConvertOptions& options, const Prompts& seque
 constexpr size_t kHoldOut = 16;
 
 struct SplitSequences {
-  Prompts calibrating, held_out;
+  Sequences calibrating, held_out;
 };
 // Fewer sequences calibrate all, and are compared with too.
-SplitSequences split_sequences(const Prompts& sequences) {
+SplitSequences split_sequences(const Sequences& sequences) {
   if (sequences.size() < kHoldOut) return {sequences, sequences};
   SplitSequences split;
   for (size_t i = 0; i < sequences.size(); ++i) {
-    (i % kHoldOut == kHoldOut - 1 ? split.held_out : split.calibrating).push_back(sequences[i]);
+    (i % kHoldOut == kHoldOut - 1 ? split.held_out : split.calibrating).add(sequences, i);
   }
   return split;
 }
@@ -429,7 +435,7 @@ SplitSequences split_sequences(const Prompts& sequences) {
 }  // namespace
 
 Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
-    const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
+    const plan::ConvertOptions& options, const Sequences& sequences, ThreadPool& pool,
     const Progress& progress) {
   const kernels::CommonTarget target_of_kernels;
   const Plans plans = FERRY_TRY(plans_of(options, sequences, pool));
@@ -441,7 +447,7 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
       .run_compared(split.held_out);
 }
 
-Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Prompts& sequences,
+Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Sequences& sequences,
                                     std::vector<graph::LinearQuantization> alternatives,
                                     ThreadPool& pool, const Progress& progress) {
   const kernels::CommonTarget target_of_kernels;

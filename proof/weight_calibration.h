@@ -12,7 +12,7 @@
 #include "plan/conversion.h"
 #include "proof/linear_inputs.h"
 #include "proof/progress.h"
-#include "proof/prompts.h"
+#include "proof/sequences.h"
 #include "proof/weight_costs.h"
 
 namespace ferry::proof {
@@ -23,8 +23,9 @@ namespace ferry::proof {
 // the chosen codes are in memory. Results do not depend on the number of threads, and are the same
 // on every x86 processor with AVX2 (kernels/common_target.h).
 //
-// Calibrated are the matrices of linear nodes and of routed experts, of text decoders and encoders,
-// that `options` give codes. Other weights (embeddings, vision towers) keep the codes of
+// Calibrated are the matrices of linear nodes and of routed experts that `options` give codes, of
+// text decoders and encoders, and of vision encoders if there are images. A vision encoder is one
+// part: the inputs of its layers are computed with the weights in f32. Embeddings keep the codes of
 // quantize_rows(). No sequence may be longer than the context. kUsage if nothing is quantised, and
 // for single-head attention.
 //
@@ -32,7 +33,7 @@ namespace ferry::proof {
 // the one sequence in 16 that nothing is calibrated with. If the nearest codes cost less, they
 // stay.
 Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
-    const plan::ConvertOptions& options, const Prompts& sequences, ThreadPool& pool,
+    const plan::ConvertOptions& options, const Sequences& sequences, ThreadPool& pool,
     const Progress& progress = {});
 
 struct MeasuredCosts {
@@ -44,7 +45,7 @@ struct MeasuredCosts {
 // Calibrates like calibrate_weights(), and measures what the codes of each matrix cost. `options`
 // give the schemes that matrices have meanwhile; `alternatives` are those for which errors are
 // compared, where their groups divide the rows. kUsage also for encoders.
-Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Prompts& sequences,
+Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Sequences& sequences,
                                     std::vector<graph::LinearQuantization> alternatives,
                                     ThreadPool& pool, const Progress& progress = {});
 

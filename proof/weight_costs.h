@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -9,7 +10,7 @@
 #include "core/thread_pool.h"
 #include "graph/passes/quantize_weights.h"
 #include "proof/checkpoint_execution.h"
-#include "proof/prompts.h"
+#include "proof/sequences.h"
 
 namespace ferry::proof {
 
@@ -34,12 +35,13 @@ struct MatrixCost {
 class DivergenceMeter {
  public:
   // Messages begin with `name`. A few tokens of some of `sequences` are taken.
-  DivergenceMeter(const Prompts& sequences, ThreadPool& pool, std::string name);
+  DivergenceMeter(const Sequences& sequences, ThreadPool& pool, std::string name);
 
-  // Executes the next part. `weights` are matrices of the part that have codes, which `coded`
-  // reads as f32 values. The last part gives the logits.
-  Status advance(const graph::Model& part, const std::vector<std::string>& weights,
-                 const ReadWeight& exact, const ReadWeight& coded, bool last);
+  // Executes the next part, one of the component `role`. `weights` are matrices of the part that
+  // have codes, which `coded` reads as f32 values. The last part gives the logits.
+  Status advance(const graph::Model& part, std::string_view role,
+                 const std::vector<std::string>& weights, const ReadWeight& exact,
+                 const ReadWeight& coded, bool last);
   // Returns the divergence of each matrix, in the order in which they were given, after the last
   // part.
   const std::vector<std::pair<std::string, double>>& divergences() const { return divergences_; }
@@ -50,12 +52,12 @@ class DivergenceMeter {
     std::string weight;
     States states;
   };
-  Status run(LoadedPart& part, States& states) const;
+  Status run(LoadedPart& part, std::string_view role, States& states) const;
   // Adds the divergence of the logits of `variant` from `exact`, those of each sequence, and
   // forgets them.
   Status compare(const std::vector<std::vector<float>>& exact, Variant& variant);
 
-  Prompts sequences_;
+  Sequences sequences_;
   ThreadPool& pool_;
   const std::string name_;
   States exact_;

@@ -18,7 +18,7 @@ set(runner_may core formats/pte formats/ptd formats/xnnpack packer/manifest.h pa
     kernels runner)
 set(prompt_may core formats/safetensors packer/bundle_reader.h text media runner prompt)
 set(plan_may core graph converters packer text checkpoint plan)
-set(proof_may core formats graph kernels/common_target.h kernels/quantized_linear.h calibration converters packer runner text media prompt checkpoint plan signing
+set(proof_may core formats graph kernels/common_target.h kernels/compute.h kernels/quantized_linear.h calibration converters packer runner text media prompt checkpoint plan signing
     proof)
 set(conversion_may core formats graph converters packer dialects runner text checkpoint plan proof conversion)
 set(card_may core checkpoint/checkpoint.h packer/manifest.h packer/bundle_reader.h plan proof signing card)

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "tests/cli/checkpoints.h"
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/schema_check.h"
 
@@ -189,7 +190,8 @@ TEST_F(CalibratedWeights, ExpertsGetCodesForTheirTokens) {
     const Json calibration = outcome.json()["result"]["calibration"];
     EXPECT_LT(calibration["kl_calibrated"], 0.95 * calibration["kl_nearest"].get<double>());
     int coded = 0;
-    for (const Json& tensor : Json::parse(read_bytes(bundle + "/manifest.json"))["tensors"]) {
+    const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+    for (const Json& tensor : manifest["tensors"]) {
       const std::string recipe = tensor["recipe"], name = tensor["name"];
       if (recipe.find("calibrated") == std::string::npos) continue;
       EXPECT_NE(name.find("experts.w"), std::string::npos) << name;
@@ -292,6 +294,70 @@ TEST_F(CalibratedWeights, TakeChatsThroughTheTemplate) {
       run_ferry({"verify", bundle, "--checkpoint", source.path(), "--calibrate-weights", chats})
           .code,
       0);
+}
+
+// Chats show images to vision encoders, whose codes are then chosen too. Nothing else has codes
+// here.
+TEST_F(CalibratedWeights, OfVisionEncodersTakeChatsWithImages) {
+  const std::string chats = dir_ / "chats.jsonl";
+  write_bytes(dir_ / "photo.jpg", read_bytes(fixture("vision/prompts/photo_444.jpg")));
+  const Json image = {{"type", "image"}, {"path", "photo.jpg"}};
+  const auto chat_of = [](const Json& items) {
+    return Json{{"messages", Json::array({Json{{"role", "user"}, {"content", items}}})}}.dump() +
+           "\n";
+  };
+  const Json question = {{"type", "text"}, {"text", "What is this?"}};
+  for (const char* model : {"smolvlm", "internvl3_hf"}) {
+    SCOPED_TRACE(model);
+    const TempDir folder;
+    const std::string source = vision_checkpoint(folder, model);
+    write_bytes(chats, chat_of(Json::array({image, question})) + chat_of(Json::array({question})) +
+                           chat_of(Json::array({question, image, image})));
+    const Line options = {"--quantize-rule", "vision.*=8da4w", "--calibrate-weights", chats};
+    Line line = {"convert", source, "-o", dir_ / (std::string(model) + "_b"), "--json"};
+    line.insert(line.end(), options.begin(), options.end());
+    const Outcome outcome = run_ferry(line);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json calibration = outcome.json()["result"]["calibration"];
+    EXPECT_LT(calibration["kl_calibrated"], 0.95 * calibration["kl_nearest"].get<double>());
+    const Line verify = {"verify", line[3],  "--checkpoint", source, "--calibrate-weights",
+                         chats,    "--quiet"};
+    EXPECT_EQ(run_ferry(verify).code, 0);
+    // Another picture is another calibration.
+    write_bytes(chats, chat_of(Json::array({image, question})) + chat_of(Json::array({question})) +
+                           chat_of(Json::array({question})));
+    const Outcome other = run_ferry(verify);
+    EXPECT_EQ(other.code, 2);
+    EXPECT_NE(other.err.find("another text"), std::string::npos) << other.err;
+    // Budgets count the tower's matrices.
+    Line budget = {"convert",
+                   source,
+                   "-o",
+                   dir_ / (std::string(model) + "_bits"),
+                   "--quantize-budget",
+                   "700KB",
+                   "--calibrate-weights",
+                   chats};
+    EXPECT_EQ(run_ferry(budget).code, 0);
+
+    const auto refused = [&](const std::string& lines, const std::string& why) {
+      write_bytes(chats, lines);
+      Line refused_line = {"convert", source, "-o", dir_ / "no"};
+      refused_line.insert(refused_line.end(), options.begin(), options.end());
+      const Outcome said = run_ferry(refused_line);
+      EXPECT_NE(said.code, 0);
+      EXPECT_NE(said.err.find(why), std::string::npos) << said.err;
+      EXPECT_EQ(said.error_lines(), 1u) << said.err;
+    };
+    refused(chat_of(Json::array({Json{{"type", "image"}, {"path", "absent.png"}}, question})),
+            "absent.png");
+    refused(chat_of(Json::array({Json{{"type", "image"}}, question})),
+            "line 1: message 1: an image has no path");
+    refused(chat_of(Json::array({Json{{"type", "video"}}, question})), "'video'");
+    Json many = Json::array();
+    for (int i = 0; i < 64; ++i) many.push_back(image);
+    refused(chat_of(many), "tokens, the context");
+  }
 }
 
 TEST_F(CalibratedWeights, InputsThatAreNotFiniteAreRefused) {
