@@ -68,11 +68,7 @@ Status choose_bits(Context& context, const proof::CalibrationText& text, Convert
                                    context.progress("measuring what codes cost")));
   std::vector<graph::QuantizeRule>& rules = options.convert.quantize.rules;
   rules.insert(rules.end(), plan.rules.begin(), plan.rules.end());
-  context.note(
-      fmt::format("the bundle of the budget has {} bytes; {} of {} matrices have another "
-                  "scheme than {}; predicted KL divergence {:.4f}",
-                  plan.bytes, plan.rules.size(), plan.matrices.size(), graph::name_of(plan.linears),
-                  plan.divergence));
+  context.note(plan.line());
   for (const std::string& line : plan::summary_of(plan.rules)) context.note(line);
   if (options.quantize_plan.empty()) return {};
   return write_atomically(options.quantize_plan, proof::plan_text(plan), existing);
@@ -94,13 +90,8 @@ Status calibrate_weights(Context& context, ConvertLine& options) {
   quantize.calibrated = FERRY_TRY(proof::calibrate_weights(
       options.convert, text.sequences, context.pool(), context.progress("calibrating")));
   quantize.calibration = std::move(text.digest);
-  if (const graph::CalibratedWeights& chosen = *quantize.calibrated; chosen.compared_tokens > 0) {
-    const bool are_better = !(chosen.nearest_divergence < chosen.divergence);
-    context.note(fmt::format(
-        "mean KL divergence on {} tokens: {:.4f} with calibrated codes, {:.4f} with the nearest "
-        "ones{}",
-        chosen.compared_tokens, chosen.divergence, chosen.nearest_divergence,
-        are_better ? "" : "; the bundle has the nearest ones"));
+  if (quantize.calibrated->compared_tokens > 0) {
+    context.note(proof::line_of(*quantize.calibrated));
   }
   return {};
 }

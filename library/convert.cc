@@ -12,13 +12,17 @@
 #include "library/internal.h"
 #include "plan/options.h"
 #include "proof/calibration.h"
+#include "proof/calibration_text.h"
+#include "proof/weight_budget.h"
+#include "proof/weight_calibration.h"
 
 namespace ferry {
 inline namespace v0 {
 
 struct ConversionPlan::Impl {
   std::string source;
-  std::string output;  // ConvertOptions::output
+  std::string output;                   // ConvertOptions::output
+  std::vector<std::string> notes = {};  // of the calibration
   // Exactly one of `bundle` and `files` is set.
   std::optional<plan::Conversion> bundle = {};
   std::optional<conversion::Export> files = {};
@@ -102,6 +106,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
       o.embedding_bits == 4 ? "4," + std::to_string(o.embedding_group)
                             : std::to_string(o.embedding_bits));
   add("quantize-method", o.hqq, "hqq");
+  add("calibrate-weights", !o.calibrate_weights.empty(), o.calibrate_weights);
   add("max-file-size", o.max_file_bytes != 0, std::to_string(o.max_file_bytes));
   for (const std::string& glob : o.allow_unmapped) add("allow-unmapped", true, glob);
   constexpr const char* kPrograms[] = {"", "stateful", "static", "encoder"};
@@ -133,10 +138,49 @@ unsigned output_of(OutputFormat format) {
   return plan::kWeightFiles;
 }
 
+// Fills in what a budget sets where the caller does not.
+ConvertOptions with_budget(ConvertOptions o) {
+  if (o.quantize_budget.empty()) return o;
+  if (o.quantize.scheme == LinearScheme::kNone) o.quantize.scheme = LinearScheme::k8da4w;
+  if (o.embedding_bits == 0) o.embedding_bits = 8;
+  if (o.calibrate_weights.empty()) o.calibrate_weights = proof::kDefaultCalibration;
+  return o;
+}
+
+// Chooses the codes of the weights for the text that the options name, and for a budget the schemes
+// of matrices. Returns lines that say what came of it.
+Result<std::vector<std::string>> choose_codes(const std::string& budget,
+                                              plan::ConvertOptions& options, ThreadPool& pool) {
+  graph::QuantizeOptions& quantize = options.quantize;
+  std::vector<std::string> lines;
+  if (quantize.calibration.empty()) return lines;
+  proof::CalibrationText text =
+      FERRY_TRY(proof::read_calibration_text(options, quantize.calibration, pool));
+  if (!budget.empty()) {
+    const auto limit = proof::read_budget(budget);
+    if (!limit) return wrong("quantize_budget", limit.error().message);
+    plan::ConvertOptions planned = options;
+    planned.quantize.calibration = text.digest;
+    const proof::BudgetPlan plan =
+        FERRY_TRY(proof::plan_budget(planned, *limit, text.sequences, pool, {}));
+    quantize.rules.insert(quantize.rules.end(), plan.rules.begin(), plan.rules.end());
+    lines.push_back(plan.line());
+  }
+  quantize.calibrated = FERRY_TRY(proof::calibrate_weights(options, text.sequences, pool));
+  quantize.calibration = std::move(text.digest);
+  if (quantize.calibrated->compared_tokens > 0) {
+    lines.push_back(proof::line_of(*quantize.calibrated));
+  }
+  return lines;
+}
+
 Result<plan::ConvertOptions> settle(const ConvertOptions& o) {
   if (o.source.empty()) return wrong("source", "must not be empty");
   if (o.format != OutputFormat::kGguf && o.gguf_type != "auto") {
     return wrong("gguf_type", "must be auto unless the format is GGUF");
+  }
+  if (o.format != OutputFormat::kBundle && !o.quantize_budget.empty()) {
+    return wrong("quantize_budget", "must be empty unless the format is a bundle");
   }
   if (o.format != OutputFormat::kGguf && !o.gguf_imatrix.empty()) {
     return wrong("gguf_imatrix", "must be empty unless the format is GGUF");
@@ -224,11 +268,12 @@ ConversionPlan& ConversionPlan::operator=(ConversionPlan&&) noexcept = default;
 Result<ConversionPlan> ConversionPlan::make(const ConvertOptions& options, const Engine& engine) {
   const auto plan = [&](ThreadPool& pool) -> Result<std::unique_ptr<Impl>> {
     auto impl = std::make_unique<Impl>(Impl{.source = options.source, .output = options.output});
-    plan::ConvertOptions settled = FERRY_TRY(settle(options));
+    plan::ConvertOptions settled = FERRY_TRY(settle(with_budget(options)));
     if (options.format == OutputFormat::kBundle) {
       if (proof::needs_calibration(settled)) {
         FERRY_RETURN_IF_ERROR(proof::calibrate(settled, {}, pool));
       }
+      impl->notes = FERRY_TRY(choose_codes(options.quantize_budget, settled, pool));
       impl->bundle = FERRY_TRY(conversion::prepare(settled, &pool));
     } else {
       conversion::ExportOptions to;
@@ -254,6 +299,7 @@ PlanSummary ConversionPlan::summary() const {
   const plan::MappedCheckpoint& mapped = impl_->mapped();
   summary.family = mapped.family;
   summary.notes = mapped.notes;
+  summary.notes.insert(summary.notes.end(), impl_->notes.begin(), impl_->notes.end());
   for (const converters::MappedEntry& entry : mapped.mapping.entries) {
     summary.keys.push_back({entry.source, entry.targets, entry.rule, entry.reason});
   }

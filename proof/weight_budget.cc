@@ -236,6 +236,13 @@ Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget
   return Planner(options, std::move(costs), weights, pool).run(std::min(bytes, kLargestBudget));
 }
 
+std::string BudgetPlan::line() const {
+  return fmt::format(
+      "the bundle of the budget has {} bytes; {} of {} matrices have another scheme than {}; "
+      "predicted KL divergence {:.4f}",
+      bytes, rules.size(), matrices.size(), graph::name_of(linears), divergence);
+}
+
 std::string plan_text(const BudgetPlan& plan) {
   std::string text = fmt::format(
       "# A plan of ferry convert --quantize-budget for --quantize {}. The bundle has {} bytes.\n"

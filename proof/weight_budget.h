@@ -27,6 +27,8 @@ struct BudgetPlan {
   std::vector<graph::QuantizeRule> rules;  // for matrices with other schemes than the options say
   uint64_t bytes = 0;                      // of the whole bundle
   double divergence = 0;                   // the sum over the matrices
+
+  std::string line() const;  // for people
 };
 
 // A size that is requested: bytes, or bits of the whole bundle per weight of the model.

@@ -447,6 +447,15 @@ Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
       .run_compared(split.held_out);
 }
 
+std::string line_of(const graph::CalibratedWeights& compared) {
+  const bool is_kept = compared.nearest_divergence < compared.divergence;
+  return fmt::format(
+      "mean KL divergence on {} tokens: {:.4f} with calibrated codes, {:.4f} with the nearest "
+      "ones{}",
+      compared.compared_tokens, compared.divergence, compared.nearest_divergence,
+      is_kept ? "; the bundle has the nearest ones" : "");
+}
+
 Result<MeasuredCosts> measure_costs(const plan::ConvertOptions& options, const Sequences& sequences,
                                     std::vector<graph::LinearQuantization> alternatives,
                                     ThreadPool& pool, const Progress& progress) {

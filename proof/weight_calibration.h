@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/result.h"
@@ -35,6 +36,9 @@ namespace ferry::proof {
 Result<std::shared_ptr<const graph::CalibratedWeights>> calibrate_weights(
     const plan::ConvertOptions& options, const Sequences& sequences, ThreadPool& pool,
     const Progress& progress = {});
+
+// Returns a line that says what the codes of compared weights cost.
+std::string line_of(const graph::CalibratedWeights& compared);
 
 struct MeasuredCosts {
   std::vector<MatrixCost> matrices;                        // in the order of the model

@@ -70,8 +70,15 @@ struct ConvertOptions {
   std::vector<QuantizationRule> quantize_rules = {};  // the last rule that matches a weight decides
   int embedding_bits = 0;                             // 0: not quantised; 4 or 8
   int64_t embedding_group = 32;                       // for 4 bits: an even number
-  bool hqq = false;             // choose scales by HQQ, as the official exporter does
-  uint64_t max_file_bytes = 0;  // of each weight file; 0: unlimited
+  bool hqq = false;  // choose scales by HQQ, as the official exporter does
+  // Chooses codes for the least error of the layers' outputs on a text: "default" for the text in
+  // the program, or a file of text, token ids or chats (docs/quantisation.md). Empty: the nearest
+  // codes. A plan then executes the model, which takes minutes.
+  std::string calibrate_weights = {};
+  // Most bytes of a bundle, such as "105MB" or "4.6bpw": each matrix gets a scheme of its own.
+  // Where they are not set, quantize is 8da4w, embedding_bits 8 and calibrate_weights "default".
+  std::string quantize_budget = {};
+  uint64_t max_file_bytes = 0;                   // of each weight file; 0: unlimited
   std::vector<std::string> allow_unmapped = {};  // globs of keys that the model may leave unused
   // The following fields are for programs. They do not apply to formats of weights
   // alone.

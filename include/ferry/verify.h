@@ -18,8 +18,10 @@ inline namespace v0 {
 struct VerifyOptions {
   std::string reference = {};  // path of a tensor file of expected outputs; empty: the embedded one
   std::string checkpoint = {};  // the checkpoint that the bundle was made from; may be empty
-  std::string config = {};   // path of a config.json that replaces the checkpoint's; may be empty
-  std::string lora = {};     // directory of the adapter that was merged; may be empty
+  std::string config = {};  // path of a config.json that replaces the checkpoint's; may be empty
+  std::string lora = {};    // directory of the adapter that was merged; may be empty
+  // The file of ConvertOptions::calibrate_weights; may be empty for "default".
+  std::string calibrate_weights = {};
   std::string against = {};  // path of another bundle of the same model; may be empty
   // Image files for the prompts of a vision-language reference: "PROMPT=FILE", or "FILE".
   std::vector<std::string> images = {};

@@ -311,6 +311,7 @@ def verify(
     checkpoint: Path | None = None,
     config: Path | None = None,
     lora: Path | None = None,
+    calibrate_weights: Path | None = None,
     against: Path | None = None,
     images: str | Iterable[str] = (),
     tolerance: float | None = None,
@@ -320,7 +321,8 @@ def verify(
 ) -> Verification:
     """Compares what a bundle computes with a reference, its checkpoint or another bundle.
 
-    A difference is no error: the verdict says so.
+    A difference is no error: the verdict says so. ``calibrate_weights`` is the file that the
+    bundle was calibrated with, unless that was "default".
 
     >>> verify("sample.bundle", checkpoint="testdata/trained").verdict
     'parity'
@@ -331,6 +333,7 @@ def verify(
         "checkpoint": path_of(checkpoint),
         "config": path_of(config),
         "lora": path_of(lora),
+        "calibrate_weights": path_of(calibrate_weights),
         "against": path_of(against),
         "images": texts_of(images),
         "tolerance": tolerance,

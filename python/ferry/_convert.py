@@ -20,6 +20,8 @@ class ConvertOptions(TypedDict, total=False):
     - ``quantize_rules``: globs of weights with other schemes; the last one that matches decides
     - ``embedding_bits``, ``embedding_group``: 4 or 8 bits; the group for 4 bits
     - ``hqq``: chooses scales by HQQ
+    - ``calibrate_weights``: "default", or a file of text, token ids or chats that codes are chosen with
+    - ``quantize_budget``: most bytes of a bundle, such as "105MB" or "4.6bpw"
     - ``gguf_type``: for GGUF, "auto" or a type such as "q8_0", "q4_k_m" or "iq4_xs"
     - ``gguf_imatrix``: for GGUF, the file of an importance matrix
     - ``max_file_bytes``: limit of each file of weights; 0: none
@@ -40,6 +42,8 @@ class ConvertOptions(TypedDict, total=False):
     embedding_bits: int
     embedding_group: int
     hqq: bool
+    calibrate_weights: Path
+    quantize_budget: str
     gguf_type: str
     gguf_imatrix: Path
     max_file_bytes: int
@@ -103,7 +107,7 @@ def plan(
 
 def _options(source: Path, options: Mapping[str, Any], output: str) -> dict[str, object]:
     given = dict(options)
-    for name in ("config", "lora", "reference", "gguf_imatrix"):
+    for name in ("config", "lora", "reference", "gguf_imatrix", "calibrate_weights"):
         if name in given:
             given[name] = path_of(given[name])
     if "quantize_rules" in given:

@@ -135,6 +135,8 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.read("dtype", o.dtype, kWeightTypes).read("quantize", quantize);
   options.read("quantize_rules", rule_list).read("embedding_bits", o.embedding_bits);
   options.read("embedding_group", o.embedding_group).read("hqq", o.hqq);
+  options.read("calibrate_weights", o.calibrate_weights);
+  options.read("quantize_budget", o.quantize_budget);
   options.read("max_file_bytes", o.max_file_bytes).read("allow_unmapped", o.allow_unmapped);
   options.read("program", o.program, kProgramKinds).read("context_length", o.context_length);
   options.read("prefill_length", o.prefill_length).read("decode_length", o.decode_length);
@@ -209,6 +211,7 @@ VerifyOptions verify_options(const nb::dict& given) {
   Options options(given);
   options.read("reference", o.reference).read("checkpoint", o.checkpoint);
   options.read("config", o.config).read("lora", o.lora).read("against", o.against);
+  options.read("calibrate_weights", o.calibrate_weights);
   options.read("images", o.images).read("tolerance", o.tolerance).read("memory", o.memory).done();
   return o;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 namespace {
@@ -133,6 +134,35 @@ ferry::Status embeds(const std::string& source, const std::string& out,
   return {};
 }
 
+ferry::Status calibrates(const std::string& source, const std::string& directory,
+                         const ferry::Engine& engine) {
+  const std::string ids = directory + "/ids.txt";
+  std::ofstream file(ids);
+  for (int i = 0; i < 128; ++i) file << 3 + i * 7 % 90 << (i % 32 == 31 ? "\n" : " ");
+  file.close();
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.calibrate_weights = ids;
+  options.quantize_budget = "1200KB";
+  const auto plan = FERRY_TRY(ferry::ConversionPlan::make(options, engine));
+  expect(plan.summary().total_bytes <= 1'200'000 && plan.summary().notes.size() >= 2, "budget");
+  ferry::WriteOptions write;
+  write.path = directory + "/calibrated";
+  FERRY_RETURN_IF_ERROR(plan.write(write, engine));
+  const auto bundle = FERRY_TRY(ferry::Bundle::open(write.path, engine));
+  ferry::VerifyOptions verify;
+  verify.checkpoint = source;
+  const auto without = ferry::verify(bundle, verify, engine);
+  expect(!without && without.error().field == "calibrate-weights", "a text that is missing");
+  verify.calibrate_weights = ids;
+  const auto verified = FERRY_TRY(ferry::verify(bundle, verify, engine));
+  expect(verified.checkpoint->different_weights.empty(), "codes that are calibrated again");
+  options.format = ferry::OutputFormat::kSafetensors;
+  const auto wrong = ferry::ConversionPlan::make(options, engine);
+  expect(!wrong && wrong.error().field == "quantize_budget", "a budget of weights alone");
+  return {};
+}
+
 // The child that reads HDF5 files is a fork here, because this main() cannot be started as that
 // child.
 ferry::Status reads_hdf5(const std::string& file, const ferry::Engine& engine) {
@@ -154,6 +184,7 @@ ferry::Status run(char** argv) {
   const auto verified = FERRY_TRY(ferry::verify(bundle, verify, engine));
   expect(verified.proved() && verified.checkpoint->different_weights.empty(), "verified");
   expect(ferry::to_json(verified).starts_with("{\"verdict\":"), "JSON of a verification");
+  FERRY_RETURN_IF_ERROR(calibrates(argv[1], directory, engine));
   FERRY_RETURN_IF_ERROR(reads_hdf5(argv[3], engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }

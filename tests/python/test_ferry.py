@@ -53,6 +53,16 @@ def test_convert_makes_what_the_program_makes(tmp_path, trained):
     assert made.bytes == sum(path.stat().st_size for path in (tmp_path / "a").iterdir())
 
 
+def test_calibrated_codes_are_chosen_again_for_the_proof(tmp_path, trained):
+    ids = tmp_path / "ids.txt"
+    ids.write_text("\n".join(" ".join(str(3 + (i * 31 + j * 7) % 90) for j in range(32)) for i in range(4)))
+    made = ferry.convert(trained, tmp_path / "a", quantize_budget="1200KB", calibrate_weights=ids)
+    assert made.bytes <= 1_200_000
+    assert ferry.verify(tmp_path / "a", checkpoint=trained, calibrate_weights=ids).tensors.different == ()
+    with pytest.raises(ferry.UsageError, match="a text that the proof needs"):
+        ferry.verify(tmp_path / "a", checkpoint=trained)
+
+
 @pytest.mark.parametrize("form, name", [("gguf", "m.gguf"), ("hf", "hf"), ("safetensors", "st"),
                                         ("safetensors", "m.safetensors"), ("pth", "m.pth")])
 def test_other_formats_are_files_or_folders_as_the_program_makes_them(tmp_path, form, name):
