@@ -120,6 +120,11 @@ class Cholesky {
 Moments::Moments(int64_t columns)
     : columns_(columns), sums_(static_cast<size_t>(columns * columns)) {}
 
+double Moments::bytes_for(int64_t columns) {
+  const auto width = static_cast<double>(columns);
+  return (width + static_cast<double>(kPendingRows)) * width * sizeof(float);
+}
+
 void Moments::add(std::span<const float> inputs, ThreadPool& pool) {
   while (!inputs.empty()) {
     const auto room = static_cast<size_t>(kPendingRows * columns_) - pending_.size();

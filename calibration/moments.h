@@ -18,6 +18,9 @@ class Moments {
   // Adds rows of inputs: [rows, columns], finite. Sums have the order of the calls.
   void add(std::span<const float> inputs, ThreadPool& pool);
 
+  // Returns the bytes that moments of so many columns take, at most.
+  static double bytes_for(int64_t columns);
+
   int64_t columns() const { return columns_; }
   int64_t rows() const { return rows_; }
   // Returns H, [columns, columns] and symmetric, once all inputs are added; zeros without inputs.

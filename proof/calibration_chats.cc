@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -56,6 +55,11 @@ Result<std::vector<std::string>> take_paths(Json& chat, const std::string& where
   return paths;
 }
 
+Failure too_long(const std::string& where, size_t tokens, size_t limit) {
+  return bad_input(fmt::format("{}: has {} tokens or more, and a chat with images at most {}",
+                               where, tokens, limit));
+}
+
 // Prepares images and prompts as the processor of a vision-language checkpoint does.
 class ImageChats {
  public:
@@ -77,17 +81,22 @@ class ImageChats {
     return ImageChats(settings, std::move(prompts));
   }
 
-  // `chat` shows the images of `paths`.
+  // `chat` shows the images of `paths`. With more than `limit` image tokens it is refused before
+  // the next image is read.
   Result<std::pair<std::vector<int64_t>, PromptImages>> render(
       const std::string& chat, const std::string& where, const text::chat::TimeText& time,
-      const std::vector<std::string>& paths, ThreadPool& pool) {
+      const std::vector<std::string>& paths, size_t limit, ThreadPool& pool) {
+    const auto tile_tokens = static_cast<size_t>(prompts_.tokens_per_tile());
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
     PromptImages images;
     std::vector<prompt::ImageLayout> layouts;
     for (const std::string& path : paths) {
       FERRY_RETURN_IF_ERROR(check_interrupt());
-      const media::Image image = FERRY_TRY(media::read_image(path));
-      const media::Sample sample = {media::cut(image, settings_, kBackend, pool)};
+      const Result<media::Image> image = media::read_image(path);
+      if (!image) {
+        return fail(image.error().code, fmt::format("{}: {}", where, image.error().message));
+      }
+      const media::Sample sample = {media::cut(*image, settings_, kBackend, pool)};
       layouts.push_back(prompt::layout_of(sample.front().grid, sample.front().tiles.size()));
       const media::PixelValues pixels =
           media::pixel_values(std::span(&sample, 1), settings_, kBackend);
@@ -95,6 +104,8 @@ class ImageChats {
       Shape shape(pixels.shape.end() - 4, pixels.shape.end());
       if (!images.pixel_shape.empty()) shape[0] += images.pixel_shape[0];
       images.pixel_shape = std::move(shape);
+      const auto tokens = static_cast<size_t>(images.pixel_shape[0]) * tile_tokens;
+      if (tokens > limit) return too_long(where, tokens, limit);
     }
     prompt::ExpandedPrompt expanded = FERRY_TRY(prompts_.chat(chat, where, time, layouts));
     for (const std::vector<int64_t>& tiles : expanded.images) {
@@ -113,15 +124,15 @@ class ImageChats {
 
 class ChatReader {
  public:
-  static Result<ChatReader> open(const plan::MappedModel& model, std::string folder,
-                                 ThreadPool& pool) {
-    ChatReader reader(model, std::move(folder), pool);
-    const std::string processor =
-        FERRY_TRY(plan::reader_of(model.copied)("preprocessor_config.json", kMaxProcessorFile));
-    if (model.checkpoint.config.vision && !processor.empty()) {
+  static Result<ChatReader> open(const plan::MappedModel& model, text::Tokenizer tokenizer,
+                                 std::string folder, ThreadPool& pool) {
+    ChatReader reader(model, std::move(tokenizer), std::move(folder), pool);
+    const bool has_processor = std::ranges::any_of(model.copied, [](const auto& file) {
+      return file.name == "preprocessor_config.json" || file.name == "processor_config.json";
+    });
+    if (model.checkpoint.config.vision && has_processor) {
       reader.images_.emplace(FERRY_TRY(ImageChats::open(model)));
     } else {
-      reader.tokenizer_.emplace(FERRY_TRY(plan::tokenizer_in(model.copied)));
       reader.template_.emplace(FERRY_TRY(plan::chat_template_in(model.copied)));
     }
     return reader;
@@ -133,11 +144,11 @@ class ChatReader {
     if (message != 0) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: message {} has content other than text, and the checkpoint has "
-                              "no processor of images",
+                              "no image processor",
                               where, message));
     }
     const std::string rendered = FERRY_TRY(template_->render(line, where, time_));
-    Result<std::vector<int64_t>> ids = tokenizer_->encode(rendered, /*add_special=*/false);
+    Result<std::vector<int64_t>> ids = tokenizer_.encode(rendered, /*add_special=*/false);
     if (!ids) return bad_input(fmt::format("{}: {}", where, ids.error().message));
     keep(*std::move(ids), {});
     return {};
@@ -151,8 +162,10 @@ class ChatReader {
   }
 
  private:
-  ChatReader(const plan::MappedModel& model, std::string folder, ThreadPool& pool)
-      : folder_(std::move(folder)),
+  ChatReader(const plan::MappedModel& model, text::Tokenizer tokenizer, std::string folder,
+             ThreadPool& pool)
+      : tokenizer_(std::move(tokenizer)),
+        folder_(std::move(folder)),
         context_(static_cast<size_t>(model.build.context_length)),
         pool_(pool) {}
 
@@ -161,12 +174,10 @@ class ChatReader {
     Json chat = Json::parse(line);
     std::vector<std::string> paths = FERRY_TRY(take_paths(chat, where));
     for (std::string& path : paths) path = (std::filesystem::path(folder_) / path).string();
-    auto [ids, images] = FERRY_TRY(images_->render(chat.dump(), where, time_, paths, pool_));
+    const size_t limit = std::min(context_, kMostCalibrationTokens);
+    auto [ids, images] = FERRY_TRY(images_->render(chat.dump(), where, time_, paths, limit, pool_));
     // The features of an image need all their placeholders.
-    if (has_images && ids.size() > std::min(context_, kMostCalibrationTokens)) {
-      return bad_input(
-          fmt::format("{}: has {} tokens, the context {}", where, ids.size(), context_));
-    }
+    if (has_images && ids.size() > limit) return too_long(where, ids.size(), limit);
     if (has_images && ids.size() > kMostCalibrationTokens - tokens_) {
       tokens_ = kMostCalibrationTokens;
       return {};
@@ -182,13 +193,13 @@ class ChatReader {
     sequences_.images.push_back(std::move(images));
   }
 
+  text::Tokenizer tokenizer_;
   const std::string folder_;
   const size_t context_;
   ThreadPool& pool_;
   const text::chat::TimeText time_ = text::chat::fixed_time(kTemplateTime);
-  // The first for checkpoints with a processor of images, or else the other two.
+  // One of the two: the first for checkpoints with an image processor.
   std::optional<ImageChats> images_;
-  std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;
   Sequences sequences_;
   size_t tokens_ = 0;
@@ -196,10 +207,11 @@ class ChatReader {
 
 }  // namespace
 
-Result<Sequences> sequences_of_chats(const plan::MappedModel& model, const std::string& lines,
-                                     const std::string& file, ThreadPool& pool) {
-  ChatReader reader =
-      FERRY_TRY(ChatReader::open(model, std::filesystem::path(file).parent_path().string(), pool));
+Result<Sequences> sequences_of_chats(const plan::MappedModel& model, text::Tokenizer tokenizer,
+                                     const std::string& lines, const std::string& file,
+                                     ThreadPool& pool) {
+  ChatReader reader = FERRY_TRY(ChatReader::open(
+      model, std::move(tokenizer), std::filesystem::path(file).parent_path().string(), pool));
   std::istringstream in(lines);
   size_t number = 0;
   for (std::string line; !reader.is_full() && std::getline(in, line);) {

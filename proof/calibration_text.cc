@@ -101,11 +101,12 @@ Result<CalibrationText> read_calibration_text(const plan::ConvertOptions& option
           ErrorCode::kUsage, option,
           fmt::format(": {}; a file of token ids does without one", loaded.error().message));
     }
+    text::Tokenizer tokenizer = FERRY_TRY(std::move(loaded));
     if (file.ends_with(kChatsSuffix)) {
-      read.sequences = FERRY_TRY(sequences_of_chats(model, text, file, pool));
+      read.sequences = FERRY_TRY(sequences_of_chats(model, std::move(tokenizer), text, file, pool));
     } else {
       read.sequences.tokens = FERRY_TRY(
-          sequences_of(*loaded, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
+          sequences_of(tokenizer, text, std::min(kSequenceTokens, static_cast<size_t>(context))));
     }
   }
   FERRY_RETURN_IF_ERROR(

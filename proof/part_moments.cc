@@ -17,11 +17,6 @@ namespace {
 // Every expert gets each token of this number.
 constexpr size_t kTokensOfAllExperts = 16;
 
-// Returns the bytes of the sums for inputs of so many columns: the square, in f32.
-double square_bytes(int64_t columns) {
-  return static_cast<double>(columns) * static_cast<double>(columns) * sizeof(float);
-}
-
 }  // namespace
 
 Status check_memory_of_moments(const std::vector<LinearInput>& inputs,
@@ -29,8 +24,9 @@ Status check_memory_of_moments(const std::vector<LinearInput>& inputs,
   constexpr double kCopies = 3;  // that the factor of one input takes
   double bytes = 0, largest = 0;
   const auto add = [&](int64_t columns, int64_t matrices) {
-    bytes += static_cast<double>(matrices) * square_bytes(columns);
-    largest = std::max(largest, square_bytes(columns));
+    const double one = calibration::Moments::bytes_for(columns);
+    bytes += static_cast<double>(matrices) * one;
+    largest = std::max(largest, one);
   };
   for (const LinearInput& input : inputs) add(input.columns, 1);
   for (const ExpertMatrices& node : experts) {

@@ -112,8 +112,9 @@ class Planner {
     std::vector<calibration::BitChoice> choices;
     const Shape& shape = plain.recipe.output().shape;
     uint64_t rows = 1;
-    for (const int64_t dim : std::span(shape).first(shape.size() - 1))
+    for (const int64_t dim : std::span(shape).first(shape.size() - 1)) {
       rows *= static_cast<uint64_t>(dim);
+    }
     const auto put = [&](const graph::LinearQuantization& scheme, double error) {
       const graph::QuantizationScheme form = cost.form_of(scheme);
       matrix.schemes.push_back(scheme);

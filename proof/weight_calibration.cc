@@ -36,7 +36,7 @@ void multiply_columns(const std::vector<float>& factors, std::span<float> values
   }
 }
 
-// The means of activations are those of every sequence of this number.
+// The means of activations of text are those of one sequence in so many.
 constexpr size_t kSequencesOfMeans = 8;
 
 class Calibrator {
@@ -170,7 +170,9 @@ class Calibrator {
         observe_inputs(loaded, [&](size_t i, int32_t, std::vector<float>& values) {
           if (inputs[i].can_be_smoothed()) means[i].add(values);
         }));
-    for (size_t i = 0; i < sequences_.size(); i += kSequencesOfMeans) {
+    // Few of the sequences may have images.
+    const size_t step = role_ == kVisionEncoderRole ? 1 : kSequencesOfMeans;
+    for (size_t i = 0; i < sequences_.size(); i += step) {
       PassedTensors passed = passed_[i];
       FERRY_RETURN_IF_ERROR(sequences_.run(loaded, role_, i, passed));
     }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "tests/cli/checkpoints.h"
@@ -350,13 +351,13 @@ TEST_F(CalibratedWeights, OfVisionEncodersTakeChatsWithImages) {
       EXPECT_EQ(said.error_lines(), 1u) << said.err;
     };
     refused(chat_of(Json::array({Json{{"type", "image"}, {"path", "absent.png"}}, question})),
-            "absent.png");
+            "line 1: " + (dir_ / "absent.png"));
     refused(chat_of(Json::array({Json{{"type", "image"}}, question})),
             "line 1: message 1: an image has no path");
     refused(chat_of(Json::array({Json{{"type", "video"}}, question})), "'video'");
     Json many = Json::array();
     for (int i = 0; i < 64; ++i) many.push_back(image);
-    refused(chat_of(many), "tokens, the context");
+    refused(chat_of(many), "tokens or more, and a chat with images at most");
   }
 }
 
@@ -404,6 +405,15 @@ TEST_F(CalibratedWeights, RefusedLinesSayWhy) {
   refused(calibrated(), "a calibration takes at least 64");
   write_bytes(text_, "1,2,3\n99999999\n");
   refused(calibrated(), "outside of the vocabulary");
+  const std::string broken = dir_ / "broken";
+  std::filesystem::copy(sample_, broken);
+  write_bytes(broken + "/tokenizer.json", "{\"model\": 7}");
+  write_bytes(text_, "A text of words, and a tokenizer that cannot be read.");
+  const Outcome unread = run_ferry(
+      {"convert", broken, "-o", dir_ / "no", "--quantize", "8da8w", "--calibrate-weights", text_});
+  EXPECT_EQ(unread.code, 3) << unread.err;
+  EXPECT_NE(unread.err.find("tokenizer.json"), std::string::npos) << unread.err;
+  EXPECT_EQ(unread.error_lines(), 1u) << unread.err;
   write_bytes(text_, "A text of words, and a model without a tokenizer.");
   const Outcome none = run_ferry({"convert", fixture("golden/qwen3"), "-o", dir_ / "no",
                                   "--quantize", "8da8w", "--calibrate-weights", text_});
