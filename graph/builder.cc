@@ -272,6 +272,8 @@ ValueId GraphBuilder::cumsum_last(ValueId x) {
   return emit_one(Op::kCumsum, {x, IntArg(-1), kNone});
 }
 ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
+ValueId GraphBuilder::cos(ValueId x) { return emit_one(Op::kCos, {x}); }
+ValueId GraphBuilder::sin(ValueId x) { return emit_one(Op::kSin, {x}); }
 ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
 ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }
 ValueId GraphBuilder::log1p(ValueId x) { return emit_one(Op::kLog1p, {x}); }

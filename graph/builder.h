@@ -77,6 +77,8 @@ class GraphBuilder {
   ValueId amin_last(ValueId x);
   ValueId cumsum_last(ValueId x);
   ValueId rsqrt(ValueId x);
+  ValueId cos(ValueId x);
+  ValueId sin(ValueId x);
   ValueId sigmoid(ValueId x);
   ValueId exp(ValueId x);
   ValueId log1p(ValueId x);

@@ -25,6 +25,8 @@ constexpr std::array kOps = {
     OpInfo{Op::kAmin, "aten::amin.out", infer_reduce},
     OpInfo{Op::kCumsum, "aten::cumsum.out", infer_cumsum},
     OpInfo{Op::kRsqrt, "aten::rsqrt.out", infer_float},
+    OpInfo{Op::kCos, "aten::cos.out", infer_float},
+    OpInfo{Op::kSin, "aten::sin.out", infer_float},
     OpInfo{Op::kSigmoid, "aten::sigmoid.out", infer_float},
     OpInfo{Op::kExp, "aten::exp.out", infer_float},
     OpInfo{Op::kLog1p, "aten::log1p.out", infer_float},

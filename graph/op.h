@@ -21,6 +21,8 @@ enum class Op {
   kAmin,       // aten::amin.out
   kCumsum,     // aten::cumsum.out
   kRsqrt,      // aten::rsqrt.out
+  kCos,        // aten::cos.out
+  kSin,        // aten::sin.out
   kSigmoid,    // aten::sigmoid.out
   kExp,        // aten::exp.out
   kLog1p,      // aten::log1p.out

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <unordered_map>
 
 #include "core/checked.h"
@@ -109,15 +110,69 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
   return widened;
 }
 
+// The calls of a method in order, with the names of their operators.
+struct NamedCall {
+  std::string op;
+  const pte::KernelCall* call;
+};
+std::vector<NamedCall> named_calls(const pte::Method& method) {
+  std::vector<NamedCall> calls;
+  for (const pte::Instruction& instruction : method.instructions) {
+    const auto* call = std::get_if<pte::KernelCall>(&instruction);
+    if (call == nullptr || call->args.empty()) continue;
+    calls.push_back({method.operators[static_cast<size_t>(call->op)].full_name(), call});
+  }
+  return calls;
+}
+
+// Returns, per value, whether it belongs to the angles of RoPE: the steps from the positions of a
+// call and from constants to sines and cosines, and the steps that scale these.
+std::vector<bool> angle_values(const pte::Method& method) {
+  static constexpr std::string_view kSteps[] = {"aten::_to_copy.out", "aten::unsqueeze_copy.out",
+                                                "aten::mul.out", "aten::mul.Scalar_out"};
+  const auto turns = [](const NamedCall& c) {
+    return c.op == "aten::cos.out" || c.op == "aten::sin.out";
+  };
+  const auto out = [](const NamedCall& c) { return static_cast<size_t>(c.call->args.back()); };
+  const auto inputs = [&](const NamedCall& c) {
+    std::vector<size_t> tensors;
+    for (const int32_t arg : std::span(c.call->args).first(c.call->args.size() - 1)) {
+      const auto value = static_cast<size_t>(arg);
+      const auto* tensor = std::get_if<pte::Tensor>(&method.values[value]);
+      if (tensor != nullptr && value != out(c) && !is_stored(*tensor)) tensors.push_back(value);
+    }
+    return tensors;
+  };
+  const std::vector<NamedCall> calls = named_calls(method);
+  std::vector<bool> position(method.values.size(), false), angle = position;
+  for (const NamedCall& c : calls) {
+    if (c.op == "aten::arange.start_out") position[out(c)] = true;
+    if (!turns(c) && std::ranges::find(kSteps, c.op) == std::end(kSteps)) continue;
+    const std::vector<size_t> from = inputs(c);
+    const auto is_position = [&](size_t value) { return position[value]; };
+    if (from.empty() || !std::ranges::all_of(from, is_position)) continue;
+    position[out(c)] = true;
+    const auto is_angle = [&](size_t value) { return angle[value]; };
+    angle[out(c)] = turns(c) || std::ranges::any_of(from, is_angle);
+  }
+  for (const NamedCall& c : std::views::reverse(calls)) {
+    if (!angle[out(c)]) continue;
+    for (const size_t value : inputs(c)) angle[value] = position[value];
+  }
+  return angle;
+}
+
 // Returns, per value, the dtype in which MethodOptions::f64 keeps it, if it is not its own. That is
-// f64 for all floating-point tensors but matrices, which linear layers and embeddings read in their
-// stored dtype.
+// f64 for all floating-point tensors but two kinds. Linear layers and embeddings read matrices in
+// their stored dtype. The reference computes angles of RoPE in f32 whatever the model's dtype is.
 std::vector<std::optional<DType>> f64_values(const pte::Method& method) {
   const std::vector<bool> matrix = matrices(method);
+  const std::vector<bool> angle = angle_values(method);
   std::vector<std::optional<DType>> wide(method.values.size());
   for (size_t i = 0; i < method.values.size(); ++i) {
     const auto* tensor = std::get_if<pte::Tensor>(&method.values[i]);
-    if (tensor != nullptr && is_castable(tensor->dtype) && !matrix[i]) wide[i] = DType::kF64;
+    if (tensor == nullptr || !is_castable(tensor->dtype)) continue;
+    if (!matrix[i] && !angle[i]) wide[i] = DType::kF64;
   }
   return wide;
 }

@@ -116,9 +116,43 @@ ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t lim
   return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
 }
 
+// Makes the literal of the angles of one position, f32 [1, 1, rotary_dim]: the inverse frequencies,
+// those of the first half negated.
+graph::Literal frequencies_literal(const std::string& name, const std::vector<float>& inverse) {
+  std::vector<float> both;
+  for (const float frequency : inverse) both.push_back(-frequency);
+  both.insert(both.end(), inverse.begin(), inverse.end());
+  return {.key = name + ".frequencies",
+          .bytes = both.size() * sizeof(float),
+          .fill = [both](uint64_t offset, std::span<std::byte> out) {
+            std::ranges::copy(std::as_bytes(std::span(both)).subspan(offset, out.size()),
+                              out.begin());
+          }};
+}
+
+// Returns cos and sin of this call's positions, which the program computes. The angles of the first
+// half are negated, which negates its sines.
+RopeTable compute_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                       const RopeConfig& rope) {
+  const int64_t rotary_dim = c.config.rotary_dim();
+  const ValueId frequencies =
+      b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)},
+                frequencies_literal(name, rope_inverse_frequencies(rope, rotary_dim)));
+  const ValueId numbers = b.to(b.arange(c.start_pos, c.end_pos, c.tokens), DType::kF32);
+  // The angle is rounded to f32, as the reference implementation computes it.
+  const ValueId angles = b.mul(b.unsqueeze(b.unsqueeze(numbers, 1), 2), frequencies);
+  const auto scaled = [&](ValueId rows) {
+    return rope.attention_factor == 1.0 ? rows : b.mul(rows, rope.attention_factor);
+  };
+  const RopeTable table = {scaled(b.cos(angles)), scaled(b.sin(angles))};
+  b.name(table.cos, name + "_cos");
+  b.name(table.sin, name + "_sin");
+  return table;
+}
+
 // Returns the table rows of this call's positions. `name` is unique among the tables of a program.
-RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
-                   const RopeConfig& rope) {
+RopeTable slice_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                     const RopeConfig& rope) {
   const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
   int64_t rows = 0;
   for (const RopeRows& run : runs) rows += run.positions;
@@ -140,6 +174,14 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   b.name(table.cos, name + "_cos");
   b.name(table.sin, name + "_sin");
   return table;
+}
+
+// Returns cos and sin of this call's positions, from a table only where a program cannot compute
+// them from the position alone.
+RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                   const RopeConfig& rope) {
+  const bool tabled = rope.query_growth != 0.0 || longrope_switch(rope, c.options).has_value();
+  return (tabled ? slice_rope : compute_rope)(b, c, name, rope);
 }
 
 bool is_encoder(const DecoderContext& c) { return c.options.style == ProgramStyle::kEncoder; }

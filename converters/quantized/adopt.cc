@@ -301,6 +301,12 @@ class Adopter {
       if (scheme.form != QuantizedForm::kScaled || scheme.is_float != is_float) continue;
       ScaledWeight w = {.weight = weight, .scales = scales, .columns = shape[1]};
       w.block = whole_block(scheme.block, shape);
+      w.bits = scheme.bits;
+      // Where modules of 4 and of 8 bits have the same blocks, nothing tells which this one is.
+      for (const QuantizedScheme& other : config_.schemes) {
+        const bool alike = other.form == scheme.form && other.block == scheme.block;
+        if (alike) w.bits = std::max(w.bits, other.bits);
+      }
       const Shape grid = {divide_up(shape[0], w.block.rows), divide_up(shape[1], w.block.columns)};
       // One scale may have no dimension or one; a scale for each row may have one dimension or two.
       const bool flat = grid[1] == 1 && given == grid[0] && entry(scales).shape.size() < 2;

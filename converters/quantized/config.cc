@@ -226,8 +226,8 @@ Result<QuantizedScheme> read_weights(const JsonFields& weights, const std::strin
   FERRY_RETURN_IF_ERROR(expect_text(weights, "type", {"int", "float"}));
   scheme.is_float = FERRY_TRY(weights.text("type")).value_or("int") == "float";
   const bool packed = format == "pack-quantized";
-  FERRY_RETURN_IF_ERROR(packed ? read_bits(weights, "num_bits", {4, 8}, scheme)
-                               : read_bits(weights, "num_bits", {8}, scheme));
+  FERRY_RETURN_IF_ERROR(scheme.is_float ? read_bits(weights, "num_bits", {8}, scheme)
+                                        : read_bits(weights, "num_bits", {4, 8}, scheme));
   if (packed && scheme.is_float)
     return unsupported(weights, "type", "is 'float' in pack-quantized");
   scheme.form = packed ? QuantizedForm::kPacked : QuantizedForm::kScaled;

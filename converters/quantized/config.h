@@ -14,7 +14,7 @@
 namespace ferry::converters {
 
 enum class QuantizedForm {
-  kScaled,  // "weight" in 8-bit elements, and scales
+  kScaled,  // "weight" in 8-bit elements, also for codes of 4 bits, and scales
   kPacked,  // compressed-tensors: "weight_packed", integers packed along rows
   kGptq,    // "qweight", integers packed along columns
   kAwq,     // "qweight", integers packed across columns

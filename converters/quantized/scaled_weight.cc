@@ -1,7 +1,11 @@
 #include "converters/quantized/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
+
+#include "core/text.h"
 
 namespace ferry::converters {
 namespace {
@@ -48,7 +52,7 @@ class ScaledDerivation final : public FloatDerivation {
   Result<std::optional<StoredCodes>> codes(const TensorSource& source) const override {
     const bool fits = source.entries()[w_.weight].dtype == DType::kI8 && !w_.zeros &&
                       w_.block.rows == 1 && w_.columns % w_.block.columns == 0;
-    return fits ? std::optional(StoredCodes{8, w_.block.columns}) : std::nullopt;
+    return fits ? std::optional(StoredCodes{w_.bits, w_.block.columns}) : std::nullopt;
   }
 
   Status read_codes(const TensorSource& source, int64_t first, std::span<int8_t> codes,
@@ -56,11 +60,22 @@ class ScaledDerivation final : public FloatDerivation {
     const int64_t across = w_.columns / w_.block.columns;
     FERRY_RETURN_IF_ERROR(
         read_floats(source, w_.scales, static_cast<uint64_t>(first * across), scales));
-    return source.read(w_.weight, static_cast<uint64_t>(first * w_.columns),
-                       std::as_writable_bytes(codes));
+    FERRY_RETURN_IF_ERROR(source.read(w_.weight, static_cast<uint64_t>(first * w_.columns),
+                                      std::as_writable_bytes(codes)));
+    return check_range(source, codes);
   }
 
  private:
+  Status check_range(const TensorSource& source, std::span<const int8_t> codes) const {
+    if (w_.bits == 8) return {};
+    const int limit = 1 << (w_.bits - 1);
+    const auto wrong =
+        std::ranges::find_if(codes, [&](int8_t code) { return code < -limit || code >= limit; });
+    if (wrong == codes.end()) return {};
+    return bad_input(fmt::format("{}: the code {} does not have {} bits",
+                                 quoted(source.entries()[w_.weight].name), int{*wrong}, w_.bits));
+  }
+
   ScaledWeight w_;
 };
 

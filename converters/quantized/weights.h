@@ -14,7 +14,7 @@
 namespace ferry::converters {
 
 // -- 8-bit elements, floats or integers, with a scale for each block: fp8 with blocks of 128 x 128,
-// a scale for each row, or one for all
+// a scale for each row, each group of columns, or one for all
 
 // value = (element - zero) * scale, in f32.
 struct ScaledWeight {
@@ -23,6 +23,7 @@ struct ScaledWeight {
   std::optional<size_t> zeros = {};  // entry of i8, in the order of the scales
   int64_t columns = 0;
   ScaleBlock block = {};  // no size is 0
+  int bits = 8;           // of integers: 8, or 4 if elements are -8 to 7
 };
 
 // The caller has checked the shapes of the entries.

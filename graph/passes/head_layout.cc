@@ -119,6 +119,8 @@ class Rules {
       case Op::kMulScalar:
       case Op::kClamp:
       case Op::kRsqrt:
+      case Op::kCos:
+      case Op::kSin:
       case Op::kSigmoid:
       case Op::kExp:
       case Op::kLog1p:

@@ -23,6 +23,7 @@ SCHEMES = {
     "int 8 bits, row": (dict(num_bits=8, type="int", strategy="channel", symmetric=True), 0),
     "int 8 bits, row, asymmetric": (dict(num_bits=8, type="int", strategy="channel", symmetric=False), 0),
     "int 8 bits, matrix": (dict(num_bits=8, type="int", strategy="tensor", symmetric=True), 0),
+    "int 4 bits, group": (dict(num_bits=4, type="int", strategy="group", group_size=32, symmetric=True), 0),
     "fp8, row": (dict(num_bits=8, type="float", strategy="channel", symmetric=True), 0),
     "fp8, matrix": (dict(num_bits=8, type="float", strategy="tensor", symmetric=True), 0),
     "fp8, block": (dict(num_bits=8, type="float", strategy="block", block_structure=[16, 16], symmetric=True), 0),

@@ -128,6 +128,62 @@ TEST(KeptCodes, AreThoseOfTheCheckpoint) {
   }
 }
 
+// Writes each packed code of a module into a byte of its own, as int-quantized stores it.
+void unpack_codes(const std::string& checkpoint) {
+  const TensorFile packed(checkpoint + "/model.safetensors");
+  TensorFile out = packed;
+  out.header = nlohmann::ordered_json::object();
+  out.data.clear();
+  for (const auto& item : packed.header.items()) {
+    const std::string name = item.key(), module = name.substr(0, name.rfind('.'));
+    if (name == "__metadata__" || name.ends_with(".weight_shape")) continue;
+    auto shape = item.value()["shape"].get<std::vector<int64_t>>();
+    std::string bytes = packed.bytes_of(name);
+    if (!name.ends_with(".weight_packed")) {
+      out.append(name, item.value()["dtype"], shape, bytes);
+      continue;
+    }
+    std::string codes;
+    for (const char two : bytes) {
+      for (const int shift : {0, 4}) {
+        codes += static_cast<char>((static_cast<unsigned char>(two) >> shift & 15) - 8);
+      }
+    }
+    shape[1] *= 8;
+    out.append(module + ".weight", "I8", shape, codes);
+  }
+  out.write(checkpoint + "/model.safetensors");
+  edit_config(checkpoint, [](Json& config) { config["format"] = "int-quantized"; });
+}
+
+TEST(KeptCodes, OfFourBitsMayHaveBytesOfTheirOwn) {
+  const TempDir dir;
+  const std::string packed = fixture("quantized/ct_group32"), bytes = copy_of(dir, "ct_group32");
+  unpack_codes(bytes);
+  std::map<std::string, Json> digests;
+  for (const std::string& source : {packed, bytes}) {
+    const std::string bundle = dir / (source == packed ? "packed" : "bytes");
+    const Outcome made = run_ferry({"convert", source, "-o", bundle, "--quantize", "keep"});
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(run_ferry({"verify", bundle, "--checkpoint", source, "-q"}).code, 0);
+    for (const Json& tensor : Json::parse(read_bytes(bundle + "/manifest.json"))["tensors"]) {
+      digests[source].push_back({tensor["name"], tensor["sha256"]});
+    }
+  }
+  EXPECT_EQ(digests[packed], digests[bytes]);
+
+  TensorFile file(bytes + "/model.safetensors");
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  std::string codes = file.bytes_of(name);
+  codes[5] = 8;
+  file.set_bytes(name, codes);
+  file.write(bytes + "/model.safetensors");
+  const Outcome made = run_ferry({"convert", bytes, "-o", dir / "b", "--quantize", "keep"});
+  EXPECT_EQ(made.code, 3);
+  EXPECT_NE(made.err.find("'" + name + "': the code 8 does not have 4 bits"), std::string::npos)
+      << made.err;
+}
+
 TEST(KeptCodes, MustBeThere) {
   const TempDir dir;
   const Outcome made =
@@ -243,6 +299,8 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
       {"ct_mixed", R"({"config_groups": {"group_1": null}})", 3, "no group of quantization_config"},
       {"../golden/gpt_oss_mxfp4", R"({"modules_to_not_convert": true})", 3,
        "'quantization_config.modules_to_not_convert' is not a list of names"},
+      {"ct_int8", R"({"config_groups": {"group_0": {"weights": {"num_bits": 2}}}})", 4,
+       "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
       {"ct_asymmetric", R"({"config_groups": {"group_0": {"weights": {"num_bits": 2}}}})", 4,
        "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
   };

@@ -106,39 +106,59 @@ void write_cache_late(Graph& graph) {
 
 // -- positions
 
-bool is_table(const Graph& graph, const Node& node) {
-  return node.op == Op::kSlice && graph[*tensor_arg(node, 0)].origin == Value::Origin::kLiteral;
+// Returns the node that gives the positions from which RoPE computes cos or sin `value`, by way of
+// first arguments; nullptr for other values.
+const Node* positions_of(const Graph& graph, ValueId value) {
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    if (node.outs.empty() || node.outs[0] != value) continue;
+    if (node.op == Op::kArange) return &node;
+    constexpr Op kSteps[] = {Op::kToCopy, Op::kUnsqueeze, Op::kMul,
+                             Op::kCos,    Op::kSin,       Op::kMulScalar};
+    if (std::ranges::find(kSteps, node.op) == std::end(kSteps)) return nullptr;
+    value = *tensor_arg(node, 0);
+  }
+  return nullptr;
 }
 
-// Begins the rows of every RoPE table one position later, for queries and keys.
+// Begins the positions of RoPE one later, for queries and keys.
 void shift_rope(Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;) {
-    if (!is_table(graph, graph.nodes[i])) continue;
+    if (graph.nodes[i].op != Op::kArange) continue;
+    const ValueId numbers = graph.nodes[i].outs[0];
+    const bool turns = !find_nodes(graph, Op::kToCopy, [&](const Node& node) {
+                          return *tensor_arg(node, 0) == numbers;
+                        }).empty();
+    if (!turns) continue;
     const std::vector<Arg> args = graph.nodes[i].args;
-    const IntArg start = shifted(graph, i, std::get<IntArg>(args[2]), 1);
-    const IntArg end = shifted(graph, i + 1, std::get<IntArg>(args[3]), 1);
-    graph.nodes[i + 2].args[2] = start;
-    graph.nodes[i + 2].args[3] = end;
+    const IntArg start = shifted(graph, i, std::get<IntArg>(args[0]), 1);
+    const IntArg end = shifted(graph, i + 1, std::get<IntArg>(args[1]), 1);
+    graph.nodes[i + 2].args[0] = start;
+    graph.nodes[i + 2].args[1] = end;
   }
 }
 
-// Shifts the RoPE of the queries of the last rotated layer: its first two products with rows of
-// cos and sin. Such rows are table rows twice, and the first half of sine rows is negated.
-void shift_rope_of_queries(Graph& graph) {
-  std::map<int32_t, Node> tables, negated, rows;
-  for (const Node& node : graph.nodes) {
-    const int32_t out = node.outs.empty() ? -1 : node.outs[0].index;
-    if (is_table(graph, node)) tables[out] = node;
-    if (node.op == Op::kMulScalar && tables.contains(tensor_arg(node, 0)->index)) {
-      negated[out] = node;
-    }
-    if (node.op != Op::kCat) continue;
-    const auto& parts = std::get<TensorListArg>(node.args[0]).items;
-    if (tables.contains(parts.back().index)) rows[out] = node;
+// Inserts the nodes that compute `rows`, cos or sin, one position later. `before` counts on.
+ValueId later_rows(Graph& graph, size_t& before, ValueId rows) {
+  const Node node = *std::ranges::find_if(
+      graph.nodes, [&](const Node& made) { return !made.outs.empty() && made.outs[0] == rows; });
+  std::vector<Arg> args = node.args;
+  if (node.op == Op::kArange) {
+    args[0] = shifted(graph, before++, std::get<IntArg>(args[0]), 1);
+    args[1] = shifted(graph, before++, std::get<IntArg>(args[1]), 1);
+  } else {
+    args[0] = later_rows(graph, before, *tensor_arg(node, 0));
   }
+  const Value like = graph[rows];
+  return insert(graph, before++, node.op, std::move(args), like);
+}
+
+// Shifts the RoPE of the queries of the last rotated layer: its first two products with cos and
+// sin.
+void shift_rope_of_queries(Graph& graph) {
   const auto turns = [&](const Node& node) {
-    const ValueId* both = node.args.size() > 1 ? tensor_arg(node, 1) : nullptr;
-    return both && rows.contains(both->index);
+    const ValueId* rows = node.args.size() > 1 ? tensor_arg(node, 1) : nullptr;
+    return rows && positions_of(graph, *rows) != nullptr;
   };
   const Indices products = find_nodes(graph, Op::kMul, turns);
   if (products.empty()) return;
@@ -149,23 +169,9 @@ void shift_rope_of_queries(Graph& graph) {
   }
   for (size_t n = queries.size(); n-- > 0;) {
     size_t i = queries[n];
-    const ValueId both = *tensor_arg(graph.nodes[i], 1);
-    const Node& cat = rows.at(both.index);
-    const auto& parts = std::get<TensorListArg>(cat.args[0]).items;
-    const std::vector<Arg>& table = tables.at(parts.back().index).args;
-    const IntArg start = shifted(graph, i++, std::get<IntArg>(table[2]), 1);
-    const IntArg end = shifted(graph, i++, std::get<IntArg>(table[3]), 1);
-    const Value half = graph[parts.back()];
-    const ValueId late =
-        insert(graph, i++, Op::kSlice, {table[0], table[1], start, end, table[4]}, half);
-    ValueId first = late;
-    if (const auto minus = negated.find(parts.front().index); minus != negated.end()) {
-      first = insert(graph, i++, Op::kMulScalar, {late, minus->second.args[1]}, half);
-    }
-    const Value whole = graph[both];
-    const ValueId shifted_rows =
-        insert(graph, i++, Op::kCat, {TensorListArg{{first, late}}, cat.args[1]}, whole);
-    graph.nodes[i].args[1] = shifted_rows;
+    const ValueId rows = *tensor_arg(graph.nodes[i], 1);
+    const ValueId late = later_rows(graph, i, rows);
+    graph.nodes[i].args[1] = late;
   }
 }
 
