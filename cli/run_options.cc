@@ -22,6 +22,10 @@ Status check_kind(const BundleChoice& choice, bool is_gguf) {
     return fail(ErrorCode::kUsage,
                 "--config is for GGUF files; bundles and programs have their configuration");
   }
+  if (choice.exact && !is_gguf) {
+    return fail(ErrorCode::kUsage,
+                "--exact is for GGUF files; bundles and programs state how they compute");
+  }
   if (!choice.check_digests && is_gguf) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: --skip-digests is for bundles; a GGUF file has no digests",
@@ -84,7 +88,11 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
     }
-    if (is_gguf) return conversion::bundle_in_memory(choice.directory, choice.config, pool);
+    if (is_gguf) {
+      const auto matrices =
+          choice.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
+      return conversion::bundle_in_memory(choice.directory, choice.config, matrices, pool);
+    }
     return choice.check_digests
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)
                : packer::Bundle::open(choice.directory, /*check_digests=*/false, pool);

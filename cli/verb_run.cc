@@ -233,7 +233,7 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle bundle =
-      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests,
+      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests, options.exact,
                              !options.ignore_eos, context.progress("checking digests")},
                             options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
@@ -326,6 +326,9 @@ void add_run(CommandLine& line) {
       .option("--config FILE", o->config,
               "Of a GGUF file: config.json for what its metadata do not tell, as for convert")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
+      .flag("--exact", o->exact,
+            "GGUF file: compute with its matrices as f32, instead of multiplying its blocks with "
+            "activations of 8 bits; slower, and takes the memory of f32")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")
       .example("ferry run bundle/ --chat 'Why is the sky blue?' --temperature 0.7",

@@ -285,7 +285,10 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
 // Opens a bundle, or turns a GGUF file into a bundle in memory.
 Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
   const std::string& path = options.bundle;
-  if (is_gguf) return conversion::bundle_in_memory(path, options.verify.config, context.pool());
+  if (is_gguf) {
+    return conversion::bundle_in_memory(path, options.verify.config,
+                                        conversion::GgufMatrices::kFloats, context.pool());
+  }
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));
 }

@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "converters/assemble.h"
 #include "core/text.h"
+#include "kernels/block_linear.h"
 #include "plan/conversion.h"
 #include "proof/calibration.h"
 #include "proof/reference_check.h"
@@ -67,10 +68,15 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 }
 
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
-                                        ThreadPool& pool) {
+                                        GgufMatrices matrices, ThreadPool& pool) {
   plan::ConvertOptions options;
   options.source = checkpoint;
   options.config = config;
+  if (matrices == GgufMatrices::kBlocks) {
+    options.keeps_blocks = [](std::string_view encoding) {
+      return kernels::find_block_layout(encoding) != nullptr;
+    };
+  }
   const plan::Conversion conversion = FERRY_TRY(plan::plan_conversion(options, &pool));
   if (!conversion.mapped.problems.empty()) {
     return Failure(

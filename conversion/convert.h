@@ -24,12 +24,18 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
                                       const packer::BundleTarget& target, ThreadPool& pool);
 
+// How the program of a bundle in memory multiplies quantised matrices of a GGUF file.
+enum class GgufMatrices {
+  kFloats,  // as f32, for proofs
+  kBlocks,  // in the file's blocks, with activations rounded to 8 bits (kernels/block_linear.h)
+};
+
 // Converts `checkpoint` with default options and opens the bundle in memory; nothing is written to
 // a disk. `config` is the path of a config.json that replaces the checkpoint's; it may be empty.
 // Messages call the bundle by the path of the checkpoint. The bundle takes as much memory of this
 // process as it has bytes, beside the memory of the conversion. kIo, before anything is computed,
 // if the bundle has more bytes than the system has available.
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
-                                        ThreadPool& pool);
+                                        GgufMatrices matrices, ThreadPool& pool);
 
 }  // namespace ferry::conversion

@@ -192,6 +192,32 @@ Result<Types> infer_mixed_linear(const RuleInput& in) {
   return Types{FERRY_TRY(product(in.tensor(0), in.tensor(1)))};
 }
 
+// Arguments: x, blocks, name of the encoding. Blocks are u8 [rows, bytes of a row].
+Result<Types> infer_block_linear(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const Value& blocks = in.tensor(1);
+  if (blocks.dtype != DType::kU8 || blocks.shape.size() != 2)
+    return misfit("blocks are rows of u8");
+  if (x.dtype != DType::kF32 || x.shape.size() < 2) return misfit("wants rows of f32");
+  Dims shape = x.shape;
+  shape.back() = blocks.shape[0];
+  return Types{{Value::Kind::kTensor, DType::kF32, std::move(shape)}};
+}
+
+// Arguments: blocks, indices, columns, name of the encoding.
+Result<Types> infer_block_embedding(const RuleInput& in) {
+  const Value& blocks = in.tensor(0);
+  const Value& indices = in.tensor(1);
+  if (blocks.dtype != DType::kU8 || blocks.shape.size() != 2)
+    return misfit("blocks are rows of u8");
+  if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32) {
+    return misfit("indices are no integers");
+  }
+  Dims shape = indices.shape;
+  shape.push_back(Dim(in.integer(2).number).as(Axis::kFeature));
+  return Types{{Value::Kind::kTensor, DType::kF32, std::move(shape)}};
+}
+
 // Arguments: x, codes, scales.
 Result<Types> infer_dynamic_linears(const RuleInput& in) {
   const std::vector<ValueId>& codes = in.tensors(1);

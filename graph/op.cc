@@ -64,6 +64,8 @@ constexpr std::array kOps = {
     OpInfo{Op::kEmbeddingByte, "quantized_decomposed::embedding_byte.dtype_out",
            infer_coded_embedding},
     OpInfo{Op::kMixedLinear, "quantized_decomposed::mixed_linear.out", infer_mixed_linear},
+    OpInfo{Op::kBlockLinear, "ferry::block_linear.out", infer_block_linear},
+    OpInfo{Op::kBlockEmbedding, "ferry::block_embedding.out", infer_block_embedding},
     OpInfo{Op::kDynamicLinears, "dynamic linears", infer_dynamic_linears},
     OpInfo{Op::kQuantize, "quantized_decomposed::quantize_per_tensor.out", infer_quantize},
     OpInfo{Op::kDequantize, "quantized_decomposed::dequantize_per_tensor.out", infer_dequantize},

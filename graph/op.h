@@ -58,6 +58,8 @@ enum class Op {
   kEmbedding4Bit,   // quantized_decomposed::embedding_4bit.dtype_out
   kEmbeddingByte,   // quantized_decomposed::embedding_byte.dtype_out
   kMixedLinear,     // quantized_decomposed::mixed_linear.out
+  kBlockLinear,     // ferry::block_linear.out, which the official runtime does not have
+  kBlockEmbedding,  // ferry::block_embedding.out, likewise
   kDynamicLinears,  // a call of the XNNPACK delegate (dynamic_linears.h)
   kQuantize,        // quantized_decomposed::quantize_per_tensor.out
   kDequantize,      // quantized_decomposed::dequantize_per_tensor.out

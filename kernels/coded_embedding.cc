@@ -40,22 +40,6 @@ Status check_scales(const Table& table) {
   return require_sizes(*table.zero_points, scales.sizes);
 }
 
-Status check_indices(const Table& table) {
-  const Tensor& indices = *table.indices;
-  if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32) {
-    return bad_input(fmt::format("{} must be i64 or i32 to be an index", describe(indices)));
-  }
-  const int64_t rows = table.weight->size(0);
-  for (int64_t i = 0; i < indices.numel; ++i) {
-    const int64_t at = index_at(indices, i);
-    if (at < 0 || at >= rows) {
-      return bad_input(fmt::format("index {} in value {} is outside of a table of {} rows", at,
-                                   indices.id, rows));
-    }
-  }
-  return {};
-}
-
 // Arguments 0 to 5 are weight, scales, zero points?, least code, greatest code, indices.
 Result<Table> table_of(const Call& call, const Tensor& out) {
   Table table = {&tensor(call, 0),
@@ -73,7 +57,7 @@ Result<Table> table_of(const Call& call, const Tensor& out) {
     return bad_input(fmt::format("codes from {} to {}", integer(call, 3), integer(call, 4)));
   }
   FERRY_RETURN_IF_ERROR(require_castable(out));
-  FERRY_RETURN_IF_ERROR(check_indices(table));
+  FERRY_RETURN_IF_ERROR(require_indices(*table.indices, table.weight->size(0)));
   return table;
 }
 

@@ -10,7 +10,7 @@
 namespace ferry::kernels {
 namespace {
 
-Status require_indices(const Tensor& indices) {
+Status require_index_dtype(const Tensor& indices) {
   if (indices.dtype == DType::kI64 || indices.dtype == DType::kI32) return {};
   return fail(ErrorCode::kUnsupported,
               fmt::format("{} must be i64 or i32 to be an index", describe(indices)));
@@ -53,7 +53,7 @@ Result<IndexArguments> index_arguments(const Tensor& self, std::span<Value* cons
                                : items[dim]->tensor;
     out.indices.push_back(tensor);
     if (tensor == nullptr) continue;
-    FERRY_RETURN_IF_ERROR(require_indices(*tensor));
+    FERRY_RETURN_IF_ERROR(require_index_dtype(*tensor));
     out.positions = FERRY_TRY(broadcast(out.positions, tensor->sizes));
     if (dim == 0 || out.indices[dim - 1] == nullptr) {
       ++runs;
@@ -164,7 +164,7 @@ Status put_values(const Call& call, const Tensor& self, std::span<Value* const> 
 
 // Checks the shapes of gather and scatter: `index` fits inside `self` except along `dim`.
 Status check_gather(const Tensor& self, int dim, const Tensor& index, const Tensor& other) {
-  FERRY_RETURN_IF_ERROR(require_indices(index));
+  FERRY_RETURN_IF_ERROR(require_index_dtype(index));
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, other));
   FERRY_RETURN_IF_ERROR(require_rank(index, self.rank()));
   for (int d = 0; d < self.rank(); ++d) {
@@ -197,7 +197,7 @@ Status embedding(const Call& call) {
   const Tensor& indices = tensor(call, 1);
   Tensor& out = tensor(call, 5);
   FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
-  FERRY_RETURN_IF_ERROR(require_indices(indices));
+  FERRY_RETURN_IF_ERROR(require_index_dtype(indices));
   const bool widened = out.widened && weight.dtype != out.dtype && is_floating(weight.dtype);
   if (!widened) FERRY_RETURN_IF_ERROR(require_same_dtype(weight, out));
   if (indices.rank() == kMaxRank) return bad_input("the result has too many dimensions");
@@ -256,7 +256,7 @@ Status index_select(const Call& call) {
   const Tensor& indices = tensor(call, 2);
   Tensor& out = tensor(call, 3);
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
-  FERRY_RETURN_IF_ERROR(require_indices(indices));
+  FERRY_RETURN_IF_ERROR(require_index_dtype(indices));
   if (self.rank() == 0 || indices.rank() > 1) {
     return bad_input(fmt::format("{} cannot be indexed by {}", describe(self), describe(indices)));
   }

@@ -98,6 +98,20 @@ Status require_sizes(const Tensor& tensor, const Dims& sizes) {
   return bad_input(fmt::format("{} must have shape {}", describe(tensor), text(sizes)));
 }
 
+Status require_indices(const Tensor& indices, int64_t rows) {
+  if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32) {
+    return bad_input(fmt::format("{} must be i64 or i32 to be an index", describe(indices)));
+  }
+  for (int64_t i = 0; i < indices.numel; ++i) {
+    const int64_t at = index_at(indices, i);
+    if (at < 0 || at >= rows) {
+      return bad_input(fmt::format("index {} in value {} is outside of a table of {} rows", at,
+                                   indices.id, rows));
+    }
+  }
+  return {};
+}
+
 Status set_number(Value& out, Number number) {
   switch (out.kind) {
     case Value::Kind::kDouble:

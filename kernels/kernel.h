@@ -64,6 +64,8 @@ Status require_dtype(const Tensor& tensor, DType dtype);
 Status require_same_dtype(const Tensor& a, const Tensor& b);
 Status require_rank(const Tensor& tensor, int rank);
 Status require_sizes(const Tensor& tensor, const Dims& sizes);
+// Requires i64 or i32 numbers in [0, rows).
+Status require_indices(const Tensor& indices, int64_t rows);
 
 // -- results that are scalars
 

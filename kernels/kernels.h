@@ -214,6 +214,10 @@ Status embedding_codes_dtype(const Call& call);  // ..., indices, dtype? -> out
 Status mixed_linear(const Call& call);  // input, weight, scales, zero_points?, dtype? -> out
 Status mixed_mm(const Call& call);      // input, weight, scales, zero_points? -> out
 
+// -- blocks.cc: matrices in blocks of GGUF files
+Status block_linear(const Call& call);     // input, blocks, encoding -> out
+Status block_embedding(const Call& call);  // blocks, indices, columns, encoding -> out
+
 // -- convolution.cc
 Status convolution(const Call& call);
 

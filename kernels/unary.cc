@@ -32,7 +32,8 @@ constexpr auto kRsqrt = [](auto v) { return 1 / std::sqrt(v); };
 constexpr auto kReciprocal = [](auto v) { return 1 / v; };
 constexpr auto kSigmoid = [](auto v) { return 1 / (1 + std::exp(-v)); };
 constexpr auto kTanh = [](auto v) { return std::tanh(v); };
-// Sines and cosines in f32 are those in f64, rounded, so that RoPE does not depend on the C library.
+// Sines and cosines in f32 are those in f64, rounded, so that RoPE does not depend on the C
+// library.
 constexpr auto kSin = [](auto v) {
   return static_cast<decltype(v)>(std::sin(static_cast<double>(v)));
 };

@@ -20,10 +20,9 @@ Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
   if (options.path.empty()) return library::wrong("path", "must not be empty");
   const std::string path = FERRY_TRY(checkpoint::find_source(options.path));
   if (conversion::is_gguf_file(path)) {
-    return conversion::bundle_in_memory(path, options.config, pool);
-  }
-  if (!options.config.empty()) {
-    return library::wrong("config", "must be empty unless the path is a GGUF file");
+    const auto matrices =
+        options.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
+    return conversion::bundle_in_memory(path, options.config, matrices, pool);
   }
   return packer::Bundle::open(path, options.check_digests, pool,
                               library::show(progress, "checking digests"));
@@ -55,8 +54,9 @@ Bundle& Bundle::operator=(const Bundle&) = default;
 Result<Bundle> Bundle::open(const OpenOptions& options, const Engine& engine,
                             const OnProgress& progress) {
   return library::run(engine, options.path, [&](ThreadPool& pool) -> Result<Bundle> {
-    return Bundle(
-        std::make_shared<const Impl>(Impl{FERRY_TRY(open_bundle(options, pool, progress))}));
+    packer::Bundle bundle = FERRY_TRY(open_bundle(options, pool, progress));
+    const bool has_blocks = conversion::is_gguf_file(bundle.path()) && !options.exact;
+    return Bundle(std::make_shared<const Impl>(Impl{std::move(bundle), has_blocks}));
   });
 }
 

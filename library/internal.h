@@ -28,6 +28,7 @@ struct Engine::Impl {
 
 struct Bundle::Impl {
   packer::Bundle bundle;
+  bool has_blocks = false;  // whether matrices are in the blocks of a GGUF file
 };
 
 namespace library {

@@ -109,6 +109,9 @@ Result<Verification> verify(const Bundle& bundle, const VerifyOptions& options,
                             const Engine& engine, const OnProgress& progress) {
   const packer::Bundle& files = bundle.impl().bundle;
   return library::run(engine, files.path(), [&](ThreadPool& pool) -> Result<Verification> {
+    if (bundle.impl().has_blocks) {
+      return library::wrong("bundle", "is a GGUF file: open it with `exact` to verify it");
+    }
     if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
       return library::wrong("tolerance", "must be a finite number that is not negative");
     }

@@ -182,11 +182,14 @@ Status check_roles(const std::vector<converters::AssembledComponent>& components
 // Casts and quantises the weights of a component as the options ask.
 Result<graph::QuantizedModel> finish_component(converters::AssembledComponent component,
                                                const ConvertOptions& options, Quantizer& quantizer,
-                                               converters::MappingReport& mapping) {
+                                               MappedCheckpoint& mapped) {
   graph::Model model = std::move(component.model);
   if (options.single_head_attention && component.role == kTextDecoderRole) {
     model = FERRY_TRY(graph::split_heads(std::move(model)));
-    name_head_weights(mapping, model.weights);
+    name_head_weights(mapped.mapping, model.weights);
+  }
+  if (options.keeps_blocks) {
+    model = FERRY_TRY(graph::keep_blocks(std::move(model), *mapped.source, options.keeps_blocks));
   }
   graph::QuantizedModel out = FERRY_TRY(quantizer.apply(std::move(model)));
   const auto own = options.component_dtypes.find(component.role);
@@ -245,7 +248,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
   for (converters::AssembledComponent& component : model.components) {
     const std::string role = component.role;
     graph::QuantizedModel finished =
-        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapped.mapping));
+        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapped));
     std::string dtype = weight_dtype(finished.model);
     auto shards = FERRY_TRY(cut(std::move(finished.model), role, options));
     c.components.push_back(

@@ -30,7 +30,10 @@ struct ConvertOptions {
   // Dtypes of single components, by role. kUsage for a role that the model does not have.
   std::map<std::string, graph::WeightDType> component_dtypes = {};
   graph::QuantizeOptions quantize = {};  // for all components
-  int32_t shards = 1;                    // of the text decoder or text encoder
+  // For programs that stay in memory: matrices whose encoding in the checkpoint is one of these
+  // names stay in blocks (graph::keep_blocks). Empty for programs that other runtimes may execute.
+  graph::IsBlockName keeps_blocks = {};
+  int32_t shards = 1;  // of the text decoder or text encoder
   // Static programs: the parts become one program; see mark_cuts().
   bool shards_in_one_file = false;
   uint64_t max_file_bytes = 0;  // 0: unlimited

@@ -17,7 +17,8 @@ struct RowOp {
   size_t out;
 };
 constexpr RowOp kLinears[] = {{pte::ops::Linear::kName, pte::ops::Linear::kOut},
-                              {pte::ops::MixedLinear::kName, pte::ops::MixedLinear::kOut}};
+                              {pte::ops::MixedLinear::kName, pte::ops::MixedLinear::kOut},
+                              {pte::ops::BlockLinear::kName, pte::ops::BlockLinear::kOut}};
 constexpr RowOp kDelegate = {"a linear layer as a delegate", 0};
 constexpr RowOp kElementwise[] = {
     {pte::ops::ToCopy::kName, pte::ops::ToCopy::kOut},

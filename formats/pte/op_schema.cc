@@ -186,6 +186,10 @@ constexpr Row kRows[] = {
      "quantized_decomposed::mixed_linear.out"},
     {"T input, T weight, T weight_scales, T? weight_zero_points > T out",
      "quantized_decomposed::mixed_mm.out"},
+
+    // operators that Ferry alone has, in programs that stay in memory
+    {"T input, T blocks, s encoding > T out", "ferry::block_linear.out"},
+    {"T blocks, T indices, i columns, s encoding > T out", "ferry::block_embedding.out"},
 };
 
 constexpr struct {

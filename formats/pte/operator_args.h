@@ -63,6 +63,11 @@ struct DequantizePerToken {
   };
 };
 
+struct BlockLinear {
+  static constexpr std::string_view kName = "ferry::block_linear.out";
+  enum Arg : size_t { kInput, kBlocks, kEncoding, kOut };
+};
+
 struct Embedding {
   static constexpr std::string_view kName = "aten::embedding.out";
   enum Arg : size_t { kWeight, kIndices, kPaddingIdx, kScaleGradByFreq, kSparse, kOut };

@@ -3,10 +3,13 @@
 // form {before, pass, after}.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/tensor_source.h"
 #include "graph/graph.h"
 
 namespace ferry::graph {
@@ -32,6 +35,13 @@ std::string head_weight_name(const std::string& whole, int64_t head);
 // and embedding nodes whose weight is not f32 (their operators require equal dtypes). One cast of
 // an activation serves all the linear nodes that read it.
 Result<Model> cast_weights(Model model, WeightDType dtype);
+
+// Leaves matrices of linear and embedding nodes in the blocks that the checkpoint stores, if
+// `supports` returns true for the name of their encoding ("q4_k"). Other weights are unchanged. The
+// official runtime has no operators for blocks. The model must be bound and not cast by
+// cast_weights.
+using IsBlockName = std::function<bool(std::string_view)>;
+Result<Model> keep_blocks(Model model, const TensorSource& source, const IsBlockName& supports);
 
 enum class BufferInit { kNone, kState, kAll };
 struct BufferInitOptions {

@@ -41,8 +41,12 @@ struct BundleInfo {
 };
 
 struct OpenOptions {
-  std::string path = {};      // a bundle directory, or a GGUF file, which is converted in memory
-  std::string config = {};    // a config.json for a GGUF file whose metadata is incomplete
+  std::string path = {};    // a bundle directory, or a GGUF file, which is converted in memory
+  std::string config = {};  // a config.json for a GGUF file whose metadata is incomplete
+  // Compute with the matrices of a GGUF file as f32, which takes their memory. Otherwise programs
+  // multiply its blocks, with activations of 8 bits, and verify() does not take the bundle. No
+  // effect on a bundle directory.
+  bool exact = false;
   bool check_digests = true;  // hash every byte of the bundle
 };
 

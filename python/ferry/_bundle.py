@@ -267,19 +267,26 @@ def open(  # noqa: A001 - ferry.open() reads well
     *,
     config: Path | None = None,
     check_digests: bool = True,
+    exact: bool = False,
     mode: Mode = "default",
     progress: Progress | None = None,
     threads: int = 0,
 ) -> Bundle:
     """Opens a bundle, or a GGUF file, which is converted in memory.
 
-    ``check_digests`` hashes every byte first. ``threads`` is for all work with the bundle; 0 means
+    ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
+    as f32, which :func:`ferry.verify` needs. ``threads`` is for all work with the bundle; 0 means
     as many as the process may use.
 
     >>> open("sample.bundle").info.model_type
     'qwen3_5_text'
     """
-    options = {"path": path_of(path), "config": path_of(config), "check_digests": check_digests}
+    options = {
+        "path": path_of(path),
+        "config": path_of(config),
+        "check_digests": check_digests,
+        "exact": exact,
+    }
     return Bundle(_native.open(options, progress, threads), threads, mode)
 
 
@@ -327,7 +334,7 @@ def verify(
     >>> verify("sample.bundle", checkpoint="testdata/trained").verdict
     'parity'
     """
-    opened = _opened(bundle)
+    opened = _opened(bundle, exact=True)
     options = {
         "reference": path_of(reference),
         "checkpoint": path_of(checkpoint),
@@ -343,8 +350,8 @@ def verify(
     return build(Verification, found, path=opened.info.path)
 
 
-def _opened(bundle: Path | Bundle) -> Bundle:
-    return bundle if isinstance(bundle, Bundle) else open(bundle)
+def _opened(bundle: Path | Bundle, *, exact: bool = False) -> Bundle:
+    return bundle if isinstance(bundle, Bundle) else open(bundle, exact=exact)
 
 
 def _request(

@@ -195,7 +195,7 @@ OpenOptions open_options(const nb::dict& given) {
   OpenOptions o;
   Options options(given);
   options.read("path", o.path).read("config", o.config);
-  options.read("check_digests", o.check_digests).done();
+  options.read("check_digests", o.check_digests).read("exact", o.exact).done();
   return o;
 }
 

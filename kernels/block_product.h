@@ -1,0 +1,43 @@
+// A product with blocks of GGUF files, in memory that the kernels share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/block_linear.h"
+
+namespace ferry::kernels {
+
+// Rows of activations, rounded to 8 bits. Columns are padded to whole chunks of 256, and the padded
+// groups have scales of 0. A `slot` has the codes, then for each chunk 4 times 8 numbers: the scale
+// of each group, and scale times the sum of the codes of the group, of its first half, of its
+// second half; then, if `wide`, the codes in 16 bits.
+struct BlockActivations {
+  std::byte* slots = nullptr;
+  size_t rows = 0, columns = 0;
+  bool wide = false;
+
+  static constexpr size_t kNumbers = 4 * 8;
+  size_t chunks() const { return (columns + 255) / 256; }
+  size_t slot_bytes() const {
+    return chunks() * (256 + kNumbers * sizeof(float) + (wide ? 512 : 0));
+  }
+  int16_t* wide_codes(size_t row) const {
+    return reinterpret_cast<int16_t*>(numbers(row) + chunks() * kNumbers);
+  }
+  int8_t* codes(size_t row) const { return reinterpret_cast<int8_t*>(slots + row * slot_bytes()); }
+  float* numbers(size_t row) const { return reinterpret_cast<float*>(codes(row) + chunks() * 256); }
+};
+
+struct BlockProduct {
+  BlockMatrix matrix;
+  BlockActivations x;
+  float* out = nullptr;
+
+  const uint8_t* row(size_t n) const {
+    return reinterpret_cast<const uint8_t*>(matrix.blocks) +
+           n * static_cast<size_t>(matrix.row_bytes());
+  }
+};
+
+}  // namespace ferry::kernels
