@@ -301,7 +301,8 @@ ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1
   for (ValueId bias : {biases.b1, biases.b3, biases.b2}) {
     args.push_back(bias.valid() ? Arg(bias) : Arg(kNone));
   }
-  args.insert(args.end(), {biases.steepness, biases.limit});
+  args.insert(args.end(),
+              {biases.steepness, biases.limit, std::string(), std::string(), std::string()});
   return emit_one(Op::kExperts, std::move(args));
 }
 

@@ -23,9 +23,10 @@ constexpr uint64_t kRowAlignment = 16;
 
 using Port = ExpertsArgs::Arg;
 using enum ExpertsArgs::Arg;
-constexpr size_t kScalesOf = kS1 - kW1;  // distance from a matrix to its scales
-constexpr size_t kBiasOf = kB1 - kW1;    // distance from a matrix to its biases
-constexpr size_t kOut = 0;               // among the outs of the node
+constexpr size_t kScalesOf = kS1 - kW1;    // distance from a matrix to its scales
+constexpr size_t kBiasOf = kB1 - kW1;      // distance from a matrix to its biases
+constexpr size_t kEncodingOf = kE1 - kW1;  // distance from a matrix to its encoding
+constexpr size_t kOut = 0;                 // among the outs of the node
 
 class Builder {
  public:
@@ -101,7 +102,9 @@ class Builder {
     slots_ = local(ids_).shape[1];
     const Dims& down = graph_[std::get<ValueId>(node_.args[kW2])].shape;
     const Dim experts = down.size() == 3 ? down[0] : Dim(down[0].base / hidden_.base);
-    inner_ = down.back();
+    // Rows of w2 may be blocks.
+    const Dims& gate = graph_[std::get<ValueId>(node_.args[kW1])].shape;
+    inner_ = gate.size() == 3 ? gate[1] : down.back();
     const Ref all = scratch(DType::kI64, {experts}, /*dynamic=*/false);
     call("aten::arange.out", {experts.base}, {all});
     const Ref column =
@@ -196,6 +199,11 @@ class Builder {
   // Multiplies x with this expert's matrix `which`, in the dtype of the matrix.
   Ref linear(Ref x, Port which) {
     const Dim rows = which == kW2 ? hidden_ : inner_;
+    if (const auto& encoding = std::get<std::string>(node_.args[which + kEncodingOf]);
+        !encoding.empty()) {
+      return tensor("ferry::block_linear.out", {x, selected(argument(which)), encoding},
+                    DType::kF32, {tokens_, rows});
+    }
     const auto* scales = std::get_if<ValueId>(&node_.args[which + kScalesOf]);
     const Ref matrix =
         scales ? decoded(argument(which), port(*scales), rows) : selected(argument(which));
@@ -268,6 +276,9 @@ const pte::OpSchema& experts_schema() {
     for (const char* name : {"steepness", "limit"}) {
       made.args.push_back({name, pte::ArgKind::kFloat});
     }
+    for (const char* name : {"e1", "e3", "e2"}) {
+      made.args.push_back({name, pte::ArgKind::kString});
+    }
     for (const char* name : {"out", "scratch"}) {
       made.args.push_back({name, pte::ArgKind::kTensor, false, /*out=*/true});
     }
@@ -286,6 +297,12 @@ Dims without_axes(Dims shape) {
 // `wanted` is [experts,rows,columns].
 Status check_matrix(const RuleInput& in, size_t arg, const Dims& wanted) {
   const Value& matrix = in.tensor(arg);
+  if (!std::get<std::string>(in.node.args[arg + kEncodingOf]).empty()) {
+    const Dims rows = without_axes(matrix.shape);
+    const bool fit = matrix.dtype == DType::kU8 && rows.size() == 3 && rows[0] == wanted[0] &&
+                     rows[1] == wanted[1];
+    return fit ? Status{} : misfit("the experts' blocks do not match");
+  }
   if (!in.given(arg + kScalesOf)) {
     if (!is_castable(matrix.dtype)) return misfit("weights are no floats");
     if (without_axes(matrix.shape) != wanted) return misfit("the experts' shapes do not match");
@@ -335,7 +352,8 @@ Result<Types> infer_experts(const RuleInput& in) {
   }
   const int64_t hidden = x.shape[1].base;
   const int64_t experts = down.size() == 3 ? down[0].base : down[0].base / hidden;
-  const int64_t inner = down.back().base;
+  const Dims& gate = in.tensor(kW1).shape;
+  const int64_t inner = gate.size() == 3 ? gate[1].base : down.back().base;
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW1, {experts, inner, hidden}));
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW3, {experts, inner, hidden}));
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW2, {experts, hidden, inner}));

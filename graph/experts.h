@@ -3,7 +3,7 @@
 // number.
 //
 //   x [T,hidden] f32, ids i64 [T,k], scores f32 [T,k], w1 and w3 (experts, inner, hidden),
-//   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2, steepness, limit
+//   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2, steepness, limit, e1, e3 and e2
 //   -> out [T,hidden] f32, scratch u8 [n]
 //   out[t] = sum over the slots s of scores[t,s] * w2[e] (silu(w1[e] x[t]) * (w3[e] x[t])),
 //   e = ids[t,s]; the ids of one token differ
@@ -14,7 +14,9 @@
 //
 // A matrix of floats is [experts,rows,columns] and has no scales. A matrix of codes, i4 or i8, is a
 // table [experts * rows,columns], from which the program takes the rows of an expert with an
-// embedding operator; its scales are f32 [experts * rows] or [experts * rows,groups].
+// embedding operator; its scales are f32 [experts * rows] or [experts * rows,groups]. A matrix in
+// blocks of GGUF files is u8 [experts,rows,bytes of a row] and has no scales; the name of its
+// encoding is e1, e3 or e2, which is empty for other matrices.
 //
 // The program iterates over the experts that any token chose, as the reference implementation does.
 // It takes the expert's matrices and tokens, and adds the outcome to the result. The memory of the
@@ -23,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -49,7 +52,10 @@ struct ExpertsArgs {
     kB3,
     kB2,
     kSteepness,
-    kLimit
+    kLimit,
+    kE1,
+    kE3,
+    kE2
   };
   static constexpr bool is_matrix(size_t arg) { return arg >= kW1 && arg <= kW2; }
 };
@@ -75,7 +81,7 @@ struct ExpertsProgram {
   struct RefList {
     std::vector<Ref> items;
   };
-  using Operand = std::variant<std::monostate, Ref, RefList, int64_t, double, bool>;
+  using Operand = std::variant<std::monostate, Ref, RefList, int64_t, double, bool, std::string>;
   struct Call {
     std::string_view op;  // name of an operator of the official runtime
     std::vector<Operand> inputs;

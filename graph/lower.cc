@@ -300,6 +300,7 @@ class MethodLowering {
     if (const auto* number = std::get_if<int64_t>(&operand)) return method_.pool.constant(*number);
     if (const auto* number = std::get_if<double>(&operand)) return method_.pool.constant(*number);
     if (const auto* flag = std::get_if<bool>(&operand)) return method_.pool.constant(*flag);
+    if (const auto* text = std::get_if<std::string>(&operand)) return method_.pool.constant(*text);
     return method_.pool.none();
   }
 

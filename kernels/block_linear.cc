@@ -157,6 +157,7 @@ constexpr BlockLayout kLayouts[] = {
     {"q3_k", BlockType::kQ3K, 256, 110},   {"q4_k", BlockType::kQ4K, 256, 144},
     {"q5_k", BlockType::kQ5K, 256, 176},   {"q6_k", BlockType::kQ6K, 256, 210},
     {"iq4_nl", BlockType::kIQ4NL, 32, 18}, {"iq4_xs", BlockType::kIQ4XS, 256, 136},
+    {"mxfp4", BlockType::kMXFP4, 32, 17},
 };
 
 // A task should have at least this many bytes of the matrix, and this many products: see

@@ -29,6 +29,7 @@ enum class BlockType : uint8_t {
   kQ6K,
   kIQ4NL,
   kIQ4XS,
+  kMXFP4,
 };
 
 struct BlockLayout {

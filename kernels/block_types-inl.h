@@ -72,7 +72,15 @@ HWY_INLINE VCodes two_bits_at(VCodes v, size_t shift) {
 alignas(16) constexpr int8_t kIq4Codes[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                               1,    13,   25,  38,  53,  69,  89,  113};
 
-enum class Nibble { kPlain, kFifth, kIq4 };
+// Twice the numbers that the codes of MXFP4 stand for. Source: OCP Microscaling Formats, E2M1.
+alignas(16) constexpr int8_t kMxfp4Codes[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                0, -1, -2, -3, -4, -6, -8, -12};
+
+enum class Nibble { kPlain, kFifth, kIq4, kMxfp4 };
+template <Nibble kKind>
+constexpr const int8_t* kNibbleTable = kKind == Nibble::kMxfp4 ? kMxfp4Codes : kIq4Codes;
+template <Nibble kKind>
+constexpr bool kIsLookedUp = kKind == Nibble::kIq4 || kKind == Nibble::kMxfp4;
 
 // Writes 32 codes of 16 bytes: low nibbles, then high ones. With kFifth, bit j of the word at
 // `fifth` adds 16 to code j.
@@ -91,15 +99,15 @@ HWY_INLINE void nibbles_of_16(const uint8_t* p, const uint8_t* fifth, uint8_t* c
     const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(spread, bits), bits);
     out = _mm256_or_si256(out, _mm256_and_si256(set, _mm256_set1_epi8(16)));
   }
-  if constexpr (kKind == Nibble::kIq4) {
-    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kIq4Codes));
+  if constexpr (kIsLookedUp<kKind>) {
+    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kNibbleTable<kKind>));
     out = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), out);
   }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), out);
 #else
   for (size_t j = 0; j < 32; ++j) {
     const uint8_t code = j < 16 ? p[j] & 15 : p[j - 16] >> 4;
-    codes[j] = kKind == Nibble::kIq4 ? static_cast<uint8_t>(kIq4Codes[code]) : code;
+    codes[j] = kIsLookedUp<kKind> ? static_cast<uint8_t>(kNibbleTable<kKind>[code]) : code;
     if constexpr (kKind == Nibble::kFifth) codes[j] |= (fifth[j / 8] >> (j % 8) & 1) << 4;
   }
 #endif
@@ -221,6 +229,23 @@ struct IQ4NL : BlockOf32 {
     load_halves(p, kBytes, n, c.scale);
     for (size_t b = 0; b < n; ++b)
       nibbles_of_16<Nibble::kIq4>(p + kBytes * b + 2, nullptr, c.codes + 32 * b);
+  }
+};
+
+struct MXFP4 : BlockOf32 {
+  static constexpr size_t kBytes = 17;
+  static constexpr bool kSigned = true, kMinima = false;
+  static constexpr int kZero = 0, kMaxCode = 12;
+
+  template <class N>
+  static HWY_INLINE void unpack(const uint8_t* p, N n, BlockChunk& c) {
+    std::memset(c.scale, 0, sizeof c.scale);
+    for (size_t b = 0; b < n; ++b, p += kBytes) {
+      // 2^(e - 128), half of what the exponent means, because the codes are doubled
+      const uint32_t bits = p[0] < 2 ? 0x00200000u << p[0] : (p[0] - 1u) << 23;
+      std::memcpy(&c.scale[b], &bits, sizeof bits);
+      nibbles_of_16<Nibble::kMxfp4>(p + 1, nullptr, c.codes + 32 * b);
+    }
   }
 };
 
@@ -394,6 +419,8 @@ HWY_INLINE void with_block_type(BlockType type, const Use& use) {
       return use.template operator()<IQ4NL>();
     case BlockType::kIQ4XS:
       return use.template operator()<IQ4XS>();
+    case BlockType::kMXFP4:
+      return use.template operator()<MXFP4>();
   }
 }
 

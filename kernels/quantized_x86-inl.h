@@ -262,6 +262,26 @@ struct RowOfGroups {
   size_t ahead;  // distance in bytes of codes, for ask_for()
 };
 
+// Computes fewer than 8 groups of 32 columns. The sums of the others are 0.
+template <class Dot>
+inline __m256i some_blocks(const RowOfGroups& r, size_t groups) {
+  __m256i sums[4];
+  for (size_t i = 0; i < 4; ++i) {
+    sums[i] = _mm256_setzero_si256();
+    if (2 * i >= groups) continue;
+    const __m256i offsets = load256(r.offsets + 8 * i);
+    if (2 * i + 1 < groups) {
+      sums[i] = dot64<Dot>(offsets, r.codes + 32 * i, r.split + 64 * i);
+      continue;
+    }
+    alignas(32) uint8_t half[32] = {};
+    __builtin_memcpy(half, r.codes + 32 * i, 16);
+    sums[i] = dot64<Dot>(offsets, half, r.split + 64 * i);
+  }
+  return _mm256_permutevar8x32_epi32(four_sums(sums[0], sums[1], sums[2], sums[3]),
+                                     _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
 template <class Dot, bool kBf16>
 inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
@@ -276,9 +296,7 @@ inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
     r = {r.codes + 128, r.scales + kScales, r.split + 256, r.offsets + 32, r.ahead};
   }
   if (g == groups) return sum_partials(acc);
-  alignas(32) uint8_t rest[128] = {};
-  __builtin_memcpy(rest, r.codes, (groups - g) * 16);
-  const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(rest, r.split, r.offsets));
+  const __m256 sums = _mm256_cvtepi32_ps(some_blocks<Dot>(r, groups - g));
   const __m256 scales = some_scales<kBf16>(r.scales, groups - g);
   return sum_partials(_mm256_fmadd_ps(sums, scales, acc));
 }

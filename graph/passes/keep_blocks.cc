@@ -6,7 +6,9 @@
 
 #include "core/tensor_source.h"
 #include "formats/pte/operator_args.h"
+#include "graph/experts.h"
 #include "graph/passes/passes.h"
+#include "graph/shape_inference.h"
 
 namespace ferry::graph {
 namespace {
@@ -14,10 +16,12 @@ namespace {
 // The name of the encoding of each matrix that stays in blocks, by the name of the weight.
 using Kept = std::map<std::string, std::string, std::less<>>;
 
-// Returns whether `arg` of a node is a matrix of a linear layer or the table of an embedding.
+// Returns whether `arg` of a node is a matrix of a linear layer or of experts, or the table of an
+// embedding.
 bool reads_matrix(Op op, size_t arg) {
   return (op == Op::kLinear && arg == pte::ops::Linear::kWeight) ||
-         (op == Op::kEmbedding && arg == pte::ops::Embedding::kWeight);
+         (op == Op::kEmbedding && arg == pte::ops::Embedding::kWeight) ||
+         (op == Op::kExperts && ExpertsArgs::is_matrix(arg));
 }
 
 // Takes the weights out that a node reads otherwise.
@@ -43,29 +47,65 @@ std::string_view encoding_of(const Recipe& recipe, const TensorSource& source) {
   return encoding == nullptr ? std::string_view() : encoding->name;
 }
 
-void rewrite(Graph& graph, const Kept& kept, const StateDict& weights) {
-  for (Node& node : graph.nodes) {
-    if (node.op != Op::kLinear && node.op != Op::kEmbedding) continue;
-    const bool linear = node.op == Op::kLinear;
-    const auto matrix = std::get<ValueId>(node.args[linear ? size_t{pte::ops::Linear::kWeight}
-                                                           : size_t{pte::ops::Embedding::kWeight}]);
-    Value& value = graph[matrix];
-    const auto found = kept.find(value.name);
-    if (value.origin != Value::Origin::kWeight || found == kept.end()) continue;
-    const RecipeOutput& blocks = weights.find(value.name)->recipe.output();
-    const Dim columns = graph[node.outs[0]].shape.back();
-    if (linear) {
-      node.op = Op::kBlockLinear;
-      node.args = {node.args[pte::ops::Linear::kInput], matrix, found->second};
-    } else {
-      node.op = Op::kBlockEmbedding;
-      node.args = {matrix, node.args[pte::ops::Embedding::kIndices], IntArg(columns.base),
-                   found->second};
+// Rewrites the nodes of one method.
+class BlockRewriter {
+ public:
+  BlockRewriter(Graph& graph, const Kept& kept, const StateDict& weights)
+      : graph_(graph), kept_(kept), weights_(weights) {}
+
+  void run() {
+    for (Node& node : graph_.nodes) {
+      if (node.op == Op::kLinear) linear(node);
+      if (node.op == Op::kEmbedding) embedding(node);
+      if (node.op == Op::kExperts) experts(node);
     }
-    value.dtype = blocks.dtype;
-    value.shape = {value.shape[0], Dim(blocks.shape[1])};
   }
-}
+
+ private:
+  // Gives the value of a matrix that stays in blocks their dtype and shape, and returns the name of
+  // the encoding; nullptr for another matrix.
+  const std::string* take(ValueId matrix) {
+    Value& value = graph_[matrix];
+    const auto found = kept_.find(value.name);
+    if (value.origin != Value::Origin::kWeight || found == kept_.end()) return nullptr;
+    const RecipeOutput& blocks = weights_.find(value.name)->recipe.output();
+    value.dtype = blocks.dtype;
+    value.shape.back() = Dim(blocks.shape.back());
+    return &found->second;
+  }
+
+  void linear(Node& node) {
+    const auto matrix = std::get<ValueId>(node.args[pte::ops::Linear::kWeight]);
+    const std::string* encoding = take(matrix);
+    if (encoding == nullptr) return;
+    node.op = Op::kBlockLinear;
+    node.args = {node.args[pte::ops::Linear::kInput], matrix, *encoding};
+  }
+
+  void embedding(Node& node) {
+    const auto table = std::get<ValueId>(node.args[pte::ops::Embedding::kWeight]);
+    const std::string* encoding = take(table);
+    if (encoding == nullptr) return;
+    const Dim columns = graph_[node.outs[0]].shape.back();
+    node.op = Op::kBlockEmbedding;
+    node.args = {table, node.args[pte::ops::Embedding::kIndices], IntArg(columns.base), *encoding};
+  }
+
+  // The scratch size of the loop's body changes.
+  void experts(Node& node) {
+    for (size_t i = 0; ExpertsArgs::is_matrix(ExpertsArgs::kW1 + i); ++i) {
+      const auto matrix = std::get<ValueId>(node.args[ExpertsArgs::kW1 + i]);
+      if (const std::string* encoding = take(matrix)) node.args[ExpertsArgs::kE1 + i] = *encoding;
+    }
+    const Result<Types> types = infer_types(graph_, {}, node);
+    // otherwise validate() reports the error
+    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;
+  }
+
+  Graph& graph_;
+  const Kept& kept_;
+  const StateDict& weights_;
+};
 
 }  // namespace
 
@@ -74,8 +114,9 @@ Result<Model> keep_blocks(Model model, const TensorSource& source, const IsBlock
   for (const Weight& weight : model.weights.weights()) {
     const std::string_view encoding = encoding_of(weight.recipe, source);
     Recipe blocks = weight.recipe;
-    const bool is_matrix = weight.recipe.output().shape.size() == 2;
-    if (!is_matrix || !supports(encoding) || !blocks.take_blocks(source, weight.name)) continue;
+    const size_t rank = weight.recipe.output().shape.size();
+    if (rank < 2 || rank > 3 || !supports(encoding) || !blocks.take_blocks(source, weight.name))
+      continue;
     kept.emplace(weight.name, encoding);
   }
   for (const MethodGraph& method : model.methods) drop_others(method.graph, kept);
@@ -83,7 +124,7 @@ Result<Model> keep_blocks(Model model, const TensorSource& source, const IsBlock
     FERRY_RETURN_IF_ERROR(model.weights.find(name)->recipe.take_blocks(source, name));
   }
   for (MethodGraph& method : model.methods) {
-    rewrite(method.graph, kept, model.weights);
+    BlockRewriter(method.graph, kept, model.weights).run();
     FERRY_RETURN_IF_ERROR(validate(method.graph));
   }
   return model;
