@@ -192,16 +192,29 @@ Result<Types> infer_mixed_linear(const RuleInput& in) {
   return Types{FERRY_TRY(product(in.tensor(0), in.tensor(1)))};
 }
 
-// Arguments: x, blocks, name of the encoding. Blocks are u8 [rows, bytes of a row].
-Result<Types> infer_block_linear(const RuleInput& in) {
-  const Value& x = in.tensor(0);
-  const Value& blocks = in.tensor(1);
+// The type of x * blocks^T. Blocks are u8 [rows, bytes of a row].
+Result<ValueType> block_product(const Value& x, const Value& blocks) {
   if (blocks.dtype != DType::kU8 || blocks.shape.size() != 2)
     return misfit("blocks are rows of u8");
   if (x.dtype != DType::kF32 || x.shape.size() < 2) return misfit("wants rows of f32");
   Dims shape = x.shape;
   shape.back() = blocks.shape[0];
-  return Types{{Value::Kind::kTensor, DType::kF32, std::move(shape)}};
+  return ValueType{Value::Kind::kTensor, DType::kF32, std::move(shape)};
+}
+
+// Arguments: x, blocks, name of the encoding.
+Result<Types> infer_block_linear(const RuleInput& in) {
+  return Types{FERRY_TRY(block_product(in.tensor(0), in.tensor(1)))};
+}
+
+// Arguments: x, several blocks, names of their encodings with commas between.
+Result<Types> infer_block_linears(const RuleInput& in) {
+  Types types;
+  for (const ValueId blocks : in.tensors(1)) {
+    types.push_back(FERRY_TRY(block_product(in.tensor(0), in.graph[blocks])));
+  }
+  if (types.empty()) return misfit("no matrices");
+  return types;
 }
 
 // Arguments: blocks, indices, columns, name of the encoding.

@@ -65,6 +65,7 @@ constexpr std::array kOps = {
            infer_coded_embedding},
     OpInfo{Op::kMixedLinear, "quantized_decomposed::mixed_linear.out", infer_mixed_linear},
     OpInfo{Op::kBlockLinear, "ferry::block_linear.out", infer_block_linear},
+    OpInfo{Op::kBlockLinears, "ferry::block_linears.out", infer_block_linears},
     OpInfo{Op::kBlockEmbedding, "ferry::block_embedding.out", infer_block_embedding},
     OpInfo{Op::kDynamicLinears, "dynamic linears", infer_dynamic_linears},
     OpInfo{Op::kQuantize, "quantized_decomposed::quantize_per_tensor.out", infer_quantize},

@@ -59,6 +59,7 @@ enum class Op {
   kEmbeddingByte,   // quantized_decomposed::embedding_byte.dtype_out
   kMixedLinear,     // quantized_decomposed::mixed_linear.out
   kBlockLinear,     // ferry::block_linear.out, which the official runtime does not have
+  kBlockLinears,    // ferry::block_linears.out, likewise: several matrices times one activation
   kBlockEmbedding,  // ferry::block_embedding.out, likewise
   kDynamicLinears,  // a call of the XNNPACK delegate (dynamic_linears.h)
   kQuantize,        // quantized_decomposed::quantize_per_tensor.out

@@ -97,6 +97,7 @@ Result<Types> infer_same(const RuleInput& in);
 Result<Types> infer_coded_embedding(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_mixed_linear(const RuleInput& in);     // infer_quantize.cc
 Result<Types> infer_block_linear(const RuleInput& in);     // infer_quantize.cc
+Result<Types> infer_block_linears(const RuleInput& in);    // infer_quantize.cc
 Result<Types> infer_block_embedding(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_dynamic_linears(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_quantize(const RuleInput& in);         // infer_quantize.cc

@@ -187,27 +187,44 @@ const BlockLayout* find_block_layout(std::string_view name) {
   return found == std::end(kLayouts) ? nullptr : found;
 }
 
-void block_linear(const float* x, int64_t m, const BlockMatrix& matrix, float* out,
-                  ThreadPool& pool) {
-  if (m <= 0 || matrix.rows <= 0 || matrix.columns <= 0) return;
-  const auto rows = static_cast<size_t>(matrix.rows), columns = static_cast<size_t>(matrix.columns);
-  BlockProduct p{matrix, {nullptr, static_cast<size_t>(m), columns}, out};
-  p.x.wide = HWY_DYNAMIC_DISPATCH(reads_wide_codes)(matrix.layout->type, p.x.rows);
-  const Scratch slots(floats_of(p.x.rows * p.x.slot_bytes()));
-  p.x.slots = reinterpret_cast<std::byte*>(slots.data());
-  round_rows(x, p.x, pool);
-  const size_t row_bytes = static_cast<size_t>(matrix.row_bytes());
-  const size_t work =
-      p.x.rows <= 16 ? kTaskBytes / row_bytes : kTaskProducts / (p.x.rows * columns);
-  const size_t share = rows / (4 * pool.size());
-  const size_t step = (std::min(work, share) / 16 + 1) * 16;
-  const size_t scratch = HWY_DYNAMIC_DISPATCH(block_scratch)(p.x.rows, columns);
-  const auto piece = [&](size_t index) {
-    const Scratch own(floats_of(scratch));
-    HWY_DYNAMIC_DISPATCH(block_task)
-    (p, index * step, std::min(rows, (index + 1) * step), own.data());
+void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, ThreadPool& pool) {
+  if (m <= 0 || tasks.empty() || tasks.front().matrix.columns <= 0) return;
+  const auto columns = static_cast<size_t>(tasks.front().matrix.columns);
+  BlockActivations rows = {nullptr, static_cast<size_t>(m), columns};
+  rows.wide = std::ranges::any_of(tasks, [&](const BlockTask& task) {
+    return HWY_DYNAMIC_DISPATCH(reads_wide_codes)(task.matrix.layout->type, rows.rows);
+  });
+  const Scratch slots(floats_of(rows.rows * rows.slot_bytes()));
+  rows.slots = reinterpret_cast<std::byte*>(slots.data());
+  round_rows(x, rows, pool);
+  // The pieces of a task are some rows of its matrix.
+  const auto step_of = [&](const BlockTask& task) {
+    const auto row_bytes = static_cast<size_t>(task.matrix.row_bytes());
+    const size_t work =
+        rows.rows <= 16 ? kTaskBytes / row_bytes : kTaskProducts / (rows.rows * columns);
+    const size_t share = static_cast<size_t>(task.matrix.rows) / (4 * pool.size());
+    return (std::min(work, share) / 16 + 1) * 16;
   };
-  pool.parallel_for((rows + step - 1) / step, std::ref(piece));
+  const auto pieces_of = [&](const BlockTask& task) {
+    const size_t step = step_of(task);
+    return (static_cast<size_t>(task.matrix.rows) + step - 1) / step;
+  };
+  size_t pieces = 0;
+  for (const BlockTask& task : tasks) pieces += pieces_of(task);
+  const size_t scratch = HWY_DYNAMIC_DISPATCH(block_scratch)(rows.rows, columns);
+  const auto piece = [&](size_t index) {
+    const BlockTask* task = tasks.data();
+    for (size_t count = pieces_of(*task); index >= count; count = pieces_of(*task)) {
+      index -= count;
+      ++task;
+    }
+    const BlockProduct p{task->matrix, rows, task->out};
+    const size_t begin = index * step_of(*task);
+    const size_t end = std::min(static_cast<size_t>(p.matrix.rows), begin + step_of(*task));
+    const Scratch own(floats_of(scratch));
+    HWY_DYNAMIC_DISPATCH(block_task)(p, begin, end, own.data());
+  };
+  pool.parallel_for(pieces, std::ref(piece));
 }
 
 void block_row(const BlockMatrix& matrix, int64_t row, float* out) {

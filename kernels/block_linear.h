@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "core/thread_pool.h"
@@ -49,10 +50,15 @@ struct BlockMatrix {
   int64_t row_bytes() const { return columns / layout->elements * layout->bytes; }
 };
 
-// Computes out [m, rows] = x [m, columns] * matrix^T. A row of x with a NaN or an infinity gives
-// NaN.
-void block_linear(const float* x, int64_t m, const BlockMatrix& matrix, float* out,
-                  ThreadPool& pool);
+// One product of a call: out [m, matrix.rows].
+struct BlockTask {
+  BlockMatrix matrix;
+  float* out = nullptr;
+};
+
+// Computes out = x [m, columns] * matrix^T for each task, in one parallel region. All matrices have
+// as many columns. A row of x with a NaN or an infinity gives NaN.
+void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, ThreadPool& pool);
 
 // Writes the values of row `row`: [columns].
 void block_row(const BlockMatrix& matrix, int64_t row, float* out);

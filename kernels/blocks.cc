@@ -1,6 +1,8 @@
 // Operators on matrices in blocks of GGUF files.
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "core/text.h"
 #include "kernels/block_linear.h"
@@ -28,21 +30,52 @@ Result<BlockMatrix> matrix_of(const Tensor& blocks, int64_t columns, const std::
                                matrix.layout->name));
 }
 
+// Makes the task of one product, and sets the shape of its result.
+Result<BlockTask> task_of(const Tensor& input, const Tensor& blocks, const std::string& encoding,
+                          Tensor& out) {
+  FERRY_RETURN_IF_ERROR(require_dtype(out, DType::kF32));
+  const BlockMatrix matrix = FERRY_TRY(matrix_of(blocks, input.sizes.back(), encoding));
+  Dims sizes = input.sizes;
+  sizes[sizes.rank() - 1] = matrix.rows;
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
+  return BlockTask{matrix, out.as<float>()};
+}
+
+Status check_input(const Tensor& input) {
+  FERRY_RETURN_IF_ERROR(require_dtype(input, DType::kF32));
+  return input.rank() == 0 ? require_rank(input, 1) : Status();
+}
+
+int64_t rows_of(const Tensor& input) { return input.numel / input.sizes.back(); }
+
 }  // namespace
 
 Status block_linear(const Call& call) {
   const Tensor& input = tensor(call, 0);
-  Tensor& out = tensor(call, 3);
-  FERRY_RETURN_IF_ERROR(require_dtype(input, DType::kF32));
-  FERRY_RETURN_IF_ERROR(require_dtype(out, DType::kF32));
-  if (input.rank() == 0) return require_rank(input, 1);
-  const BlockMatrix matrix =
-      FERRY_TRY(matrix_of(tensor(call, 1), input.sizes.back(), call.args[2]->text));
-  Dims sizes = input.sizes;
-  sizes[sizes.rank() - 1] = matrix.rows;
-  FERRY_RETURN_IF_ERROR(resize(out, sizes));
-  if (out.numel == 0) return {};
-  block_linear(input.as<float>(), out.numel / matrix.rows, matrix, out.as<float>(), call.pool);
+  FERRY_RETURN_IF_ERROR(check_input(input));
+  const BlockTask task =
+      FERRY_TRY(task_of(input, tensor(call, 1), call.args[2]->text, tensor(call, 3)));
+  block_linear(input.as<float>(), rows_of(input), {&task, 1}, call.pool);
+  return {};
+}
+
+Status block_linears(const Call& call) {
+  constexpr size_t kMostTasks = 16;
+  const Tensor& input = tensor(call, 0);
+  FERRY_RETURN_IF_ERROR(check_input(input));
+  const auto matrices = list(call, 1), outs = list(call, 3);
+  if (matrices.empty() || matrices.size() > kMostTasks || matrices.size() != outs.size()) {
+    return bad_input(fmt::format("{} matrices and {} results", matrices.size(), outs.size()));
+  }
+  std::array<BlockTask, kMostTasks> tasks;
+  std::string_view encodings = call.args[2]->text;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const std::string encoding(encodings.substr(0, encodings.find(',')));
+    encodings.remove_prefix(std::min(encodings.size(), encoding.size() + 1));
+    tasks[i] = FERRY_TRY(task_of(input, *matrices[i]->tensor, encoding, *outs[i]->tensor));
+  }
+  block_linear(input.as<float>(), rows_of(input), std::span(tasks).first(matrices.size()),
+               call.pool);
   return {};
 }
 

@@ -200,6 +200,7 @@ constexpr Kernel kKernels[] = {
     row("executorch_prim::trunc.Scalar", scalar_unary, kernels::ScalarOp::kTrunc),
     row("ferry::block_embedding.out", block_embedding),
     row("ferry::block_linear.out", block_linear),
+    row("ferry::block_linears.out", block_linears),
     row("llama::custom_sdpa.out", custom_sdpa),
     each("llama::fallback.out", same_copy, 1),
     row("llama::gated_delta_rule.out", gated_delta_rule),

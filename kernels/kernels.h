@@ -216,6 +216,7 @@ Status mixed_mm(const Call& call);      // input, weight, scales, zero_points? -
 
 // -- blocks.cc: matrices in blocks of GGUF files
 Status block_linear(const Call& call);     // input, blocks, encoding -> out
+Status block_linears(const Call& call);    // input, list of blocks, encodings -> list of outs
 Status block_embedding(const Call& call);  // blocks, indices, columns, encoding -> out
 
 // -- convolution.cc

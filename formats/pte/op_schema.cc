@@ -189,6 +189,7 @@ constexpr Row kRows[] = {
 
     // operators that Ferry alone has, in programs that stay in memory
     {"T input, T blocks, s encoding > T out", "ferry::block_linear.out"},
+    {"T input, T[] blocks, s encodings > T[] out", "ferry::block_linears.out"},
     {"T blocks, T indices, i columns, s encoding > T out", "ferry::block_embedding.out"},
 };
 

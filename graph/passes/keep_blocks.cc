@@ -54,10 +54,12 @@ class BlockRewriter {
       : graph_(graph), kept_(kept), weights_(weights) {}
 
   void run() {
-    for (Node& node : graph_.nodes) {
+    for (Node& node : std::exchange(graph_.nodes, {})) {
+      if (!written_buffers(graph_, node).empty()) joinable_.clear();
       if (node.op == Op::kLinear) linear(node);
       if (node.op == Op::kEmbedding) embedding(node);
       if (node.op == Op::kExperts) experts(node);
+      if (node.op != Op::kBlockLinear || !joined(node)) graph_.nodes.push_back(std::move(node));
     }
   }
 
@@ -80,6 +82,27 @@ class BlockRewriter {
     if (encoding == nullptr) return;
     node.op = Op::kBlockLinear;
     node.args = {node.args[pte::ops::Linear::kInput], matrix, *encoding};
+  }
+
+  // Products of one activation become one node. Returns whether the node was added to an earlier
+  // one.
+  bool joined(const Node& node) {
+    using pte::ops::BlockLinear;
+    const auto x = std::get<ValueId>(node.args[BlockLinear::kInput]);
+    const auto [known, fresh] = joinable_.try_emplace({x, node.layer}, graph_.nodes.size());
+    if (fresh) return false;
+    Node& first = graph_.nodes[known->second];
+    if (first.op == Op::kBlockLinear) {
+      first.op = Op::kBlockLinears;
+      const auto matrix = std::get<ValueId>(first.args[BlockLinear::kBlocks]);
+      first.args[BlockLinear::kBlocks] = TensorListArg{{matrix}};
+    }
+    auto& matrices = std::get<TensorListArg>(first.args[BlockLinear::kBlocks]).items;
+    matrices.push_back(std::get<ValueId>(node.args[BlockLinear::kBlocks]));
+    std::get<std::string>(first.args[BlockLinear::kEncoding]) +=
+        "," + std::get<std::string>(node.args[BlockLinear::kEncoding]);
+    first.outs.push_back(node.outs[0]);
+    return true;
   }
 
   void embedding(Node& node) {
@@ -105,6 +128,9 @@ class BlockRewriter {
   Graph& graph_;
   const Kept& kept_;
   const StateDict& weights_;
+  // The node that further products of an activation join, by activation and layer. A node that
+  // writes a buffer ends the joining, because the activation may be a view of the buffer.
+  std::map<std::pair<ValueId, int32_t>, size_t> joinable_;  // index into nodes
 };
 
 }  // namespace

@@ -80,7 +80,8 @@ std::vector<float> product(const BlockMatrix& matrix, const std::vector<float>& 
   const int64_t m = std::ssize(x) / matrix.columns;
   std::vector<float> out(static_cast<size_t>(m * matrix.rows), kNan);
   ThreadPool pool(threads);
-  block_linear(x.data(), m, matrix, out.data(), pool);
+  const BlockTask task = {matrix, out.data()};
+  block_linear(x.data(), m, {&task, 1}, pool);
   return out;
 }
 
@@ -151,6 +152,27 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
         EXPECT_EQ(std::memcmp(out.data(), expected_bits.data(), out.size() * sizeof(float)), 0)
             << alone;
       }
+    }
+  }
+}
+
+TEST(BlockLinear, SeveralMatricesAreMultipliedAtOnce) {
+  const int64_t columns = 256;
+  const TestBlocks a(types()[7], 40, columns), b(types()[4], 3, columns),
+      c(types()[9], 17, columns);
+  for (const int64_t m : {int64_t{1}, int64_t{18}}) {
+    const std::vector<float> x = random_values(static_cast<size_t>(m * columns));
+    std::vector<std::vector<float>> outs;
+    std::vector<BlockTask> tasks;
+    for (const TestBlocks* blocks : {&a, &b, &c}) {
+      outs.emplace_back(static_cast<size_t>(m * blocks->matrix.rows), kNan);
+      tasks.push_back({blocks->matrix, outs.back().data()});
+    }
+    ThreadPool pool(2);
+    block_linear(x.data(), m, tasks, pool);
+    size_t i = 0;
+    for (const TestBlocks* blocks : {&a, &b, &c}) {
+      EXPECT_EQ(outs[i++], product(blocks->matrix, x, 1)) << m;
     }
   }
 }
