@@ -68,22 +68,12 @@ void round_row(const float* x, const BlockActivations& a, size_t row) {
     to[16] = scale * static_cast<float>(sums[0]);
     to[24] = scale * static_cast<float>(sums[1]);
   }
-  if (!a.wide) return;
-  int16_t* wide = a.wide_codes(row);
-  for (size_t i = 0; i < a.columns; ++i) wide[i] = codes[i];
 }
 
 // ---- the functions of this target
 
 // Up to this many rows of activations are few.
 constexpr size_t kFewRows = 16;
-
-// Returns whether block_task() reads activations in 16 bits.
-bool reads_wide_codes(BlockType type, size_t m) {
-  bool wide = false;
-  with_block_type(type, [&]<class T>() { wide = FERRY_BLOCK_TILES && T::kSigned && m > kFewRows; });
-  return wide;
-}
 
 // Returns the bytes of scratch memory that block_task() needs.
 size_t block_scratch(size_t m, size_t columns) {
@@ -145,7 +135,6 @@ namespace ferry::kernels {
 namespace {
 
 HWY_EXPORT(round_row);
-HWY_EXPORT(reads_wide_codes);
 HWY_EXPORT(block_scratch);
 HWY_EXPORT(block_task);
 HWY_EXPORT(block_row_task);
@@ -191,9 +180,6 @@ void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, T
   if (m <= 0 || tasks.empty() || tasks.front().matrix.columns <= 0) return;
   const auto columns = static_cast<size_t>(tasks.front().matrix.columns);
   BlockActivations rows = {nullptr, static_cast<size_t>(m), columns};
-  rows.wide = std::ranges::any_of(tasks, [&](const BlockTask& task) {
-    return HWY_DYNAMIC_DISPATCH(reads_wide_codes)(task.matrix.layout->type, rows.rows);
-  });
   const Scratch slots(floats_of(rows.rows * rows.slot_bytes()));
   rows.slots = reinterpret_cast<std::byte*>(slots.data());
   round_rows(x, rows, pool);

@@ -11,20 +11,14 @@ namespace ferry::kernels {
 // Rows of activations, rounded to 8 bits. Columns are padded to whole chunks of 256, and the padded
 // groups have scales of 0. A `slot` has the codes, then for each chunk 4 times 8 numbers: the scale
 // of each group, and scale times the sum of the codes of the group, of its first half, of its
-// second half; then, if `wide`, the codes in 16 bits.
+// second half.
 struct BlockActivations {
   std::byte* slots = nullptr;
   size_t rows = 0, columns = 0;
-  bool wide = false;
 
   static constexpr size_t kNumbers = 4 * 8;
   size_t chunks() const { return (columns + 255) / 256; }
-  size_t slot_bytes() const {
-    return chunks() * (256 + kNumbers * sizeof(float) + (wide ? 512 : 0));
-  }
-  int16_t* wide_codes(size_t row) const {
-    return reinterpret_cast<int16_t*>(numbers(row) + chunks() * kNumbers);
-  }
+  size_t slot_bytes() const { return chunks() * (256 + kNumbers * sizeof(float)); }
   int8_t* codes(size_t row) const { return reinterpret_cast<int8_t*>(slots + row * slot_bytes()); }
   float* numbers(size_t row) const { return reinterpret_cast<float*>(codes(row) + chunks() * 256); }
 };

@@ -244,23 +244,22 @@ void few_rows(const BlockProduct& p, size_t begin, size_t end) {
 
 #if FERRY_BLOCK_TILES
 
-// Rows of a matrix: for each group of columns the codes, scales and offsets of all rows. Codes of
-// unsigned types alternate in runs of 4 columns: row 0, row 1, ...; those of signed types are i16,
-// in runs of 2.
+// Rows of a matrix: for each group of columns the codes, scales and offsets of all rows. Codes
+// alternate in runs of 4 columns: row 0, row 1, ...
 struct BlockTile {
   std::byte* codes;
   float* scales;     // [groups][kTileRows]
   float* offsets;    // [groups][halves][kTileRows]
   int16_t* factors;  // [groups][2][kTileRows][2]: the scale of each half, twice
 
-  static size_t bytes(size_t columns) { return columns * kTileRows * 4; }
+  static size_t bytes(size_t columns) { return columns * kTileRows * 2; }
 };
 template <class T>
 BlockTile tile_at(std::byte* p, size_t columns) {
   const size_t groups = columns / kGroupColumns;
   BlockTile t;
   t.codes = p;
-  t.scales = reinterpret_cast<float*>(p + columns * kTileRows * (T::kSigned ? 2 : 1));
+  t.scales = reinterpret_cast<float*>(p + columns * kTileRows);
   t.offsets = t.scales + groups * kTileRows;
   t.factors = reinterpret_cast<int16_t*>(t.offsets + 2 * groups * kTileRows);
   return t;
@@ -275,17 +274,9 @@ HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_
   for (size_t g = 0; g < groups; ++g) {
     const uint8_t* codes = c.codes + kGroupColumns * g;
     const size_t at = first_group + g;
-    if constexpr (T::kSigned) {
-      auto* to = reinterpret_cast<int16_t*>(t.codes) + at * kGroupColumns * kTileRows + 2 * row;
-      for (size_t i = 0; i < kGroupColumns; i += 2, to += 2 * kTileRows) {
-        to[0] = static_cast<int8_t>(codes[i]);
-        to[1] = static_cast<int8_t>(codes[i + 1]);
-      }
-    } else {
-      std::byte* to = t.codes + at * kGroupColumns * kTileRows + 4 * row;
-      for (size_t i = 0; i < kGroupColumns; i += 4, to += 4 * kTileRows) {
-        std::memcpy(to, codes + i, 4);
-      }
+    std::byte* to = t.codes + at * kGroupColumns * kTileRows + 4 * row;
+    for (size_t i = 0; i < kGroupColumns; i += 4, to += 4 * kTileRows) {
+      std::memcpy(to, codes + i, 4);
     }
     t.scales[at * kTileRows + row] = c.scale[g];
     if constexpr (T::kSigned) continue;
@@ -314,8 +305,8 @@ void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
   }
 }
 
-// Repeats 4 codes, or 2 codes of 16 bits.
-HWY_INLINE __m256i repeated(const std::byte* codes) {
+// Repeats 4 codes.
+HWY_INLINE __m256i repeated(const int8_t* codes) {
   int32_t bits;
   std::memcpy(&bits, codes, sizeof bits);
   return _mm256_set1_epi32(bits);
@@ -327,20 +318,24 @@ using TileOf = V[kActs][kTileVectors];
 
 // Computes the sums of products of codes of one group.
 template <class T, size_t kActs>
-HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const std::byte* const (&x)[kActs],
+HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)[kActs],
                           TileOf<__m256i, kActs>& sums) {
   const size_t at = g * kGroupColumns;
   for (size_t a = 0; a < kActs; ++a) {
     for (size_t v = 0; v < kTileVectors; ++v) sums[a][v] = _mm256_setzero_si256();
   }
+  const auto* w = reinterpret_cast<const __m256i*>(t.codes + at * kTileRows);
   if constexpr (T::kSigned) {
-    const auto* w = reinterpret_cast<const __m256i*>(t.codes + at * kTileRows * 2);
-    for (size_t k = 0; k < kGroupColumns; k += 2, w += kTileVectors) {
+    // Magnitudes of the matrix are the unsigned operand; signs go to the activations.
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (size_t k = 0; k < kGroupColumns; k += 4, w += kTileVectors) {
       const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
+      const __m256i sizes[2] = {_mm256_abs_epi8(codes[0]), _mm256_abs_epi8(codes[1])};
       for (size_t a = 0; a < kActs; ++a) {
-        const __m256i act = repeated(x[a] + 2 * (at + k));
+        const __m256i act = repeated(x[a] + at + k);
         for (size_t v = 0; v < kTileVectors; ++v) {
-          sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(codes[v], act));
+          const __m256i pairs = _mm256_maddubs_epi16(sizes[v], _mm256_sign_epi8(act, codes[v]));
+          sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(pairs, ones));
         }
       }
     }
@@ -350,7 +345,6 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const std::byte* const (
     constexpr size_t kMost = T::kHalves ? 4 : 8;
     constexpr size_t kRun = kFit >= kMost ? kMost : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
     static_assert(kFit >= 1);
-    const auto* w = reinterpret_cast<const __m256i*>(t.codes + at * kTileRows);
     const auto* factors = reinterpret_cast<const __m256i*>(t.factors) + 2 * kTileVectors * g;
     for (size_t k = 0; k < 8; k += kRun) {
       TileOf<__m256i, kActs> pairs;
@@ -378,11 +372,10 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const std::byte* const (
 template <class T, size_t kActs>
 void tile_rows(const BlockProduct& p, const BlockTile& t, size_t n, size_t i) {
   const size_t groups = p.x.columns / kGroupColumns;
-  const std::byte* x[kActs];  // codes
+  const int8_t* x[kActs];  // codes
   const float* numbers[kActs];
   for (size_t a = 0; a < kActs; ++a) {
-    x[a] = T::kSigned ? reinterpret_cast<const std::byte*>(p.x.wide_codes(i + a))
-                      : reinterpret_cast<const std::byte*>(p.x.codes(i + a));
+    x[a] = p.x.codes(i + a);
     numbers[a] = p.x.numbers(i + a);
   }
   TileOf<__m256, kActs> partial[8];
