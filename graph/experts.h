@@ -83,7 +83,7 @@ struct ExpertsProgram {
   };
   using Operand = std::variant<std::monostate, Ref, RefList, int64_t, double, bool, std::string>;
   struct Call {
-    std::string_view op;  // name of an operator of the official runtime
+    std::string_view op;  // name of an operator of the runtime
     std::vector<Operand> inputs;
     std::vector<Ref> outs;
   };

@@ -72,13 +72,10 @@ void round_row(const float* x, const BlockActivations& a, size_t row) {
 
 // ---- the functions of this target
 
-// Up to this many rows of activations are few.
-constexpr size_t kFewRows = 16;
-
 // Returns the bytes of scratch memory that block_task() needs.
 size_t block_scratch(size_t m, size_t columns) {
 #if FERRY_BLOCK_TILES
-  if (m > kFewRows) return BlockTile::bytes(columns);
+  if (m > kFewBlockRows) return BlockTile::bytes(columns);
 #endif
   (void)m;
   (void)columns;
@@ -88,7 +85,7 @@ size_t block_scratch(size_t m, size_t columns) {
 // Computes rows [begin, end) of the matrix.
 void block_task(const BlockProduct& p, size_t begin, size_t end, [[maybe_unused]] float* scratch) {
 #if FERRY_BLOCK_TILES
-  if (p.x.rows > kFewRows) {
+  if (p.x.rows > kFewBlockRows) {
     with_block_type(p.matrix.layout->type, [&]<class T>() {
       many_rows<T>(p, begin, end, reinterpret_cast<std::byte*>(scratch));
     });
@@ -187,7 +184,7 @@ void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, T
   const auto step_of = [&](const BlockTask& task) {
     const auto row_bytes = static_cast<size_t>(task.matrix.row_bytes());
     const size_t work =
-        rows.rows <= 16 ? kTaskBytes / row_bytes : kTaskProducts / (rows.rows * columns);
+        rows.rows <= kFewBlockRows ? kTaskBytes / row_bytes : kTaskProducts / (rows.rows * columns);
     const size_t share = static_cast<size_t>(task.matrix.rows) / (4 * pool.size());
     return (std::min(work, share) / 16 + 1) * 16;
   };

@@ -12,6 +12,8 @@
 #endif
 // clang-format on
 
+#include <cmath>
+
 #include "kernels/block_types-inl.h"
 #include "kernels/fetch_ahead.h"
 
@@ -26,6 +28,16 @@ namespace HWY_NAMESPACE {
 #else
 #define FERRY_BLOCK_TILES 0
 #endif
+// Targets without an instruction for it call the library, so that all give the same bits.
+template <class V>
+HWY_INLINE V fused(V a, V b, V c) {
+#if HWY_TARGET == HWY_SCALAR
+  return V(std::fma(a.raw, b.raw, c.raw));
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+
 constexpr size_t kTileRows = 16, kTileVectors = 2;  // 8 rows in a vector
 
 using F8 = hn::CappedTag<float, 8>;
@@ -103,7 +115,7 @@ HWY_INLINE hn::Vec<F8> offsets_at(const BlockChunk& c, size_t half, size_t i) {
       if (half == 0) pair = hn::ShiftLeft<16>(pair);
       scale = hn::Mul(scale, hn::ConvertTo(d, hn::ShiftRight<16>(pair)));
     }
-    offset = hn::MulAdd(scale, hn::Set(d, -static_cast<float>(T::kZero)), offset);
+    offset = fused(scale, hn::Set(d, -static_cast<float>(T::kZero)), offset);
   }
   return offset;
 }
@@ -129,12 +141,12 @@ HWY_INLINE void add_chunk(const BlockChunk& c, const float (&offsets)[2][kChunkG
   for (size_t i = 0; i < kChunkGroups; i += kF8Lanes) {
     const auto scale = hn::Mul(hn::LoadU(d, c.scale + i), hn::LoadU(d, numbers + i));
     auto sum = hn::LoadU(d, sums + i);
-    sum = hn::MulAdd(hn::ConvertTo(d, hn::LoadU(d32, products + i)), scale, sum);
+    sum = fused(hn::ConvertTo(d, hn::LoadU(d32, products + i)), scale, sum);
     if constexpr (!T::kSigned) {
       const float* of_codes = numbers + (T::kHalves ? 16 : 8) + i;
-      sum = hn::MulAdd(hn::LoadU(d, offsets[0] + i), hn::LoadU(d, of_codes), sum);
+      sum = fused(hn::LoadU(d, offsets[0] + i), hn::LoadU(d, of_codes), sum);
       if constexpr (T::kHalves) {
-        sum = hn::MulAdd(hn::LoadU(d, offsets[1] + i), hn::LoadU(d, of_codes + 8), sum);
+        sum = fused(hn::LoadU(d, offsets[1] + i), hn::LoadU(d, of_codes + 8), sum);
       }
     }
     hn::StoreU(sum, d, sums + i);
@@ -203,7 +215,7 @@ HWY_INLINE void add_row(const BlockProduct& p, RowReader<T> row, size_t first, s
   if constexpr (T::kElements == kGroupColumns) {
     const size_t left = row.blocks;
     if (left == 0) return;
-    std::memset(c.minimum, 0, sizeof c.minimum);
+    if constexpr (T::kMinima) std::memset(c.minimum, 0, sizeof c.minimum);
     // Rows are often whole heads of 64 columns.
     if (left == 2) {
       T::unpack(row.p, Whole<2>(), c);

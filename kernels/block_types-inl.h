@@ -31,7 +31,7 @@ struct BlockChunk {
   HWY_ALIGN int16_t half[2 * kChunkGroups];
 };
 
-// What a type is:
+// A type has these members:
 //   kElements, kBytes   of a block
 //   kSigned             codes are i8, and there are no offsets; else u8, at most kMaxCode
 //   kZero               the code of zero: the offset has -kZero * scale

@@ -60,22 +60,28 @@ Status block_linear(const Call& call) {
 }
 
 Status block_linears(const Call& call) {
+  // One parallel region has at most this many products.
   constexpr size_t kMostTasks = 16;
   const Tensor& input = tensor(call, 0);
   FERRY_RETURN_IF_ERROR(check_input(input));
   const auto matrices = list(call, 1), outs = list(call, 3);
-  if (matrices.empty() || matrices.size() > kMostTasks || matrices.size() != outs.size()) {
+  if (matrices.size() != outs.size()) {
     return bad_input(fmt::format("{} matrices and {} results", matrices.size(), outs.size()));
   }
   std::array<BlockTask, kMostTasks> tasks;
   std::string_view encodings = call.args[2]->text;
+  size_t count = 0;
+  const auto run = [&] {
+    block_linear(input.as<float>(), rows_of(input), std::span(tasks).first(count), call.pool);
+    count = 0;
+  };
   for (size_t i = 0; i < matrices.size(); ++i) {
     const std::string encoding(encodings.substr(0, encodings.find(',')));
     encodings.remove_prefix(std::min(encodings.size(), encoding.size() + 1));
-    tasks[i] = FERRY_TRY(task_of(input, *matrices[i]->tensor, encoding, *outs[i]->tensor));
+    tasks[count++] = FERRY_TRY(task_of(input, *matrices[i]->tensor, encoding, *outs[i]->tensor));
+    if (count == kMostTasks) run();
   }
-  block_linear(input.as<float>(), rows_of(input), std::span(tasks).first(matrices.size()),
-               call.pool);
+  if (count > 0) run();
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace ferry::converters {
 // for a block whose keys are all masked. exp(-65535 - maximum) is exactly zero in f32.
 inline constexpr float kMaskedScore = -65535.0F;
 
-// The rows of a RoPE table at this call's positions: f32 [T,1,rotary_dim], in a static program
+// cos and sin of RoPE at this call's positions: f32 [T,1,rotary_dim], in a static program
 // [1,T,1,rotary_dim]. The first half of sin is negated.
 struct RopeTable {
   ValueId cos = {}, sin = {};

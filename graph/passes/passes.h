@@ -17,7 +17,6 @@ namespace ferry::graph {
 // The dtype in which the matrices (weights of linear and embedding nodes) are stored and
 // multiplied. Everything else (norms, biases, states, attention) stays f32 whatever the checkpoint
 // holds: it is a few kilobytes, and it keeps the residual stream exact.
-// is a few kilobytes, and it keeps the residual stream exact.
 enum class WeightDType { kKeep, kF32, kF16, kBF16 };
 
 // Replaces attention of several heads by attention of one head each: a projection for every head of

@@ -156,6 +156,18 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
   }
 }
 
+// There is no code for AVX-512, whose processors take that for AVX2.
+TEST(BlockLinear, ProcessorsWithMoreInstructionsTakeTheNearestCode) {
+  if ((hwy::SupportedTargets() & HWY_AVX2) == 0) return;
+  const TestBlocks blocks(types()[7], 5, 256);
+  const std::vector<float> x = random_values(20 * 256);
+  const std::vector<float> expected = product(blocks.matrix, x, 1);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets() | HWY_AVX3);
+  const std::vector<float> out = product(blocks.matrix, x, 1);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  EXPECT_EQ(out, expected);
+}
+
 TEST(BlockLinear, SeveralMatricesAreMultipliedAtOnce) {
   const int64_t columns = 256;
   const TestBlocks a(types()[7], 40, columns), b(types()[4], 3, columns),

@@ -1,5 +1,5 @@
-// What programs carry for RoPE: frequencies, or a table. The values are right in whatever tiles
-// they are computed.
+// Programs carry frequencies for RoPE, or a table. The values are right in whatever tiles they are
+// computed.
 
 #include <gtest/gtest.h>
 

@@ -262,9 +262,11 @@ void on_every_target(const Body& body) {
   for (int64_t left = (hwy::SupportedTargets() & compiled) | HWY_SCALAR; left; left &= left - 1) {
     const int64_t target = left & -left;
     SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
+    // SetSupportedTargetsForTest() has no effect here: cmake/quick_start replaces Highway's
+    // library.
+    hwy::GetChosenTarget().Update(target);
     body();
-    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 }
 
