@@ -133,10 +133,13 @@ HWY_INLINE size_t deep_columns(D d, const Stored<T>& rows, const WeightedSums& a
   }
   const Stored<T> from{rows.at + j * a.rows_stride, rows.scale, rows.zero_point};
   float* out = a.out + i * a.out_stride;
+  // The processor fetches within a row by itself, but rows of a cache are far apart and short.
+  const size_t ahead = i == 0 && j + 3 * kDepth <= a.count ? 2 * kDepth * a.rows_stride : 0;
   for (; c + kWidth <= a.width; c += kWidth) {
     hn::Vec<D> sums[kM];
     for (size_t r = 0; r < kM; ++r) sums[r] = load_f32(d, out + r * a.out_stride + c);
     for (size_t q = 0; q < kDepth; ++q) {
+      if (ahead > 0) hwy::Prefetch(from.at + q * a.rows_stride + ahead + c);
       const auto value = load_stored(d, from, q * a.rows_stride + c);
       for (size_t r = 0; r < kM; ++r) {
         sums[r] = hn::MulAdd(weights[r * kDepth + q], value, sums[r]);

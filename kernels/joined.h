@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "kernels/kernel_table.h"
+#include "kernels/seen_columns.h"
 
 namespace ferry::kernels {
 
@@ -30,6 +32,9 @@ struct JoinedProduct {
   JoinedMatrix b;
   float* out;
   size_t batch, m, n, k;
+  // The part of the joined dimension that is used: other columns of out are not computed, or other
+  // rows of b are left out, as if a had zeros for them. Empty: all of it.
+  std::span<const ColumnRange> seen = {};
 };
 // From this many rows on, rows share tiles of b that stay in the cache. Fewer rows read b in place.
 inline constexpr size_t kJoinedManyRows = 17;
@@ -40,7 +45,48 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool);
 // Computes bmm for a mat2 whose first part is elsewhere. Arguments: self, mat2 -> out, then
 // `first`, the index of its first element, scale, zero_point, whether columns are joined, their
 // count. All tensors are static, their shapes fit, and all but `first` are f32. Programs cannot
-// contain this operator.
+// contain this operator. Optional arguments: the SeenMask of JoinedProduct::seen, and the mask that
+// it is found from.
 Status joined_bmm(const Call& call);
+
+// Attention of many rows: out = softmax(query keys + mask) values, with the bits of joined_bmm_f32,
+// the sum, softmax_row_f32 and joined_bmm_f32. The products keep a few rows of scores in the cache.
+struct MaskedAttention {
+  const float* query;    // [batch,groups,tokens,dim]
+  JoinedMatrix keys;     // [batch,dim,context], joined along the columns
+  JoinedMatrix values;   // [batch,context,value_dim], joined along the rows; dtype as keys
+  const float* mask;     // [tokens,context]
+  const SeenMask& seen;  // of the mask; `blocks` is read
+  float* out;            // [batch,groups,tokens,value_dim]
+  size_t batch, groups, tokens, dim, value_dim, context;
+};
+// A task of masked_attention_f32: one block of rows of one head, and the columns that it sees.
+// Scores of seen columns lie side by side, where the softmax has the bits of the whole row: hidden
+// columns add 0 to its sums.
+struct AttentionBlock {
+  const MaskedAttention& args;
+  std::span<const ColumnRange> seen;
+  size_t item;        // of the batch
+  size_t row, count;  // rows of `item`
+  size_t token;       // row of the mask
+  size_t width;       // seen columns
+  float* scores;      // [count,width]
+
+  JoinedProduct keys() const {
+    return {args.query, args.keys, nullptr, args.batch, count, args.context, args.dim};
+  }
+  JoinedProduct values() const {
+    return {nullptr, args.values, nullptr, args.batch, count, args.value_dim, args.context};
+  }
+  size_t query_row() const { return item * args.groups * args.tokens + row; }
+};
+
+void masked_attention_f32(const MaskedAttention& attention, ThreadPool& pool);
+
+// Computes attention of two calls of joined_bmm. Arguments: the first nine of the product of
+// queries and keys, those of the product of weights and values, the mask, its SeenMask. Variant 1
+// finds the latter. The results of the first product serve as memory if `out` lies over the
+// queries, keys or mask. Programs cannot contain this operator.
+Status masked_attention(const Call& call);
 
 }  // namespace ferry::kernels

@@ -1,5 +1,6 @@
 // Matrix products: f32 and half precision by kernels/compute.h, f64 by compute_f64.h.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels/compute.h"
@@ -168,21 +169,66 @@ Status addmm(const Call& call) {
   return add_scaled(call, Operand(out), Operand(self), beta, out.dtype, out);
 }
 
+namespace {
+
+constexpr size_t kJoinedArgs = 9;
+
+size_t size_of(const Tensor& of, int dim) { return static_cast<size_t>(of.size(dim)); }
+
+// Reads the matrix of the arguments of joined_bmm that begin at `at`.
+JoinedMatrix joined_matrix(const Call& call, size_t at) {
+  const Tensor& first = tensor(call, at + 3);
+  return {first.dtype,
+          first.data + integer(call, at + 4) * first.element_bytes(),
+          static_cast<float>(number(call, at + 5).real),
+          static_cast<int32_t>(integer(call, at + 6)),
+          boolean(call, at + 7),
+          static_cast<size_t>(integer(call, at + 8)),
+          tensor(call, at + 1).as<float>()};
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + b.bytes() && b.data < a.data + a.bytes();
+}
+
+}  // namespace
+
 Status joined_bmm(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const Tensor& whole = tensor(call, 1);
-  const Tensor& first = tensor(call, 3);
-  const JoinedMatrix matrix = {first.dtype,
-                               first.data + integer(call, 4) * first.element_bytes(),
-                               static_cast<float>(number(call, 5).real),
-                               static_cast<int32_t>(integer(call, 6)),
-                               boolean(call, 7),
-                               static_cast<size_t>(integer(call, 8)),
-                               whole.as<float>()};
-  const auto size = [](const Tensor& of, int dim) { return static_cast<size_t>(of.size(dim)); };
-  joined_bmm_f32({self.as<float>(), matrix, tensor(call, 2).as<float>(), size(self, 0),
-                  size(self, 1), size(whole, 2), size(self, 2)},
+  constexpr size_t kSeen = kJoinedArgs, kMask = kSeen + 1;
+  std::span<const ColumnRange> seen;
+  if (call.args.size() > kMask) {
+    const Tensor& mask = tensor(call, kMask);
+    seen_mask(call, kSeen)
+        .whole.find(mask.as<float>(), mask.size(mask.rank() - 2), mask.sizes.back());
+  }
+  if (call.args.size() > kSeen) seen = seen_mask(call, kSeen).whole.span();
+  joined_bmm_f32({self.as<float>(), joined_matrix(call, 0), tensor(call, 2).as<float>(),
+                  size_of(self, 0), size_of(self, 1), size_of(whole, 2), size_of(self, 2), seen},
                  call.pool);
+  return {};
+}
+
+Status masked_attention(const Call& call) {
+  constexpr size_t kValues = kJoinedArgs, kMask = 2 * kJoinedArgs, kSeen = kMask + 1;
+  const Tensor& query = tensor(call, 0);
+  const Tensor& keys = tensor(call, 1);
+  const Tensor& values = tensor(call, kValues + 1);
+  const Tensor& mask = tensor(call, kMask);
+  Tensor& out = tensor(call, kValues + 2);
+  const int64_t tokens = mask.size(mask.rank() - 2), context = mask.sizes.back();
+  SeenMask& seen = seen_mask(call, kSeen);
+  if (call.variant == 1) seen.find_blocks(mask.as<float>(), tokens, context);
+  const bool moves = overlap(out, query) || overlap(out, keys) || overlap(out, mask);
+  float* result = moves ? tensor(call, 2).as<float>() : out.as<float>();
+  const auto count = static_cast<size_t>(tokens);
+  masked_attention_f32(
+      {query.as<float>(), joined_matrix(call, 0), joined_matrix(call, kValues), mask.as<float>(),
+       seen, result, size_of(query, 0), size_of(query, 1) / count, count, size_of(query, 2),
+       size_of(values, 2), static_cast<size_t>(context)},
+      call.pool);
+  if (moves) std::memmove(out.data, result, static_cast<size_t>(out.bytes()));
   return {};
 }
 

@@ -324,6 +324,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   find_written_numbers(state);
   if (state.literal) return {};
   join_caches(loading);
+  leave_out_hidden_columns(loading);
   read_stored_caches(loading);
   find_row_outputs(loading);
   return {};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "kernels/seen_columns.h"
 #include "runner/delegate/delegate.h"
 #include "runner/memory.h"
 #include "runner/method.h"
@@ -62,13 +63,15 @@ struct WrittenNumber {
   kernels::Value home;
 };
 
-// The changes that join_caches and read_stored_caches make.
+// The changes that join_caches, leave_out_hidden_columns and read_stored_caches make.
 struct JoinedCaches {
   std::vector<std::pair<size_t, Step>> stated;  // changed steps in their stated form
   std::vector<int32_t> values;                  // values that are not, or not completely, computed
   std::deque<kernels::Value> made;              // arguments that the program lacks
   std::deque<std::vector<kernels::Value*>> args;
   std::deque<std::vector<kernels::Tensor*>> inputs;
+  std::deque<kernels::SeenMask> seen;  // of each mask
+  std::deque<kernels::Tensor> seen_tensors;
 };
 
 // An output whose rows can be computed separately; see find_row_outputs.

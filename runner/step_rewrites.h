@@ -23,11 +23,16 @@ void view_selected_constants(const pte::Method& method, MethodState& state);
 // whole cache again, but the product reads it only once. After the rewrite bmm reads caches in the
 // caller's memory and in their dtype, and cat copies only what follows the cache.
 void join_caches(Loading& loading);
+// Leaves out the columns that the mask hides from the attention of joined caches, stated as bmm,
+// add of the mask, softmax, bmm. The mask lowers their scores so far that the softmax is exactly 0.
+// What is left costs as much as the positions of the sequence, not as much as the context. Must
+// follow join_caches.
+void leave_out_hidden_columns(Loading& loading);
 // Removes f32 copies of f16, bf16 or i8 caches before attention. Programs state attention as slice,
 // _to_copy or dequantize of a cache, custom_sdpa. Each of these writes all positions again, but
 // attention reads them only once. After the rewrite custom_sdpa reads caches in their stored dtype.
 void read_stored_caches(Loading& loading);
-// Restores the stated steps if `value` is one that join_caches or read_stored_caches leaves out.
+// Restores the stated steps if `value` is one that these functions leave out.
 void compute_again(MethodState& state, int32_t value);
 
 // Finds outputs that are the result of a linear layer, optionally cast or quantised. Their rows do

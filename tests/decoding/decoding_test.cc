@@ -146,6 +146,35 @@ TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
   }
 }
 
+// So do the shortcuts that need a long context: columns that masks hide are left out.
+TEST(StaticDecoder, LeavesOutHiddenColumnsWithoutChangingBits) {
+  const std::vector<std::vector<std::string>> styles = {
+      {},
+      {"--kv-dtype", "bf16", "--mask-dtype", "u16", "--attention", "sha"},
+      {"--kv-dtype", "u8", "--mask-dtype", "f16", "--shards", "2"}};
+  for (const std::string checkpoint : {"qwen3", "gemma3"}) {
+    for (std::vector<std::string> options : styles) {
+      options.insert(options.end(),
+                     {"--program", "static", "--context-length", "420", "--prefill-length", "90"});
+      const TempDir dir;
+      ThreadPool pool(2);
+      const packer::Bundle bundle = convert(dir, checkpoint, options, pool);
+      // Memory starts with NaN, so a column that is read without being computed shows.
+      auto decoder = runner::load_decoder(bundle, pool, {.poison = true}, {});
+      auto stated = runner::load_decoder(bundle, pool, {.literal = true}, {});
+      ASSERT_TRUE(decoder && stated);
+      std::vector<int64_t> tokens(200);
+      for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i * 7 % 50 + 1);
+      for (const size_t count : {200, 1, 1, 130, 1}) {
+        const auto logits = (*decoder)->forward(std::span(tokens).first(count));
+        const auto expected = (*stated)->forward(std::span(tokens).first(count));
+        ASSERT_TRUE(logits && expected);
+        EXPECT_TRUE(std::ranges::equal(std::as_bytes(*logits), std::as_bytes(*expected)));
+      }
+    }
+  }
+}
+
 // With caches in encodings of prefill_forward's own, every turn gives the values of f32, up to the
 // rounding of both encodings.
 TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {

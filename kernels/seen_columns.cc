@@ -1,0 +1,118 @@
+#include "kernels/seen_columns.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/compute.h"
+#include "kernels/kernel.h"
+
+namespace ferry::kernels {
+namespace {
+
+// Returns whether some row shows a column of [begin, end).
+bool shows(const float* mask, int64_t rows, int64_t columns, int64_t begin, int64_t end) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* row = mask + r * columns;
+    int shown = 0;
+    // A NaN counts as shown.
+    for (int64_t c = begin; c < end; ++c) shown += row[c] <= -kHidden ? 0 : 1;
+    if (shown > 0) return true;
+  }
+  return false;
+}
+
+// Returns whether every row has a column that the mask does not lower. The tokens of the call are
+// the last columns, so the search begins there.
+bool all_rows_show(const float* mask, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t c = columns - 1;
+    while (c >= 0 && !(mask[r * columns + c] >= 0)) --c;
+    if (c < 0) return false;
+  }
+  return true;
+}
+
+int64_t row_count(const Tensor& tensor) { return tensor.numel / tensor.sizes.back(); }
+
+// The number of rows of a task, with enough work for a thread.
+int64_t rows_of_task(const Tensor& tensor) {
+  return std::max<int64_t>(1, 32768 / tensor.sizes.back());
+}
+
+// Computes the softmax of the seen columns of one row. They lie side by side meanwhile, which is
+// where they have the bits of the whole row, because hidden columns add 0 to partial sums.
+void softmax_of_seen(const float* row, float* out, std::span<const ColumnRange> seen) {
+  int64_t n = 0;
+  for (const ColumnRange& range : seen) {
+    std::memmove(out + n, row + range.begin,
+                 static_cast<size_t>(range.end - range.begin) * sizeof(float));
+    n += range.end - range.begin;
+  }
+  softmax_row_f32(out, out, n);
+  for (size_t i = seen.size(); i-- > 0;) {
+    const int64_t count = seen[i].end - seen[i].begin;
+    n -= count;
+    if (n == seen[i].begin) return;  // so are all ranges before
+    std::memmove(out + seen[i].begin, out + n, static_cast<size_t>(count) * sizeof(float));
+  }
+}
+
+}  // namespace
+
+void SeenColumns::find(const float* mask, int64_t rows, int64_t columns) {
+  count = 1;
+  ranges[0] = {0, columns};
+  if (!all_rows_show(mask, rows, columns)) return;
+  count = 0;
+  for (int64_t begin = 0; begin < columns; begin += kSeenStep) {
+    const int64_t end = std::min(columns, begin + kSeenStep);
+    if (!shows(mask, rows, columns, begin, end)) continue;
+    const bool follows = count > 0 && ranges[count - 1].end == begin;
+    if (follows || count == kMostRanges) {
+      ranges[count - 1].end = end;
+    } else {
+      ranges[count++] = {begin, end};
+    }
+  }
+}
+
+void SeenMask::find_blocks(const float* mask, int64_t rows, int64_t columns) {
+  blocks.resize(static_cast<size_t>((rows + kRows - 1) / kRows));
+  for (int64_t begin = 0; begin < rows; begin += kRows) {
+    blocks[static_cast<size_t>(begin / kRows)].find(mask + begin * columns,
+                                                    std::min(kRows, rows - begin), columns);
+  }
+}
+
+Status seen_add(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  const Tensor& mask = tensor(call, 1);
+  Tensor& out = tensor(call, 3);
+  const SeenColumns& seen = seen_mask(call, 4).whole;
+  const int64_t columns = self.sizes.back(), mask_rows = row_count(mask);
+  for_pieces(call.pool, row_count(self), rows_of_task(self), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * columns, mask_at = r % mask_rows * columns;
+      for (const ColumnRange& range : seen.span()) {
+        add_f32(self.as<float>() + at + range.begin, mask.as<float>() + mask_at + range.begin,
+                out.as<float>() + at + range.begin, range.end - range.begin);
+      }
+    }
+  });
+  return {};
+}
+
+Status seen_softmax(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 3);
+  const SeenColumns& seen = seen_mask(call, 4).whole;
+  const int64_t columns = self.sizes.back();
+  for_pieces(call.pool, row_count(self), rows_of_task(self), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      softmax_of_seen(self.as<float>() + r * columns, out.as<float>() + r * columns, seen.span());
+    }
+  });
+  return {};
+}
+
+}  // namespace ferry::kernels

@@ -1,0 +1,247 @@
+// Attention of static programs, which mask most columns of the context, without those columns.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "formats/pte/operator_args.h"
+#include "kernels/joined.h"
+#include "kernels/seen_columns.h"
+#include "runner/step_rewrites.h"
+
+namespace ferry::runner {
+namespace {
+
+using kernels::Tensor;
+using kernels::Value;
+
+struct Add {
+  static constexpr std::string_view kName = "aten::add.out";
+  enum Arg : size_t { kSelf, kOther, kAlpha, kOut };
+};
+
+constexpr kernels::Kernel kSeenAdd = {Add::kName, kernels::seen_add, 0,
+                                      kernels::Kernel::Memory::kInPlace};
+constexpr kernels::Kernel kSeenSoftmax = {pte::ops::Softmax::kName, kernels::seen_softmax};
+constexpr kernels::Kernel kAttention = {"aten::bmm.out", kernels::masked_attention};
+constexpr kernels::Kernel kFirstAttention = {"aten::bmm.out", kernels::masked_attention, 1};
+constexpr size_t kFirst = pte::ops::Bmm::kOut + 1;  // of joined_bmm: the cache
+
+// The steps of one attention: softmax(query keys + mask) values.
+struct MaskedAttention {
+  size_t scores, add, softmax, product;
+  std::vector<const Value*> values;  // results of these steps and their views, but the last
+};
+
+class HiddenColumns {
+ public:
+  explicit HiddenColumns(Loading& loading) : state_(loading.state), uses_(loading) {}
+
+  void run() {
+    const size_t count = state_.steps.size();
+    // A mask and the columns found from it stay the same in an execution without jumps.
+    if (count == 0 || !uses_.in_one_go(0, 0, count - 1)) return;
+    std::vector<MaskedAttention> found;
+    for (size_t i = 0; i < count; ++i) {
+      if (std::optional<MaskedAttention> attention = attention_at(i)) {
+        found.push_back(std::move(*attention));
+      }
+    }
+    std::ranges::sort(found, {}, &MaskedAttention::scores);
+    for (const MaskedAttention& attention : found) apply(attention);
+  }
+
+ private:
+  static bool is_plain(const Tensor& tensor) {
+    return tensor.dtype == DType::kF32 && !tensor.dynamic && tensor.numel > 0 && tensor.rank() >= 2;
+  }
+  bool is_joined_product(size_t step) const {
+    const kernels::Kernel* kernel = state_.steps[step].kernel;
+    return kernel != nullptr && kernel->run == kernels::joined_bmm;
+  }
+  static bool joins_columns(const Step& step) {
+    return step.args[pte::ops::Bmm::kOut + 5]->boolean;
+  }
+
+  // Returns the step that makes `value`, which one step reads; views on the way are added to
+  // `values`.
+  std::optional<size_t> made_by(const Value* value, std::vector<const Value*>& values) const {
+    for (;;) {
+      if (!uses_.is_inner(value) || uses_.readers(value).size() != 1 || !is_plain(*value->tensor)) {
+        return std::nullopt;
+      }
+      values.push_back(value);
+      const size_t step = uses_.writers(value).front();
+      if (!uses_.is(step, pte::ops::View::kName)) return step;
+      value = state_.steps[step].args[pte::ops::View::kSelf];
+      if (value->tensor == nullptr || value->tensor->sizes.back() != last(values)) {
+        return std::nullopt;
+      }
+    }
+  }
+  static int64_t last(const std::vector<const Value*>& values) {
+    return values.back()->tensor->sizes.back();
+  }
+
+  // Returns the attention whose second product is step `product`.
+  std::optional<MaskedAttention> attention_at(size_t product) const {
+    if (!is_joined_product(product) || joins_columns(state_.steps[product])) return std::nullopt;
+    MaskedAttention a{};
+    a.product = product;
+    const std::optional<size_t> softmax =
+        made_by(state_.steps[product].args[pte::ops::Bmm::kSelf], a.values);
+    if (!softmax || !is_last_softmax(*softmax)) return std::nullopt;
+    const std::optional<size_t> add =
+        made_by(state_.steps[*softmax].args[pte::ops::Softmax::kSelf], a.values);
+    if (!add || !adds_mask(*add)) return std::nullopt;
+    const std::optional<size_t> scores = made_by(state_.steps[*add].args[Add::kSelf], a.values);
+    if (!scores || !is_joined_product(*scores) || !joins_columns(state_.steps[*scores])) {
+      return std::nullopt;
+    }
+    a.softmax = *softmax;
+    a.add = *add;
+    a.scores = *scores;
+    return is_set_before(state_.steps[*add].args[Add::kOther], *scores) ? std::optional(a)
+                                                                        : std::nullopt;
+  }
+
+  bool is_last_softmax(size_t at) const {
+    using Op = pte::ops::Softmax;
+    if (!uses_.is(at, Op::kName)) return false;
+    const Step& step = state_.steps[at];
+    const Tensor& self = *step.args[Op::kSelf]->tensor;
+    const int64_t dim = step.args[Op::kDim]->integer;
+    return uses_.are_constant(step, Op::kDim, Op::kOut) && !step.args[Op::kHalfToFloat]->boolean &&
+           (dim == -1 || dim == self.rank() - 1) &&
+           self.sizes == step.args[Op::kOut]->tensor->sizes;
+  }
+
+  // Returns whether a mask [1,...,rows,columns] is added to scores [...,rows,columns].
+  bool adds_mask(size_t at) const {
+    if (!uses_.is(at, Add::kName)) return false;
+    const Step& step = state_.steps[at];
+    const Tensor& self = *step.args[Add::kSelf]->tensor;
+    const Tensor* mask = step.args[Add::kOther]->tensor;
+    if (mask == nullptr || !is_plain(*mask) || !is_plain(self)) return false;
+    const int64_t columns = self.sizes.back(), rows = self.size(self.rank() - 2);
+    return uses_.is_constant(step.args[Add::kAlpha]) &&
+           step.args[Add::kAlpha]->number().real == 1 &&
+           self.sizes == step.args[Add::kOut]->tensor->sizes && mask->rank() <= self.rank() &&
+           mask->numel == rows * columns && mask->sizes.back() == columns &&
+           mask->size(mask->rank() - 2) == rows;
+  }
+
+  bool is_set_before(const Value* value, size_t step) const {
+    return std::ranges::all_of(uses_.writers(value), [&](size_t at) { return at < step; });
+  }
+
+  void append(Step& step, std::initializer_list<Value*> extra) {
+    auto& args = state_.joined.args.emplace_back(step.args.begin(), step.args.end());
+    args.insert(args.end(), extra);
+    step.args = args;
+  }
+
+  Value* made(Tensor* tensor) {
+    return &state_.joined.made.emplace_back(Value{.kind = Value::Kind::kTensor, .tensor = tensor});
+  }
+
+  using Masks = std::map<const Value*, Value*>;
+
+  // Returns the columns of a mask, which the first of its steps finds.
+  Value* seen_of(const Value* mask, bool& first, Masks& masks) {
+    Value*& seen = masks[mask];
+    first = seen == nullptr;
+    if (!first) return seen;
+    Tensor& tensor = state_.joined.seen_tensors.emplace_back();
+    tensor.dtype = DType::kU8;
+    tensor.data = reinterpret_cast<std::byte*>(&state_.joined.seen.emplace_back());
+    return seen = made(&tensor);
+  }
+
+  // The step without its returned value, which is the out again.
+  Step& restated(size_t at, const kernels::Kernel& kernel, size_t args, Value* seen) {
+    state_.joined.stated.emplace_back(at, state_.steps[at]);
+    Step& step = state_.steps[at];
+    step.kernel = &kernel;
+    step.args = step.args.first(args);
+    append(step, {seen});
+    return step;
+  }
+
+  // Returns whether the second product may compute the whole attention: the rows are many, and the
+  // queries, the keys, the mask and the memory of scores stay untouched until then.
+  bool fits_one_step(const MaskedAttention& a) const {
+    const Step& scores = state_.steps[a.scores];
+    const Step& product = state_.steps[a.product];
+    const Tensor& query = *scores.args[0]->tensor;
+    const Tensor& keys = *scores.args[pte::ops::Bmm::kMat2]->tensor;
+    const Tensor& out = *product.args[pte::ops::Bmm::kOut]->tensor;
+    const Tensor& memory = *scores.args[pte::ops::Bmm::kOut]->tensor;
+    const Tensor& mask = *state_.steps[a.add].args[Add::kOther]->tensor;
+    if (query.size(1) % mask.size(mask.rank() - 2) != 0 ||
+        query.size(1) < static_cast<int64_t>(kernels::kJoinedManyRows) ||
+        scores.args[kFirst]->tensor->dtype != product.args[kFirst]->tensor->dtype ||
+        memory.bytes() < out.bytes()) {
+      return false;
+    }
+    for (size_t i = a.scores + 1; i < a.product; ++i) {
+      if (i == a.add || i == a.softmax) continue;
+      for (const Tensor* kept : {&query, &keys, &mask, &memory}) {
+        if (uses_.writes(i, i + 1, *kept)) return false;
+      }
+    }
+    return true;
+  }
+
+  void leave_out(size_t at) {
+    state_.joined.stated.emplace_back(at, state_.steps[at]);
+    state_.steps[at].kind = Step::Kind::kNothing;
+  }
+
+  void apply_in_one_step(const MaskedAttention& a) {
+    Value* mask = state_.steps[a.add].args[Add::kOther];
+    bool first = false;
+    Value* seen = seen_of(mask, first, blocks_);
+    Step& scores = state_.steps[a.scores];
+    Step& product = state_.steps[a.product];
+    auto& inputs = state_.joined.inputs.emplace_back(
+        std::initializer_list<Tensor*>{product.args[pte::ops::Bmm::kMat2]->tensor,
+                                       product.args[kFirst]->tensor, scores.args[kFirst]->tensor});
+    auto& args = state_.joined.args.emplace_back(scores.args.begin(), scores.args.end());
+    args.insert(args.end(), product.args.begin(), product.args.end());
+    args.insert(args.end(), {mask, seen});
+    product.args = args;
+    product.inputs = inputs;
+    product.kernel = first ? &kFirstAttention : &kAttention;
+    for (size_t step : {a.scores, a.add, a.softmax}) leave_out(step);
+  }
+
+  void apply(const MaskedAttention& a) {
+    for (const Value* value : a.values) state_.joined.values.push_back(value->id);
+    if (fits_one_step(a)) return apply_in_one_step(a);
+    Value* mask = state_.steps[a.add].args[Add::kOther];
+    bool first = false;
+    Value* seen = seen_of(mask, first, columns_);
+    Step& scores = state_.steps[a.scores];
+    if (first) {
+      append(scores, {seen, mask});
+      auto& inputs = state_.joined.inputs.emplace_back(scores.inputs.begin(), scores.inputs.end());
+      inputs.push_back(mask->tensor);
+      scores.inputs = inputs;
+    } else {
+      append(scores, {seen});
+    }
+    restated(a.add, kSeenAdd, Add::kOut + 1, seen);
+    restated(a.softmax, kSeenSoftmax, pte::ops::Softmax::kOut + 1, seen);
+    append(state_.steps[a.product], {seen});
+  }
+
+  MethodState& state_;
+  StepUses uses_;
+  Masks columns_, blocks_;  // SeenMask of each mask: of all rows, of blocks of rows
+};
+
+}  // namespace
+
+void leave_out_hidden_columns(Loading& loading) { HiddenColumns(loading).run(); }
+
+}  // namespace ferry::runner
