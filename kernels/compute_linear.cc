@@ -117,6 +117,9 @@ void linear_block_task(const LinearArgs& args, size_t begin, size_t end, float* 
   linear_block<F16>(args, begin, end, scratch);
 }
 
+// Returns whether kernels may use everything that the processor has; CommonTarget forbids it.
+bool takes_all() { return HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL; }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ferry::kernels
 HWY_AFTER_NAMESPACE();
@@ -126,6 +129,7 @@ HWY_AFTER_NAMESPACE();
 #include <functional>
 #include <optional>
 
+#include "kernels/bf16_linear.h"
 #include "kernels/compute.h"
 #include "kernels/compute_scratch.h"
 
@@ -134,6 +138,7 @@ namespace {
 
 HWY_EXPORT(linear_direct_task);
 HWY_EXPORT(linear_block_task);
+HWY_EXPORT(takes_all);
 
 // A task should be long enough to pay for its cold start, and short enough to share the work.
 constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
@@ -141,6 +146,8 @@ constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
 // For up to this many rows it is cheaper to widen the weights in registers for each tile of rows
 // than to widen a copy.
 constexpr size_t kFewRows = 12;
+
+size_t count(int64_t n) { return static_cast<size_t>(n); }
 
 bool is_padded_f32(const LinearArgs& args) {
   return args.dtype == DType::kF32 && args.k % kMaxLanes == 0;
@@ -186,6 +193,14 @@ void linear_batch(const LinearArgs& args, ThreadPool& pool) {
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool) {
   if (m <= 0 || n <= 0) return;
+  if (dtype == DType::kBF16 && k > 0 && HWY_DYNAMIC_DISPATCH(takes_all)()) {
+    const Bf16Instructions use = bf16_instructions();
+    if (use != Bf16Instructions::kNone) {
+      const auto at = [](auto* p) { return static_cast<const uint16_t*>(p); };
+      return bf16_linear({at(x), at(w), static_cast<uint16_t*>(out), count(m), count(n), count(k)},
+                         use, pool);
+    }
+  }
   LinearArgs args{dtype,    static_cast<const float*>(x), size_t(k), w, out, size_t(m), size_t(n),
                   size_t(k)};
   std::optional<Scratch> copy;

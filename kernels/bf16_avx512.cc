@@ -1,0 +1,123 @@
+// AVX-512 with BF16. Vector lane l takes the pairs k = 2 l, 2 l + 32, ... in turn, then the lanes
+// are added in the order of _mm512_reduce_add_ps.
+#include "kernels/bf16_linear.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "core/dtype.h"
+#include "kernels/fetch_ahead.h"
+
+#ifdef __clang__
+#pragma clang attribute push(                                                          \
+    __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))), \
+    apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+// GCC 12's own header causes the warning: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+namespace ferry::kernels {
+namespace {
+
+constexpr size_t kLanes = 32;  // bf16 values of a vector
+// The tile of accumulators fits the registers. Its rows of w stay in the first cache.
+constexpr size_t kRows = 6, kColumns = 4;
+// Rows of x that stay in the second cache, at most.
+constexpr size_t kBlockBytes = size_t{1} << 19;
+
+inline __m512i load(const uint16_t* p, __mmask32 lanes) {
+  return _mm512_maskz_loadu_epi16(lanes, p);
+}
+inline __m512 add_products(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+// Adds the products of lanes of the columns from c on.
+template <size_t kM, size_t kN>
+inline void step(const uint16_t* x, const uint16_t* w, size_t k, size_t apart, __mmask32 lanes,
+                 __m512 (&sums)[kM * kN]) {
+  __m512i columns[kN];
+  for (size_t j = 0; j < kN; ++j) columns[j] = load(w + j * apart, lanes);
+  for (size_t i = 0; i < kM; ++i) {
+    const __m512i row = load(x + i * k, lanes);
+    for (size_t j = 0; j < kN; ++j) {
+      sums[i * kN + j] = add_products(sums[i * kN + j], row, columns[j]);
+    }
+  }
+}
+
+// Computes columns j, j + apart, ... of rows [i, i + kM).
+template <size_t kM, size_t kN>
+void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) {
+  __m512 sums[kM * kN];
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  const uint16_t* x = p.x + i * p.k;
+  const uint16_t* w = p.w + j * p.k;
+  size_t c = 0;
+  for (; c + kLanes <= p.k; c += kLanes) {
+    if (ahead > 0) {
+      // The address may lie behind the matrix: the processor ignores a fetch of unmapped memory.
+      for (size_t q = 0; q < kN; ++q) {
+        const auto at = reinterpret_cast<uintptr_t>(w + q * apart * p.k + c) + ahead;
+        _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
+      }
+    }
+    step<kM, kN>(x + c, w + c, p.k, apart * p.k, ~__mmask32{0}, sums);
+  }
+  if (c < p.k) {
+    const auto rest = static_cast<__mmask32>((uint64_t{1} << (p.k - c)) - 1);
+    step<kM, kN>(x + c, w + c, p.k, apart * p.k, rest, sums);
+  }
+  for (size_t r = 0; r < kM; ++r) {
+    for (size_t q = 0; q < kN; ++q) {
+      p.out[(i + r) * p.n + j + q * apart] = f32_to_bf16(_mm512_reduce_add_ps(sums[r * kN + q]));
+    }
+  }
+}
+
+template <size_t kN>
+void columns_of_rows(const Bf16Product& p, size_t i, size_t end, size_t j) {
+  for (; i + kRows <= end; i += kRows) tile<kRows, kN>(p, i, j, 1, 0);
+  for (; i < end; ++i) tile<1, kN>(p, i, j, 1, 0);
+}
+
+// A few rows read w once, at the speed of memory: as several streams, each of which continues
+// without a gap from one row of w to the next.
+void few_rows(const Bf16Product& p, size_t begin, size_t end) {
+  const size_t band = (end - begin) / kColumns, ahead = fetch_ahead().band;
+  for (size_t j = begin; j < begin + band; ++j) {
+    tile<1, kColumns>(p, 0, j, band, ahead);
+    for (size_t i = 1; i < p.m; ++i) tile<1, kColumns>(p, i, j, band, 0);
+  }
+  for (size_t j = begin + band * kColumns; j < end; ++j) {
+    for (size_t i = 0; i < p.m; ++i) tile<1, 1>(p, i, j, 1, 0);
+  }
+}
+
+}  // namespace
+
+void bf16_columns_avx512(const Bf16Product& p, size_t begin, size_t end) {
+  if (p.m < kRows) return few_rows(p, begin, end);
+  const size_t fit = kBlockBytes / (p.k * sizeof(uint16_t)) / kRows * kRows;
+  const size_t block = fit < kRows ? kRows : fit;
+  for (size_t i = 0; i < p.m; i += block) {
+    const size_t i_end = i + block < p.m ? i + block : p.m;
+    size_t j = begin;
+    for (; j + kColumns <= end; j += kColumns) columns_of_rows<kColumns>(p, i, i_end, j);
+    for (; j < end; ++j) columns_of_rows<1>(p, i, i_end, j);
+  }
+}
+
+}  // namespace ferry::kernels
+
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif  // __x86_64__

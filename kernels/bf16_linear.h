@@ -1,0 +1,44 @@
+// linear() of bf16 by the processor's own products of bf16. Products of two bf16 numbers are exact
+// in f32, so only the order of sums differs from other instruction sets. Sums are f32; numbers
+// below the normal range count as zero, as these instructions state. Every output is summed in an
+// order that depends on k only, so a row of a batch has the bits that it has alone.
+// Source: Intel, Architecture Instruction Set Extensions Programming Reference (VDPBF16PS,
+// TDPBF16PS).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/thread_pool.h"
+
+namespace ferry::kernels {
+
+// out[m,n] = x[m,k] w[n,k], all of them bf16 and without gaps; out is rounded to nearest even.
+struct Bf16Product {
+  const uint16_t* x;
+  const uint16_t* w;
+  uint16_t* out;
+  size_t m, n, k;
+};
+
+enum class Bf16Instructions { kNone, kAvx512, kAmx };
+
+// Returns the fastest of this processor.
+Bf16Instructions bf16_instructions();
+// `use` is not kNone, and the processor has it. No size is zero.
+void bf16_linear(const Bf16Product& product, Bf16Instructions use, ThreadPool& pool);
+
+// Each computes columns [begin, end) of out.
+void bf16_columns_avx512(const Bf16Product& product, size_t begin, size_t end);
+// `packed` are the rows of x as pack_for_tiles() writes them.
+void bf16_columns_amx(const Bf16Product& product, const uint16_t* packed, size_t begin, size_t end);
+
+// A tile of x has 16 rows and 32 columns: for each pair of columns, that pair of every row. Tiles
+// follow each other along k, then along m, and are filled with zeros.
+inline constexpr size_t kTileSide = 16, kTileDepth = 32;
+inline constexpr size_t kTileValues = kTileSide * kTileDepth;
+inline size_t tiles_along(size_t size, size_t side) { return (size + side - 1) / side; }
+// Writes the tiles of rows [16 block, 16 block + 16).
+void pack_for_tiles(const Bf16Product& product, size_t block, uint16_t* packed);
+
+}  // namespace ferry::kernels
