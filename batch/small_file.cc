@@ -12,8 +12,7 @@
 #include <utility>
 
 #include "core/file.h"
-#include "core/os_error.h"
-#include "core/unique_fd.h"
+#include "core/result.h"
 
 namespace ferry::batch {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "batch/small_file.h"
 #include "core/directory.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 
 namespace ferry::batch {

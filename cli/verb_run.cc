@@ -21,7 +21,7 @@
 #include "cli/run_prompts.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"

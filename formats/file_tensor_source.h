@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/file.h"
-#include "core/file_state.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/shape.h"
+#include "core/dtype.h"
 #include "media/tiles.h"
 
 namespace ferry::media {

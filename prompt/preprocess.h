@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/thread_pool.h"
 #include "media/resample.h"
 #include "media/tiling.h"

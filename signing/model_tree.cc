@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "core/directory.h"
+#include "core/file.h"
 #include "core/interrupt.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
-#include "core/unique_fd.h"
 
 namespace ferry::signing {
 namespace {

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json_events.h"
+#include "core/json.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 

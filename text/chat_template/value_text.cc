@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "core/json_events.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/chat_template/text_methods.h"

@@ -1,4 +1,4 @@
-#include "core/memory_source.h"
+#include "core/tensor_source.h"
 
 #include <algorithm>
 

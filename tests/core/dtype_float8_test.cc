@@ -1,4 +1,4 @@
-#include "core/float8.h"
+#include "core/dtype.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/byte_size.h"
+#include "core/text.h"
 
 #include <gtest/gtest.h>
 

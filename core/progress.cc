@@ -1,4 +1,4 @@
-#include "core/progress_text.h"
+#include "core/progress.h"
 
 #include <fmt/format.h>
 
