@@ -12,7 +12,7 @@
 #include "core/checked.h"
 #include "core/directory.h"
 #include "core/text.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "packer/manifest.h"
 #include "patch/table.h"
 

@@ -17,7 +17,6 @@
 #include "formats/file_tensor_source.h"
 #include "formats/torch/state_dict.h"
 #include "formats/torch/zip.h"
-#include "formats/torch/zip_contents.h"
 
 namespace ferry::formats {
 namespace {

@@ -1,3 +1,5 @@
+#include "signing/model_statement.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,13 +11,33 @@
 #include <utility>
 
 #include "core/json.h"
+#include "core/json_writer.h"
+#include "core/sha256.h"
 #include "core/text.h"
-#include "signing/model_names.h"
-#include "signing/model_statement.h"
-#include "signing/statement_names.h"
+#include "signing/model_tree.h"
 
 namespace ferry::signing {
 namespace {
+
+// Members and values of the JSON.
+constexpr std::string_view kType = "_type";
+constexpr std::string_view kStatementV1 = "https://in-toto.io/Statement/v1";
+constexpr std::string_view kSubject = "subject";
+constexpr std::string_view kName = "name";
+constexpr std::string_view kDigest = "digest";
+constexpr std::string_view kSha256Name = "sha256";
+constexpr std::string_view kPredicateType = "predicateType";
+constexpr std::string_view kPredicate = "predicate";
+constexpr std::string_view kResources = "resources";
+constexpr std::string_view kAlgorithm = "algorithm";
+constexpr std::string_view kSerialization = "serialization";
+constexpr std::string_view kMethod = "method";
+constexpr std::string_view kFiles = "files";
+constexpr std::string_view kShards = "shards";
+constexpr std::string_view kHashType = "hash_type";
+constexpr std::string_view kAllowSymlinks = "allow_symlinks";
+constexpr std::string_view kShardSize = "shard_size";
+constexpr std::string_view kIgnorePaths = "ignore_paths";
 
 using nlohmann::json;
 
@@ -260,6 +282,62 @@ Result<ModelStatement> read_statement(std::string_view text, const std::string& 
                                       const std::string& file_name) {
   const json statement = FERRY_TRY(parse_json(text, name + ": signed statement"));
   return StatementReader(name, file_name).read(statement);
+}
+
+namespace {
+
+void write_resources(JsonWriter& out, const ModelStatement& statement) {
+  out.key(kResources).begin_array();
+  for (const Resource& resource : statement.resources) {
+    out.begin_object();
+    out.member(kName, full_name(resource, statement.shard_size > 0));
+    out.member(kDigest, hex_of(resource.digest));
+    out.member(kAlgorithm, name_of(statement.hash)).end_object();
+  }
+  out.end_array();
+}
+
+void write_serialization(JsonWriter& out, const ModelStatement& statement) {
+  const bool shards = statement.shard_size > 0;
+  out.key(kSerialization).begin_object();
+  out.member(kMethod, shards ? kShards : kFiles);
+  out.member(kHashType, name_of(statement.hash)).member(kAllowSymlinks, false);
+  if (shards) out.member(kShardSize, statement.shard_size);
+  out.key(kIgnorePaths).begin_array();
+  for (const std::string& path : statement.ignore_paths) out.value(path);
+  out.end_array().end_object();
+}
+
+}  // namespace
+
+std::string full_name(const Resource& resource, bool shard) {
+  if (!shard) return resource.name;
+  return fmt::format("{}:{}:{}", resource.name, resource.begin, resource.end);
+}
+
+std::string root_digest(const std::vector<Resource>& resources) {
+  Sha256 hash;
+  for (const Resource& resource : resources) {
+    hash.update(std::as_bytes(std::span(resource.digest)));
+  }
+  const Digest digest = hash.finish();
+  return {reinterpret_cast<const char*>(digest.data()), digest.size()};
+}
+
+std::string write_statement(const ModelStatement& statement) {
+  JsonWriter out;
+  out.begin_object().member(kType, kStatementV1);
+  out.key(kSubject).begin_array().begin_object().member(kName, statement.model);
+  out.key(kDigest).begin_object();
+  out.member(kSha256Name, hex_of(root_digest(statement.resources)));
+  out.end_object().end_object().end_array();
+  out.member(kPredicateType, kModelSignature).key(kPredicate).begin_object();
+  write_serialization(out, statement);
+  write_resources(out, statement);
+  out.end_object().end_object();
+  std::string text = out.take();
+  text.pop_back();  // removes the line end
+  return text;
 }
 
 }  // namespace ferry::signing

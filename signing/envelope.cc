@@ -1,18 +1,39 @@
+#include "signing/envelope.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "core/base64.h"
 #include "core/json.h"
+#include "core/json_writer.h"
 #include "core/text.h"
-#include "signing/bundle_names.h"
-#include "signing/envelope.h"
 
 namespace ferry::signing {
 namespace {
+
+// Members and values of the JSON of signature bundles.
+constexpr std::string_view kMediaType = "application/vnd.dev.sigstore.bundle.v0.3+json";
+constexpr std::string_view kMediaTypeKey = "mediaType";
+constexpr std::string_view kMaterial = "verificationMaterial";
+constexpr std::string_view kPublicKey = "publicKey";
+constexpr std::string_view kHint = "hint";
+constexpr std::string_view kRawBytes = "rawBytes";
+constexpr std::string_view kChain = "x509CertificateChain";
+constexpr std::string_view kCertificates = "certificates";
+constexpr std::string_view kCertificateMember = "certificate";  // the keyless method has it
+constexpr std::string_view kLogEntries = "tlogEntries";
+constexpr std::string_view kTimestamps = "timestampVerificationData";
+constexpr std::string_view kEnvelope = "dsseEnvelope";
+constexpr std::string_view kPayload = "payload";
+constexpr std::string_view kPayloadType = "payloadType";
+constexpr std::string_view kSignatures = "signatures";
+constexpr std::string_view kSignatureMember = "sig";
+constexpr std::string_view kKeyId = "keyid";
 
 using nlohmann::json;
 
@@ -158,6 +179,46 @@ class EnvelopeReader {
 
 Result<Envelope> read_envelope(std::string_view text, const std::string& name) {
   return EnvelopeReader(name).read(FERRY_TRY(parse_json(text, name + ": not a signature bundle")));
+}
+
+namespace {
+
+void write_material(JsonWriter& out, const Envelope& envelope) {
+  out.begin_object();
+  if (envelope.has_certificates) {
+    out.key(kChain).begin_object().key(kCertificates).begin_array();
+    for (const std::string& certificate : envelope.certificates) {
+      out.begin_object().member(kRawBytes, to_base64(certificate)).end_object();
+    }
+    out.end_array().end_object();
+  } else {
+    out.key(kPublicKey).begin_object().member(kHint, *envelope.hint).end_object();
+  }
+  out.key(kLogEntries).begin_array().end_array();
+  out.end_object();
+}
+
+void write_signed(JsonWriter& out, const Envelope& envelope) {
+  out.begin_object();
+  out.member(kPayload, to_base64(envelope.payload)).member(kPayloadType, envelope.payload_type);
+  out.key(kSignatures).begin_array().begin_object();
+  out.member(kSignatureMember, envelope.signature).member(kKeyId, "");
+  out.end_object().end_array().end_object();
+}
+
+}  // namespace
+
+std::string write_envelope(const Envelope& envelope) {
+  JsonWriter out;
+  out.begin_object().member(kMediaTypeKey, kMediaType);
+  out.key(kMaterial);
+  write_material(out, envelope);
+  out.key(kEnvelope);
+  write_signed(out, envelope);
+  out.end_object();
+  std::string text = out.take();
+  text.pop_back();  // removes the line end
+  return text;
 }
 
 }  // namespace ferry::signing
