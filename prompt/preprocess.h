@@ -9,8 +9,8 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
+#include "media/pixel_values.h"
 #include "media/resample.h"
-#include "media/tiling.h"
 #include "prompt/image_prompt.h"
 
 namespace ferry::prompt {

@@ -17,7 +17,6 @@
 #include "media/decode.h"
 #include "media/pixel_values.h"
 #include "media/settings.h"
-#include "media/tiles.h"
 #include "plan/tokenizer_notes.h"
 #include "prompt/image_prompt.h"
 #include "prompt/messages.h"

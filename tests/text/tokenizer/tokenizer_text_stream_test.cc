@@ -1,4 +1,4 @@
-#include "text/tokenizer/text_stream.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 

@@ -1,4 +1,4 @@
-#include "text/tokenizer/document_builder.h"
+#include "text/tokenizer/converted_documents.h"
 
 #include <fmt/format.h>
 
