@@ -9,10 +9,8 @@
 #include <span>
 #include <utility>
 
+#include "card/card.h"
 #include "card/facts.h"
-#include "card/ml_bom.h"
-#include "card/provenance.h"
-#include "card/readme.h"
 #include "card/texts.h"
 #include "cli/option_values.h"
 #include "cli/time_value.h"

@@ -1,4 +1,4 @@
-#include "proof/quantization_error.h"
+#include "proof/weight_proof.h"
 
 #include <gtest/gtest.h>
 
