@@ -10,7 +10,6 @@
 
 #include "audit/audit.h"
 #include "audit/component.h"
-#include "audit/folder_files.h"
 #include "audit/program_leaves.h"
 #include "audit/targets.h"
 #include "core/checked.h"

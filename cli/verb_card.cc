@@ -13,7 +13,6 @@
 #include "card/facts.h"
 #include "card/texts.h"
 #include "cli/option_values.h"
-#include "cli/time_value.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
 #include "core/directory.h"

@@ -15,7 +15,6 @@
 #include "cli/report_file.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
-#include "cli/run_defaults.h"
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
 #include "cli/run_prompts.h"

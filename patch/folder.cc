@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "formats/safetensors/safetensors.h"
 #include "packer/manifest.h"
-#include "patch/table.h"
+#include "patch/patch_file.h"
 
 namespace ferry::patch {
 namespace {

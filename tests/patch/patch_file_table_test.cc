@@ -1,4 +1,4 @@
-#include "patch/table.h"
+#include "patch/patch_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "patch/chunks.h"
+#include "patch/match.h"
 
 #include <gtest/gtest.h>
 
