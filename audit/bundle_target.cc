@@ -10,12 +10,11 @@
 
 #include "audit/audit.h"
 #include "audit/component.h"
-#include "audit/folder_files.h"
 #include "audit/program_leaves.h"
 #include "audit/targets.h"
-#include "core/block_encoding.h"
 #include "core/checked.h"
 #include "core/dtype.h"
+#include "core/encoding.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "dialects/gguf/file/dequant.h"

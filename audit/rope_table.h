@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "core/dtype.h"
-#include "core/shape.h"
 
 namespace ferry::audit {
 

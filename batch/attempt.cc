@@ -14,7 +14,7 @@
 #include "batch/host.h"
 #include "batch/judge.h"
 #include "batch/shell.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 #include "core/file.h"
 #include "core/interrupt.h"
 #include "core/text.h"

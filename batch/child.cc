@@ -13,8 +13,8 @@
 #include <chrono>
 #include <thread>
 
-#include "core/os_error.h"
-#include "core/unique_fd.h"
+#include "core/file.h"
+#include "core/result.h"
 
 namespace ferry::batch {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "batch/host.h"
 #include "batch/result.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 #include "core/directory.h"
 #include "core/text.h"
 

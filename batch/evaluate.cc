@@ -13,7 +13,7 @@
 
 #include "core/directory.h"
 #include "core/file.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "core/version.h"

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/unique_fd.h"
+#include "core/file.h"
 
 namespace ferry::batch {
 namespace {

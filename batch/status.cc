@@ -6,7 +6,7 @@
 
 #include "batch/evaluate.h"
 #include "batch/host.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 
 namespace ferry::batch {
 namespace {

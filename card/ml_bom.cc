@@ -1,4 +1,4 @@
-#include "card/ml_bom.h"
+#include "card/card.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "card/proof_figures.h"
+#include "card/facts.h"
 
 #include <fmt/format.h>
 

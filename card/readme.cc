@@ -1,4 +1,4 @@
-#include "card/readme.h"
+#include "card/card.h"
 
 #include <fmt/format.h>
 

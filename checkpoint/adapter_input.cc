@@ -12,7 +12,6 @@
 #include "core/derived_source.h"
 #include "core/directory.h"
 #include "core/file.h"
-#include "core/file_state.h"
 #include "core/text.h"
 
 namespace ferry::checkpoint {

@@ -1,4 +1,4 @@
-#include "cli/account_report.h"
+#include "cli/convert_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -13,7 +13,6 @@
 #include "cli/help_text.h"
 #include "cli/option_values.h"
 #include "cli/suggestion.h"
-#include "core/byte_size.h"
 #include "core/text.h"
 #include "core/version.h"
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "cli/envelope.h"
-#include "core/progress_text.h"
+#include "core/progress.h"
 #include "core/text.h"
 
 namespace ferry::cli {

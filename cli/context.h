@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/progress_text.h"
+#include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <set>
 
-#include "cli/account_report.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/interrupt.h"
-#include "core/os_error.h"
+#include "core/result.h"
 
 namespace ferry::cli {
 namespace {

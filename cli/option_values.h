@@ -1,4 +1,4 @@
-// Parses texts of options: numbers, --memory and --mode.
+// Parses texts of options: numbers, times, --memory and --mode.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,9 @@ Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes
 
 // Parses the value of --mode. Returns kUsage, which lists the modes, for another name.
 Result<runner::DecodeMode> parse_mode(const std::string& name);
+
+// Returns the seconds since 1970 of a time such as "2026-03-01" or "2026-03-01T12:00:00Z". Returns
+// kUsage, with the name of the option, for another text.
+Result<int64_t> parse_time(const char* option, const std::string& text);
 
 }  // namespace ferry::cli

@@ -6,10 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "cli/other_line.h"
+#include "cli/line_spec.h"
 #include "cli/other_names.h"
 
 namespace ferry::cli {
+
+// Words of lines without the program's name, such as {"run", "m.gguf", "--max-new", "8"}.
+struct MeantLine {
+  std::vector<std::vector<std::string>> commands = {};
+  std::vector<std::string> left_out = {};  // words that have no equivalent
+  std::vector<std::string> notes = {};     // sentences for the user
+};
 
 struct OtherDraft {
   std::string verb = {};  // of Ferry

@@ -6,7 +6,6 @@
 #include "cli/option_values.h"
 #include "cli/parity_prompts.h"
 #include "cli/verify_comparisons.h"
-#include "cli/verify_json.h"
 #include "cli/verify_report.h"
 #include "cli/verify_sections.h"
 #include "core/program_interface.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/verify_json.h"
+#include "cli/verify_report.h"
 #include "prompt/image_input.h"
 #include "text/tokenizer/tokenizer_files.h"
 

@@ -11,7 +11,7 @@
 
 #include "cli/parity_document.h"
 #include "core/file.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "report/html_page.h"
 

@@ -17,7 +17,6 @@
 #include "runner/decoder.h"
 #include "runner/sampler.h"
 #include "text/answer_end.h"
-#include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::cli {

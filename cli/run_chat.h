@@ -2,7 +2,6 @@
 #pragma once
 
 #include "cli/context.h"
-#include "cli/run_defaults.h"
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
 #include "cli/run_report.h"

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cli/context.h"
-#include "cli/run_defaults.h"
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
 #include "cli/run_report.h"

@@ -13,7 +13,7 @@
 #include "core/atomic_file.h"
 #include "core/interrupt.h"
 #include "core/json_writer.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 
 namespace ferry::cli {

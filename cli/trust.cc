@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/time_value.h"
+#include "cli/option_values.h"
 #include "core/text.h"
 
 namespace ferry::cli {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "batch/report.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 #include "batch/status.h"
 #include "cli/batch_options.h"
 #include "core/json_writer.h"

@@ -9,13 +9,10 @@
 #include <span>
 #include <utility>
 
+#include "card/card.h"
 #include "card/facts.h"
-#include "card/ml_bom.h"
-#include "card/provenance.h"
-#include "card/readme.h"
 #include "card/texts.h"
 #include "cli/option_values.h"
-#include "cli/time_value.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
 #include "core/directory.h"

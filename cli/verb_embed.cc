@@ -1,13 +1,16 @@
 // ferry embed computes vectors of texts with a text encoder.
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,10 +18,11 @@
 #include "cli/option_values.h"
 #include "cli/report_file.h"
 #include "cli/run_prompt.h"
-#include "cli/vector_file.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
 #include "core/json.h"
 #include "core/json_writer.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "packer/bundle_reader.h"
@@ -27,6 +31,63 @@
 
 namespace ferry::cli {
 namespace {
+
+// A VectorFile is the file of vectors that `ferry embed` writes.
+
+// Writes vectors as the rows of one f32 array in NumPy's file format (.npy, version 1.0).
+class VectorFile {
+ public:
+  // Makes a new file, which is removed again unless finish() is called. Returns kUsage if the name
+  // does not end in .npy, kExists if the file exists, and kIo if it cannot be made.
+  static Result<VectorFile> create(const std::string& path, int64_t width);
+
+  // Requires that `row` has width() values.
+  Status add(std::span<const float> row);
+  Status finish();
+  int64_t rows() const { return rows_; }
+  int64_t width() const { return width_; }
+
+ private:
+  VectorFile(AtomicFile file, int64_t width) : file_(std::move(file)), width_(width) {}
+
+  AtomicFile file_;
+  int64_t width_, rows_ = 0;
+};
+
+// The format requires a multiple of 64. 128 is enough for any number of rows.
+constexpr size_t kHeaderBytes = 128;
+
+std::string header_of(int64_t rows, int64_t width) {
+  constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
+  const size_t length = kHeaderBytes - kMagic.size() - sizeof(uint16_t);
+  std::string header(kMagic);
+  header += static_cast<char>(length & 0xFFU);
+  header += static_cast<char>(length >> 8U);
+  header +=
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, width);
+  header.resize(kHeaderBytes - 1, ' ');
+  return header + '\n';
+}
+
+Result<VectorFile> VectorFile::create(const std::string& path, int64_t width) {
+  if (!path.ends_with(".npy")) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--out {}: a file of vectors ends in .npy", printable(path)));
+  }
+  return VectorFile(FERRY_TRY(AtomicFile::create(path, IfExists::kRefuse, kHeaderBytes)), width);
+}
+
+Status VectorFile::add(std::span<const float> row) {
+  const auto offset = kHeaderBytes + static_cast<uint64_t>(rows_) * row.size_bytes();
+  rows_ += 1;
+  return file_.write_at(offset, std::as_bytes(row));
+}
+
+Status VectorFile::finish() {
+  const std::string header = header_of(rows_, width_);
+  FERRY_RETURN_IF_ERROR(file_.write_at(0, std::as_bytes(std::span(header))));
+  return file_.publish();
+}
 
 struct EmbedLine {
   std::string bundle, tokens, out;

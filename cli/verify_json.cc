@@ -1,9 +1,8 @@
-#include "cli/verify_json.h"
+#include "cli/verify_report.h"
 
 #include <vector>
 
 #include "cli/verify_comparisons.h"
-#include "cli/verify_report.h"
 #include "cli/verify_sections.h"
 #include "core/json_writer.h"
 

@@ -8,7 +8,7 @@
 #include "core/json_writer.h"
 #include "proof/bundle_perplexity.h"
 #include "proof/pixel_proof.h"
-#include "proof/quantization_error.h"
+#include "proof/weight_proof.h"
 
 namespace ferry::cli {
 

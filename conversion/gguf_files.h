@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "conversion/export.h"
+#include "core/dtype.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "dialects/gguf/model/architecture.h"
 #include "dialects/gguf/model/written_tensors.h"
 #include "packer/weight_files.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "conversion/export.h"
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "dialects/gguf/file/importance.h"
 #include "dialects/gguf/model/written_types.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "converters/blocks/graph_names.h"
+#include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "core/directory.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 
 namespace ferry {

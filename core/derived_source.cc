@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/checked.h"
-#include "core/float8.h"
+#include "core/dtype.h"
 #include "core/text.h"
 
 namespace ferry {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/block_cache.h"
-#include "core/file_state.h"
+#include "core/file.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 

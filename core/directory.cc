@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +14,8 @@
 #include <memory>
 #include <utility>
 
-#include "core/os_error.h"
+#include "core/checked.h"
+#include "core/result.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -133,6 +136,22 @@ std::string parent_folder(const std::string& path) {
   if (end == std::string::npos) return ".";
   while (end > 0 && path[end - 1] == '/') --end;
   return end == 0 ? "/" : path.substr(0, end);
+}
+
+Status require_space(const std::string& directory, uint64_t bytes, const std::string& path) {
+  struct statvfs info {};
+  int result;
+  do {
+    result = ::statvfs(directory.c_str(), &info);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return os_error(directory, "cannot examine", errno);
+  const uint64_t block = info.f_frsize != 0 ? info.f_frsize : info.f_bsize;
+  const auto free = checked_mul<uint64_t>(info.f_bavail, block);
+  if (info.f_blocks == 0 || !free || *free >= bytes) return {};
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: not enough space: {} bytes are needed ({}), {} are free ({}) in {}",
+                          printable(path), bytes, human_bytes(bytes), *free, human_bytes(*free),
+                          quoted(directory)));
 }
 
 }  // namespace ferry

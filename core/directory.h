@@ -2,13 +2,13 @@
 // the same directory even if its path comes to name another one.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
 #include "core/result.h"
-#include "core/unique_fd.h"
 
 namespace ferry {
 
@@ -90,5 +90,10 @@ class NewFolders {
 
 // Returns the folder that contains `path`. The path does not end in a slash.
 std::string parent_folder(const std::string& path);
+
+// Returns kIo if the file system of `directory` has less than `bytes` bytes for this user. The
+// message states both numbers and the directory. `path` is the file that needs the space. A file
+// system that does not know its size passes.
+Status require_space(const std::string& directory, uint64_t bytes, const std::string& path);
 
 }  // namespace ferry

@@ -1,8 +1,17 @@
 #include "core/dtype.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <limits>
+
+#include "core/checked.h"
 
 namespace ferry {
 namespace {
@@ -96,6 +105,151 @@ void from_f32(DType dtype, const float* values, std::byte* out, size_t count) {
   if (dtype == DType::kF16) return narrow<f32_to_f16>(values, out, count);
   if (dtype == DType::kBF16) return narrow<f32_to_bf16>(values, out, count);
   std::memcpy(out, values, count * sizeof(float));
+}
+
+namespace {
+
+using Table = std::array<float, 256>;
+
+// Returns 2^exponent for the exponent of a normal f32 or of the smallest f32 subnormals.
+constexpr float power_of_two(int exponent) {
+  if (exponent < -126) return std::bit_cast<float>(uint32_t{1} << (exponent + 149));
+  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
+// Returns the absolute value of a code with an exponent and `bits` bits of mantissa. The value is
+// subnormal if the exponent is 0.
+constexpr float magnitude(int code, int bits, int bias) {
+  const int exponent = code >> bits, mantissa = code & ((1 << bits) - 1);
+  const int whole = exponent == 0 ? mantissa : mantissa | (1 << bits);
+  const int power = (exponent == 0 ? 1 : exponent) - bias - bits;
+  return static_cast<float>(whole) * power_of_two(power);
+}
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+constexpr Table make_e4m3() {
+  Table table = {};
+  for (int code = 0; code < 128; ++code) {
+    const float value = code == 0x7f ? kNaN : magnitude(code, 3, 7);
+    table[static_cast<size_t>(code)] = value;
+    table[static_cast<size_t>(code) + 128] = -value;
+  }
+  return table;
+}
+
+constexpr Table make_e5m2() {
+  Table table = {};
+  for (int code = 0; code < 128; ++code) {
+    const float value = code > 0x7c ? kNaN : code == 0x7c ? kInfinity : magnitude(code, 2, 15);
+    table[static_cast<size_t>(code)] = value;
+    table[static_cast<size_t>(code) + 128] = -value;
+  }
+  return table;
+}
+
+constexpr Table make_e8m0() {
+  Table table = {};
+  for (int code = 0; code < 255; ++code)
+    table[static_cast<size_t>(code)] = power_of_two(code - 127);
+  table[255] = kNaN;
+  return table;
+}
+
+constexpr Table kE4M3 = make_e4m3();
+constexpr Table kE5M2 = make_e5m2();
+constexpr Table kE8M0 = make_e8m0();
+
+const Table* table_of(DType dtype) {
+  if (dtype == DType::kF8E4M3) return &kE4M3;
+  if (dtype == DType::kF8E5M2) return &kE5M2;
+  return dtype == DType::kF8E8M0 ? &kE8M0 : nullptr;
+}
+
+}  // namespace
+
+bool float8_to_f32(DType dtype, std::span<const std::byte> stored, std::span<float> out) {
+  const Table* table = table_of(dtype);
+  if (table == nullptr) return false;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = (*table)[std::to_integer<size_t>(stored[i])];
+  return true;
+}
+
+namespace {
+
+// Masks of the exponent bits.
+constexpr uint16_t kF16Exponent = 0x7c00;
+constexpr uint16_t kBF16Exponent = 0x7f80;
+constexpr uint32_t kF32Exponent = 0x7f800000;
+constexpr uint64_t kF64Exponent = 0x7ff0000000000000;
+
+template <class Bits>
+[[gnu::always_inline]] inline bool all_set(const std::byte* at, Bits exponent) {
+  Bits bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return (bits & exponent) == exponent;
+}
+
+// Counts in blocks, because a sum as narrow as the values becomes vector code.
+template <class Bits>
+[[gnu::always_inline]] inline uint64_t count_in_blocks(std::span<const std::byte> values,
+                                                       Bits exponent) {
+  constexpr size_t kBlock = 4096;
+  uint64_t total = 0;
+  for (size_t left = values.size() / sizeof(Bits); left > 0;) {
+    const size_t block = std::min(left, kBlock);
+    Bits found = 0;
+    for (size_t i = 0; i < block; ++i) {
+      found = static_cast<Bits>(found + all_set(values.data() + i * sizeof(Bits), exponent));
+    }
+    total += found;
+    left -= block;
+    values = values.subspan(block * sizeof(Bits));
+  }
+  return total;
+}
+
+#if defined(__x86_64__)
+template <class Bits>
+[[gnu::target("avx2")]] uint64_t count_by_avx2(std::span<const std::byte> values, Bits exponent) {
+  return count_in_blocks(values, exponent);
+}
+#endif
+
+template <class Bits>
+uint64_t count(std::span<const std::byte> values, Bits exponent) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return count_by_avx2(values, exponent);
+#endif
+  return count_in_blocks(values, exponent);
+}
+
+}  // namespace
+
+uint64_t count_non_finite(DType dtype, std::span<const std::byte> values) {
+  switch (dtype) {
+    case DType::kF16:
+      return count(values, kF16Exponent);
+    case DType::kBF16:
+      return count(values, kBF16Exponent);
+    case DType::kF32:
+      return count(values, kF32Exponent);
+    case DType::kF64:
+      return count(values, kF64Exponent);
+    default:
+      return 0;
+  }
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::optional<uint64_t> bytes_of(DType dtype, const Shape& shape) {
+  const auto count = checked_numel(shape);
+  const auto bits = count ? checked_mul(*count, int64_t{dtype_bits(dtype)}) : std::nullopt;
+  const int64_t row = shape.empty() ? 1 : shape.back() % 8;
+  if (!bits || row * dtype_bits(dtype) % 8 != 0) return std::nullopt;
+  return static_cast<uint64_t>(*bits) / 8;
 }
 
 }  // namespace ferry

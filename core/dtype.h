@@ -1,11 +1,15 @@
-// Element types, and their names in each file format.
+// Element types, their names in each file format, and what depends on them alone: shapes, 8-bit
+// floating-point numbers, values that are not finite.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace ferry {
 
@@ -46,8 +50,8 @@ struct DTypeInfo {
 const DTypeInfo& dtype_info(DType dtype);
 inline std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
 inline int dtype_bits(DType dtype) { return dtype_info(dtype).bits; }
-// Returns the bytes of one element, for types whose size is a whole number of bytes. bytes_of() in
-// core/shape.h works for all types.
+// Returns the bytes of one element, for types whose size is a whole number of bytes. bytes_of()
+// works for all types.
 inline int64_t dtype_bytes(DType dtype) { return dtype_info(dtype).bits / 8; }
 
 constexpr bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
@@ -112,5 +116,22 @@ inline uint16_t f32_to_f16(float value) {
 // Convert `count` elements of a castable type to f32 and back. `stored` may have any alignment.
 void to_f32(DType dtype, const std::byte* stored, float* out, size_t count);
 void from_f32(DType dtype, const float* values, std::byte* out, size_t count);
+
+// Converts values of f8_e4m3 (finite, NaN for 0x7f and 0xff), f8_e5m2 or f8_e8m0 (2^(x - 127), NaN
+// for 0xff). Returns false and does nothing for another dtype. Both spans have the same size.
+bool float8_to_f32(DType dtype, std::span<const std::byte> stored, std::span<float> out);
+
+// Returns how many of `values` are not finite; 0 for dtypes other than f64, f32, f16 and bf16. It
+// runs at the speed of memory, which is little beside a digest of the same bytes.
+uint64_t count_non_finite(DType dtype, std::span<const std::byte> values);
+
+using Shape = std::vector<int64_t>;
+
+// "[2, 3]"
+std::string to_string(const Shape& shape);
+
+// Returns the bytes of a tensor. nullopt if the elements of a row (the last dimension) do not fill
+// whole bytes, if a dimension is negative, and on overflow.
+std::optional<uint64_t> bytes_of(DType dtype, const Shape& shape);
 
 }  // namespace ferry

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -33,12 +33,6 @@ bool is_in_memory(int fd) {
 }
 
 }  // namespace
-
-Failure os_error(const std::string& path, std::string_view what, int number) {
-  const std::string reason = std::strerror(number);
-  return fail(number == EEXIST ? ErrorCode::kExists : ErrorCode::kIo,
-              fmt::format("{}: {}: {}", printable(path), what, reason));
-}
 
 Result<std::string> read_text_file(const std::string& path, uint64_t limit) {
   return read_text(FERRY_TRY(InputFile::open(path)), limit);
@@ -262,6 +256,23 @@ Status remove_below(int parent, const std::string& name, const std::string& path
 
 Status remove_tree(const std::string& path) {
   return remove_below(AT_FDCWD, path, path, kMaxTreeDepth);
+}
+
+namespace {
+
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+Result<std::string> state_of(const InputFile& file) {
+  FERRY_RETURN_IF_ERROR(file.check_unchanged());
+  const InputFile::Descriptor descriptor = FERRY_TRY(file.descriptor());
+  struct stat info {};
+  if (::fstat(descriptor.fd(), &info) != 0) return os_error(file.path(), "cannot examine", errno);
+  return fmt::format("inode {}, {} bytes, modified {}, changed {}", info.st_ino, info.st_size,
+                     nanoseconds(info.st_mtim), nanoseconds(info.st_ctim));
 }
 
 }  // namespace ferry

@@ -2,17 +2,47 @@
 // sync.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
-#include "core/unique_fd.h"
 
 namespace ferry {
+
+// The owner of a file descriptor. Move-only. Closes the descriptor when it is destroyed.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  // A negative `fd` means that there is no descriptor.
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  ~UniqueFd() { reset(); }
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  // Returns the descriptor, which the caller then owns.
+  int release() { return std::exchange(fd_, -1); }
+  void reset() {
+    if (fd_ >= 0) (void)close();
+  }
+  // For callers that report errors: returns -1 and sets errno if the close failed. On Linux the
+  // descriptor is closed in either case.
+  int close() { return ::close(release()); }
+
+ private:
+  int fd_ = -1;
+};
 
 // A regular file open for reading. Move-only; closed by the destructor. Thread-safe for reads.
 //
@@ -139,5 +169,19 @@ class OutputFile {
 Status sync_directory(const std::string& path);
 // Removes `path` and everything below it. Temporary and replaced bundles are removed so.
 Status remove_tree(const std::string& path);
+
+// Returns "inode N, N bytes, modified N, changed N", with times in nanoseconds. kIo if the file has
+// changed since it was opened.
+Result<std::string> state_of(const InputFile& file);
+
+// Identifies the files that something was read from, and the state that they were in. A second base
+// class of tensor sources that read files.
+class FileState {
+ public:
+  virtual ~FileState() = default;
+  // Returns a text that differs for another file and for another state of a file. kIo if a file has
+  // changed since it was opened.
+  virtual Result<std::string> state() const = 0;
+};
 
 }  // namespace ferry

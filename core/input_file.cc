@@ -13,9 +13,8 @@
 #include <utility>
 
 #include "core/file.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
-#include "core/unique_fd.h"
 
 namespace ferry {
 namespace {

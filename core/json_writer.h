@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/shape.h"
+#include "core/dtype.h"
 
 namespace ferry {
 

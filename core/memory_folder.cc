@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 
 namespace ferry {

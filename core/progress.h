@@ -1,9 +1,12 @@
-// How long-running work reports its progress to the caller.
+// How long-running work reports its progress to the caller, and the line of text that shows it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace ferry {
@@ -28,5 +31,18 @@ class SharedProgress {
   uint64_t total_ = 0, done_ = 0;
   std::mutex mutex_;
 };
+
+enum class ProgressUnit { kBytes, kItems };
+
+struct Progress {
+  uint64_t done = 0;
+  uint64_t total = 0;
+  double seconds = 0;  // since the work began
+  ProgressUnit unit = ProgressUnit::kBytes;
+};
+
+// Returns a line such as "writing [#####     ]  50 %  600 MB of 1.20 GB  300 MB/s  2 s left" of at
+// most `columns` characters.
+std::string progress_text(std::string_view label, const Progress& progress, size_t columns);
 
 }  // namespace ferry

@@ -1,6 +1,13 @@
 #include "core/result.h"
 
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
+#include <utility>
+
+#include "core/text.h"
 
 namespace ferry {
 namespace detail {
@@ -27,6 +34,12 @@ Failure bad_input(std::string message) { return fail(ErrorCode::kBadInput, std::
 Failure fail_field(ErrorCode code, std::string field, const std::string& rest) {
   std::string text = field + rest;
   return Failure(Error{.code = code, .message = std::move(text), .field = std::move(field)});
+}
+
+Failure os_error(const std::string& path, std::string_view what, int number) {
+  const std::string reason = std::strerror(number);
+  return fail(number == EEXIST ? ErrorCode::kExists : ErrorCode::kIo,
+              fmt::format("{}: {}: {}", printable(path), what, reason));
 }
 
 }  // namespace ferry

@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "core/result.h"
+
 namespace ferry {
 
 struct StridedAxis {
@@ -54,5 +56,16 @@ std::vector<StridedPiece> select(std::span<const StridedPiece> from,
 
 // Converts pieces that count rows of `width` elements into pieces that count elements.
 std::vector<StridedPiece> rows_to_elements(std::span<const StridedPiece> rows, int64_t width);
+
+// Fills `out` with the bytes of the tensor from `offset` on.
+using ReadTensor = std::function<Status(uint64_t offset, std::span<std::byte> out)>;
+
+// Reads the elements [from, from + count) of the piece from windows of consecutive bytes, and
+// writes them to `out`, one after the other. The memory is bounded by the size of the request, not
+// by that of the tensor. `item` is the size of an element: 1, 2, 4, 8 or 16 bytes. `read` is called
+// only for bytes between the first and the last element of the piece, and for at most twice as many
+// bytes at a time as `out` has. The caller has checked that the piece lies in the tensor.
+Status gather(const StridedPiece& piece, int64_t item, int64_t from, int64_t count,
+              const ReadTensor& read, std::byte* out);
 
 }  // namespace ferry

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "core/checked.h"
+#include "core/dtype.h"
 #include "core/interrupt.h"
-#include "core/non_finite.h"
 #include "core/text.h"
 #include "graph/quantization/block_encoder.h"
 #include "graph/quantization/groups.h"

@@ -13,7 +13,7 @@
 
 #include "core/checked.h"
 #include "core/interrupt.h"
-#include "core/strided_gather.h"
+#include "core/strided.h"
 #include "core/text.h"
 #include "graph/recipe.h"
 

@@ -16,7 +16,6 @@
 #include "core/derived_source.h"
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/strided.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"

@@ -68,7 +68,7 @@ HWY_INLINE VCodes two_bits_at(VCodes v, size_t shift) {
   return hn::ShiftRight<6>(v);
 }
 
-// The numbers that the codes of IQ4_NL and IQ4_XS stand for (core/block_encoding.h).
+// The numbers that the codes of IQ4_NL and IQ4_XS stand for (core/encoding.h).
 alignas(16) constexpr int8_t kIq4Codes[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                               1,    13,   25,  38,  53,  69,  89,  113};
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/shape.h"
+#include "core/dtype.h"
 
 namespace ferry::kernels {
 namespace {

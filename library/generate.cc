@@ -12,7 +12,7 @@
 #include "runner/sampler.h"
 #include "runner/vision_encoder.h"
 #include "text/answer_end.h"
-#include "text/tokenizer/text_stream.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry {

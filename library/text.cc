@@ -7,7 +7,7 @@
 #include "core/utf8.h"
 #include "library/internal.h"
 #include "prompt/image_input.h"
-#include "text/tokenizer/text_stream.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry {

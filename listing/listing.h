@@ -9,7 +9,6 @@
 
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/thread_pool.h"
 
 namespace ferry::listing {

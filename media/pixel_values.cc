@@ -2,8 +2,140 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 namespace ferry::media {
+namespace {
+
+Image part(const Image& canvas, int column, int row, int side) {
+  Image tile = make_image({side, side});
+  for (int y = 0; y < side; ++y) {
+    const uint8_t* from =
+        canvas.row(row * side + y) + size_t{3} * static_cast<size_t>(column * side);
+    std::copy(from, from + tile.row_bytes(), tile.row(y));
+  }
+  return tile;
+}
+
+std::vector<Image> parts(const Image& canvas, Grid grid, int side) {
+  std::vector<Image> tiles;
+  for (int row = 0; row < grid.rows; ++row) {
+    for (int column = 0; column < grid.columns; ++column) {
+      tiles.push_back(part(canvas, column, row, side));
+    }
+  }
+  return tiles;
+}
+
+TiledImage single(Image tile) {
+  TiledImage out;
+  out.tiles.push_back(std::move(tile));
+  return out;
+}
+
+// The last tile is the canvas, scaled down, and not the original image.
+template <class Resize>
+TiledImage cut_idefics3(const Image& image, const Settings& s, const Resize& to) {
+  const Size whole{s.tile, s.tile};
+  const bool fixed = s.fixed.width > 0;
+  const Image first = to(image, fixed ? s.fixed : idefics3_size(image.size, s.longest_edge));
+  if (!s.split) return single(to(first, whole));
+  Image canvas = to(first, idefics3_canvas(first.size, s.tile));
+  const Grid grid = idefics3_grid(canvas.size, s.tile);
+  if (grid == Grid{}) return single(std::move(canvas));
+  TiledImage out{grid, parts(canvas, grid, s.tile)};
+  out.tiles.push_back(to(canvas, whole));
+  return out;
+}
+
+// The last tile is the original image, scaled down.
+template <class Resize>
+TiledImage cut_gotocr2(const Image& image, const Settings& s, const Resize& to) {
+  const Size whole{s.tile, s.tile};
+  const Grid grid =
+      s.crop ? gotocr2_grid(image.size, s.tile, s.least_patches, s.most_patches) : Grid{1, 1};
+  if (grid == Grid{1, 1}) return {grid, single(to(image, whole)).tiles};
+  const Image canvas = to(image, {grid.columns * s.tile, grid.rows * s.tile});
+  TiledImage out{grid, parts(canvas, grid, s.tile)};
+  out.tiles.push_back(to(image, whole));
+  return out;
+}
+
+}  // namespace
+
+TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool) {
+  const auto to = [&](const Image& from, Size size) {
+    return resize(from, size, settings.filter, backend, pool);
+  };
+  return settings.kind == ProcessorKind::kIdefics3 ? cut_idefics3(image, settings, to)
+                                                   : cut_gotocr2(image, settings, to);
+}
+
+namespace {
+
+double ratio(Size size) { return static_cast<double>(size.width) / size.height; }
+
+int whole_tiles(int length, int tile) { return (length + tile - 1) / tile * tile; }
+
+int even(int length) { return std::max(length + length % 2, 1); }
+
+std::vector<Grid> grids_by_tiles(int least, int most) {
+  std::vector<Grid> grids;
+  for (int columns = 1; columns <= most; ++columns) {
+    for (int rows = 1; columns * rows <= most; ++rows) {
+      if (columns * rows >= least) grids.push_back({columns, rows});
+    }
+  }
+  std::stable_sort(grids.begin(), grids.end(), [](const Grid& a, const Grid& b) {
+    return a.columns * a.rows < b.columns * b.rows;
+  });
+  return grids;
+}
+
+}  // namespace
+
+Size idefics3_size(Size image, int longest_edge) {
+  const double shape = ratio(image);
+  if (image.width >= image.height) {
+    return {longest_edge, even(static_cast<int>(longest_edge / shape))};
+  }
+  return {even(static_cast<int>(longest_edge * shape)), longest_edge};
+}
+
+Size idefics3_canvas(Size size, int tile) {
+  const double shape = ratio(size);
+  if (size.width >= size.height) {
+    const int width = whole_tiles(size.width, tile);
+    return {width, whole_tiles(std::max(static_cast<int>(width / shape), 1), tile)};
+  }
+  const int height = whole_tiles(size.height, tile);
+  return {whole_tiles(std::max(static_cast<int>(height * shape), 1), tile), height};
+}
+
+Grid idefics3_grid(Size canvas, int tile) {
+  if (canvas.width <= tile && canvas.height <= tile) return {};
+  return {canvas.width / tile, canvas.height / tile};
+}
+
+Grid gotocr2_grid(Size image, int tile, int least, int most) {
+  const double shape = ratio(image);
+  const double area = static_cast<double>(image.width) * image.height;
+  const double tile_area = static_cast<double>(tile) * tile;
+  Grid best{1, 1};
+  double nearest = std::numeric_limits<double>::infinity();
+  for (const Grid& grid : grids_by_tiles(least, most)) {
+    const double distance = std::abs(shape - static_cast<double>(grid.columns) / grid.rows);
+    const bool large = area > 0.5 * tile_area * grid.columns * grid.rows;
+    if (distance > nearest || (distance == nearest && !large)) continue;
+    nearest = distance;
+    best = grid;
+  }
+  return best;
+}
+
 namespace {
 
 // The value of each of the 256 levels in each channel. Every operation rounds once to f32.

@@ -1,14 +1,43 @@
-// pixel_values converts tiles to the inputs of a vision encoder.
+// What a checkpoint's image processor does: cut() divides an image into tiles, and pixel_values()
+// converts tiles to the inputs of a vision encoder. Target sizes and grids are computed in f64 as
+// in the reference (transformers 5.12.1).
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "core/shape.h"
-#include "media/tiles.h"
+#include "core/dtype.h"
+#include "core/thread_pool.h"
+#include "media/image.h"
+#include "media/settings.h"
 
 namespace ferry::media {
+
+struct Grid {
+  int columns = 0, rows = 0;  // both 0 for a single tile that is not part of a grid
+  bool operator==(const Grid&) const = default;
+};
+
+// Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
+// tile.
+struct TiledImage {
+  Grid grid;
+  std::vector<Image> tiles;  // each settings.tile wide and high
+};
+
+TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool);
+
+// For Idefics3: returns the size whose longer side is `longest_edge`; the other side is even.
+Size idefics3_size(Size image, int longest_edge);
+// For Idefics3: returns `size` with both sides increased to multiples of `tile`.
+Size idefics3_canvas(Size size, int tile);
+// For Idefics3: returns the grid of the tiles of a canvas.
+Grid idefics3_grid(Size canvas, int tile);
+
+// For GotOcr2 (InternVL): returns the grid of `least` to `most` tiles whose shape is nearest to
+// that of the image.
+Grid gotocr2_grid(Size image, int tile, int least, int most);
 
 struct PixelValues {
   Shape shape;

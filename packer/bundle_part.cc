@@ -15,7 +15,7 @@
 
 #include "core/directory.h"
 #include "core/file.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "packer/bundle_plan.h"
 #include "packer/bundle_plan_impl.h"

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "core/interrupt.h"
-#include "core/os_error.h"
 #include "core/program_interface.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 

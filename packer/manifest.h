@@ -12,7 +12,6 @@
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/result.h"
-#include "core/shape.h"
 
 namespace ferry::packer {
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/shape.h"
 
 namespace ferry::packer {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/non_finite.h"
+#include "core/dtype.h"
 #include "core/text.h"
 
 namespace ferry::packer {

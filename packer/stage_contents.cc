@@ -10,7 +10,6 @@
 
 #include "core/directory.h"
 #include "core/file.h"
-#include "core/file_state.h"
 #include "core/interrupt.h"
 #include "core/version.h"
 #include "packer/digests.h"

@@ -54,7 +54,7 @@ class OutputFolder {
 // bytes or other positions. They cover the version of the program, `plan_text`, which states every
 // recipe and position, and the state and headers of the files that are read. They do not cover
 // names of directories and numbers of threads. Empty if the source is not made of files
-// (core/file_state.h), because then nothing tells whether it has changed.
+// (core/file.h), because then nothing tells whether it has changed.
 Result<std::string> stage_fingerprint(const FileSet& plan, std::string_view plan_text);
 
 struct StageContents {

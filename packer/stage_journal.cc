@@ -10,7 +10,7 @@
 #include <optional>
 #include <random>
 
-#include "core/os_error.h"
+#include "core/result.h"
 #include "packer/digests.h"
 
 namespace ferry::packer {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/disk_space.h"
+#include "core/directory.h"
 #include "core/text.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"

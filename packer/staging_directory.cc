@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "core/os_error.h"
+#include "core/result.h"
 #include "core/text.h"
 #include "packer/manifest.h"
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/directory.h"
-#include "core/disk_space.h"
 #include "core/file.h"
 #include "core/interrupt.h"
 #include "core/sha256.h"

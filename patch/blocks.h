@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "patch/table.h"
+#include "patch/patch_file.h"
 
 namespace ferry::patch {
 

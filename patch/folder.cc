@@ -12,9 +12,9 @@
 #include "core/checked.h"
 #include "core/directory.h"
 #include "core/text.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "packer/manifest.h"
-#include "patch/table.h"
+#include "patch/patch_file.h"
 
 namespace ferry::patch {
 namespace {

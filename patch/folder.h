@@ -8,7 +8,6 @@
 #include "core/dtype.h"
 #include "core/file.h"
 #include "core/result.h"
-#include "core/shape.h"
 
 namespace ferry::patch {
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "converters/keys/row_layouts.h"
-#include "core/byte_size.h"
 #include "core/dtype.h"
 #include "core/program_interface.h"
 #include "core/text.h"

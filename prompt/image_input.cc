@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "media/decode.h"
 #include "media/pixel_values.h"
-#include "media/tiles.h"
 
 namespace ferry::prompt {
 namespace {

@@ -9,7 +9,6 @@
 #include "media/decode.h"
 #include "media/pixel_values.h"
 #include "media/settings.h"
-#include "media/tiles.h"
 #include "packer/bundle_reader.h"
 #include "prompt/image_input.h"
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/thread_pool.h"
+#include "media/pixel_values.h"
 #include "media/resample.h"
-#include "media/tiling.h"
 #include "prompt/image_prompt.h"
 
 namespace ferry::prompt {

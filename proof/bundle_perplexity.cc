@@ -13,7 +13,7 @@
 #include "prompt/image_input.h"
 #include "proof/bundle_proof.h"
 #include "proof/mode_proof.h"
-#include "proof/perplexity_run.h"
+#include "proof/perplexity.h"
 #include "proof/prompts.h"
 #include "proof/reference_check.h"
 #include "runner/decoder.h"

@@ -12,7 +12,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "proof/bundle_proof.h"
-#include "proof/perplexity_run.h"
+#include "proof/perplexity.h"
 
 namespace ferry::proof {
 

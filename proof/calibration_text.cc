@@ -4,16 +4,239 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/file.h"
+#include "core/interrupt.h"
+#include "core/json.h"
+#include "core/result.h"
 #include "core/sha256.h"
 #include "core/text.h"
+#include "core/thread_pool.h"
+#include "media/decode.h"
+#include "media/pixel_values.h"
+#include "media/settings.h"
 #include "plan/mapped_model.h"
 #include "plan/tokenizer_notes.h"
-#include "proof/calibration_chats.h"
+#include "prompt/image_prompt.h"
+#include "prompt/messages.h"
+#include "prompt/preprocess.h"
+#include "proof/sequences.h"
+#include "text/chat_template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ferry::proof {
 namespace {
+
+// Makes calibration sequences of chats, which may show images to a vision-language model.
+
+constexpr size_t kMostCalibrationTokens = 65536;
+
+using Json = nlohmann::ordered_json;
+
+// 26 July 2024 in UTC: templates that state the date give the same tokens on every day, because a
+// manifest records their digest.
+constexpr int64_t kTemplateTime = 1'721'952'000;
+constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
+
+// Removes the paths of the images from a chat, and returns them in order.
+Result<std::vector<std::string>> take_paths(Json& chat, const std::string& where) {
+  std::vector<std::string> paths;
+  Json* messages = chat.is_object() && chat.contains("messages") ? &chat["messages"] : &chat;
+  if (!messages->is_array()) return paths;
+  for (size_t i = 0; i < messages->size(); ++i) {
+    Json& message = (*messages)[i];
+    if (!message.is_object() || !message.contains("content")) continue;
+    if (!message["content"].is_array()) continue;
+    for (Json& item : message["content"]) {
+      if (!item.is_object() || !item.contains("type") || item["type"] != "image") continue;
+      if (!item.contains("path") || !item["path"].is_string()) {
+        return bad_input(fmt::format("{}: message {}: an image has no path", where, i + 1));
+      }
+      paths.push_back(item["path"]);
+      item.erase("path");
+    }
+  }
+  return paths;
+}
+
+Failure too_long(const std::string& where, size_t tokens, size_t limit) {
+  return bad_input(fmt::format("{}: has {} tokens or more, and a chat with images at most {}",
+                               where, tokens, limit));
+}
+
+// Prepares images and prompts as the processor of a vision-language checkpoint does.
+class ImageChats {
+ public:
+  static Result<ImageChats> open(const plan::MappedModel& model) {
+    const converters::VisionConfig& vision = *model.checkpoint.config.vision;
+    const text::ReadFile read = plan::reader_of(model.copied);
+    const std::string name = printable(model.checkpoint.source->path());
+    const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));
+    const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorFile));
+    media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
+    if (settings.tile != vision.image_size) {
+      return bad_input(fmt::format(
+          "{}: the image processor makes tiles of {} pixels a side, the vision encoder takes {}",
+          name, settings.tile, vision.image_size));
+    }
+    prompt::ImagePrompt prompts = FERRY_TRY(prompt::ImagePrompt::open(name, read));
+    FERRY_RETURN_IF_ERROR(
+        prompts.expect_tokens_per_tile(vision.patches() / (vision.shuffle * vision.shuffle)));
+    return ImageChats(settings, std::move(prompts));
+  }
+
+  // `chat` shows the images of `paths`. With more than `limit` image tokens it is refused before
+  // the next image is read.
+  Result<std::pair<std::vector<int64_t>, PromptImages>> render(
+      const std::string& chat, const std::string& where, const text::chat::TimeText& time,
+      const std::vector<std::string>& paths, size_t limit, ThreadPool& pool) {
+    const auto tile_tokens = static_cast<size_t>(prompts_.tokens_per_tile());
+    constexpr media::Backend kBackend = media::Backend::kTorchvision;
+    PromptImages images;
+    std::vector<prompt::ImageLayout> layouts;
+    for (const std::string& path : paths) {
+      FERRY_RETURN_IF_ERROR(check_interrupt());
+      const Result<media::Image> image = media::read_image(path);
+      if (!image) {
+        return fail(image.error().code, fmt::format("{}: {}", where, image.error().message));
+      }
+      const media::Sample sample = {media::cut(*image, settings_, kBackend, pool)};
+      layouts.push_back(prompt::layout_of(sample.front().grid, sample.front().tiles.size()));
+      const media::PixelValues pixels =
+          media::pixel_values(std::span(&sample, 1), settings_, kBackend);
+      images.pixels.insert(images.pixels.end(), pixels.values.begin(), pixels.values.end());
+      Shape shape(pixels.shape.end() - 4, pixels.shape.end());
+      if (!images.pixel_shape.empty()) shape[0] += images.pixel_shape[0];
+      images.pixel_shape = std::move(shape);
+      const auto tokens = static_cast<size_t>(images.pixel_shape[0]) * tile_tokens;
+      if (tokens > limit) return too_long(where, tokens, limit);
+    }
+    prompt::ExpandedPrompt expanded = FERRY_TRY(prompts_.chat(chat, where, time, layouts));
+    for (const std::vector<int64_t>& tiles : expanded.images) {
+      for (const int64_t first : tiles) images.runs.push_back({first, prompts_.tokens_per_tile()});
+    }
+    return std::pair(std::move(expanded.ids), std::move(images));
+  }
+
+ private:
+  ImageChats(const media::Settings& settings, prompt::ImagePrompt prompts)
+      : settings_(settings), prompts_(std::move(prompts)) {}
+
+  media::Settings settings_;
+  prompt::ImagePrompt prompts_;
+};
+
+class ChatReader {
+ public:
+  static Result<ChatReader> open(const plan::MappedModel& model, text::Tokenizer tokenizer,
+                                 std::string folder, ThreadPool& pool) {
+    ChatReader reader(model, std::move(tokenizer), std::move(folder), pool);
+    const bool has_processor = std::ranges::any_of(model.copied, [](const auto& file) {
+      return file.name == "preprocessor_config.json" || file.name == "processor_config.json";
+    });
+    if (model.checkpoint.config.vision && has_processor) {
+      reader.images_.emplace(FERRY_TRY(ImageChats::open(model)));
+    } else {
+      reader.template_.emplace(FERRY_TRY(plan::chat_template_in(model.copied)));
+    }
+    return reader;
+  }
+
+  Status add(const std::string& line, const std::string& where) {
+    const size_t message = FERRY_TRY(prompt::message_beyond_text(line, where));
+    if (images_) return add_with_images(line, where, message != 0);
+    if (message != 0) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: message {} has content other than text, and the checkpoint has "
+                              "no image processor",
+                              where, message));
+    }
+    const std::string rendered = FERRY_TRY(template_->render(line, where, time_));
+    Result<std::vector<int64_t>> ids = tokenizer_.encode(rendered, /*add_special=*/false);
+    if (!ids) return bad_input(fmt::format("{}: {}", where, ids.error().message));
+    keep(*std::move(ids), {});
+    return {};
+  }
+
+  bool is_full() const { return tokens_ >= kMostCalibrationTokens; }
+  Sequences take() {
+    const auto has_none = [](const PromptImages& images) { return images.empty(); };
+    if (std::ranges::all_of(sequences_.images, has_none)) sequences_.images.clear();
+    return std::move(sequences_);
+  }
+
+ private:
+  ChatReader(const plan::MappedModel& model, text::Tokenizer tokenizer, std::string folder,
+             ThreadPool& pool)
+      : tokenizer_(std::move(tokenizer)),
+        folder_(std::move(folder)),
+        context_(static_cast<size_t>(model.build.context_length)),
+        pool_(pool) {}
+
+  Status add_with_images(const std::string& line, const std::string& where, bool has_images) {
+    FERRY_TRY(parse_json(line, where));  // which refuses what Json::parse() would throw at
+    Json chat = Json::parse(line);
+    std::vector<std::string> paths = FERRY_TRY(take_paths(chat, where));
+    for (std::string& path : paths) path = (std::filesystem::path(folder_) / path).string();
+    const size_t limit = std::min(context_, kMostCalibrationTokens);
+    auto [ids, images] = FERRY_TRY(images_->render(chat.dump(), where, time_, paths, limit, pool_));
+    // The features of an image need all their placeholders.
+    if (has_images && ids.size() > limit) return too_long(where, ids.size(), limit);
+    if (has_images && ids.size() > kMostCalibrationTokens - tokens_) {
+      tokens_ = kMostCalibrationTokens;
+      return {};
+    }
+    keep(std::move(ids), std::move(images));
+    return {};
+  }
+  void keep(std::vector<int64_t> ids, PromptImages images) {
+    ids.resize(std::min({ids.size(), context_, kMostCalibrationTokens - tokens_}));
+    if (ids.empty()) return;
+    tokens_ += ids.size();
+    sequences_.tokens.push_back(std::move(ids));
+    sequences_.images.push_back(std::move(images));
+  }
+
+  text::Tokenizer tokenizer_;
+  const std::string folder_;
+  const size_t context_;
+  ThreadPool& pool_;
+  const text::chat::TimeText time_ = text::chat::fixed_time(kTemplateTime);
+  // One of the two: the first for checkpoints with an image processor.
+  std::optional<ImageChats> images_;
+  std::optional<text::ChatTemplate> template_;
+  Sequences sequences_;
+  size_t tokens_ = 0;
+};
+
+// Renders the chat of each line by the checkpoint's template: a list of messages, or an object with
+// them. A message may show an image file, {"type": "image", "path": FILE}; a relative FILE is
+// beside `file`, which is the name of the lines. A chat that is longer than the context is cut, and
+// refused if it has images. Errors name the line. kUnsupported for images of a checkpoint that has
+// no image processor. `tokenizer` is that of the checkpoint.
+Result<Sequences> sequences_of_chats(const plan::MappedModel& model, text::Tokenizer tokenizer,
+                                     const std::string& lines, const std::string& file,
+                                     ThreadPool& pool) {
+  ChatReader reader = FERRY_TRY(ChatReader::open(
+      model, std::move(tokenizer), std::filesystem::path(file).parent_path().string(), pool));
+  std::istringstream in(lines);
+  size_t number = 0;
+  for (std::string line; !reader.is_full() && std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    FERRY_RETURN_IF_ERROR(reader.add(line, fmt::format("{}: line {}", printable(file), number)));
+  }
+  return reader.take();
+}
 
 constexpr size_t kSequenceTokens = 256, kLeastCalibrationTokens = 64;
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 20;

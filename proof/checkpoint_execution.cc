@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "core/memory_source.h"
 #include "core/program_interface.h"
+#include "core/tensor_source.h"
 #include "core/text.h"
 #include "proof/bundle_noise.h"
 #include "runner/expert_routes.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/shape.h"
 #include "proof/bounds.h"
 
 namespace ferry::proof {

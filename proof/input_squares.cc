@@ -14,7 +14,6 @@
 #include "kernels/common_target.h"
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
-#include "proof/expert_inputs.h"
 #include "proof/linear_inputs.h"
 
 namespace ferry::proof {

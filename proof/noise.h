@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "proof/reference.h"
 
 namespace ferry::proof {

@@ -10,7 +10,6 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "proof/checkpoint_execution.h"
-#include "proof/expert_inputs.h"
 #include "proof/linear_inputs.h"
 #include "proof/sequences.h"
 

@@ -8,7 +8,6 @@
 #include "core/text.h"
 #include "media/decode.h"
 #include "media/pixel_values.h"
-#include "media/tiles.h"
 #include "prompt/image_input.h"
 
 namespace ferry::proof {

@@ -4,7 +4,6 @@
 #include <functional>
 
 #include "core/progress.h"
-#include "core/progress_text.h"
 
 namespace ferry::proof {
 

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "core/dtype.h"
-#include "core/non_finite.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 

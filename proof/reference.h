@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/tensor_source.h"
 
 namespace ferry::proof {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "packer/manifest.h"
 #include "proof/reference.h"
 

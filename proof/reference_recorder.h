@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/memory_source.h"
+#include "core/tensor_source.h"
 #include "proof/prompt_images.h"
 #include "proof/reference.h"
 #include "runner/decoder.h"

@@ -10,7 +10,6 @@
 
 #include "calibration/bit_allocation.h"
 #include "converters/assemble.h"
-#include "core/byte_size.h"
 #include "core/checked.h"
 #include "core/text.h"
 #include "plan/quantize_plan.h"

@@ -21,11 +21,10 @@
 #include "kernels/common_target.h"
 #include "proof/calibration.h"
 #include "proof/checkpoint_execution.h"
-#include "proof/code_comparison.h"
-#include "proof/expert_inputs.h"
 #include "proof/linear_inputs.h"
 #include "proof/part_moments.h"
 #include "proof/stored_weights.h"
+#include "proof/weight_costs.h"
 
 namespace ferry::proof {
 namespace {

@@ -13,7 +13,6 @@
 
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/thread_pool.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"

@@ -10,7 +10,6 @@
 
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "runner/method.h"

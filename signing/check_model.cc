@@ -10,7 +10,6 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "signing/model_hash.h"
-#include "signing/model_names.h"
 #include "signing/model_statement.h"
 #include "signing/model_tree.h"
 

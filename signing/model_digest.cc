@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "signing/model_listing.h"
-#include "signing/model_names.h"
+#include "signing/model_tree.h"
 
 namespace ferry::signing {
 namespace {

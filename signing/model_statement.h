@@ -13,6 +13,9 @@
 
 namespace ferry::signing {
 
+// The type of the predicate.
+inline constexpr std::string_view kModelSignature = "https://model_signing/signature/v1.0";
+
 // A file or, with shards, a part of a file.
 struct Resource {
   std::string name;             // a canonical name

@@ -10,7 +10,6 @@
 #include "core/text.h"
 #include "signing/model_listing.h"
 #include "signing/model_statement.h"
-#include "signing/statement_names.h"
 
 namespace ferry::signing {
 namespace {

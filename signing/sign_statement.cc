@@ -7,9 +7,8 @@
 
 #include "core/base64.h"
 #include "core/text.h"
-#include "signing/certificate_path.h"
+#include "signing/credentials.h"
 #include "signing/envelope.h"
-#include "signing/signing_key.h"
 
 namespace ferry::signing {
 namespace {
@@ -112,6 +111,11 @@ Result<std::string> sign_statement(std::string_view statement, const SigningKey&
   const std::string encoding = pre_authentication_encoding(kStatementType, statement);
   envelope.signature = to_base64(FERRY_TRY(sign(loaded.key.get(), *loaded.curve, encoding, name)));
   return write_envelope(envelope);
+}
+
+std::string pre_authentication_encoding(std::string_view payload_type, std::string_view payload) {
+  return fmt::format("DSSEv1 {} {} {} {}", payload_type.size(), payload_type, payload.size(),
+                     payload);
 }
 
 }  // namespace ferry::signing

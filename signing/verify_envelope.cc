@@ -7,10 +7,9 @@
 
 #include "core/base64.h"
 #include "core/text.h"
-#include "signing/certificate_path.h"
+#include "signing/credentials.h"
 #include "signing/envelope.h"
 #include "signing/sign_statement.h"
-#include "signing/signing_key.h"
 
 namespace ferry::signing {
 namespace {

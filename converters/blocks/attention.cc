@@ -12,7 +12,6 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/graph_names.h"
 #include "converters/blocks/static_ports.h"
 
 namespace ferry::converters {

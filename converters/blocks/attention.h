@@ -2,8 +2,8 @@
 // sequence in dimension 1 as the llama:: operators need it.
 #pragma once
 
+#include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/graph_names.h"
 
 namespace ferry::converters {
 

@@ -3,11 +3,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "converters/blocks/graph_names.h"
 #include "converters/config/model_config.h"
+#include "graph/builder.h"
 
 namespace ferry::converters {
+
+// The graph types that blocks and families are written with, by their short names.
+using graph::Dim;
+using graph::Dims;
+using graph::GraphBuilder;
+using graph::ValueId;
+// The methods of one component, in the order in which they are lowered.
+using Methods = std::vector<graph::MethodGraph>;
 
 // Dimensions with the names of their axes, for shapes of weights, caches and views.
 inline Dim batch() { return Dim(1).as(graph::Axis::kBatch); }

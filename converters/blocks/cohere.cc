@@ -1,7 +1,7 @@
 #include "converters/blocks/cohere.h"
 
 #include "converters/blocks/decoder.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 

@@ -11,7 +11,6 @@
 #include "converters/blocks/attention.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/graph_names.h"
 #include "converters/build_options.h"
 #include "converters/keys/key_rule.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "converters/blocks/decoder.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {

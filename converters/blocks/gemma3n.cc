@@ -18,7 +18,7 @@
 #include "converters/blocks/attention.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 
 namespace ferry::converters {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "converters/blocks/graph_names.h"
+#include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
 #include "converters/keys/key_rule.h"
 

@@ -7,7 +7,7 @@
 
 #include "converters/blocks/attention.h"
 #include "converters/blocks/blocks.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/keys/row_layouts.h"
 #include "converters/keys/standard_keys.h"
 

@@ -4,7 +4,7 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {

@@ -6,7 +6,7 @@
 
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {

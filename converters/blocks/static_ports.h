@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "converters/blocks/graph_names.h"
+#include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
 #include "converters/config/model_config.h"
 

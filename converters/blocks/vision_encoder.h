@@ -3,7 +3,7 @@
 // (models/internvl).
 #pragma once
 
-#include "converters/blocks/graph_names.h"
+#include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
 #include "converters/config/model_config.h"
 

@@ -7,7 +7,6 @@
 #include "converters/config/json_fields.h"
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
-#include "converters/config/ranges.h"
 #include "converters/family.h"
 
 namespace ferry::converters {

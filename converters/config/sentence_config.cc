@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "converters/config/json_fields.h"
-#include "converters/config/ranges.h"
 #include "core/json.h"
 #include "core/text.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 
 namespace ferry::converters {
 namespace {

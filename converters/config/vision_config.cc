@@ -1,4 +1,4 @@
-#include "converters/config/vision_config.h"
+#include "converters/config/model_config.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 // omits the softcap.
 
 #include "converters/blocks/gemma.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/families/keras_tables.h"

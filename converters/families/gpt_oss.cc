@@ -3,7 +3,7 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/families/keras_tables.h"

@@ -2,7 +2,7 @@
 // Source: transformers, models/granite/modeling_granite.py.
 
 #include "converters/blocks/decoder.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "converters/blocks/lfm2.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 

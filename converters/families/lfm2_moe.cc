@@ -2,7 +2,7 @@
 // choice. Source: transformers, models/lfm2_moe/modeling_lfm2_moe.py.
 
 #include "converters/blocks/lfm2.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"

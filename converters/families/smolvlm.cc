@@ -2,7 +2,7 @@
 // decoder. Source: transformers, models/idefics3/modeling_idefics3.py and
 // models/smolvlm/modeling_smolvlm.py.
 
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 
 namespace ferry::converters {
 namespace {

@@ -1,7 +1,7 @@
 // Translates the classes of Gemma 1 and 2, and of Gemma 3.
 #include <fmt/format.h>
 
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "dialects/keras/backbones.h"
 
 namespace ferry::converters {

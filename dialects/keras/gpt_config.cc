@@ -1,6 +1,6 @@
 // Translates the classes of GPT-2, OPT and GPT-NeoX. KerasHub fixes epsilon, activation, biases and
 // the tied head in its code, except the epsilon of GPT-NeoX.
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "dialects/keras/backbones.h"
 
 namespace ferry::converters {

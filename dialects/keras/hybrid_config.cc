@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "core/text.h"
 #include "dialects/keras/backbones.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "dialects/keras/backbones.h"
 
 namespace ferry::converters {

@@ -13,7 +13,7 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "core/utf8.h"
-#include "formats/hdf5/element_type.h"
+#include "formats/hdf5/description.h"
 
 namespace ferry::hdf5 {
 namespace {

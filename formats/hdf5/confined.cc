@@ -22,7 +22,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/unique_fd.h"
+#include "core/file.h"
 
 namespace ferry::hdf5 {
 namespace {

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
 
 namespace ferry::hdf5 {
@@ -119,5 +120,10 @@ std::string encode(const Description& description);
 // Decodes a message. `name` begins the error messages. kBadInput unless the message is well formed
 // to its last byte. check.h checks the contents.
 Result<Description> decode(std::span<const std::byte> message, const std::string& name);
+
+// Returns the dtype of elements of `type`. The error message describes the unsupported type; the
+// caller names the file and the dataset. `bfloat16` says that opaque values of two bytes are
+// bfloat16.
+Result<DType> dtype_of(const ElementType& type, bool bfloat16);
 
 }  // namespace ferry::hdf5

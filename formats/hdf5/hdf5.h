@@ -52,7 +52,7 @@
 #include "core/file.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
-#include "formats/checkpoint_file.h"
+#include "formats/file_tensor_source.h"
 #include "formats/hdf5/description.h"
 
 namespace ferry::formats {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/checked.h"
-#include "core/shape.h"
+#include "core/dtype.h"
 #include "core/text.h"
 #include "formats/pte/flat_file.h"
 #include "formats/pte/validate.h"

@@ -1,4 +1,4 @@
-#include "formats/pte/instruction_check.h"
+#include "formats/pte/validate.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -149,5 +151,25 @@ struct Program {
 // Returns the bytes that a tensor takes at its upper bound; nullopt on overflow or for a negative
 // size.
 std::optional<uint64_t> tensor_bytes(const Tensor& tensor);
+
+// StateFinder finds the planned memory of a method that is state, which means that it lives from
+// one call to the next. State is planned memory that some instruction reads before any instruction
+// has written it. It is found by address and not by value, because a view without a copy is another
+// value at the same address. The method must have passed validation, and outlive this object.
+class StateFinder {
+ public:
+  explicit StateFinder(const Method& method);
+  // Returns the values that are state, one per address.
+  const std::set<int32_t>& values() const { return state_; }
+
+ private:
+  void touch(int32_t index, bool read);
+  void touch_tensor(int32_t index, bool read);
+  void touch_call(const std::string& name, const std::vector<int32_t>& args);
+
+  const Method& method_;
+  std::set<std::pair<uint32_t, uint64_t>> touched_;
+  std::set<int32_t> state_;
+};
 
 }  // namespace ferry::pte

@@ -10,7 +10,6 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "formats/pte/decode.h"
-#include "formats/pte/instruction_check.h"
 
 namespace ferry::pte {
 

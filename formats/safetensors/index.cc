@@ -7,7 +7,7 @@
 
 #include "core/json.h"
 #include "core/text.h"
-#include "formats/checkpoint_file.h"
+#include "formats/file_tensor_source.h"
 
 namespace ferry::formats {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/atomic_file.h"
 #include "core/checked.h"
 #include "core/text.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 
 namespace ferry::formats {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/strided.h"
 #include "formats/torch/pickle.h"
 

@@ -12,12 +12,11 @@
 
 #include "core/block_cache.h"
 #include "core/checked.h"
-#include "core/strided_gather.h"
+#include "core/strided.h"
 #include "core/text.h"
 #include "formats/file_tensor_source.h"
 #include "formats/torch/state_dict.h"
 #include "formats/torch/zip.h"
-#include "formats/torch/zip_contents.h"
 
 namespace ferry::formats {
 namespace {

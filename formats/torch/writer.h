@@ -13,7 +13,6 @@
 
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 
 namespace ferry::formats {
 

@@ -9,7 +9,6 @@
 #include <span>
 
 #include "core/dtype.h"
-#include "core/non_finite.h"
 
 namespace ferry::graph {
 namespace {

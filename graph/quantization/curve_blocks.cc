@@ -13,7 +13,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/block_encoding.h"
+#include "core/encoding.h"
 #include "graph/quantization/block_encoder.h"
 #include "graph/quantization/block_search-inl.h"
 

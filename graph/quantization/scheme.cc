@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/non_finite.h"
+#include "core/dtype.h"
 #include "graph/quantization/groups.h"
 
 namespace ferry::graph {

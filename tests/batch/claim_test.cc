@@ -14,7 +14,7 @@
 
 #include "batch/host.h"
 #include "batch/result.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 #include "tests/batch/batch_testing.h"
 
 namespace ferry::batch::claim_test {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "batch/host.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 #include "batch/status.h"
 #include "tests/batch/batch_testing.h"
 

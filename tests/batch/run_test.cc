@@ -12,7 +12,7 @@
 
 #include "batch/host.h"
 #include "batch/judge.h"
-#include "batch/small_file.h"
+#include "batch/state.h"
 #include "tests/batch/batch_testing.h"
 
 namespace ferry::batch::run_test {

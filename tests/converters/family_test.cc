@@ -10,7 +10,7 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/decoder.h"
-#include "converters/config/ranges.h"
+#include "converters/config/json_fields.h"
 #include "converters/keys/standard_keys.h"
 #include "tests/converters/names_source.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/memory_source.h"
+#include "core/tensor_source.h"
 
 namespace ferry::derived_source_test {
 namespace {

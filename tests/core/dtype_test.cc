@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "core/shape.h"
-
 namespace ferry::dtype_test {
 namespace {
 

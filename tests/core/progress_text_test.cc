@@ -1,11 +1,10 @@
-#include "core/progress_text.h"
+#include "core/progress.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "core/progress.h"
 #include "core/thread_pool.h"
 
 namespace ferry::progress_text_test {

@@ -6,7 +6,7 @@
 
 #include "converters/lora/lora.h"
 #include "converters/quantized/adopt.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/fuzz/parts.h"
 

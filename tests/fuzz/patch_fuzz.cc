@@ -1,6 +1,6 @@
 // Input: a patch whose digest is made right first, so that everything behind it is reached. It is
-// refused in one line, or its table has the properties that table.h promises and is written as it
-// was read. Every operation then makes its block of old bytes, or its payload is refused.
+// refused in one line, or its table has the properties that patch_file.h promises and is written as
+// it was read. Every operation then makes its block of old bytes, or its payload is refused.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +13,6 @@
 #include "patch/blocks.h"
 #include "patch/frames.h"
 #include "patch/patch_file.h"
-#include "patch/table.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry::patch_fuzz {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "core/checked.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry::safetensors_fuzz {

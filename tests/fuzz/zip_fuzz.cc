@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "core/file.h"
-#include "formats/torch/zip_contents.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry::zip_fuzz {

@@ -16,8 +16,6 @@
 #include "media/decode.h"
 #include "media/pixel_values.h"
 #include "media/settings.h"
-#include "media/tiles.h"
-#include "media/tiling.h"
 
 namespace ferry::media::pixel_values_test {
 namespace {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "core/shape.h"
 
 namespace ferry::mutation {
 

@@ -11,8 +11,8 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/static_ports.h"
 #include "core/checked.h"
-#include "core/memory_source.h"
 #include "core/program_interface.h"
+#include "core/tensor_source.h"
 #include "graph/passes/passes.h"
 #include "tests/plan/executed_method.h"
 

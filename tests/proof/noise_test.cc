@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/memory_source.h"
+#include "core/tensor_source.h"
 
 namespace ferry::proof::noise_test {
 namespace {

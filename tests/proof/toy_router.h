@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/memory_source.h"
+#include "core/tensor_source.h"
 #include "packer/manifest.h"
 #include "runner/decoder.h"
 

@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/thread_pool.h"
 #include "formats/pte/op_schema.h"
 #include "formats/pte/program.h"

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/chat_template/ast.h"
 #include "text/chat_template/operations.h"
+#include "text/chat_template/parser.h"
 
 namespace ferry::text::chat {
 

@@ -18,7 +18,7 @@
 
 namespace ferry::text::chat {
 
-struct Stmt;  // ast.h
+struct Stmt;  // parser.h
 class Value;
 
 // Lists may be nested this deep.

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "core/result.h"
+#include "text/tokenizer/token_model.h"
 #include "text/tokenizer/tokenizer_steps.h"
-#include "text/tokenizer/vocabulary.h"
 
 namespace ferry::text {
 

@@ -8,7 +8,6 @@
 #include "core/base64.h"
 #include "core/text.h"
 #include "core/utf8.h"
-#include "text/tokenizer/document_builder.h"
 
 namespace ferry::text {
 namespace {

@@ -10,7 +10,6 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
-#include "text/tokenizer/document_builder.h"
 
 namespace ferry::text {
 namespace {

@@ -3,14 +3,44 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/result.h"
+#include "text/tokenizer/hashing.h"
 #include "text/tokenizer/tokenizer_json.h"
-#include "text/tokenizer/vocabulary.h"
 
 namespace ferry::text {
+
+// Vocabulary holds the tokens of a model and their ids, without the added tokens.
+class Vocabulary {
+ public:
+  // kBadInput if a token or an id occurs twice.
+  static Result<Vocabulary> make(const TokenizerDocument& document);
+
+  std::optional<uint32_t> find(std::string_view token) const {
+    const auto at = ids_.find(token);
+    if (at == ids_.end()) return std::nullopt;
+    return at->second;
+  }
+  // Returns nullopt for ids that the model does not have.
+  std::optional<std::string_view> token(int64_t id) const {
+    if (id < 0 || id >= static_cast<int64_t>(tokens_.size())) return std::nullopt;
+    const std::string_view text = tokens_[static_cast<size_t>(id)];
+    return text.data() == nullptr ? std::nullopt : std::optional(text);
+  }
+  size_t size() const { return ids_.size(); }
+  // Returns the largest id plus one.
+  int64_t id_bound() const { return static_cast<int64_t>(tokens_.size()); }
+
+ private:
+  std::unique_ptr<std::string> strings_;  // the memory of the views below
+  std::vector<std::string_view> tokens_;  // by id; a null view if there is no such id
+  std::unordered_map<std::string_view, uint32_t, TextHash> ids_;
+};
 
 // Models are not thread-safe.
 class TokenModel {

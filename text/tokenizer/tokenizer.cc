@@ -1,6 +1,7 @@
 #include "text/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/file.h"
@@ -10,7 +11,6 @@
 #include "text/tokenizer/token_model.h"
 #include "text/tokenizer/tokenizer_json.h"
 #include "text/tokenizer/tokenizer_steps.h"
-#include "text/tokenizer/vocabulary.h"
 
 namespace ferry::text {
 namespace {
@@ -189,6 +189,38 @@ int64_t Tokenizer::id_bound() const {
 std::optional<int64_t> Tokenizer::find(std::string_view token) const {
   if (const AddedToken* added = impl_->added.find(token)) return added->id;
   return impl_->vocabulary.find(token);
+}
+
+namespace {
+
+constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
+
+std::string behind(const std::string& text, const std::string& given) {
+  return text.size() > given.size() ? text.substr(given.size()) : "";
+}
+
+}  // namespace
+
+Result<std::string> TextStream::push(int64_t id) {
+  window_.push_back(id);
+  const std::string text = FERRY_TRY(tokenizer_->decode(window_, /*skip_special=*/true));
+  if (text.size() <= given_.size() || text.ends_with(kReplacementCharacter)) return std::string();
+  std::string more = behind(text, given_);
+  // Decoders treat the first token in a special way (they strip a blank). So the ids of this text
+  // stay in the window, and the next ids are never the first.
+  window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(context_));
+  context_ = window_.size();
+  given_ = FERRY_TRY(tokenizer_->decode(window_, /*skip_special=*/true));
+  return more;
+}
+
+Result<std::string> TextStream::finish() {
+  const std::string text = FERRY_TRY(tokenizer_->decode(window_, /*skip_special=*/true));
+  std::string more = behind(text, given_);
+  window_.clear();
+  context_ = 0;
+  given_.clear();
+  return more;
 }
 
 }  // namespace ferry::text

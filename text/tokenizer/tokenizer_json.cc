@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/json_events.h"
+#include "core/json.h"
 #include "core/json_tree.h"
 #include "core/text.h"
 #include "text/tokenizer/tokenizer.h"

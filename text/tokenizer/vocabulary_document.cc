@@ -11,7 +11,6 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "core/utf8.h"
-#include "text/tokenizer/document_builder.h"
 #include "text/unicode.h"
 
 namespace ferry::text {

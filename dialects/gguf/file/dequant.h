@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/block_encoding.h"
 #include "core/dtype.h"
+#include "core/encoding.h"
 
 namespace ferry::formats {
 

@@ -7,7 +7,6 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "dialects/gguf/file/header.h"
-#include "formats/checkpoint_file.h"
 #include "formats/file_tensor_source.h"
 
 namespace ferry::formats {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/gguf_key_value.h"
 #include "core/result.h"
-#include "core/shape.h"
 
 namespace ferry::formats {
 

@@ -13,7 +13,6 @@
 #include "converters/config/model_config.h"
 #include "core/dtype.h"
 #include "core/result.h"
-#include "core/shape.h"
 #include "core/tensor_source.h"
 #include "dialects/gguf/model/architecture.h"
 #include "graph/recipe.h"

@@ -15,7 +15,6 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "dialects/gguf/tokenizer/pre_tokenizers.h"
-#include "dialects/gguf/tokenizer/sentence_pieces.h"
 #include "dialects/gguf/tokenizer/special_tokens.h"
 #include "dialects/gguf/tokenizer/vocabulary.h"
 #include "text/tokenizer/tokenizer.h"

@@ -9,11 +9,31 @@
 #include <vector>
 
 #include "core/result.h"
-#include "dialects/gguf/tokenizer/sentence_pieces.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_json.h"
 
 namespace ferry::text {
+
+// The pieces of a SentencePiece model (tokenizer.model): as much of its protobuf as the vocabulary
+// of a GGUF file needs.
+struct SentencePiece {
+  enum Type : uint32_t {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6
+  };
+  std::string text;
+  float score = 0;
+  uint32_t type = kNormal;
+};
+
+// Returns the pieces in the order of their ids. kBadInput for bytes that are no SentencePiece
+// model; `name` begins the messages.
+Result<std::vector<SentencePiece>> read_sentence_pieces(std::string_view bytes,
+                                                        const std::string& name);
 
 struct GgufVocabulary {
   std::vector<std::string> tokens;

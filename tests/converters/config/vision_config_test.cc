@@ -1,12 +1,11 @@
 // Configs of vision-language models: the keys of each layout, defaults, and refusals that name the
 // key.
-#include "converters/config/vision_config.h"
+#include "converters/config/model_config.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "converters/config/model_config.h"
 #include "converters/family.h"
 #include "core/file.h"
 

@@ -9,7 +9,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/sha256.h"
-#include "formats/safetensors/header.h"
+#include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/writer.h"
 #include "tests/formats/corpus.h"
 #include "tests/formats/temp_dir.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/memory_source.h"
+#include "core/tensor_source.h"
 #include "formats/pte/reader.h"
 #include "formats/pte/writer.h"
 #include "formats/xnnpack/reader.h"

@@ -12,8 +12,8 @@
 
 #include "core/sha256.h"
 #include "dialects/gguf/tokenizer/pre_tokenizers.h"
-#include "dialects/gguf/tokenizer/sentence_pieces.h"
 #include "dialects/gguf/tokenizer/tokenizer_keys.h"
+#include "dialects/gguf/tokenizer/vocabulary.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace ferry::text::gguf_tokenizer_test {
