@@ -107,7 +107,9 @@ Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& ma
   };
   const auto fresh = std::span(g.prompt).subspan(static_cast<size_t>(g.kept_tokens.value_or(0)));
   const MaybeCounts before = decoder.lookahead_counts();
+  if (g.profile != nullptr) g.profile->begin("prompt");
   const std::span<const float> logits = FERRY_TRY(decoder.forward(fresh));
+  if (g.profile != nullptr) g.profile->begin("new tokens");
   std::optional<int64_t> token = FERRY_TRY(choose(logits));
   g.stats.prompt_peak_rss = report::peak_rss();
   while (token) {

@@ -15,6 +15,7 @@
 #include "core/json_writer.h"
 #include "core/result.h"
 #include "core/text.h"
+#include "report/flame_page.h"
 
 namespace ferry::cli {
 namespace {
@@ -252,6 +253,25 @@ Status write_stats(const Generation& g, const std::string& path) {
   json.begin_object();
   write_stats_members(json, g);
   const std::string text = json.end_object().take();
+  return write_atomically(path, text, IfExists::kRefuse);
+}
+
+Status write_profile(const Generation& g, const std::string& path) {
+  std::vector<report::FlameRow> rows;
+  double measured = 0;
+  for (const runner::Profile::Row& row : g.profile->rows()) {
+    rows.push_back({{row.stage, row.method, row.op, row.weight}, row.seconds, row.calls});
+    measured += row.seconds;
+  }
+  const double whole =
+      std::chrono::duration<double>(g.stats.inference_end - g.stats.inference_start).count();
+  rows.push_back({{"between instructions"}, std::max(0.0, whole - measured), 1});
+  const bool page = path.ends_with(".html");
+  const std::string text =
+      page ? report::flame_page(fmt::format("Time of {}: {} prompt and {} new tokens", g.bundle,
+                                            g.prompt.size(), g.tokens.size()),
+                                rows)
+           : report::folded_stacks(rows);
   return write_atomically(path, text, IfExists::kRefuse);
 }
 

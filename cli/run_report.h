@@ -38,6 +38,7 @@ struct Generation {
   // In a chat, the number of ids of the prompt that earlier turns have run.
   std::optional<int64_t> kept_tokens;
   std::optional<runner::LookaheadCounts> lookahead;
+  runner::Profile* profile = nullptr;  // of --profile
   report::RunClock clock;
   report::GenerationStats stats;
   std::vector<report::Judgement> judgements;  // empty without thresholds
@@ -58,5 +59,8 @@ int conclude(Context& context, const Generation& generation);
 
 // Writes the object of --stats-json to a new file. Returns kExists if `path` exists.
 Status write_stats(const Generation& generation, const std::string& path);
+// Writes where the time of the answer went: a page for a name that ends with .html, else folded
+// stacks. Time between executions is that of the sampler and of the caller.
+Status write_profile(const Generation& generation, const std::string& path);
 
 }  // namespace ferry::cli

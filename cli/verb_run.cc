@@ -60,7 +60,8 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
 Status check_several(const RunOptions& o, const char* option) {
   const std::pair<const char*, const std::string&> single[] = {{"--dump-logits", o.dump_logits},
                                                                {"--stats-json", o.stats_json},
-                                                               {"--thresholds", o.thresholds}};
+                                                               {"--thresholds", o.thresholds},
+                                                               {"--profile", o.profile}};
   for (const auto& [name, value] : single) {
     if (value.empty()) continue;
     return fail(ErrorCode::kUsage, fmt::format("{} does not take {}", option, name));
@@ -139,6 +140,7 @@ Status check_run(const RunOptions& o) {
   }
   FERRY_RETURN_IF_ERROR(check_sampling(o));
   FERRY_RETURN_IF_ERROR(check_new_file("--dump-logits", o.dump_logits, o.bundle));
+  FERRY_RETURN_IF_ERROR(check_new_file("--profile", o.profile, o.bundle));
   return check_new_file("--stats-json", o.stats_json, o.bundle);
 }
 
@@ -188,6 +190,7 @@ Result<std::optional<report::Thresholds>> load_thresholds(const RunOptions& opti
 Status write_outputs(const Generation& g, const RunOptions& options) {
   if (!options.dump_logits.empty()) FERRY_RETURN_IF_ERROR(dump_logits(g, options.dump_logits));
   if (!options.stats_json.empty()) FERRY_RETURN_IF_ERROR(write_stats(g, options.stats_json));
+  if (!options.profile.empty()) FERRY_RETURN_IF_ERROR(write_profile(g, options.profile));
   return {};
 }
 
@@ -227,8 +230,11 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   std::vector<PromptLine> lines;
   if (!options.prompts.empty()) lines = FERRY_TRY(read_prompt_lines(options));
   const auto thresholds = FERRY_TRY(load_thresholds(options));
-  const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
+  runner::Profile profile;
+  const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory)),
+                                        .profile = options.profile.empty() ? nullptr : &profile};
   Generation g;
+  g.profile = method.profile;
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle bundle =
@@ -317,6 +323,9 @@ void add_run(CommandLine& line) {
             "Print all statistics, with the lines of ExecuTorch's runners, instead of one line")
       .option("--stats-json", o->stats_json,
               "New JSON file for the statistics, with the keys of ExecuTorch's runners")
+      .option("--profile", o->profile,
+              "New file for where the time went, by operator and weight: a page with a flame graph "
+              "if its name ends with .html, else folded stacks")
       .option("--thresholds", o->thresholds,
               "JSON file of bounds on rates, times, memory, file sizes and text; exit code 1 where "
               "one is missed")

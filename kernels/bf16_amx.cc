@@ -29,6 +29,10 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
+// Intrinsics of tiles do not tell GCC 12 which memory they read and write. This keeps the compiler
+// from moving or dropping other accesses to `p` across it.
+inline void settle(const void* p) { asm volatile("" : : "r"(p) : "memory"); }
+
 // 16 columns of out: rows of w, or a copy that is filled with zeros where w ends.
 struct Strip {
   const uint16_t* at;
@@ -78,6 +82,7 @@ void product_of_tiles(const Bf16Product& p, const uint16_t* packed, size_t block
   for (size_t t = 0; t < tiles; ++t) {
     const Strip first = strip_at(p, column, t * kTileDepth, copies[0]);
     const Strip second = strip_at(p, column + kTileSide, t * kTileDepth, copies[1]);
+    settle(copies);
     _tile_loadd(4, first.at, first.stride * sizeof(uint16_t));
     _tile_loadd(5, second.at, second.stride * sizeof(uint16_t));
     _tile_loadd(6, x + t * kTileValues, 64);
@@ -96,6 +101,7 @@ void product_of_tiles(const Bf16Product& p, const uint16_t* packed, size_t block
     _tile_stored(2, sums[2], 64);
     _tile_stored(3, sums[3], 64);
   }
+  settle(sums);
   for (size_t i = 0; i < (kTwo ? 4 : 2); ++i) {
     const size_t at = column + i % 2 * kTileSide;
     if (at < end) write_out(p, sums[i], (block + i / 2) * kTileSide, at, end);
@@ -106,7 +112,9 @@ void product_of_tiles(const Bf16Product& p, const uint16_t* packed, size_t block
 
 void bf16_columns_amx(const Bf16Product& p, const uint16_t* packed, size_t begin, size_t end) {
   const TileConfig config;
+  settle(&config);
   _tile_loadconfig(&config);
+  settle(packed);
   const size_t blocks = tiles_along(p.m, kTileSide);
   for (size_t column = begin; column < end; column += 2 * kTileSide) {
     size_t block = 0;

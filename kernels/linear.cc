@@ -203,7 +203,7 @@ Status joined_bmm(const Call& call) {
     seen_mask(call, kSeen)
         .whole.find(mask.as<float>(), mask.size(mask.rank() - 2), mask.sizes.back());
   }
-  if (call.args.size() > kSeen) seen = seen_mask(call, kSeen).whole.span();
+  if (call.args.size() > kSeen) seen = seen_mask(call, kSeen).whole.fine.span();
   joined_bmm_f32({self.as<float>(), joined_matrix(call, 0), tensor(call, 2).as<float>(),
                   size_of(self, 0), size_of(self, 1), size_of(whole, 2), size_of(self, 2), seen},
                  call.pool);

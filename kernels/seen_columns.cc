@@ -57,22 +57,48 @@ void softmax_of_seen(const float* row, float* out, std::span<const ColumnRange> 
   }
 }
 
+// Adds the mask to one row of scores, which may be the row of the result.
+void add_seen(const float* scores, const float* mask, float* out, const SeenColumns& seen) {
+  const std::span<const ColumnRange> fine = seen.fine.span();
+  size_t next = 0;
+  for (const ColumnRange& step : seen.steps.span()) {
+    int64_t c = step.begin;
+    const auto mask_until = [&](int64_t end) {
+      if (end <= c) return;
+      std::memcpy(out + c, mask + c, static_cast<size_t>(end - c) * sizeof(float));
+    };
+    while (c < step.end) {
+      while (next < fine.size() && fine[next].end <= c) ++next;
+      const int64_t begin =
+          next < fine.size() ? std::clamp(fine[next].begin, c, step.end) : step.end;
+      const int64_t end = next < fine.size() ? std::clamp(fine[next].end, begin, step.end) : begin;
+      mask_until(begin);
+      add_f32(scores + begin, mask + begin, out + begin, end - begin);
+      c = std::max(end, begin);
+    }
+  }
+}
+
 }  // namespace
 
+void ColumnRanges::add(int64_t begin, int64_t end) {
+  const bool follows = count > 0 && ranges[count - 1].end >= begin;
+  if (follows || count == kMost) {
+    ranges[count - 1].end = end;
+  } else {
+    ranges[count++] = {begin, end};
+  }
+}
+
 void SeenColumns::find(const float* mask, int64_t rows, int64_t columns) {
-  count = 1;
-  ranges[0] = {0, columns};
-  if (!all_rows_show(mask, rows, columns)) return;
-  count = 0;
-  for (int64_t begin = 0; begin < columns; begin += kSeenStep) {
-    const int64_t end = std::min(columns, begin + kSeenStep);
-    if (!shows(mask, rows, columns, begin, end)) continue;
-    const bool follows = count > 0 && ranges[count - 1].end == begin;
-    if (follows || count == kMostRanges) {
-      ranges[count - 1].end = end;
-    } else {
-      ranges[count++] = {begin, end};
-    }
+  steps.count = fine.count = 0;
+  const bool none_hidden = !all_rows_show(mask, rows, columns);
+  for (int64_t begin = 0; begin < columns; begin += kFineStep) {
+    const int64_t end = std::min(columns, begin + kFineStep);
+    if (!none_hidden && !shows(mask, rows, columns, begin, end)) continue;
+    fine.add(begin, end);
+    const int64_t step = begin / kStep * kStep;
+    steps.add(step, std::min(columns, step + kStep));
   }
 }
 
@@ -93,10 +119,7 @@ Status seen_add(const Call& call) {
   for_pieces(call.pool, row_count(self), rows_of_task(self), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const int64_t at = r * columns, mask_at = r % mask_rows * columns;
-      for (const ColumnRange& range : seen.span()) {
-        add_f32(self.as<float>() + at + range.begin, mask.as<float>() + mask_at + range.begin,
-                out.as<float>() + at + range.begin, range.end - range.begin);
-      }
+      add_seen(self.as<float>() + at, mask.as<float>() + mask_at, out.as<float>() + at, seen);
     }
   });
   return {};

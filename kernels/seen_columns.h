@@ -18,15 +18,26 @@ struct ColumnRange {
   int64_t begin, end;
 };
 
-// The ranges of columns that some row of a mask shows, ascending and disjoint. They begin at
-// multiples of kSeenStep, and so do the gaps between them.
-struct SeenColumns {
-  static constexpr int64_t kSeenStep = 64;  // sum_f32 adds columns modulo 64
-  static constexpr size_t kMostRanges = 16;
+// Ranges of columns, ascending and disjoint.
+struct ColumnRanges {
+  static constexpr size_t kMost = 16;
   size_t count = 0;
-  ColumnRange ranges[kMostRanges] = {};
+  ColumnRange ranges[kMost] = {};
 
   std::span<const ColumnRange> span() const { return {ranges, count}; }
+  // Adds columns behind all others. The last range becomes longer if there are kMost ranges.
+  void add(int64_t begin, int64_t end);
+};
+
+// The columns that some row of a mask shows.
+struct SeenColumns {
+  // The softmax adds columns modulo 64, so it works on whole steps of as many.
+  static constexpr int64_t kStep = 64;
+  // Products read what is seen in finer steps, because a cache is read at the speed of memory.
+  static constexpr int64_t kFineStep = 16;
+  ColumnRanges steps, fine;
+
+  std::span<const ColumnRange> span() const { return steps.span(); }
   // Sets the ranges of a mask [rows, columns] that is added to scores. A column is hidden if every
   // row lowers it by kHidden or more. A row that shows nothing makes all columns seen.
   void find(const float* mask, int64_t rows, int64_t columns);
@@ -36,8 +47,9 @@ struct SeenColumns {
 inline constexpr float kHidden = 30000;
 
 // The kernels below are those of the operators of the same names, for f32 and the columns of `seen`
-// only; other columns of the outs are unspecified. Shapes are static and fit. Programs cannot
-// contain these kernels.
+// only; other columns of the outs are unspecified. Where only the step of a column is seen, the sum
+// is the mask alone, and the softmax 0. Shapes are static and fit. Programs cannot contain these
+// kernels.
 Status seen_add(const Call& call);      // self, mask, alpha (not read) -> out, then seen
 Status seen_softmax(const Call& call);  // self, dim (the last one), half_to_float -> out, then seen
 

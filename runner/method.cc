@@ -182,6 +182,19 @@ std::vector<float> probe_floats(const TensorView& value) {
   return values;
 }
 
+namespace {
+
+// The name of each instruction for a profile. Delegates count together, whatever their number.
+std::vector<std::string> operators_of(const pte::Method& method, const MethodState& state) {
+  std::vector<std::string> names = state.step_names;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::holds_alternative<pte::DelegateCall>(method.instructions[i])) names[i] = "XNNPACK";
+  }
+  return names;
+}
+
+}  // namespace
+
 Method::Method(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Method::~Method() = default;
 Method::Method(Method&&) noexcept = default;
@@ -234,6 +247,11 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impls[i]->state.scale = scale;
     FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, impls[i]->state));
     if (options.poison) impls[i]->state.outs.refill(true);
+    if (options.profile != nullptr) {
+      MethodState& state = impls[i]->state;
+      state.profile = &options.profile->add_method(state.method, operators_of(*found[i], state),
+                                                   state.step_weights);
+    }
     loaded.push_back(Method(std::move(impls[i])));
   }
   (*memory)->fill(options.poison);

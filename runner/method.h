@@ -16,6 +16,7 @@
 #include "core/thread_pool.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
+#include "runner/profile.h"
 
 namespace ferry::runner {
 
@@ -65,6 +66,8 @@ struct MethodOptions {
   // The limit of the bytes of planned memory. The default is the memory that the system has
   // available.
   std::optional<uint64_t> memory = {};
+  // Measure every instruction. The times are added here.
+  Profile* profile = nullptr;
 };
 
 class MemoryBudget;

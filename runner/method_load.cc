@@ -177,6 +177,13 @@ Status make_kernel_step(Loading& loading, const pte::KernelCall& call, size_t in
   step.inputs = append_tensors(loading, uses.read);
   step.outs = append_tensors(loading, uses.written);
   step.args = append_values(state, call.args);
+  for (int32_t id : uses.read) {
+    const pte::Tensor* tensor = loading.pte_tensor(id);
+    if (tensor != nullptr && tensor->external && !tensor->allocation) {
+      state.step_weights[index] = tensor->fqn;
+      break;
+    }
+  }
   if (step.kernel->memory == kernels::Kernel::Memory::kView) {
     for (int32_t id : uses.written) FERRY_RETURN_IF_ERROR(note_rebound(state, id));
   } else {
@@ -334,6 +341,7 @@ Status make_steps(Loading& loading) {
   const size_t count = loading.method.instructions.size();
   loading.state.steps.resize(count);
   loading.state.step_names.resize(count);
+  loading.state.step_weights.resize(count);
   loading.state.written.resize(count);
   loading.reads.resize(count);
   loading.unplanned.resize(count);

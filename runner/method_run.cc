@@ -77,6 +77,13 @@ Status run_step(const Step& step, ThreadPool& pool) {
   return step.in_place() ? check_shared(step) : Status();
 }
 
+Status run_measured(const Step& step, size_t index, Profile::Steps& profile, ThreadPool& pool) {
+  const auto start = Profile::Clock::now();
+  Status status = run_step(step, pool);
+  profile.add(index, Profile::Clock::now() - start);
+  return status;
+}
+
 void notify(const MethodState& state, size_t step) {
   for (const Observer& observer : state.observers) {
     if (observer.step == step) {
@@ -107,7 +114,8 @@ Status run_steps(MethodState& state, ThreadPool& pool) {
                                    quoted(state.method), kMaxSteps));
     }
     if (step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kDelegate) {
-      Status status = run_step(step, pool);
+      Status status = state.profile == nullptr ? run_step(step, pool)
+                                               : run_measured(step, i, *state.profile, pool);
       if (!status) {
         return Failure(state.at_step(i, std::move(status).error()));
       }

@@ -118,6 +118,8 @@ struct MethodState {
 
   std::vector<Step> steps;
   std::vector<std::string> step_names;               // operator of each step, for messages
+  std::vector<std::string> step_weights;             // per step: a weight that it reads, or empty
+  Profile::Steps* profile = nullptr;                 // times of the steps, if they are measured
   std::vector<kernels::Value*> step_values;          // Step::args
   std::vector<kernels::Tensor*> step_tensors;        // Step::inputs and ::outs
   std::vector<std::vector<int32_t>> written;         // per step: values that it produces

@@ -3,6 +3,7 @@
 #include "runner/delegate/delegate.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "core/text.h"
 #include "formats/xnnpack/reader.h"
@@ -56,11 +57,15 @@ Result<std::vector<Bytes>> constants_of(const Loading& loading, const xnnpack::G
   return constants;
 }
 
-Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateCall& call) {
+Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateCall& call,
+                                          size_t index) {
   const auto delegate = static_cast<size_t>(call.delegate);
   const Bytes blob = loading.program.data.delegates[loading.method.delegates[delegate].data];
   const xnnpack::Graph graph = FERRY_TRY(xnnpack::read_blob(blob, kBlob));
   find_named_data(loading);
+  const auto named = std::ranges::find_if(
+      graph.constants, [](const auto& constant) { return !constant.key.empty(); });
+  if (named != graph.constants.end()) loading.state.step_weights[index] = named->key;
   const std::vector<Bytes> constants = FERRY_TRY(constants_of(loading, graph, blob));
   const std::vector<kernels::Tensor*> args = FERRY_TRY(arguments_of(loading, call));
   const auto copy = [&](Bytes bytes) { return loading.state.memory->aligned_copy(bytes); };
@@ -101,7 +106,7 @@ Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_
                           Step& step) {
   MethodState& state = loading.state;
   state.step_names[index] = fmt::format("delegate {}", call.delegate);
-  Result<std::unique_ptr<Delegate>> delegate = compile(loading, call);
+  Result<std::unique_ptr<Delegate>> delegate = compile(loading, call, index);
   if (!delegate) {
     return Failure(state.at_step(index, std::move(delegate).error()));
   }

@@ -11,22 +11,28 @@ namespace {
 
 constexpr int64_t kRows = 3, kColumns = 300;
 
+using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+
+Ranges pairs(const ColumnRanges& of) {
+  Ranges ranges;
+  for (const ColumnRange& range : of.span()) ranges.emplace_back(range.begin, range.end);
+  return ranges;
+}
+
 struct Mask {
   std::vector<float> values = std::vector<float>(kRows * kColumns, -65535.0f);
 
   float& at(int64_t row, int64_t column) {
     return values[static_cast<size_t>(row * kColumns + column)];
   }
-  std::vector<std::pair<int64_t, int64_t>> seen() const {
+  SeenColumns columns() const {
     SeenColumns columns;
     columns.find(values.data(), kRows, kColumns);
-    std::vector<std::pair<int64_t, int64_t>> ranges;
-    for (const ColumnRange& range : columns.span()) ranges.emplace_back(range.begin, range.end);
-    return ranges;
+    return columns;
   }
+  Ranges seen() const { return pairs(columns().steps); }
+  Ranges seen_finely() const { return pairs(columns().fine); }
 };
-
-using Ranges = std::vector<std::pair<int64_t, int64_t>>;
 
 TEST(SeenColumns, RangesCoverWhatAnyRowShows) {
   Mask mask;
@@ -34,6 +40,7 @@ TEST(SeenColumns, RangesCoverWhatAnyRowShows) {
   mask.at(1, 64) = 0;
   mask.at(2, 299) = 0;
   EXPECT_EQ(mask.seen(), (Ranges{{0, 128}, {256, 300}}));
+  EXPECT_EQ(mask.seen_finely(), (Ranges{{0, 16}, {64, 80}, {288, 300}}));
 }
 
 TEST(SeenColumns, ARowThatShowsNothingShowsAll) {
@@ -57,9 +64,9 @@ TEST(SeenColumns, ManyRangesAreJoined) {
   for (int64_t c = 0; c < columns; c += 128) mask[static_cast<size_t>(c)] = 0;
   SeenColumns seen;
   seen.find(mask.data(), 1, columns);
-  ASSERT_EQ(seen.count, SeenColumns::kMostRanges);
-  EXPECT_EQ(seen.ranges[0].end, 64);
-  EXPECT_EQ(seen.ranges[seen.count - 1].end, columns - 64);
+  ASSERT_EQ(seen.steps.count, ColumnRanges::kMost);
+  EXPECT_EQ(seen.steps.ranges[0].end, 64);
+  EXPECT_EQ(seen.steps.ranges[ColumnRanges::kMost - 1].end, columns - 64);
 }
 
 }  // namespace
