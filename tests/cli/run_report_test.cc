@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "tests/cli/ferry_process.h"
 
@@ -58,6 +60,39 @@ TEST(RunReport, RunnerStatsAreAFileAndALine) {
   EXPECT_EQ(Json::parse(rest_of_line(outcome.err, "PyTorchObserver ")), stats);
 }
 
+// A line of folded stacks: the path, and microseconds.
+TEST(RunReport, AProfileHasTheTimeOfEveryOperatorAndWeight) {
+  const TempDir dir;
+  make_bundle(dir);
+  const Outcome plain = run(dir, {"--quiet"});
+  const Outcome outcome = run(dir, {"--profile", dir / "p.txt", "--quiet"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, plain.out);
+  std::istringstream lines(read_bytes(dir / "p.txt"));
+  std::set<std::string> paths;
+  double microseconds = 0;
+  for (std::string path; lines >> path;) {
+    double value = -1;
+    ASSERT_TRUE(lines >> value) << path;
+    EXPECT_GE(value, 0);
+    EXPECT_TRUE(paths.insert(path).second) << path;
+    microseconds += value;
+  }
+  for (const char* stage : {"prompt", "new_tokens"}) {
+    EXPECT_TRUE(paths.contains(std::string(stage) +
+                               ";forward;aten::linear.out;layers.*.attention.wq.weight"));
+    EXPECT_TRUE(paths.contains(std::string(stage) + ";forward;llama::custom_sdpa.out"));
+  }
+  EXPECT_TRUE(paths.contains("between_instructions"));
+  EXPECT_GT(microseconds, 0);
+
+  ASSERT_EQ(run(dir, {"--profile", dir / "p.html", "--quiet"}).code, 0);
+  const std::string page = read_bytes(dir / "p.html");
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_NE(page.find("layers.*.attention.wq.weight"), std::string::npos);
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+}
+
 TEST(RunReport, OneTokenIsNoRate) {
   const TempDir dir;
   make_bundle(dir);
@@ -71,7 +106,7 @@ TEST(RunReport, OneTokenIsNoRate) {
 TEST(RunReport, NewFilesAreRefusedBeforeTheWork) {
   const TempDir dir;
   write_bytes(dir / "there", "mine");
-  for (const char* option : {"--stats-json", "--dump-logits"}) {
+  for (const char* option : {"--stats-json", "--dump-logits", "--profile"}) {
     const Outcome outcome =
         run_ferry({"run", dir / "no_bundle", "--tokens", "1", option, dir / "there"});
     EXPECT_EQ(outcome.code, 6);

@@ -155,7 +155,7 @@ TEST(StaticDecoder, LeavesOutHiddenColumnsWithoutChangingBits) {
   for (const std::string checkpoint : {"qwen3", "gemma3"}) {
     for (std::vector<std::string> options : styles) {
       options.insert(options.end(),
-                     {"--program", "static", "--context-length", "420", "--prefill-length", "90"});
+                     {"--program", "static", "--context-length", "256", "--prefill-length", "70"});
       const TempDir dir;
       ThreadPool pool(2);
       const packer::Bundle bundle = convert(dir, checkpoint, options, pool);
@@ -163,9 +163,9 @@ TEST(StaticDecoder, LeavesOutHiddenColumnsWithoutChangingBits) {
       auto decoder = runner::load_decoder(bundle, pool, {.poison = true}, {});
       auto stated = runner::load_decoder(bundle, pool, {.literal = true}, {});
       ASSERT_TRUE(decoder && stated);
-      std::vector<int64_t> tokens(200);
+      std::vector<int64_t> tokens(140);
       for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i * 7 % 50 + 1);
-      for (const size_t count : {200, 1, 1, 130, 1}) {
+      for (const size_t count : {140, 1, 1, 70, 1}) {
         const auto logits = (*decoder)->forward(std::span(tokens).first(count));
         const auto expected = (*stated)->forward(std::span(tokens).first(count));
         ASSERT_TRUE(logits && expected);
