@@ -97,7 +97,8 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
     if (is_gguf) {
       const auto matrices =
           choice.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
-      return conversion::bundle_in_memory(choice.directory, choice.config, matrices, pool);
+      return conversion::bundle_in_memory(choice.directory, choice.config, matrices, pool,
+                                          choice.all_logits);
     }
     return choice.check_digests
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)

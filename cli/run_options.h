@@ -30,7 +30,7 @@ struct RunOptions {
   std::optional<int64_t> max_new;
   std::string mode, lookahead;
   std::optional<double> repetition_penalty, temperature, top_p, min_p;
-  std::optional<int64_t> top_k, seed, memory;
+  std::optional<int64_t> top_k, seed, memory, lookup;
   bool greedy = false, stats = false;
   bool ignore_eos = false, skip_digests = false, interactive = false, exact = false;
 };
@@ -44,6 +44,7 @@ struct BundleChoice {
   std::string config = {};     // convert --config for a GGUF file; may be empty
   bool check_digests = true;   // check the digests of a bundle
   bool exact = false;          // compute with the matrices of a GGUF file as f32
+  bool all_logits = false;     // give the logits of all tokens of a GGUF file
   bool needs_eos = true;       // return kUsage if nothing tells which tokens end an answer
   ShowProgress progress = {};  // progress of checking digests
 };

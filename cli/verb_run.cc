@@ -53,6 +53,14 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
     return fail(ErrorCode::kUsage, "--lookahead is for --mode lookahead");
   }
   decode.lookahead = FERRY_TRY(parse_lookahead(o));
+  if (!o.lookup) return decode;
+  decode.lookup = *o.lookup;
+  if (decode.lookup < 1 || decode.lookup > runner::kMostLookup) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--lookup {}: expected 1 to {}", decode.lookup, runner::kMostLookup));
+  }
+  // Programs without a bundle do not say what state they keep.
+  if (o.bundle.empty()) return fail(ErrorCode::kUsage, "--lookup is for bundles and GGUF files");
   return decode;
 }
 
@@ -237,10 +245,10 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.profile = method.profile;
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle =
-      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests, options.exact,
-                             !options.ignore_eos, context.progress("checking digests")},
-                            options.loose, context.pool()));
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(
+      {options.bundle, options.config, !options.skip_digests, options.exact,
+       options.lookup.has_value(), !options.ignore_eos, context.progress("checking digests")},
+      options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   const RunDefaults settled = FERRY_TRY(settle(options, bundle));
   g.sampling = settled.sampling;
@@ -317,6 +325,11 @@ void add_run(CommandLine& line) {
       .option("--lookahead", o->lookahead,
               "Of --mode lookahead: N,W,G, the tokens of an n-gram, the window, and the n-grams "
               "that are kept for each token; default: 3,2,2")
+      .option(
+          "--lookup", o->lookup,
+          "Guess up to N next tokens from the same words earlier in the text, and check them in "
+          "one call; the answer is the same. For GGUF files, and stateful bundles with --logits "
+          "all")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
       .flag("--stats", o->stats,

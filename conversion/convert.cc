@@ -68,10 +68,11 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
 }
 
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
-                                        GgufMatrices matrices, ThreadPool& pool) {
+                                        GgufMatrices matrices, ThreadPool& pool, bool all_logits) {
   plan::ConvertOptions options;
   options.source = checkpoint;
   options.config = config;
+  options.all_logits = all_logits;
   if (matrices == GgufMatrices::kBlocks) {
     options.keeps_blocks = [](std::string_view encoding) {
       return kernels::find_block_layout(encoding) != nullptr;

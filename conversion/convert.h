@@ -36,6 +36,7 @@ enum class GgufMatrices {
 // process as it has bytes, beside the memory of the conversion. kIo, before anything is computed,
 // if the bundle has more bytes than the system has available.
 Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
-                                        GgufMatrices matrices, ThreadPool& pool);
+                                        GgufMatrices matrices, ThreadPool& pool,
+                                        bool all_logits = false);
 
 }  // namespace ferry::conversion

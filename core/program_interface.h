@@ -8,6 +8,7 @@
 namespace ferry {
 
 // This suffix follows the name of a KV cache of i8 rows, for its buffers of scales and zero points.
+inline constexpr std::string_view kKvCacheName = ".attention.kv_cache.";  // in names of KV caches
 inline constexpr const char* kCacheScales = "_scales";
 inline constexpr const char* kCacheZeroPoints = "_zero_points";
 

@@ -57,6 +57,12 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                                               const MethodOptions& options,
                                               const DecodeOptions& decode) {
   if (bundle.manifest().program_style == kStaticStyle) {
+    if (decode.lookup != 0) {
+      return fail(
+          ErrorCode::kUsage,
+          fmt::format("{}: lookup is for stateful programs; static ones have mode lookahead",
+                      printable(bundle.path())));
+    }
     return std::unique_ptr<Decoder>(std::make_unique<StaticDecoder>(
         FERRY_TRY(StaticDecoder::load(bundle, pool, options, decode))));
   }
@@ -66,8 +72,8 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                             printable(bundle.path()), kEncoderStyle));
   }
   if (decode.mode) return wrong_mode(bundle, *decode.mode);
-  return std::unique_ptr<Decoder>(
-      std::make_unique<StatefulDecoder>(FERRY_TRY(StatefulDecoder::load(bundle, pool, options))));
+  return std::unique_ptr<Decoder>(std::make_unique<StatefulDecoder>(
+      FERRY_TRY(StatefulDecoder::load(bundle, pool, options, decode.lookup))));
 }
 
 }  // namespace ferry::runner

@@ -42,9 +42,13 @@ struct DecodeOptions {
   // The default is kHybrid if a static program has prefill_forward, else kKv.
   std::optional<DecodeMode> mode = {};
   LookaheadOptions lookahead = {};
+  // Of a stateful program with the logits of all tokens: tokens that a call may guess from earlier
+  // ones (runner/prompt_lookup.h); 0 for none. No effect on the output.
+  int64_t lookup = 0;
 };
+inline constexpr int64_t kMostLookup = 64;
 
-// Counts the tokens that lookahead has given.
+// Counts the tokens that lookahead or lookup has given.
 struct LookaheadCounts {
   int64_t generated = 0;  // all tokens, without those that prompts gave
   int64_t accepted = 0;   // tokens that took no call of their own
@@ -67,9 +71,9 @@ class Decoder {
   virtual Status set_image_rows(std::span<const EmbeddingRows> rows) = 0;
 
   // Runs `token`, and gives the logits [V] after it to `choose`, which returns the next token, or
-  // nothing to end. If lookahead has already computed the logits after that token, it continues
-  // with them; position() counts up before each call of `choose`. Returns the last chosen token,
-  // which has not been run, or nothing. Errors as for forward(), and those of `choose`.
+  // nothing to end. If lookahead or lookup has already computed the logits after that token, it
+  // continues with them; position() counts up before each call of `choose`. Returns the last chosen
+  // token, which has not been run, or nothing. Errors as for forward(), and those of `choose`.
   using Choose = std::function<Result<std::optional<int64_t>>(std::span<const float> logits)>;
   virtual Result<std::optional<int64_t>> advance(int64_t token, const Choose& choose);
 
@@ -78,7 +82,7 @@ class Decoder {
   virtual int64_t position() const = 0;
   // Returns the number of positions that a sequence can have.
   virtual int64_t capacity() const = 0;
-  // Returns nullopt in other modes.
+  // Returns nullopt without lookahead and lookup.
   virtual std::optional<LookaheadCounts> lookahead_counts() const { return std::nullopt; }
 
   // The sink is called in forward() for the logits of each call: first position, rows, f32 values
@@ -115,7 +119,7 @@ class Decoder {
 
 // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives.
 // kBadInput for programs that do not follow the protocol of their kind, kUsage for a mode that the
-// bundle does not have.
+// bundle does not have, and for lookup in programs that cannot go back in a sequence.
 Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options,
                                               const DecodeOptions& decode = {});

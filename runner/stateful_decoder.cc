@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "runner/memory.h"
 #include "runner/program_set.h"
+#include "runner/prompt_lookup.h"
 
 namespace ferry::runner {
 namespace {
@@ -52,6 +53,28 @@ Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, 
   return std::make_unique<Embedding>(Embedding{std::move(set), std::move(embedder)});
 }
 
+// Wrong guesses are taken back by going back in the sequence, which only caches of attention allow:
+// their rows are written again. The state of a recurrent layer has no rows.
+Status check_lookup(const packer::Bundle& bundle, const MethodChain& chain, int64_t most) {
+  const packer::Manifest& m = bundle.manifest();
+  const auto refused = [&](const std::string& why) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: lookup {}", printable(bundle.path()), why));
+  };
+  if (most < 0 || most > kMostLookup) {
+    return refused(fmt::format("of {} tokens: 1 to {} are supported", most, kMostLookup));
+  }
+  if (!m.all_logits) return refused("needs the logits of all tokens: convert with --logits all");
+  if (m.rope_switch) return refused("is not supported for two sets of RoPE factors");
+  for (const MethodChain::Link& link : chain.links()) {
+    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
+      if (buffer.name.find(kKvCacheName) != std::string::npos) continue;
+      return refused(
+          fmt::format("cannot take back tokens: {} is a recurrent state", quoted(buffer.name)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 struct StatefulDecoder::Impl {
@@ -69,6 +92,8 @@ struct StatefulDecoder::Impl {
   int64_t announced = 0;         // the known least length of the sequence
   bool is_long = false;          // whether the sequence has the RoPE factors beyond the switch
   std::vector<int64_t> history;  // the sequence, as long as it may have to be recomputed
+  std::optional<PromptLookup> lookup;
+  LookaheadCounts counts;  // of lookup
   ProbeSink sink;
   LogitsSink logits_sink;
   bool observing = false;
@@ -88,6 +113,7 @@ struct StatefulDecoder::Impl {
     const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
     return manifest().rope_switch && length > *manifest().rope_switch;
   }
+  Result<std::span<const float>> checked_run(std::span<const int64_t> tokens);
   // Runs tokens that fit into the context, in one or more calls.
   Result<std::span<const float>> run(std::span<const int64_t> tokens);
   // Makes one pass of at most prefill_length tokens through all programs.
@@ -160,6 +186,15 @@ Result<std::span<const float>> StatefulDecoder::Impl::run_again(std::span<const 
       std::min(logits.size(), tokens.size() * static_cast<size_t>(manifest().vocab_size)));
 }
 
+Result<std::span<const float>> StatefulDecoder::Impl::checked_run(std::span<const int64_t> tokens) {
+  FERRY_RETURN_IF_ERROR(
+      check_tokens(tokens, manifest().vocab_size, position, manifest().context_length));
+  const bool was_long = std::exchange(is_long, needs_long(tokens.size()));
+  if (position == 0 || was_long == is_long) return run(tokens);
+  // The caches have the factors of shorter sequences.
+  return run_again(tokens);
+}
+
 Result<TensorView> StatefulDecoder::Impl::stored_buffer(const std::string& name) const {
   for (const MethodChain::Link& link : chain.links()) {
     for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
@@ -221,23 +256,48 @@ StatefulDecoder::StatefulDecoder(StatefulDecoder&&) noexcept = default;
 StatefulDecoder& StatefulDecoder::operator=(StatefulDecoder&&) noexcept = default;
 
 Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
-                                              const MethodOptions& options) {
+                                              const MethodOptions& options, int64_t lookup) {
   FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
   MemoryBudget budget(options.memory);
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget));
   MethodChain chain = FERRY_TRY(bind_protocol(set));
   auto embedding = FERRY_TRY(load_embedding(bundle, pool, options, budget));
-  return StatefulDecoder(
-      std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding)));
+  if (lookup != 0) FERRY_RETURN_IF_ERROR(check_lookup(bundle, chain, lookup));
+  auto impl = std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding));
+  if (lookup != 0) impl->lookup.emplace(lookup);
+  return StatefulDecoder(std::move(impl));
+}
+
+Result<std::optional<int64_t>> StatefulDecoder::advance(int64_t token, const Choose& choose) {
+  if (!impl_->lookup) return Decoder::advance(token, choose);
+  const int64_t start = impl_->position;
+  const int64_t room = std::min(capacity() - start, impl_->manifest().prefill_length) - 1;
+  const std::span<const int64_t> call =
+      impl_->lookup->guess(token, static_cast<size_t>(std::max<int64_t>(room, 0)));
+  const std::span<const float> logits = FERRY_TRY(impl_->checked_run(call));
+  const auto vocab = static_cast<size_t>(impl_->manifest().vocab_size);
+  const size_t guesses = call.size() - 1;
+  size_t right = 0;
+  for (;; ++right) {
+    impl_->position = start + 1 + static_cast<int64_t>(right);
+    const auto next = FERRY_TRY(choose(logits.subspan(right * vocab, vocab)));
+    ++impl_->counts.generated;
+    if (next && right < guesses && *next == call[right + 1]) continue;
+    impl_->lookup->add(call.first(right + 1));
+    impl_->lookup->learn(guesses, right);
+    impl_->counts.accepted += static_cast<int64_t>(right);
+    return next;
+  }
+}
+
+std::optional<LookaheadCounts> StatefulDecoder::lookahead_counts() const {
+  return impl_->lookup ? std::optional(impl_->counts) : std::nullopt;
 }
 
 Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t> tokens) {
-  FERRY_RETURN_IF_ERROR(
-      check_tokens(tokens, impl_->manifest().vocab_size, impl_->position, capacity()));
-  const bool was_long = std::exchange(impl_->is_long, impl_->needs_long(tokens.size()));
-  if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
-  // The caches have the factors of shorter sequences.
-  return impl_->run_again(tokens);
+  const std::span<const float> logits = FERRY_TRY(impl_->checked_run(tokens));
+  if (impl_->lookup) impl_->lookup->add(tokens);
+  return logits;
 }
 
 Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
@@ -252,6 +312,7 @@ void StatefulDecoder::restart(int64_t length) {
   impl_->announced = length;
   impl_->is_long = false;
   impl_->history.clear();
+  if (impl_->lookup) impl_->lookup->restart();
   // A sequence is recorded only up to the switch.
   if (impl_->manifest().rope_switch) {
     impl_->history.reserve(static_cast<size_t>(*impl_->manifest().rope_switch));

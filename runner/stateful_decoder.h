@@ -18,9 +18,10 @@ namespace ferry::runner {
 class StatefulDecoder final : public Decoder {
  public:
   // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives.
-  // kBadInput for programs that do not follow the protocol.
+  // kBadInput for programs that do not follow the protocol, kUsage for a lookup (DecodeOptions)
+  // that they do not allow.
   static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
-                                      const MethodOptions& options);
+                                      const MethodOptions& options, int64_t lookup = 0);
   ~StatefulDecoder() override;
   StatefulDecoder(StatefulDecoder&&) noexcept;
   StatefulDecoder& operator=(StatefulDecoder&&) noexcept;
@@ -29,6 +30,8 @@ class StatefulDecoder final : public Decoder {
   // rope_switch without having been announced is recomputed from its start. Returns [1,V] of the
   // last token, or [T,V] of all tokens of the last call if the programs give them.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens) override;
+  Result<std::optional<int64_t>> advance(int64_t token, const Choose& choose) override;
+  std::optional<LookaheadCounts> lookahead_counts() const override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;

@@ -146,6 +146,73 @@ TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
   }
 }
 
+// Decodes 120 tokens. The choice depends on the logits, and repeats a phrase often enough for
+// guesses to be right and wrong. Returns every token, and the bits of the logits behind it.
+struct Decoded {
+  std::vector<int64_t> tokens;
+  std::vector<float> logits;
+};
+
+Decoded decode(runner::Decoder& decoder) {
+  Decoded all;
+  const auto choose = [&](std::span<const float> logits) -> Result<std::optional<int64_t>> {
+    const auto count = static_cast<int64_t>(all.tokens.size());
+    EXPECT_EQ(decoder.position(), 3 + count);
+    all.logits.insert(all.logits.end(), logits.begin(), logits.end());
+    const auto best = std::ranges::max_element(logits) - logits.begin();
+    all.tokens.push_back(count % 11 < 8 ? count % 11 + 1 : best);
+    return count == 119 ? std::nullopt : std::optional(all.tokens.back());
+  };
+  const std::vector<int64_t> prompt = {1, 2, 3};
+  const auto first = decoder.forward(prompt);
+  EXPECT_TRUE(first);
+  std::optional<int64_t> token = *choose(first->last(first->size() / 3));
+  while (token) {
+    auto next = decoder.advance(*token, choose);
+    EXPECT_TRUE(next);
+    token = next ? *next : std::nullopt;
+  }
+  return all;
+}
+
+TEST(StatefulDecoder, LookupDoesNotChangeTheOutput) {
+  for (const std::string checkpoint : {"qwen3", "llama", "gemma3"}) {
+    const TempDir dir;
+    ThreadPool pool(2);
+    const packer::Bundle bundle =
+        convert(dir, checkpoint, {"--logits", "all", "--kv-dtype", "i8"}, pool);
+    auto plain = runner::load_decoder(bundle, pool, {}, {});
+    auto guessing = runner::load_decoder(bundle, pool, {}, {.lookup = 6});
+    ASSERT_TRUE(plain && guessing);
+    const Decoded expected = decode(**plain), decoded = decode(**guessing);
+    EXPECT_EQ(decoded.tokens, expected.tokens) << checkpoint;
+    // Sliding windows begin elsewhere in a call of several tokens, so their sums round otherwise.
+    const float most = checkpoint == "gemma3" ? 1e-4f : 0;
+    ASSERT_EQ(decoded.logits.size(), expected.logits.size());
+    for (size_t i = 0; i < expected.logits.size(); ++i) {
+      ASSERT_NEAR(decoded.logits[i], expected.logits[i], most) << checkpoint << " " << i;
+    }
+    const auto counts = (*guessing)->lookahead_counts();
+    ASSERT_TRUE(counts);
+    EXPECT_EQ(counts->generated, 119);
+    EXPECT_GT(counts->accepted, 30);
+    EXPECT_FALSE((*plain)->lookahead_counts());
+  }
+}
+
+TEST(StatefulDecoder, LookupIsRefusedWhereTokensCannotBeTakenBack) {
+  const auto error = [](const std::string& checkpoint, const std::vector<std::string>& options) {
+    const TempDir dir;
+    ThreadPool pool(1);
+    const packer::Bundle bundle = convert(dir, checkpoint, options, pool);
+    const auto decoder = runner::load_decoder(bundle, pool, {}, {.lookup = 4});
+    return decoder ? std::string() : decoder.error().message;
+  };
+  EXPECT_NE(error("lfm2", {"--logits", "all"}).find("is a recurrent state"), std::string::npos);
+  EXPECT_NE(error("qwen3", {}).find("needs the logits of all tokens"), std::string::npos);
+  EXPECT_NE(error("qwen3", {"--program", "static"}).find("mode lookahead"), std::string::npos);
+}
+
 // So do the shortcuts that need a long context: columns that masks hide are left out.
 TEST(StaticDecoder, LeavesOutHiddenColumnsWithoutChangingBits) {
   const std::vector<std::vector<std::string>> styles = {
