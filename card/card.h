@@ -1,4 +1,4 @@
-// What is written about a bundle for people and for other tools: its model card (readme.cc), its
+// Writes about a bundle for people and for other tools: its model card (readme.cc), its
 // bill of materials (ml_bom.cc) and its provenance (provenance.cc). Equal facts give equal bytes.
 #pragma once
 

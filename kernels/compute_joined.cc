@@ -288,11 +288,11 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool) {
 }
 
 void masked_attention_f32(const MaskedAttention& a, ThreadPool& pool) {
-  const size_t blocks = a.seen.blocks.size();
+  const size_t blocks = a.seen.size();
   const auto run = [&](size_t task) {
     const size_t block = task % blocks, head = task / blocks;
     const size_t token = block * SeenMask::kRows;
-    const std::span<const ColumnRange> seen = a.seen.blocks[block].span();
+    const std::span<const ColumnRange> seen = a.seen[block].steps.span();
     size_t width = 0;
     for (const ColumnRange& range : seen) width += static_cast<size_t>(range.end - range.begin);
     const size_t count = std::min<size_t>(SeenMask::kRows, a.tokens - token);

@@ -45,19 +45,19 @@ void joined_bmm_f32(const JoinedProduct& product, ThreadPool& pool);
 // Computes bmm for a mat2 whose first part is elsewhere. Arguments: self, mat2 -> out, then
 // `first`, the index of its first element, scale, zero_point, whether columns are joined, their
 // count. All tensors are static, their shapes fit, and all but `first` are f32. Programs cannot
-// contain this operator. Optional arguments: the SeenMask of JoinedProduct::seen, and the mask that
-// it is found from.
+// contain this operator. Optional arguments: a mask, and its SeenMask, whose fine columns are
+// JoinedProduct::seen.
 Status joined_bmm(const Call& call);
 
 // Attention of many rows: out = softmax(query keys + mask) values, with the bits of joined_bmm_f32,
 // the sum, softmax_row_f32 and joined_bmm_f32. The products keep a few rows of scores in the cache.
 struct MaskedAttention {
-  const float* query;    // [batch,groups,tokens,dim]
-  JoinedMatrix keys;     // [batch,dim,context], joined along the columns
-  JoinedMatrix values;   // [batch,context,value_dim], joined along the rows; dtype as keys
-  const float* mask;     // [tokens,context]
-  const SeenMask& seen;  // of the mask; `blocks` is read
-  float* out;            // [batch,groups,tokens,value_dim]
+  const float* query;   // [batch,groups,tokens,dim]
+  JoinedMatrix keys;    // [batch,dim,context], joined along the columns
+  JoinedMatrix values;  // [batch,context,value_dim], joined along the rows; dtype as keys
+  const float* mask;    // [tokens,context]
+  std::span<const SeenColumns> seen;  // of each block of rows of the mask
+  float* out;                         // [batch,groups,tokens,value_dim]
   size_t batch, groups, tokens, dim, value_dim, context;
 };
 // A task of masked_attention_f32: one block of rows of one head, and the columns that it sees.
@@ -84,9 +84,9 @@ struct AttentionBlock {
 void masked_attention_f32(const MaskedAttention& attention, ThreadPool& pool);
 
 // Computes attention of two calls of joined_bmm. Arguments: the first nine of the product of
-// queries and keys, those of the product of weights and values, the mask, its SeenMask. Variant 1
-// finds the latter. The results of the first product serve as memory if `out` lies over the
-// queries, keys or mask. Programs cannot contain this operator.
+// queries and keys, those of the product of weights and values, the mask, its SeenMask. The
+// results of the first product serve as memory if `out` lies over the queries, keys or mask.
+// Programs cannot contain this operator.
 Status masked_attention(const Call& call);
 
 }  // namespace ferry::kernels

@@ -196,14 +196,11 @@ bool overlap(const Tensor& a, const Tensor& b) {
 Status joined_bmm(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const Tensor& whole = tensor(call, 1);
-  constexpr size_t kSeen = kJoinedArgs, kMask = kSeen + 1;
+  constexpr size_t kMask = kJoinedArgs, kSeen = kMask + 1;
   std::span<const ColumnRange> seen;
-  if (call.args.size() > kMask) {
-    const Tensor& mask = tensor(call, kMask);
-    seen_mask(call, kSeen)
-        .whole.find(mask.as<float>(), mask.size(mask.rank() - 2), mask.sizes.back());
+  if (call.args.size() > kSeen) {
+    seen = seen_mask(call, kSeen).whole(tensor(call, kMask)).fine.span();
   }
-  if (call.args.size() > kSeen) seen = seen_mask(call, kSeen).whole.fine.span();
   joined_bmm_f32({self.as<float>(), joined_matrix(call, 0), tensor(call, 2).as<float>(),
                   size_of(self, 0), size_of(self, 1), size_of(whole, 2), size_of(self, 2), seen},
                  call.pool);
@@ -218,15 +215,13 @@ Status masked_attention(const Call& call) {
   const Tensor& mask = tensor(call, kMask);
   Tensor& out = tensor(call, kValues + 2);
   const int64_t tokens = mask.size(mask.rank() - 2), context = mask.sizes.back();
-  SeenMask& seen = seen_mask(call, kSeen);
-  if (call.variant == 1) seen.find_blocks(mask.as<float>(), tokens, context);
   const bool moves = overlap(out, query) || overlap(out, keys) || overlap(out, mask);
   float* result = moves ? tensor(call, 2).as<float>() : out.as<float>();
   const auto count = static_cast<size_t>(tokens);
   masked_attention_f32(
       {query.as<float>(), joined_matrix(call, 0), joined_matrix(call, kValues), mask.as<float>(),
-       seen, result, size_of(query, 0), size_of(query, 1) / count, count, size_of(query, 2),
-       size_of(values, 2), static_cast<size_t>(context)},
+       seen_mask(call, kSeen).blocks(mask), result, size_of(query, 0), size_of(query, 1) / count,
+       count, size_of(query, 2), size_of(values, 2), static_cast<size_t>(context)},
       call.pool);
   if (moves) std::memmove(out.data, result, static_cast<size_t>(out.bytes()));
   return {};

@@ -57,7 +57,7 @@ void softmax_of_seen(const float* row, float* out, std::span<const ColumnRange> 
   }
 }
 
-// Adds the mask to one row of scores, which may be the row of the result.
+// Adds the mask to one row of scores. Either may be the row of the result.
 void add_seen(const float* scores, const float* mask, float* out, const SeenColumns& seen) {
   const std::span<const ColumnRange> fine = seen.fine.span();
   size_t next = 0;
@@ -65,7 +65,7 @@ void add_seen(const float* scores, const float* mask, float* out, const SeenColu
     int64_t c = step.begin;
     const auto mask_until = [&](int64_t end) {
       if (end <= c) return;
-      std::memcpy(out + c, mask + c, static_cast<size_t>(end - c) * sizeof(float));
+      std::memmove(out + c, mask + c, static_cast<size_t>(end - c) * sizeof(float));
     };
     while (c < step.end) {
       while (next < fine.size() && fine[next].end <= c) ++next;
@@ -81,40 +81,57 @@ void add_seen(const float* scores, const float* mask, float* out, const SeenColu
 
 }  // namespace
 
-void ColumnRanges::add(int64_t begin, int64_t end) {
+bool ColumnRanges::add(int64_t begin, int64_t end) {
   const bool follows = count > 0 && ranges[count - 1].end >= begin;
-  if (follows || count == kMost) {
-    ranges[count - 1].end = end;
-  } else {
+  if (!follows && count < kMost) {
     ranges[count++] = {begin, end};
+    return true;
   }
+  ranges[count - 1].end = end;
+  return follows;
 }
 
 void SeenColumns::find(const float* mask, int64_t rows, int64_t columns) {
   steps.count = fine.count = 0;
   const bool none_hidden = !all_rows_show(mask, rows, columns);
+  bool is_fine = true;
   for (int64_t begin = 0; begin < columns; begin += kFineStep) {
     const int64_t end = std::min(columns, begin + kFineStep);
     if (!none_hidden && !shows(mask, rows, columns, begin, end)) continue;
-    fine.add(begin, end);
+    is_fine = fine.add(begin, end) && is_fine;
     const int64_t step = begin / kStep * kStep;
     steps.add(step, std::min(columns, step + kStep));
   }
+  // Outside of `steps` there are no weights, so `fine` must not reach over a gap.
+  if (!is_fine) fine = steps;
 }
 
-void SeenMask::find_blocks(const float* mask, int64_t rows, int64_t columns) {
-  blocks.resize(static_cast<size_t>((rows + kRows - 1) / kRows));
-  for (int64_t begin = 0; begin < rows; begin += kRows) {
-    blocks[static_cast<size_t>(begin / kRows)].find(mask + begin * columns,
-                                                    std::min(kRows, rows - begin), columns);
+const SeenColumns& SeenMask::whole(const Tensor& mask) {
+  if (!has_whole_) {
+    const int64_t columns = mask.sizes.back();
+    whole_.find(mask.as<float>(), mask.numel / columns, columns);
   }
+  has_whole_ = true;
+  return whole_;
+}
+
+std::span<const SeenColumns> SeenMask::blocks(const Tensor& mask) {
+  if (has_blocks_) return blocks_;
+  has_blocks_ = true;
+  const int64_t columns = mask.sizes.back(), rows = mask.numel / columns;
+  blocks_.resize(static_cast<size_t>((rows + kRows - 1) / kRows));
+  for (int64_t begin = 0; begin < rows; begin += kRows) {
+    blocks_[static_cast<size_t>(begin / kRows)].find(mask.as<float>() + begin * columns,
+                                                     std::min(kRows, rows - begin), columns);
+  }
+  return blocks_;
 }
 
 Status seen_add(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const Tensor& mask = tensor(call, 1);
   Tensor& out = tensor(call, 3);
-  const SeenColumns& seen = seen_mask(call, 4).whole;
+  const SeenColumns& seen = seen_mask(call, 4).whole(mask);
   const int64_t columns = self.sizes.back(), mask_rows = row_count(mask);
   for_pieces(call.pool, row_count(self), rows_of_task(self), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
@@ -128,11 +145,11 @@ Status seen_add(const Call& call) {
 Status seen_softmax(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 3);
-  const SeenColumns& seen = seen_mask(call, 4).whole;
+  const std::span<const ColumnRange> seen = seen_mask(call, 5).whole(tensor(call, 4)).steps.span();
   const int64_t columns = self.sizes.back();
   for_pieces(call.pool, row_count(self), rows_of_task(self), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      softmax_of_seen(self.as<float>() + r * columns, out.as<float>() + r * columns, seen.span());
+      softmax_of_seen(self.as<float>() + r * columns, out.as<float>() + r * columns, seen);
     }
   });
   return {};

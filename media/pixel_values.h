@@ -1,6 +1,6 @@
-// What a checkpoint's image processor does: cut() divides an image into tiles, and pixel_values()
-// converts tiles to the inputs of a vision encoder. Target sizes and grids are computed in f64 as
-// in the reference (transformers 5.12.1).
+// Computes as a checkpoint's image processor does: cut() divides an image into tiles, and
+// pixel_values() converts tiles to the inputs of a vision encoder. Target sizes and grids are
+// computed in f64 as in the reference (transformers 5.12.1).
 #pragma once
 
 #include <cstdint>

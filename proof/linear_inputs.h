@@ -1,5 +1,5 @@
-// What weights that are calibrated are multiplied with: LinearInput is an activation that linear
-// nodes multiply with them, ExpertInputs observes routed experts.
+// Inputs of weights that are calibrated: LinearInput is an activation that linear nodes multiply
+// with them, ExpertInputs observes those of routed experts.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What codes of weights cost the model, as the divergence of its predictions: MatrixCost for a
+// Costs of codes of weights, as the divergence of the predictions of the model: MatrixCost for a
 // matrix alone, CodeComparison for all codes of a calibration.
 #pragma once
 

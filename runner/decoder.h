@@ -42,8 +42,8 @@ struct DecodeOptions {
   // The default is kHybrid if a static program has prefill_forward, else kKv.
   std::optional<DecodeMode> mode = {};
   LookaheadOptions lookahead = {};
-  // Of a stateful program with the logits of all tokens: tokens that a call may guess from earlier
-  // ones (runner/prompt_lookup.h); 0 for none. No effect on the output.
+  // The most tokens that a call guesses from earlier ones (runner/prompt_lookup.h); 0 for none.
+  // Only for stateful programs with the logits of all tokens. No effect on the output.
   int64_t lookup = 0;
 };
 inline constexpr int64_t kMostLookup = 64;

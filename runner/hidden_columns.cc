@@ -13,18 +13,17 @@ namespace {
 
 using kernels::Tensor;
 using kernels::Value;
-
-struct Add {
-  static constexpr std::string_view kName = "aten::add.out";
-  enum Arg : size_t { kSelf, kOther, kAlpha, kOut };
-};
+using pte::ops::Add;
+using pte::ops::Bmm;
+using pte::ops::Softmax;
+using pte::ops::View;
 
 constexpr kernels::Kernel kSeenAdd = {Add::kName, kernels::seen_add, 0,
                                       kernels::Kernel::Memory::kInPlace};
-constexpr kernels::Kernel kSeenSoftmax = {pte::ops::Softmax::kName, kernels::seen_softmax};
-constexpr kernels::Kernel kAttention = {"aten::bmm.out", kernels::masked_attention};
-constexpr kernels::Kernel kFirstAttention = {"aten::bmm.out", kernels::masked_attention, 1};
-constexpr size_t kFirst = pte::ops::Bmm::kOut + 1;  // of joined_bmm: the cache
+constexpr kernels::Kernel kSeenSoftmax = {Softmax::kName, kernels::seen_softmax};
+constexpr kernels::Kernel kAttention = {Bmm::kName, kernels::masked_attention};
+// Arguments of joined_bmm: the cache, and whether it is joined along the columns.
+constexpr size_t kFirst = Bmm::kOut + 1, kColumns = Bmm::kOut + 5;
 
 // The steps of one attention: softmax(query keys + mask) values.
 struct MaskedAttention {
@@ -38,7 +37,7 @@ class HiddenColumns {
 
   void run() {
     const size_t count = state_.steps.size();
-    // A mask and the columns found from it stay the same in an execution without jumps.
+    // Jumps and moves would let steps follow each other in another order.
     if (count == 0 || !uses_.in_one_go(0, 0, count - 1)) return;
     std::vector<MaskedAttention> found;
     for (size_t i = 0; i < count; ++i) {
@@ -58,9 +57,7 @@ class HiddenColumns {
     const kernels::Kernel* kernel = state_.steps[step].kernel;
     return kernel != nullptr && kernel->run == kernels::joined_bmm;
   }
-  static bool joins_columns(const Step& step) {
-    return step.args[pte::ops::Bmm::kOut + 5]->boolean;
-  }
+  static bool joins_columns(const Step& step) { return step.args[kColumns]->boolean; }
 
   // Returns the step that makes `value`, which one step reads; views on the way are added to
   // `values`.
@@ -71,8 +68,8 @@ class HiddenColumns {
       }
       values.push_back(value);
       const size_t step = uses_.writers(value).front();
-      if (!uses_.is(step, pte::ops::View::kName)) return step;
-      value = state_.steps[step].args[pte::ops::View::kSelf];
+      if (!uses_.is(step, View::kName)) return step;
+      value = state_.steps[step].args[View::kSelf];
       if (value->tensor == nullptr || value->tensor->sizes.back() != last(values)) {
         return std::nullopt;
       }
@@ -87,11 +84,10 @@ class HiddenColumns {
     if (!is_joined_product(product) || joins_columns(state_.steps[product])) return std::nullopt;
     MaskedAttention a{};
     a.product = product;
-    const std::optional<size_t> softmax =
-        made_by(state_.steps[product].args[pte::ops::Bmm::kSelf], a.values);
+    const std::optional<size_t> softmax = made_by(state_.steps[product].args[Bmm::kSelf], a.values);
     if (!softmax || !is_last_softmax(*softmax)) return std::nullopt;
     const std::optional<size_t> add =
-        made_by(state_.steps[*softmax].args[pte::ops::Softmax::kSelf], a.values);
+        made_by(state_.steps[*softmax].args[Softmax::kSelf], a.values);
     if (!add || !adds_mask(*add)) return std::nullopt;
     const std::optional<size_t> scores = made_by(state_.steps[*add].args[Add::kSelf], a.values);
     if (!scores || !is_joined_product(*scores) || !joins_columns(state_.steps[*scores])) {
@@ -100,12 +96,12 @@ class HiddenColumns {
     a.softmax = *softmax;
     a.add = *add;
     a.scores = *scores;
-    return is_set_before(state_.steps[*add].args[Add::kOther], *scores) ? std::optional(a)
-                                                                        : std::nullopt;
+    if (!stays(*state_.steps[*add].args[Add::kOther], *scores, *add)) return std::nullopt;
+    return a;
   }
 
   bool is_last_softmax(size_t at) const {
-    using Op = pte::ops::Softmax;
+    using Op = Softmax;
     if (!uses_.is(at, Op::kName)) return false;
     const Step& step = state_.steps[at];
     const Tensor& self = *step.args[Op::kSelf]->tensor;
@@ -130,8 +126,11 @@ class HiddenColumns {
            mask->size(mask->rank() - 2) == rows;
   }
 
-  bool is_set_before(const Value* value, size_t step) const {
-    return std::ranges::all_of(uses_.writers(value), [&](size_t at) { return at < step; });
+  // Returns whether a value is set before step `first`, and its memory is not written from then on
+  // until step `last`.
+  bool stays(const Value& value, size_t first, size_t last) const {
+    return std::ranges::all_of(uses_.writers(&value), [&](size_t at) { return at < first; }) &&
+           !uses_.writes(first, last, *value.tensor);
   }
 
   void append(Step& step, std::initializer_list<Value*> extra) {
@@ -140,31 +139,32 @@ class HiddenColumns {
     step.args = args;
   }
 
-  Value* made(Tensor* tensor) {
-    return &state_.joined.made.emplace_back(Value{.kind = Value::Kind::kTensor, .tensor = tensor});
+  // Returns the SeenMask of the mask of an attention. Attentions share it while the memory of the
+  // mask stays as it is.
+  Value* seen_of(const MaskedAttention& a) {
+    const Value* mask = mask_of(a);
+    Seen& seen = seen_[mask];
+    if (seen.value == nullptr || !stays(*mask, seen.scores, a.add)) {
+      Tensor& tensor = state_.joined.seen_tensors.emplace_back();
+      tensor.dtype = DType::kU8;
+      tensor.data = reinterpret_cast<std::byte*>(&state_.joined.seen.emplace_back());
+      seen.value =
+          &state_.joined.made.emplace_back(Value{.kind = Value::Kind::kTensor, .tensor = &tensor});
+    }
+    seen.scores = a.scores;
+    return seen.value;
   }
 
-  using Masks = std::map<const Value*, Value*>;
+  Value* mask_of(const MaskedAttention& a) const { return state_.steps[a.add].args[Add::kOther]; }
 
-  // Returns the columns of a mask, which the first of its steps finds.
-  Value* seen_of(const Value* mask, bool& first, Masks& masks) {
-    Value*& seen = masks[mask];
-    first = seen == nullptr;
-    if (!first) return seen;
-    Tensor& tensor = state_.joined.seen_tensors.emplace_back();
-    tensor.dtype = DType::kU8;
-    tensor.data = reinterpret_cast<std::byte*>(&state_.joined.seen.emplace_back());
-    return seen = made(&tensor);
-  }
-
-  // The step without its returned value, which is the out again.
-  Step& restated(size_t at, const kernels::Kernel& kernel, size_t args, Value* seen) {
+  // Gives a step another kernel, which takes `extra` in place of the returned value.
+  void restate(size_t at, const kernels::Kernel& kernel, size_t args,
+               std::initializer_list<Value*> extra) {
     state_.joined.stated.emplace_back(at, state_.steps[at]);
     Step& step = state_.steps[at];
     step.kernel = &kernel;
     step.args = step.args.first(args);
-    append(step, {seen});
-    return step;
+    append(step, extra);
   }
 
   // Returns whether the second product may compute the whole attention: the rows are many, and the
@@ -172,12 +172,14 @@ class HiddenColumns {
   bool fits_one_step(const MaskedAttention& a) const {
     const Step& scores = state_.steps[a.scores];
     const Step& product = state_.steps[a.product];
-    const Tensor& query = *scores.args[0]->tensor;
-    const Tensor& keys = *scores.args[pte::ops::Bmm::kMat2]->tensor;
-    const Tensor& out = *product.args[pte::ops::Bmm::kOut]->tensor;
-    const Tensor& memory = *scores.args[pte::ops::Bmm::kOut]->tensor;
-    const Tensor& mask = *state_.steps[a.add].args[Add::kOther]->tensor;
-    if (query.size(1) % mask.size(mask.rank() - 2) != 0 ||
+    const Tensor& query = *scores.args[Bmm::kSelf]->tensor;
+    const Tensor& keys = *scores.args[Bmm::kMat2]->tensor;
+    const Tensor& out = *product.args[Bmm::kOut]->tensor;
+    const Tensor& memory = *scores.args[Bmm::kOut]->tensor;
+    const Tensor& weights = *product.args[Bmm::kSelf]->tensor;
+    const Tensor& mask = *mask_of(a)->tensor;
+    if (weights.size(0) != query.size(0) || weights.size(1) != query.size(1) ||
+        query.size(1) % mask.size(mask.rank() - 2) != 0 ||
         query.size(1) < static_cast<int64_t>(kernels::kJoinedManyRows) ||
         scores.args[kFirst]->tensor->dtype != product.args[kFirst]->tensor->dtype ||
         memory.bytes() < out.bytes()) {
@@ -197,47 +199,40 @@ class HiddenColumns {
     state_.steps[at].kind = Step::Kind::kNothing;
   }
 
-  void apply_in_one_step(const MaskedAttention& a) {
-    Value* mask = state_.steps[a.add].args[Add::kOther];
-    bool first = false;
-    Value* seen = seen_of(mask, first, blocks_);
-    Step& scores = state_.steps[a.scores];
+  void apply_in_one_step(const MaskedAttention& a, Value* mask, Value* seen) {
+    const Step& scores = state_.steps[a.scores];
     Step& product = state_.steps[a.product];
+    // Queries, keys and mask may lie under the result, so they are not among the inputs.
     auto& inputs = state_.joined.inputs.emplace_back(
-        std::initializer_list<Tensor*>{product.args[pte::ops::Bmm::kMat2]->tensor,
+        std::initializer_list<Tensor*>{product.args[Bmm::kMat2]->tensor,
                                        product.args[kFirst]->tensor, scores.args[kFirst]->tensor});
     auto& args = state_.joined.args.emplace_back(scores.args.begin(), scores.args.end());
     args.insert(args.end(), product.args.begin(), product.args.end());
     args.insert(args.end(), {mask, seen});
     product.args = args;
     product.inputs = inputs;
-    product.kernel = first ? &kFirstAttention : &kAttention;
+    product.kernel = &kAttention;
     for (size_t step : {a.scores, a.add, a.softmax}) leave_out(step);
   }
 
   void apply(const MaskedAttention& a) {
     for (const Value* value : a.values) state_.joined.values.push_back(value->id);
-    if (fits_one_step(a)) return apply_in_one_step(a);
-    Value* mask = state_.steps[a.add].args[Add::kOther];
-    bool first = false;
-    Value* seen = seen_of(mask, first, columns_);
-    Step& scores = state_.steps[a.scores];
-    if (first) {
-      append(scores, {seen, mask});
-      auto& inputs = state_.joined.inputs.emplace_back(scores.inputs.begin(), scores.inputs.end());
-      inputs.push_back(mask->tensor);
-      scores.inputs = inputs;
-    } else {
-      append(scores, {seen});
-    }
-    restated(a.add, kSeenAdd, Add::kOut + 1, seen);
-    restated(a.softmax, kSeenSoftmax, pte::ops::Softmax::kOut + 1, seen);
-    append(state_.steps[a.product], {seen});
+    Value* mask = mask_of(a);
+    Value* seen = seen_of(a);
+    if (fits_one_step(a)) return apply_in_one_step(a, mask, seen);
+    restate(a.add, kSeenAdd, Add::kOut + 1, {seen});
+    restate(a.softmax, kSeenSoftmax, Softmax::kOut + 1, {mask, seen});
+    for (size_t step : {a.scores, a.product}) append(state_.steps[step], {mask, seen});
   }
+
+  struct Seen {
+    Value* value = nullptr;
+    size_t scores = 0;  // the last attention that uses it: its first step
+  };
 
   MethodState& state_;
   StepUses uses_;
-  Masks columns_, blocks_;  // SeenMask of each mask: of all rows, of blocks of rows
+  std::map<const Value*, Seen> seen_;  // per mask
 };
 
 }  // namespace

@@ -214,6 +214,13 @@ class Joiner {
         b.rank() != 3 || b.numel != whole.numel) {
       return false;
     }
+    // Of other shapes the operator itself reports the error.
+    const Tensor& self = *step.args[pte::ops::Bmm::kSelf]->tensor;
+    const Tensor& out = *step.args[pte::ops::Bmm::kOut]->tensor;
+    if (self.size(0) != b.size(0) || self.size(2) != b.size(1) || out.size(0) != b.size(0) ||
+        out.size(1) != self.size(1) || out.size(2) != b.size(2)) {
+      return false;
+    }
     const int64_t dim = cat.args[pte::ops::Cat::kDim]->integer;
     const int at = static_cast<int>(dim < 0 ? dim + whole.rank() : dim);
     if (at < 0 || at >= whole.rank()) return false;

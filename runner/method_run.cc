@@ -204,6 +204,7 @@ Failure MethodState::bad(const std::string& message) const {
 
 void MethodState::start() {
   for (const Rebound& each : rebound) *each.tensor = each.home;
+  for (kernels::SeenMask& seen : joined.seen) seen.restart();
   for (const WrittenNumber& number : written_numbers) move_value(number.home, *number.value);
 }
 

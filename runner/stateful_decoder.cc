@@ -113,6 +113,7 @@ struct StatefulDecoder::Impl {
     const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
     return manifest().rope_switch && length > *manifest().rope_switch;
   }
+  // Checks the tokens and runs them, the whole sequence again if its RoPE factors change.
   Result<std::span<const float>> checked_run(std::span<const int64_t> tokens);
   // Runs tokens that fit into the context, in one or more calls.
   Result<std::span<const float>> run(std::span<const int64_t> tokens);
@@ -312,6 +313,7 @@ void StatefulDecoder::restart(int64_t length) {
   impl_->announced = length;
   impl_->is_long = false;
   impl_->history.clear();
+  impl_->counts = {};
   if (impl_->lookup) impl_->lookup->restart();
   // A sequence is recorded only up to the switch.
   if (impl_->manifest().rope_switch) {

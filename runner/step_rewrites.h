@@ -25,8 +25,8 @@ void view_selected_constants(const pte::Method& method, MethodState& state);
 void join_caches(Loading& loading);
 // Leaves out the columns that the mask hides from the attention of joined caches, stated as bmm,
 // add of the mask, softmax, bmm. The mask lowers their scores so far that the softmax is exactly 0.
-// What is left costs as much as the positions of the sequence, not as much as the context. Must
-// follow join_caches.
+// Attention then costs as much as the positions of the sequence, not as much as the context. This
+// must follow join_caches.
 void leave_out_hidden_columns(Loading& loading);
 // Removes f32 copies of f16, bf16 or i8 caches before attention. Programs state attention as slice,
 // _to_copy or dequantize of a cache, custom_sdpa. Each of these writes all positions again, but

@@ -7,7 +7,12 @@
 
 namespace ferry::pte::ops {
 
-// Elementwise operators of two tensors: mul.out, div.out and, with one more argument, add.out.
+struct Add {
+  static constexpr std::string_view kName = "aten::add.out";
+  enum Arg : size_t { kSelf, kOther, kAlpha, kOut };
+};
+
+// Elementwise operators of two tensors: mul.out, div.out, and add.out up to its kOther.
 struct Binary {
   static constexpr std::string_view kName = "aten::mul.out";
   enum Arg : size_t { kSelf, kOther, kOut };

@@ -65,6 +65,7 @@ TEST(SeenColumns, ManyRangesAreJoined) {
   SeenColumns seen;
   seen.find(mask.data(), 1, columns);
   ASSERT_EQ(seen.steps.count, ColumnRanges::kMost);
+  EXPECT_EQ(pairs(seen.fine), pairs(seen.steps)) << "no column outside of the steps";
   EXPECT_EQ(seen.steps.ranges[0].end, 64);
   EXPECT_EQ(seen.steps.ranges[ColumnRanges::kMost - 1].end, columns - 64);
 }

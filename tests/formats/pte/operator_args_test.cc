@@ -68,6 +68,9 @@ TEST(OperatorArgs, AreThoseOfTheTable) {
 TEST(OperatorArgs, OfGraphsAreThoseOfTheTable) {
   using namespace ops;
   using Split = SplitWithSizes;
+  expect_args(
+      Add::kName,
+      {{Add::kSelf, "self"}, {Add::kOther, "other"}, {Add::kAlpha, "alpha"}, {Add::kOut, "out"}});
   expect_args(Binary::kName,
               {{Binary::kSelf, "self"}, {Binary::kOther, "other"}, {Binary::kOut, "out"}});
   expect_args(Copy::kName,
