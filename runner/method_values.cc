@@ -28,6 +28,22 @@ bool reads_matrix(const std::string& op, size_t index) {
          (op == pte::ops::Embedding::kName && index == pte::ops::Embedding::kWeight);
 }
 
+// A call with the name of its operator.
+struct NamedCall {
+  std::string op;
+  const pte::KernelCall* call;
+};
+// Returns the calls of a method in order.
+std::vector<NamedCall> named_calls(const pte::Method& method) {
+  std::vector<NamedCall> calls;
+  for (const pte::Instruction& instruction : method.instructions) {
+    const auto* call = std::get_if<pte::KernelCall>(&instruction);
+    if (call == nullptr || call->args.empty()) continue;
+    calls.push_back({method.operators[static_cast<size_t>(call->op)].full_name(), call});
+  }
+  return calls;
+}
+
 // Returns, per value, whether it is a matrix: a constant, or a selection from one (the matrix of
 // one expert from those of all), that only linear layers and embeddings read.
 std::vector<bool> matrices(const pte::Method& method) {
@@ -37,36 +53,32 @@ std::vector<bool> matrices(const pte::Method& method) {
     const auto* tensor = std::get_if<pte::Tensor>(&method.values[i]);
     matrix[i] = tensor != nullptr && is_stored(*tensor) && is_matrix_rank(*tensor);
   }
-  const auto calls = [&](const auto& visit) {
-    for (const pte::Instruction& instruction : method.instructions) {
-      const auto* call = std::get_if<pte::KernelCall>(&instruction);
-      if (call == nullptr) continue;
-      const std::string op = method.operators[static_cast<size_t>(call->op)].full_name();
-      for (size_t a = 0; a < call->args.size(); ++a) visit(op, *call, a);
-    }
-  };
+  const std::vector<NamedCall> calls = named_calls(method);
   // A selection from a stack of matrices may be a matrix. The loop below decides.
-  calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
-    if (op != pte::ops::SelectCopy::kName || a != pte::ops::SelectCopy::kSelf ||
-        !matrix[static_cast<size_t>(call.args[a])])
-      return;
-    matrix[static_cast<size_t>(call.args.back())] = true;
-  });
+  for (const NamedCall& c : calls) {
+    if (c.op != pte::ops::SelectCopy::kName) continue;
+    const int32_t stack = c.call->args[pte::ops::SelectCopy::kSelf];
+    if (matrix[static_cast<size_t>(stack)]) matrix[static_cast<size_t>(c.call->args.back())] = true;
+  }
+  const auto keeps_matrix = [&](const NamedCall& c, size_t a) {
+    if (reads_matrix(c.op, a)) return true;
+    const std::vector<int32_t>& args = c.call->args;
+    const bool is_source = a == pte::ops::SelectCopy::kSelf;
+    if (c.op != pte::ops::SelectCopy::kName || (!is_source && a + 1 != args.size())) return false;
+    return bool(matrix[static_cast<size_t>(is_source ? args.back() : args.front())]);
+  };
   // A value that any other operator reads is no matrix. The loop repeats because a selection that
   // is no matrix is such a reader.
   for (bool changed = true; changed;) {
     changed = false;
-    calls([&](const std::string& op, const pte::KernelCall& call, size_t a) {
-      const auto value = static_cast<size_t>(call.args[a]);
-      if (!matrix[value] || reads_matrix(op, a)) return;
-      const bool selects = op == pte::ops::SelectCopy::kName &&
-                           (a == pte::ops::SelectCopy::kSelf || a + 1 == call.args.size());
-      const auto other = static_cast<size_t>(a == pte::ops::SelectCopy::kSelf ? call.args.back()
-                                                                              : call.args.front());
-      if (selects && matrix[other]) return;
-      matrix[value] = false;
-      changed = true;
-    });
+    for (const NamedCall& c : calls) {
+      for (size_t a = 0; a < c.call->args.size(); ++a) {
+        const auto value = static_cast<size_t>(c.call->args[a]);
+        if (!matrix[value] || keeps_matrix(c, a)) continue;
+        matrix[value] = false;
+        changed = true;
+      }
+    }
   }
   // Operators with lists require values of one dtype.
   for (const pte::Value& value : method.values) {
@@ -96,33 +108,15 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
     if (wide) widened[i] = DType::kF32;
   }
   // The matrix of one expert is selected from those of all.
-  for (const pte::Instruction& instruction : method.instructions) {
-    const auto* call = std::get_if<pte::KernelCall>(&instruction);
-    if (call == nullptr || call->args.size() < 2) continue;
-    const pte::Operator& op = method.operators[static_cast<size_t>(call->op)];
-    if (op.full_name() != pte::ops::SelectCopy::kName) continue;
-    const auto self = static_cast<size_t>(call->args.front());
-    const auto out = static_cast<size_t>(call->args.back());
+  for (const NamedCall& c : named_calls(method)) {
+    if (c.op != pte::ops::SelectCopy::kName) continue;
+    const auto self = static_cast<size_t>(c.call->args.front());
+    const auto out = static_cast<size_t>(c.call->args.back());
     if (!constant[self]) continue;
     constant[out] = true;
     widened[out].reset();
   }
   return widened;
-}
-
-// The calls of a method in order, with the names of their operators.
-struct NamedCall {
-  std::string op;
-  const pte::KernelCall* call;
-};
-std::vector<NamedCall> named_calls(const pte::Method& method) {
-  std::vector<NamedCall> calls;
-  for (const pte::Instruction& instruction : method.instructions) {
-    const auto* call = std::get_if<pte::KernelCall>(&instruction);
-    if (call == nullptr || call->args.empty()) continue;
-    calls.push_back({method.operators[static_cast<size_t>(call->op)].full_name(), call});
-  }
-  return calls;
 }
 
 // Returns, per value, whether it belongs to the angles of RoPE: the steps from the positions of a
