@@ -27,30 +27,6 @@ Error in_bundle(const RunOptions& options, Error error) {
   return error;
 }
 
-// Samples the next token from the logits, and adds it to `g` and `output`. Returns nullopt if the
-// answer ends with it.
-Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Generation& g,
-                                            const runner::Decoder& decoder,
-                                            const packer::Manifest& manifest,
-                                            const RunOptions& options, runner::Sampler& sampler,
-                                            AnswerOutput& output) {
-  const auto vocab = static_cast<size_t>(manifest.vocab_size);
-  if (logits.size() < vocab)
-    return bad_input("the bundle's logits are shorter than its vocabulary");
-  const std::span<const float> last = logits.last(vocab);
-  const auto sampling_start = g.clock.now();
-  const Result<int64_t> token = sampler.sample(last, g.prompt, g.tokens);
-  if (!token) return Failure(in_bundle(options, token.error()));
-  g.stats.sampling += g.clock.now() - sampling_start;
-  g.tokens.push_back(*token);
-  if (g.tokens.size() == 1) g.stats.prompt_eval_end = g.clock.now();
-  if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
-  const bool is_end = !options.ignore_eos && std::ranges::count(manifest.eos_ids, *token) > 0;
-  FERRY_RETURN_IF_ERROR(output.push(*token, /*is_text=*/!is_end));
-  g.stop = is_end ? kStopEos : reason_to_stop(g, decoder, output);
-  return g.stop.empty() ? std::optional(*token) : std::nullopt;
-}
-
 using MaybeCounts = std::optional<runner::LookaheadCounts>;
 
 // Returns the counts of this answer. The decoder counts from the start of its sequence.
@@ -99,35 +75,63 @@ std::function<void(std::string_view)> printer(Context& context) {
   };
 }
 
+Result<std::optional<int64_t>> AnswerMaker::begin() {
+  const auto kept = static_cast<size_t>(g_.kept_tokens.value_or(0));
+  before_ = decoder_.lookahead_counts();
+  if (g_.profile != nullptr) g_.profile->begin("prompt");
+  const std::span<const float> logits =
+      FERRY_TRY(decoder_.forward(std::span(g_.prompt).subspan(kept)));
+  if (g_.profile != nullptr) g_.profile->begin("new tokens");
+  const std::optional<int64_t> token = FERRY_TRY(choose(logits));
+  g_.stats.prompt_peak_rss = report::peak_rss();
+  return token;
+}
+
+Result<std::optional<int64_t>> AnswerMaker::choose(std::span<const float> logits) {
+  const auto vocab = static_cast<size_t>(manifest_.vocab_size);
+  if (logits.size() < vocab) {
+    return bad_input("the bundle's logits are shorter than its vocabulary");
+  }
+  const std::span<const float> last = logits.last(vocab);
+  const auto sampling_start = g_.clock.now();
+  const Result<int64_t> token = sampler_.sample(last, g_.prompt, g_.tokens);
+  if (!token) return Failure(in_bundle(options_, token.error()));
+  g_.stats.sampling += g_.clock.now() - sampling_start;
+  g_.tokens.push_back(*token);
+  if (g_.tokens.size() == 1) g_.stats.prompt_eval_end = g_.clock.now();
+  if (!options_.dump_logits.empty()) g_.logits.insert(g_.logits.end(), last.begin(), last.end());
+  const bool is_end = !options_.ignore_eos && std::ranges::count(manifest_.eos_ids, *token) > 0;
+  FERRY_RETURN_IF_ERROR(output_.push(*token, /*is_text=*/!is_end));
+  g_.stop = is_end ? kStopEos : reason_to_stop(g_, decoder_, output_);
+  return g_.stop.empty() ? std::optional(*token) : std::nullopt;
+}
+
+Result<Generation> AnswerMaker::end() {
+  g_.stats.inference_end = g_.clock.now();
+  g_.stats.peak_rss = report::peak_rss();
+  g_.stats.prompt_tokens = std::ssize(g_.prompt) - g_.kept_tokens.value_or(0);
+  g_.stats.generated_tokens = std::ssize(g_.tokens) - 1;
+  g_.lookahead = counts_since(before_, decoder_.lookahead_counts());
+  g_.text = FERRY_TRY(output_.finish());
+  g_.stop_text = output_.stopped_by();
+  return std::move(g_);
+}
+
 Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const RunOptions& options, runner::Sampler& sampler,
                             AnswerOutput& output, Generation g) {
-  const auto choose = [&](std::span<const float> logits) {
-    return choose_token(logits, g, decoder, manifest, options, sampler, output);
-  };
-  const auto fresh = std::span(g.prompt).subspan(static_cast<size_t>(g.kept_tokens.value_or(0)));
-  const MaybeCounts before = decoder.lookahead_counts();
-  if (g.profile != nullptr) g.profile->begin("prompt");
-  const std::span<const float> logits = FERRY_TRY(decoder.forward(fresh));
-  if (g.profile != nullptr) g.profile->begin("new tokens");
-  std::optional<int64_t> token = FERRY_TRY(choose(logits));
-  g.stats.prompt_peak_rss = report::peak_rss();
+  AnswerMaker answer(decoder, manifest, options, sampler, output, std::move(g));
+  const auto choose = [&](std::span<const float> logits) { return answer.choose(logits); };
+  std::optional<int64_t> token = FERRY_TRY(answer.begin());
   while (token) {
     auto next = decoder.advance(*token, choose);
     if (!next && next.error().code == ErrorCode::kInterrupted) {
-      g.stop = kStopInterrupted;
+      answer.interrupt();
       break;
     }
     token = FERRY_TRY(std::move(next));
   }
-  g.stats.inference_end = g.clock.now();
-  g.stats.peak_rss = report::peak_rss();
-  g.stats.prompt_tokens = std::ssize(fresh);
-  g.stats.generated_tokens = std::ssize(g.tokens) - 1;
-  g.lookahead = counts_since(before, decoder.lookahead_counts());
-  g.text = FERRY_TRY(output.finish());
-  g.stop_text = output.stopped_by();
-  return g;
+  return answer.end();
 }
 
 }  // namespace ferry::cli

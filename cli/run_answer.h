@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/context.h"
@@ -48,6 +49,37 @@ class AnswerOutput {
 // Returns a function that prints the parts of an answer. With --json it prints nothing, because the
 // document at the end has the answer.
 std::function<void(std::string_view)> printer(Context& context);
+
+// An answer in the making: first begin(), then choose() for the logits after each token that the
+// decoder has run, then end(). The references must outlive it.
+class AnswerMaker {
+ public:
+  AnswerMaker(runner::Decoder& decoder, const packer::Manifest& manifest, const RunOptions& options,
+              runner::Sampler& sampler, AnswerOutput& output, Generation g)
+      : decoder_(decoder),
+        manifest_(manifest),
+        options_(options),
+        sampler_(sampler),
+        output_(output),
+        g_(std::move(g)) {}
+
+  // Runs the prompt without the ids that the decoder has run already, and chooses the first token.
+  Result<std::optional<int64_t>> begin();
+  // Samples the next token. Returns nullopt if the answer ends with it.
+  Result<std::optional<int64_t>> choose(std::span<const float> logits);
+  // Ends the answer before its time, because of a signal.
+  void interrupt() { g_.stop = kStopInterrupted; }
+  Result<Generation> end();
+
+ private:
+  runner::Decoder& decoder_;
+  const packer::Manifest& manifest_;
+  const RunOptions& options_;
+  runner::Sampler& sampler_;
+  AnswerOutput& output_;
+  Generation g_;
+  std::optional<runner::LookaheadCounts> before_;  // counts before the answer
+};
 
 // Runs `g.prompt` without the first g.kept_tokens ids, which the decoder has run already, and then
 // chooses tokens until there is a reason to stop. A signal after the first token ends the answer

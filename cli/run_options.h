@@ -26,11 +26,11 @@ struct RunOptions {
   LooseOptions loose;
   std::vector<std::string> images, stops;
   std::string bundle, tokens, prompt, prompt_file, prompts, chat, system, messages, dump_logits,
-      stats_json, thresholds, config, profile;
+      stats_json, thresholds, config, profile, draft;
   std::optional<int64_t> max_new;
   std::string mode, lookahead;
   std::optional<double> repetition_penalty, temperature, top_p, min_p;
-  std::optional<int64_t> top_k, seed, memory, lookup;
+  std::optional<int64_t> top_k, seed, memory, lookup, parallel;
   bool greedy = false, stats = false;
   bool ignore_eos = false, skip_digests = false, interactive = false, exact = false;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -95,16 +96,13 @@ bool has_kind(const std::vector<PromptLine>& lines, bool (*is)(const PromptLine&
 bool is_tokens(const PromptLine& line) { return line.kind == Kind::kTokens; }
 
 // Reads the prompts, and refuses those that the model cannot run.
-Result<std::vector<Prompt>> read_all(const RunOptions& options,
-                                     const std::vector<PromptLine>& lines,
-                                     const packer::Manifest& manifest, PromptReader& reader,
-                                     const runner::Decoder& decoder) {
+Result<std::vector<Prompt>> read_all(const PromptRun& run, const runner::Decoder& decoder) {
   std::vector<Prompt> prompts;
-  for (const PromptLine& line : lines) {
-    const std::string where = where_of(name_of_prompts(options), line.line);
-    prompts.push_back(FERRY_TRY(reader.read(line, options.system, where)));
+  for (const PromptLine& line : run.lines) {
+    const std::string where = where_of(name_of_prompts(run.options), line.line);
+    prompts.push_back(FERRY_TRY(run.prompts.read(line, run.options.system, where)));
     const Status runs =
-        runner::check_tokens(prompts.back().ids, manifest.vocab_size, 0, decoder.capacity());
+        runner::check_tokens(prompts.back().ids, run.manifest.vocab_size, 0, decoder.capacity());
     if (!runs) return fail(runs.error().code, fmt::format("{}: {}", where, runs.error().message));
   }
   return prompts;
@@ -127,6 +125,10 @@ class PromptAnswers {
     context_.note(fmt::format("{} ({} of {})",
                               where_of(name_of_prompts(options_), lines_[index].line), index + 1,
                               lines_.size()));
+  }
+  // Prints an answer that has been kept until its turn.
+  void print(std::string_view answer) {
+    if (!context_.json) context_.print(answer);
   }
   void add(const Generation& g, size_t index, bool with_text) {
     if (context_.json) {
@@ -152,6 +154,146 @@ class PromptAnswers {
   const RunOptions& options_;
   const std::vector<PromptLine>& lines_;
   JsonWriter json_;
+};
+
+// Answers prompts in several sequences at a time. A sequence whose answer is whole takes the next
+// prompt. Answers are given out in the order of the prompts.
+class ParallelAnswers {
+ public:
+  ParallelAnswers(Context& context, const PromptRun& run, std::vector<Prompt> prompts,
+                  runner::DecoderGroup& group)
+      : context_(context),
+        run_(run),
+        prompts_(std::move(prompts)),
+        group_(group),
+        answers_(context, run.options, run.lines),
+        slots_(group.size()),
+        done_(prompts_.size()) {}
+
+  Result<int> run() {
+    const auto start = run_.loaded.clock.now();
+    std::optional<Error> error;
+    while (!error && given_ < prompts_.size()) {
+      const Status status = step();
+      if (!status && status.error().code != ErrorCode::kInterrupted) return Failure(status.error());
+      if (!status) {
+        error = status.error();
+        FERRY_RETURN_IF_ERROR(interrupt());
+      }
+      give();
+    }
+    if (!error) tell(report::seconds(run_.loaded.clock.now() - start));
+    return answers_.end(error);
+  }
+
+ private:
+  // An answer in the making.
+  struct Slot {
+    Slot(const PromptRun& run, const text::Tokenizer* tokenizer, runner::Decoder& decoder,
+         runner::Sampler the_sampler, Generation g)
+        : sampler(std::move(the_sampler)),
+          output(tokenizer, run.options.stops, [this](std::string_view part) { text += part; }),
+          maker(decoder, run.manifest, run.options, sampler, output, std::move(g)) {}
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+
+    size_t prompt = 0;
+    std::string text;  // what has been made of the answer
+    runner::Sampler sampler;
+    AnswerOutput output;
+    AnswerMaker maker;
+    std::optional<int64_t> token;  // the chosen token, which has not been run
+  };
+  struct Done {
+    Generation g;
+    std::string text;
+  };
+
+  const text::Tokenizer* tokenizer_of(size_t prompt) const {
+    return is_tokens(run_.lines[prompt]) ? nullptr : run_.prompts.tokenizer();
+  }
+
+  // Fills free sequences with prompts, and runs one token in each.
+  Status step() {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      while (slots_[i] == nullptr && next_ < prompts_.size()) FERRY_RETURN_IF_ERROR(begin(i));
+    }
+    std::vector<runner::DecoderGroup::Turn> turns;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i] != nullptr) turns.push_back({i, *slots_[i]->token});
+    }
+    if (turns.empty()) return {};
+    FERRY_RETURN_IF_ERROR(group_.forward(turns));
+    for (const auto& turn : turns) {
+      Slot& slot = *slots_[turn.sequence];
+      slot.token = FERRY_TRY(slot.maker.choose(turn.logits));
+      if (!slot.token) FERRY_RETURN_IF_ERROR(end(turn.sequence));
+    }
+    return {};
+  }
+
+  Status begin(size_t i) {
+    const size_t prompt = next_++;
+    Generation g = run_.loaded;
+    g.stats.inference_start = g.clock.now();
+    g.prompt = std::move(prompts_[prompt].ids);
+    g.max_new = run_.limits.of(std::ssize(g.prompt), run_.lines[prompt].is_chat());
+    group_.sequence(i).restart(std::ssize(g.prompt));
+    runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
+    auto slot = std::make_unique<Slot>(run_, tokenizer_of(prompt), group_.sequence(i),
+                                       std::move(sampler), std::move(g));
+    slot->prompt = prompt;
+    slot->token = FERRY_TRY(slot->maker.begin());
+    const bool whole = !slot->token;
+    slots_[i] = std::move(slot);
+    return whole ? end(i) : Status();
+  }
+
+  Status end(size_t i) {
+    Slot& slot = *slots_[i];
+    Generation g = FERRY_TRY(slot.maker.end());
+    tokens_ += std::ssize(g.tokens);
+    done_[slot.prompt].emplace(std::move(g), std::move(slot.text));
+    slots_[i].reset();
+    return {};
+  }
+
+  // Ends all answers with the tokens that they have.
+  Status interrupt() {
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i] == nullptr) continue;
+      slots_[i]->maker.interrupt();
+      FERRY_RETURN_IF_ERROR(end(i));
+    }
+    return {};
+  }
+
+  // Gives out the answers whose turn it is.
+  void give() {
+    for (; given_ < done_.size() && done_[given_]; ++given_) {
+      answers_.announce(given_);
+      answers_.print(done_[given_]->text);
+      answers_.add(done_[given_]->g, given_, tokenizer_of(given_) != nullptr);
+      done_[given_].reset();
+    }
+  }
+
+  void tell(double seconds) {
+    context_.note(fmt::format("{} answers, {} new tokens in {:.1f} s: {:.1f} tokens/s",
+                              prompts_.size(), tokens_, seconds,
+                              report::token_rate(tokens_, seconds)));
+  }
+
+  Context& context_;
+  const PromptRun& run_;
+  std::vector<Prompt> prompts_;
+  runner::DecoderGroup& group_;
+  PromptAnswers answers_;
+  std::vector<std::unique_ptr<Slot>> slots_;  // per sequence
+  std::vector<std::optional<Done>> done_;     // per prompt: an answer that waits for its turn
+  size_t next_ = 0;                           // the prompt that is begun next
+  size_t given_ = 0;                          // answers that have been given out
+  int64_t tokens_ = 0;
 };
 
 }  // namespace
@@ -196,29 +338,31 @@ void require(const std::vector<PromptLine>& lines, RunOptions& options) {
   }
 }
 
-Result<int> run_prompts(Context& context, const RunOptions& options,
-                        const std::vector<PromptLine>& lines, const packer::Manifest& manifest,
-                        PromptReader& prompts, runner::Decoder& decoder, const AnswerLimits& limits,
-                        const Generation& loaded) {
-  std::vector<Prompt> read = FERRY_TRY(read_all(options, lines, manifest, prompts, decoder));
-  PromptAnswers answers(context, options, lines);
+Result<int> run_prompts(Context& context, const PromptRun& run, runner::Decoder& decoder) {
+  std::vector<Prompt> read = FERRY_TRY(read_all(run, decoder));
+  PromptAnswers answers(context, run.options, run.lines);
   for (size_t i = 0; i < read.size(); ++i) {
     answers.announce(i);
-    Generation g = loaded;
+    Generation g = run.loaded;
     g.stats.inference_start = g.clock.now();
     g.prompt = std::move(read[i].ids);
-    g.max_new = limits.of(std::ssize(g.prompt), lines[i].is_chat());
+    g.max_new = run.limits.of(std::ssize(g.prompt), run.lines[i].is_chat());
     decoder.restart(std::ssize(g.prompt));
-    const text::Tokenizer* tokenizer = is_tokens(lines[i]) ? nullptr : prompts.tokenizer();
-    AnswerOutput output(tokenizer, options.stops, printer(context));
+    const text::Tokenizer* tokenizer = is_tokens(run.lines[i]) ? nullptr : run.prompts.tokenizer();
+    AnswerOutput output(tokenizer, run.options.stops, printer(context));
     runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
-    auto done = generate(decoder, manifest, options, sampler, output, std::move(g));
+    auto done = generate(decoder, run.manifest, run.options, sampler, output, std::move(g));
     if (!done && done.error().code == ErrorCode::kInterrupted) return answers.end(done.error());
     g = FERRY_TRY(std::move(done));
     answers.add(g, i, tokenizer != nullptr);
     if (const auto error = interruption(g)) return answers.end(error);
   }
   return answers.end(std::nullopt);
+}
+
+Result<int> run_prompts(Context& context, const PromptRun& run, runner::DecoderGroup& group) {
+  std::vector<Prompt> read = FERRY_TRY(read_all(run, group.sequence(0)));
+  return ParallelAnswers(context, run, std::move(read), group).run();
 }
 
 }  // namespace ferry::cli

@@ -15,6 +15,7 @@
 #include "core/result.h"
 #include "packer/manifest.h"
 #include "runner/decoder.h"
+#include "runner/decoder_group.h"
 
 namespace ferry::cli {
 
@@ -40,12 +41,20 @@ Result<std::vector<PromptLine>> read_prompt_lines(const RunOptions& options);
 // lines.
 void require(const std::vector<PromptLine>& lines, RunOptions& options);
 
-// Reads all prompts before it answers the first one. `loaded` has the clock, the moments of loading
-// and how tokens are chosen; every answer begins with the seed, so that it is the one that the
-// prompt gets alone.
-Result<int> run_prompts(Context& context, const RunOptions& options,
-                        const std::vector<PromptLine>& lines, const packer::Manifest& manifest,
-                        PromptReader& prompts, runner::Decoder& decoder, const AnswerLimits& limits,
-                        const Generation& loaded);
+struct PromptRun {
+  const RunOptions& options;
+  const std::vector<PromptLine>& lines;
+  const packer::Manifest& manifest;
+  PromptReader& prompts;
+  const AnswerLimits& limits;
+  // The clock, the moments of loading, and how tokens are chosen. Every answer begins with the
+  // seed, so that it is the one that the prompt gets alone.
+  const Generation& loaded;
+};
+
+// Reads all prompts before it answers the first one.
+Result<int> run_prompts(Context& context, const PromptRun& run, runner::Decoder& decoder);
+// Answers as many prompts at a time as the group has sequences. The answers are the same.
+Result<int> run_prompts(Context& context, const PromptRun& run, runner::DecoderGroup& group);
 
 }  // namespace ferry::cli

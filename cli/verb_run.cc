@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "cli/run_prompts.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
+#include "conversion/gguf_proof.h"
 #include "core/result.h"
 #include "core/text.h"
 #include "core/utf8.h"
@@ -53,6 +55,12 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
     return fail(ErrorCode::kUsage, "--lookahead is for --mode lookahead");
   }
   decode.lookahead = FERRY_TRY(parse_lookahead(o));
+  if (!o.draft.empty() && o.lookup) {
+    return fail(ErrorCode::kUsage, "--draft and --lookup: give one of them");
+  }
+  if (!o.draft.empty() && o.bundle.empty()) {
+    return fail(ErrorCode::kUsage, "--draft is for bundles and GGUF files");
+  }
   if (!o.lookup) return decode;
   decode.lookup = *o.lookup;
   if (decode.lookup < 1 || decode.lookup > runner::kMostLookup) {
@@ -139,8 +147,24 @@ Status check_prompt(const RunOptions& o) {
   return ids ? Status() : Failure(ids.error());
 }
 
+// Several sequences at a time are decoded token by token.
+Status check_parallel(const RunOptions& o) {
+  if (!o.parallel) return {};
+  constexpr auto kMost = static_cast<int64_t>(runner::kMostSequences);
+  if (o.prompts.empty()) return fail(ErrorCode::kUsage, "--parallel is for --prompts");
+  if (*o.parallel < 1 || *o.parallel > kMost) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--parallel {}: expected 1 to {}", *o.parallel, kMost));
+  }
+  if (o.lookup) return fail(ErrorCode::kUsage, "--parallel does not take --lookup");
+  if (!o.draft.empty()) return fail(ErrorCode::kUsage, "--parallel does not take --draft");
+  if (!o.mode.empty()) return fail(ErrorCode::kUsage, "--parallel does not take --mode");
+  return {};
+}
+
 Status check_run(const RunOptions& o) {
   FERRY_RETURN_IF_ERROR(check_prompt(o));
+  FERRY_RETURN_IF_ERROR(check_parallel(o));
   if (o.interactive) FERRY_RETURN_IF_ERROR(check_several(o, "--interactive"));
   if (!o.prompts.empty()) FERRY_RETURN_IF_ERROR(check_several(o, "--prompts"));
   if (o.max_new && *o.max_new < 1 && *o.max_new != -1) {
@@ -232,7 +256,7 @@ RunOptions reading(const RunOptions& options, const std::vector<PromptLine>& lin
 
 Result<int> run_bundle(Context& context, RunOptions options) {
   FERRY_RETURN_IF_ERROR(check_run(options));
-  const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
+  runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
   FERRY_RETURN_IF_ERROR(read_prompt_texts(options));
   FERRY_RETURN_IF_ERROR(check_texts(options));
   std::vector<PromptLine> lines;
@@ -245,23 +269,38 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.profile = method.profile;
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle = FERRY_TRY(open_bundle(
-      {options.bundle, options.config, !options.skip_digests, options.exact,
-       options.lookup.has_value(), !options.ignore_eos, context.progress("checking digests")},
-      options.loose, context.pool()));
+  const packer::Bundle bundle =
+      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests, options.exact,
+                             options.lookup.has_value() || !options.draft.empty(),
+                             !options.ignore_eos, context.progress("checking digests")},
+                            options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   const RunDefaults settled = FERRY_TRY(settle(options, bundle));
   g.sampling = settled.sampling;
   note_greedy(context, options, g.sampling);
   PromptReader prompts =
       FERRY_TRY(PromptReader::open(bundle, reading(options, lines), context.pool(), method));
+  const PromptRun run = {options, lines, bundle.manifest(), prompts, settled.limits, g};
+  if (options.parallel) {
+    runner::DecoderGroup group = FERRY_TRY(runner::DecoderGroup::load(
+        bundle, context.pool(), method, std::min<size_t>(lines.size(), *options.parallel)));
+    g.stats.load_end = g.clock.now();
+    return run_prompts(context, run, group);
+  }
+  std::optional<packer::Bundle> draft;
+  if (!options.draft.empty()) {
+    draft = FERRY_TRY(open_bundle(
+        {.directory = options.draft,
+         .check_digests = !options.skip_digests || conversion::is_gguf_file(options.draft),
+         .needs_eos = false,
+         .progress = context.progress("checking digests")},
+        {}, context.pool()));
+    decode.draft = &*draft;
+  }
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
   g.stats.load_end = g.clock.now();
-  if (!lines.empty()) {
-    return run_prompts(context, options, lines, bundle.manifest(), prompts, *decoder,
-                       settled.limits, g);
-  }
+  if (!lines.empty()) return run_prompts(context, run, *decoder);
   if (options.interactive) {
     runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
     return run_chat(context, options, bundle.manifest(), prompts, *decoder, sampler, settled.limits,
@@ -285,6 +324,9 @@ void add_run(CommandLine& line) {
           "--prompts FILE", o->prompts,
           "File with a prompt in each line: text, a JSON string, or an object with prompt, chat, "
           "messages or tokens; - reads standard input. The model is loaded once")
+      .option("--parallel", o->parallel,
+              "Answer up to N prompts of --prompts at a time, which takes the memory of N caches "
+              "and less time; the answers are the same. For stateful bundles and GGUF files")
       .option("--chat", o->chat,
               "Message of a user, for the bundle's chat template; - reads standard input")
       .option("--system", o->system, "System message before that of --chat or --interactive")
@@ -330,6 +372,9 @@ void add_run(CommandLine& line) {
           "Guess up to N next tokens from the same words earlier in the text, and check them in "
           "one call; the answer is the same. For GGUF files, and stateful bundles with --logits "
           "all")
+      .option("--draft BUNDLE", o->draft,
+              "Guess the next tokens with a smaller model of the same tokenizer, a bundle or GGUF "
+              "file, and check them in one call; the answer is the same. As for --lookup")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
       .flag("--stats", o->stats,

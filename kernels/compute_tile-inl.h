@@ -157,7 +157,7 @@ template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) {
   const size_t band = (end - begin) / kN;
   for (size_t j = begin; j < begin + band; ++j) {
-    if (kM == 1 && p.ahead > 0) {
+    if (p.ahead > 0) {
       product_columns<kM, kN, T, Fetch::kInBands>(p, j, band);
     } else {
       product_columns<kM, kN, T, Fetch::kNothing>(p, j, band);

@@ -16,23 +16,20 @@
 #endif
 
 #define FERRY_QUANTIZED_V512
-#include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
 // These includes must follow the vectors.
+#include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {
 namespace {
 
-struct Avx512 {
+struct Avx512 : CopiesEightRows {
   using Wide = V512;
   static constexpr bool kPairs = true, kFew512 = false;
   static constexpr int kOffset4 = 8, kOffset8 = 0;
-  static constexpr size_t kActs = 5, kCopied = 8;
+  static constexpr size_t kActs = 5;
 
-  static void copy4(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
-    copy_rows4(rows, columns, tile_rows, to);
-  }
   static void copy8(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
     copy_wide_rows8(rows, columns, tile_rows, to);
   }

@@ -20,9 +20,9 @@
 #endif
 
 #define FERRY_QUANTIZED_V512
-#include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
 // These includes must follow the vectors.
+#include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {
@@ -68,19 +68,16 @@ struct Few512 {
   }
 };
 
-struct Avx512Vnni {
+struct Avx512Vnni : CopiesEightRows {
   using Wide = V512;
   using Few = Few512;
   static constexpr bool kPairs = false, kFew512 = true;
   static constexpr int kOffset4 = 8, kOffset8 = 128;
-  static constexpr size_t kActs = 6, kCopied = 8;
+  static constexpr size_t kActs = 6;
 
   static __m256i dot(__m256i sum, __m256i u, __m256i s) { return _mm256_dpbusd_epi32(sum, u, s); }
   static __m512i dot(__m512i sum, __m512i u, __m512i s) { return _mm512_dpbusd_epi32(sum, u, s); }
 
-  static void copy4(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
-    copy_rows4(rows, columns, tile_rows, to);
-  }
   static void copy8(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
     copy_rows8(rows, columns, tile_rows, -128, to);
   }

@@ -14,27 +14,24 @@
 #pragma GCC target("avx2,fma,avxvnni")
 #endif
 
-#include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_x86-inl.h"
 // These includes must follow the vectors.
+#include "kernels/quantized_copy-inl.h"
 #include "kernels/quantized_many-inl.h"
 
 namespace ferry::kernels {
 namespace {
 
-struct AvxVnni {
+struct AvxVnni : CopiesEightRows {
   using Wide = V256;
   static constexpr bool kPairs = false, kFew512 = false;
   static constexpr int kOffset4 = 8, kOffset8 = 128;
-  static constexpr size_t kActs = 4, kCopied = 8;
+  static constexpr size_t kActs = 4;
 
   static __m256i dot(__m256i sum, __m256i u, __m256i s) {
     return _mm256_dpbusd_avx_epi32(sum, u, s);
   }
 
-  static void copy4(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
-    copy_rows4(rows, columns, tile_rows, to);
-  }
   static void copy8(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
     copy_rows8(rows, columns, tile_rows, -128, to);
   }

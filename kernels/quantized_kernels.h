@@ -46,13 +46,16 @@ struct ActivationRow {
   int8_t* split_codes() const { return codes() + padded; }
   // Holds 8 numbers for each 64 codes: -8 times the sum of 4 even and 4 odd columns.
   int32_t* split_offsets() const { return reinterpret_cast<int32_t*>(split_codes() + padded); }
-  // Codes for products of many rows: the codes as 16 bits, then for each 32 codes -8 times their
-  // sum.
+  // Codes for products of many rows: the codes as 16 bits, for each 32 codes -8 times their sum,
+  // and the codes with those of even columns first in each 8.
   int16_t* wide_codes() const { return reinterpret_cast<int16_t*>(codes() + padded); }
   int32_t* block_offsets() const { return reinterpret_cast<int32_t*>(wide_codes() + padded); }
+  int8_t* split_eights() const {
+    return reinterpret_cast<int8_t*>(block_offsets() + padded / kBlockColumns);
+  }
 
   static constexpr size_t bytes(size_t padded) {
-    return kHeadBytes + 3 * padded + padded / kBlockColumns * sizeof(int32_t);
+    return kHeadBytes + 4 * padded + padded / kBlockColumns * sizeof(int32_t);
   }
 };
 
@@ -162,6 +165,7 @@ RowScale row_scale(float low, float high, bool finite);
 // Computes row.split_codes() from row.codes(), which are padded.
 void split_codes(const ActivationRow& row);
 void widen_codes(const ActivationRow& row);
+void split_eights(const ActivationRow& row);
 void sum_blocks(const ActivationRow& row);
 
 // Implements InstructionSet::quantize in plain C++.

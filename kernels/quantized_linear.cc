@@ -131,6 +131,7 @@ void set_ones(const ActivationRow& row, size_t columns) {
   std::fill(row.codes() + columns, row.codes() + row.padded, int8_t{0});
   sum_blocks(row);
   split_codes(row);
+  split_eights(row);
 }
 
 // Returns whether two plans have the same matrix. One of them would read sums that the other has

@@ -4,6 +4,8 @@
 // quantized_x86-inl.h. A `Dot` has these members:
 //   Wide, kPairs, kOffset  the codes of the tile are those of the matrix + kOffset
 //   kActs                  rows of activations that are multiplied at a time
+//   kCopied                rows that copy4, copy8 and copy_scales copy into the tile at a time
+//   codes4                 the codes of a row of activations in the order of columns of copy4
 
 namespace ferry::kernels {
 namespace {
@@ -47,21 +49,21 @@ template <class Dot>
 inline void fill_tile(const CodedProduct& p, size_t n, const TileBuffer<Dot>& tile) {
   const CodedMatrix& m = *p.matrix;
   constexpr size_t kRows = kTileRows<Dot>;
-  const size_t groups = Groups(m).count;
   for (size_t r = 0; r < kRows; ++r) {
     const size_t row = clamped(n + r, static_cast<size_t>(m.rows));
-    for (size_t g = 0; g < groups; ++g) {
-      tile.scales[g * kRows + r] = scale_at(m, row * groups + g);
-    }
     tile.sums[r] = p.sums == nullptr ? 0 : p.sums[row];
     tile.code_sums[r] = p.code_sums == nullptr ? 0 : p.code_sums[row];
     tile.bias[r] = p.bias == nullptr ? 0 : p.bias[row];
   }
   for (size_t r = 0; r < kRows; r += Dot::kCopied) {
     const uint8_t* rows[Dot::kCopied];
+    const std::byte* scales[Dot::kCopied];
     for (size_t i = 0; i < Dot::kCopied; ++i) {
-      rows[i] = row_codes(m, clamped(n + r + i, static_cast<size_t>(m.rows)));
+      const size_t row = clamped(n + r + i, static_cast<size_t>(m.rows));
+      rows[i] = row_codes(m, row);
+      scales[i] = row_scales(m, row);
     }
+    Dot::copy_scales(m, scales, kRows, tile.scales + r);
     if (m.bits == 4) {
       Dot::copy4(rows, static_cast<size_t>(m.columns), kRows, tile.codes + 4 * r);
     } else {
@@ -73,16 +75,17 @@ inline void fill_tile(const CodedProduct& p, size_t n, const TileBuffer<Dot>& ti
 template <class Dot, size_t kM>
 using Sums = typename Dot::Wide::Int[kM][2];
 
-template <size_t kM>
+template <class Dot, size_t kM>
 struct ActivationRows {
-  const int8_t* codes[kM];
+  const int8_t* codes[kM];  // in the order of the tile
   const int16_t* wide_codes[kM];
   const int32_t* offsets[kM];
 
-  ActivationRows(const Activations& x, size_t first) {
+  ActivationRows(const Activations& x, size_t first, int bits) {
     for (size_t i = 0; i < kM; ++i) {
       const ActivationRow row = x.row(first + i);
-      codes[i] = row.codes(), wide_codes[i] = row.wide_codes(), offsets[i] = row.block_offsets();
+      codes[i] = bits == 4 ? Dot::codes4(row) : row.codes();
+      wide_codes[i] = row.wide_codes(), offsets[i] = row.block_offsets();
     }
   }
 };
@@ -98,7 +101,7 @@ inline int32_t load_lane(const T* p) {
 // bits. If the codes of the tile are less than 16, 8 such pairs fit.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void pair_products(const std::byte* tile,
-                                                         const ActivationRows<kM>& x, size_t k,
+                                                         const ActivationRows<Dot, kM>& x, size_t k,
                                                          Sums<Dot, kM>& pairs) {
   using V = typename Dot::Wide;
   constexpr size_t kStep = 4 * kTileRows<Dot>;
@@ -120,7 +123,7 @@ inline __attribute__((always_inline)) void pair_products(const std::byte* tile,
 // Adds products of columns [k, k + 32) to the sums.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
-                                                        const ActivationRows<kM>& x, size_t k,
+                                                        const ActivationRows<Dot, kM>& x, size_t k,
                                                         Sums<Dot, kM>& sums) {
   using V = typename Dot::Wide;
   constexpr size_t kStep = 4 * kTileRows<Dot>;
@@ -139,7 +142,7 @@ inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
 // Adds products of 16-bit codes to the sums.
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void wide_products(const std::byte* tile,
-                                                         const ActivationRows<kM>& x, size_t k,
+                                                         const ActivationRows<Dot, kM>& x, size_t k,
                                                          Sums<Dot, kM>& sums) {
   using V = typename Dot::Wide;
   constexpr size_t kStep = 4 * kTileRows<Dot>;
@@ -161,6 +164,19 @@ struct ManyRows {
   const Activations* x;
   size_t i, n, rows;  // first row of activations; first row of the matrix and the number of rows
   const CodedProduct* product;
+  // Rows of the matrix for the next tile, to be fetched during the products, or nullptr.
+  const uint8_t* next;
+
+  // Fetches the next `bytes` bytes, a multiple of 64. The address may lie behind the matrix,
+  // because processors ignore a fetch of unmapped memory.
+  void fetch(size_t bytes) {
+    if (next == nullptr) return;
+    const auto address = reinterpret_cast<uintptr_t>(next);
+    for (size_t at = 0; at < bytes; at += 64) {
+      __builtin_prefetch(reinterpret_cast<const void*>(address + at), 0, 2);
+    }
+    next = reinterpret_cast<const uint8_t*>(address + bytes);
+  }
 };
 
 template <class Dot>
@@ -179,8 +195,8 @@ inline void store_lanes(const ManyRows& a, size_t i, size_t lane, typename Dot::
 // kFirst.
 template <class Dot, size_t kM, bool kFirst>
 inline __attribute__((always_inline)) void corrected_products(const std::byte* tile,
-                                                              const ActivationRows<kM>& x, size_t k,
-                                                              Sums<Dot, kM>& sums) {
+                                                              const ActivationRows<Dot, kM>& x,
+                                                              size_t k, Sums<Dot, kM>& sums) {
   using V = typename Dot::Wide;
   typename V::Int pairs[kM][2];
   if constexpr (Dot::kPairs) pair_products<Dot, kM>(tile, x, k, pairs);
@@ -205,19 +221,21 @@ struct Partial {
 };
 
 template <class Dot, size_t kM>
-inline void sum_groups(const ManyRows& a, const TileBuffer<Dot>& tile, size_t groups, size_t blocks,
+inline void sum_groups(ManyRows a, const TileBuffer<Dot>& tile, size_t groups, size_t blocks,
                        Partial<Dot, kM>& partial) {
   using V = typename Dot::Wide;
   constexpr size_t kRows = kTileRows<Dot>, kBlockBytes = kBlockColumns * kRows;
-  const ActivationRows<kM> x(*a.x, a.i);
+  const ActivationRows<Dot, kM> x(*a.x, a.i, a.product->matrix->bits);
   const std::byte* codes = tile.codes;
   size_t k = 0;
   alignas(64) static constexpr float kZeros[kM][2][V::kLanes] = {};
   for (size_t g = 0; g < groups; ++g) {
     typename V::Int sums[kM][2];
+    a.fetch(kBlockBytes / 2);
     corrected_products<Dot, kM, true>(codes, x, k, sums);
     k += kBlockColumns, codes += kBlockBytes;
     for (size_t b = 1; b < blocks; ++b, k += kBlockColumns, codes += kBlockBytes) {
+      a.fetch(kBlockBytes / 2);
       corrected_products<Dot, kM, false>(codes, x, k, sums);
     }
     auto& to = partial.sums[g % kPartialSums];
@@ -258,14 +276,14 @@ inline void many_rows4(const ManyRows& a, const TileBuffer<Dot>& tile, size_t gr
 }
 
 template <class Dot, size_t kM>
-inline void many_rows8(const ManyRows& a, const TileBuffer<Dot>& tile, size_t /*groups*/,
-                       size_t blocks) {
+inline void many_rows8(ManyRows a, const TileBuffer<Dot>& tile, size_t /*groups*/, size_t blocks) {
   using V = typename Dot::Wide;
   constexpr size_t kStep = kBlockColumns * kTileRows<Dot> * (Dot::kPairs ? 2 : 1);
-  const ActivationRows<kM> x(*a.x, a.i);
+  const ActivationRows<Dot, kM> x(*a.x, a.i, a.product->matrix->bits);
   typename V::Int sums[kM][2];
   for (size_t i = 0; i < kM; ++i) sums[i][0] = sums[i][1] = V::set(0);
   for (size_t b = 0; b < blocks; ++b) {
+    a.fetch(kBlockColumns * kTileRows<Dot>);
     if constexpr (Dot::kPairs) {
       wide_products<Dot, kM>(tile.codes + b * kStep, x, b * kBlockColumns, sums);
     } else {
@@ -312,10 +330,13 @@ void many(const CodedProduct& p, const Activations& x, size_t begin, size_t end)
   const size_t blocks = (groups.columns + kBlockColumns - 1) / kBlockColumns;
   const Scratch memory(TileBuffer<Dot>::floats(*p.matrix));
   const TileBuffer<Dot> tile(*p.matrix, memory.data());
-  ManyRows a{&x, 0, begin, static_cast<size_t>(p.matrix->rows), &p};
+  ManyRows a{&x, 0, begin, static_cast<size_t>(p.matrix->rows), &p, nullptr};
+  const size_t tile_bytes = kTileRows<Dot> * row_bytes(*p.matrix);
+  const uint8_t* next = row_codes(*p.matrix, begin);
   for (; a.n < end; a.n += kTileRows<Dot>) {
     fill_tile(p, a.n, tile);
-    for (a.i = 0; a.i + Dot::kActs <= x.rows; a.i += Dot::kActs) {
+    a.next = next = next + tile_bytes;
+    for (a.i = 0; a.i + Dot::kActs <= x.rows; a.i += Dot::kActs, a.next = nullptr) {
       many_at_a_time<Dot, Dot::kActs, kBits>(a, tile, groups.count, blocks);
     }
     if (a.i < x.rows) rest_of_rows<Dot, Dot::kActs - 1, kBits>(a, tile, groups.count, blocks);

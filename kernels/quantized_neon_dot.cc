@@ -53,6 +53,7 @@ struct NeonDot {
   static int32x4_t dot(int32x4_t sum, int32x4_t a, int32x4_t b) {
     return vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b));
   }
+  static const int8_t* codes4(const ActivationRow& row) { return row.codes(); }
   static void copy4(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
     auto* codes = reinterpret_cast<int8_t*>(to);
     for (size_t k = 0; k < columns; k += 2) {
@@ -66,6 +67,11 @@ struct NeonDot {
     size_t k = 0;
     for (; k + 4 <= columns; k += 4, to += 4 * tile_rows) __builtin_memcpy(to, rows[0] + k, 4);
     __builtin_memcpy(to, rows[0] + k, columns - k);
+  }
+  static void copy_scales(const CodedMatrix& m, const std::byte* const* rows, size_t tile_rows,
+                          float* to) {
+    const size_t first = static_cast<size_t>(rows[0] - m.scales) / scale_bytes(m);
+    for (size_t g = 0; g < Groups(m).count; ++g) to[g * tile_rows] = scale_at(m, first + g);
   }
 };
 

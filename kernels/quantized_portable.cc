@@ -72,6 +72,12 @@ void widen_codes(const ActivationRow& row) {
   for (size_t k = 0; k < row.padded; ++k) row.wide_codes()[k] = row.codes()[k];
 }
 
+void split_eights(const ActivationRow& row) {
+  for (size_t k = 0; k < row.padded; ++k) {
+    row.split_eights()[k] = row.codes()[k / 8 * 8 + k % 4 * 2 + k % 8 / 4];
+  }
+}
+
 void sum_blocks(const ActivationRow& row) {
   int32_t total = 0;
   for (size_t block = 0; block < row.padded / kBlockColumns; ++block) {

@@ -104,6 +104,17 @@ inline void split_row(const ActivationRow& row) {
   }
 }
 
+// In each 8 codes puts those of even columns first.
+inline void split_eights_of(const ActivationRow& row) {
+  const __m256i order = _mm256_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15, 0, 2,
+                                         4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+  for (size_t k = 0; k < row.padded; k += 32) {
+    const __m256i v = _mm256_load_si256(reinterpret_cast<const __m256i*>(row.codes() + k));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(row.split_eights() + k),
+                       _mm256_shuffle_epi8(v, order));
+  }
+}
+
 void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow& row) {
   const Extremes e = extremes(x, columns);
   const RowScale scale = row_scale(e.low, e.high, e.finite);
@@ -116,6 +127,7 @@ void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow
     store_codes(x, columns, scale, codes);
   }
   sum_blocks(row);
+  split_eights_of(row);  // a matrix whose groups few4 does not support has them in both cases
   if (few) return split_row(row);
   widen_codes(row);
 }

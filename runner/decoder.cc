@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/draft_model.h"
+#include "runner/prompt_lookup.h"
 #include "runner/stateful_decoder.h"
 #include "runner/static_program/static_decoder.h"
 
@@ -53,14 +56,31 @@ Failure wrong_mode(const packer::Bundle& bundle, DecodeMode mode) {
                   printable(bundle.path()), name_of(mode), bundle.manifest().program_style));
 }
 
+namespace {
+
+Result<std::unique_ptr<Guesser>> make_guesser(const packer::Bundle& bundle, ThreadPool& pool,
+                                              const MethodOptions& options,
+                                              const DecodeOptions& decode) {
+  if (decode.draft != nullptr) return DraftModel::load(*decode.draft, bundle, pool, options);
+  if (decode.lookup == 0) return std::unique_ptr<Guesser>();
+  if (decode.lookup < 0 || decode.lookup > kMostLookup) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: lookup of {} tokens: 1 to {} are supported",
+                            printable(bundle.path()), decode.lookup, kMostLookup));
+  }
+  return std::unique_ptr<Guesser>(std::make_unique<PromptLookup>(decode.lookup));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options,
                                               const DecodeOptions& decode) {
   if (bundle.manifest().program_style == kStaticStyle) {
-    if (decode.lookup != 0) {
+    if (decode.lookup != 0 || decode.draft != nullptr) {
       return fail(
           ErrorCode::kUsage,
-          fmt::format("{}: lookup is for stateful programs; static ones have mode lookahead",
+          fmt::format("{}: guessing is for stateful programs; static ones have mode lookahead",
                       printable(bundle.path())));
     }
     return std::unique_ptr<Decoder>(std::make_unique<StaticDecoder>(
@@ -72,8 +92,9 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                             printable(bundle.path()), kEncoderStyle));
   }
   if (decode.mode) return wrong_mode(bundle, *decode.mode);
+  std::unique_ptr<Guesser> guesser = FERRY_TRY(make_guesser(bundle, pool, options, decode));
   return std::unique_ptr<Decoder>(std::make_unique<StatefulDecoder>(
-      FERRY_TRY(StatefulDecoder::load(bundle, pool, options, decode.lookup))));
+      FERRY_TRY(StatefulDecoder::load(bundle, pool, options, std::move(guesser)))));
 }
 
 }  // namespace ferry::runner

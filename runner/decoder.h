@@ -42,9 +42,12 @@ struct DecodeOptions {
   // The default is kHybrid if a static program has prefill_forward, else kKv.
   std::optional<DecodeMode> mode = {};
   LookaheadOptions lookahead = {};
-  // The most tokens that a call guesses from earlier ones (runner/prompt_lookup.h); 0 for none.
-  // Only for stateful programs with the logits of all tokens. No effect on the output.
+  // Guesses of the next tokens, which have no effect on the output. They are for stateful programs
+  // with the logits of all tokens. One of two: the most tokens that a call guesses from earlier
+  // ones (runner/prompt_lookup.h; 0 for none), or a model that guesses them (runner/draft_model.h),
+  // whose bundle must outlive load_decoder().
   int64_t lookup = 0;
+  const packer::Bundle* draft = nullptr;
 };
 inline constexpr int64_t kMostLookup = 64;
 

@@ -61,6 +61,9 @@ struct Method::Impl {
   Status set_number(size_t index, const TensorView& given);
   Status set_tensor(size_t index, const TensorView& given);
   Status set_widened(size_t index, const TensorView& given, int64_t numel);
+  // The parts of an execution before and after its steps.
+  Status begin();
+  void end();
   // Later executions start with the caller's number.
   void keep_number(const kernels::Value& given);
   void release_inputs();
@@ -283,22 +286,43 @@ void Method::want_rows(size_t index, int64_t begin, int64_t count) {
   runner::want_rows(impl_->state, index, begin, count);
 }
 
-Status Method::execute() {
-  for (size_t i = 0; i < impl_->state.input_set.size(); ++i) {
-    if (!impl_->state.input_set[i]) return impl_->bad_port(i, "is not set");
+Status Method::Impl::begin() {
+  for (size_t i = 0; i < state.input_set.size(); ++i) {
+    if (!state.input_set[i]) return bad_port(i, "is not set");
   }
-  impl_->state.start();
-  Status status = run_steps(impl_->state, impl_->pool);
-  impl_->release_inputs();
-  if (impl_->state.f64) impl_->state.narrowed.resize(impl_->state.outputs.size());
-  for (size_t i = 0; i < impl_->state.outputs.size(); ++i) {
-    const kernels::Value& value = impl_->at(impl_->state.outputs[i]);
-    if (impl_->is_f64(value) && value.tensor->data != nullptr) {
-      impl_->state.output_views[i] = impl_->shown(value, impl_->state.narrowed[i]);
+  state.start();
+  return {};
+}
+
+void Method::Impl::end() {
+  release_inputs();
+  if (state.f64) state.narrowed.resize(state.outputs.size());
+  for (size_t i = 0; i < state.outputs.size(); ++i) {
+    const kernels::Value& value = at(state.outputs[i]);
+    if (is_f64(value) && value.tensor->data != nullptr) {
+      state.output_views[i] = shown(value, state.narrowed[i]);
     } else {
-      set_view(value, impl_->state.output_views[i]);
+      set_view(value, state.output_views[i]);
     }
   }
+}
+
+Status Method::execute() {
+  FERRY_RETURN_IF_ERROR(impl_->begin());
+  Status status = run_steps(impl_->state, impl_->pool);
+  impl_->end();
+  return status;
+}
+
+Status Method::execute_together(std::span<Method* const> methods) {
+  std::vector<MethodState*> states;
+  for (Method* method : methods) {
+    FERRY_RETURN_IF_ERROR(method->impl_->begin());
+    states.push_back(&method->impl_->state);
+  }
+  if (methods.empty()) return {};
+  Status status = run_together(states, methods.front()->impl_->pool);
+  for (Method* method : methods) method->impl_->end();
   return status;
 }
 

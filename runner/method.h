@@ -112,6 +112,9 @@ class Method {
   // the program's stored values, or with those of set_input(). Errors name the instruction. After
   // the first execution, it allocates nothing for unchanged shapes.
   Status execute();
+  // Executes several loads of one method, each once. Every result has the bits that execute() gives
+  // it, but a matrix is read only once for all of them. Errors as for execute().
+  static Status execute_together(std::span<Method* const> methods);
   // Valid until the next execute(). A number (Int, Bool, Double) appears as rank 0, a String of n
   // bytes as u8 [n].
   const TensorView& output(size_t index) const;

@@ -102,10 +102,10 @@ void prefetch(const Step& step) {
 
 }  // namespace
 
-Status run_steps(MethodState& state, ThreadPool& pool) {
+Status run_range(MethodState& state, size_t begin, size_t end, ThreadPool& pool) {
   constexpr size_t kAhead = 2;
   int64_t executed = 0;
-  for (size_t i = 0; i < state.steps.size();) {
+  for (size_t i = begin; i < end;) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const Step& step = state.steps[i];
     if (i + kAhead < state.steps.size()) prefetch(state.steps[i + kAhead]);
@@ -125,6 +125,10 @@ Status run_steps(MethodState& state, ThreadPool& pool) {
     if (step.observed) notify(state, i);
     i = step.kind == Step::Kind::kJumpIfFalse && !step.from->boolean ? step.destination : i + 1;
   }
+  return {};
+}
+
+Status check_outputs(const MethodState& state) {
   for (size_t i = 0; i < state.outputs.size(); ++i) {
     const kernels::Value& value = state.values[static_cast<size_t>(state.outputs[i])];
     if (value.tensor != nullptr && value.tensor->data == nullptr) {
@@ -133,6 +137,11 @@ Status run_steps(MethodState& state, ThreadPool& pool) {
     }
   }
   return {};
+}
+
+Status run_steps(MethodState& state, ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(run_range(state, 0, state.steps.size(), pool));
+  return check_outputs(state);
 }
 
 void set_view(const kernels::Tensor& tensor, const kernels::Dims& sizes, TensorView& view) {

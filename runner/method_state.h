@@ -179,6 +179,13 @@ Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Meth
 // Executes the instructions once, from start(). kBadInput for a program that reads a value before
 // it is set, writes memory of another value of the instruction, or never ends.
 Status run_steps(MethodState& state, ThreadPool& pool);
+// The parts of run_steps(): steps [begin, end), and the check that every output is set.
+Status run_range(MethodState& state, size_t begin, size_t end, ThreadPool& pool);
+Status check_outputs(const MethodState& state);
+// Executes several loads of one method, each once, from start(). Every result has the bits that it
+// has alone. Products with a matrix are computed for all of them in one pass over the matrix; the
+// steps between are divided among the threads. Errors as for run_steps().
+Status run_together(std::span<MethodState* const> states, ThreadPool& pool);
 
 // Fills `state`, whose file, poison, widen and memory must be set. Errors as for Method::load.
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,

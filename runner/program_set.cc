@@ -105,15 +105,33 @@ void MethodChain::want_rows(size_t index, int64_t begin, int64_t count) {
   links_[static_cast<size_t>(output.link)].method->want_rows(output.port, begin, count);
 }
 
+Status MethodChain::set_inputs(const Link& link) {
+  for (size_t i = 0; i < link.sources.size(); ++i) {
+    const auto [from, port] = link.sources[i];
+    const TensorView& value =
+        from == kChain ? inputs_[port] : links_[static_cast<size_t>(from)].method->output(port);
+    FERRY_RETURN_IF_ERROR(link.method->set_input(i, value));
+  }
+  return {};
+}
+
 Status MethodChain::run() {
-  for (Link& link : links_) {
-    for (size_t i = 0; i < link.sources.size(); ++i) {
-      const auto [from, port] = link.sources[i];
-      const TensorView& value =
-          from == kChain ? inputs_[port] : links_[static_cast<size_t>(from)].method->output(port);
-      FERRY_RETURN_IF_ERROR(link.method->set_input(i, value));
-    }
+  for (const Link& link : links_) {
+    FERRY_RETURN_IF_ERROR(set_inputs(link));
     FERRY_RETURN_IF_ERROR(link.method->execute());
+  }
+  return {};
+}
+
+Status MethodChain::run_together(std::span<MethodChain* const> chains) {
+  std::vector<Method*> methods(chains.size());
+  for (size_t i = 0; !chains.empty() && i < chains.front()->links_.size(); ++i) {
+    for (size_t c = 0; c < chains.size(); ++c) {
+      const Link& link = chains[c]->links_[i];
+      FERRY_RETURN_IF_ERROR(chains[c]->set_inputs(link));
+      methods[c] = link.method;
+    }
+    FERRY_RETURN_IF_ERROR(Method::execute_together(methods));
   }
   return {};
 }

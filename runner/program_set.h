@@ -46,7 +46,9 @@ class MethodChain {
   // Method::want_rows() for an output of the chain.
   void want_rows(size_t index, int64_t begin, int64_t count);
   Status run();
-  // Valid until the next run().
+  // Runs chains of several loads of one component, each once (Method::execute_together).
+  static Status run_together(std::span<MethodChain* const> chains);
+  // Valid until the next run.
   const TensorView& output(size_t index) const;
 
   // Returns the links in order of execution.
@@ -54,6 +56,9 @@ class MethodChain {
 
  private:
   friend class ProgramSet;
+  // Sets the inputs of the link's method.
+  Status set_inputs(const Link& link);
+
   std::vector<Link> links_;
   std::vector<TensorView> inputs_;
   std::vector<Link::Source> outputs_;

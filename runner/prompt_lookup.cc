@@ -1,7 +1,5 @@
 #include "runner/prompt_lookup.h"
 
-#include <algorithm>
-
 namespace ferry::runner {
 namespace {
 
@@ -10,14 +8,14 @@ constexpr size_t kMostCommon = 4, kLeastCommon = 2;
 
 }  // namespace
 
-std::span<const int64_t> PromptLookup::guess(int64_t token, size_t limit) {
+Result<std::span<const int64_t>> PromptLookup::guess(int64_t token, size_t limit) {
   call_.assign(1, token);
-  const size_t count = std::min(count_, limit);
+  const size_t most = count(limit);
   tokens_.push_back(token);
   const size_t size = tokens_.size();
   size_t best = 0, best_common = kLeastCommon - 1;
   // The latest of the longest matches: `end` is the place behind the common tokens.
-  for (size_t end = size - 1; end >= kLeastCommon && count > 0; --end) {
+  for (size_t end = size - 1; end >= kLeastCommon && most > 0; --end) {
     size_t common = 0;
     while (common < kMostCommon && common < end &&
            tokens_[end - 1 - common] == tokens_[size - 1 - common]) {
@@ -28,20 +26,11 @@ std::span<const int64_t> PromptLookup::guess(int64_t token, size_t limit) {
     best_common = common;
     if (common == kMostCommon) break;
   }
-  for (size_t i = best; best > 0 && i < size && call_.size() <= count; ++i) {
+  for (size_t i = best; best > 0 && i < size && call_.size() <= most; ++i) {
     call_.push_back(tokens_[i]);
   }
   tokens_.pop_back();
   return call_;
-}
-
-void PromptLookup::learn(size_t guessed, size_t right) {
-  if (guessed == 0) return;
-  if (right == guessed) {
-    count_ = std::min(most_, 2 * count_);
-  } else if (2 * right < guessed) {
-    count_ = std::max<size_t>(1, count_ / 2);
-  }
 }
 
 }  // namespace ferry::runner

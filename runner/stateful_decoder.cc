@@ -9,7 +9,6 @@
 #include "core/text.h"
 #include "runner/memory.h"
 #include "runner/program_set.h"
-#include "runner/prompt_lookup.h"
 
 namespace ferry::runner {
 namespace {
@@ -53,28 +52,6 @@ Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, 
   return std::make_unique<Embedding>(Embedding{std::move(set), std::move(embedder)});
 }
 
-// Wrong guesses are taken back by going back in the sequence, which only caches of attention allow:
-// their rows are written again. The state of a recurrent layer has no rows.
-Status check_lookup(const packer::Bundle& bundle, const MethodChain& chain, int64_t most) {
-  const packer::Manifest& m = bundle.manifest();
-  const auto refused = [&](const std::string& why) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: lookup {}", printable(bundle.path()), why));
-  };
-  if (most < 0 || most > kMostLookup) {
-    return refused(fmt::format("of {} tokens: 1 to {} are supported", most, kMostLookup));
-  }
-  if (!m.all_logits) return refused("needs the logits of all tokens: convert with --logits all");
-  if (m.rope_switch) return refused("is not supported for two sets of RoPE factors");
-  for (const MethodChain::Link& link : chain.links()) {
-    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
-      if (buffer.name.find(kKvCacheName) != std::string::npos) continue;
-      return refused(
-          fmt::format("cannot take back tokens: {} is a recurrent state", quoted(buffer.name)));
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 struct StatefulDecoder::Impl {
@@ -92,8 +69,8 @@ struct StatefulDecoder::Impl {
   int64_t announced = 0;         // the known least length of the sequence
   bool is_long = false;          // whether the sequence has the RoPE factors beyond the switch
   std::vector<int64_t> history;  // the sequence, as long as it may have to be recomputed
-  std::optional<PromptLookup> lookup;
-  LookaheadCounts counts;  // of lookup
+  std::unique_ptr<Guesser> guesser;
+  LookaheadCounts counts;  // of the guesses
   ProbeSink sink;
   LogitsSink logits_sink;
   bool observing = false;
@@ -119,6 +96,15 @@ struct StatefulDecoder::Impl {
   Result<std::span<const float>> run(std::span<const int64_t> tokens);
   // Makes one pass of at most prefill_length tokens through all programs.
   Result<std::span<const float>> call(std::span<const int64_t> tokens);
+  // The parts of call() before and after the programs.
+  Status begin_call(std::span<const int64_t> tokens);
+  Result<std::span<const float>> end_call();
+  // Keeps tokens that have been run, if they may have to be run again.
+  void keep(std::span<const int64_t> tokens) {
+    if (manifest().rope_switch && !is_long) {
+      history.insert(history.end(), tokens.begin(), tokens.end());
+    }
+  }
   // Runs the whole sequence with `tokens` at its end. Returns logits of `tokens` at most.
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
   // Sets the first input of the chain.
@@ -144,13 +130,22 @@ Status StatefulDecoder::Impl::set_tokens(std::span<const int64_t> tokens) {
   return {};
 }
 
-Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
+Status StatefulDecoder::Impl::begin_call(std::span<const int64_t> tokens) {
   call_tokens = static_cast<int64_t>(tokens.size());
   FERRY_RETURN_IF_ERROR(set_tokens(tokens));
   // Programs with a switch take the complement of a position as that position in a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
+  return {};
+}
+
+Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
+  FERRY_RETURN_IF_ERROR(begin_call(tokens));
   FERRY_RETURN_IF_ERROR(chain.run());
+  return end_call();
+}
+
+Result<std::span<const float>> StatefulDecoder::Impl::end_call() {
   FERRY_RETURN_IF_ERROR(router.take_error());
   position += call_tokens;
   const std::span<const std::byte> logits = chain.output(kLogits).bytes;
@@ -170,9 +165,7 @@ Result<std::span<const float>> StatefulDecoder::Impl::run(std::span<const int64_
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min(tokens.size(), most));
     logits = FERRY_TRY(call(part));
-    if (manifest().rope_switch && !is_long) {
-      history.insert(history.end(), part.begin(), part.end());
-    }
+    keep(part);
     tokens = tokens.subspan(part.size());
   }
   return logits;
@@ -257,24 +250,62 @@ StatefulDecoder::StatefulDecoder(StatefulDecoder&&) noexcept = default;
 StatefulDecoder& StatefulDecoder::operator=(StatefulDecoder&&) noexcept = default;
 
 Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
-                                              const MethodOptions& options, int64_t lookup) {
-  FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
+                                              const MethodOptions& options,
+                                              std::unique_ptr<Guesser> guesser) {
   MemoryBudget budget(options.memory);
+  return load(bundle, pool, options, std::move(guesser), budget);
+}
+
+Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
+                                              const MethodOptions& options,
+                                              std::unique_ptr<Guesser> guesser,
+                                              MemoryBudget& budget) {
+  FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget));
   MethodChain chain = FERRY_TRY(bind_protocol(set));
   auto embedding = FERRY_TRY(load_embedding(bundle, pool, options, budget));
-  if (lookup != 0) FERRY_RETURN_IF_ERROR(check_lookup(bundle, chain, lookup));
-  auto impl = std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding));
-  if (lookup != 0) impl->lookup.emplace(lookup);
-  return StatefulDecoder(std::move(impl));
+  StatefulDecoder decoder(
+      std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding)));
+  if (guesser == nullptr) return decoder;
+  FERRY_RETURN_IF_ERROR(decoder.check_going_back("guessing"));
+  if (!bundle.manifest().all_logits) {
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("{}: guessing needs the logits of all tokens: convert with --logits all",
+                    printable(bundle.path())));
+  }
+  decoder.impl_->guesser = std::move(guesser);
+  return decoder;
 }
 
+// Tokens are taken back by going back in the sequence, which only caches of attention allow: their
+// rows are written again. The state of a recurrent layer has no rows.
+Status StatefulDecoder::check_going_back(const std::string& who) const {
+  const auto refused = [&](const std::string& why) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: {} {}", printable(impl_->set.bundle().path()), who, why));
+  };
+  if (impl_->manifest().rope_switch) {
+    return refused("is not supported for two sets of RoPE factors");
+  }
+  for (const MethodChain::Link& link : impl_->chain.links()) {
+    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
+      if (buffer.name.find(kKvCacheName) != std::string::npos) continue;
+      return refused(
+          fmt::format("cannot take back tokens: {} is a recurrent state", quoted(buffer.name)));
+    }
+  }
+  return {};
+}
+
+void StatefulDecoder::go_back(int64_t position) { impl_->position = position; }
+
 Result<std::optional<int64_t>> StatefulDecoder::advance(int64_t token, const Choose& choose) {
-  if (!impl_->lookup) return Decoder::advance(token, choose);
+  if (impl_->guesser == nullptr) return Decoder::advance(token, choose);
   const int64_t start = impl_->position;
   const int64_t room = std::min(capacity() - start, impl_->manifest().prefill_length) - 1;
   const std::span<const int64_t> call =
-      impl_->lookup->guess(token, static_cast<size_t>(std::max<int64_t>(room, 0)));
+      FERRY_TRY(impl_->guesser->guess(token, static_cast<size_t>(std::max<int64_t>(room, 0))));
   const std::span<const float> logits = FERRY_TRY(impl_->checked_run(call));
   const auto vocab = static_cast<size_t>(impl_->manifest().vocab_size);
   const size_t guesses = call.size() - 1;
@@ -284,21 +315,47 @@ Result<std::optional<int64_t>> StatefulDecoder::advance(int64_t token, const Cho
     const auto next = FERRY_TRY(choose(logits.subspan(right * vocab, vocab)));
     ++impl_->counts.generated;
     if (next && right < guesses && *next == call[right + 1]) continue;
-    impl_->lookup->add(call.first(right + 1));
-    impl_->lookup->learn(guesses, right);
+    impl_->guesser->add(call.first(right + 1));
+    impl_->guesser->learn(guesses, right);
     impl_->counts.accepted += static_cast<int64_t>(right);
     return next;
   }
 }
 
 std::optional<LookaheadCounts> StatefulDecoder::lookahead_counts() const {
-  return impl_->lookup ? std::optional(impl_->counts) : std::nullopt;
+  return impl_->guesser != nullptr ? std::optional(impl_->counts) : std::nullopt;
 }
 
 Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t> tokens) {
   const std::span<const float> logits = FERRY_TRY(impl_->checked_run(tokens));
-  if (impl_->lookup) impl_->lookup->add(tokens);
+  if (impl_->guesser != nullptr) impl_->guesser->add(tokens);
   return logits;
+}
+
+Status StatefulDecoder::forward_together(std::span<StatefulDecoder* const> decoders,
+                                         std::span<const int64_t> tokens,
+                                         std::span<std::span<const float>> logits) {
+  std::vector<MethodChain*> chains;
+  std::vector<size_t> joined;  // the decoders of `chains`
+  for (size_t i = 0; i < decoders.size(); ++i) {
+    Impl& impl = *decoders[i]->impl_;
+    const std::span<const int64_t> token = tokens.subspan(i, 1);
+    if (impl.position == 0 || impl.guesser != nullptr || impl.is_long != impl.needs_long(1)) {
+      logits[i] = FERRY_TRY(decoders[i]->forward(token));
+      continue;
+    }
+    FERRY_RETURN_IF_ERROR(check_tokens(token, impl.manifest().vocab_size, impl.position,
+                                       impl.manifest().context_length));
+    FERRY_RETURN_IF_ERROR(impl.begin_call(token));
+    chains.push_back(&impl.chain);
+    joined.push_back(i);
+  }
+  FERRY_RETURN_IF_ERROR(MethodChain::run_together(chains));
+  for (const size_t i : joined) {
+    logits[i] = FERRY_TRY(decoders[i]->impl_->end_call());
+    decoders[i]->impl_->keep(tokens.subspan(i, 1));
+  }
+  return {};
 }
 
 Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
@@ -314,7 +371,7 @@ void StatefulDecoder::restart(int64_t length) {
   impl_->is_long = false;
   impl_->history.clear();
   impl_->counts = {};
-  if (impl_->lookup) impl_->lookup->restart();
+  if (impl_->guesser != nullptr) impl_->guesser->restart();
   // A sequence is recorded only up to the switch.
   if (impl_->manifest().rope_switch) {
     impl_->history.reserve(static_cast<size_t>(*impl_->manifest().rope_switch));

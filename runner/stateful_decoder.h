@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "packer/bundle_reader.h"
 #include "runner/decoder.h"
+#include "runner/guesser.h"
 #include "runner/method.h"
 
 namespace ferry::runner {
@@ -18,10 +19,15 @@ namespace ferry::runner {
 class StatefulDecoder final : public Decoder {
  public:
   // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives.
-  // kBadInput for programs that do not follow the protocol, kUsage for a lookup (DecodeOptions)
-  // that they do not allow.
+  // advance() runs the guesses of `guesser`, if there is one. kBadInput for programs that do not
+  // follow the protocol, kUsage for a guesser if they do not allow it.
   static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
-                                      const MethodOptions& options, int64_t lookup = 0);
+                                      const MethodOptions& options,
+                                      std::unique_ptr<Guesser> guesser = nullptr);
+  // Loads a decoder with memory from a budget that others share.
+  static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
+                                      const MethodOptions& options,
+                                      std::unique_ptr<Guesser> guesser, MemoryBudget& budget);
   ~StatefulDecoder() override;
   StatefulDecoder(StatefulDecoder&&) noexcept;
   StatefulDecoder& operator=(StatefulDecoder&&) noexcept;
@@ -30,8 +36,18 @@ class StatefulDecoder final : public Decoder {
   // rope_switch without having been announced is recomputed from its start. Returns [1,V] of the
   // last token, or [T,V] of all tokens of the last call if the programs give them.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens) override;
+  // Runs one token in each of several decoders of one bundle, as forward() does in each. logits[i]
+  // is the result of decoders[i].
+  static Status forward_together(std::span<StatefulDecoder* const> decoders,
+                                 std::span<const int64_t> tokens,
+                                 std::span<std::span<const float>> logits);
   Result<std::optional<int64_t>> advance(int64_t token, const Choose& choose) override;
   std::optional<LookaheadCounts> lookahead_counts() const override;
+  // Continues the sequence at an earlier position, if check_going_back() succeeds.
+  void go_back(int64_t position);
+  // Returns kUsage, with `who` in the message, for programs that cannot take back tokens: those
+  // with a recurrent state, and those with two sets of RoPE factors.
+  Status check_going_back(const std::string& who) const;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;

@@ -91,6 +91,9 @@ class Delegate {
   // Returns whether the delegate is one FullyConnected from its input to its output, so that each
   // row of the output depends on the same row of the input only.
   bool is_linear() const;
+  // Returns whether the delegate has one input, and each row of its outputs depends on the same row
+  // of the input only.
+  bool is_by_rows() const;
   // Computes the rows of `out` from those of `input`, equally many, for a delegate with
   // is_linear().
   Status run_rows(const kernels::Tensor& input, kernels::Tensor& out, ThreadPool& pool);

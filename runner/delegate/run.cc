@@ -245,6 +245,11 @@ bool Delegate::is_linear() const {
          plan_->steps[0].linear->products.size() == 1 && plan_->inputs.size() == 1;
 }
 
+bool Delegate::is_by_rows() const {
+  return plan_->inputs.size() == 1 &&
+         std::ranges::all_of(plan_->steps, [](const PlanStep& step) { return bool(step.linear); });
+}
+
 Status Delegate::run_rows(const Tensor& input, Tensor& out, ThreadPool& pool) {
   FERRY_RETURN_IF_ERROR(prepare(*plan_));
   LinearStep& linear = *plan_->steps[0].linear;

@@ -108,6 +108,36 @@ TEST_P(RunPromptsText, AnswersAreApart) {
   EXPECT_NE(told.err.find("ferry: standard input: line 2 (2 of 2)\n"), std::string::npos);
 }
 
+// More prompts than sequences, and answers of several lengths.
+TEST_P(RunPromptsText, ParallelAnswersAreTheSame) {
+  write_bytes(
+      dir_ / "p",
+      "Hello\n{\"chat\": \"Why?\"}\n{\"tokens\": [9, 8, 7]}\nHello\na\nThe end of it\nx y z\n");
+  const std::vector<Line> ways = {{"--max-new", "9", "--ignore-eos"},
+                                  {"--max-new", "40", "--stop", "e", "--ignore-eos"},
+                                  {"--seed", "5", "--temperature", "1.5", "--max-new", "30"}};
+  for (const Line& way : ways) {
+    const Line line = Line{"--prompts", dir_ / "p", "--quiet"} + way;
+    const std::string expected = run(line).out;
+    for (const char* count : {"1", "2", "3", "64"}) {
+      const Outcome outcome = run(line + Line{"--parallel", count});
+      EXPECT_EQ(outcome.out, expected) << count;
+      EXPECT_EQ(outcome.err, "");
+    }
+    const Json one = run(line + Line{"--json"}).json()["result"]["answers"];
+    const Json many = run(line + Line{"--json", "--parallel", "3"}).json()["result"]["answers"];
+    ASSERT_EQ(many.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i) {
+      for (const char* member : {"line", "prompt_tokens", "tokens", "stop", "sampling"}) {
+        EXPECT_EQ(many[i][member], one[i][member]) << i << member;
+      }
+    }
+  }
+  const Outcome told =
+      run({"--prompts", dir_ / "p", "--parallel", "3", "--max-new", "4", "--ignore-eos"});
+  EXPECT_NE(told.err.find("ferry: 7 answers, 28 new tokens in "), std::string::npos) << told.err;
+}
+
 // All prompts are read before the first one is answered.
 TEST_P(RunPromptsText, AWrongLineEndsTheRunBeforeItsFirstAnswer) {
   const std::string p = dir_ / "p";
@@ -125,6 +155,13 @@ TEST_P(RunPromptsText, AWrongLineEndsTheRunBeforeItsFirstAnswer) {
       {{"--prompts", p, "--image", p}, 2},
       {{"--prompts", p, "--system", "x"}, 2},
       {{"--prompts", p, "--stop", "x"}, 2},
+      {{"--prompts", p, "--parallel", "0"}, 2},
+      {{"--prompts", p, "--parallel", "65"}, 2},
+      {{"--prompts", p, "--parallel", "2", "--lookup", "4"}, 2},
+      {{"--prompts", p, "--parallel", "2", "--mode", "kv"}, 2},
+      {{"--prompts", p, "--parallel", "2", "--draft", dir_ / "b"}, 2},
+      {{"--prompts", p, "--lookup", "2", "--draft", dir_ / "b"}, 2},
+      {{"--prompt", "x", "--parallel", "2"}, 2},
   };
   for (const auto& [options, code] : refused) {
     const Outcome one = run(options);

@@ -12,6 +12,7 @@
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
 #include "runner/decoder.h"
+#include "runner/decoder_group.h"
 #include "runner/method.h"
 #include "runner/program_set.h"
 #include "runner/sampler.h"
@@ -22,14 +23,18 @@
 namespace ferry::decoding_test {
 namespace {
 
-packer::Bundle convert(const TempDir& dir, const std::string& checkpoint,
-                       const std::vector<std::string>& options, ThreadPool& pool) {
-  std::vector<std::string> args = {"convert", fixture("golden/" + checkpoint), "-o",
-                                   dir / "bundle"};
+packer::Bundle convert_path(const TempDir& dir, const std::string& path,
+                            const std::vector<std::string>& options, ThreadPool& pool) {
+  std::vector<std::string> args = {"convert", path, "-o", dir / "bundle"};
   args.insert(args.end(), options.begin(), options.end());
   const Outcome outcome = run_ferry_once(args);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   return packer::Bundle::open(dir / "bundle", /*check_digests=*/false, pool).value();
+}
+
+packer::Bundle convert(const TempDir& dir, const std::string& checkpoint,
+                       const std::vector<std::string>& options, ThreadPool& pool) {
+  return convert_path(dir, fixture("golden/" + checkpoint), options, pool);
 }
 
 struct Decoding {
@@ -153,17 +158,19 @@ struct Decoded {
   std::vector<float> logits;
 };
 
-Decoded decode(runner::Decoder& decoder) {
+// `greedy` takes every token from the logits.
+Decoded decode(runner::Decoder& decoder, bool greedy = false) {
   Decoded all;
   const auto choose = [&](std::span<const float> logits) -> Result<std::optional<int64_t>> {
     const auto count = static_cast<int64_t>(all.tokens.size());
     EXPECT_EQ(decoder.position(), 3 + count);
     all.logits.insert(all.logits.end(), logits.begin(), logits.end());
     const auto best = std::ranges::max_element(logits) - logits.begin();
-    all.tokens.push_back(count % 11 < 8 ? count % 11 + 1 : best);
+    all.tokens.push_back(!greedy && count % 11 < 8 ? count % 11 + 1 : best);
     return count == 119 ? std::nullopt : std::optional(all.tokens.back());
   };
   const std::vector<int64_t> prompt = {1, 2, 3};
+  decoder.restart();
   const auto first = decoder.forward(prompt);
   EXPECT_TRUE(first);
   std::optional<int64_t> token = *choose(first->last(first->size() / 3));
@@ -200,6 +207,46 @@ TEST(StatefulDecoder, LookupDoesNotChangeTheOutput) {
   }
 }
 
+// The draft is the same model in 4 bits, with a shorter context. Its logits are so far apart that
+// it is sure of every guess, and some guesses are wrong.
+TEST(StatefulDecoder, ADraftDoesNotChangeTheOutput) {
+  ThreadPool pool(2);
+  const TempDir source_dir, dir, small_dir;
+  const std::string source =
+      changed_config(source_dir, "golden/granite", {{"logits_scaling", 1e-3}});
+  const packer::Bundle bundle = convert_path(dir, source, {"--logits", "all"}, pool);
+  const packer::Bundle small =
+      convert_path(small_dir, source, {"--quantize", "8da4w-g32", "--context-length", "100"}, pool);
+  auto plain = runner::load_decoder(bundle, pool, {}, {});
+  auto guessing = runner::load_decoder(bundle, pool, {}, {.draft = &small});
+  ASSERT_TRUE(plain && guessing);
+  for (const bool greedy : {true, false}) {
+    const Decoded expected = decode(**plain, greedy), decoded = decode(**guessing, greedy);
+    EXPECT_EQ(decoded.tokens, expected.tokens);
+    EXPECT_EQ(decoded.logits, expected.logits);
+    const auto counts = (*guessing)->lookahead_counts();
+    ASSERT_TRUE(counts);
+    EXPECT_EQ(counts->generated, 119);
+    EXPECT_TRUE(counts->accepted > 40 || !greedy) << counts->accepted;
+    EXPECT_LT(counts->accepted, 100);
+  }
+}
+
+TEST(StatefulDecoder, ADraftMustFitTheModel) {
+  ThreadPool pool(1);
+  const TempDir dir;
+  const packer::Bundle bundle = convert(dir, "qwen3", {"--logits", "all"}, pool);
+  const auto error = [&](const std::string& draft, const std::vector<std::string>& options) {
+    const TempDir other;
+    const packer::Bundle small = convert(other, draft, options, pool);
+    const auto decoder = runner::load_decoder(bundle, pool, {}, {.draft = &small});
+    return decoder ? std::string() : decoder.error().message;
+  };
+  EXPECT_NE(error("qwen3_window", {}).find("has 64 tokens, and the model has 352"),
+            std::string::npos);
+  EXPECT_NE(error("qwen3", {"--program", "static"}).find("static programs"), std::string::npos);
+}
+
 TEST(StatefulDecoder, LookupIsRefusedWhereTokensCannotBeTakenBack) {
   const auto error = [](const std::string& checkpoint, const std::vector<std::string>& options) {
     const TempDir dir;
@@ -211,6 +258,71 @@ TEST(StatefulDecoder, LookupIsRefusedWhereTokensCannotBeTakenBack) {
   EXPECT_NE(error("lfm2", {"--logits", "all"}).find("is a recurrent state"), std::string::npos);
   EXPECT_NE(error("qwen3", {}).find("needs the logits of all tokens"), std::string::npos);
   EXPECT_NE(error("qwen3", {"--program", "static"}).find("mode lookahead"), std::string::npos);
+}
+
+// Sequences of several lengths, one of which is left out of some calls, give the bits that they
+// give alone. Memory starts with NaN, so that a value that is read without being computed shows.
+TEST(DecoderGroup, GivesTheBitsOfEachSequenceAlone) {
+  const std::vector<Decoding> cases = {{"qwen3", {}},
+                                       {"qwen3", {"--quantize", "8da4w-g32"}},
+                                       {"llama", {"--quantize", "8da8w", "--shards", "2"}},
+                                       {"gemma3", {"--dtype", "bf16", "--logits", "all"}},
+                                       {"qwen3_next_dense", {}},
+                                       {"lfm2", {"--quantize", "8da4w-g32"}},
+                                       {"qwen3_moe", {}},
+                                       {"phi4_mini", {"--kv-dtype", "i8"}}};
+  for (const Decoding& c : cases) {
+    SCOPED_TRACE(c.checkpoint);
+    const TempDir dir;
+    ThreadPool pool(2);
+    const packer::Bundle bundle = convert(dir, c.checkpoint, c.options, pool);
+    const runner::MethodOptions poison = {.poison = true};
+    auto group = runner::DecoderGroup::load(bundle, pool, poison, 3);
+    ASSERT_TRUE(group) << group.error().message;
+    std::vector<std::unique_ptr<runner::Decoder>> alone;
+    for (size_t i = 0; i < 3; ++i) {
+      alone.push_back(std::move(runner::load_decoder(bundle, pool, poison, {}).value()));
+      const std::vector<int64_t> prompt(1 + 4 * i, static_cast<int64_t>(7 + i));
+      ASSERT_TRUE(group->sequence(i).forward(prompt));
+      ASSERT_TRUE(alone[i]->forward(prompt));
+    }
+    for (int64_t step = 0; step < 20; ++step) {
+      std::vector<runner::DecoderGroup::Turn> turns;
+      for (size_t i = 0; i < 3; ++i) {
+        if ((step + static_cast<int64_t>(i)) % 4 != 0) {
+          turns.push_back({i, (step * 5 + static_cast<int64_t>(i) * 3) % 50 + 1});
+        }
+      }
+      const auto done = group->forward(turns);
+      ASSERT_TRUE(done) << done.error().message;
+      for (const auto& turn : turns) {
+        const auto expected = alone[turn.sequence]->forward({&turn.token, 1});
+        ASSERT_TRUE(expected);
+        ASSERT_TRUE(std::ranges::equal(std::as_bytes(turn.logits), std::as_bytes(*expected)))
+            << step << " " << turn.sequence;
+      }
+    }
+  }
+}
+
+TEST(DecoderGroup, RefusesWhatItCannotRun) {
+  const TempDir dir;
+  ThreadPool pool(1);
+  const packer::Bundle bundle = convert(dir, "qwen3", {"--program", "static"}, pool);
+  const auto refused = runner::DecoderGroup::load(bundle, pool, {}, 2);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("static programs"), std::string::npos);
+  const TempDir other;
+  const packer::Bundle stateful = convert(other, "qwen3", {}, pool);
+  EXPECT_FALSE(runner::DecoderGroup::load(stateful, pool, {}, 0));
+  EXPECT_FALSE(runner::DecoderGroup::load(stateful, pool, {}, 65));
+  // All sequences share the memory.
+  EXPECT_TRUE(runner::DecoderGroup::load(stateful, pool, {.memory = 4'000'000}, 1));
+  EXPECT_FALSE(runner::DecoderGroup::load(stateful, pool, {.memory = 4'000'000}, 64));
+  auto group = runner::DecoderGroup::load(stateful, pool, {}, 2);
+  ASSERT_TRUE(group && group->sequence(0).forward(std::vector<int64_t>{1, 2}));
+  runner::DecoderGroup::Turn beyond[] = {{0, 1}, {1, 100'000}};
+  EXPECT_FALSE(group->forward(beyond));
 }
 
 // So do the shortcuts that need a long context: columns that masks hide are left out.

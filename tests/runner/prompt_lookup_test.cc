@@ -9,7 +9,7 @@ namespace {
 using Tokens = std::vector<int64_t>;
 
 Tokens guess(PromptLookup& lookup, int64_t token, size_t limit = 100) {
-  const std::span<const int64_t> call = lookup.guess(token, limit);
+  const std::span<const int64_t> call = lookup.guess(token, limit).value();
   return {call.begin(), call.end()};
 }
 
