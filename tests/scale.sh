@@ -5,21 +5,24 @@
 #   tests/scale.sh [BUILD_DIRECTORY] [WORK_DIRECTORY] [STEP...]
 #
 # Steps: `plan` plans a checkpoint of 1 TB, `part` writes 1/PARTS of its bundle (about 1 TB / PARTS on the disk),
-# `batch` plans TASKS checkpoints and runs one task. Environment variables and their defaults: LAYERS=158, PARTS=300,
-# TASKS=10000. The work directory is removed afterwards.
+# `hosts` lets HOSTS hosts, each with namespaces of its own (unshare), make and join the bundle of a checkpoint of
+# HOST_LAYERS layers of Llama 3.1 8B (which takes twice its size on the disk), `batch` plans TASKS checkpoints and runs
+# one task. Environment variables and their defaults: LAYERS=158, PARTS=300, HOSTS=8,
+# HOST_LAYERS=12, TASKS=10000. The work directory is removed afterwards.
 set -eu
 build=${1:-build/release}
 work=${2:-$(mktemp -d)}
 shift $(($# < 2 ? $# : 2))
-steps=${*:-plan part batch}
+steps=${*:-plan part hosts batch}
 layers=${LAYERS:-158} parts=${PARTS:-300} tasks=${TASKS:-10000}
+hosts=${HOSTS:-8} host_layers=${HOST_LAYERS:-12}
 ferry=$(realpath "$build/bin/ferry")
 tiny=$(realpath "$(dirname "$0")/../testdata/llama3_tied")
 mkdir -p "$work"
 trap 'rm -rf "$work"' EXIT
 
 # The sizes are those of Llama 3.1 405B in bf16. With 158 layers instead of 126 the checkpoint has 1.02 TB.
-hidden=16384 ffn=53248 kv=1024 vocab=128256
+hidden=16384 ffn=53248 kv=1024 heads=128 vocab=128256
 
 # tensors FILE NAME ROWS COLUMNS...: makes a safetensors file with these tensors. COLUMNS 0 makes a vector.
 tensors() {
@@ -69,7 +72,7 @@ make_large() {
   cat >"$dir/config.json" <<JSON
 {"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_act":"silu",
  "hidden_size":$hidden,"intermediate_size":$ffn,"num_hidden_layers":$layers,
- "num_attention_heads":128,"num_key_value_heads":8,"vocab_size":$vocab,"rms_norm_eps":1e-05,
+ "num_attention_heads":$heads,"num_key_value_heads":8,"vocab_size":$vocab,"rms_norm_eps":1e-05,
  "max_position_embeddings":131072,"tie_word_embeddings":false,"rope_theta":500000.0,
  "rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
  "original_max_position_embeddings":8192,"rope_type":"llama3"}}
@@ -105,6 +108,24 @@ measured() {
   tail -n 1 "$work/err"
 }
 
+# on_host N COMMAND...: runs the command as host N, which shares the file system with the others and nothing else.
+on_host() {
+  local name=host$1
+  shift
+  unshare --user --map-root-user --uts --ipc --pid --fork --net \
+    sh -c 'hostname "$0" && exec "$@"' "$name" "$@"
+}
+
+# Every host makes its part of the bundle of $1 at the same time.
+make_parts() {
+  local host pids=''
+  for ((host = 1; host <= hosts; ++host)); do
+    on_host "$host" "$ferry" convert "$1" -o "$2/$host" --part "$host/$hosts" --max-file-size 1100MB --quiet &
+    pids+=" $!"
+  done
+  for host in $pids; do wait "$host"; done
+}
+
 case " $steps " in *' plan '* | *' part '*)
   make_large "$work/large"
   echo "checkpoint: $(du --apparent-size -B1 -s "$work/large" | cut -f1) bytes, $(du -B1 -s "$work/large" | cut -f1) on the disk"
@@ -123,6 +144,19 @@ for step in $steps; do
         --part "$parts/$parts" --max-file-size 4.5GB
       du -B1 -s "$work/parts/$parts"
       rm -rf "$work/parts"
+      ;;
+    hosts)
+      hidden=4096 ffn=14336 heads=32 layers=$host_layers
+      make_large "$work/middle"
+      echo "checkpoint: $(du --apparent-size -B1 -s "$work/middle" | cut -f1) bytes"
+      mkdir -p "$work/parts"
+      export -f make_parts on_host
+      export ferry hosts
+      measured "parts of $hosts hosts at a time" bash -ec 'make_parts "$@"' _ "$work/middle" "$work/parts"
+      measured "join" "$ferry" convert "$work/middle" -o "$work/joined" --join "$work/parts" --max-file-size 1100MB
+      measured "one run" "$ferry" convert "$work/middle" -o "$work/whole" --max-file-size 1100MB
+      diff -r "$work/joined" "$work/whole" && echo "the joined bundle has the bytes of one run"
+      rm -rf "$work/joined" "$work/whole" "$work/middle"
       ;;
     batch)
       make_hub "$work/hub"
