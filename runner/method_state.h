@@ -119,6 +119,7 @@ struct MethodState {
   std::vector<Step> steps;
   std::vector<std::string> step_names;               // operator of each step, for messages
   std::vector<std::string> step_weights;             // per step: a weight that it reads, or empty
+  std::vector<int64_t> most_rows;                    // per step, for run_together(); or empty
   Profile::Steps* profile = nullptr;                 // times of the steps, if they are measured
   std::vector<kernels::Value*> step_values;          // Step::args
   std::vector<kernels::Tensor*> step_tensors;        // Step::inputs and ::outs

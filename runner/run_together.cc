@@ -1,10 +1,15 @@
 // Executes several loads of one method in step with each other. The weights are most of the bytes
 // that decoding reads, so several sequences cost little more than one.
+//
+// Steps that work row by row (products with a matrix, norms, sums) are executed once, by the first
+// state, whose tensors have room for the rows of a prompt: row s is that of state s. All other
+// steps (RoPE, caches, attention) are executed by each state, on a thread of its own.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <memory>
 
 #include "core/checked.h"
@@ -24,6 +29,14 @@ constexpr uint64_t kAlignment = 64;
 // Operators that multiply the rows of their first argument with matrices.
 constexpr std::string_view kProducts[] = {pte::ops::Linear::kName, pte::ops::MixedLinear::kName,
                                           pte::ops::BlockLinear::kName, "ferry::block_linears.out"};
+
+// Operators that treat every row alike, if their other arguments are numbers or have the size of a
+// row.
+constexpr std::string_view kRowWise[] = {
+    "aten::add.out",      "aten::add.Scalar_out", "aten::mean.out",  "aten::mul.out",
+    "aten::_to_copy.out", "aten::mul.Scalar_out", "aten::rsqrt.out", "aten::sigmoid.out",
+    "aten::sub.out",      "aten::gelu.out",       "aten::tanh.out",  "aten::native_layer_norm.out",
+    "aten::relu.out",     "aten::div.out"};
 
 bool is_product(const Step& step) {
   if (step.kind == Step::Kind::kDelegate) {
@@ -67,31 +80,182 @@ class Rows {
   Tensor home_;
 };
 
+// Finds the steps that the first state can execute for all, and how many rows their tensors hold.
+class RowSteps {
+ public:
+  explicit RowSteps(const MethodState& state)
+      : state_(state), constant_(state.values.size(), true) {
+    plain_ = state.planned;
+    const auto drop = [](std::vector<bool>& of, int32_t id) {
+      of[static_cast<size_t>(id)] = false;
+    };
+    for (const std::vector<int32_t>& written : state.written) {
+      for (const int32_t id : written) drop(constant_, id);
+    }
+    for (const int32_t id : state.inputs) drop(constant_, id), drop(plain_, id);
+    for (const Rebound& rebound : state.rebound) drop(plain_, rebound.tensor->id);
+  }
+
+  // Returns the most rows of each step; 0 for a step that is not executed by rows.
+  std::vector<int64_t> find() const {
+    std::vector<int64_t> most;
+    for (const Step& step : state_.steps) most.push_back(most_rows(step));
+    return most;
+  }
+
+ private:
+  // Returns the most rows of a tensor [1, rows, width] with memory of its own, else 0.
+  int64_t rows_in(const Tensor& tensor) const {
+    const auto id = static_cast<size_t>(tensor.id);
+    const kernels::Dims& bounds = state_.bounds[id];
+    const bool has_rows = plain_[id] && tensor.dynamic && bounds.rank() == 3 && bounds[0] == 1;
+    return has_rows ? bounds[1] : 0;
+  }
+  bool is_constant(const Tensor& tensor, bool any_size) const {
+    const auto id = static_cast<size_t>(tensor.id);
+    return constant_[id] && !state_.planned[id] &&
+           (any_size || tensor.rank() <= 1 || tensor.numel == 1);
+  }
+
+  // Returns whether no number that the step reads may differ between the states.
+  bool has_constant_numbers(const Step& step) const {
+    const auto is_same = [&](const kernels::Value* value) {
+      return value == nullptr || !value->is_number() ||
+             (value->id >= 0 && constant_[static_cast<size_t>(value->id)]);
+    };
+    return std::ranges::all_of(step.args, [&](const kernels::Value* value) {
+      return is_same(value) && std::ranges::all_of(value->items, is_same);
+    });
+  }
+
+  int64_t most_rows(const Step& step) const {
+    const bool product = is_product(step);
+    const bool row_wise = step.kind == Step::Kind::kKernel &&
+                          std::ranges::find(kRowWise, step.kernel->name) != std::end(kRowWise);
+    if (!(product || row_wise) || !has_constant_numbers(step)) return 0;
+    int64_t most = std::numeric_limits<int64_t>::max();
+    size_t with_rows = 0;
+    for (const Tensor* input : step.inputs) {
+      if (is_constant(*input, product && input != &rows_of(step))) continue;
+      most = std::min(most, rows_in(*input));
+      ++with_rows;
+    }
+    for (const Tensor* out : step.outs) most = std::min(most, rows_in(*out));
+    return with_rows == 0 || step.outs.empty() ? 0 : most;
+  }
+
+  const MethodState& state_;
+  std::vector<bool> constant_;  // per value: not written, and no input
+  std::vector<bool> plain_;     // per value: has planned memory of its own, and is no input
+};
+
 class Together {
  public:
-  Together(std::span<MethodState* const> states, ThreadPool& pool) : states_(states), pool_(pool) {
+  Together(std::span<MethodState* const> states, ThreadPool& pool)
+      : states_(states), first_(*states.front()), pool_(pool), held_(first_.values.size(), kEach) {
     for (size_t i = 0; i < states.size(); ++i) alone_.push_back(std::make_unique<ThreadPool>(1));
+    if (first_.most_rows.empty()) first_.most_rows = RowSteps(first_).find();
   }
 
   Status run() {
-    const size_t count = states_.front()->steps.size();
-    for (size_t begin = 0; begin < count;) {
-      if (is_shared(begin)) {
-        FERRY_RETURN_IF_ERROR(run_shared(begin++));
+    const size_t count = first_.steps.size();
+    for (size_t i = 0; i < count;) {
+      if (is_by_rows(i)) {
+        FERRY_RETURN_IF_ERROR(run_rows(i++));
         continue;
       }
-      size_t end = begin + 1;
-      while (end < count && !is_product(states_.front()->steps[end])) ++end;
-      FERRY_RETURN_IF_ERROR(run_apart(begin, end));
-      begin = end;
+      const size_t begin = i;
+      FERRY_RETURN_IF_ERROR(separate(i++));
+      if (has_one_row_each(begin)) {
+        FERRY_RETURN_IF_ERROR(run_shared(begin));
+        continue;
+      }
+      for (; i < count && is_apart(i); ++i) FERRY_RETURN_IF_ERROR(separate(i));
+      FERRY_RETURN_IF_ERROR(run_apart(begin, i));
+    }
+    for (const int32_t output : first_.outputs) {
+      if (Tensor* tensor = value(0, output)) FERRY_RETURN_IF_ERROR(split(*tensor));
     }
     for (const MethodState* state : states_) FERRY_RETURN_IF_ERROR(check_outputs(*state));
     return {};
   }
 
  private:
-  bool is_shared(size_t index) const {
-    if (!is_product(states_.front()->steps[index])) return false;
+  // Where the rows of a value are: each in its state, or all in the first state, or both.
+  static constexpr uint8_t kEach = 1, kFirst = 2;
+
+  int64_t count() const { return std::ssize(states_); }
+  Tensor* value(size_t state, int32_t id) const {
+    return states_[state]->values[static_cast<size_t>(id)].tensor;
+  }
+  uint8_t& held(const Tensor& tensor) { return held_[static_cast<size_t>(tensor.id)]; }
+
+  bool is_apart(size_t index) const {
+    return first_.most_rows[index] == 0 && !is_product(first_.steps[index]);
+  }
+  bool is_by_rows(size_t index) {
+    if (first_.most_rows[index] < count()) return false;
+    return std::ranges::all_of(first_.steps[index].inputs, [&](const Tensor* input) {
+      return !first_.planned[static_cast<size_t>(input->id)] || (held(*input) & kFirst) != 0 ||
+             std::ranges::all_of(states_, [&](const MethodState* state) {
+               const Tensor* own = state->values[static_cast<size_t>(input->id)].tensor;
+               return own->numel == own->sizes.back() && own->data != nullptr;
+             });
+    });
+  }
+
+  // Sets the rows of a tensor of the first state.
+  static void set_rows(Tensor& tensor, int64_t rows) {
+    tensor.sizes[1] = rows;
+    tensor.numel = rows * tensor.sizes.back();
+  }
+  // Puts the rows of all states into the tensor of the first one.
+  void gather(Tensor& tensor) {
+    if (!first_.planned[static_cast<size_t>(tensor.id)]) return;
+    set_rows(tensor, count());
+    if ((held(tensor) & kFirst) != 0) return;
+    const size_t bytes = row_bytes(tensor);
+    for (size_t s = 1; s < states_.size(); ++s) {
+      std::memcpy(tensor.data + s * bytes, value(s, tensor.id)->data, bytes);
+    }
+    held(tensor) |= kFirst;
+  }
+  // Gives each state its row.
+  Status split(Tensor& tensor) {
+    if ((held(tensor) & kFirst) == 0) return {};
+    set_rows(tensor, 1);
+    if ((held(tensor) & kEach) != 0) return {};
+    const size_t bytes = row_bytes(tensor);
+    for (size_t s = 1; s < states_.size(); ++s) {
+      Tensor& own = *value(s, tensor.id);
+      FERRY_RETURN_IF_ERROR(kernels::resize(own, tensor.sizes));
+      std::memcpy(own.data, tensor.data + s * bytes, bytes);
+    }
+    held(tensor) |= kEach;
+    return {};
+  }
+  // Gives each state its rows of what a step reads.
+  Status separate(size_t index) {
+    const Step& step = first_.steps[index];
+    for (Tensor* input : step.inputs) FERRY_RETURN_IF_ERROR(split(*input));
+    if (step.kind == Step::Kind::kMove && step.from->tensor != nullptr) {
+      FERRY_RETURN_IF_ERROR(split(*step.from->tensor));
+    }
+    for (const Tensor* out : step.outs) held(*out) = kEach;
+    return {};
+  }
+
+  Status run_rows(size_t index) {
+    const Step& step = first_.steps[index];
+    for (Tensor* input : step.inputs) gather(*input);
+    FERRY_RETURN_IF_ERROR(run_range(first_, index, index + 1, pool_));
+    for (const Tensor* out : step.outs) held(*out) = kFirst;
+    return {};
+  }
+
+  // Returns whether the step is a product that run_shared() can compute.
+  bool has_one_row_each(size_t index) const {
+    if (!is_product(first_.steps[index])) return false;
     return std::ranges::all_of(states_, [&](const MethodState* state) {
       const Step& step = state->steps[index];
       return is_one_row(rows_of(step)) && std::ranges::all_of(step.outs, [](const Tensor* out) {
@@ -104,20 +268,19 @@ class Together {
   // Computes a product for the rows of all states by the step of the first state.
   Status run_shared(size_t index) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    MethodState& first = *states_.front();
-    const Step& step = first.steps[index];
-    const size_t count = states_.size(), in_bytes = row_bytes(rows_of(step));
-    size_t bytes = align_up(count * in_bytes, kAlignment);
-    for (const Tensor* out : step.outs) bytes += align_up(count * row_bytes(*out), kAlignment);
+    const Step& step = first_.steps[index];
+    const size_t rows = states_.size(), in_bytes = row_bytes(rows_of(step));
+    size_t bytes = align_up(rows * in_bytes, kAlignment);
+    for (const Tensor* out : step.outs) bytes += align_up(rows * row_bytes(*out), kAlignment);
     const kernels::Scratch scratch(bytes / sizeof(float));
     std::byte* const in = reinterpret_cast<std::byte*>(scratch.data());
-    for (size_t s = 0; s < count; ++s) {
+    for (size_t s = 0; s < rows; ++s) {
       std::memcpy(in + s * in_bytes, rows_of(states_[s]->steps[index]).data, in_bytes);
     }
-    const std::span<std::byte> results(in + align_up(count * in_bytes, kAlignment), in + bytes);
+    const std::span<std::byte> results(in + align_up(rows * in_bytes, kAlignment), in + bytes);
     Status status = multiply(step, in, results);
     for (size_t i = 0; status && i < step.outs.size(); ++i) status = give(index, i, results);
-    return status ? Status() : Failure(first.at_step(index, std::move(status).error()));
+    return status ? Status() : Failure(first_.at_step(index, std::move(status).error()));
   }
 
   Status multiply(const Step& step, std::byte* in, std::span<std::byte> results) {
@@ -134,7 +297,7 @@ class Together {
 
   // Copies row s of result `out` to state s.
   Status give(size_t index, size_t out, std::span<const std::byte> results) {
-    const Step& step = states_.front()->steps[index];
+    const Step& step = first_.steps[index];
     for (size_t i = 0; i < out; ++i) {
       results = results.subspan(align_up(states_.size() * row_bytes(*step.outs[i]), kAlignment));
     }
@@ -161,7 +324,9 @@ class Together {
   }
 
   std::span<MethodState* const> states_;
+  MethodState& first_;
   ThreadPool& pool_;
+  std::vector<uint8_t> held_;                       // per value: kEach, kFirst
   std::vector<std::unique_ptr<ThreadPool>> alone_;  // one for each state
 };
 

@@ -268,6 +268,8 @@ TEST(DecoderGroup, GivesTheBitsOfEachSequenceAlone) {
                                        {"llama", {"--quantize", "8da8w", "--shards", "2"}},
                                        {"gemma3", {"--dtype", "bf16", "--logits", "all"}},
                                        {"qwen3_next_dense", {}},
+                                       {"olmo2", {"--prefill-length", "2"}},
+                                       {"starcoder2", {"--quantize", "8da4w-g32"}},
                                        {"lfm2", {"--quantize", "8da4w-g32"}},
                                        {"qwen3_moe", {}},
                                        {"phi4_mini", {"--kv-dtype", "i8"}}};
