@@ -6,7 +6,8 @@
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call may append nodes; others must be
 // variables that were set before. A braced list is evaluated in order, even if its items append
-// nodes: the arguments of emit() and the parts of cat() are such lists.
+// nodes: the arguments of emit() and the parts of cat() are such lists. The test ProgramBytes
+// compares programs with those of another compiler.
 #pragma once
 
 #include <optional>
