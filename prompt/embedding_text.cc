@@ -58,11 +58,14 @@ Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbeddingTextO
   return bad_input(fmt::format("{}: prompt {} is no string", where, quoted(name)));
 }
 
-// Returns the side at which the tokenizer of transformers cuts a text.
-Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle) {
+// Returns the side at which the tokenizer of transformers cuts a text. `otherwise` is what the file
+// of the tokenizer says.
+Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle,
+                                    std::optional<text::Tokenizer::Cut> otherwise) {
   const nlohmann::json config = FERRY_TRY(object_in(bundle, kTokenizerConfig));
   const auto side = config.find("truncation_side");
-  if (side == config.end() || *side == "right") return text::Tokenizer::Cut::kEnd;
+  if (side == config.end()) return otherwise.value_or(text::Tokenizer::Cut::kEnd);
+  if (*side == "right") return text::Tokenizer::Cut::kEnd;
   if (*side == "left") return text::Tokenizer::Cut::kBegin;
   return bad_input(fmt::format("{}: 'truncation_side' is neither left nor right",
                                printable(bundle.path_of(kTokenizerConfig))));
@@ -79,7 +82,7 @@ Result<EmbeddingText> EmbeddingText::open(const packer::Bundle& bundle, int64_t 
 Status EmbeddingText::set(const packer::Bundle& bundle, const EmbeddingTextOptions& options) {
   prompt_ = FERRY_TRY(prompt_of(bundle, options));
   cut_.reset();
-  if (options.truncate) cut_ = FERRY_TRY(cut_of(bundle));
+  if (options.truncate) cut_ = FERRY_TRY(cut_of(bundle, tokenizer_.cut()));
   return {};
 }
 

@@ -17,19 +17,51 @@ namespace {
 
 constexpr size_t kMaxText = 256 << 20;
 
-// Only null is supported, because with another value the reference truncates or pads encodings.
-Status check_top_level(const TokenizerDocument& document) {
+constexpr int64_t kMostTokens = INT64_MAX;
+
+// Checks how the file would shorten texts, and returns the side at which it would. Callers say how
+// much of a text is kept, as they do in transformers, which sets this anew for each call.
+Result<std::optional<Tokenizer::Cut>> read_truncation(StepFields& fields) {
+  const nlohmann::json* value = fields.find("truncation");
+  if (value == nullptr) return std::optional<Tokenizer::Cut>();
+  StepFields truncation = FERRY_TRY(StepFields::of(*value, fields.where() + ": truncation"));
+  FERRY_TRY(truncation.integer("max_length", 0, kMostTokens));
+  FERRY_TRY(truncation.integer("stride", 0, kMostTokens));
+  const std::string strategy = FERRY_TRY(truncation.text("strategy"));
+  const std::string direction = FERRY_TRY(truncation.optional_text("direction")).value_or("Right");
+  FERRY_RETURN_IF_ERROR(truncation.finish());
+  if (strategy != "LongestFirst" && strategy != "OnlyFirst" && strategy != "OnlySecond") {
+    return truncation.bad(fmt::format("the strategy {} is not known", quoted(strategy, 60)));
+  }
+  if (direction == "Left") return std::optional(Tokenizer::Cut::kBegin);
+  if (direction == "Right") return std::optional(Tokenizer::Cut::kEnd);
+  return truncation.bad(fmt::format("the direction {} is not known", quoted(direction, 60)));
+}
+
+// Checks how the file would fill up texts. transformers sets this anew for each call too, and no
+// padding has an effect on results.
+Status check_padding(StepFields& fields) {
+  const nlohmann::json* value = fields.find("padding");
+  if (value == nullptr) return {};
+  StepFields padding = FERRY_TRY(StepFields::of(*value, fields.where() + ": padding"));
+  for (const char* known : {"strategy", "direction", "pad_to_multiple_of"}) padding.find(known);
+  FERRY_TRY(padding.integer("pad_id", 0, kMaxTokenId));
+  FERRY_TRY(padding.integer("pad_type_id", 0, kMaxTokenId));
+  FERRY_TRY(padding.text("pad_token"));
+  return padding.finish();
+}
+
+// Returns the side at which the file would shorten texts, if it would.
+Result<std::optional<Tokenizer::Cut>> check_top_level(const TokenizerDocument& document) {
   StepFields fields = FERRY_TRY(StepFields::of(document.root, document.name));
   for (const char* known : {"version", "added_tokens", "normalizer", "pre_tokenizer", "model",
                             "post_processor", "decoder"}) {
     fields.find(known);
   }
-  for (const char* unbuilt : {"truncation", "padding"}) {
-    if (fields.find(unbuilt) != nullptr) {
-      return fields.unsupported(fmt::format("'{}' is not supported", unbuilt));
-    }
-  }
-  return fields.finish();
+  const std::optional<Tokenizer::Cut> cut = FERRY_TRY(read_truncation(fields));
+  FERRY_RETURN_IF_ERROR(check_padding(fields));
+  FERRY_RETURN_IF_ERROR(fields.finish());
+  return cut;
 }
 
 nlohmann::json part(const TokenizerDocument& document, const char* key) {
@@ -39,6 +71,7 @@ nlohmann::json part(const TokenizerDocument& document, const char* key) {
 }  // namespace
 
 struct Tokenizer::Impl {
+  std::optional<Cut> cut;
   Vocabulary vocabulary;
   Normalizer normalizer;
   AddedTokens added;
@@ -75,9 +108,9 @@ Result<Tokenizer> Tokenizer::parse(std::string_view document, const std::string&
 }
 
 Result<Tokenizer> Tokenizer::make(const TokenizerDocument& document) {
-  FERRY_RETURN_IF_ERROR(check_top_level(document));
-  const std::string& name = document.name;
   auto impl = std::make_unique<Impl>();
+  impl->cut = FERRY_TRY(check_top_level(document));
+  const std::string& name = document.name;
   const auto where = [&](const char* key) { return name + ": " + key; };
   impl->normalizer = FERRY_TRY(Normalizer::make(part(document, "normalizer"), where("normalizer")));
   impl->pre_tokenizer =
@@ -98,6 +131,8 @@ Result<Tokenizer> Tokenizer::make(const TokenizerDocument& document) {
   }
   return Tokenizer(std::move(impl));
 }
+
+std::optional<Tokenizer::Cut> Tokenizer::cut() const { return impl_->cut; }
 
 Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text, bool add_special) {
   if (text.size() > kMaxText) return bad_input("a text of more than 256 MiB");

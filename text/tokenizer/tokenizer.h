@@ -41,6 +41,8 @@ class Tokenizer {
   // Encodes with special tokens, at most `most` tokens in all. Tokens of the text are cut at its
   // end or at its begin. kUsage if the special tokens alone are more than `most`.
   enum class Cut { kEnd, kBegin };
+  // Returns the side at which `truncation` of the file cuts; nullopt if it has none.
+  std::optional<Cut> cut() const;
   Result<std::vector<int64_t>> encode_cut(std::string_view text, size_t most, Cut cut);
   // Returns valid UTF-8. Ids without a token are ignored; with `skip_special` special tokens too.
   Result<std::string> decode(std::span<const int64_t> ids, bool skip_special) const;

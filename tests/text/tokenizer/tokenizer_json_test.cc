@@ -30,8 +30,6 @@ TEST(TokenizerFile, AsksForWhatIsNotBuilt) {
       {"/model/type", R"("Trigram")", "model: the type 'Trigram'"},
       {"/model/dropout", "0.1", "'dropout'"},
       {"/model/new_option", "true", "the field 'new_option'"},
-      {"/truncation", R"({"max_length": 8})", "'truncation'"},
-      {"/padding", R"({"strategy": "BatchLongest"})", "'padding'"},
       {"/something", "1", "the field 'something'"},
       {"/normalizer", R"({"type": "NFKC_Casefold"})", "normalizer: the type 'NFKC_Casefold'"},
       {"/normalizer", R"({"type": "NFC", "strength": 2})", "the field 'strength'"},
@@ -56,6 +54,48 @@ TEST(TokenizerFile, AsksForWhatIsNotBuilt) {
       {"/decoder", R"({"type": "CTC"})", "decoder: the type 'CTC'"},
   };
   for (const Change& change : changes) expect_refused(change, ErrorCode::kUnsupported);
+}
+
+// transformers sets both anew in every call.
+TEST(TokenizerFile, ShortensAndFillsUpNoText) {
+  json file = small_tokenizer();
+  auto plain = parse(file);
+  const auto ids = plain->encode("abcab", /*add_special=*/true);
+  EXPECT_EQ(plain->cut(), std::nullopt);
+  file["truncation"] = {{"max_length", 1}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  file["padding"] = {{"strategy", {{"Fixed", 128}}},
+                     {"direction", "Right"},
+                     {"pad_id", 0},
+                     {"pad_type_id", 0},
+                     {"pad_token", "a"},
+                     {"pad_to_multiple_of", nullptr}};
+  auto tokenizer = parse(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(*tokenizer->encode("abcab", /*add_special=*/true), *ids);
+  EXPECT_EQ(tokenizer->cut(), Tokenizer::Cut::kEnd);
+  file["truncation"]["direction"] = "Left";
+  EXPECT_EQ(parse(file)->cut(), Tokenizer::Cut::kBegin);
+}
+
+TEST(TokenizerFile, ChecksHowItWouldShortenAndFillUp) {
+  const Change changes[] = {
+      {"/truncation", "8", "truncation: not an object"},
+      {"/truncation", R"({"max_length": 8})", "'stride' is not a number"},
+      {"/truncation", R"({"max_length": -1, "stride": 0, "strategy": "OnlyFirst"})",
+       "'max_length'"},
+      {"/truncation", R"({"max_length": 1, "stride": 0, "strategy": "Any"})",
+       "the strategy 'Any' is not known"},
+      {"/truncation",
+       R"({"max_length": 1, "stride": 0, "strategy": "OnlyFirst", "direction": "Up"})",
+       "the direction 'Up' is not known"},
+      {"/padding", R"({"strategy": "BatchLongest"})", "padding: 'pad_id'"},
+  };
+  for (const Change& change : changes) expect_refused(change, ErrorCode::kBadInput);
+  expect_refused({"/padding",
+                  R"({"strategy": "BatchLongest", "pad_id": 0, "pad_type_id": 0, "pad_token": "a",
+                      "colour": 1})",
+                  "the field 'colour'"},
+                 ErrorCode::kUnsupported);
 }
 
 TEST(TokenizerFile, PrependsWhereTheNormalizerStrips) {
