@@ -20,13 +20,13 @@ constexpr int kPollMilliseconds = 100;  // longest time until a signal before po
 }  // namespace
 
 // Waits with poll() first, because a signal does not end a read() (SA_RESTART).
-Status LineReader::read_more() {
+Status LineReader::read_more(int milliseconds) {
   FERRY_RETURN_IF_ERROR(check_interrupt());
   pollfd input = {STDIN_FILENO, POLLIN, 0};
-  const int ready = ::poll(&input, 1, kPollMilliseconds);
+  const int ready = ::poll(&input, 1, milliseconds);
   if (ready < 0 && errno != EINTR) return os_error(kName, "cannot read", errno);
   if (ready <= 0) return {};
-  std::array<char, 4096> bytes;
+  std::array<char, 65536> bytes;
   const ssize_t count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
   if (count < 0 && errno != EINTR && errno != EAGAIN) {
     return os_error(kName, "cannot read", errno);
@@ -43,6 +43,15 @@ std::string LineReader::take(size_t length) {
   return line;
 }
 
+Result<bool> LineReader::ready() {
+  while (buffer_.find('\n') == buffer_.npos && !at_end_ && buffer_.size() <= kMaxLineBytes) {
+    const size_t before = buffer_.size();
+    FERRY_RETURN_IF_ERROR(read_more(/*milliseconds=*/0));
+    if (buffer_.size() == before && !at_end_) return false;
+  }
+  return true;
+}
+
 Result<std::optional<std::string>> LineReader::next() {
   while (true) {
     const size_t end = buffer_.find('\n');
@@ -51,7 +60,7 @@ Result<std::optional<std::string>> LineReader::next() {
       return bad_input(fmt::format("{}: a line has more than {} bytes", kName, kMaxLineBytes));
     }
     if (at_end_) break;
-    FERRY_RETURN_IF_ERROR(read_more());
+    FERRY_RETURN_IF_ERROR(read_more(kPollMilliseconds));
   }
   if (buffer_.empty()) return std::optional<std::string>();
   return take(buffer_.size());
@@ -62,7 +71,7 @@ Result<std::string> LineReader::rest(size_t limit) {
     if (buffer_.size() > limit) {
       return bad_input(fmt::format("{}: more than {} bytes", kName, limit));
     }
-    FERRY_RETURN_IF_ERROR(read_more());
+    FERRY_RETURN_IF_ERROR(read_more(kPollMilliseconds));
   }
   return std::exchange(buffer_, {});
 }

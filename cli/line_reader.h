@@ -17,11 +17,13 @@ class LineReader {
   // kInterrupted once a signal asks to stop, kBadInput for a line of more than kMaxLineBytes, or
   // kIo.
   Result<std::optional<std::string>> next();
+  // Returns whether next() would return without waiting for more input.
+  Result<bool> ready();
   // Returns the rest of the input. Returns kBadInput for more than `limit` bytes.
   Result<std::string> rest(size_t limit);
 
  private:
-  Status read_more();
+  Status read_more(int milliseconds);
   std::string take(size_t length);
 
   std::string buffer_;

@@ -27,7 +27,7 @@
 #include "core/utf8.h"
 #include "packer/bundle_reader.h"
 #include "prompt/embedding_text.h"
-#include "runner/text_encoder.h"
+#include "runner/text_batches.h"
 
 namespace ferry::cli {
 namespace {
@@ -131,12 +131,18 @@ Result<int64_t> kept_width(const EmbedLine& o, int64_t width) {
               fmt::format("--truncate-dim {}: must be from 1 to the width, {}", kept, width));
 }
 
+// What the encoder makes of one text.
+struct EmbeddedText {
+  size_t tokens = 0;
+  std::vector<float> values = {};  // the vector, or the states of all tokens
+};
+
 // Encodes texts, and writes vectors or hidden states as JSON or as rows of a file.
 class Embedder {
  public:
-  static Result<Embedder> make(runner::TextEncoder encoder, const EmbedLine& o) {
-    const int64_t width = encoder.sizes().embedding_width;
-    Embedder embedder(std::move(encoder), o);
+  static Result<Embedder> make(runner::TextBatches batches, const EmbedLine& o) {
+    const int64_t width = batches.sizes().embedding_width;
+    Embedder embedder(std::move(batches), o);
     if (o.states) return embedder;
     embedder.width_ = FERRY_TRY(kept_width(o, width));
     if (!o.out.empty()) {
@@ -147,32 +153,39 @@ class Embedder {
   }
 
   Status open_texts(const packer::Bundle& bundle, const prompt::EmbeddingTextOptions& options) {
-    const runner::TextEncoder::Sizes& sizes = encoder_.sizes();
+    const runner::TextEncoder::Sizes& sizes = batches_.sizes();
     input_ = FERRY_TRY(prompt::EmbeddingText::open(bundle, sizes.tokens,
                                                    /*is_stripped=*/sizes.embedding_width > 0));
     return input_->set(bundle, options);
   }
 
-  Result<size_t> add_text(const std::string& text, JsonWriter& out) {
-    return add_tokens(FERRY_TRY(input_->tokens_of(text)), out);
+  Result<std::vector<int64_t>> tokens_of(const std::string& text) {
+    return input_->tokens_of(text);
   }
 
-  // Writes one JSON value, a list or a list for each token, or a row of the file. Returns the
-  // number of tokens.
-  Result<size_t> add_tokens(const std::vector<int64_t>& tokens, JsonWriter& out) {
-    const runner::EncodedText text = FERRY_TRY(encoder_.encode(tokens));
+  Result<std::vector<EmbeddedText>> embed(const std::vector<std::vector<int64_t>>& texts) {
+    std::vector<EmbeddedText> out(texts.size());
+    FERRY_RETURN_IF_ERROR(
+        batches_.encode(texts, [&](size_t text, const runner::EncodedText& encoded) {
+          std::vector<float>& values = out[text].values;
+          out[text].tokens = texts[text].size();
+          if (states_) return values.assign(encoded.states.begin(), encoded.states.end());
+          values.assign(encoded.embedding.begin(), encoded.embedding.begin() + width_);
+          if (normalize_) prompt::normalize(values);
+        }));
+    return out;
+  }
+
+  // Writes one JSON value, a list or a list for each token, or a row of the file.
+  Status write(const EmbeddedText& text, JsonWriter& out) {
     if (states_) {
-      add_states(text.states, out);
-      return tokens.size();
-    }
-    std::vector<float> vector(text.embedding.begin(), text.embedding.begin() + width_);
-    if (normalize_) prompt::normalize(vector);
-    if (file_) {
-      FERRY_RETURN_IF_ERROR(file_->add(vector));
+      add_states(text.values, out);
+    } else if (file_) {
+      return file_->add(text.values);
     } else {
-      add_row(vector, out);
+      add_row(text.values, out);
     }
-    return tokens.size();
+    return {};
   }
 
   Status finish() { return file_ ? file_->finish() : Status(); }
@@ -180,11 +193,11 @@ class Embedder {
   const VectorFile* file() const { return file_ ? &*file_ : nullptr; }
 
  private:
-  Embedder(runner::TextEncoder encoder, const EmbedLine& o)
-      : encoder_(std::move(encoder)), states_(o.states), normalize_(o.normalize) {}
+  Embedder(runner::TextBatches batches, const EmbedLine& o)
+      : batches_(std::move(batches)), states_(o.states), normalize_(o.normalize) {}
 
   void add_states(std::span<const float> states, JsonWriter& out) const {
-    const auto width = static_cast<size_t>(encoder_.sizes().width);
+    const auto width = static_cast<size_t>(batches_.sizes().width);
     out.begin_array();
     for (size_t at = 0; at < states.size(); at += width) add_row(states.subspan(at, width), out);
     out.end_array();
@@ -195,7 +208,7 @@ class Embedder {
     out.end_array();
   }
 
-  runner::TextEncoder encoder_;
+  runner::TextBatches batches_;
   bool states_, normalize_;
   int64_t width_ = 0;
   std::optional<VectorFile> file_;
@@ -213,22 +226,11 @@ class Answers {
     if (out_.empty()) key_ = options.states ? "states" : "embedding";
   }
 
-  // `write` appends one JSON value, or nothing if vectors go to a file, and returns the number of
-  // tokens.
-  template <class Write>
-  Status add(const Write& write) {
-    if (!context_.json) {
-      JsonWriter line;
-      FERRY_TRY(write(line));
-      if (!out_.empty()) return {};
-      context_.print(line.take());
-      context_.flush();
-      return {};
+  Status add(const std::vector<std::vector<int64_t>>& texts) {
+    for (const EmbeddedText& text : FERRY_TRY(embedder_.embed(texts))) {
+      FERRY_RETURN_IF_ERROR(add(text));
     }
-    document_.begin_object();
-    if (!key_.empty()) document_.key(key_);
-    const size_t tokens = FERRY_TRY(write(document_));
-    document_.member("tokens", tokens).end_object();
+    if (!context_.json && out_.empty()) context_.flush();
     return {};
   }
 
@@ -247,6 +249,20 @@ class Answers {
   }
 
  private:
+  Status add(const EmbeddedText& text) {
+    if (!context_.json) {
+      JsonWriter line;
+      FERRY_RETURN_IF_ERROR(embedder_.write(text, line));
+      if (out_.empty()) context_.print(line.take());
+      return {};
+    }
+    document_.begin_object();
+    if (!key_.empty()) document_.key(key_);
+    FERRY_RETURN_IF_ERROR(embedder_.write(text, document_));
+    document_.member("tokens", text.tokens).end_object();
+    return {};
+  }
+
   Context& context_;
   Embedder& embedder_;
   JsonWriter document_;
@@ -263,16 +279,47 @@ Result<std::string> text_of(const std::string& line, size_t number, bool plain) 
                            : bad_input(where + ": not a string");
 }
 
-// Answers each line of standard input. With --plain an empty line is a text too.
-Status answer_lines(Embedder& embedder, Answers& answers, bool plain) {
+// The most texts that are encoded together.
+constexpr size_t kWindow = 1024;
+
+// Texts that wait for their answers.
+class Waiting {
+ public:
+  Waiting(Embedder& embedder, Answers& answers) : embedder_(embedder), answers_(answers) {}
+
+  // Texts before one that is refused are answered.
+  Status add(const std::string& text) {
+    Result<std::vector<int64_t>> tokens = embedder_.tokens_of(text);
+    if (!tokens) {
+      FERRY_RETURN_IF_ERROR(answer());
+      return Failure(tokens.error());
+    }
+    tokens_.push_back(*std::move(tokens));
+    return tokens_.size() < kWindow ? Status() : answer();
+  }
+  Status answer() { return answers_.add(std::exchange(tokens_, {})); }
+
+ private:
+  Embedder& embedder_;
+  Answers& answers_;
+  std::vector<std::vector<int64_t>> tokens_;
+};
+
+// Answers each line of standard input, as soon as no other line is there. With --plain an empty
+// line is a text too.
+Status answer_lines(Waiting& waiting, bool plain) {
   LineReader lines;
   for (size_t number = 1;; ++number) {
+    if (!FERRY_TRY(lines.ready())) FERRY_RETURN_IF_ERROR(waiting.answer());
     const std::optional<std::string> line = FERRY_TRY(lines.next());
-    if (!line) return {};
+    if (!line) return waiting.answer();
     if (!plain && line->find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string text = FERRY_TRY(text_of(*line, number, plain));
-    FERRY_RETURN_IF_ERROR(
-        answers.add([&](JsonWriter& out) { return embedder.add_text(text, out); }));
+    const Result<std::string> text = text_of(*line, number, plain);
+    if (!text) {
+      FERRY_RETURN_IF_ERROR(waiting.answer());
+      return Failure(text.error());
+    }
+    FERRY_RETURN_IF_ERROR(waiting.add(*text));
   }
 }
 
@@ -285,26 +332,23 @@ Result<int> run(Context& context, const EmbedLine& o) {
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(o.memory))};
   const packer::Bundle bundle = FERRY_TRY(packer::Bundle::open(
       o.bundle, /*check_digests=*/true, context.pool(), context.progress("checking digests")));
-  runner::TextEncoder encoder =
-      FERRY_TRY(runner::TextEncoder::load(bundle, context.pool(), method));
-  if (encoder.sizes().embedding_width == 0 && !o.states) {
+  runner::TextBatches batches =
+      FERRY_TRY(runner::TextBatches::load(bundle, context.pool(), method));
+  if (batches.sizes().embedding_width == 0 && !o.states) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: makes no vector of a text, because its checkpoint had no "
                             "modules.json; give --states",
                             printable(o.bundle)));
   }
-  Embedder embedder = FERRY_TRY(Embedder::make(std::move(encoder), o));
+  Embedder embedder = FERRY_TRY(Embedder::make(std::move(batches), o));
   Answers answers(context, o, embedder);
   if (!tokens.empty()) {
-    FERRY_RETURN_IF_ERROR(
-        answers.add([&](JsonWriter& out) { return embedder.add_tokens(tokens, out); }));
+    FERRY_RETURN_IF_ERROR(answers.add({tokens}));
   } else {
     FERRY_RETURN_IF_ERROR(embedder.open_texts(bundle, o.text));
-    for (const std::string& text : o.texts) {
-      FERRY_RETURN_IF_ERROR(
-          answers.add([&](JsonWriter& out) { return embedder.add_text(text, out); }));
-    }
-    if (o.texts.empty()) FERRY_RETURN_IF_ERROR(answer_lines(embedder, answers, o.plain));
+    Waiting waiting(embedder, answers);
+    for (const std::string& text : o.texts) FERRY_RETURN_IF_ERROR(waiting.add(text));
+    FERRY_RETURN_IF_ERROR(o.texts.empty() ? answer_lines(waiting, o.plain) : waiting.answer());
   }
   FERRY_RETURN_IF_ERROR(answers.finish());
   return 0;

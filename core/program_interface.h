@@ -33,6 +33,9 @@ inline constexpr std::string_view kEncoderStyle = "encoder";
 // The method of the stateful text decoder: (tokens, input_pos) -> logits. The method of the text
 // encoder: (tokens) -> (last_hidden_state), or (last_hidden_state, sentence_embedding).
 inline constexpr std::string_view kForwardMethod = "forward";
+// A text encoder may have this method too, which takes several texts of any lengths behind each
+// other: (tokens, text_ids, position_ids, last_tokens) -> the outputs of forward, for all of them.
+inline constexpr std::string_view kForwardTextsMethod = "forward_texts";
 // The methods of the static text decoder. kv_forward takes one token or, for lookahead decoding, a
 // few; the other takes prefill_length tokens.
 inline constexpr std::string_view kKvForwardMethod = "kv_forward";
@@ -54,6 +57,11 @@ inline constexpr std::string_view kLogitsPort = "logits";                 // f32
 // modules behind it.
 inline constexpr std::string_view kLastHiddenStatePort = "last_hidden_state";     // f32 [1,T,width]
 inline constexpr std::string_view kSentenceEmbeddingPort = "sentence_embedding";  // f32 [1,D]
+
+// forward_texts has these inputs for T tokens of N texts. Its sentence_embedding is [N,D].
+inline constexpr std::string_view kTextIdsPort = "text_ids";          // i64 [1,T]: 0, 0, 0, 1, ...
+inline constexpr std::string_view kPositionIdsPort = "position_ids";  // i64 [1,T]: 0, 1, 2, 0, ...
+inline constexpr std::string_view kLastTokensPort = "last_tokens";    // i64 [1,N]: 2, ...
 
 // Static programs have these inputs and outputs. Their tokens and input_pos are i32 [1,A] and their
 // logits [1,A,V]. A is the number of tokens of a call, S the context length, C = S - A, G the
@@ -84,6 +92,7 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 // not the first is an output or an input of an earlier program.
 constexpr bool is_component_input(std::string_view port) {
   return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort ||
+         port == kTextIdsPort || port == kPositionIdsPort || port == kLastTokensPort ||
          port == kAttentionMaskPort || port == kWindowMaskPort ||
          is_layer_port(port, kKCachePort) || is_layer_port(port, kVCachePort) ||
          is_layer_port(port, kConvStatePort) || is_layer_port(port, kRecurrentStatePort);

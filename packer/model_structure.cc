@@ -40,7 +40,8 @@ class ModelCheck {
   }
 
   // Returns the most tokens in one call of a method: prefill_length for `forward`; for other
-  // methods the number that the manifest states, but at most prefill_length.
+  // methods the number that the manifest states, but at most prefill_length unless the tokens are
+  // of several texts.
   int64_t call_length(const ManifestComponent& decoder, const std::string& method) {
     if (method == kForwardMethod) return model_.prefill_length;
     for (const ManifestProgram& program : decoder.programs) {
@@ -49,7 +50,8 @@ class ModelCheck {
       const std::optional<int64_t> length = packer::call_length(*stated);
       if (!length) continue;
       const int64_t tokens = *length;
-      if (tokens >= 1 && tokens <= model_.prefill_length) return tokens;
+      const bool several = method == kForwardTextsMethod;
+      if (tokens >= 1 && (several || tokens <= model_.prefill_length)) return tokens;
       add(program.file, fmt::format("method {} takes {} tokens, the prefill_length is {}",
                                     quoted(method), tokens, model_.prefill_length));
       return tokens;
@@ -57,7 +59,14 @@ class ModelCheck {
     return model_.prefill_length;
   }
 
-  void port(const std::string& file, const ManifestPort& port, int64_t tokens) {
+  // `texts` is the most texts of one call of an encoder.
+  void port(const std::string& file, const ManifestPort& port, int64_t tokens, int64_t texts) {
+    if (port.name == kTextIdsPort || port.name == kPositionIdsPort) {
+      return expect(file, "input", port, {1, tokens}, "tokens of a call");
+    }
+    if (port.name == kLastTokensPort) {
+      return expect(file, "input", port, {1, texts}, "texts of a call");
+    }
     if (port.name == kTokensPort) return expect(file, "input", port, {1, tokens}, "prefill_length");
     if (port.name == kEmbeddingsPort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
@@ -75,7 +84,7 @@ class ModelCheck {
     if (is_layer_port(port.name, kVCachePort)) return cached(file, port, 2, tokens);
     if (port.name == kSentenceEmbeddingPort) {
       const int64_t width = port.shape.size() == 2 ? std::max<int64_t>(1, port.shape[1]) : 1;
-      return expect(file, "output", port, {1, width}, "one vector");
+      return expect(file, "output", port, {texts, width}, "vector of each text");
     }
     if (port.name == kHiddenStatesPort || port.name == kLastHiddenStatePort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
@@ -211,8 +220,12 @@ void check_model(const Manifest& manifest, ProblemList& problems) {
       for (const ManifestProgram& program : component->programs) {
         const ManifestMethod* method = program.find(first.name);
         if (method == nullptr) continue;  // the missing method was reported before
-        for (const ManifestPort& port : method->inputs) check.port(program.file, port, tokens);
-        for (const ManifestPort& port : method->outputs) check.port(program.file, port, tokens);
+        const int64_t texts = first.name == kForwardTextsMethod ? tokens : 1;
+        for (const ManifestPort& port : method->inputs)
+          check.port(program.file, port, tokens, texts);
+        for (const ManifestPort& port : method->outputs) {
+          check.port(program.file, port, tokens, texts);
+        }
         for (const ManifestBuffer& buffer : method->buffers) check.cache(program.file, buffer);
       }
     }

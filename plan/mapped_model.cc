@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_input.h"
 #include "converters/blocks/rope.h"
+#include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/config/version_rules.h"
 #include "converters/family.h"
@@ -28,6 +29,8 @@ constexpr int64_t kDefaultPrefill = 512;
 // all of its positions, however short the prompt is.
 constexpr int64_t kDefaultStaticPrefill = 128;
 constexpr int64_t kDefaultTextLength = 2048;
+// Matrices are as fast with more rows, and masks take memory with the square of the tokens.
+constexpr int64_t kTextsLength = 512;
 
 // Sets config.is_encoder. kUnsupported for a program kind that the model cannot have. `config_name`
 // begins messages about the config.
@@ -36,10 +39,10 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
   const ProgramStyle otherwise = config.two_way ? ProgramStyle::kEncoder : ProgramStyle::kStateful;
   config.is_encoder = options.style.value_or(otherwise) == ProgramStyle::kEncoder;
   if (config.two_way && !config.is_encoder) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: tokens attend to later ones too (is_causal, "
-                            "use_bidirectional_attention), which encoders alone do",
-                            config_name));
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: tokens of this {} attend to later ones too, which encoders alone do",
+                    config_name, config.model_type));
   }
   if (!config.is_encoder) return {};
   if (config.vision_family != nullptr) {
@@ -66,6 +69,8 @@ Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
   FERRY_RETURN_IF_ERROR(check_encoder_options(options));
   build.style = ProgramStyle::kEncoder;
   build.prefill_length = build.context_length;
+  const bool pools = !config.sentence || converters::pools_several_texts(*config.sentence);
+  if (config.only_encodes && pools) build.texts_length = kTextsLength;
   const auto limit = converters::longrope_switch(config.rope, build);
   if (!limit) return build;
   return fail_field(ErrorCode::kUsage, "program",

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
@@ -17,7 +19,7 @@ namespace ferry::runner {
 // Views of the encoder's memory, valid until its next call.
 struct EncodedText {
   std::span<const float> states;     // f32 [T,width]
-  std::span<const float> embedding;  // f32 [embedding_width]; empty if the bundle makes none
+  std::span<const float> embedding;  // f32 [texts, embedding_width]; empty if the bundle makes none
 };
 
 class TextEncoder {
@@ -27,6 +29,8 @@ class TextEncoder {
     int64_t vocabulary = 0;
     int64_t width = 0;            // elements of a state
     int64_t embedding_width = 0;  // 0 if the bundle makes no vector of a text
+    // The tokens of a call of several texts; 0 if the bundle's programs take one text only.
+    int64_t texts_tokens = 0;
   };
   // Returns the sizes that the manifest states. Error messages begin with `path`. kBadInput if its
   // inputs and outputs do not follow the protocol, kUnsupported for a bundle of another program
@@ -43,19 +47,31 @@ class TextEncoder {
   // vocabulary.
   Result<EncodedText> encode(std::span<const int64_t> tokens);
 
+  // Encodes texts in one call: states of all tokens, one text behind another, and an embedding for
+  // each text. kUsage for no texts, a text of no tokens, more than sizes().texts_tokens in all, and
+  // a token outside of the vocabulary.
+  Result<EncodedText> encode_texts(std::span<const std::vector<int64_t>> texts);
+
   // The sink is called for every probe in each call: name, and f32 values [T, width].
   using ProbeSink = std::function<void(const std::string& name, std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
 
  private:
-  TextEncoder(ProgramSet set, MethodChain chain, const Sizes& sizes)
+  TextEncoder(ProgramSet set, MethodChain chain, std::optional<MethodChain> texts,
+              const Sizes& sizes)
       : set_(std::move(set)),
         chain_(std::move(chain)),
+        texts_(std::move(texts)),
         sink_(std::make_unique<ProbeSink>()),
         sizes_(sizes) {}
 
   ProgramSet set_;
+  Result<EncodedText> outputs_of(const MethodChain& chain, size_t tokens, size_t texts) const;
+
   MethodChain chain_;
+  std::optional<MethodChain> texts_;
+  // The inputs of the call of several texts.
+  std::vector<int64_t> tokens_, text_ids_, position_ids_, last_tokens_;
   std::unique_ptr<ProbeSink> sink_;  // on the heap, because methods point to it
   bool observing_ = false;
   Sizes sizes_;

@@ -39,7 +39,7 @@ ValueId softmax_with_sinks(GraphBuilder& b, ValueId scores, ValueId sinks) {
 }
 
 // Returns softmax(scores + mask) v as [1,T,H,D]. query is [1,T,H,D]; keys and values are
-// [1,n,KV,D], where H is a multiple of KV; the additive mask is [T,n] or absent.
+// [1,n,KV,D], where H is a multiple of KV; the additive mask is [T,n], [KV,1,T,n] or absent.
 ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId values,
                            ValueId mask, const ScoreStyle& style) {
   const Dims shape = b.graph()[query].shape;
@@ -72,7 +72,8 @@ ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, V
   const ScalarConfig& scalars = c.config.scalars;
   const ValueId mask = c.kind_of(layer).range->mask;
   const ValueId sinks = attention_sinks(b, c, layer);
-  if (!scalars.attention_softcap && !sinks.valid()) {
+  const bool biased = mask.valid() && b.graph()[mask].shape.size() > 2;
+  if (!scalars.attention_softcap && !sinks.valid() && !biased) {
     return b.sdpa_masked(q, keys, values, mask, scalars.attention);
   }
   const double usual = 1.0 / std::sqrt(static_cast<double>(c.config.head_dim));

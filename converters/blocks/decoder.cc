@@ -92,28 +92,44 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   return named(kForwardMethod, b);
 }
 
-// Builds forward(tokens i64 [1,T]) -> states, and the sentence embedding where the config has one.
-Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildOptions& options,
-                                         const DecoderParts& parts) {
-  const int64_t width = outer_width(config, parts);
+Status check_encoder(const ModelConfig& config, int64_t width) {
   if (width != config.hidden_size) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("an encoder of {} whose states are {} wide, its layers {}: not "
                             "supported",
                             config.model_type, width, config.hidden_size));
   }
-  if (config.sentence) FERRY_RETURN_IF_ERROR(check_sentence_widths(*config.sentence, width));
+  return config.sentence ? check_sentence_widths(*config.sentence, width) : Status();
+}
+
+// Builds forward(tokens i64 [1,T]) -> states, and the sentence embedding where the config has one;
+// or with `several` forward_texts, which takes the tokens of several texts.
+Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildOptions& options,
+                                         const DecoderParts& parts, bool several) {
+  FERRY_RETURN_IF_ERROR(check_encoder(config, outer_width(config, parts)));
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
-  const int32_t t = b.symbol("T", options.context_length, ValueId{});
-  const ValueId input = decoder_input(b, config, DType::kI64, positions(Dim::of(t)));
-  b.bind_symbol(t, b.sym_size(input, 1));
-  const DecoderContext c = make_encoder_context(b, config, options, t);
-  const ValueId states = build_layers(b, c, parts, input);
+  const int64_t most = several ? options.texts_length : options.context_length;
+  EncoderInputs inputs;
+  inputs.tokens = b.symbol("T", most, ValueId{});
+  const Dims by_token = {batch(), positions(Dim::of(inputs.tokens))};
+  inputs.token_ids = decoder_input(b, config, DType::kI64, by_token[1]);
+  b.bind_symbol(inputs.tokens, b.sym_size(inputs.token_ids, 1));
+  if (several) {
+    const int32_t texts = b.symbol("N", most, ValueId{});
+    inputs.text_ids = b.input(std::string(kTextIdsPort), DType::kI64, by_token);
+    inputs.position_ids = b.input(std::string(kPositionIdsPort), DType::kI64, by_token);
+    inputs.last_tokens =
+        b.input(std::string(kLastTokensPort), DType::kI64, {batch(), Dim::of(texts)});
+    b.bind_symbol(texts, b.sym_size(inputs.last_tokens, 1));
+  }
+  const DecoderContext c = make_encoder_context(b, config, options, inputs);
+  const ValueId states = build_layers(b, c, parts, inputs.token_ids);
   b.output(states, std::string(kLastHiddenStatePort));
   if (config.sentence) {
-    b.output(sentence_embedding(b, *config.sentence, states), std::string(kSentenceEmbeddingPort));
+    b.output(sentence_embedding(b, c, *config.sentence, states),
+             std::string(kSentenceEmbeddingPort));
   }
-  return named(kForwardMethod, b);
+  return named(several ? kForwardTextsMethod : kForwardMethod, b);
 }
 
 Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOptions& options,
@@ -125,6 +141,8 @@ Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOp
   ports.finish(b, build_stack(b, c, parts, ports.input()));
   return named(name, b);
 }
+
+constexpr std::string_view kFirstNorm = "attention_norm";
 
 // Builds one layer, as `style` says.
 class StyledLayer {
@@ -152,8 +170,10 @@ class StyledLayer {
   }
 
  private:
-  ValueId normed(ValueId x, const char* name) {
-    return norm(b_, style_.norm, x, layer_name(layer_, name), c_.config.rms_norm_eps);
+  ValueId normed(ValueId x, std::string_view name) {
+    const bool bare = style_.first_bare && layer_ == 0 && name == kFirstNorm;
+    return bare ? x
+                : norm(b_, style_.norm, x, layer_name(layer_, name.data()), c_.config.rms_norm_eps);
   }
   ValueId attended(ValueId x) { return attention(b_, c_, x, layer_, style_.attention); }
   ValueId mapped(ValueId x) {
@@ -168,12 +188,45 @@ class StyledLayer {
   int64_t layer_;
 };
 
+// Returns 1, 2, ... for the tokens of a text that are not `uncounted`, and 0 for those that are:
+// i64 [1,T].
+ValueId counted_positions(GraphBuilder& b, const DecoderContext& c, int64_t uncounted) {
+  const ValueId none = b.scalar(0.0F);
+  const ValueId one = b.scalar(1.0F);
+  const ValueId counts = b.where(b.eq(c.token_ids, uncounted), none, one);
+  ValueId sums = b.cumsum_last(counts);
+  if (c.position_ids.valid()) {
+    // The counts of the texts before are taken off: those before the first token of each text.
+    const ValueId places = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 0);
+    const ValueId before = b.sub(sums, counts);
+    sums = b.sub(sums, b.gather_last(before, b.sub(places, c.position_ids)));
+  }
+  return b.to(b.mul(sums, counts), DType::kI64);
+}
+
 // Returns the learned vectors of the positions of this call: [1,T,hidden_size].
-ValueId position_embeddings(GraphBuilder& b, const DecoderContext& c) {
-  const ValueId table = b.weight("position_embeddings.weight", {positions(c.config.max_positions),
-                                                                features(c.config.hidden_size)});
+ValueId position_embeddings(GraphBuilder& b, const DecoderContext& c, const DecoderStyle& style) {
+  const int64_t rows = c.config.max_positions + (style.uncounted ? 1 : 0);
+  const ValueId table =
+      b.weight("position_embeddings.weight", {positions(rows), features(c.config.hidden_size)});
   if (c.ports != nullptr) return b.embedding(table, c.ports->input_pos());
+  if (style.uncounted) {
+    return b.embedding(table, counted_positions(b, c, *style.uncounted));
+  }
+  if (c.position_ids.valid()) return b.embedding(table, c.position_ids);
   return b.embedding(table, b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 0));
+}
+
+// Returns the embeddings x [1,T,hidden_size] with what the style adds to them before the layers.
+ValueId styled_embeddings(GraphBuilder& b, const DecoderContext& c, const DecoderStyle& style,
+                          ValueId x) {
+  const ModelConfig& config = c.config;
+  if (style.token_types) {
+    const Dims shape = {features(config.number(kTokenTypes)), features(config.hidden_size)};
+    x = b.add(x, b.select(b.weight("token_types.weight", shape), 0, 0));
+  }
+  if (style.learned_positions) x = b.add(x, position_embeddings(b, c, style));
+  return style.embedding_norm ? norm(b, style.norm, x, "embedding_norm", config.rms_norm_eps) : x;
 }
 
 }  // namespace
@@ -186,7 +239,9 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
     return methods;
   }
   if (options.style == ProgramStyle::kEncoder) {
-    methods.push_back(FERRY_TRY(build_encoder(config, options, parts)));
+    methods.push_back(FERRY_TRY(build_encoder(config, options, parts, /*several=*/false)));
+    if (options.texts_length == 0) return methods;
+    methods.push_back(FERRY_TRY(build_encoder(config, options, parts, /*several=*/true)));
     return methods;
   }
   methods.push_back(
@@ -278,7 +333,7 @@ Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptio
   };
   parts.enter = [&](GraphBuilder& b, const DecoderContext& c, ValueId x) {
     if (width > 0) x = projection(b, x, "project_in", width, hidden, /*bias=*/false);
-    return style.learned_positions ? b.add(x, position_embeddings(b, c)) : x;
+    return styled_embeddings(b, c, style, x);
   };
   parts.final_norm = [&](GraphBuilder& b, ValueId x) {
     if (style.final_norm) x = norm(b, style.norm, x, "norm", config.rms_norm_eps);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,9 @@ enum class Residuals {
 // whose config has a flag for it.
 inline constexpr const char* kParallelResidual = "parallel_residual";
 
+// A member of ModelConfig::numbers: the types that tokens may have.
+inline constexpr const char* kTokenTypes = "type_vocab_size";
+
 struct DecoderStyle {
   AttentionStyle attention = {};
   NormKind norm = NormKind::kLayer;
@@ -98,7 +102,14 @@ struct DecoderStyle {
   bool mlp_bias = false;  // an MLP without a gate has biases
   bool head_bias = false;
   bool final_norm = true;
+  bool first_bare = false;         // the first layer has no attention_norm (ModernBERT)
   bool learned_positions = false;  // position_embeddings.weight [max_positions, hidden_size]
+  // Positions count the tokens that are not this one, from 1 on; its own is 0 (RoBERTa). The table
+  // of positions then has one row more.
+  std::optional<int64_t> uncounted = {};
+  // The first row of token_types.weight [kTokenTypes, hidden_size] is added to all embeddings.
+  bool token_types = false;
+  bool embedding_norm = false;  // embedding_norm, behind token types and positions
   // Width of a token's embedding and of the input of the head. project_in and project_out stand
   // between this width and the layers. 0 or hidden_size: there are no projections.
   int64_t embedding_size = 0;

@@ -138,7 +138,7 @@ RopeTable compute_rope(GraphBuilder& b, const DecoderContext& c, const std::stri
   const ValueId frequencies =
       b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)},
                 frequencies_literal(name, rope_inverse_frequencies(rope, rotary_dim)));
-  const ValueId numbers = b.to(b.arange(c.start_pos, c.end_pos, c.tokens), DType::kF32);
+  const ValueId numbers = b.to(call_positions(b, c), DType::kF32);
   // The angle is rounded to f32, as the reference implementation computes it.
   const ValueId angles = b.mul(b.unsqueeze(b.unsqueeze(numbers, 1), 2), frequencies);
   const auto scaled = [&](ValueId rows) {
@@ -201,18 +201,38 @@ ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
   return mask;
 }
 
+// Returns whether two tokens are of the same text: bool [T,T].
+ValueId same_text(GraphBuilder& b, const DecoderContext& c) {
+  const ValueId ids = b.select(c.text_ids, 0, 0);
+  const ValueId rows = b.unsqueeze(ids, 1);
+  const ValueId columns = b.unsqueeze(ids, 0);
+  return b.eq(b.sub(rows, columns), 0);
+}
+
 // Returns all tokens of the call as the keys of an encoder. A mask hides some of them where
-// attention is causal or has a window.
+// attention is causal or has a window, and where they are of another text.
 KeyRange add_encoder_range(GraphBuilder& b, const DecoderContext& c,
                            std::optional<int64_t> window) {
   KeyRange range;
   range.keys = c.tokens;
   const bool two_way = c.config.two_way;
-  if (two_way && !window) return range;
-  const ValueId distance = distances(b, c, range);
-  ValueId seen = b.ge(distance, two_way ? 1 - *window : 0);
-  if (window) seen = b.logical_and(seen, b.lt(distance, *window));
-  range.mask = additive_mask(b, seen, window ? "window_mask" : "causal_mask");
+  const bool several = c.text_ids.valid();
+  if (two_way && !window && !several) return range;
+  ValueId seen;
+  if (!two_way || window) {
+    const ValueId distance = distances(b, c, range);
+    seen = b.ge(distance, two_way ? 1 - *window : 0);
+    if (window) seen = b.logical_and(seen, b.lt(distance, *window));
+  }
+  if (several) {
+    const ValueId same = same_text(b, c);
+    seen = seen.valid() ? b.logical_and(seen, same) : same;
+  }
+  const bool by_text = several && two_way && !window;
+  range.mask = additive_mask(b, seen,
+                             window    ? "window_mask"
+                             : by_text ? "text_mask"
+                                       : "causal_mask");
   return range;
 }
 
@@ -243,6 +263,44 @@ KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   return range;
 }
 
+// Makes the literal of the rows of the distances from 1 - positions on: f32 [2 positions - 1, 1].
+graph::Literal bucket_literal(int64_t positions) {
+  std::vector<float> rows;
+  for (int64_t distance = 1 - positions; distance < positions; ++distance) {
+    rows.push_back(static_cast<float>(distance_bucket(distance)));
+  }
+  return {.key = fmt::format("buckets:{}", positions),
+          .bytes = rows.size() * sizeof(float),
+          .fill = [rows](uint64_t offset, std::span<std::byte> out) {
+            std::ranges::copy(std::as_bytes(std::span(rows)).subspan(offset, out.size()),
+                              out.begin());
+          }};
+}
+
+// Adds the bias of scores to the mask of full attention. The scores of texts behind each other are
+// masked, so that any row will do for their distances.
+void add_relative_bias(GraphBuilder& b, DecoderContext& c) {
+  const int64_t most = c.options.context_length;
+  const ValueId table = b.literal(DType::kF32, {2 * most - 1, 1}, bucket_literal(most));
+  const ValueId numbers = call_positions(b, c);
+  const ValueId rows = b.unsqueeze(numbers, 1);
+  const ValueId columns = b.unsqueeze(numbers, 0);
+  const ValueId distance = b.sub(rows, columns);
+  const ValueId place = b.add(distance, int_scalar(b, most - 1));
+  const ValueId bucket = b.to(b.select(b.embedding(table, place), 2, 0), DType::kI64);
+  const ValueId weight =
+      b.weight_f32("relative_bias.weight", {features(kDistanceBuckets), heads(c.config.num_heads)});
+  ValueId bias = b.unsqueeze(b.permute(b.embedding(weight, bucket), {2, 0, 1}), 1);
+  if (!c.full.range) {
+    c.full.range.emplace();
+    c.full.range->keys = c.tokens;
+  } else {
+    bias = b.add(bias, c.full.range->mask);
+  }
+  c.full.range->mask = bias;
+  b.name(bias, "relative_bias");
+}
+
 using TableMaker = RopeTable(GraphBuilder&, const DecoderContext&, const std::string& name,
                              const RopeConfig&);
 
@@ -265,8 +323,8 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
   // composed_attention() needs a mask in every layer.
-  const bool masked =
-      config.scalars.attention_softcap.has_value() || config.number(kAttentionSinks) != 0;
+  const bool masked = config.scalars.attention_softcap.has_value() ||
+                      config.number(kAttentionSinks) != 0 || c.text_ids.valid();
   const bool shared = first_shared_layer(config) < config.num_layers;
   if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
@@ -336,11 +394,16 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
 }
 
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
-                                    const BuildOptions& options, int32_t token_symbol) {
+                                    const BuildOptions& options, const EncoderInputs& inputs) {
   DecoderContext c{.config = config, .options = options};
-  c.tokens = positions(Dim::of(token_symbol));
-  c.end_pos = b.graph().symbols[static_cast<size_t>(token_symbol)].value;
+  c.tokens = positions(Dim::of(inputs.tokens));
+  c.token_ids = inputs.token_ids;
+  c.text_ids = inputs.text_ids;
+  c.position_ids = inputs.position_ids;
+  c.last_tokens = inputs.last_tokens;
+  c.end_pos = b.graph().symbols[static_cast<size_t>(inputs.tokens)].value;
   add_attention_kinds(b, c);
+  if (config.number(kRelativeBias) != 0) add_relative_bias(b, c);
   return c;
 }
 
@@ -360,6 +423,24 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   }
   if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;
+}
+
+// The reference computes in f32.
+int64_t distance_bucket(int64_t distance) {
+  constexpr int64_t kOfSide = kDistanceBuckets / 2, kExact = kOfSide / 2;
+  constexpr double kFarthest = 128.0;
+  const int64_t side = distance < 0 ? kOfSide : 0, length = std::abs(distance);
+  if (length < kExact) return side + length;
+  const auto ratio = static_cast<float>(length) / static_cast<float>(kExact);
+  const auto logarithm = static_cast<float>(std::log(static_cast<double>(ratio)));
+  const auto whole = static_cast<float>(std::log(kFarthest / static_cast<double>(kExact)));
+  const float steps = logarithm / whole * static_cast<float>(kOfSide - kExact);
+  return side + std::min(kExact + static_cast<int64_t>(steps), kOfSide - 1);
+}
+
+ValueId call_positions(GraphBuilder& b, const DecoderContext& c) {
+  return c.position_ids.valid() ? b.select(c.position_ids, 0, 0)
+                                : b.arange(c.start_pos, c.end_pos, c.tokens);
 }
 
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer) {

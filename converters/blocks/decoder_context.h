@@ -24,7 +24,8 @@ struct RopeTable {
 struct KeyRange {
   graph::IntArg start = 0;  // position of the first key
   Dim keys = {};            // number of keys; the last key is at the last position of the call
-  ValueId mask = {};        // additive, f32 [T, keys]; invalid: every key is seen
+  // Additive, f32 [T, keys], or [heads,1,T,keys] with a bias; invalid: every key is seen.
+  ValueId mask = {};
 };
 
 // The values that the attention layers of one kind, full or sliding, share.
@@ -43,7 +44,11 @@ struct DecoderContext {
   const BuildOptions& options;
   // Inputs and outputs of a static program; nullptr in other programs.
   StaticPorts* ports = nullptr;
-  Dim tokens = {};  // T, the number of tokens of a call
+  Dim tokens = {};         // T, the number of tokens of a call
+  ValueId token_ids = {};  // encoder: i64 [1,T]
+  // An encoder of several texts: the number of the text and the position in it, for each token, and
+  // the last token of each text: i64 [1,T], [1,T] and [1,N]. Invalid in other programs.
+  ValueId text_ids = {}, position_ids = {}, last_tokens = {};
   // Position of the first token; 0 in an encoder. Static programs do not use it.
   graph::IntArg start_pos = 0;
   ValueId end_pos = {};  // Int: start_pos + T; unused in static programs
@@ -63,6 +68,16 @@ struct DecoderContext {
   }
 };
 
+// A member of ModelConfig::numbers: 1 where scores have a bias by the distance of the tokens
+// (MPNet).
+inline constexpr const char* kRelativeBias = "relative_bias";
+// The rows of MPNet's table of biases, relative_bias.weight [rows, heads], that tokens may have.
+inline constexpr int64_t kDistanceBuckets = 32;
+// Returns the row for a key that is `distance` tokens before its query.
+int64_t distance_bucket(int64_t distance);
+// Returns the position of every token of the call: i64 [T].
+ValueId call_positions(GraphBuilder& b, const DecoderContext& c);
+
 // A member of ModelConfig::numbers: 1 where every head has an attention sink.
 inline constexpr const char* kAttentionSinks = "attention_sinks";
 // A member of ModelConfig::numbers: 1 where the scores of layer N are also divided by N + 1.
@@ -75,9 +90,15 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
 
+// The inputs of an encoder. Those of several texts are as in DecoderContext.
+struct EncoderInputs {
+  ValueId token_ids = {};  // i64 [1,T]
+  int32_t tokens = 0;      // T
+  ValueId text_ids = {}, position_ids = {}, last_tokens = {};
+};
 // Makes the context of an encoder, all of whose layers have attention.
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
-                                    const BuildOptions& options, int32_t token_symbol);
+                                    const BuildOptions& options, const EncoderInputs& inputs);
 
 // Makes the context of a method of a static program, which takes `tokens` tokens.
 DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "converters/blocks/blocks.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
@@ -37,7 +39,7 @@ ValueId weighted_mean(GraphBuilder& b, ValueId states, ValueId columns) {
 }
 
 // Pools the states of all tokens: [1,T,width] -> [1,width].
-ValueId pooled(GraphBuilder& b, Pooling pooling, ValueId states) {
+ValueId pooled_one(GraphBuilder& b, Pooling pooling, ValueId states) {
   if (pooling == Pooling::kFirst) return b.select(states, 1, 0);
   if (pooling == Pooling::kLast) return b.select(states, 1, -1);
   const Dim width = b.graph()[states].shape.back();
@@ -47,6 +49,64 @@ ValueId pooled(GraphBuilder& b, Pooling pooling, ValueId states) {
                     : pooling == Pooling::kWeightedMean ? weighted_mean(b, states, columns)
                                                         : b.mean_last(columns);
   return b.view(x, {batch(), width});
+}
+
+// Pools the states of each of several texts.
+class TextPooling {
+ public:
+  TextPooling(GraphBuilder& b, const DecoderContext& c, ValueId states)
+      : b_(b), c_(c), states_(states) {}
+
+  // Returns f32 [N,width].
+  ValueId pooled(Pooling pooling) {
+    if (pooling == Pooling::kLast) return rows_of(c_.last_tokens);
+    if (pooling == Pooling::kFirst) {
+      const ValueId before = b_.gather_last(c_.position_ids, c_.last_tokens);
+      return rows_of(b_.sub(c_.last_tokens, before));
+    }
+    ValueId weights = members();
+    if (pooling == Pooling::kWeightedMean) weights = b_.mul(weights, places_in_text());
+    const ValueId sum = b_.select(b_.bmm(b_.unsqueeze(weights, 0), states_), 0, 0);
+    const ValueId total = b_.unsqueeze(b_.select(b_.sum_last(weights), 1, 0), 1);
+    return pooling == Pooling::kRootMean ? b_.mul(sum, b_.rsqrt(total)) : b_.div(sum, total);
+  }
+
+ private:
+  // Returns the states of the tokens [1,N] as f32 [N,width].
+  ValueId rows_of(ValueId tokens) {
+    return b_.select(b_.embedding(b_.select(states_, 0, 0), tokens), 0, 0);
+  }
+  // Returns 1 where a token is of the text: f32 [N,T].
+  ValueId members() {
+    const ValueId numbers = b_.select(b_.gather_last(c_.text_ids, c_.last_tokens), 0, 0);
+    const ValueId rows = b_.unsqueeze(numbers, 1);
+    const ValueId columns = b_.unsqueeze(b_.select(c_.text_ids, 0, 0), 0);
+    const ValueId other = b_.sub(rows, columns);
+    const ValueId one = b_.scalar(1.0F);
+    const ValueId none = b_.scalar(0.0F);
+    return b_.where(b_.eq(other, 0), one, none);
+  }
+  // Returns 1, 2, ... for the tokens of each text: f32 [1,T].
+  ValueId places_in_text() {
+    const ValueId one = b_.scalar(1.0F);
+    const ValueId before = b_.to(call_positions(b_, c_), DType::kF32);
+    return b_.unsqueeze(b_.add(before, one), 0);
+  }
+
+  GraphBuilder& b_;
+  const DecoderContext& c_;
+  ValueId states_;
+};
+
+// The vectors of all poolings, behind each other.
+ValueId pooled(GraphBuilder& b, const DecoderContext& c, const std::vector<Pooling>& poolings,
+               ValueId states) {
+  std::vector<ValueId> vectors;
+  for (const Pooling pooling : poolings) {
+    vectors.push_back(c.text_ids.valid() ? TextPooling(b, c, states).pooled(pooling)
+                                         : pooled_one(b, pooling, states));
+  }
+  return vectors.size() == 1 ? vectors.front() : b.cat(vectors, 1);
 }
 
 ValueId activated(GraphBuilder& b, Function function, ValueId x) {
@@ -79,8 +139,13 @@ std::string dense_name(size_t index) { return fmt::format("sentence.{}", index);
 
 }  // namespace
 
-ValueId sentence_embedding(GraphBuilder& b, const SentenceConfig& config, ValueId states) {
-  ValueId x = pooled(b, config.pooling, states);
+bool pools_several_texts(const SentenceConfig& config) {
+  return std::ranges::count(config.poolings, Pooling::kMax) == 0;
+}
+
+ValueId sentence_embedding(GraphBuilder& b, const DecoderContext& c, const SentenceConfig& config,
+                           ValueId states) {
+  ValueId x = pooled(b, c, config.poolings, states);
   for (size_t i = 0; i < config.modules.size(); ++i) {
     const SentenceModule& module = config.modules[i];
     if (module.kind == SentenceModule::Kind::kNormalize) {
@@ -109,6 +174,7 @@ std::vector<KeyRule> sentence_rules(const SentenceConfig& config) {
 }
 
 Status check_sentence_widths(const SentenceConfig& config, int64_t width) {
+  width *= static_cast<int64_t>(config.poolings.size());
   for (const SentenceModule& module : config.modules) {
     if (module.kind != SentenceModule::Kind::kDense) continue;
     if (module.in != width) {

@@ -6,13 +6,20 @@
 #include <vector>
 
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/decoder_context.h"
 #include "converters/config/sentence_config.h"
 #include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
 
-// Makes one vector of the states of all tokens: f32 [1,T,width] -> f32 [1,config.width(width)].
-ValueId sentence_embedding(GraphBuilder& b, const SentenceConfig& config, ValueId states);
+// Makes one vector of the states of each text: f32 [1,T,width] -> f32 [N,config.width(width)]. N is
+// 1 unless the context has several texts.
+ValueId sentence_embedding(GraphBuilder& b, const DecoderContext& c, const SentenceConfig& config,
+                           ValueId states);
+
+// Returns whether sentence_embedding() can do so for several texts. A program has no operator for
+// the largest values of each text.
+bool pools_several_texts(const SentenceConfig& config);
 
 // Returns the key of a parameter of a dense module in a checkpoint: "2_Dense.linear.weight".
 std::string sentence_key(const SentenceModule& module, const std::string& parameter);

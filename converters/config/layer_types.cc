@@ -32,8 +32,9 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
       type.window == WindowRule::kWhereNoRope || type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
   // A window of 0 is allowed: halved, it reaches as far as a window of 1, to the token itself.
-  const bool halved = type.two_way == TwoWayRule::kHalfWindow &&
-                      FERRY_TRY(fields.flag_or("use_bidirectional_attention", false));
+  const bool halved = type.two_way == TwoWayRule::kAlways ||
+                      (type.two_way == TwoWayRule::kHalfWindow &&
+                       FERRY_TRY(fields.flag_or("use_bidirectional_attention", false)));
   return fields.integer("sliding_window", {halved ? 0 : kPositionRange.min, kPositionRange.max});
 }
 

@@ -74,6 +74,7 @@ struct Directions {
 // causal mask.
 Result<Directions> read_directions(const JsonFields& fields, const ModelType& type) {
   Directions out;
+  if (type.two_way == TwoWayRule::kAlways) return out;
   const nlohmann::json* causal = fields.find("is_causal");
   out.not_causal = fields.states("is_causal") && (causal == nullptr || *causal != true);
   if (type.two_way == TwoWayRule::kUnread) return out;
@@ -101,14 +102,16 @@ Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type)
 Status read_two_way(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   if (config.multimodal) return refuse_two_way_attention(fields, type);
   const Directions directions = FERRY_TRY(read_directions(fields, type));
-  config.two_way = directions.not_causal || directions.half_window;
+  config.only_encodes = type.two_way == TwoWayRule::kAlways;
+  config.two_way = config.only_encodes || directions.not_causal || directions.half_window;
   config.is_encoder = config.two_way;
   if (config.two_way && !std::ranges::all_of(config.layer_types, is_attention)) {
     return fields.error(ErrorCode::kUnsupported, "is_causal",
                         "is not true, and layers without attention know one direction only");
   }
   if (!config.sliding_window) return {};
-  if (directions.half_window) config.sliding_window = *config.sliding_window / 2 + 1;
+  if (directions.half_window || config.only_encodes)
+    config.sliding_window = *config.sliding_window / 2 + 1;
   if (directions.not_causal) config.sliding_window = *config.sliding_window + 1;
   return {};
 }

@@ -173,7 +173,8 @@ struct ModelConfig {
   bool tie_unless_stored = false;
   // Set only where some layer has a window. A token attends to tokens that are nearer than this.
   std::optional<int64_t> sliding_window;
-  bool two_way = false;  // tokens attend to later ones too
+  bool two_way = false;       // tokens attend to later ones too
+  bool only_encodes = false;  // the model is no decoder, whatever its config says
   // The program gives states, not logits. Every model that attends both ways is an encoder.
   bool is_encoder = false;
   std::optional<SentenceConfig> sentence;  // encoder: how its states become one vector

@@ -60,11 +60,12 @@ enum class RopeLayers {
   kNone           // positions are learned vectors, which are added to the embeddings
 };
 
-// How a type reads use_bidirectional_attention. All types read is_causal.
+// How a type reads use_bidirectional_attention. All types but those of kAlways read is_causal.
 enum class TwoWayRule {
   kUnread,
   kRefused,     // read, and refused if true: kernels of the reference differ in its effect
   kHalfWindow,  // tokens attend both ways, and half a window reaches in each direction
+  kAlways,      // as kHalfWindow, whatever the config says
 };
 
 // A flag that only one family reads, and the member of ModelConfig::numbers that holds it as 0 or

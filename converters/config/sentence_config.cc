@@ -26,13 +26,14 @@ struct PoolingMode {
   std::string_view name, flag;
   Pooling pooling;
 };
+// Several flags give their vectors in this order.
 constexpr PoolingMode kPoolings[] = {
-    {"mean", "pooling_mode_mean_tokens", Pooling::kMean},
     {"cls", "pooling_mode_cls_token", Pooling::kFirst},
-    {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
     {"max", "pooling_mode_max_tokens", Pooling::kMax},
+    {"mean", "pooling_mode_mean_tokens", Pooling::kMean},
     {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean},
     {"weightedmean", "pooling_mode_weightedmean_tokens", Pooling::kWeightedMean},
+    {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
 };
 
 struct FunctionName {
@@ -57,7 +58,15 @@ constexpr const char* kTransformers[] = {
     "sentence_xlnet_config.json"};
 
 // Keys that Ferry follows or checks, or that change no value.
-constexpr std::string_view kTransformerKeys[] = {"max_seq_length", "do_lower_case"};
+constexpr std::string_view kTransformerKeys[] = {
+    "max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"};
+// Keys with the one value that is supported.
+constexpr std::pair<const char*, const char*> kTransformerValues[] = {
+    {"transformer_task", R"("feature-extraction")"},
+    {"modality_config",
+     R"({"text":{"method":"forward","method_output_name":"last_hidden_state"}})"},
+    {"module_output_name", R"("token_embeddings")"},
+};
 constexpr std::string_view kPoolingKeys[] = {"word_embedding_dimension",
                                              "embedding_dimension",
                                              "include_prompt",
@@ -92,6 +101,13 @@ bool is_plain_name(std::string_view name) {
   });
 }
 
+Result<Pooling> pooling_called(const SentenceJson& name, const JsonFields& fields) {
+  for (const PoolingMode& mode : kPoolings) {
+    if (name == mode.name) return mode.pooling;
+  }
+  return fields.error(ErrorCode::kUnsupported, "pooling_mode", "is no pooling that is known");
+}
+
 class FolderReader {
  public:
   FolderReader(const FolderText& text, const std::string& folder) : text_(text), folder_(folder) {}
@@ -106,9 +122,10 @@ class FolderReader {
   Result<SentenceJson> object(const std::string& path) const;
   Status add_module(const SentenceJson& entry, size_t index, SentenceConfig& out);
   Status read_transformer(const std::string& path, SentenceConfig& out) const;
+  Result<std::optional<int64_t>> tokenizer_limit() const;
   static Status read_settings(const SentenceJson& document, const std::string& name,
                               SentenceConfig& out);
-  Result<Pooling> read_pooling(const std::string& path) const;
+  Result<std::vector<Pooling>> read_pooling(const std::string& path) const;
   Result<SentenceModule> read_dense(const std::string& path) const;
 
   const FolderText& text_;
@@ -138,9 +155,24 @@ Status FolderReader::read_transformer(const std::string& path, SentenceConfig& o
   }
   for (const char* name : kTransformers) {
     const std::optional<SentenceJson> document = FERRY_TRY(json(name));
-    if (document) return read_settings(*document, shown(name), out);
+    if (!document) continue;
+    FERRY_RETURN_IF_ERROR(read_settings(*document, shown(name), out));
+    break;
   }
+  if (!out.max_tokens) out.max_tokens = FERRY_TRY(tokenizer_limit());
   return {};
+}
+
+// Without max_seq_length the tokenizer's limit counts. A file that knows no limit states a number
+// that no text reaches.
+Result<std::optional<int64_t>> FolderReader::tokenizer_limit() const {
+  const std::optional<SentenceJson> document = FERRY_TRY(json("tokenizer_config.json"));
+  if (!document || !document->is_object()) return std::optional<int64_t>();
+  const auto stated = document->find("model_max_length");
+  if (stated == document->end() || !stated->is_number()) return std::optional<int64_t>();
+  const auto limit = stated->get<double>();
+  const bool counts = limit >= 1 && limit <= static_cast<double>(kPositionRange.max);
+  return counts ? std::optional(static_cast<int64_t>(limit)) : std::nullopt;
 }
 
 Status FolderReader::read_settings(const SentenceJson& document, const std::string& name,
@@ -149,12 +181,17 @@ Status FolderReader::read_settings(const SentenceJson& document, const std::stri
   const JsonFields fields(document, name, "");
   FERRY_RETURN_IF_ERROR(check_keys(document, kTransformerKeys, fields));
   out.max_tokens = FERRY_TRY(fields.integer("max_seq_length", kPositionRange));
+  for (const auto& [key, usual] : kTransformerValues) {
+    const SentenceJson* stated = fields.find(key);
+    if (stated == nullptr || *stated == SentenceJson::parse(usual)) continue;
+    return fields.error(ErrorCode::kUnsupported, key, fmt::format("is not {}", usual));
+  }
   if (!FERRY_TRY(fields.flag_or("do_lower_case", false))) return {};
   return fields.error(ErrorCode::kUnsupported, "do_lower_case",
                       "is true: texts that are put into lower case first are not supported");
 }
 
-Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
+Result<std::vector<Pooling>> FolderReader::read_pooling(const std::string& path) const {
   const SentenceJson document = FERRY_TRY(object(path));
   const JsonFields fields(document, shown(path), "");
   FERRY_RETURN_IF_ERROR(check_keys(document, kPoolingKeys, fields));
@@ -165,22 +202,20 @@ Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
     return fields.error(ErrorCode::kUnsupported, "include_prompt",
                         "is false: a mean without the tokens of the prompt is not supported");
   }
-  const std::optional<std::string> named = FERRY_TRY(fields.text("pooling_mode"));
-  const PoolingMode* chosen = nullptr;
-  for (const PoolingMode& mode : kPoolings) {
-    const bool by_default = mode.pooling == Pooling::kMean;
-    const bool on = named ? *named == mode.name : FERRY_TRY(fields.flag_or(mode.flag, by_default));
-    if (!on) continue;
-    if (chosen != nullptr) {
-      return fields.error(ErrorCode::kUnsupported, mode.flag,
-                          "asks for a second pooling: several beside each other are not supported");
+  std::vector<Pooling> poolings;
+  if (const SentenceJson* named = fields.find("pooling_mode")) {
+    for (const SentenceJson& name : named->is_array() ? *named : SentenceJson::array({*named})) {
+      poolings.push_back(FERRY_TRY(pooling_called(name, fields)));
     }
-    chosen = &mode;
+    const bool sane = !poolings.empty() && poolings.size() <= std::size(kPoolings);
+    return sane ? Result<std::vector<Pooling>>(std::move(poolings))
+                : fields.bad("pooling_mode", "is not a list of poolings");
   }
-  if (chosen == nullptr) {
-    return fields.error(ErrorCode::kUnsupported, "pooling_mode", "is no pooling that is known");
+  for (const PoolingMode& mode : kPoolings) {
+    if (FERRY_TRY(fields.flag_or(mode.flag, false))) poolings.push_back(mode.pooling);
   }
-  return chosen->pooling;
+  if (poolings.empty()) poolings.push_back(Pooling::kMean);
+  return poolings;
 }
 
 Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
@@ -236,7 +271,7 @@ Status FolderReader::add_module(const SentenceJson& entry, size_t index, Sentenc
   }
   if (known && name == "Pooling" && index == 1 && has_transformer_) {
     has_pooling_ = true;
-    out.pooling = FERRY_TRY(read_pooling(path.empty() ? "config.json" : path + "/config.json"));
+    out.poolings = FERRY_TRY(read_pooling(path.empty() ? "config.json" : path + "/config.json"));
     return {};
   }
   if (known && name == "Dense" && has_pooling_ && !path.empty()) {
@@ -265,6 +300,7 @@ Result<std::optional<SentenceConfig>> FolderReader::read() {
 }  // namespace
 
 int64_t SentenceConfig::width(int64_t states) const {
+  states *= static_cast<int64_t>(poolings.size());
   for (const SentenceModule& module : modules) {
     if (module.kind == SentenceModule::Kind::kDense) states = module.out;
   }

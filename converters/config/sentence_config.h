@@ -28,9 +28,9 @@ struct SentenceConfig {
   // How one vector is made of the states of the tokens. kRootMean: the sum over the square root of
   // the number of tokens; kWeightedMean: the tokens weigh 1, 2, 3, ...
   enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean, kWeightedMean };
-  Pooling pooling = Pooling::kMean;
-  std::vector<SentenceModule> modules = {};  // in order
-  std::optional<int64_t> max_tokens = {};    // limit of a text, where the folder states it
+  std::vector<Pooling> poolings = {Pooling::kMean};  // their vectors follow each other
+  std::vector<SentenceModule> modules = {};          // in order
+  std::optional<int64_t> max_tokens = {};            // limit of a text, where the folder states it
   // Returns the width of the vector for states of the width `states`.
   int64_t width(int64_t states) const;
   bool operator==(const SentenceConfig&) const = default;

@@ -133,13 +133,14 @@ std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output
   return rules;
 }
 
-KeyRule position_rule(const std::string& source, int64_t skipped) {
+KeyRule position_rule(const std::string& source, int64_t skipped, int64_t before) {
   KeyRule rule;
   rule.name = "skip rows of position_embeddings.weight";
   rule.source = source;
-  rule.expected_rows = [=](const ModelConfig& config) { return skipped + config.max_positions; };
+  const auto rows = [=](const ModelConfig& config) { return before + config.max_positions; };
+  rule.expected_rows = [=](const ModelConfig& config) { return skipped + rows(config); };
   rule.targets = {{.name = "position_embeddings.weight", .rows = [=](const ModelConfig& config) {
-                     return RowOrder{run_piece(0, skipped, config.max_positions)};
+                     return RowOrder{run_piece(0, skipped, rows(config))};
                    }}};
   return rule;
 }

@@ -45,8 +45,9 @@ std::vector<KeyRule> standard_norm_rules(const std::string& prefix);
 std::vector<KeyRule> standard_layer_norm_rules(const std::string& prefix);
 // Rules for biases of q, k and v, of o, and of the MLP.
 std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp);
-// Rule for learned positions: a matrix without its first `skipped` rows.
-KeyRule position_rule(const std::string& source, int64_t skipped);
+// Rule for learned positions: a matrix without its first `skipped` rows. `before` is the number of
+// rows that are left in front of that of the first position.
+KeyRule position_rule(const std::string& source, int64_t skipped, int64_t before = 0);
 // Rule for the output head.
 KeyRule head_rule(const std::string& source = "lm_head.weight");
 // The head is the embedding if the config ties them.

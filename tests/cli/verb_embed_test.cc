@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -52,6 +53,46 @@ TEST(Embed, AnswersEachLineOfItsInput) {
   EXPECT_EQ(bad.code, 3);
   const Outcome states = run_ferry({"embed", dir / "b", "--tokens", "4,5,6", "--states"});
   EXPECT_EQ(Json::parse(states.out).size(), 3U);
+}
+
+// Texts of several lengths, in calls of several texts, side by side.
+TEST(Embed, GivesTheVectorsOfManyTextsAtOnce) {
+  const TempDir dir;
+  ASSERT_EQ(convert_encoder(encoder("bert"), dir / "b", {"--dtype", "f32"}).code, 0);
+  const Json rows = Json::parse(read_bytes(encoder("bert") + "/texts.json"));
+  for (const std::string prompt : {"", "query"}) {
+    std::string lines;
+    std::vector<Json> wanted;
+    for (int i = 0; i < 60; ++i) {
+      const Json& row = rows[static_cast<size_t>(i) % rows.size()];
+      if (row["prompt"] != prompt) continue;
+      lines += row["text"].dump() + "\n";
+      wanted.push_back(row["embedding"]);
+    }
+    std::vector<std::string> line = {"embed", dir / "b", "--truncate", "--json"};
+    if (!prompt.empty()) line.insert(line.end(), {"--prompt-name", prompt});
+    const Outcome outcome = run_ferry_on(lines, line);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json texts = outcome.json()["result"]["texts"];
+    ASSERT_EQ(texts.size(), wanted.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      ASSERT_EQ(texts[i]["embedding"].size(), wanted[i].size());
+      for (size_t j = 0; j < wanted[i].size(); ++j) {
+        EXPECT_NEAR(texts[i]["embedding"][j].get<double>(), wanted[i][j].get<double>(), 2e-6);
+      }
+    }
+  }
+}
+
+// A text that is too long is refused, and the texts before it are answered.
+TEST(Embed, AnswersTheTextsBeforeOneThatIsRefused) {
+  const TempDir dir;
+  ASSERT_EQ(convert_encoder(encoder("bert"), dir / "b", {"--dtype", "f32"}).code, 0);
+  const std::string longer(60, '?');
+  const Outcome outcome = run_ferry_once(
+      {"embed", dir / "b", "--text", "mars", "--text", "is", "--text", longer, "--text", "red"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 2) << outcome.out;
 }
 
 // Adds a pooling and a dense module to llama_two_way.
@@ -218,10 +259,9 @@ TEST(Embed, ModulesThatAreNotSupportedAreRefusedByName) {
     write_bytes(source + "/" + file, before);
     return outcome;
   };
-  const Outcome pooling = change("1_Pooling/config.json", "pooling_mode_max_tokens", true);
+  const Outcome pooling = change("1_Pooling/config.json", "pooling_mode", "median");
   EXPECT_EQ(pooling.code, 4);
-  EXPECT_NE(pooling.err.find("'pooling_mode_max_tokens' asks for a second pooling"),
-            std::string::npos)
+  EXPECT_NE(pooling.err.find("'pooling_mode' is no pooling that is known"), std::string::npos)
       << pooling.err;
   const Outcome unknown = change("sentence_bert_config.json", "model_args", {{"dtype", "f16"}});
   EXPECT_EQ(unknown.code, 4);

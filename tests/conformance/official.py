@@ -152,6 +152,20 @@ def embeddings(bundle, ids, pixels):
     return out
 
 
+def encoder_states(folder, texts):
+    """Last hidden states of texts, each in a call of its own, and all of them in one call where the program has a method for it."""
+    bundle = Bundle(folder)
+    calls = [{"tokens": torch.tensor([ids])} for ids in texts]
+    out = [rows(bundle.call("text_encoder", "forward", values)["last_hidden_state"]) for values in calls]
+    if "forward_texts" in bundle.methods("text_encoder"):
+        values = dict(tokens=torch.tensor([[token for ids in texts for token in ids]]),
+                      text_ids=torch.tensor([[i for i, ids in enumerate(texts) for _ in ids]]),
+                      position_ids=torch.tensor([[i for ids in texts for i in range(len(ids))]]),
+                      last_tokens=torch.tensor([[len(ids) for ids in texts]]).cumsum(1) - 1)
+        out.append(rows(bundle.call("text_encoder", "forward_texts", values)["last_hidden_state"]))
+    return [part.numpy() for part in out]
+
+
 def static_logits(folder, ids, in_chunks):
     """Logits of every position of a static bundle in f32, with caches kept here: token by token, or the prompt in chunks."""
     bundle = Bundle(folder)

@@ -64,6 +64,23 @@ def in_f32(promise, runtime, source, style):
     return f"max_abs {worst:.2e}"
 
 
+def encoder_in_f32(promise, runtime, source):
+    """An encoder of testdata: its prompts alone, and together in one call."""
+    golden = source / "golden.safetensors"
+    names = [name[:-len(".input_ids")] for name in safetensors_header(golden)[0] if name.endswith(".input_ids")]
+    expected = [tensor(golden, f"{name}.last_hidden_state")[0] for name in names]
+    texts = [tensor(golden, f"{name}.input_ids")[0].tolist() for name in names]
+    bundle = convert(source, promise.folder / f"{source.name}-encoder", "--dtype", "f32", "--program", "encoder",
+                     "--context-length", "40")
+    got = runtime(official.encoder_states, bundle, texts)
+    if len(got) > len(texts):
+        expected.append(numpy.concatenate(expected))
+    worst = max(abs(ours - theirs).max() for ours, theirs in zip(got, expected, strict=True))
+    if not worst <= 1e-4:
+        raise Wrong(f"states differ by {worst:.2e}, at most 1e-4 expected")
+    return f"max_abs {worst:.2e}, {len(got) - len(texts)} calls of several texts"
+
+
 def real_in_f32(promise, runtime, source, ids):
     """SmolLM2-135M: the bound is the noise of the original."""
     import torch
@@ -132,6 +149,8 @@ def main():
     for source in goldens:
         for style in STYLES:
             promise.case(f"{source.name}, {style}", in_f32, promise, runtime, source, style)
+    for golden in sorted((common.TESTDATA / "encoder").glob("*/golden.safetensors")):
+        promise.case(f"{golden.parent.name}, encoder", encoder_in_f32, promise, runtime, golden.parent)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
 

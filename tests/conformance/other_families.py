@@ -1,5 +1,6 @@
 """Random configurations of the other families and of encoders, as llama_families.py has them."""
 from draw import ATTENTION, PLAIN_ROPE, divisors, swap, without
+from encoder_families import ENCODERS
 from llama_families import LLAMA_LIKE, granite_scalars
 
 MOSTLY_PLAIN = (70, 10, 10, 5, 5)
@@ -352,4 +353,4 @@ FAMILIES = dict(
     glm=glm, glm4=glm4, cohere=cohere, cohere2=cohere2, gpt_neox=gpt_neox, nemotron=nemotron, phi=phi,
     stablelm=stablelm, starcoder2=starcoder2, gpt2=gpt2, codegen=codegen, opt=opt, granitemoe=granitemoe,
     granitemoehybrid=granitemoehybrid, lfm2=lfm2, lfm2_moe=lfm2_moe, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3,
-    glm4_moe=glm4_moe, gpt_oss=gpt_oss, mixtral=mixtral, olmoe=olmoe, encoder=encoder)
+    glm4_moe=glm4_moe, gpt_oss=gpt_oss, mixtral=mixtral, olmoe=olmoe, encoder=encoder, **ENCODERS)

@@ -9,7 +9,8 @@ DROPPED = (
     "residual_multiplier attention_multiplier rope_local_base_freq num_key_value_heads max_position_embeddings "
     "original_max_position_embeddings sliding_window_pattern full_attention_interval conv_bias conv_L_cache "
     "block_auto_adjust_ff_dim block_ffn_dim_multiplier activation_function layer_norm_epsilon rotary_dim bos_token_id "
-    "eos_token_id").split()
+    "eos_token_id layer_norm_eps pad_token_id local_attention global_attn_every_n_layers global_rope_theta "
+    "local_rope_theta norm_bias activation").split()
 
 # Keys that some family reads and most do not.
 ADDED = [
@@ -23,7 +24,9 @@ ADDED = [
     ("head_dim", 16), ("num_key_value_heads", None), ("attention_multiplier", 0.3), ("no_rope_layers", None),
     ("rope_theta", 5000.0), ("original_max_position_embeddings", 40), ("attn_output_gate", True),
     ("residual_multiplier", 0.5), ("logits_scaling", 2.0), ("embedding_multiplier", 2.0),
-    ("query_pre_attn_scalar", 100), ("rms_norm_eps", 1e-4), ("norm_eps", 1e-4), ("theta", 777.0)]
+    ("query_pre_attn_scalar", 100), ("rms_norm_eps", 1e-4), ("norm_eps", 1e-4), ("theta", 777.0), ("position_embedding_type", "absolute"), ("position_embedding_type", "relative_key"),
+    ("is_decoder", False), ("add_cross_attention", False), ("layer_norm_eps", 1e-4), ("is_causal", True),
+    ("pad_token_id", 3)]
 
 
 def legacy_rope(r, config, model_type):

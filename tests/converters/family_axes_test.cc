@@ -26,8 +26,9 @@ Graph graph_of(const std::string& family) {
   const Result<ModelConfig> config =
       parse_model_config(read_text_file(path, 1 << 20).value(), "", path);
   EXPECT_TRUE(config) << config.error().message;
-  Result<Methods> methods = config->family->text_decoder().build(
-      *config, {.context_length = 64, .prefill_length = 16, .all_logits = true});
+  BuildOptions build{.context_length = 64, .prefill_length = 16, .all_logits = true};
+  if (config->is_encoder) build.style = ProgramStyle::kEncoder;
+  Result<Methods> methods = config->family->text_decoder().build(*config, build);
   EXPECT_TRUE(methods) << methods.error().message;
   EXPECT_EQ(methods->size(), 1u);
   EXPECT_EQ(methods->front().name, "forward");

@@ -65,12 +65,12 @@ TEST(FamilyTable, AWrapperHasTheFamilyOfItsTextDecoder) {
 }
 
 TEST(FamilyTable, AnUnknownTypeIsAnErrorThatNamesTheFileAndTheNearestTypes) {
-  const auto config = parse_model_config(R"({"model_type": "bert"})", "", "dir/other.json");
+  const auto config = parse_model_config(R"({"model_type": "albert"})", "", "dir/other.json");
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(config.error().message,
-            "dir/other.json: 'model_type' is 'bert': not supported; supported are " +
-                nearest_types(all_families(), "bert"));
+            "dir/other.json: 'model_type' is 'albert': not supported; supported are " +
+                nearest_types(all_families(), "albert"));
 }
 
 TEST(FamilyTable, TheNearestTypesBeginAlike) {

@@ -233,8 +233,8 @@ TEST(ReferenceConfig, AnUnknownOuterTypeIsNamed) {
         0U)
         << type;
   }
-  const std::string said = refusal({{"model_type", "bert"}});
-  EXPECT_EQ(said.find("4 config.json: 'model_type' is 'bert': not supported"), 0U) << said;
+  const std::string said = refusal({{"model_type", "albert"}});
+  EXPECT_EQ(said.find("4 config.json: 'model_type' is 'albert': not supported"), 0U) << said;
   EXPECT_LT(said.size(), 1000U);
   EXPECT_EQ(refusal({{"model_type", "gemma3"}}), "3 config.json: 'text_config' is missing");
   EXPECT_EQ(refusal(multimodal("gemma3", sizes("llama"))),
@@ -367,6 +367,41 @@ TEST(TwoWayConfig, OnlyGemmaReadsItsOwnKey) {
 // The window reaches as many tokens in each direction as the config states where is_causal is
 // false, and half as many with use_bidirectional_attention. With both, both rules are applied one
 // after the other.
+TEST(TwoWayConfig, EncodersReadNeitherKey) {
+  for (const std::string type : {"bert", "distilbert", "mpnet", "nomic_bert", "eurobert"}) {
+    for (const bool causal : {true, false}) {
+      const ModelConfig config = parse(with(sizes(type), {{"is_causal", causal}}));
+      EXPECT_TRUE(config.two_way && config.is_encoder && config.only_encodes) << type;
+    }
+  }
+  EXPECT_EQ(parse(with(sizes("modernbert"), {{"local_attention", 9}})).sliding_window, 5);
+  EXPECT_EQ(refusal(with(sizes("modernbert"), {{"sliding_window", 9}})),
+            "4 config.json: 'sliding_window' is stated: not supported in modernbert");
+}
+
+TEST(EncoderConfig, WhatWouldMakeAnotherModelIsRefused) {
+  EXPECT_EQ(refusal(with(sizes("bert"), {{"is_decoder", true}})),
+            "4 config.json: 'is_decoder' is true: decoders are not supported");
+  EXPECT_EQ(refusal(with(sizes("roberta"), {{"add_cross_attention", true}})),
+            "4 config.json: 'add_cross_attention' is true: decoders are not supported");
+  EXPECT_EQ(
+      refusal(with(sizes("bert"), {{"position_embedding_type", "relative_key"}})),
+      "4 config.json: 'position_embedding_type' is 'relative_key': only absolute is supported");
+  EXPECT_EQ(refusal(with(sizes("mpnet"), {{"relative_attention_num_buckets", 31}})),
+            "4 config.json: 'relative_attention_num_buckets' is less than 32: not supported");
+}
+
+// Positions begin behind the number of the padding token.
+TEST(EncoderConfig, ThePaddingTokenTakesPositions) {
+  const json config = with(sizes("roberta"), {{"max_position_embeddings", 40}});
+  EXPECT_EQ(parse(config).max_positions, 38);
+  EXPECT_EQ(parse(with(config, {{"pad_token_id", 5}})).max_positions, 34);
+  EXPECT_EQ(refusal(with(config, {{"pad_token_id", 39}})),
+            "3 config.json: 'max_position_embeddings' is 40: positions begin with 40");
+  EXPECT_EQ(refusal(with(config, {{"pad_token_id", nullptr}})),
+            "3 config.json: 'pad_token_id' is missing");
+}
+
 TEST(TwoWayConfig, WindowsReachInBothDirections) {
   const auto window = [](const std::string& type, const json& more) {
     const auto config = parse_windowed(type, more);

@@ -436,7 +436,7 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
       {with(llama(), {{"layer_types", {"full_attention", "full_attention", "sliding_attention"}}}),
        "'layer_types'"},
       {with(llama(), {{"layer_types", {"mamba", "mamba", "mamba"}}}), "'layer_types'"},
-      {{{"model_type", "bert"}, {"n_embd", 768}}, "'model_type'"},
+      {{{"model_type", "albert"}, {"n_embd", 768}}, "'model_type'"},
   };
   for (const Case& c : cases) {
     const Refusal r = refusal(c.config);

@@ -41,7 +41,7 @@ TEST_F(SentenceConfigTest, ModulesAreReadInOrder) {
   ASSERT_TRUE(parsed) << parsed.error().message;
   ASSERT_TRUE(*parsed);
   const SentenceConfig& config = **parsed;
-  EXPECT_EQ(config.pooling, SentenceConfig::Pooling::kMean);
+  EXPECT_EQ(config.poolings, std::vector{SentenceConfig::Pooling::kMean});
   EXPECT_EQ(config.max_tokens, 77);
   ASSERT_EQ(config.modules.size(), 2U);
   const SentenceModule dense = {.kind = SentenceModule::Kind::kDense,
@@ -62,25 +62,56 @@ TEST_F(SentenceConfigTest, AFolderWithoutModulesIsNone) {
   EXPECT_FALSE(*parsed);
 }
 
-TEST_F(SentenceConfigTest, PoolingIsOneThatIsKnown) {
-  const auto pooling = [this](const char* text) {
+TEST_F(SentenceConfigTest, PoolingsAreThoseThatAreKnown) {
+  using Pooling = SentenceConfig::Pooling;
+  const auto poolings = [this](const char* text) {
     files_["1_Pooling/config.json"] = text;
     const auto parsed = parse();
-    return parsed ? std::optional((*parsed)->pooling) : std::nullopt;
+    return parsed ? (*parsed)->poolings : std::vector<Pooling>();
   };
-  using Pooling = SentenceConfig::Pooling;
-  EXPECT_EQ(pooling("{}"), Pooling::kMean);  // the default of the module
-  EXPECT_EQ(pooling(R"({"pooling_mode": "cls"})"), Pooling::kFirst);
-  EXPECT_EQ(pooling(R"({"pooling_mode": "lasttoken"})"), Pooling::kLast);
-  EXPECT_EQ(pooling(R"({"pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true})"),
-            Pooling::kLast);
-  // The mean is on by default as well.
-  EXPECT_FALSE(pooling(R"({"pooling_mode_cls_token": true})"));
-  EXPECT_EQ(pooling(R"({"pooling_mode": "max"})"), Pooling::kMax);
-  EXPECT_FALSE(pooling(R"({"pooling_mode": "median"})"));
-  EXPECT_FALSE(pooling(R"({"include_prompt": false})"));
-  EXPECT_EQ(pooling(R"({"word_embedding_dimension": 8})"), Pooling::kMean);
-  EXPECT_FALSE(pooling(R"({"word_embedding_dimension": "8"})"));
+  const std::vector<Pooling> none, mean = {Pooling::kMean};
+  EXPECT_EQ(poolings("{}"), mean);  // the default of the module
+  EXPECT_EQ(poolings(R"({"pooling_mode_mean_tokens": false})"), mean);
+  EXPECT_EQ(poolings(R"({"pooling_mode": "cls"})"), std::vector{Pooling::kFirst});
+  EXPECT_EQ(poolings(R"({"pooling_mode": "lasttoken"})"), std::vector{Pooling::kLast});
+  EXPECT_EQ(poolings(R"({"pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true})"),
+            std::vector{Pooling::kLast});
+  EXPECT_EQ(poolings(R"({"pooling_mode_cls_token": true})"), std::vector{Pooling::kFirst});
+  EXPECT_EQ(poolings(R"({"pooling_mode": "max"})"), std::vector{Pooling::kMax});
+  // Flags have an order of their own; a list is taken as it stands.
+  EXPECT_EQ(poolings(R"({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true})"),
+            (std::vector{Pooling::kFirst, Pooling::kMean}));
+  EXPECT_EQ(poolings(R"({"pooling_mode": ["mean", "cls"]})"),
+            (std::vector{Pooling::kMean, Pooling::kFirst}));
+  EXPECT_EQ(poolings(R"({"pooling_mode": []})"), none);
+  EXPECT_EQ(poolings(R"({"pooling_mode": ["mean", "median"]})"), none);
+  EXPECT_EQ(poolings(R"({"pooling_mode": "median"})"), none);
+  EXPECT_EQ(poolings(R"({"include_prompt": false})"), none);
+  EXPECT_EQ(poolings(R"({"word_embedding_dimension": 8})"), mean);
+  EXPECT_EQ(poolings(R"({"word_embedding_dimension": "8"})"), none);
+}
+
+TEST_F(SentenceConfigTest, TheTokenizerLimitsTextsWhereTheModuleDoesNot) {
+  const auto limit = [this](const char* module, const char* tokenizer) {
+    files_["sentence_bert_config.json"] = module;
+    files_["tokenizer_config.json"] = tokenizer;
+    return (*parse())->max_tokens;
+  };
+  EXPECT_EQ(limit(R"({"max_seq_length": 77})", R"({"model_max_length": 40})"), 77);
+  EXPECT_EQ(limit("{}", R"({"model_max_length": 40})"), 40);
+  EXPECT_EQ(limit("{}", R"({"model_max_length": 1000000000000000019884624838656})"), std::nullopt);
+  EXPECT_EQ(limit("{}", "{}"), std::nullopt);
+}
+
+TEST_F(SentenceConfigTest, OtherTasksOfATransformerAreRefused) {
+  files_["sentence_bert_config.json"] =
+      R"({"transformer_task": "feature-extraction", "module_output_name": "token_embeddings",
+          "modality_config": {"text": {"method": "forward",
+                                       "method_output_name": "last_hidden_state"}}})";
+  EXPECT_TRUE(parse());
+  files_["sentence_bert_config.json"] = R"({"transformer_task": "fill-mask"})";
+  EXPECT_EQ(refusal(),
+            R"(folder/sentence_bert_config.json: 'transformer_task' is not "feature-extraction")");
 }
 
 TEST_F(SentenceConfigTest, WhatWouldChangeTheVectorIsRefused) {

@@ -27,9 +27,9 @@ Case load(const std::string& name) {
 }
 
 Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
-  Assembled made =
-      FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config,
-                         {.context_length = 64, .prefill_length = 16, .all_logits = false}, {}));
+  BuildOptions build{.context_length = 64, .prefill_length = 16, .all_logits = false};
+  if (c.config.is_encoder) build.style = ProgramStyle::kEncoder;
+  Assembled made = FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config, build, {}));
   if (!made.problems.empty()) {
     return Failure(problems_error(made.problems, c.keys));
   }

@@ -1,0 +1,57 @@
+// DistilBERT: BERT without token types. Source: transformers, models/distilbert.
+
+#include "converters/blocks/bert.h"
+#include "converters/families/families.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families::distilbert {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
+  const std::string layer = "transformer.layer.{i}.";
+  return concat(
+      {rename_rules(prefix, {{"embeddings.word_embeddings.weight", "tok_embeddings.weight"}}),
+       {position_rule(prefix + "embeddings.position_embeddings.weight", /*skipped=*/0),
+        drop_rule(prefix + "embeddings.position_ids", "numbers that follow from the config")},
+       bert_norm_rules(prefix, "embeddings.LayerNorm", "embedding_norm"),
+       parameter_rules(prefix + layer, /*bias=*/true,
+                       {{"attention.q_lin", "layers.{i}.attention.wq"},
+                        {"attention.k_lin", "layers.{i}.attention.wk"},
+                        {"attention.v_lin", "layers.{i}.attention.wv"},
+                        {"attention.out_lin", "layers.{i}.attention.wo"},
+                        {"sa_layer_norm", "layers.{i}.attention_norm"},
+                        {"ffn.lin1", "layers.{i}.feed_forward.w1"},
+                        {"ffn.lin2", "layers.{i}.feed_forward.w2"},
+                        {"output_layer_norm", "layers.{i}.ffn_norm"}})});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  DecoderStyle style = bert_style();
+  style.token_types = false;
+  return build_styled_decoder(config, options, style);
+}
+
+constexpr const char* kHead = "head: an encoder gives states";
+
+}  // namespace
+
+const FamilySpec kFamily = {
+    .types = {{.name = "distilbert",
+               .defaults = R"({"vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 6,
+                               "num_attention_heads": 12, "intermediate_size": 3072,
+                               "activation": "gelu", "max_position_embeddings": 512,
+                               "rms_norm_eps": 1e-12})",
+               .names = {{"hidden_size", {"hidden_size", "dim"}},
+                         {"num_attention_heads", {"num_attention_heads", "n_heads"}},
+                         {"num_hidden_layers", {"num_hidden_layers", "n_layers"}},
+                         {"intermediate_size", {"hidden_dim"}}},
+               .unread = {"rms_norm_eps", "num_key_value_heads", "head_dim"},
+               .activation_key = "activation",
+               .rope = RopeRule::kNone,
+               .two_way = TwoWayRule::kAlways,
+               .rope_layers = RopeLayers::kNone}},
+    .components = {{.prefixes = {"distilbert."}, .heads = {}, .rules = rules, .build = build}},
+    .dropped = {
+        {"vocab_transform.*", kHead}, {"vocab_layer_norm.*", kHead}, {"vocab_projector.*", kHead}}};
+
+}  // namespace ferry::converters::families::distilbert

@@ -1,0 +1,81 @@
+// ModernBERT: norms before the blocks but for the first, a gated MLP, windows in most layers, and a
+// RoPE for each kind of layer. Source: transformers, models/modernbert.
+
+#include "converters/blocks/decoder.h"
+#include "converters/families/families.h"
+#include "converters/keys/layout_keys.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families::modernbert {
+namespace {
+
+constexpr const char* kNormBias = "norm_bias";
+
+// These keys would change the RoPE or the window of the reference in ways of their own.
+Status read(const JsonFields& fields, ModelConfig&) {
+  for (const char* key : {"rope_scaling", "stated_window"}) {
+    if (fields.find(key) == nullptr) continue;
+    return fields.error(ErrorCode::kUnsupported, key, "is stated: not supported in modernbert");
+  }
+  return {};
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  const std::string layer = prefix + "layers.{i}.";
+  const bool bias = config.attention_bias;
+  return concat(
+      {rename_rules(prefix, {{"embeddings.tok_embeddings.weight", "tok_embeddings.weight"}}),
+       parameter_rules(prefix, config.number(kNormBias) != 0,
+                       {{"embeddings.norm", "embedding_norm"},
+                        {"layers.{i}.attn_norm", "layers.{i}.attention_norm"},
+                        {"layers.{i}.mlp_norm", "layers.{i}.ffn_norm"},
+                        {"final_norm", "norm"}}),
+       packed_qkv_rules(layer + "attn.Wqkv", bias, PackedLayout::kConcatenated),
+       parameter_rules(layer, bias, {{"attn.Wo", "layers.{i}.attention.wo"}}),
+       packed_gate_up_rules(layer + "mlp.Wi", config.mlp_bias, PackedLayout::kConcatenated),
+       parameter_rules(layer, config.mlp_bias, {{"mlp.Wo", "layers.{i}.feed_forward.w2"}})});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  const bool bias = config.attention_bias;
+  return build_styled_decoder(
+      config, options,
+      {.attention = {.qkv_bias = bias, .output_bias = bias},
+       .norm = config.number(kNormBias) != 0 ? NormKind::kLayer : NormKind::kLayerNoBias,
+       .gated = true,
+       .first_bare = true,
+       .embedding_norm = true});
+}
+
+constexpr const char* kHead = "head: an encoder gives states";
+
+}  // namespace
+
+const FamilySpec kFamily = {
+    .types = {{.name = "modernbert",
+               .defaults = R"({"vocab_size": 50368, "hidden_size": 768, "intermediate_size": 1152,
+                               "num_hidden_layers": 22, "num_attention_heads": 12,
+                               "hidden_activation": "gelu", "max_position_embeddings": 8192,
+                               "rms_norm_eps": 1e-5, "sliding_window": 128,
+                               "sliding_window_pattern": 3, "rope_theta": 160000.0,
+                               "rope_local_base_freq": 10000.0})",
+               .names = {{"rms_norm_eps", {"norm_eps"}},
+                         {"sliding_window", {"local_attention"}},
+                         {"stated_window", {"sliding_window"}},
+                         {"sliding_window_pattern", {"global_attn_every_n_layers"}},
+                         {"rope_theta", {"global_rope_theta"}},
+                         {"rope_local_base_freq", {"local_rope_theta"}}},
+               .unread = {"num_key_value_heads", "head_dim"},
+               .flags = {{.key = kNormBias}},
+               .activation_key = "hidden_activation",
+               .rope = RopeRule::kByLayer,
+               .window = WindowRule::kFirstFull,
+               .lists_layers = true,
+               .attention_bias = true,
+               .mlp_bias = true,
+               .two_way = TwoWayRule::kAlways,
+               .read = read}},
+    .components = {{.heads = {}, .rules = rules, .build = build}},
+    .dropped = {{"head.*", kHead}, {"decoder.*", kHead}}};
+
+}  // namespace ferry::converters::families::modernbert

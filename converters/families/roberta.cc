@@ -1,0 +1,58 @@
+// RoBERTa, XLM-RoBERTa and CamemBERT: BERT with positions that begin behind the number of the
+// padding token, which has no position of its own. Source: transformers, models/roberta,
+// models/xlm_roberta, models/camembert.
+
+#include "converters/blocks/bert.h"
+#include "converters/families/families.h"
+
+namespace ferry::converters::families::roberta {
+namespace {
+
+constexpr const char* kDefaults = R"({"vocab_size": 50265, "hidden_size": 768,
+    "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+    "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "rms_norm_eps": 1e-12, "pad_token_id": 1})";
+constexpr const char* kLaterDefaults = R"({"vocab_size": 30522, "hidden_size": 768,
+    "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+    "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
+    "rms_norm_eps": 1e-12, "pad_token_id": 1})";
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(read_bert(fields, config));
+  const int64_t pad = FERRY_TRY(fields.required("pad_token_id", {0, config.vocab_size - 1}));
+  return read_uncounted(fields, pad, config);
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return roberta_rules(prefix, config.number(kUncountedToken));
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  DecoderStyle style = bert_style();
+  style.uncounted = config.number(kUncountedToken);
+  return build_styled_decoder(config, options, style);
+}
+
+ModelType type(std::string_view name, std::string_view defaults) {
+  return {.name = name,
+          .defaults = defaults,
+          .names = {{"rms_norm_eps", {"layer_norm_eps"}}},
+          .unread = {"num_key_value_heads", "head_dim"},
+          .sizes = {kTokenTypes},
+          .rope = RopeRule::kNone,
+          .two_way = TwoWayRule::kAlways,
+          .rope_layers = RopeLayers::kNone,
+          .read = read};
+}
+
+constexpr const char* kHead = "head: an encoder gives states";
+
+}  // namespace
+
+const FamilySpec kFamily = {
+    .types = {type("roberta", kDefaults), type("xlm-roberta", kLaterDefaults),
+              type("camembert", kLaterDefaults)},
+    .components = {{.prefixes = {"roberta."}, .heads = {}, .rules = rules, .build = build}},
+    .dropped = {{"roberta.pooler.*", kHead}, {"lm_head.*", kHead}}};
+
+}  // namespace ferry::converters::families::roberta

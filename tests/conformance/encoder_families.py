@@ -1,0 +1,89 @@
+"""Random configurations of encoders of BERT's kind."""
+from draw import swap, without
+
+
+def bert_like(r, **more):
+    c, _ = r.base(own_head_dim=False, usual="gelu", states_head_dim=False)
+    without(c, "num_key_value_heads", "tie_word_embeddings")
+    swap(c, "rms_norm_eps", "layer_norm_eps")
+    c.update(max_position_embeddings=r.choice([96, 128, 130, 514]), layer_norm_eps=r.choice([1e-12, 1e-5, 1e-3]))
+    c.update(more)
+    return c
+
+
+def bert(r):
+    c = bert_like(r, type_vocab_size=r.choice([1, 2, 2, 3]), pad_token_id=r.choice([0, 0, 1, 7]))
+    if r.chance(0.1):
+        c["is_decoder"] = True
+    return "BertModel", c
+
+
+def roberta_like(r):
+    return bert_like(r, type_vocab_size=r.choice([1, 1, 2]), pad_token_id=r.choice([1, 1, 0, 5, 9]))
+
+
+def roberta(r):
+    return "RobertaModel", roberta_like(r)
+
+
+def xlm_roberta(r):
+    return "XLMRobertaModel", roberta_like(r)
+
+
+def camembert(r):
+    return "CamembertModel", roberta_like(r)
+
+
+def mpnet(r):
+    rows = r.choice([32, 32, 32, 40, 64])
+    return "MPNetModel", bert_like(r, relative_attention_num_buckets=rows, pad_token_id=r.choice([1, 1, 0, 3]))
+
+
+def distilbert(r):
+    c = bert_like(r)
+    without(c, "layer_norm_eps")
+    for old, new in (("hidden_size", "dim"), ("num_attention_heads", "n_heads"), ("num_hidden_layers", "n_layers"),
+                     ("intermediate_size", "hidden_dim"), ("hidden_act", "activation")):
+        swap(c, old, new)
+    c["sinusoidal_pos_embds"] = r.chance(0.3)
+    return "DistilBertModel", c
+
+
+def nomic_bert(r):
+    c, d = r.base(usual="silu")
+    without(c, "num_key_value_heads", "tie_word_embeddings")
+    swap(c, "rms_norm_eps", "layer_norm_eps")
+    c["type_vocab_size"] = r.choice([1, 2, 2])
+    r.rope(c)
+    return "NomicBertModel", c
+
+
+def modernbert(r):
+    c, d = r.base(own_head_dim=False, usual="gelu", states_head_dim=False)
+    without(c, "num_key_value_heads", "tie_word_embeddings")
+    swap(c, "rms_norm_eps", "norm_eps")
+    swap(c, "hidden_act", "hidden_activation")
+    c.update(local_attention=r.choice([0, 1, 2, 3, 4, 7, 8, 16, 32, 128]), norm_bias=r.chance(0.3),
+             attention_bias=r.chance(0.3), mlp_bias=r.chance(0.3))
+    if r.chance(0.6):
+        c["layer_types"] = r.layer_types(c["num_hidden_layers"], "sliding_attention", "full_attention")
+    else:
+        c["global_attn_every_n_layers"] = r.choice([1, 2, 3, 4])
+    if r.chance(0.6):
+        full = r.rope(c, weights=(60, 20, 20, 0, 0))
+        c["rope_parameters"] = dict(full_attention=full,
+                                    sliding_attention=dict(rope_type="default", rope_theta=r.theta()))
+    elif r.chance(0.5):
+        c.update(global_rope_theta=r.theta(), local_rope_theta=r.theta())
+    return "ModernBertModel", c
+
+
+def eurobert(r):
+    c, d = r.base()
+    c.update(attention_bias=r.chance(0.3), mlp_bias=r.chance(0.3))
+    r.rope(c)
+    return "EuroBertModel", c
+
+
+ENCODERS = dict(bert=bert, roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet,
+                distilbert=distilbert, nomic_bert=nomic_bert, modernbert=modernbert, eurobert=eurobert)
