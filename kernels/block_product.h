@@ -9,7 +9,7 @@
 namespace ferry::kernels {
 
 // Up to this many rows of activations are few: each row of the matrix is read once for all of them.
-constexpr size_t kFewBlockRows = 16;
+constexpr size_t kFewBlockRows = 4;
 
 // Rows of activations, rounded to 8 bits. Columns are padded to whole chunks of 256, and the padded
 // groups have scales of 0. A `slot` has the codes, then for each chunk 4 times 8 numbers: the scale
