@@ -253,7 +253,7 @@ class ParallelAnswers {
     Slot& slot = *slots_[i];
     Generation g = FERRY_TRY(slot.maker.end());
     tokens_ += std::ssize(g.tokens);
-    done_[slot.prompt].emplace(std::move(g), std::move(slot.text));
+    done_[slot.prompt] = Done{std::move(g), std::move(slot.text)};
     slots_[i].reset();
     return {};
   }

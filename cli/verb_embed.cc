@@ -131,7 +131,7 @@ Result<int64_t> kept_width(const EmbedLine& o, int64_t width) {
               fmt::format("--truncate-dim {}: must be from 1 to the width, {}", kept, width));
 }
 
-// What the encoder makes of one text.
+// The encoder makes this of one text.
 struct EmbeddedText {
   size_t tokens = 0;
   std::vector<float> values = {};  // the vector, or the states of all tokens

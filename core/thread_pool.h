@@ -9,7 +9,7 @@
 namespace ferry {
 
 // Passed by reference to code that runs items in parallel. parallel_for may be called from one
-// thread at a time.
+// thread at a time; in a pool of one thread, which only calls, from several.
 class ThreadPool {
  public:
   // `threads` >= 1 counts the calling thread; 1 starts no thread. If the system refuses that many

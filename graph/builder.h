@@ -7,7 +7,7 @@
 // call they evaluate first. So at most one argument of a call may append nodes; others must be
 // variables that were set before. A braced list is evaluated in order, even if its items append
 // nodes: the arguments of emit() and the parts of cat() are such lists. The test ProgramBytes
-// compares programs with those of another compiler.
+// compares programs with recorded bytes.
 #pragma once
 
 #include <optional>

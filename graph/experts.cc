@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "graph/dims.h"
@@ -205,8 +206,9 @@ class Builder {
                     DType::kF32, {tokens_, rows});
     }
     const auto* scales = std::get_if<ValueId>(&node_.args[which + kScalesOf]);
-    const Ref matrix =
-        scales ? decoded(argument(which), port(*scales), rows) : selected(argument(which));
+    const std::optional<Ref> scale = scales ? std::optional(port(*scales)) : std::nullopt;
+    const Ref all = argument(which);
+    const Ref matrix = scale ? decoded(all, *scale, rows) : selected(all);
     const DType dtype = local(matrix).dtype;
     const Ref y =
         tensor("aten::linear.out", {cast(x, dtype), matrix, kNoAttributes}, dtype, {tokens_, rows});

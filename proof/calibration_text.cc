@@ -251,7 +251,7 @@ Result<Prompts> sequences_of(text::Tokenizer& tokenizer, const std::string& text
   const std::vector<int64_t> plain = FERRY_TRY(tokenizer.encode(text, /*add_special=*/false));
   const std::vector<int64_t> special = FERRY_TRY(tokenizer.encode("a", /*add_special=*/true));
   const std::vector<int64_t> bare = FERRY_TRY(tokenizer.encode("a", /*add_special=*/false));
-  const auto begin = std::ranges::search(special, bare).begin();
+  const auto begin = std::search(special.begin(), special.end(), bare.begin(), bare.end());
   const std::vector<int64_t> prefix(special.begin(),
                                     begin == special.end() ? special.begin() : begin);
   Prompts sequences;

@@ -235,11 +235,12 @@ std::set<std::string> codes_of_their_own(
     const std::map<std::string, const graph::Weight*>& planned) {
   std::set<std::string> names;
   for (const auto& [name, weight] : planned) {
-    const graph::Recipe& recipe = weight->recipe;
+    const graph::Weight* own = weight;
+    const graph::Recipe& recipe = own->recipe;
     if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
     if (recipe.steps.back().scheme.method == graph::ScaleMethod::kKept) continue;
     const bool is_shared = std::ranges::any_of(planned, [&](const auto& other) {
-      return other.second != weight && other.second->recipe == recipe;
+      return other.second != own && other.second->recipe == recipe;
     });
     if (!is_shared) names.insert(name);
   }

@@ -8,6 +8,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/draft_model.h"
+#include "runner/memory.h"
 #include "runner/prompt_lookup.h"
 #include "runner/stateful_decoder.h"
 #include "runner/static_program/static_decoder.h"
@@ -60,8 +61,9 @@ namespace {
 
 Result<std::unique_ptr<Guesser>> make_guesser(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options,
-                                              const DecodeOptions& decode) {
-  if (decode.draft != nullptr) return DraftModel::load(*decode.draft, bundle, pool, options);
+                                              const DecodeOptions& decode, MemoryBudget& budget) {
+  if (decode.draft != nullptr)
+    return DraftModel::load(*decode.draft, bundle, pool, options, budget);
   if (decode.lookup == 0) return std::unique_ptr<Guesser>();
   if (decode.lookup < 0 || decode.lookup > kMostLookup) {
     return fail(ErrorCode::kUsage,
@@ -92,9 +94,10 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                             printable(bundle.path()), kEncoderStyle));
   }
   if (decode.mode) return wrong_mode(bundle, *decode.mode);
-  std::unique_ptr<Guesser> guesser = FERRY_TRY(make_guesser(bundle, pool, options, decode));
+  MemoryBudget budget(options.memory);
+  std::unique_ptr<Guesser> guesser = FERRY_TRY(make_guesser(bundle, pool, options, decode, budget));
   return std::unique_ptr<Decoder>(std::make_unique<StatefulDecoder>(
-      FERRY_TRY(StatefulDecoder::load(bundle, pool, options, std::move(guesser)))));
+      FERRY_TRY(StatefulDecoder::load(bundle, pool, options, std::move(guesser), budget))));
 }
 
 }  // namespace ferry::runner

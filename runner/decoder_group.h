@@ -1,5 +1,5 @@
-// DecoderGroup runs several sequences of one bundle at a time. Each has its own caches; the weights
-// are read once for a token of each, so that several answers cost little more time than one.
+// DecoderGroup runs several sequences of one bundle at a time. Each has its own caches; one pass
+// over the weights serves a token of each.
 #pragma once
 
 #include <cstddef>

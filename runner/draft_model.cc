@@ -43,13 +43,14 @@ std::string difference(const packer::Bundle& draft, const packer::Bundle& bundle
 
 Result<std::unique_ptr<Guesser>> DraftModel::load(const packer::Bundle& draft,
                                                   const packer::Bundle& bundle, ThreadPool& pool,
-                                                  const MethodOptions& options) {
+                                                  const MethodOptions& options,
+                                                  MemoryBudget& budget) {
   if (const std::string why = difference(draft, bundle); !why.empty()) {
     return fail(ErrorCode::kUsage, fmt::format("{}: the draft {}", printable(draft.path()), why));
   }
   MethodOptions plain = options;
   plain.profile = nullptr;
-  StatefulDecoder decoder = FERRY_TRY(StatefulDecoder::load(draft, pool, plain));
+  StatefulDecoder decoder = FERRY_TRY(StatefulDecoder::load(draft, pool, plain, nullptr, budget));
   FERRY_RETURN_IF_ERROR(decoder.check_going_back("a draft"));
   return std::unique_ptr<Guesser>(new DraftModel(std::move(decoder), draft.manifest().vocab_size));
 }
@@ -78,7 +79,10 @@ Result<std::span<const int64_t>> DraftModel::guess(int64_t token, size_t limit) 
   fresh.push_back(token);
   while (call_.size() <= most) {
     const std::span<const float> logits = FERRY_TRY(decoder_.forward(fresh));
-    const int64_t next = likely_token(logits.last(static_cast<size_t>(vocab_)));
+    const auto vocab = static_cast<size_t>(vocab_);
+    if (logits.size() < vocab)
+      return bad_input("the draft's logits are shorter than its vocabulary");
+    const int64_t next = likely_token(logits.last(vocab));
     if (next < 0) break;
     call_.push_back(next);
     fresh.assign(1, next);

@@ -17,10 +17,11 @@ class DraftModel final : public Guesser {
   static constexpr int64_t kMost = 16;
 
   // kUsage for a model of another vocabulary than that of `bundle`, and for one that cannot go back
-  // in a sequence (StatefulDecoder::check_going_back). Other errors as for StatefulDecoder::load().
+  // in a sequence (StatefulDecoder::check_going_back). Its memory is taken from `budget`. Other
+  // errors as for StatefulDecoder::load().
   static Result<std::unique_ptr<Guesser>> load(const packer::Bundle& draft,
                                                const packer::Bundle& bundle, ThreadPool& pool,
-                                               const MethodOptions& options);
+                                               const MethodOptions& options, MemoryBudget& budget);
 
   void restart() override;
   void add(std::span<const int64_t> tokens) override;

@@ -214,7 +214,7 @@ class Joiner {
         b.rank() != 3 || b.numel != whole.numel) {
       return false;
     }
-    // Of other shapes the operator itself reports the error.
+    // The operator itself reports shapes that do not fit.
     const Tensor& self = *step.args[pte::ops::Bmm::kSelf]->tensor;
     const Tensor& out = *step.args[pte::ops::Bmm::kOut]->tensor;
     if (self.size(0) != b.size(0) || self.size(2) != b.size(1) || out.size(0) != b.size(0) ||

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <ranges>
 #include <unordered_map>
 
 #include "core/checked.h"
@@ -149,9 +149,9 @@ std::vector<bool> angle_values(const pte::Method& method) {
     const auto is_angle = [&](size_t value) { return angle[value]; };
     angle[out(c)] = turns(c) || std::ranges::any_of(from, is_angle);
   }
-  for (const NamedCall& c : std::views::reverse(calls)) {
-    if (!angle[out(c)]) continue;
-    for (const size_t value : inputs(c)) angle[value] = position[value];
+  for (auto c = calls.rbegin(); c != calls.rend(); ++c) {
+    if (!angle[out(*c)]) continue;
+    for (const size_t value : inputs(*c)) angle[value] = position[value];
   }
   return angle;
 }

@@ -1,5 +1,5 @@
-// Executes several loads of one method in step with each other. The weights are most of the bytes
-// that decoding reads, so several sequences cost little more than one.
+// Executes several loads of one method in step with each other. Decoding waits for the bytes of the
+// weights, and all sequences share one pass over them.
 //
 // Steps that work row by row (products with a matrix, norms, sums) are executed once, by the first
 // state, whose tensors have room for the rows of a prompt: row s is that of state s. All other
@@ -10,7 +10,6 @@
 #include <cstring>
 #include <deque>
 #include <limits>
-#include <memory>
 
 #include "core/checked.h"
 #include "core/interrupt.h"
@@ -153,7 +152,6 @@ class Together {
  public:
   Together(std::span<MethodState* const> states, ThreadPool& pool)
       : states_(states), first_(*states.front()), pool_(pool), held_(first_.values.size(), kEach) {
-    for (size_t i = 0; i < states.size(); ++i) alone_.push_back(std::make_unique<ThreadPool>(1));
     if (first_.most_rows.empty()) first_.most_rows = RowSteps(first_).find();
   }
 
@@ -249,7 +247,11 @@ class Together {
     const Step& step = first_.steps[index];
     for (Tensor* input : step.inputs) gather(*input);
     FERRY_RETURN_IF_ERROR(run_range(first_, index, index + 1, pool_));
-    for (const Tensor* out : step.outs) held(*out) = kFirst;
+    for (const Tensor* out : step.outs) {
+      // A mean over the rows would mix the sequences.
+      if (out->sizes[1] != count()) return first_.bad("an operator does not keep the rows apart");
+      held(*out) = kFirst;
+    }
     return {};
   }
 
@@ -316,9 +318,8 @@ class Together {
   Status run_apart(size_t begin, size_t end) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     std::vector<Status> results(states_.size());
-    pool_.parallel_for(states_.size(), [&](size_t s) {
-      results[s] = run_range(*states_[s], begin, end, *alone_[s]);
-    });
+    pool_.parallel_for(states_.size(),
+                       [&](size_t s) { results[s] = run_range(*states_[s], begin, end, alone_); });
     for (Status& result : results) FERRY_RETURN_IF_ERROR(std::move(result));
     return {};
   }
@@ -326,8 +327,8 @@ class Together {
   std::span<MethodState* const> states_;
   MethodState& first_;
   ThreadPool& pool_;
-  std::vector<uint8_t> held_;                       // per value: kEach, kFirst
-  std::vector<std::unique_ptr<ThreadPool>> alone_;  // one for each state
+  ThreadPool alone_{1};        // of the steps of one state
+  std::vector<uint8_t> held_;  // per value: kEach, kFirst
 };
 
 // Returns whether all steps of the states are executed once and unobserved, in one order.

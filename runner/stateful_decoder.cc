@@ -250,10 +250,9 @@ StatefulDecoder::StatefulDecoder(StatefulDecoder&&) noexcept = default;
 StatefulDecoder& StatefulDecoder::operator=(StatefulDecoder&&) noexcept = default;
 
 Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
-                                              const MethodOptions& options,
-                                              std::unique_ptr<Guesser> guesser) {
+                                              const MethodOptions& options) {
   MemoryBudget budget(options.memory);
-  return load(bundle, pool, options, std::move(guesser), budget);
+  return load(bundle, pool, options, nullptr, budget);
 }
 
 Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
@@ -308,6 +307,11 @@ Result<std::optional<int64_t>> StatefulDecoder::advance(int64_t token, const Cho
       FERRY_TRY(impl_->guesser->guess(token, static_cast<size_t>(std::max<int64_t>(room, 0))));
   const std::span<const float> logits = FERRY_TRY(impl_->checked_run(call));
   const auto vocab = static_cast<size_t>(impl_->manifest().vocab_size);
+  if (logits.size() != call.size() * vocab) {
+    return bad_input(fmt::format("{}: {} logits for {} tokens of a vocabulary of {}",
+                                 printable(impl_->set.bundle().path()), logits.size(), call.size(),
+                                 vocab));
+  }
   const size_t guesses = call.size() - 1;
   size_t right = 0;
   for (;; ++right) {

@@ -18,16 +18,15 @@ namespace ferry::runner {
 
 class StatefulDecoder final : public Decoder {
  public:
-  // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives.
-  // advance() runs the guesses of `guesser`, if there is one. kBadInput for programs that do not
-  // follow the protocol, kUsage for a guesser if they do not allow it.
-  static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
-                                      const MethodOptions& options,
-                                      std::unique_ptr<Guesser> guesser = nullptr);
-  // Loads a decoder with memory from a budget that others share.
+  // `pool` must outlive the decoder. The bundle's files stay mapped while the decoder lives. The
+  // memory is taken from `budget`, by default one of MethodOptions::memory. advance() runs the
+  // guesses of `guesser`, if there is one. kBadInput for programs that do not follow the protocol,
+  // kUsage for a guesser if they do not allow it.
   static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const MethodOptions& options,
                                       std::unique_ptr<Guesser> guesser, MemoryBudget& budget);
+  static Result<StatefulDecoder> load(const packer::Bundle& bundle, ThreadPool& pool,
+                                      const MethodOptions& options);
   ~StatefulDecoder() override;
   StatefulDecoder(StatefulDecoder&&) noexcept;
   StatefulDecoder& operator=(StatefulDecoder&&) noexcept;

@@ -37,8 +37,10 @@ class Lender {
 
 Result<TextBatches> TextBatches::load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const MethodOptions& options) {
-  auto encoder = std::make_unique<TextEncoder>(FERRY_TRY(TextEncoder::load(bundle, pool, options)));
-  return TextBatches(bundle, pool, options, std::move(encoder));
+  TextBatches batches(bundle, pool, options);
+  batches.encoder_ = std::make_unique<TextEncoder>(
+      FERRY_TRY(TextEncoder::load(bundle, pool, options, batches.budget_)));
+  return batches;
 }
 
 std::vector<TextBatches::Group> TextBatches::groups_of(
@@ -59,10 +61,13 @@ std::vector<TextBatches::Group> TextBatches::groups_of(
 
 // There are fewer workers where memory is short.
 void TextBatches::add_workers(size_t wanted) {
-  while (workers_.size() < std::min(wanted, pool_->size())) {
+  while (workers_.size() < std::min(wanted, most_workers_)) {
     Worker worker{std::make_unique<ThreadPool>(1), nullptr};
-    auto encoder = TextEncoder::load(bundle_, *worker.pool, options_);
-    if (!encoder) return;
+    auto encoder = TextEncoder::load(bundle_, *worker.pool, options_, budget_);
+    if (!encoder) {
+      most_workers_ = workers_.size();
+      return;
+    }
     worker.encoder = std::make_unique<TextEncoder>(*std::move(encoder));
     workers_.push_back(std::move(worker));
   }

@@ -13,13 +13,15 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
+#include "runner/memory.h"
 #include "runner/text_encoder.h"
 
 namespace ferry::runner {
 
 class TextBatches {
  public:
-  // `pool` must outlive the object. Errors are those of TextEncoder::load().
+  // `pool` must outlive the object. All encoders share the memory of MethodOptions::memory. Errors
+  // are those of TextEncoder::load().
   static Result<TextBatches> load(const packer::Bundle& bundle, ThreadPool& pool,
                                   const MethodOptions& options);
 
@@ -41,9 +43,12 @@ class TextBatches {
     size_t begin, end;
   };
 
-  TextBatches(const packer::Bundle& bundle, ThreadPool& pool, const MethodOptions& options,
-              std::unique_ptr<TextEncoder> encoder)
-      : bundle_(bundle), pool_(&pool), options_(options), encoder_(std::move(encoder)) {}
+  TextBatches(const packer::Bundle& bundle, ThreadPool& pool, const MethodOptions& options)
+      : bundle_(bundle),
+        pool_(&pool),
+        options_(options),
+        budget_(options.memory),
+        most_workers_(pool.size()) {}
 
   std::vector<Group> groups_of(std::span<const std::vector<int64_t>> texts) const;
   void add_workers(size_t wanted);
@@ -53,8 +58,10 @@ class TextBatches {
   packer::Bundle bundle_;
   ThreadPool* pool_;
   MethodOptions options_;
+  MemoryBudget budget_;
   std::unique_ptr<TextEncoder> encoder_;  // which uses all threads for one call
   std::vector<Worker> workers_;
+  size_t most_workers_;
 };
 
 }  // namespace ferry::runner

@@ -9,6 +9,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/decoder.h"
+#include "runner/memory.h"
 
 namespace ferry::runner {
 namespace {
@@ -59,9 +60,15 @@ Result<TextEncoder::Sizes> TextEncoder::sizes_in(const packer::Manifest& manifes
 
 Result<TextEncoder> TextEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const MethodOptions& options) {
+  MemoryBudget budget(options.memory);
+  return load(bundle, pool, options, budget);
+}
+
+Result<TextEncoder> TextEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
+                                      const MethodOptions& options, MemoryBudget& budget) {
   const Sizes sizes = FERRY_TRY(sizes_in(bundle.manifest(), bundle.path()));
   FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
-  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextEncoderRole, pool, options));
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextEncoderRole, pool, options, budget));
   const auto outputs = [&](int64_t tokens, int64_t texts) {
     std::vector<PortType> types = {{kLastHiddenStatePort, DType::kF32, {1, tokens, sizes.width}}};
     if (sizes.embedding_width > 0) {

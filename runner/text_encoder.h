@@ -37,7 +37,10 @@ class TextEncoder {
   // kind.
   static Result<Sizes> sizes_in(const packer::Manifest& manifest, const std::string& path);
   // `pool` must outlive the encoder. Errors are those of sizes_in(), and kBadInput for a program
-  // that does not follow the protocol.
+  // that does not follow the protocol. The memory is taken from `budget`, by default one of
+  // MethodOptions::memory.
+  static Result<TextEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
+                                  const MethodOptions& options, MemoryBudget& budget);
   static Result<TextEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                   const MethodOptions& options);
 
@@ -65,9 +68,9 @@ class TextEncoder {
         sink_(std::make_unique<ProbeSink>()),
         sizes_(sizes) {}
 
-  ProgramSet set_;
   Result<EncodedText> outputs_of(const MethodChain& chain, size_t tokens, size_t texts) const;
 
+  ProgramSet set_;
   MethodChain chain_;
   std::optional<MethodChain> texts_;
   // The inputs of the call of several texts.

@@ -32,7 +32,6 @@ constexpr const char* kPositions = "embeddings.position_embeddings.weight";
 
 }  // namespace
 
-// Older checkpoints call weight and bias of a layer norm gamma and beta.
 std::vector<KeyRule> bert_norm_rules(const std::string& prefix, const std::string& source,
                                      const std::string& target) {
   std::vector<KeyRule> rules;
@@ -51,6 +50,18 @@ std::vector<KeyRule> bert_rules(const std::string& prefix) {
 std::vector<KeyRule> roberta_rules(const std::string& prefix, int64_t uncounted) {
   return concat({common_rules(prefix),
                  {position_rule(prefix + kPositions, /*skipped=*/uncounted, /*before=*/1)}});
+}
+
+ModelType bert_type(std::string_view name, std::string_view defaults) {
+  return {.name = name,
+          .defaults = defaults,
+          .names = {{"rms_norm_eps", {"layer_norm_eps"}}},
+          .unread = {"num_key_value_heads", "head_dim"},
+          .sizes = {kTokenTypes},
+          .rope = RopeRule::kNone,
+          .two_way = TwoWayRule::kAlways,
+          .rope_layers = RopeLayers::kNone,
+          .read = read_bert};
 }
 
 Status read_bert(const JsonFields& fields, ModelConfig&) {

@@ -91,6 +91,9 @@ enum class Residuals {
 // whose config has a flag for it.
 inline constexpr const char* kParallelResidual = "parallel_residual";
 
+// The reason why tensors of the head of an encoder are dropped.
+inline constexpr const char* kEncoderHead = "head: an encoder gives states";
+
 // A member of ModelConfig::numbers: the types that tokens may have.
 inline constexpr const char* kTokenTypes = "type_vocab_size";
 

@@ -98,7 +98,7 @@ class TextPooling {
   ValueId states_;
 };
 
-// The vectors of all poolings, behind each other.
+// Returns the vectors of all poolings, one behind another.
 ValueId pooled(GraphBuilder& b, const DecoderContext& c, const std::vector<Pooling>& poolings,
                ValueId states) {
   std::vector<ValueId> vectors;
@@ -130,8 +130,8 @@ ValueId activated(GraphBuilder& b, Function function, ValueId x) {
 ValueId normalized(GraphBuilder& b, ValueId x) {
   const int64_t width = b.graph()[x].shape.back().base;
   const ValueId mean = b.mean_last(b.mul(x, x));
-  const ValueId square =
-      b.add(b.mul(mean, static_cast<double>(width)), b.scalar(kLeastSquaredNorm));
+  const ValueId least = b.scalar(kLeastSquaredNorm);
+  const ValueId square = b.add(b.mul(mean, static_cast<double>(width)), least);
   return b.mul(x, b.rsqrt(square));
 }
 

@@ -31,8 +31,6 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_styled_decoder(config, options, style);
 }
 
-constexpr const char* kHead = "head: an encoder gives states";
-
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -51,7 +49,8 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kAlways,
                .rope_layers = RopeLayers::kNone}},
     .components = {{.prefixes = {"distilbert."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {
-        {"vocab_transform.*", kHead}, {"vocab_layer_norm.*", kHead}, {"vocab_projector.*", kHead}}};
+    .dropped = {{"vocab_transform.*", kEncoderHead},
+                {"vocab_layer_norm.*", kEncoderHead},
+                {"vocab_projector.*", kEncoderHead}}};
 
 }  // namespace ferry::converters::families::distilbert

@@ -15,6 +15,6 @@ const FamilySpec kFamily = {
                .mlp_bias = true,
                .two_way = TwoWayRule::kAlways}},
     .components = {{.rules = llama_rules, .build = build_llama}},
-    .dropped = {{"lm_head.bias", "head: an encoder gives states"}}};
+    .dropped = {{"lm_head.bias", kEncoderHead}}};
 
 }  // namespace ferry::converters::families::eurobert

@@ -47,8 +47,6 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
        .embedding_norm = true});
 }
 
-constexpr const char* kHead = "head: an encoder gives states";
-
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -76,6 +74,6 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kAlways,
                .read = read}},
     .components = {{.heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"head.*", kHead}, {"decoder.*", kHead}}};
+    .dropped = {{"head.*", kEncoderHead}, {"decoder.*", kEncoderHead}}};
 
 }  // namespace ferry::converters::families::modernbert

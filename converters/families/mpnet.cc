@@ -59,24 +59,22 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_styled_decoder(config, options, style);
 }
 
-constexpr const char* kHead = "head: an encoder gives states";
+ModelType type() {
+  ModelType type = bert_type("mpnet",
+                             R"({"vocab_size": 30527, "hidden_size": 768, "num_hidden_layers": 12,
+          "num_attention_heads": 12, "intermediate_size": 3072, "hidden_act": "gelu",
+          "max_position_embeddings": 512, "rms_norm_eps": 1e-12,
+          "relative_attention_num_buckets": 32})");
+  type.sizes = {kRows};
+  type.read = read;
+  return type;
+}
 
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "mpnet",
-               .defaults = R"({"vocab_size": 30527, "hidden_size": 768, "num_hidden_layers": 12,
-                               "num_attention_heads": 12, "intermediate_size": 3072,
-                               "hidden_act": "gelu", "max_position_embeddings": 512,
-                               "rms_norm_eps": 1e-12, "relative_attention_num_buckets": 32})",
-               .names = {{"rms_norm_eps", {"layer_norm_eps"}}},
-               .unread = {"num_key_value_heads", "head_dim"},
-               .sizes = {kRows},
-               .rope = RopeRule::kNone,
-               .two_way = TwoWayRule::kAlways,
-               .rope_layers = RopeLayers::kNone,
-               .read = read}},
+    .types = {type()},
     .components = {{.prefixes = {"mpnet."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"mpnet.pooler.*", kHead}, {"lm_head.*", kHead}}};
+    .dropped = {{"mpnet.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}}};
 
 }  // namespace ferry::converters::families::mpnet

@@ -51,8 +51,6 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
                                .embedding_norm = true});
 }
 
-constexpr const char* kHead = "head: an encoder gives states";
-
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -67,6 +65,6 @@ const FamilySpec kFamily = {
                .sizes = {kTokenTypes},
                .two_way = TwoWayRule::kAlways}},
     .components = {{.prefixes = {"nomic_bert."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"nomic_bert.pooler.*", kHead}, {"cls.*", kHead}}};
+    .dropped = {{"nomic_bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}}};
 
 }  // namespace ferry::converters::families::nomic_bert

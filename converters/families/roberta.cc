@@ -34,18 +34,10 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 }
 
 ModelType type(std::string_view name, std::string_view defaults) {
-  return {.name = name,
-          .defaults = defaults,
-          .names = {{"rms_norm_eps", {"layer_norm_eps"}}},
-          .unread = {"num_key_value_heads", "head_dim"},
-          .sizes = {kTokenTypes},
-          .rope = RopeRule::kNone,
-          .two_way = TwoWayRule::kAlways,
-          .rope_layers = RopeLayers::kNone,
-          .read = read};
+  ModelType type = bert_type(name, defaults);
+  type.read = read;
+  return type;
 }
-
-constexpr const char* kHead = "head: an encoder gives states";
 
 }  // namespace
 
@@ -53,6 +45,6 @@ const FamilySpec kFamily = {
     .types = {type("roberta", kDefaults), type("xlm-roberta", kLaterDefaults),
               type("camembert", kLaterDefaults)},
     .components = {{.prefixes = {"roberta."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"roberta.pooler.*", kHead}, {"lm_head.*", kHead}}};
+    .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}}};
 
 }  // namespace ferry::converters::families::roberta

@@ -84,6 +84,21 @@ TEST(Embed, GivesTheVectorsOfManyTextsAtOnce) {
   }
 }
 
+// With memory for one encoder there are no others beside it.
+TEST(Embed, ManyTextsShareTheMemory) {
+  const TempDir dir;
+  ASSERT_EQ(convert_encoder(encoder("bert"), dir / "b", {"--dtype", "f32"}).code, 0);
+  std::string lines;
+  for (int i = 0; i < 200; ++i) lines += "\"a text, and one more of its kind\"\n";
+  const auto embed = [&](int64_t memory) {
+    return run_ferry_on(lines,
+                        {"embed", dir / "b", "--threads", "2", "--memory", std::to_string(memory)});
+  };
+  int64_t memory = 1 << 12;
+  while (embed(memory).code != 0) ASSERT_LT(memory *= 2, int64_t{1} << 32);
+  EXPECT_EQ(embed(memory).out, embed(8 * memory).out);
+}
+
 // A text that is too long is refused, and the texts before it are answered.
 TEST(Embed, AnswersTheTextsBeforeOneThatIsRefused) {
   const TempDir dir;

@@ -245,6 +245,11 @@ TEST(StatefulDecoder, ADraftMustFitTheModel) {
   EXPECT_NE(error("qwen3_window", {}).find("has 64 tokens, and the model has 352"),
             std::string::npos);
   EXPECT_NE(error("qwen3", {"--program", "static"}).find("static programs"), std::string::npos);
+  // Both share the memory.
+  uint64_t memory = 1 << 12;
+  while (!runner::load_decoder(bundle, pool, {.memory = memory})) memory *= 2;
+  EXPECT_FALSE(runner::load_decoder(bundle, pool, {.memory = memory}, {.draft = &bundle}));
+  EXPECT_TRUE(runner::load_decoder(bundle, pool, {.memory = 2 * memory}, {.draft = &bundle}));
 }
 
 TEST(StatefulDecoder, LookupIsRefusedWhereTokensCannotBeTakenBack) {
