@@ -176,6 +176,19 @@ std::optional<Sums> sum_up(const packer::Manifest& manifest) {
   return sums;
 }
 
+// Returns the bytes of factors of adapters, which no tensor of the checkpoint is behind.
+int64_t factor_bytes(const packer::Manifest& manifest, const Audit& audit) {
+  int64_t bytes = 0;
+  for (const Leaf& leaf : audit.leaves) {
+    const std::string& file = audit.files[leaf.file].path;
+    const bool adapts =
+        file == manifest.no_adapter ||
+        std::ranges::count(manifest.adapters, file, &packer::ManifestAdapter::file) > 0;
+    if (adapts && leaf.kind == LeafKind::kWeight) bytes += static_cast<int64_t>(leaf.bytes);
+  }
+  return bytes;
+}
+
 // `audit` has the leaves of the bundle. Account::steps add up to the difference of the two sizes.
 // Returns nullopt if the manifest has no recipes, as before version 3.
 std::optional<Account> account_of(const packer::Manifest& manifest, const Audit& audit) {
@@ -195,6 +208,7 @@ std::optional<Account> account_of(const packer::Manifest& manifest, const Audit&
   add("weights with more bytes than in the checkpoint", sums->wider);
   add("weights with fewer bytes than in the checkpoint", sums->narrower);
   add("weights that are stored in a second form too", sums->again);
+  add("factors of adapters", factor_bytes(manifest, audit));
   for (size_t i = 0; i < kLeafKinds; ++i) {
     const auto kind = static_cast<LeafKind>(i);
     if (kind == LeafKind::kWeight) continue;

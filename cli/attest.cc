@@ -94,6 +94,7 @@ ParityAttestation attestation_of(const packer::Bundle& bundle,
     out.reference.reset();
   }
   out.options = options_of(options);
+  if (!bundle.adapter().empty()) out.options.emplace_back("adapter", bundle.adapter());
   for (const NamedComparison& comparison : comparisons_of(v)) {
     if (comparison.report != nullptr) out.comparisons.push_back(summary_of(comparison));
   }

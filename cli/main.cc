@@ -48,6 +48,7 @@ constexpr DeclaredVerb kVerbs[] = {
     {"card", add_card, "Prove"},
     {"diff", add_diff, "Update"},
     {"apply", add_apply, "Update"},
+    {"adapter", add_adapter, "Update"},
     {"inspect", add_inspect, "Inspect"},
     {"audit", add_audit, "Inspect"},
     {"tokenize", add_tokenize, "Inputs"},

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 constexpr const char* kMessage = "message";  // start of errors about a message
-constexpr std::string_view kImage = "/image", kQuit = "/quit";
+constexpr std::string_view kImage = "/image", kAdapter = "/adapter", kQuit = "/quit";
 
 void show_prompt() {
   if (::isatty(STDIN_FILENO) == 0) return;
@@ -32,14 +32,13 @@ void show_prompt() {
 
 class Chat {
  public:
-  Chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
-       PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
-       const AnswerLimits& limits, Generation loaded)
+  Chat(Context& context, const RunOptions& options, PromptReader& prompts, AdapterDecoder& adapted,
+       runner::Sampler& sampler, const AnswerLimits& limits, Generation loaded)
       : context_(context),
         options_(options),
-        manifest_(manifest),
+        manifest_(adapted.bundle().manifest()),
         prompts_(prompts),
-        decoder_(decoder),
+        adapted_(adapted),
         sampler_(sampler),
         limits_(limits),
         loaded_(std::move(loaded)) {
@@ -53,6 +52,8 @@ class Chat {
   Status handle(const std::string& line);
   Status command(std::string_view line);
   Status add_image(const std::string& path);
+  // Chooses another adapter. The decoder has run nothing with it yet.
+  Status choose_adapter(const std::string& name);
   Result<Prompt> read_prompt();
   Status turn(const std::string& text);
   // Prints an error that is about the last line. Returns an error that is not.
@@ -68,7 +69,7 @@ class Chat {
   const RunOptions& options_;
   const packer::Manifest& manifest_;
   PromptReader& prompts_;
-  runner::Decoder& decoder_;
+  AdapterDecoder& adapted_;
   runner::Sampler& sampler_;
   const AnswerLimits& limits_;
   Generation loaded_;
@@ -91,16 +92,28 @@ Status Chat::add_image(const std::string& path) {
   return prompts_.add_image(path);
 }
 
+Status Chat::choose_adapter(const std::string& name) {
+  if (const Status known = adapted_.check(name); !known) return refuse(known.error());
+  if (name == adapted_.adapter()) return {};
+  FERRY_RETURN_IF_ERROR(adapted_.choose(name));
+  executed_.clear();
+  loaded_.adapter = name;
+  context_.note(name.empty() ? "no adapter" : fmt::format("adapter {}", name));
+  return {};
+}
+
 Status Chat::command(std::string_view line) {
   const std::string_view name = line.substr(0, line.find_first_of(kBlanks));
   const std::string path(trimmed(line.substr(name.size())));
+  if (name == kAdapter) return choose_adapter(path);
   if (name == kQuit && path.empty()) {
     exit_ = 0;
     return {};
   }
   if (name != kImage || path.empty()) {
     return refuse({ErrorCode::kUsage,
-                   fmt::format("{}: no command; there are /image FILE and /quit", quoted(line))});
+                   fmt::format("{}: no command; there are /image FILE, /adapter NAME and /quit",
+                               quoted(line))});
   }
   const Status added = add_image(path);
   return added ? added : refuse(added.error());
@@ -110,17 +123,17 @@ Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
   const bool extends = executed_.size() < prompt.ids.size() &&
                        std::ranges::equal(executed_, std::span(prompt.ids).first(executed_.size()));
   if (!extends) {
-    decoder_.restart(std::ssize(prompt.ids));
+    adapted_.decoder().restart(std::ssize(prompt.ids));
     executed_.clear();
   }
-  if (prompts_.images() > 0) FERRY_RETURN_IF_ERROR(decoder_.set_image_rows(prompt.rows));
+  if (prompts_.images() > 0) FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
   return std::ssize(executed_);
 }
 
 void Chat::end_full(const Generation& g) {
   const std::string line =
       fmt::format("ferry: the context of {} tokens is full: the conversation has {}\n",
-                  decoder_.capacity(), g.prompt.size());
+                  adapted_.decoder().capacity(), g.prompt.size());
   if (context_.json) print_result(context_, g, /*with_text=*/true, options_.stats);
   context_.flush();
   std::fputs(line.c_str(), stderr);
@@ -132,10 +145,10 @@ Status Chat::answer(Prompt prompt, Generation g) {
   g.prompt = std::move(prompt.ids);
   AnswerOutput output(prompts_.tokenizer(), options_.stops, printer(context_));
   g.max_new = limits_.of(std::ssize(g.prompt), /*is_chat=*/true);
-  g = FERRY_TRY(generate(decoder_, manifest_, options_, sampler_, output, std::move(g)));
+  g = FERRY_TRY(generate(adapted_.decoder(), manifest_, options_, sampler_, output, std::move(g)));
   executed_ = g.prompt;
   executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
-  executed_.resize(static_cast<size_t>(decoder_.position()));  // the last id has not run
+  executed_.resize(static_cast<size_t>(adapted_.decoder().position()));  // the last id has not run
   messages_.push_back({"assistant", g.text});
   images_sent_ = prompts_.images();
   print_result(context_, g, /*with_text=*/true, options_.stats);
@@ -161,7 +174,8 @@ Status Chat::turn(const std::string& text) {
     messages_.pop_back();
     return refuse(prompt.error());
   }
-  if (std::ssize(prompt->ids) <= decoder_.capacity()) return answer(std::move(*prompt), g);
+  if (std::ssize(prompt->ids) <= adapted_.decoder().capacity())
+    return answer(std::move(*prompt), g);
   g.prompt = std::move(prompt->ids);
   g.kept_tokens = 0;
   g.stop = kStopContext;
@@ -191,11 +205,10 @@ Result<int> Chat::run() {
 
 }  // namespace
 
-Result<int> run_chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
-                     PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
-                     const AnswerLimits& limits, Generation loaded) {
-  return Chat(context, options, manifest, prompts, decoder, sampler, limits, std::move(loaded))
-      .run();
+Result<int> run_chat(Context& context, const RunOptions& options, PromptReader& prompts,
+                     AdapterDecoder& decoder, runner::Sampler& sampler, const AnswerLimits& limits,
+                     Generation loaded) {
+  return Chat(context, options, prompts, decoder, sampler, limits, std::move(loaded)).run();
 }
 
 }  // namespace ferry::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -32,6 +33,8 @@ constexpr PromptMember kMembers[] = {{"prompt", Kind::kText},
                                      {"chat", Kind::kChat},
                                      {"messages", Kind::kMessages},
                                      {"tokens", Kind::kTokens}};
+
+constexpr const char* kAdapterMember = "adapter";
 
 std::string name_of_prompts(const RunOptions& options) {
   return options.prompts == "-" ? "standard input" : printable(options.prompts);
@@ -63,16 +66,24 @@ Result<PromptLine> from_value(const Json& value, Kind kind, const std::string& w
 
 Result<PromptLine> from_object(const Json& object, const std::string& where) {
   constexpr const char* kExpected = "expected one of prompt, chat, messages and tokens";
-  if (object.size() != 1) {
-    return bad_input(fmt::format("{}: has {} members: {}", where, object.size(), kExpected));
+  const auto adapter = object.find(kAdapterMember);
+  const size_t prompts = object.size() - (adapter == object.end() ? 0 : 1);
+  if (prompts != 1) {
+    return bad_input(fmt::format("{}: has {} members: {}", where, prompts, kExpected));
   }
-  const std::string& name = object.begin().key();
+  const auto given = std::ranges::find_if(
+      object.items(), [](const auto& member) { return member.key() != kAdapterMember; });
+  const std::string& name = (*given).key();
   const auto member =
       std::ranges::find_if(kMembers, [&](const PromptMember& one) { return name == one.name; });
   if (member == std::end(kMembers)) {
     return bad_input(fmt::format("{}: unknown member {}: {}", where, quoted(name), kExpected));
   }
-  return from_value(*object.begin(), member->kind, where);
+  PromptLine line = FERRY_TRY(from_value((*given).value(), member->kind, where));
+  if (adapter == object.end()) return line;
+  if (!adapter->is_string()) return bad_input(where + ": 'adapter' is no name");
+  line.adapter = adapter->get<std::string>();
+  return line;
 }
 
 Result<PromptLine> parse_line(std::string_view text, const std::string& where) {
@@ -95,15 +106,25 @@ bool has_kind(const std::vector<PromptLine>& lines, bool (*is)(const PromptLine&
 }
 bool is_tokens(const PromptLine& line) { return line.kind == Kind::kTokens; }
 
+// Returns the name of the adapter that answers a line; empty for none.
+const std::string& adapter_of(const PromptRun& run, const PromptLine& line) {
+  return line.adapter ? *line.adapter : run.options.adapter;
+}
+
+using CheckAdapter = std::function<Status(const std::string& name)>;
+
 // Reads the prompts, and refuses those that the model cannot run.
-Result<std::vector<Prompt>> read_all(const PromptRun& run, const runner::Decoder& decoder) {
+Result<std::vector<Prompt>> read_all(const PromptRun& run, const runner::Decoder& decoder,
+                                     const CheckAdapter& check_adapter) {
   std::vector<Prompt> prompts;
   for (const PromptLine& line : run.lines) {
     const std::string where = where_of(name_of_prompts(run.options), line.line);
     prompts.push_back(FERRY_TRY(run.prompts.read(line, run.options.system, where)));
-    const Status runs =
-        runner::check_tokens(prompts.back().ids, run.manifest.vocab_size, 0, decoder.capacity());
-    if (!runs) return fail(runs.error().code, fmt::format("{}: {}", where, runs.error().message));
+    for (const Status& runs :
+         {runner::check_tokens(prompts.back().ids, run.manifest.vocab_size, 0, decoder.capacity()),
+          check_adapter(adapter_of(run, line))}) {
+      if (!runs) return fail(runs.error().code, fmt::format("{}: {}", where, runs.error().message));
+    }
   }
   return prompts;
 }
@@ -238,6 +259,7 @@ class ParallelAnswers {
     g.stats.inference_start = g.clock.now();
     g.prompt = std::move(prompts_[prompt].ids);
     g.max_new = run_.limits.of(std::ssize(g.prompt), run_.lines[prompt].is_chat());
+    g.adapter = run_.options.adapter;
     group_.sequence(i).restart(std::ssize(g.prompt));
     runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
     auto slot = std::make_unique<Slot>(run_, tokenizer_of(prompt), group_.sequence(i),
@@ -338,8 +360,9 @@ void require(const std::vector<PromptLine>& lines, RunOptions& options) {
   }
 }
 
-Result<int> run_prompts(Context& context, const PromptRun& run, runner::Decoder& decoder) {
-  std::vector<Prompt> read = FERRY_TRY(read_all(run, decoder));
+Result<int> run_prompts(Context& context, const PromptRun& run, AdapterDecoder& adapted) {
+  std::vector<Prompt> read = FERRY_TRY(read_all(
+      run, adapted.decoder(), [&](const std::string& adapter) { return adapted.check(adapter); }));
   PromptAnswers answers(context, run.options, run.lines);
   for (size_t i = 0; i < read.size(); ++i) {
     answers.announce(i);
@@ -347,6 +370,9 @@ Result<int> run_prompts(Context& context, const PromptRun& run, runner::Decoder&
     g.stats.inference_start = g.clock.now();
     g.prompt = std::move(read[i].ids);
     g.max_new = run.limits.of(std::ssize(g.prompt), run.lines[i].is_chat());
+    g.adapter = adapter_of(run, run.lines[i]);
+    FERRY_RETURN_IF_ERROR(adapted.choose(g.adapter));
+    runner::Decoder& decoder = adapted.decoder();
     decoder.restart(std::ssize(g.prompt));
     const text::Tokenizer* tokenizer = is_tokens(run.lines[i]) ? nullptr : run.prompts.tokenizer();
     AnswerOutput output(tokenizer, run.options.stops, printer(context));
@@ -361,7 +387,11 @@ Result<int> run_prompts(Context& context, const PromptRun& run, runner::Decoder&
 }
 
 Result<int> run_prompts(Context& context, const PromptRun& run, runner::DecoderGroup& group) {
-  std::vector<Prompt> read = FERRY_TRY(read_all(run, group.sequence(0)));
+  const auto check_adapter = [&](const std::string& name) -> Status {
+    if (name == run.options.adapter) return {};
+    return fail(ErrorCode::kUsage, "--parallel takes one adapter, that of --adapter");
+  };
+  std::vector<Prompt> read = FERRY_TRY(read_all(run, group.sequence(0), check_adapter));
   return ParallelAnswers(context, run, std::move(read), group).run();
 }
 

@@ -4,17 +4,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/context.h"
+#include "cli/run_adapters.h"
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
 #include "cli/run_report.h"
 #include "core/result.h"
 #include "packer/manifest.h"
-#include "runner/decoder.h"
 #include "runner/decoder_group.h"
 
 namespace ferry::cli {
@@ -25,13 +26,15 @@ struct PromptLine {
   Kind kind = Kind::kText;
   std::string text;             // the prompt, the user's message, or the messages as JSON
   std::vector<int64_t> tokens;  // of kTokens
+  std::optional<std::string> adapter = {};  // name; nullopt: that of --adapter
 
   bool is_chat() const { return kind == Kind::kChat || kind == Kind::kMessages; }
 };
 
 // Parses a file of prompts, one a line: text, or a JSON string, or a JSON object with one of the
-// members `prompt`, `chat`, `messages` and `tokens`. Lines without text are left out. Returns
-// kBadInput, with `name` and the line, for anything else, and if there is no prompt.
+// members `prompt`, `chat`, `messages` and `tokens`, and where wanted `adapter`. Lines without text
+// are left out. Returns kBadInput, with `name` and the line, for anything else, and if there is no
+// prompt.
 Result<std::vector<PromptLine>> parse_prompts(std::string_view file, const std::string& name);
 
 // Reads the file of --prompts, or standard input for "-".
@@ -52,9 +55,10 @@ struct PromptRun {
   const Generation& loaded;
 };
 
-// Reads all prompts before it answers the first one.
-Result<int> run_prompts(Context& context, const PromptRun& run, runner::Decoder& decoder);
-// Answers as many prompts at a time as the group has sequences. The answers are the same.
+// Reads all prompts before it answers the first one. A line may choose another adapter.
+Result<int> run_prompts(Context& context, const PromptRun& run, AdapterDecoder& adapted);
+// Answers as many prompts at a time as the group has sequences, all with the adapter of --adapter.
+// The answers are the same.
 Result<int> run_prompts(Context& context, const PromptRun& run, runner::DecoderGroup& group);
 
 }  // namespace ferry::cli

@@ -207,6 +207,7 @@ void write_answer(JsonWriter& json, const Generation& g, bool with_text,
   } else {
     json.member("path", g.bundle);
   }
+  if (!g.adapter.empty()) json.member("adapter", g.adapter);
   json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
   if (with_text) json.member("text", g.text);
   if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);

@@ -25,6 +25,7 @@ inline constexpr std::string_view kStopInterrupted = "interrupted";
 
 struct Generation {
   std::string bundle;  // path of the bundle, or of the text decoder of loose programs, as given
+  std::string adapter = {};  // name of the adapter; empty for none
   std::vector<int64_t> prompt, tokens;
   std::string text;     // text of `tokens`; empty without a tokenizer
   int64_t max_new = 0;  // tokens of the answer at most

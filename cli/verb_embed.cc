@@ -90,7 +90,7 @@ Status VectorFile::finish() {
 }
 
 struct EmbedLine {
-  std::string bundle, tokens, out;
+  std::string bundle, adapter, tokens, out;
   std::vector<std::string> texts;
   prompt::EmbeddingTextOptions text;
   bool plain = false, states = false, normalize = false;
@@ -330,8 +330,9 @@ Result<int> run(Context& context, const EmbedLine& o) {
     tokens = FERRY_TRY(parse_numbers("--tokens", o.tokens, kTokensExpected));
   }
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(o.memory))};
-  const packer::Bundle bundle = FERRY_TRY(packer::Bundle::open(
+  const packer::Bundle opened = FERRY_TRY(packer::Bundle::open(
       o.bundle, /*check_digests=*/true, context.pool(), context.progress("checking digests")));
+  const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(o.adapter));
   runner::TextBatches batches =
       FERRY_TRY(runner::TextBatches::load(bundle, context.pool(), method));
   if (batches.sizes().embedding_width == 0 && !o.states) {
@@ -369,6 +370,7 @@ void add_embed(CommandLine& line) {
               "A prompt of config_sentence_transformers.json to put before each text; default: the "
               "one that it names as the default, if any")
       .option("--prompt", o->text.prompt, "This before each text instead; '' for none")
+      .option("--adapter NAME", o->adapter, "Adapter of the bundle to compute the vectors with")
       .flag("--truncate", o->text.truncate,
             "Cut texts that are longer than the context, as the tokenizer of transformers does; "
             "otherwise they are refused")

@@ -14,6 +14,7 @@
 
 #include "cli/option_values.h"
 #include "cli/report_file.h"
+#include "cli/run_adapters.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
 #include "cli/run_options.h"
@@ -269,11 +270,13 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.profile = method.profile;
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle =
+  const packer::Bundle opened =
       FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests, options.exact,
                              options.lookup.has_value() || !options.draft.empty(),
                              !options.ignore_eos, context.progress("checking digests")},
                             options.loose, context.pool()));
+  const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(options.adapter));
+  g.adapter = options.adapter;
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   const RunDefaults settled = FERRY_TRY(settle(options, bundle));
   g.sampling = settled.sampling;
@@ -297,16 +300,14 @@ Result<int> run_bundle(Context& context, RunOptions options) {
         {}, context.pool()));
     decode.draft = &*draft;
   }
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
+  AdapterDecoder decoder = FERRY_TRY(AdapterDecoder::load(bundle, context.pool(), method, decode));
   g.stats.load_end = g.clock.now();
-  if (!lines.empty()) return run_prompts(context, run, *decoder);
+  if (!lines.empty()) return run_prompts(context, run, decoder);
   if (options.interactive) {
     runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
-    return run_chat(context, options, bundle.manifest(), prompts, *decoder, sampler, settled.limits,
-                    std::move(g));
+    return run_chat(context, options, prompts, decoder, sampler, settled.limits, std::move(g));
   }
-  return answer_one(context, options, thresholds, bundle.manifest(), prompts, *decoder,
+  return answer_one(context, options, thresholds, bundle.manifest(), prompts, decoder.decoder(),
                     settled.limits, std::move(g));
 }
 
@@ -323,7 +324,8 @@ void add_run(CommandLine& line) {
       .option(
           "--prompts FILE", o->prompts,
           "File with a prompt in each line: text, a JSON string, or an object with prompt, chat, "
-          "messages or tokens; - reads standard input. The model is loaded once")
+          "messages or tokens, and where wanted adapter; - reads standard input. The model is "
+          "loaded once")
       .option("--parallel", o->parallel,
               "Answer up to N prompts of --prompts at a time, which takes the memory of N caches "
               "and less time; the answers are the same. For stateful bundles and GGUF files")
@@ -335,7 +337,9 @@ void add_run(CommandLine& line) {
               "bundle's chat template; - reads standard input")
       .flag("--interactive", o->interactive,
             "A chat: every line of standard input is a message; /image FILE adds an image to the "
-            "next one, /quit ends")
+            "next one, /adapter NAME chooses another adapter, /quit ends")
+      .option("--adapter NAME", o->adapter,
+              "Adapter of the bundle to run it with (convert --adapters, adapter add)")
       .option("--image", o->images,
               "Image files for a prompt of text, in order; placeholders in the text say where, "
               "else they come first. With --interactive those of the first message")

@@ -88,6 +88,7 @@ struct VerifyLine {
   std::string bundle;
   proof::BundleProofOptions verify;
   std::string mode;
+  std::string adapter;
   std::string imatrix;
   std::optional<int64_t> memory;
   std::string perplexity;  // path of a file with token ids or text
@@ -317,7 +318,8 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
     return context.progress(label, unit);
   };
   verify.details = form.has_value() || !options.attest.file.empty();
-  const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options, is_gguf));
+  const packer::Bundle opened = FERRY_TRY(open_bundle(context, options, is_gguf));
+  const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(options.adapter));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const proof::Verification verification =
       FERRY_TRY(proof::prove_bundle(bundle, verify, context.pool()));
@@ -390,6 +392,10 @@ void add_verify(CommandLine& line) {
               "The checkpoint that the bundle was made of: derives weights and programs again, and "
               "compares with the checkpoint in f32; with --reference, that with the reference")
       .finds_models()
+      .option(
+          "--adapter NAME", options->adapter,
+          "The bundle with one of its adapters; with --checkpoint the checkpoint in f32 with it "
+          "too. The reference is that of the adapted model")
       .option("--image PROMPT=FILE", options->verify.images,
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")

@@ -20,6 +20,7 @@ void add_batch(CommandLine& line);
 void add_sign(CommandLine& line);
 void add_diff(CommandLine& line);
 void add_apply(CommandLine& line);
+void add_adapter(CommandLine& line);
 void add_card(CommandLine& line);
 void add_help(CommandLine& line);
 void add_completion(CommandLine& line);

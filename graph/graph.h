@@ -104,11 +104,15 @@ struct Value {
   Origin origin = Origin::kNode;
   DType dtype = DType::kF32;
   Dims shape;
-  std::string name;      // inputs, weights, buffers: unique; nodes: may be empty
-  int32_t literal = -1;  // index into Graph::literals (kLiteral; kBuffer with initial contents)
+  std::string name;  // inputs, weights, buffers: unique; nodes: may be empty
+  // index into Graph::literals (kLiteral; kBuffer with initial contents; factors)
+  int32_t literal = -1;
   // kWeight: stays f32 whatever the dtype of the matrices is. Routers need this, because a rounded
   // score may pick another expert.
   bool keep_f32 = false;
+  // kWeight: a factor of adapters (add_factors()). The model has no Weight of this name; files of
+  // adapters give the contents, and `literal` those without such a file.
+  bool is_factor = false;
   // kBuffer: the initial contents must be stored in every mode (positions and the like).
   bool must_store = false;
   // kBuffer: the initial contents are serialised. Set by the init_buffers pass.
@@ -176,7 +180,7 @@ struct MethodGraph {
 
 // The methods of one program, and the sources of their weights. Weights and buffers are shared by
 // name: a name means the same in every method. In a bound model every kWeight value has a Weight of
-// its shape.
+// its shape, except factors of adapters.
 struct Model {
   std::vector<MethodGraph> methods;
   StateDict weights;

@@ -51,7 +51,14 @@ struct ProgramPools {
   OutputMemory outputs = OutputMemory::kPlanned;
   DataTable constants, initial;
   WeightList weights;
+  std::vector<LoweredFactor> factors;
+  std::set<std::string> factor_names;
   WeightList named;  // constants of delegates
+
+  // Methods agree on the types of a name (check_shared_values()).
+  void add_factor(LoweredFactor factor) {
+    if (factor_names.insert(factor.name).second) factors.push_back(std::move(factor));
+  }
   std::vector<std::vector<std::byte>> delegates;
 };
 
@@ -118,7 +125,12 @@ class MethodLowering {
     if (from.origin == Value::Origin::kWeight) {
       tensor.external = true;
       tensor.fqn = from.name;
-      pools_.weights.add(from.name);
+      if (from.is_factor) {
+        pools_.add_factor({from.name, from.dtype, bounds(from),
+                           graph_.literals[static_cast<size_t>(from.literal)]});
+      } else {
+        pools_.weights.add(from.name);
+      }
     } else if (from.origin == Value::Origin::kLiteral) {
       tensor.data_index = pools_.constants.add(graph_.literals[static_cast<size_t>(from.literal)]);
     } else if (from.origin == Value::Origin::kBuffer) {
@@ -367,6 +379,7 @@ Result<LoweredProgram> lower(std::span<const MethodGraph> methods,
   out.constants = std::move(pools.constants.literals);
   out.initial = std::move(pools.initial.literals);
   out.weights = std::move(pools.weights.names);
+  out.factors = std::move(pools.factors);
   out.named = std::move(pools.named.names);
   out.delegates = std::move(pools.delegates);
   for (const auto& blob : out.delegates) out.sizes.delegates.push_back(blob.size());

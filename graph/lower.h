@@ -43,6 +43,14 @@ struct LoweredPort {  // an input or output of the method
   std::optional<Encoding> encoding = {};  // for u8 and u16
 };
 
+// An external tensor that every adapter gives (Value::is_factor).
+struct LoweredFactor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape = {};
+  Literal contents;  // where no file of an adapter gives others; see FactorSlots::contents
+};
+
 // The description of a method, which accompanies its pte::Method.
 struct LoweredMethod {
   std::string name;
@@ -62,6 +70,8 @@ struct LoweredProgram {
   std::vector<std::vector<std::byte>> delegates = {};
   // The names of the external tensors in order of first use: weights, and scales ("w.scales").
   std::vector<std::string> weights;
+  // The external tensors that adapters give, in order of first use.
+  std::vector<LoweredFactor> factors = {};
   // names of the constants of delegates, in order of first use
   std::vector<std::string> named = {};
   std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow

@@ -328,6 +328,13 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
     place_of[t.name] = places.back();
   }
   mark_shared(listing.tensors, places);
+  if (const auto factors = bundle.data().find(manifest.no_adapter);
+      factors != bundle.data().end()) {
+    const ptd::DataFile& content = factors->second.content;
+    for (const ptd::NamedTensor& t : content.tensors) {
+      place_of[t.key] = {manifest.no_adapter, content.segments[t.segment].offset};
+    }
+  }
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
     const std::string& file = bundle.entry(i).file;
     listing.programs.push_back(

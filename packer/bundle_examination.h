@@ -97,6 +97,10 @@ void check_manifest(const Manifest& manifest, ProblemList& problems);
 // Checks the tensors of one data file against the manifest.
 void check_data_file(const Manifest& manifest, const std::string& file,
                      const ptd::DataFile& content, ProblemList& problems);
+// Checks the tensors of an adapter against those of Manifest::no_adapter: equal names, in equal
+// order, of equal types.
+void check_adapter_file(const ptd::DataFile& without, const std::string& file,
+                        const ptd::DataFile& content, ProblemList& problems);
 // Checks the sizes of the model against the inputs and outputs that the manifest states for the
 // programs (packer/model_structure.cc), and against the metadata methods of one program.
 void check_model(const Manifest& manifest, ProblemList& problems);

@@ -11,6 +11,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "graph/recipe.h"
+#include "packer/adapter_file.h"
 #include "packer/bundle_examination.h"
 #include "packer/bundle_plan_impl.h"
 #include "packer/digests.h"
@@ -88,9 +89,10 @@ class Planner {
   Status run(uint64_t max_file_bytes) {
     Manifest& manifest = impl_.manifest;
     manifest.source_files.clear();
-    for (const SourceFile& file : impl_.source->files()) {
-      manifest.source_files.push_back({file.name, file.bytes, std::string(kZeroDigest)});
-    }
+    size_t own_files = impl_.source->files().size();
+    for (const AdapterInput& adapter : impl_.input.adapters)
+      own_files -= adapter.source_files.size();
+    for (size_t i = 0; i < own_files; ++i) manifest.source_files.push_back(source_file(i));
     manifest.components.clear();
     manifest.tensors.clear();
     manifest.files.clear();
@@ -101,9 +103,11 @@ class Planner {
       impl_.segments += stored.recipe->outputs.size();
     }
     name_data_files();
+    collect_factors();
     for (const BundleInput::Component& component : impl_.input.components) {
       FERRY_RETURN_IF_ERROR(add_component(component));
     }
+    FERRY_RETURN_IF_ERROR(add_adapters(max_file_bytes));
     for (const CopiedFile& copied : impl_.input.copied) add_copied(copied);
     return add_manifest();
   }
@@ -143,8 +147,9 @@ class Planner {
   }
 
   void add_file(FilePlan file) {
+    const bool segmented = file.has_weights && !file.plain_digest;
     impl_.manifest.files.push_back({file.name, file.bytes,
-                                    std::string(file.has_weights ? kSegmentsDigest : kPlainDigest),
+                                    std::string(segmented ? kSegmentsDigest : kPlainDigest),
                                     std::string(kZeroDigest), std::string(kZeroFastDigest)});
     impl_.listing.push_back({file.name, file.bytes});
     impl_.total_bytes += file.bytes;
@@ -204,6 +209,7 @@ class Planner {
     ManifestProgram program = describe_program(*parts()[part]);
     program.file = file.name;
     for (size_t data : placement_.part_files[part]) program.data_files.push_back(data_names_[data]);
+    if (!lowered.factors.empty()) program.data_files.emplace_back(kNoAdapterFile);
     impl_.manifest.components.back().programs.push_back(std::move(program));
     add_file(std::move(file));
     return {};
@@ -258,6 +264,80 @@ class Planner {
     impl_.tensor_entries.push_back(std::move(entries));
   }
 
+  ManifestSourceFile source_file(size_t index) const {
+    const SourceFile& file = impl_.source->files()[index];
+    return {file.name, file.bytes, std::string(kZeroDigest)};
+  }
+
+  // Lists the factors of all programs, each once, in order of first use.
+  void collect_factors() {
+    std::set<std::string_view> known;
+    for (const BundleInput::Part* part : parts()) {
+      for (const graph::LoweredFactor& factor : part->lowered.factors) {
+        if (known.insert(factor.name).second) factors_.push_back(&factor);
+      }
+    }
+  }
+
+  // Adds the data file of the factors that change nothing, and those of the adapters.
+  Status add_adapters(uint64_t max_file_bytes) {
+    if (factors_.empty()) return {};
+    impl_.manifest.version = kManifestVersion;
+    impl_.manifest.no_adapter = kNoAdapterFile;
+    FERRY_RETURN_IF_ERROR(add_no_adapter());
+    for (const AdapterInput& adapter : impl_.input.adapters) {
+      FERRY_RETURN_IF_ERROR(add_adapter(adapter));
+    }
+    for (const FilePlan& file : impl_.files) {
+      const bool adapts = file.plain_digest || file.name == kNoAdapterFile;
+      if (!adapts || max_file_bytes == 0 || file.bytes <= max_file_bytes) continue;
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{} has {} bytes and cannot be split; a file may have {}", file.name,
+                              file.bytes, max_file_bytes));
+    }
+    return {};
+  }
+
+  static ptd::NamedTensor named_tensor(const graph::LoweredFactor& factor, size_t segment) {
+    ptd::NamedTensor tensor{factor.name, factor.dtype, {}, static_cast<uint32_t>(segment)};
+    tensor.sizes.assign(factor.shape.begin(), factor.shape.end());
+    return tensor;
+  }
+
+  // Equal contents are stored once.
+  Status add_no_adapter() {
+    FilePlan file;
+    file.name = kNoAdapterFile;
+    std::map<std::string_view, size_t> segments;  // by key of the literal
+    std::vector<uint64_t> sizes;
+    for (const graph::LoweredFactor* factor : factors_) {
+      const auto [place, fresh] = segments.emplace(factor->contents.key, sizes.size());
+      if (fresh) {
+        sizes.push_back(factor->contents.bytes);
+        file.literals.push_back(&factor->contents);
+      }
+      no_adapter_.content.tensors.push_back(named_tensor(*factor, place->second));
+    }
+    ptd::Layout layout = FERRY_TRY(ptd::plan_data_file(no_adapter_.content.tensors, sizes));
+    no_adapter_.content.segments = layout.segments;
+    file.bytes = layout.file_bytes;
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
+    for (size_t i = 0; i < layout.segments.size(); ++i) {
+      const ptd::Segment& place = layout.segments[i];
+      file.extents.push_back({Extent::Kind::kLiteral, i, place.offset, place.size});
+    }
+    file.head = std::move(layout.head);
+    add_file(std::move(file));
+    return {};
+  }
+
+  Status add_adapter(const AdapterInput& adapter) {
+    impl_.manifest.adapters.push_back(describe_adapter(adapter, *impl_.source));
+    add_file(FERRY_TRY(
+        plan_adapter_file(adapter, no_adapter_.content.tensors, impl_, impl_.adapter_weights)));
+    return {};
+  }
+
   void add_copied(const CopiedFile& copied) {
     FilePlan file;
     file.name = copied.name;
@@ -286,6 +366,7 @@ class Planner {
       planned.content = {file.tensors, file.layout.segments};
       check_data_file(impl_.manifest, data_names_[i], planned.content, problems);
     }
+    if (!factors_.empty()) data[std::string(kNoAdapterFile)].content = no_adapter_.content;
     const std::vector<const ManifestProgram*> programs = impl_.manifest.programs();
     for (size_t part = 0; part < parts().size(); ++part) {
       check_program(*programs[part], parts()[part]->lowered.program, data, problems);
@@ -321,6 +402,8 @@ class Planner {
 
   BundlePlan::Impl impl_;
   WeightPlacement placement_;
+  std::vector<const graph::LoweredFactor*> factors_;
+  BundleData no_adapter_;  // what the file of this name will hold
   std::vector<std::string> part_names_, data_names_;
   size_t next_part_ = 0, next_data_file_ = 0;
 };
@@ -328,7 +411,15 @@ class Planner {
 Manifest with_digests(const BundlePlan::Impl& plan, const FileDigests& digests) {
   Manifest manifest = plan.manifest;
   const std::vector<std::string> trees = source_tree_digests(*plan.source, digests.entries);
-  for (size_t i = 0; i < trees.size(); ++i) manifest.source_files[i].sha256_tree = trees[i];
+  for (size_t i = 0; i < manifest.source_files.size(); ++i) {
+    manifest.source_files[i].sha256_tree = trees[i];
+  }
+  for (size_t i = 0; i < manifest.adapters.size(); ++i) {
+    const std::vector<size_t>& files = plan.input.adapters[i].source_files;
+    for (size_t k = 0; k < files.size(); ++k) {
+      manifest.adapters[i].source_files[k].sha256_tree = trees[files[k]];
+    }
+  }
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     manifest.files[i].digest = to_hex(digests.files[i]);
     manifest.files[i].xxh3 = to_hex(digests.fast_files[i]);
@@ -366,6 +457,7 @@ std::vector<WrittenWeight> written_weights(const BundlePlan::Impl& plan) {
     weight.dtype = tensor.dtype;
     for (const auto& source : tensor.sources) weight.sources.push_back(source.key);
   }
+  name_weights(plan.adapter_weights, *plan.source, weights);
   return weights;
 }
 

@@ -29,6 +29,13 @@ struct CopiedFile {
   std::optional<std::string> text = std::nullopt;
 };
 
+// An adapter that becomes a data file of the bundle.
+struct AdapterInput {
+  std::string name;
+  graph::StateDict factors = {};          // has every name of LoweredProgram::factors
+  std::vector<size_t> source_files = {};  // indices of its files in TensorSource::files()
+};
+
 struct BundleInput {
   // Description of the model. The writer fills in components, tensors, files and digests.
   Manifest manifest;
@@ -46,6 +53,7 @@ struct BundleInput {
     std::string quantization = {};  // see ManifestComponent::quantization
   };
   std::vector<Component> components;
+  std::vector<AdapterInput> adapters = {};  // by name
   std::vector<CopiedFile> copied;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/ptd/ptd.h"
+#include "packer/adapter_file.h"
 #include "packer/bundle_plan.h"
 #include "packer/file_set.h"
 
@@ -24,6 +25,7 @@ struct BundlePlan::Impl : FileSet {
   std::vector<size_t> tensor_weight;
   std::vector<size_t> tensor_segment;
   std::vector<std::vector<size_t>> tensor_entries;
+  AdapterWeights adapter_weights;
   std::vector<PlannedFile> listing;  // all files and the manifest
   uint64_t total_bytes = 0;
 };

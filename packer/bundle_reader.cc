@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -222,6 +223,7 @@ class Examiner {
       map_part(program->file);
       for (const std::string& file : program->data_files) map_part(file);
     }
+    for (const ManifestAdapter& adapter : contents_.manifest.adapters) map_part(adapter.file);
   }
   void map_part(const std::string& file) {
     const auto found = contents_.open_files.find(file);
@@ -252,19 +254,32 @@ class Examiner {
   bool usable(const std::string& file) const { return contents_.open_files.contains(file); }
 
   void load_data() {
-    for (const ManifestProgram* program : contents_.manifest.programs()) {
+    const Manifest& manifest = contents_.manifest;
+    for (const ManifestProgram* program : manifest.programs()) {
       for (const std::string& file : program->data_files) {
-        if (contents_.data.contains(file) || !usable(file)) continue;
-        auto data = load_part<BundleData>(file, std::move(mapped_.at(file)), ptd::read_data_file,
-                                          problems_);
-        if (!data) {
-          contents_.open_files.erase(file);
-          continue;
-        }
-        check_data_file(contents_.manifest, file, data->content, problems_);
-        contents_.data.emplace(file, std::move(*data));
+        if (!load_data(file) || file == manifest.no_adapter) continue;
+        check_data_file(manifest, file, contents_.data.at(file).content, problems_);
       }
     }
+    const auto without = contents_.data.find(manifest.no_adapter);
+    for (const ManifestAdapter& adapter : manifest.adapters) {
+      if (!load_data(adapter.file) || without == contents_.data.end()) continue;
+      check_adapter_file(without->second.content, adapter.file,
+                         contents_.data.at(adapter.file).content, problems_);
+    }
+  }
+
+  // Returns whether the file has been read now, and not before.
+  bool load_data(const std::string& file) {
+    if (contents_.data.contains(file) || !usable(file)) return false;
+    auto data =
+        load_part<BundleData>(file, std::move(mapped_.at(file)), ptd::read_data_file, problems_);
+    if (!data) {
+      contents_.open_files.erase(file);
+      return false;
+    }
+    contents_.data.emplace(file, std::move(*data));
+    return true;
   }
 
   void load_programs() {
@@ -337,6 +352,9 @@ Bundle Bundle::of(BundleContents contents, const std::string& path,
     contents.open_files.erase(program->file);
     for (const std::string& file : program->data_files) contents.open_files.erase(file);
   }
+  for (const ManifestAdapter& adapter : contents.manifest.adapters) {
+    contents.open_files.erase(adapter.file);
+  }
   return Bundle(std::make_shared<const Parts>(
       Parts{std::move(memory), path, std::move(contents.manifest), std::move(contents.programs),
             std::move(contents.data), std::move(contents.open_files), path}));
@@ -396,9 +414,22 @@ std::vector<size_t> Bundle::programs_of(std::string_view role) const {
 std::vector<const BundleData*> Bundle::data_of(size_t index) const {
   std::vector<const BundleData*> data;
   for (const std::string& file : entry(index).data_files) {
-    data.push_back(&parts_->data.at(file));
+    const bool replaced = adapter_ != nullptr && file == manifest().no_adapter;
+    data.push_back(&parts_->data.at(replaced ? adapter_->file : file));
   }
   return data;
+}
+
+Result<Bundle> Bundle::with_adapter(std::string_view name) const {
+  Bundle other = *this;
+  other.adapter_ = name.empty() ? nullptr : manifest().find_adapter(name);
+  if (name.empty() || other.adapter_ != nullptr) return other;
+  std::vector<std::string_view> names;
+  for (const ManifestAdapter& adapter : manifest().adapters) names.push_back(adapter.name);
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: there is no adapter {}{}", printable(path()), quoted(name),
+                          names.empty() ? "; the bundle has none"
+                                        : fmt::format("; there are {}", fmt::join(names, ", "))));
 }
 
 Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool,

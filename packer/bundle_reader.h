@@ -80,8 +80,15 @@ class Bundle {
   // Returns the content of a file. kIo if the file is not listed or has changed since it was
   // opened.
   Result<std::string> text(const std::string& name, uint64_t limit) const;
-  // Returns the data files of programs()[index], in manifest order.
+  // Returns the data files of programs()[index], in manifest order, with that of the chosen adapter
+  // in the place of Manifest::no_adapter.
   std::vector<const BundleData*> data_of(size_t index) const;
+
+  // Returns the same bundle with another adapter chosen, or with none if `name` is empty. kUsage,
+  // with the names of the adapters, if there is none of this name.
+  Result<Bundle> with_adapter(std::string_view name) const;
+  // Returns the name of the chosen adapter; empty for none.
+  std::string adapter() const { return adapter_ == nullptr ? std::string() : adapter_->name; }
 
  private:
   struct Parts {
@@ -103,6 +110,7 @@ class Bundle {
                    std::shared_ptr<const MemoryFolder> memory);
 
   std::shared_ptr<const Parts> parts_;
+  const ManifestAdapter* adapter_ = nullptr;  // the chosen one; it belongs to parts_
 };
 
 struct CheckProblem {

@@ -191,6 +191,26 @@ void check_data_file(const Manifest& manifest, const std::string& file,
   }
 }
 
+void check_adapter_file(const ptd::DataFile& without, const std::string& file,
+                        const ptd::DataFile& content, ProblemList& problems) {
+  if (without.tensors.size() != content.tensors.size()) {
+    problems.add(file, fmt::format("holds {} tensors, an adapter of this bundle has {}",
+                                   content.tensors.size(), without.tensors.size()));
+    return;
+  }
+  for (size_t i = 0; i < content.tensors.size(); ++i) {
+    const ptd::NamedTensor &want = without.tensors[i], &have = content.tensors[i];
+    if (have.key == want.key && have.is_tensor && have.dtype == want.dtype &&
+        have.sizes == want.sizes) {
+      continue;
+    }
+    problems.add(file,
+                 fmt::format("holds {} {} where the bundle has {} {}", quoted(have.key),
+                             describe_type(have.dtype, shape_of(have.sizes)), quoted(want.key),
+                             describe_type(want.dtype, shape_of(want.sizes))));
+  }
+}
+
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems) {
   KeyMap keys;

@@ -321,7 +321,7 @@ class FileWriter {
     if (file.has_weights) {
       FERRY_RETURN_IF_ERROR(write_known(file, out));
       if (file.plain_digest) {
-        digests_.files[index] = FERRY_TRY(digest_of_written(file, out));
+        set_digest(index, FERRY_TRY(digest_of_written(file, out)));
       } else {
         set_digest(index, FERRY_TRY(digest_data_file(file)));
       }
@@ -387,11 +387,14 @@ class FileWriter {
     return crc;
   }
 
-  Result<Digest> digest_of_written(const FilePlan& file, const OutputFile& out) {
+  Result<FileDigest> digest_of_written(const FilePlan& file, const OutputFile& out) {
     Sha256 hash;
-    FERRY_RETURN_IF_ERROR(
-        read_back(out, 0, file.bytes, [&](std::span<const std::byte> tile) { hash.update(tile); }));
-    return hash.finish();
+    FastHash fast;
+    FERRY_RETURN_IF_ERROR(read_back(out, 0, file.bytes, [&](std::span<const std::byte> tile) {
+      hash.update(tile);
+      if (plan_.fast_digests) fast.update(tile);
+    }));
+    return FileDigest{hash.finish(), fast.finish()};
   }
 
   void set_digest(size_t file, const FileDigest& digest) {

@@ -117,6 +117,13 @@ static void describe(Archive& a, ManifestSourceFile& file) {
 }
 
 template <class Archive>
+static void describe(Archive& a, ManifestAdapter& adapter) {
+  a.text("name", adapter.name);
+  a.file_name("file", adapter.file);
+  a.objects("files", adapter.source_files);
+}
+
+template <class Archive>
 static void describe(Archive& a, ManifestFile& file) {
   a.file_name("path", file.path);
   a.count("bytes", file.bytes);
@@ -182,6 +189,10 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
   if (a.since(6)) a.objects("options", m.options);
   a.objects("components", m.components);
   a.objects("tensors", m.tensors);
+  if (a.since(8)) {
+    a.optional_file_name("no_adapter", m.no_adapter);
+    a.objects("adapters", m.adapters);
+  }
   a.objects("files", m.files);
   a.optional_file_name("reference", m.reference);
   a.real("default_tolerance", m.default_tolerance);
@@ -255,6 +266,11 @@ const ManifestComponent* Manifest::find(std::string_view role) const {
   return found == components.end() ? nullptr : &*found;
 }
 
+const ManifestAdapter* Manifest::find_adapter(std::string_view name) const {
+  const auto found = std::ranges::find(adapters, name, &ManifestAdapter::name);
+  return found == adapters.end() ? nullptr : &*found;
+}
+
 std::vector<const ManifestProgram*> Manifest::programs() const {
   std::vector<const ManifestProgram*> all;
   for (const ManifestComponent& component : components) {
@@ -262,6 +278,17 @@ std::vector<const ManifestProgram*> Manifest::programs() const {
   }
   return all;
 }
+
+bool is_adapter_name(std::string_view text) {
+  constexpr size_t kMostBytes = 64;
+  return !text.empty() && text.size() <= kMostBytes && text.front() != '.' &&
+         std::ranges::all_of(text, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_' || c == '.';
+         });
+}
+
+std::string adapter_file(std::string_view name) { return fmt::format("adapter-{}.ptd", name); }
 
 std::string write_manifest(const Manifest& manifest) {
   Manifest copy = manifest;  // one description serves both directions and so takes references

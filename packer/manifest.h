@@ -19,9 +19,11 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The version of the format that this program writes, and the oldest version that it reads.
-// manifest.cc states the version of each member that was added later.
-inline constexpr int64_t kManifestVersion = 7;
+// The newest version of the format that this program reads, the version that it writes for bundles
+// that need no newer one, and the oldest version that it reads. manifest.cc states the version of
+// each member that was added later.
+inline constexpr int64_t kManifestVersion = 8;
+inline constexpr int64_t kPlainManifestVersion = 7;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
@@ -145,8 +147,16 @@ struct ManifestOption {
   std::string value;  // such as "keep"
 };
 
+// An adapter in a data file of its own, which a runtime loads in place of Manifest::no_adapter.
+struct ManifestAdapter {
+  std::string name;
+  std::string file;  // .ptd
+  // The files that it was made of, with digests as for files of the checkpoint.
+  std::vector<ManifestSourceFile> source_files = {};
+};
+
 struct Manifest {
-  int64_t version = kManifestVersion;  // version of the text, which decides its members
+  int64_t version = kPlainManifestVersion;  // version of the text, which decides its members
   ManifestTool tool = {};
   std::string model_type;
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0;
@@ -176,14 +186,26 @@ struct Manifest {
   std::vector<ManifestOption> options = {};  // options of the conversion; empty before version 6
   std::vector<ManifestComponent> components;
   std::vector<ManifestTensor> tensors;
-  std::vector<ManifestFile> files;  // all files of the bundle except the manifest
-  std::string reference;            // name of the embedded reference file, or empty
-  double default_tolerance = 0;     // in older bundles; not read
+  // The data file with the factors that change nothing, which programs load where no adapter is
+  // chosen; empty if programs take no adapters, and before version 8.
+  std::string no_adapter = {};
+  std::vector<ManifestAdapter> adapters = {};  // by name
+  std::vector<ManifestFile> files;             // all files of the bundle except the manifest
+  std::string reference;                       // name of the embedded reference file, or empty
+  double default_tolerance = 0;                // in older bundles; not read
 
-  const ManifestComponent* find(std::string_view role) const;  // nullptr if there is none
+  const ManifestComponent* find(std::string_view role) const;        // nullptr if there is none
+  const ManifestAdapter* find_adapter(std::string_view name) const;  // nullptr if there is none
   // Returns the programs of all components, in the order of the lists.
   std::vector<const ManifestProgram*> programs() const;
 };
+
+// Whether a text can be the name of an adapter: 1 to 64 of A-Z, a-z, 0-9, '-', '_' and '.', the
+// first one no '.'.
+bool is_adapter_name(std::string_view text);
+// Returns the name of the data file of an adapter.
+std::string adapter_file(std::string_view name);
+inline constexpr std::string_view kNoAdapterFile = "no-adapter.ptd";
 
 // Returns the canonical text in the version of the manifest: equal manifests give equal bytes. The
 // last member, "manifest_sha256", is the SHA-256 of the text in which its value is replaced by 64

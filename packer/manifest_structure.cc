@@ -26,6 +26,7 @@ class ManifestCheck {
   void run() {
     check_roles();
     check_files();
+    check_adapters();
     check_tensors();
     check_places();
     for (const ManifestComponent& component : manifest_.components) {
@@ -87,6 +88,32 @@ class ManifestCheck {
       }
     }
     if (!manifest_.reference.empty()) require(manifest_.reference, "reference");
+    for (const ManifestAdapter& adapter : manifest_.adapters) {
+      require(adapter.file, "data file of an adapter");
+      if (!programs.contains(adapter.file)) continue;
+      add(fmt::format("{} is both a program and an adapter", quoted(adapter.file)));
+    }
+  }
+
+  // Adapters are listed by name, each once, with the file of its name.
+  void check_adapters() {
+    if (!manifest_.adapters.empty() && manifest_.no_adapter.empty()) {
+      add("lists adapters, but programs take none");
+    }
+    if (!manifest_.no_adapter.empty() && !data_files_.contains(manifest_.no_adapter)) {
+      add(fmt::format("no program loads {}", quoted(manifest_.no_adapter)));
+    }
+    std::string_view last;
+    for (const ManifestAdapter& adapter : manifest_.adapters) {
+      if (!is_adapter_name(adapter.name)) {
+        add(fmt::format("{} is no name of an adapter", quoted(adapter.name)));
+      } else if (adapter.name <= last) {
+        add(fmt::format("adapter {} is out of order", quoted(adapter.name)));
+      } else if (adapter.file != adapter_file(adapter.name) || data_files_.contains(adapter.file)) {
+        add(fmt::format("adapter {} is in {}", quoted(adapter.name), quoted(adapter.file)));
+      }
+      last = adapter.name;
+    }
   }
 
   void check_tensors() {
@@ -140,7 +167,7 @@ class ManifestCheck {
   void check_places() {
     const TensorsByFile tensors = tensors_by_file(manifest_);
     for (const ManifestFile& file : manifest_.files) {
-      const bool segmented = data_files_.contains(file.path);
+      const bool segmented = data_files_.contains(file.path) && file.path != manifest_.no_adapter;
       if (file.method != (segmented ? kSegmentsDigest : kPlainDigest)) {
         add(fmt::format("file {} has a digest of method {}", quoted(file.path),
                         quoted(file.method)));

@@ -23,6 +23,9 @@ constexpr int64_t kFirstWithOptions = 6;
 Manifest without_digests(Manifest manifest) {
   const std::string zero(kZeroDigest);
   for (ManifestSourceFile& file : manifest.source_files) file.sha256_tree = zero;
+  for (ManifestAdapter& adapter : manifest.adapters) {
+    for (ManifestSourceFile& file : adapter.source_files) file.sha256_tree = zero;
+  }
   for (ManifestFile& file : manifest.files) {
     file.digest = zero;
     file.xxh3 = kZeroFastDigest;
@@ -84,13 +87,15 @@ Status hash_extent(const BundlePlan::Impl& plan, const FilePlan& file, const Ext
       return hash_parts(hash, extent.bytes, [&](uint64_t at, std::span<std::byte> out) {
         return plan.copied[extent.index]->read_at(at, out);
       });
-    case Extent::Kind::kWeight:
-      break;  // only data files have weights
+    case Extent::Kind::kWeight:  // of an adapter
+      return hash_parts(hash, extent.bytes, [&](uint64_t at, std::span<std::byte> out) {
+        return graph::materialize(*plan.weights[extent.index], *plan.source, at, out);
+      });
   }
   return {};
 }
 
-// Returns the digest of a file that is not a data file: a program or a copied file.
+// Returns the digest of a file without digests of segments: a program, an adapter, a copied file.
 Result<std::string> digest_of_plain(const BundlePlan::Impl& plan, const FilePlan& file) {
   Sha256 hash;
   uint64_t at = 0;
@@ -177,7 +182,7 @@ Result<std::string> BundlePlan::difference(const Manifest& existing, ThreadPool&
   if (!why.empty()) return why;
   for (size_t i = 0; i < impl_->files.size(); ++i) {
     const FilePlan& file = impl_->files[i];
-    if (file.has_weights) continue;
+    if (file.has_weights && !file.plain_digest) continue;
     if (FERRY_TRY(digest_of_plain(*impl_, file)) == existing.files[i].digest) continue;
     return fmt::format("{} would be another one", quoted(file.name));
   }

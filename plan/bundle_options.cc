@@ -190,6 +190,31 @@ void set_unrecorded_options(const packer::Bundle& bundle, ConvertOptions& option
 
 }  // namespace
 
+graph::FactorSlots factors_of(const packer::Bundle& bundle) {
+  graph::FactorSlots factors;
+  const packer::Manifest& manifest = bundle.manifest();
+  if (manifest.no_adapter.empty()) return factors;
+  const ptd::DataFile& without = bundle.data().at(manifest.no_adapter).content;
+  for (const ptd::NamedTensor& tensor : without.tensors) {
+    const auto slot = graph::slot_of_scale(tensor.key);
+    if (!slot) continue;
+    factors.slots.push_back(*slot);
+    const std::string a = graph::factor_names(*slot).a;
+    const auto found = std::ranges::find(without.tensors, a, &ptd::NamedTensor::key);
+    if (found == without.tensors.end() || found->sizes.size() != 2) continue;
+    factors.slots.back().rank = found->sizes[slot->is_table ? 1 : 0];
+    factors.dtype = found->dtype;
+  }
+  const packer::ManifestAdapter* chosen = manifest.find_adapter(bundle.adapter());
+  if (chosen == nullptr) return factors;
+  const packer::BundleData& data = bundle.data().at(chosen->file);
+  for (const ptd::NamedTensor& tensor : data.content.tensors) {
+    const ptd::Segment& segment = data.content.segments[tensor.segment];
+    factors.contents[tensor.key] = data.file.bytes().subspan(segment.offset, segment.size);
+  }
+  return factors;
+}
+
 Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
                                   const std::string& config, const std::string& lora) {
   const packer::Manifest& manifest = bundle.manifest();
@@ -203,6 +228,7 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::strin
     return bad_input(fmt::format("{}: options of the conversion: {}", printable(bundle.path()),
                                  read.error().message));
   }
+  options.factors = factors_of(bundle);
   options.quantize.shares_tied_table = false;
   // The manifest states the call length of an encoder, which equals its context length.
   if (options.style == converters::ProgramStyle::kEncoder) options.prefill_length.reset();

@@ -18,6 +18,10 @@ namespace ferry::plan {
 Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
                                   const std::string& config, const std::string& lora);
 
+// Returns the factors that the programs of the bundle take; their contents are those of the chosen
+// adapter. The bundle must outlive them. Empty for a bundle without them.
+graph::FactorSlots factors_of(const packer::Bundle& bundle);
+
 // Plans the conversion of a checkpoint for comparison with the bundle. A checkpoint whose keys do
 // not fit, or that holds another model, is an error. Options that the model does not accept are an
 // error too.

@@ -19,6 +19,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "graph/lower.h"
+#include "plan/adapters.h"
 #include "plan/mapped_model.h"
 #include "plan/options.h"
 #include "plan/program_metadata.h"
@@ -166,6 +167,23 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   return {};
 }
 
+// Checks that a node takes the factors of each slot.
+Status check_factors(const graph::FactorSlots& slots, const packer::BundleInput& input) {
+  std::set<std::string_view> names;
+  for (const packer::BundleInput::Component& component : input.components) {
+    for (const packer::BundleInput::Part& part : component.parts) {
+      for (const graph::LoweredFactor& factor : part.lowered.factors) names.insert(factor.name);
+    }
+  }
+  for (const graph::FactorSlot& slot : slots.slots) {
+    if (names.contains(graph::factor_names(slot).scale)) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} takes no factors of an adapter: no {} reads it",
+                            quoted(slot.weight), slot.is_table ? "embedding" : "linear layer"));
+  }
+  return {};
+}
+
 Status check_roles(const std::vector<converters::AssembledComponent>& components,
                    const ConvertOptions& options) {
   for (const auto& [role, dtype] : options.component_dtypes) {
@@ -181,8 +199,9 @@ Status check_roles(const std::vector<converters::AssembledComponent>& components
 
 // Casts and quantises the weights of a component as the options ask.
 Result<graph::QuantizedModel> finish_component(converters::AssembledComponent component,
-                                               const ConvertOptions& options, Quantizer& quantizer,
-                                               MappedCheckpoint& mapped) {
+                                               const ConvertOptions& options,
+                                               const graph::FactorSlots& slots,
+                                               Quantizer& quantizer, MappedCheckpoint& mapped) {
   graph::Model model = std::move(component.model);
   if (options.single_head_attention && component.role == kTextDecoderRole) {
     model = FERRY_TRY(graph::split_heads(std::move(model)));
@@ -191,6 +210,7 @@ Result<graph::QuantizedModel> finish_component(converters::AssembledComponent co
   if (options.keeps_blocks) {
     model = FERRY_TRY(graph::keep_blocks(std::move(model), *mapped.source, options.keeps_blocks));
   }
+  if (!slots.slots.empty()) model = FERRY_TRY(graph::add_factors(std::move(model), slots));
   graph::QuantizedModel out = FERRY_TRY(quantizer.apply(std::move(model)));
   const auto own = options.component_dtypes.find(component.role);
   const bool is_own = own != options.component_dtypes.end();
@@ -228,6 +248,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
   ConvertOptions options = given;
   MappedModel model = FERRY_TRY(map_checkpoint(options));
   const converters::BuildOptions& build = model.build;
+  PlannedAdapters adapters;
+  if (model.checkpoint.problems.empty()) adapters = FERRY_TRY(plan_adapters(options, model));
   Conversion c;
   c.mapped = std::move(model.checkpoint);
   if (const std::optional<int64_t> limit =
@@ -247,8 +269,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
   Quantizer quantizer(options.quantize, *c.mapped.source, *pool);
   for (converters::AssembledComponent& component : model.components) {
     const std::string role = component.role;
-    graph::QuantizedModel finished =
-        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapped));
+    graph::QuantizedModel finished = FERRY_TRY(
+        finish_component(std::move(component), options, adapters.slots, quantizer, c.mapped));
     std::string dtype = weight_dtype(finished.model);
     auto shards = FERRY_TRY(cut(std::move(finished.model), role, options));
     c.components.push_back(
@@ -269,6 +291,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
     }
   }
   FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
+  FERRY_RETURN_IF_ERROR(check_factors(adapters.slots, input));
+  input.adapters = std::move(adapters.files);
   if (!options.reference.empty()) {
     InputFile file = FERRY_TRY(InputFile::open(options.reference));
     input.copied.push_back(

@@ -16,16 +16,28 @@
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
 #include "graph/graph.h"
+#include "graph/passes/add_factors.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/quantize_weights.h"
 #include "packer/bundle_plan.h"
 
 namespace ferry::plan {
 
+// An adapter that the bundle gets as a data file of its own.
+struct AdapterChoice {
+  std::string name;
+  std::string path;  // directory, as peft writes it
+};
+
 struct ConvertOptions {
   std::string source;
   std::string config;  // path of a config.json that replaces the checkpoint's; may be empty
   std::string lora;    // directory of an adapter that is merged into the weights; may be empty
+  // Adapters that stay apart from the weights: programs take the factors of every layer that any of
+  // them changes.
+  std::vector<AdapterChoice> adapters = {};
+  // Without `adapters`: the weights that take factors, for programs that repeat those of a bundle.
+  graph::FactorSlots factors = {};
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   // Dtypes of single components, by role. kUsage for a role that the model does not have.
   std::map<std::string, graph::WeightDType> component_dtypes = {};

@@ -170,23 +170,6 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   return build;
 }
 
-// Whether two recipes give equal bytes. The bytes are compared in tiles.
-Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
-                        const TensorSource& source) {
-  if (a == b) return true;
-  if (a.output() != b.output()) return false;
-  const uint64_t bytes = a.output().bytes();
-  const uint64_t tile = std::min(std::max(tile_bytes(a), tile_bytes(b)), bytes);
-  std::vector<std::byte> left(tile), right(tile);
-  for (uint64_t at = 0; at < bytes; at += tile) {
-    const size_t count = std::min(tile, bytes - at);
-    FERRY_RETURN_IF_ERROR(graph::materialize(a, source, at, std::span(left).first(count)));
-    FERRY_RETURN_IF_ERROR(graph::materialize(b, source, at, std::span(right).first(count)));
-    if (std::memcmp(left.data(), right.data(), count) != 0) return false;
-  }
-  return true;
-}
-
 graph::Weight* find_weight(converters::Assembled& made, const std::string& name) {
   for (converters::AssembledComponent& component : made.components) {
     if (graph::Weight* found = component.model.weights.find(name)) return found;
@@ -219,6 +202,22 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
 }
 
 }  // namespace
+
+Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
+                        const TensorSource& source) {
+  if (a == b) return true;
+  if (a.output() != b.output()) return false;
+  const uint64_t bytes = a.output().bytes();
+  const uint64_t tile = std::min(std::max(tile_bytes(a), tile_bytes(b)), bytes);
+  std::vector<std::byte> left(tile), right(tile);
+  for (uint64_t at = 0; at < bytes; at += tile) {
+    const size_t count = std::min(tile, bytes - at);
+    FERRY_RETURN_IF_ERROR(graph::materialize(a, source, at, std::span(left).first(count)));
+    FERRY_RETURN_IF_ERROR(graph::materialize(b, source, at, std::span(right).first(count)));
+    if (std::memcmp(left.data(), right.data(), count) != 0) return false;
+  }
+  return true;
+}
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
   checkpoint::CheckpointInput opened =

@@ -35,4 +35,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options);
 Result<MappedModel> map_checkpoint(const ConvertOptions& options,
                                    checkpoint::CheckpointInput opened);
 
+// Whether two recipes give equal bytes. The bytes are compared in tiles.
+Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b, const TensorSource& source);
+
 }  // namespace ferry::plan

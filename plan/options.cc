@@ -163,6 +163,29 @@ Status read_component_dtypes(const std::string& text, std::map<std::string, Weig
   return {};
 }
 
+// Parses a list such as "formal=adapters/formal,short=adapters/short".
+Status read_adapters(const std::string& text, std::vector<AdapterChoice>& adapters) {
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    more = item.size() < rest.size();
+    rest.remove_prefix(item.size() + (more ? 1 : 0));
+    const size_t equals = item.find('=');
+    const std::string name(item.substr(0, equals));
+    if (equals == std::string_view::npos || equals + 1 == item.size()) {
+      return usage("{}: expected NAME=DIR, separated by commas", quoted(text));
+    }
+    if (!packer::is_adapter_name(name)) {
+      return usage("{} is no name: letters, digits, '-', '_' and '.', at most 64", quoted(name));
+    }
+    if (std::ranges::count(adapters, name, &AdapterChoice::name) > 0) {
+      return usage("{} is given twice", quoted(name));
+    }
+    adapters.push_back({name, std::string(item.substr(equals + 1))});
+  }
+  return {};
+}
+
 std::vector<WordOf<DType>> dtype_words(std::initializer_list<OptionWord> words) {
   std::vector<WordOf<DType>> all;
   for (const OptionWord& word : words) all.push_back({word, *dtype_from_name(word.text)});
@@ -445,6 +468,20 @@ void describe_checkpoint(OptionVisitor& v, ConvertOptions& o) {
            .help = "Adapter to merge into the weights: adapter_config.json and "
                    "adapter_model.safetensors as peft writes them"},
           o.lora);
+  v.text(
+      {.name = "adapters",
+       .value = "NAME=DIR,...",
+       .help = "Adapters as peft writes them that stay apart from the weights, each in a data file "
+               "of its own, for run --adapter NAME",
+       .outputs = kBundles},
+      [&o](const std::string& text) { return read_adapters(text, o.adapters); },
+      [&o] {
+        std::vector<std::string> texts;
+        for (const AdapterChoice& adapter : o.adapters) {
+          texts.push_back(fmt::format("{}={}", adapter.name, adapter.path));
+        }
+        return texts;
+      });
   v.words<std::optional<PackedLayout>>(
       {.name = "packed-layout",
        .help = "Rows of packed q, k, v and gate, up: as the model family has them, part after "

@@ -361,6 +361,16 @@ Status LoadedPart::fill_weights(const graph::Model& model, const ReadWeight& wei
   for (const pte::Value& value : program_.program.methods.front().values) {
     const auto* tensor = std::get_if<pte::Tensor>(&value);
     if (tensor == nullptr || !tensor->external) continue;
+    if (const auto factor =
+            std::ranges::find(lowered_.factors, tensor->fqn, &graph::LoweredFactor::name);
+        factor != lowered_.factors.end()) {
+      const graph::Literal& contents = factor->contents;
+      weights_.push_back(std::make_unique_for_overwrite<std::byte[]>(contents.bytes));
+      const std::span<std::byte> all(weights_.back().get(), contents.bytes);
+      contents.fill(0, all);
+      external_.push_back({tensor->fqn, tensor->dtype, tensor->sizes, all});
+      continue;
+    }
     const graph::Weight& weight = *model.weights.find(tensor->fqn);
     const graph::Recipe& recipe = weight.recipe;
     const uint64_t bytes = recipe.output().bytes(), tile = graph::tile_bytes(recipe);

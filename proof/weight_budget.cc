@@ -155,6 +155,7 @@ class Planner {
 
   Status measure(BudgetPlan& plan) const {
     plan::ConvertOptions options = options_;
+    options.adapters.clear();
     options.quantize.rules.insert(options.quantize.rules.end(), plan.rules.begin(),
                                   plan.rules.end());
     options.quantize.calibrated = factors_of(plan);
@@ -216,6 +217,7 @@ Result<BudgetPlan> plan_budget(const plan::ConvertOptions& options, const Budget
   }
   plan::ConvertOptions plain = options;
   plain.reference.clear();
+  plain.adapters.clear();
   plain.quantize = {};
   const plan::Conversion unquantized = FERRY_TRY(plan::plan_conversion(plain, &pool));
   if (!unquantized.mapped.problems.empty()) {

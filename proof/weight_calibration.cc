@@ -410,6 +410,7 @@ Result<Plans> plans_of(const plan::ConvertOptions& options, const Sequences& seq
   }
   plan::ConvertOptions without = options;
   without.reference.clear();
+  without.adapters.clear();
   without.quantize.calibrated = nullptr;
   plan::Conversion target = FERRY_TRY(plan::plan_conversion(without, &pool));
   plan::Conversion layers =

@@ -23,6 +23,7 @@ using LoraPattern = std::vector<std::pair<std::string, double>>;
 struct LoraConfig {
   std::string name;          // name that begins messages about the config
   std::string tensors = {};  // name that begins messages about the adapter's tensors
+  std::string folder = {};   // what precedes the names of its tensors in the source, and a dot
   int64_t rank = 8;
   double alpha = 8;
   bool rank_stabilised = false;  // the scale is alpha / sqrt(rank), not alpha / rank

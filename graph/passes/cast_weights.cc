@@ -83,7 +83,8 @@ Status settle_dtypes(Model& model, WeightDType dtype) {
   const std::set<std::string> matrices = MatrixFinder(model.methods).take();
   for (MethodGraph& method : model.methods) {
     for (Value& value : method.graph.values) {
-      if (value.origin != Value::Origin::kWeight || is_coded(model.weights, value.name)) continue;
+      if (value.origin != Value::Origin::kWeight || value.is_factor) continue;
+      if (is_coded(model.weights, value.name)) continue;
       Weight* weight = model.weights.find(value.name);
       if (weight == nullptr) {
         return fail(ErrorCode::kInternal,

@@ -1,0 +1,405 @@
+#include "converters/lora/factors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "converters/family.h"
+#include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
+#include "converters/lora/factor_rows.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+// Prefixes of the keys of a model with a head, which adapters of the base model alone lack.
+constexpr std::string_view kBasePrefixes[] = {"model.", "transformer."};
+
+// Presents the weights as if each were a stored tensor, so that the key rules can be undone.
+Result<graph::StateDict> dict_of(const std::vector<ModelWeight>& weights) {
+  graph::StateDict dict;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    graph::Recipe recipe;
+    const int64_t count = std::accumulate(weights[i].shape.begin(), weights[i].shape.end(),
+                                          int64_t{1}, std::multiplies<>());
+    recipe.pieces = {run_piece(i, 0, count)};
+    recipe.output().shape = weights[i].shape;
+    FERRY_RETURN_IF_ERROR(dict.add({weights[i].name, std::move(recipe), {}}));
+  }
+  return dict;
+}
+
+struct Element {
+  size_t tensor = 0;
+  int64_t offset = 0;
+};
+
+// Returns where element `index` of the sequence that the pieces form is stored.
+Element element_at(std::span<const StridedPiece> pieces, int64_t index) {
+  for (const StridedPiece& piece : pieces) {
+    const int64_t count = piece.count();
+    if (index >= count) {
+      index -= count;
+      continue;
+    }
+    Element element{piece.tensor, piece.offset};
+    for (size_t axis = piece.axes.size(); axis-- > 0; index /= piece.axes[axis].size) {
+      element.offset += index % piece.axes[axis].size * piece.axes[axis].stride;
+    }
+    return element;
+  }
+  return {};
+}
+
+// The factor by which a weight is a multiple of the tensor that was stored; nullopt if it is
+// something else.
+std::optional<double> multiple_of(const graph::Recipe& undone) {
+  double multiple = 1;
+  for (const graph::Step& step : undone.steps) {
+    if (step.kind == graph::Step::Kind::kMul) {
+      multiple /= step.value;
+    } else if (step.kind != graph::Step::Kind::kAdd) {
+      return std::nullopt;
+    }
+  }
+  return multiple;
+}
+
+DType common_dtype(std::optional<DType> have, DType more) {
+  return have && *have != more ? DType::kF32 : more;
+}
+
+class Placer {
+ public:
+  Placer(const AdapterTensors& adapter, const std::vector<ModelWeight>& weights,
+         const ModelConfig& config)
+      : adapter_(adapter), weights_(weights), config_(config) {}
+
+  Result<PlacedAdapter> run(const IsOfBase& is_of_base) {
+    FERRY_RETURN_IF_ERROR(undo());
+    FERRY_RETURN_IF_ERROR(check_saved(is_of_base));
+    std::optional<DType> dtype;
+    PlacedAdapter placed;
+    for (const auto& [module, halves] : adapter_.modules()) {
+      FERRY_RETURN_IF_ERROR(adapter_.check_halves(module, halves));
+      FERRY_RETURN_IF_ERROR(place(module, halves, placed));
+      for (const size_t half : {*halves.a, *halves.b}) {
+        dtype = common_dtype(dtype, adapter_.source().entries()[half].dtype);
+      }
+    }
+    placed.dtype = dtype.value_or(DType::kF32);
+    return placed;
+  }
+
+ private:
+  Status undo() {
+    const graph::StateDict dict = FERRY_TRY(dict_of(weights_));
+    std::set<std::string> known;  // of several keys for a weight, those that the adapter uses count
+    for (const auto& [module, halves] : adapter_.modules()) {
+      for (const std::string& key : keys_of(module + ".weight")) known.insert(key);
+    }
+    for (UndoneTensor& made : FERRY_TRY(undo_keys(dict, config_, key_rules(config_), {}, known))) {
+      std::string key = made.tensor.key;
+      undone_.emplace(std::move(key), std::move(made));
+    }
+    return {};
+  }
+
+  // The keys under which the model may have a tensor: adapters of the base model alone lack a
+  // prefix, and so may the model.
+  static std::vector<std::string> keys_of(const std::string& key) {
+    std::vector<std::string> keys = {key};
+    for (const std::string_view base : kBasePrefixes) {
+      if (key.starts_with(base)) keys.push_back(key.substr(base.size()));
+      keys.push_back(std::string(base) + key);
+    }
+    return keys;
+  }
+
+  Result<const UndoneTensor*> find(const std::string& key, size_t of) const {
+    for (const std::string& name : keys_of(key)) {
+      const auto found = undone_.find(name);
+      if (found != undone_.end()) return &found->second;
+    }
+    return adapter_.bad(of, fmt::format("the model has no {}", quoted(key)));
+  }
+
+  Failure cannot(size_t entry, const std::string& why) const {
+    return adapter_.bad(entry, why, ErrorCode::kUnsupported);
+  }
+
+  // Weights that the adapter has itself are there for all adapters only if they are those of the
+  // base.
+  Status check_saved(const IsOfBase& is_of_base) const {
+    for (const auto& [key, entry] : adapter_.saved()) {
+      if (FERRY_TRY(is_of_base(key, entry))) continue;
+      return cannot(entry,
+                    "replaces weights of the base, which all adapters share; --lora merges it");
+    }
+    return {};
+  }
+
+  Status place(const std::string& module, const AdapterHalves& halves, PlacedAdapter& placed) {
+    const size_t one = *halves.a;
+    const UndoneTensor& undone = *FERRY_TRY(find(module + ".weight", one));
+    const graph::Recipe& recipe = undone.tensor.recipe;
+    const Shape shape = recipe.output().shape;
+    const int64_t rank = adapter_.config().rank_of(module);
+    if (shape.size() != 2) {
+      return cannot(one,
+                    fmt::format("{} is no matrix: it takes no factors", quoted(undone.tensor.key)));
+    }
+    const std::optional<double> multiple = multiple_of(recipe);
+    if (!multiple) {
+      return cannot(one, fmt::format("the model has {} as a function of it: it takes no factors",
+                                     quoted(undone.tensor.key)));
+    }
+    const bool transposed = FERRY_TRY(is_transposed(recipe, one));
+    const int64_t rows = transposed ? shape[1] : shape[0],
+                  columns = transposed ? shape[0] : shape[1];
+    FERRY_RETURN_IF_ERROR(adapter_.check_shapes(halves, undone.tensor.key, shape,
+                                                {rank, halves.embedding ? rows : columns},
+                                                {halves.embedding ? columns : rows, rank}));
+    std::map<size_t, PlacedFactors> made;  // by weight
+    for (int64_t row = 0; row < rows; ++row) {
+      FERRY_RETURN_IF_ERROR(place_row(recipe, row, columns, transposed, one, made));
+    }
+    for (auto& [weight, factors] : made) {
+      factors.slot = {weights_[weight].name, halves.embedding, rank};
+      factors.shape = weights_[weight].shape;
+      factors.a = *halves.a;
+      factors.b = *halves.b;
+      factors.scale = static_cast<float>(adapter_.config().scale_of(module) * *multiple);
+      if (std::ranges::count(factors.rows, -1) > 0) {
+        return cannot(one, fmt::format("{} is made of several matrices: it takes no factors",
+                                       quoted(factors.slot.weight)));
+      }
+      placed.factors.push_back(std::move(factors));
+    }
+    return {};
+  }
+
+  // Whether the stored matrix is (inputs, outputs), as the layers of GPT-2 have it. Weights are
+  // (outputs, inputs).
+  Result<bool> is_transposed(const graph::Recipe& recipe, size_t entry) const {
+    const Shape& shape = recipe.output().shape;
+    const Element first = element_at(recipe.pieces, 0), next = element_at(recipe.pieces, 1);
+    if (weights_[first.tensor].shape.size() != 2) {
+      return cannot(entry, fmt::format("{} is no matrix: it takes no factors",
+                                       quoted(weights_[first.tensor].name)));
+    }
+    if (shape[0] * shape[1] < 2) return false;
+    const bool along =
+        shape[1] > 1 && next.tensor == first.tensor && next.offset == first.offset + 1;
+    return shape[1] > 1 && !along;
+  }
+
+  // Finds the row of a weight that is row `row` of the module's matrix.
+  Status place_row(const graph::Recipe& recipe, int64_t row, int64_t columns, bool transposed,
+                   size_t entry, std::map<size_t, PlacedFactors>& made) const {
+    const int64_t rows = transposed ? recipe.output().shape[1] : recipe.output().shape[0];
+    const auto at = [&](int64_t column) {
+      return element_at(recipe.pieces, transposed ? column * rows + row : row * columns + column);
+    };
+    const Element first = at(0), last = at(columns - 1);
+    const ModelWeight& weight = weights_[first.tensor];
+    const bool whole = weight.shape.size() == 2 && weight.shape[1] == columns &&
+                       first.tensor == last.tensor && first.offset % columns == 0 &&
+                       last.offset == first.offset + columns - 1;
+    if (!whole) {
+      return cannot(entry,
+                    fmt::format("{} has other rows: it takes no factors", quoted(weight.name)));
+    }
+    std::vector<int64_t>& sources = made[first.tensor].rows;
+    if (sources.empty()) sources.assign(static_cast<size_t>(weight.shape[0]), -1);
+    sources[static_cast<size_t>(first.offset / columns)] = row;
+    return {};
+  }
+
+  const AdapterTensors& adapter_;
+  const std::vector<ModelWeight>& weights_;
+  const ModelConfig& config_;
+  std::map<std::string, UndoneTensor> undone_;  // by key
+};
+
+using SlotKey = std::pair<std::string, bool>;
+SlotKey key_of_slot(const graph::FactorSlot& slot) { return {slot.weight, slot.is_table}; }
+
+// Makes the tensors of one adapter.
+class WeightMaker {
+ public:
+  WeightMaker(const graph::FactorSlots& slots, DerivedSource& source, const std::string& name)
+      : slots_(slots), source_(source), name_(name) {}
+
+  Result<graph::StateDict> run(const PlacedAdapter& adapter,
+                               const std::map<std::string, Shape>& shapes, size_t any_entry) {
+    std::map<SlotKey, const PlacedFactors*> placed;
+    for (const PlacedFactors& factors : adapter.factors) {
+      placed[key_of_slot(factors.slot)] = &factors;
+    }
+    for (const graph::FactorSlot& slot : slots_.slots) {
+      const auto found = placed.find(key_of_slot(slot));
+      FERRY_RETURN_IF_ERROR(found == placed.end()
+                                ? add_nothing(slot, shapes.at(slot.weight), any_entry)
+                                : add(slot, *found->second));
+    }
+    return std::move(dict_);
+  }
+
+ private:
+  static std::vector<int64_t> first_rows(int64_t count) {
+    std::vector<int64_t> rows(static_cast<size_t>(count));
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    return rows;
+  }
+
+  Status add(const graph::FactorSlot& slot, const PlacedFactors& placed) {
+    const graph::FactorNames names = graph::factor_names(slot);
+    const int64_t rank = placed.slot.rank, rows = placed.shape[0], columns = placed.shape[1];
+    if (slot.is_table) {
+      FERRY_RETURN_IF_ERROR(
+          make(names.a, {rows, slot.rank}, placed.a,
+               std::make_unique<PaddedColumns>(placed.a, placed.rows, rank, rows, slot.rank)));
+      FERRY_RETURN_IF_ERROR(
+          make(names.b, {columns, slot.rank}, placed.b,
+               std::make_unique<PaddedRows>(placed.b, first_rows(columns), rank, slot.rank)));
+    } else {
+      FERRY_RETURN_IF_ERROR(
+          make(names.a, {slot.rank, columns}, placed.a,
+               std::make_unique<PaddedRows>(placed.a, first_rows(rank), columns, columns)));
+      FERRY_RETURN_IF_ERROR(
+          make(names.b, {rows, slot.rank}, placed.b,
+               std::make_unique<PaddedRows>(placed.b, placed.rows, rank, slot.rank)));
+    }
+    return make_scale(names.scale, placed.scale, placed.a);
+  }
+
+  Status add_nothing(const graph::FactorSlot& slot, const Shape& shape, size_t entry) {
+    const graph::FactorNames names = graph::factor_names(slot);
+    const Shape a = slot.is_table ? Shape{shape[0], slot.rank} : Shape{slot.rank, shape[1]};
+    const Shape b = {shape[slot.is_table ? 1 : 0], slot.rank};
+    FERRY_RETURN_IF_ERROR(make_zeros(names.a, a, entry));
+    FERRY_RETURN_IF_ERROR(make_zeros(names.b, b, entry));
+    return make_scale(names.scale, graph::kNoScale, entry);
+  }
+
+  Status make(const std::string& name, Shape shape, size_t entry,
+              std::unique_ptr<Derivation> values) {
+    graph::Recipe recipe = FERRY_TRY(derive(name, std::move(shape), entry, std::move(values)));
+    recipe.cast(slots_.dtype);
+    return dict_.add({name, std::move(recipe), "adapter"});
+  }
+
+  // Zeros of one shape are one tensor.
+  Status make_zeros(const std::string& name, const Shape& shape, size_t entry) {
+    auto known = zeros_.find(shape);
+    if (known == zeros_.end()) {
+      graph::Recipe recipe =
+          FERRY_TRY(derive(name, shape, entry, std::make_unique<OneValue>(0.0F)));
+      recipe.cast(slots_.dtype);
+      known = zeros_.emplace(shape, std::move(recipe)).first;
+    }
+    return dict_.add({name, known->second, "adapter"});
+  }
+
+  // Equal scales are one tensor.
+  Status make_scale(const std::string& name, float value, size_t entry) {
+    auto known = scales_.find(std::bit_cast<uint32_t>(value));
+    if (known == scales_.end()) {
+      graph::Recipe recipe =
+          FERRY_TRY(derive(name, {1, 1}, entry, std::make_unique<OneValue>(value)));
+      recipe.output().shape = {1};
+      known = scales_.emplace(std::bit_cast<uint32_t>(value), std::move(recipe)).first;
+    }
+    return dict_.add({name, known->second, "adapter"});
+  }
+
+  Result<graph::Recipe> derive(const std::string& name, Shape shape, size_t entry,
+                               std::unique_ptr<Derivation> values) {
+    const size_t made = FERRY_TRY(source_.add({.name = fmt::format("{} ({})", name, name_),
+                                               .shape = std::move(shape),
+                                               .parts = {entry},
+                                               .kind = "lora",
+                                               .derivation = std::move(values)}));
+    return graph::derived_tensor(source_, made, DType::kF32);
+  }
+
+  const graph::FactorSlots& slots_;
+  DerivedSource& source_;
+  const std::string& name_;
+  std::map<uint32_t, graph::Recipe> scales_;  // by the bits of the value
+  std::map<Shape, graph::Recipe> zeros_;
+  graph::StateDict dict_;
+};
+
+}  // namespace
+
+Result<PlacedAdapter> place_adapter(const AdapterTensors& adapter,
+                                    const std::vector<ModelWeight>& weights,
+                                    const ModelConfig& config, const IsOfBase& is_of_base) {
+  return Placer(adapter, weights, config).run(is_of_base);
+}
+
+graph::FactorSlots slots_of(std::span<const PlacedAdapter> adapters,
+                            const std::vector<ModelWeight>& weights) {
+  graph::FactorSlots slots;
+  std::map<SlotKey, int64_t> ranks;
+  std::optional<DType> dtype;
+  for (const PlacedAdapter& adapter : adapters) {
+    dtype = common_dtype(dtype, adapter.dtype);
+    for (const PlacedFactors& factors : adapter.factors) {
+      int64_t& rank = ranks[key_of_slot(factors.slot)];
+      rank = std::max(rank, factors.slot.rank);
+    }
+  }
+  for (const ModelWeight& weight : weights) {
+    for (const bool is_table : {false, true}) {
+      const auto found = ranks.find({weight.name, is_table});
+      if (found != ranks.end()) slots.slots.push_back({weight.name, is_table, found->second});
+    }
+  }
+  slots.dtype = dtype.value_or(DType::kF32);
+  return slots;
+}
+
+Status check_fits(const PlacedAdapter& adapter, const graph::FactorSlots& slots,
+                  const std::string& name) {
+  const auto refuse = [&](const std::string& why) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", name, why));
+  };
+  for (const PlacedFactors& factors : adapter.factors) {
+    const auto same = [&](const graph::FactorSlot& slot) {
+      return key_of_slot(slot) == key_of_slot(factors.slot);
+    };
+    const auto slot = std::ranges::find_if(slots.slots, same);
+    if (slot == slots.slots.end()) {
+      return refuse(fmt::format("the program has no factors for {}", quoted(factors.slot.weight)));
+    }
+    if (slot->rank < factors.slot.rank) {
+      return refuse(fmt::format("rank {} of {}: the program has factors of rank {}",
+                                factors.slot.rank, quoted(factors.slot.weight), slot->rank));
+    }
+  }
+  if (slots.dtype == DType::kF32 || slots.dtype == adapter.dtype) return {};
+  return refuse(fmt::format("its factors are {}, those of the program {}, which would round them",
+                            dtype_name(adapter.dtype), dtype_name(slots.dtype)));
+}
+
+Result<graph::StateDict> factor_weights(const PlacedAdapter& adapter,
+                                        const graph::FactorSlots& slots,
+                                        const std::vector<ModelWeight>& weights,
+                                        DerivedSource& source, const std::string& name,
+                                        size_t any_entry) {
+  std::map<std::string, Shape> shapes;
+  for (const ModelWeight& weight : weights) shapes.emplace(weight.name, weight.shape);
+  return WeightMaker(slots, source, name).run(adapter, shapes, any_entry);
+}
+
+}  // namespace ferry::converters

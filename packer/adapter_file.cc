@@ -1,0 +1,79 @@
+#include "packer/adapter_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+
+namespace ferry::packer {
+
+Result<FilePlan> plan_adapter_file(const AdapterInput& adapter,
+                                   const std::vector<ptd::NamedTensor>& factors, FileSet& set,
+                                   AdapterWeights& weights) {
+  std::vector<ptd::NamedTensor> tensors;
+  std::vector<uint64_t> sizes;
+  std::vector<const graph::Recipe*> stored;
+  const size_t first = set.weights.size();
+  for (const ptd::NamedTensor& factor : factors) {
+    const graph::Weight* weight = adapter.factors.find(factor.key);
+    const Shape shape(factor.sizes.begin(), factor.sizes.end());
+    if (weight == nullptr || weight->recipe.output().dtype != factor.dtype ||
+        weight->recipe.output().shape != shape) {
+      return fail(ErrorCode::kInternal,
+                  fmt::format("adapter {} has no {} {}", quoted(adapter.name), quoted(factor.key),
+                              describe_type(factor.dtype, shape)));
+    }
+    const auto same = std::ranges::find_if(
+        stored, [&](const graph::Recipe* recipe) { return *recipe == weight->recipe; });
+    const auto segment = static_cast<size_t>(same - stored.begin());
+    if (same == stored.end()) {
+      stored.push_back(&weight->recipe);
+      sizes.push_back(weight->recipe.output().bytes());
+      weights.emplace_back(weight, first + segment);
+      set.weights.push_back(&weight->recipe);
+      set.first_segment.push_back(set.segments++);
+    }
+    ptd::NamedTensor& tensor = tensors.emplace_back(factor);
+    tensor.segment = static_cast<uint32_t>(segment);
+  }
+  ptd::Layout layout = FERRY_TRY(ptd::plan_data_file(tensors, sizes));
+  FilePlan file;
+  file.name = adapter_file(adapter.name);
+  file.bytes = layout.file_bytes;
+  file.has_weights = file.plain_digest = true;
+  file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
+  for (size_t i = 0; i < layout.segments.size(); ++i) {
+    const ptd::Segment& place = layout.segments[i];
+    file.extents.push_back({Extent::Kind::kWeight, first + i, place.offset, place.size});
+  }
+  file.head = std::move(layout.head);
+  return file;
+}
+
+ManifestAdapter describe_adapter(const AdapterInput& adapter, const TensorSource& source) {
+  ManifestAdapter stated = {.name = adapter.name, .file = adapter_file(adapter.name)};
+  for (const size_t index : adapter.source_files) {
+    const SourceFile& file = source.files()[index];
+    const std::string folder = adapter.name + ".";  // see DerivedSource::add_source()
+    const bool inside = file.name.starts_with(folder);
+    stated.source_files.push_back({inside ? file.name.substr(folder.size()) : file.name, file.bytes,
+                                   std::string(kZeroDigest)});
+  }
+  return stated;
+}
+
+void name_weights(const AdapterWeights& weights, const TensorSource& source,
+                  std::vector<WrittenWeight>& written) {
+  for (const auto& [weight, index] : weights) {
+    WrittenWeight& named = written[index];
+    named.name = weight->name;
+    named.dtype = weight->recipe.output().dtype;
+    for (const size_t entry : stored_entries_of(weight->recipe, source)) {
+      named.sources.push_back(source.entries()[entry].name);
+    }
+  }
+}
+
+}  // namespace ferry::packer
