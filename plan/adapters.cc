@@ -24,7 +24,7 @@ std::vector<converters::ModelWeight> weights_of(const MappedModel& model) {
   for (const converters::AssembledComponent& component : model.components) {
     for (const graph::Weight& weight : component.model.weights.weights()) {
       if (!known.insert(weight.name).second) continue;
-      weights.push_back({weight.name, weight.recipe.output().shape});
+      weights.push_back({weight.name, weight.recipe.output().shape, &weight.recipe});
     }
   }
   return weights;

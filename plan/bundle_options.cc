@@ -199,8 +199,10 @@ graph::FactorSlots factors_of(const packer::Bundle& bundle) {
     const auto slot = graph::slot_of_scale(tensor.key);
     if (!slot) continue;
     factors.slots.push_back(*slot);
-    const std::string a = graph::factor_names(*slot).a;
-    const auto found = std::ranges::find(without.tensors, a, &ptd::NamedTensor::key);
+    const graph::FactorNames names = graph::factor_names(*slot);
+    factors.slots.back().has_gain =
+        std::ranges::count(without.tensors, names.gain, &ptd::NamedTensor::key) > 0;
+    const auto found = std::ranges::find(without.tensors, names.a, &ptd::NamedTensor::key);
     if (found == without.tensors.end() || found->sizes.size() != 2) continue;
     factors.slots.back().rank = found->sizes[slot->is_table ? 1 : 0];
     factors.dtype = found->dtype;

@@ -13,12 +13,14 @@ constexpr std::string_view kPrefix = "base_model.model.";
 
 struct HalfName {
   std::string_view part;
-  bool is_a, embedding;
+  std::optional<size_t> AdapterHalves::*place;
+  std::optional<bool> embedding;  // nullopt: of both kinds of modules
 };
-constexpr HalfName kHalves[] = {{".lora_A", true, false},
-                                {".lora_B", false, false},
-                                {".lora_embedding_A", true, true},
-                                {".lora_embedding_B", false, true}};
+constexpr HalfName kHalves[] = {{".lora_A", &AdapterHalves::a, false},
+                                {".lora_B", &AdapterHalves::b, false},
+                                {".lora_embedding_A", &AdapterHalves::a, true},
+                                {".lora_embedding_B", &AdapterHalves::b, true},
+                                {".lora_magnitude_vector", &AdapterHalves::magnitude, {}}};
 
 // peft saves the weights below an adapter of an embedding or a head as `M.base_layer.weight`. The
 // adapter is added to those weights, whatever the checkpoint has.
@@ -63,11 +65,11 @@ Status AdapterTensors::add(size_t index) {
         rest.empty() || rest == ".weight" || rest == ".default" || rest == ".default.weight";
     if (!ends) continue;
     AdapterHalves& halves = modules_[std::string(name.substr(0, at))];
-    if ((halves.a || halves.b) && halves.embedding != half.embedding) {
+    if (half.embedding && (halves.a || halves.b) && halves.embedding != *half.embedding) {
       return bad(index, "one half is of an embedding, the other one is not");
     }
-    halves.embedding = half.embedding;
-    std::optional<size_t>& place = half.is_a ? halves.a : halves.b;
+    halves.embedding = half.embedding.value_or(halves.embedding);
+    std::optional<size_t>& place = halves.*half.place;
     if (place) return bad(index, "the same as " + quoted(source_->entries()[*place].name));
     place = index;
     return {};
@@ -88,6 +90,12 @@ Status AdapterTensors::expect_floats(size_t index) const {
 
 Status AdapterTensors::check_halves(std::string_view module, const AdapterHalves& halves) const {
   if (!halves.a || !halves.b) return bad(halves.any(), "the other half of the adapter is missing");
+  if (config_->has_magnitudes && !halves.magnitude) {
+    return bad(*halves.a, "the magnitudes of the module are missing ('use_dora' is true)");
+  }
+  if (!config_->has_magnitudes && halves.magnitude) {
+    return bad(*halves.magnitude, "a magnitude, but 'use_dora' is not true");
+  }
   if (config_->has_target(module)) return {};
   return bad(*halves.a,
              fmt::format("'target_modules' of {} does not name its module", config_->name));
@@ -96,7 +104,9 @@ Status AdapterTensors::check_halves(std::string_view module, const AdapterHalves
 Status AdapterTensors::check_shapes(const AdapterHalves& halves, const std::string& key,
                                     const Shape& shape, const Shape& a, const Shape& b) const {
   const int64_t rank = a.front();
-  for (const auto& [index, expected] : {std::pair{*halves.a, a}, std::pair{*halves.b, b}}) {
+  std::vector<std::pair<size_t, Shape>> all = {{*halves.a, a}, {*halves.b, b}};
+  if (halves.magnitude) all.emplace_back(*halves.magnitude, Shape{b.front()});
+  for (const auto& [index, expected] : all) {
     if (source_->entries()[index].shape != expected) {
       return bad(index, fmt::format("expected {} for {} {} and rank {}", to_string(expected),
                                     quoted(key), to_string(shape), rank));

@@ -15,11 +15,11 @@
 namespace ferry::converters {
 
 // A and B of one module: of a linear layer A is (rank, inputs) and B is (outputs, rank); of an
-// embedding A is (rank, entries) and B is (width, rank).
+// embedding A is (rank, entries) and B is (width, rank). DoRA has a magnitude for each row of B.
 struct AdapterHalves {
-  std::optional<size_t> a, b;
+  std::optional<size_t> a, b, magnitude;
   bool embedding = false;
-  size_t any() const { return a ? *a : *b; }
+  size_t any() const { return a ? *a : b ? *b : *magnitude; }
 };
 
 class AdapterTensors {
@@ -39,9 +39,11 @@ class AdapterTensors {
   // An error about an entry.
   Failure bad(size_t index, const std::string& what, ErrorCode code = ErrorCode::kBadInput) const;
   Status expect_floats(size_t index) const;
-  // kBadInput unless both halves are there and `target_modules` names the module.
+  // kBadInput unless both halves and, with DoRA alone, the magnitudes are there, and
+  // `target_modules` names the module.
   Status check_halves(std::string_view module, const AdapterHalves& halves) const;
-  // kBadInput unless A and B are floats of these shapes, for the weight `key` of `shape`.
+  // kBadInput unless A and B are floats of these shapes, and magnitudes one for each row of B, for
+  // the weight `key` of `shape`.
   Status check_shapes(const AdapterHalves& halves, const std::string& key, const Shape& shape,
                       const Shape& a, const Shape& b) const;
 

@@ -172,6 +172,7 @@ Result<LoraConfig> parse_lora_config(const std::string& json, const std::string&
   config.rank = FERRY_TRY(fields.integer_or("r", kRanks, config.rank));
   config.alpha = FERRY_TRY(fields.number_or("lora_alpha", kAlphas, config.alpha));
   config.rank_stabilised = FERRY_TRY(fields.flag_or("use_rslora", false));
+  config.has_magnitudes = FERRY_TRY(fields.flag_or("use_dora", false));
   FERRY_RETURN_IF_ERROR(read_pattern(fields, "rank_pattern", read_rank, config.ranks));
   FERRY_RETURN_IF_ERROR(read_pattern(fields, "alpha_pattern", read_alpha, config.alphas));
   if (const nlohmann::json* saved = fields.find("modules_to_save")) {

@@ -14,6 +14,8 @@
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "converters/lora/factor_rows.h"
+#include "converters/lora/magnitudes.h"
+#include "converters/lora/merged_rows.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -177,6 +179,13 @@ class Placer {
       factors.a = *halves.a;
       factors.b = *halves.b;
       factors.scale = static_cast<float>(adapter_.config().scale_of(module) * *multiple);
+      factors.multiple = static_cast<float>(*multiple);
+      factors.magnitude = halves.magnitude;
+      factors.slot.has_gain = halves.magnitude.has_value();
+      if (factors.slot.has_gain && weights_[weight].recipe == nullptr) {
+        return cannot(*halves.magnitude,
+                      "its effect depends on the weights of the base: convert --adapters takes it");
+      }
       if (std::ranges::count(factors.rows, -1) > 0) {
         return cannot(one, fmt::format("{} is made of several matrices: it takes no factors",
                                        quoted(factors.slot.weight)));
@@ -235,20 +244,21 @@ SlotKey key_of_slot(const graph::FactorSlot& slot) { return {slot.weight, slot.i
 // Makes the tensors of one adapter.
 class WeightMaker {
  public:
-  WeightMaker(const graph::FactorSlots& slots, DerivedSource& source, const std::string& name)
-      : slots_(slots), source_(source), name_(name) {}
+  using Weights = std::map<std::string, const ModelWeight*>;
 
-  Result<graph::StateDict> run(const PlacedAdapter& adapter,
-                               const std::map<std::string, Shape>& shapes, size_t any_entry) {
+  WeightMaker(const graph::FactorSlots& slots, const Weights& weights, DerivedSource& source,
+              const std::string& name)
+      : slots_(slots), weights_(weights), source_(source), name_(name) {}
+
+  Result<graph::StateDict> run(const PlacedAdapter& adapter, size_t any_entry) {
     std::map<SlotKey, const PlacedFactors*> placed;
     for (const PlacedFactors& factors : adapter.factors) {
       placed[key_of_slot(factors.slot)] = &factors;
     }
     for (const graph::FactorSlot& slot : slots_.slots) {
       const auto found = placed.find(key_of_slot(slot));
-      FERRY_RETURN_IF_ERROR(found == placed.end()
-                                ? add_nothing(slot, shapes.at(slot.weight), any_entry)
-                                : add(slot, *found->second));
+      FERRY_RETURN_IF_ERROR(found == placed.end() ? add_nothing(slot, any_entry)
+                                                  : add(slot, *found->second));
     }
     return std::move(dict_);
   }
@@ -263,37 +273,80 @@ class WeightMaker {
   Status add(const graph::FactorSlot& slot, const PlacedFactors& placed) {
     const graph::FactorNames names = graph::factor_names(slot);
     const int64_t rank = placed.slot.rank, rows = placed.shape[0], columns = placed.shape[1];
+    size_t a = 0, b = 0;
     if (slot.is_table) {
-      FERRY_RETURN_IF_ERROR(
+      a = FERRY_TRY(
           make(names.a, {rows, slot.rank}, placed.a,
                std::make_unique<PaddedColumns>(placed.a, placed.rows, rank, rows, slot.rank)));
-      FERRY_RETURN_IF_ERROR(
+      b = FERRY_TRY(
           make(names.b, {columns, slot.rank}, placed.b,
                std::make_unique<PaddedRows>(placed.b, first_rows(columns), rank, slot.rank)));
     } else {
-      FERRY_RETURN_IF_ERROR(
+      a = FERRY_TRY(
           make(names.a, {slot.rank, columns}, placed.a,
                std::make_unique<PaddedRows>(placed.a, first_rows(rank), columns, columns)));
-      FERRY_RETURN_IF_ERROR(
-          make(names.b, {rows, slot.rank}, placed.b,
-               std::make_unique<PaddedRows>(placed.b, placed.rows, rank, slot.rank)));
+      b = FERRY_TRY(make(names.b, {rows, slot.rank}, placed.b,
+                         std::make_unique<PaddedRows>(placed.b, placed.rows, rank, slot.rank)));
     }
-    return make_scale(names.scale, placed.scale, placed.a);
+    FERRY_RETURN_IF_ERROR(make_constant(names.scale, {1}, placed.scale, placed.a));
+    if (!slot.has_gain) return {};
+    return placed.magnitude ? add_gain(slot, placed, a, b) : add_no_gain(slot, placed.a);
   }
 
-  Status add_nothing(const graph::FactorSlot& slot, const Shape& shape, size_t entry) {
+  Status add_nothing(const graph::FactorSlot& slot, size_t entry) {
     const graph::FactorNames names = graph::factor_names(slot);
+    const Shape& shape = weights_.at(slot.weight)->shape;
     const Shape a = slot.is_table ? Shape{shape[0], slot.rank} : Shape{slot.rank, shape[1]};
     const Shape b = {shape[slot.is_table ? 1 : 0], slot.rank};
     FERRY_RETURN_IF_ERROR(make_zeros(names.a, a, entry));
     FERRY_RETURN_IF_ERROR(make_zeros(names.b, b, entry));
-    return make_scale(names.scale, graph::kNoScale, entry);
+    FERRY_RETURN_IF_ERROR(make_constant(names.scale, {1}, graph::kNoScale, entry));
+    return slot.has_gain ? add_no_gain(slot, entry) : Status();
   }
 
-  Status make(const std::string& name, Shape shape, size_t entry,
-              std::unique_ptr<Derivation> values) {
-    graph::Recipe recipe = FERRY_TRY(derive(name, std::move(shape), entry, std::move(values)));
+  // `a` and `b` are the entries of the factors in the order of the weight.
+  Status add_gain(const graph::FactorSlot& slot, const PlacedFactors& placed, size_t a, size_t b) {
+    const graph::FactorNames names = graph::factor_names(slot);
+    const ModelWeight& weight = *weights_.at(slot.weight);
+    const int64_t outputs = placed.shape[slot.is_table ? 1 : 0];
+    // A table's A is transposed in its factor, so the adapter's own is taken.
+    std::vector<size_t> parts = entries_of(*weight.recipe);
+    parts.insert(parts.end(), {placed.a, placed.b});
+    auto rows = slot.is_table ? std::make_unique<MergedRows>(*weight.recipe, placed.a, placed.b,
+                                                             placed.slot.rank, placed.scale, true)
+                              : std::make_unique<MergedRows>(*weight.recipe, a, b, slot.rank,
+                                                             placed.scale, false);
+    const size_t adapted = FERRY_TRY(
+        add_entry(slot.weight, "adapted", placed.shape, std::move(parts), std::move(rows)));
+    const size_t gains = FERRY_TRY(
+        add_entry(names.gain, "gains", {outputs, 1}, {adapted, *placed.magnitude},
+                  std::make_unique<Gains>(adapted, *placed.magnitude,
+                                          slot.is_table ? first_rows(outputs) : placed.rows,
+                                          placed.multiple, /*by_column=*/slot.is_table)));
+    return add_vector(names.gain, gains);
+  }
+
+  Status add_no_gain(const graph::FactorSlot& slot, size_t entry) {
+    const graph::FactorNames names = graph::factor_names(slot);
+    const int64_t outputs = weights_.at(slot.weight)->shape[slot.is_table ? 1 : 0];
+    return make_constant(names.gain, {outputs}, graph::kNoGain, entry);
+  }
+
+  // Returns the entry of the values before they are rounded to the dtype of the slots.
+  Result<size_t> make(const std::string& name, Shape shape, size_t entry,
+                      std::unique_ptr<Derivation> values) {
+    const size_t made =
+        FERRY_TRY(add_entry(name, name_, std::move(shape), {entry}, std::move(values)));
+    graph::Recipe recipe = graph::derived_tensor(source_, made, DType::kF32);
     recipe.cast(slots_.dtype);
+    FERRY_RETURN_IF_ERROR(dict_.add({name, std::move(recipe), "adapter"}));
+    return made;
+  }
+
+  // Adds an entry [n, 1] as a tensor [n].
+  Status add_vector(const std::string& name, size_t entry) {
+    graph::Recipe recipe = graph::derived_tensor(source_, entry, DType::kF32);
+    recipe.output().shape = {recipe.output().shape[0]};
     return dict_.add({name, std::move(recipe), "adapter"});
   }
 
@@ -309,32 +362,41 @@ class WeightMaker {
     return dict_.add({name, known->second, "adapter"});
   }
 
-  // Equal scales are one tensor.
-  Status make_scale(const std::string& name, float value, size_t entry) {
-    auto known = scales_.find(std::bit_cast<uint32_t>(value));
-    if (known == scales_.end()) {
+  // Equal constants are one tensor.
+  Status make_constant(const std::string& name, const Shape& shape, float value, size_t entry) {
+    const std::pair key(std::bit_cast<uint32_t>(value), shape);
+    auto known = constants_.find(key);
+    if (known == constants_.end()) {
       graph::Recipe recipe =
-          FERRY_TRY(derive(name, {1, 1}, entry, std::make_unique<OneValue>(value)));
-      recipe.output().shape = {1};
-      known = scales_.emplace(std::bit_cast<uint32_t>(value), std::move(recipe)).first;
+          FERRY_TRY(derive(name, {shape[0], 1}, entry, std::make_unique<OneValue>(value)));
+      recipe.output().shape = shape;
+      known = constants_.emplace(key, std::move(recipe)).first;
     }
     return dict_.add({name, known->second, "adapter"});
   }
 
   Result<graph::Recipe> derive(const std::string& name, Shape shape, size_t entry,
                                std::unique_ptr<Derivation> values) {
-    const size_t made = FERRY_TRY(source_.add({.name = fmt::format("{} ({})", name, name_),
-                                               .shape = std::move(shape),
-                                               .parts = {entry},
-                                               .kind = "lora",
-                                               .derivation = std::move(values)}));
+    const size_t made =
+        FERRY_TRY(add_entry(name, name_, std::move(shape), {entry}, std::move(values)));
     return graph::derived_tensor(source_, made, DType::kF32);
   }
 
+  Result<size_t> add_entry(const std::string& name, const std::string& what, Shape shape,
+                           std::vector<size_t> parts, std::unique_ptr<Derivation> values) {
+    return source_.add({.name = what == name_ ? fmt::format("{} ({})", name, name_)
+                                              : fmt::format("{} ({}, {})", name, name_, what),
+                        .shape = std::move(shape),
+                        .parts = std::move(parts),
+                        .kind = "lora",
+                        .derivation = std::move(values)});
+  }
+
   const graph::FactorSlots& slots_;
+  const Weights& weights_;
   DerivedSource& source_;
   const std::string& name_;
-  std::map<uint32_t, graph::Recipe> scales_;  // by the bits of the value
+  std::map<std::pair<uint32_t, Shape>, graph::Recipe> constants_;  // by the bits of the value
   std::map<Shape, graph::Recipe> zeros_;
   graph::StateDict dict_;
 };
@@ -350,19 +412,21 @@ Result<PlacedAdapter> place_adapter(const AdapterTensors& adapter,
 graph::FactorSlots slots_of(std::span<const PlacedAdapter> adapters,
                             const std::vector<ModelWeight>& weights) {
   graph::FactorSlots slots;
-  std::map<SlotKey, int64_t> ranks;
+  std::map<SlotKey, graph::FactorSlot> widest;
   std::optional<DType> dtype;
   for (const PlacedAdapter& adapter : adapters) {
     dtype = common_dtype(dtype, adapter.dtype);
     for (const PlacedFactors& factors : adapter.factors) {
-      int64_t& rank = ranks[key_of_slot(factors.slot)];
-      rank = std::max(rank, factors.slot.rank);
+      graph::FactorSlot& slot =
+          widest.emplace(key_of_slot(factors.slot), factors.slot).first->second;
+      slot.rank = std::max(slot.rank, factors.slot.rank);
+      slot.has_gain = slot.has_gain || factors.slot.has_gain;
     }
   }
   for (const ModelWeight& weight : weights) {
     for (const bool is_table : {false, true}) {
-      const auto found = ranks.find({weight.name, is_table});
-      if (found != ranks.end()) slots.slots.push_back({weight.name, is_table, found->second});
+      const auto found = widest.find({weight.name, is_table});
+      if (found != widest.end()) slots.slots.push_back(found->second);
     }
   }
   slots.dtype = dtype.value_or(DType::kF32);
@@ -386,6 +450,10 @@ Status check_fits(const PlacedAdapter& adapter, const graph::FactorSlots& slots,
       return refuse(fmt::format("rank {} of {}: the program has factors of rank {}",
                                 factors.slot.rank, quoted(factors.slot.weight), slot->rank));
     }
+    if (factors.slot.has_gain && !slot->has_gain) {
+      return refuse(
+          fmt::format("the program has no magnitudes for {}", quoted(factors.slot.weight)));
+    }
   }
   if (slots.dtype == DType::kF32 || slots.dtype == adapter.dtype) return {};
   return refuse(fmt::format("its factors are {}, those of the program {}, which would round them",
@@ -397,9 +465,9 @@ Result<graph::StateDict> factor_weights(const PlacedAdapter& adapter,
                                         const std::vector<ModelWeight>& weights,
                                         DerivedSource& source, const std::string& name,
                                         size_t any_entry) {
-  std::map<std::string, Shape> shapes;
-  for (const ModelWeight& weight : weights) shapes.emplace(weight.name, weight.shape);
-  return WeightMaker(slots, source, name).run(adapter, shapes, any_entry);
+  WeightMaker::Weights by_name;
+  for (const ModelWeight& weight : weights) by_name.emplace(weight.name, &weight);
+  return WeightMaker(slots, by_name, source, name).run(adapter, any_entry);
 }
 
 }  // namespace ferry::converters

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,16 +26,20 @@ namespace ferry::converters {
 struct ModelWeight {
   std::string name;
   Shape shape;
+  // The values before any quantisation, which magnitudes need; nullptr where they are not at hand.
+  const graph::Recipe* recipe = nullptr;
 };
 
 // What an adapter adds to one weight.
 struct PlacedFactors {
-  graph::FactorSlot slot;  // its rank is that of the adapter
-  Shape shape;             // of the weight: [out, in], or [entries, width] of a table
-  size_t a = 0, b = 0;     // entries of the adapter
+  graph::FactorSlot slot;                // its rank is that of the adapter
+  Shape shape;                           // of the weight: [out, in], or [entries, width] of a table
+  size_t a = 0, b = 0;                   // entries of the adapter
+  std::optional<size_t> magnitude = {};  // entry of the adapter: DoRA
   // The row of the module's matrix that each row of the weight is.
   std::vector<int64_t> rows;
   float scale = 1;
+  float multiple = 1;  // what the weight is of the module's matrix
 };
 struct PlacedAdapter {
   std::vector<PlacedFactors> factors;
@@ -46,7 +51,8 @@ using IsOfBase = std::function<Result<bool>(const std::string& key, size_t entry
 
 // `weights` are those of the whole model, in the order of the model. kUnsupported, by name, for
 // what factors cannot hold: modules that replace those of the base, experts, matrices of which a
-// weight has a part of several, weights that are computed. kBadInput as merge_lora().
+// weight has a part of several, weights that are computed, magnitudes without the values of the
+// base. kBadInput as merge_lora().
 Result<PlacedAdapter> place_adapter(const AdapterTensors& adapter,
                                     const std::vector<ModelWeight>& weights,
                                     const ModelConfig& config, const IsOfBase& is_of_base);
@@ -61,7 +67,7 @@ graph::FactorSlots slots_of(std::span<const PlacedAdapter> adapters,
 Status check_fits(const PlacedAdapter& adapter, const graph::FactorSlots& slots,
                   const std::string& name);
 
-// Returns the tensors of the adapter's data file: A, B and scale of every slot, under the names of
+// Returns the tensors of the adapter's data file: the factors of every slot, under the names of
 // graph::factor_names(). Smaller ranks are padded with zeros; slots that the adapter leaves out
 // have the values that change nothing. Values are those of derived tensors, which are added to
 // `source`. check_fits() must hold.

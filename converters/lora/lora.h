@@ -1,5 +1,6 @@
-// LoRA adapters of peft: parse_lora_config() reads how an adapter is scaled and merged;
-// merge_lora() merges it into weights, W + scale * B A, as merge_and_unload() of peft does in f32.
+// LoRA and DoRA adapters of peft: parse_lora_config() reads how an adapter is scaled and merged;
+// merge_lora() merges it into weights, W + scale * B A, which DoRA multiplies by gains
+// (magnitudes.h), as merge_and_unload() of peft does in f32.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,7 @@ struct LoraConfig {
   int64_t rank = 8;
   double alpha = 8;
   bool rank_stabilised = false;  // the scale is alpha / sqrt(rank), not alpha / rank
+  bool has_magnitudes = false;   // DoRA: every module has a magnitude for each output
   LoraPattern ranks = {}, alphas = {};
   std::vector<std::string> saved_modules = {};  // modules whose weights the adapter holds itself
 
@@ -41,8 +43,7 @@ struct LoraConfig {
 };
 
 // Returns kUnsupported, with the name of the field, for a config that cannot be merged or is not
-// known: DoRA, other methods than LoRA, biases, initialisations that change the weights of the
-// base.
+// known: other methods than LoRA, biases, initialisations that change the weights of the base.
 Result<LoraConfig> parse_lora_config(const std::string& json, const std::string& name);
 
 // The tensors of the adapter are the entries of `source` from `first` on. Recipes of the weights

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "converters/lora/adapter_tensors.h"
+#include "converters/lora/magnitudes.h"
 #include "converters/lora/merged_rows.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -107,7 +109,7 @@ class Merger {
     std::vector<size_t> parts = entries_of(tensor.recipe);
     parts.insert(parts.end(), {*halves.a, *halves.b});
     const graph::Recipe base = tensor.recipe;
-    const size_t made = FERRY_TRY(
+    size_t made = FERRY_TRY(
         source_.add({.name = tensor.key + " (merged)",
                      .shape = shape,
                      .parts = std::move(parts),
@@ -115,8 +117,31 @@ class Merger {
                      .derivation = std::make_unique<MergedRows>(
                          base, *halves.a, *halves.b, rank,
                          static_cast<float>(adapter_.config().scale_of(module)), transposed)}));
+    if (halves.magnitude) {
+      made = FERRY_TRY(multiply(tensor.key, shape, made, *halves.magnitude, transposed));
+    }
     tensor.recipe = graph::derived_tensor(source_, made, kept_dtype(base));
     return {};
+  }
+
+  // Returns the entry of a merged matrix times the gains of its magnitudes.
+  Result<size_t> multiply(const std::string& key, const Shape& shape, size_t merged,
+                          size_t magnitude, bool transposed) {
+    const int64_t outputs = entry(magnitude).shape[0];
+    std::vector<int64_t> order(static_cast<size_t>(outputs));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    const size_t gains = FERRY_TRY(source_.add(
+        {.name = key + " (gains)",
+         .shape = {outputs, 1},
+         .parts = {merged, magnitude},
+         .kind = "dora",
+         .derivation = std::make_unique<Gains>(merged, magnitude, std::move(order), 1.0F,
+                                               /*by_column=*/transposed)}));
+    return source_.add({.name = key + " (merged, with magnitudes)",
+                        .shape = shape,
+                        .parts = {merged, gains},
+                        .kind = "dora",
+                        .derivation = std::make_unique<GainedMatrix>(merged, gains, transposed)});
   }
 
   // Puts a tensor of the adapter in the place of one of the checkpoint.

@@ -25,13 +25,20 @@ std::optional<size_t> factored_arg(Op op, bool is_table) {
   return std::nullopt;
 }
 
-Literal no_scale() {
-  return {.key = "no scale",
-          .bytes = sizeof kNoScale,
-          .fill = [](uint64_t offset, std::span<std::byte> out) {
-            const auto bytes = std::as_bytes(std::span(&kNoScale, 1));
-            std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+// The literal whose f32 values are all the same.
+Literal repeated(const char* key, float value, uint64_t bytes) {
+  return {.key = fmt::format("{}:{}", key, bytes),
+          .bytes = bytes,
+          .fill = [value](uint64_t offset, std::span<std::byte> out) {
+            const auto one = std::as_bytes(std::span(&value, 1));
+            for (size_t i = 0; i < out.size(); ++i) out[i] = one[(offset + i) % one.size()];
           }};
+}
+
+std::string_view module_of(const FactorSlot& slot) {
+  std::string_view module = slot.weight;
+  if (module.ends_with(kParameter)) module.remove_suffix(kParameter.size());
+  return module;
 }
 
 Literal given_literal(const std::string& name, std::span<const std::byte> bytes) {
@@ -63,7 +70,7 @@ class FactorAdder {
 
  private:
   struct Factors {
-    ValueId a, b, scale;
+    ValueId a, b, scale, gain;
   };
 
   const FactorSlot* find(const std::map<std::string, const FactorSlot*>& slots, ValueId id) const {
@@ -134,7 +141,13 @@ class FactorAdder {
     made.a =
         factor(names.a, slots_.dtype, slot.is_table ? Dims{shape[0], rank} : Dims{rank, shape[1]});
     made.b = factor(names.b, slots_.dtype, {shape[slot.is_table ? 1 : 0], rank});
-    made.scale = factor(names.scale, DType::kF32, {1}, no_scale());
+    made.scale =
+        factor(names.scale, DType::kF32, {1}, repeated("no scale", kNoScale, sizeof kNoScale));
+    if (slot.has_gain) {
+      const Dim outputs = shape[slot.is_table ? 1 : 0];
+      const auto bytes = static_cast<uint64_t>(dim_min(outputs)) * sizeof(float);
+      made.gain = factor(names.gain, DType::kF32, {outputs}, repeated("no gain", kNoGain, bytes));
+    }
     return known_[&slot] = made;
   }
 
@@ -185,7 +198,12 @@ class FactorAdder {
     }
     const ValueId product = FERRY_TRY(linear(narrow, factors.b, layer));
     const ValueId change = FERRY_TRY(emit(Op::kMul, {product, factors.scale}, layer));
-    graph_.nodes.push_back({Op::kAdd, {base, change, IntArg(1)}, {result}, layer});
+    if (!slot.has_gain) {
+      graph_.nodes.push_back({Op::kAdd, {base, change, IntArg(1)}, {result}, layer});
+      return {};
+    }
+    const ValueId sum = FERRY_TRY(emit(Op::kAdd, {base, change, IntArg(1)}, layer));
+    graph_.nodes.push_back({Op::kMul, {sum, factors.gain}, {result}, layer});
     return {};
   }
 
@@ -199,11 +217,9 @@ class FactorAdder {
 }  // namespace
 
 FactorNames factor_names(const FactorSlot& slot) {
-  std::string_view module = slot.weight;
-  if (module.ends_with(kParameter)) module.remove_suffix(kParameter.size());
-  const std::string_view kind = slot.is_table ? kOfTable : kOfLinear;
+  const std::string_view module = module_of(slot), kind = slot.is_table ? kOfTable : kOfLinear;
   return {fmt::format("{}{}_a.weight", module, kind), fmt::format("{}{}_b.weight", module, kind),
-          fmt::format("{}{}{}", module, kind, kScale)};
+          fmt::format("{}{}{}", module, kind, kScale), fmt::format("{}{}_gain", module, kind)};
 }
 
 std::optional<FactorSlot> slot_of_scale(std::string_view name) {

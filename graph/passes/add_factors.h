@@ -4,7 +4,9 @@
 //   linear      x W^T + ((x A^T) B^T) * scale   A [rank,in], B [out,rank], scale [1]
 //   embedding   W[id] + (A[id] B^T) * scale     A [entries,rank], B [out,rank], scale [1]
 //
-// A and B are stored in one dtype for all, and computed with in f32; scales are f32.
+// Magnitudes (DoRA, arXiv 2402.09353) multiply the sum by a gain [out], before any bias.
+//
+// A and B are stored in one dtype for all, and computed with in f32; the others are f32.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +30,7 @@ struct FactorSlot {
   std::string weight;     // runtime name, such as "layers.0.attention.wq.weight"
   bool is_table = false;  // of embedding nodes, not of linear ones
   int64_t rank = 0;       // adapters of smaller ranks are padded with zeros
+  bool has_gain = false;  // one of the adapters has magnitudes
   bool operator==(const FactorSlot&) const = default;
 };
 struct FactorSlots {
@@ -39,17 +42,19 @@ struct FactorSlots {
 };
 
 // The names of the external tensors of a slot, such as "layers.0.attention.wq.lora_a.weight": those
-// of ExecuTorch's LoRALinear (examples/models/llama/lora.py), to which the scale is added.
+// of ExecuTorch's LoRALinear (examples/models/llama/lora.py), to which scale and gain are
+// added. Only slots with has_gain have a gain.
 struct FactorNames {
-  std::string a, b, scale;
+  std::string a, b, scale, gain;
 };
 FactorNames factor_names(const FactorSlot& slot);
-// Returns the slot whose scale has this name, without its rank; nullopt for other names.
+// Returns the slot whose scale has this name, without rank and gain; nullopt for other names.
 std::optional<FactorSlot> slot_of_scale(std::string_view name);
 
 // The value of `scale` without an adapter, where A and B are zeros. Products are then -0, and the
 // sum with -0 is the other number, also where that is -0; the sum with 0 is not.
 inline constexpr float kNoScale = -0.0F;
+inline constexpr float kNoGain = 1.0F;
 
 // Adds the factors of the slots whose weights the model has. The model must be bound and neither
 // quantised nor cast. kUnsupported, with the weight, if something else than linear (or embedding)

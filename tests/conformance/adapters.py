@@ -1,4 +1,4 @@
-"""LoRA adapters of peft, merged by `ferry convert --lora` as peft merges them, or refused by name.
+"""LoRA and DoRA adapters of peft, merged by `ferry convert --lora` as peft merges them, or refused by name.
 
 Random adapters of random models: ranks and alphas of modules, rsLoRA, embeddings, saved modules, GPT-2's transposed layers. The
 merged weights (`--to hf`) are those of merge_and_unload() within 1e-6 of the largest value of a weight. What cannot be merged
@@ -19,7 +19,6 @@ MODULES = {
     "gpt2": ["c_attn", "c_proj", "c_fc"],
 }
 REFUSED = {
-    "use_dora": dict(use_dora=True),
     "pissa": dict(init_lora_weights="pissa"),
     "bias": dict(bias="lora_only"),
     "target_parameters": dict(target_modules=[], target_parameters=["self_attn.q_proj.weight"]),
@@ -43,6 +42,7 @@ def random_config(choose, family, tied):
     """Keyword arguments of a LoraConfig."""
     names = choose.sample(MODULES[family], choose.randint(1, len(MODULES[family])))
     config = dict(r=choose.choice((1, 2, 4, 7)), lora_alpha=choose.choice((1, 4, 16, 5)), use_rslora=choose.random() < 0.4,
+                  use_dora=choose.random() < 0.4,
                   target_modules=names, rank_pattern={}, alpha_pattern={}, fan_in_fan_out=family == "gpt2")
     layers = "h" if family == "gpt2" else "layers"
     for pattern in ("rank_pattern", "alpha_pattern"):
@@ -146,6 +146,7 @@ def main():
             ("embedding", False, dict(r=2, target_modules=[*projections, "embed_tokens"])),
             ("embedding of a tied model", True, dict(r=2, target_modules=[*projections, "embed_tokens"])),
             ("embedding and tied head", True, dict(r=2, target_modules=[*projections, "embed_tokens"], ensure_weight_tying=True)),
+            ("embedding with magnitudes", False, dict(r=2, use_dora=True, target_modules=[*projections, "embed_tokens"])),
             ("head", False, dict(r=2, target_modules=[*projections, "lm_head"])),
             ("head of a tied model", True, dict(r=2, target_modules=[*projections, "lm_head"])),
             ("saved head of a tied model", True, dict(r=2, target_modules=projections, modules_to_save=["lm_head"])),

@@ -151,6 +151,29 @@ TEST_F(Adapters, EqualTheBundleOfTheMergedModel) {
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
 }
 
+// DoRA, of layers with and without a bias, and of an embedding.
+TEST_F(Adapters, WithMagnitudesGiveWhatPeftGives) {
+  base_ = fixture("golden/llama_bias_mqa");
+  const std::string given = "dora=" + adapter("magnitudes"), wanted = golden("magnitudes");
+  const std::string plain = convert("plain", {"--dtype", "f32"});
+  const std::string bundle = convert("b", {"--adapters", given, "--dtype", "f32"});
+  EXPECT_EQ(logits(bundle, "with"), logits(plain, "without"));
+  const Outcome proved = run_ferry(
+      {"verify", bundle, "--adapter", "dora", "--checkpoint", base_, "--reference", wanted});
+  EXPECT_EQ(proved.code, 0) << proved.err << proved.out;
+  EXPECT_EQ(run_ferry({"verify", bundle, "--reference", wanted}).code, 1);
+  const std::string merged = convert("merged", {"--lora", adapter("magnitudes"), "--dtype", "f32"});
+  const Outcome verified = run_ferry({"verify", merged, "--reference", wanted});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+  // Values of the base are not at hand for an adapter that comes later.
+  const Outcome added =
+      run_ferry({"adapter", "add", bundle, adapter("magnitudes"), "--name", "more"});
+  EXPECT_EQ(added.code, 4);
+  EXPECT_NE(added.err.find("lora_magnitude_vector' [48]: its effect depends on the weights"),
+            std::string::npos)
+      << added.err;
+}
+
 TEST_F(Adapters, ChangeBetweenThePromptsOfABatch) {
   const std::string bundle = convert("b", {"--adapters", all_adapters()});
   write_bytes(dir_ / "prompts",
@@ -172,6 +195,19 @@ TEST_F(Adapters, ChangeBetweenThePromptsOfABatch) {
     EXPECT_EQ(answers[i]["tokens"], tokens_of(names[i])) << i;
     EXPECT_EQ(answers[i].value("adapter", ""), names[i]);
   }
+  const Outcome together = run_ferry(
+      {"run", bundle, "--prompts", dir_ / "prompts", "--adapter", "formal", "--parallel", "2"});
+  EXPECT_EQ(together.code, 2);
+  EXPECT_NE(together.err.find("line 3: --parallel takes one adapter"), std::string::npos)
+      << together.err;
+  write_bytes(dir_ / "same",
+              "{\"tokens\": [1, 17, 4]}\n{\"tokens\": [1, 17, 4], \"adapter\": \"table\"}\n");
+  const Json both = run_ferry({"run", bundle, "--prompts", dir_ / "same", "--adapter", "table",
+                               "--parallel", "2", "--max-new", "8", "--json"})
+                        .json()["result"]["answers"];
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[1]["tokens"], tokens_of("table"));
+  EXPECT_EQ(both[0]["tokens"], tokens_of("table"));
   write_bytes(dir_ / "bad", "{\"tokens\": [1], \"adapter\": \"nobody\"}\n");
   const Outcome refused = run_ferry({"run", bundle, "--prompts", dir_ / "bad"});
   EXPECT_EQ(refused.code, 2);

@@ -156,7 +156,7 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
     int code;
     const char* says;
   } refusals[] = {
-      {R"({"use_dora": true})", 4, "'use_dora' is true"},
+      {R"({"use_dora": true})", 3, "the magnitudes of the module are missing"},
       {R"({"peft_type": "IA3"})", 4, "'peft_type' is 'IA3'"},
       {R"({"bias": "all"})", 4, "'bias' is 'all'"},
       {R"({"init_lora_weights": "pissa"})", 4, "'init_lora_weights'"},
@@ -224,7 +224,10 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
       {"base_model.model.lm_head.weight", "lm_head.weight", "is a tensor of the checkpoint too"},
       {"base_model.model.lm_head.weight", "model.lm_head.weight", "does not begin with"},
       {"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
-       "base_model.model.model.layers.0.mlp.down_proj.lora_magnitude_vector", "no known kind"},
+       "base_model.model.model.layers.0.mlp.down_proj.lora_C.weight", "no known kind"},
+      {"base_model.model.lm_head.weight",
+       "base_model.model.model.layers.0.mlp.down_proj.lora_magnitude_vector",
+       "a magnitude, but 'use_dora' is not true"},
   };
   for (const auto& refusal : refusals) {
     const std::string adapter = copy();
