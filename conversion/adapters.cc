@@ -25,24 +25,6 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
 
-// A source without tensors, of which an adapter becomes the second part.
-class NoTensors final : public TensorSource {
- public:
-  explicit NoTensors(std::string path) : path_(std::move(path)) {}
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t /*index*/, uint64_t /*offset*/, std::span<std::byte> /*out*/) const override {
-    return fail(ErrorCode::kInternal, "read of a tensor that is not there");
-  }
-  Status check_unchanged() const override { return {}; }
-
- private:
-  std::string path_;
-  std::vector<SourceFile> files_;
-  std::vector<TensorEntry> entries_;
-};
-
 std::vector<converters::ModelWeight> weights_of(const packer::Manifest& manifest) {
   std::vector<converters::ModelWeight> weights;
   for (const packer::ManifestTensor& tensor : manifest.tensors) {
@@ -110,7 +92,8 @@ Result<packer::Manifest> add_adapter(const packer::Bundle& bundle, const Adapter
   const converters::ModelConfig config = FERRY_TRY(config_of(bundle));
   const std::vector<converters::ModelWeight> weights = weights_of(manifest);
   checkpoint::AdapterFiles files = FERRY_TRY(checkpoint::open_adapter(added.path));
-  DerivedSource source(std::make_unique<NoTensors>(added.path));
+  DerivedSource source(std::make_unique<MemorySource>(added.path));
+  const size_t first_file = source.files().size();
   const size_t first = FERRY_TRY(checkpoint::add_adapter(source, files));
   const auto sorted = FERRY_TRY(converters::AdapterTensors::sort(source, first, files.config));
   const converters::PlacedAdapter placed = FERRY_TRY(
@@ -118,7 +101,9 @@ Result<packer::Manifest> add_adapter(const packer::Bundle& bundle, const Adapter
         return is_of_base(manifest, source, key, entry);
       }));
   packer::AdapterInput input = {.name = added.name};
-  for (size_t file = 0; file < source.files().size(); ++file) input.source_files.push_back(file);
+  for (size_t file = first_file; file < source.files().size(); ++file) {
+    input.source_files.push_back(file);
+  }
   if (!slots.slots.empty()) {
     FERRY_RETURN_IF_ERROR(converters::check_fits(placed, slots, printable(added.path)));
     input.factors =

@@ -8,6 +8,7 @@
   no fixed bound says what two right runtimes may differ by.
 - Programs in half precision: by no more than half of what they move when that unit is one of their precision.
 """
+import json
 import pathlib
 import random
 import shutil
@@ -142,6 +143,31 @@ def rounding(promise, runtime, source, ids, name, times):
     return f"differ by {between:.2e} (rms), noise {noise:.2e}, logits {size:.2f}"
 
 
+def in_multimodal_runner(promise, runtime, source, options):
+    """The official MultimodalRunner answers a prompt with a picture by `convert --to pte`, as `run` does in f32."""
+    from safetensors.numpy import load_file
+    golden = load_file(source / "golden.safetensors")
+    config = json.loads((source / "config.json").read_text())
+    bundle = convert(source, promise.folder / f"{source.name}-bundle", *options, "--overwrite")
+    app = promise.folder / f"{source.name}-app"
+    Ferry("convert", bundle, "--to", "pte", "-o", app, "--overwrite", "--quiet").ends_with(0)
+    # A tokenizer whose texts are the ids.
+    vocab = {f"<{i}>": i for i in range(config["text_config"]["vocab_size"])}
+    (app / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None, "decoder": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocab, "merges": []}}))
+    ids, rows = golden["short.input_ids"][0].tolist(), golden["short.image_features"].shape[1]
+    first = ids.index(config["image_token_id"])
+    pixels = golden["short.pixel_values"].reshape(-1, *golden["short.pixel_values"].shape[-3:])[0]
+    wanted = golden["short.greedy_ids"].tolist()
+    text = runtime(official.multimodal_answer, app, [ids[:first], pixels, ids[first + rows:]], len(wanted))
+    got = [int(token) for token in text.replace("<", " ").replace(">", " ").split()]
+    if got != wanted:
+        raise Wrong(f"tokens {got}, transformers has {wanted}")
+    return f"{len(got)} tokens"
+
+
 def main():
     promise = common.Promise(__doc__)
     runtime = official.Runtime()
@@ -153,6 +179,10 @@ def main():
         promise.case(f"{golden.parent.name}, encoder", encoder_in_f32, promise, runtime, golden.parent)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
+
+    for name in ("smolvlm", "internvl3_hf"):
+        promise.case(f"{name}, MultimodalRunner", in_multimodal_runner, promise, runtime, common.TESTDATA / "vision" / name,
+                     ["--dtype", "f32"])
 
     tiny = promise.folder / "tiny"
     common.tiny_llama(tiny, promise.seed, hidden_size=64, intermediate_size=128, num_hidden_layers=4, head_dim=16)
