@@ -99,7 +99,6 @@ TEST(RunReport, OneTokenIsNoRate) {
   const Json stats = run_ferry({"run", dir / "b", "--tokens", "1,2", "--max-new", "1", "--json"})
                          .json()["result"]["stats"];
   EXPECT_TRUE(stats["new_tokens_per_second"].is_null());
-  EXPECT_EQ(stats["decode_seconds"].get<double>() < 0.01, true);
   EXPECT_GT(stats["prompt_tokens_per_second"], 0);
 }
 
