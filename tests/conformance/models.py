@@ -62,7 +62,11 @@ def randomise(model, seed):
 
 
 def eager(model):
-    model.set_attn_implementation("eager")
+    # The eager attention of Falcon adds its ALiBi twice, the default one once, as the model was trained.
+    if getattr(model.config, "alibi", False):
+        model.config._attn_implementation = "sdpa"
+    else:
+        model.set_attn_implementation("eager")
     if any(type(m).__name__.endswith("Experts") for m in model.modules()):
         model.set_experts_implementation("eager")
     return model.eval()
@@ -117,15 +121,17 @@ class Margins:
     def __init__(self, model):
         self.least = math.inf
         for module in model.modules():
-            if "Router" in type(module).__name__:
+            if "Router" in type(module).__name__ or type(module).__name__.endswith("Gate"):
                 module.register_forward_hook(self.see)
 
-    def see(self, router, _, outputs):
+    def see(self, router, inputs, outputs):
         scores = outputs[0].double()
         scores = scores.reshape(-1, scores.shape[-1])
-        bias = getattr(router, "e_score_correction_bias", None)
+        bias = getattr(router, "e_score_correction_bias", inputs[1] if len(inputs) > 1 else None)
         if bias is not None:
             scores = scores.sigmoid() + bias.double()
+        elif hasattr(router, "moe_statics"):  # ERNIE
+            scores = scores.softmax(-1) + router.moe_statics.e_score_correction_bias.double().squeeze()
         self.narrow(scores, getattr(router, "top_k", 1))
         groups, chosen = getattr(router, "num_group", None), getattr(router, "topk_group", None)
         if groups and chosen and groups > 1 and scores.shape[-1] % groups == 0:

@@ -3,8 +3,8 @@ import torch
 
 # Families whose RoPE turns neighbouring dimensions (0 and 1, 2 and 3, ...) and leaves them where they are. Bundles have
 # first all even ones and then all odd ones, in weights and caches; scores do not depend on this order.
-PAIRED = ("codegen", "cohere", "cohere2", "ernie4_5", "glm", "glm4", "helium", "deepseek_v2")
-LATENT = ("deepseek_v2", "deepseek_v3")
+PAIRED = ("codegen", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "gptj", "helium", "deepseek_v2")
+LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
 
 
 def put_caches(cache, config, put):
@@ -25,6 +25,8 @@ def put_caches(cache, config, put):
 
 def halves(config, keys):
     """Keys [1,heads,T,dim] of paired families: of the dimensions that RoPE turns first the even and then the odd ones."""
+    if config.model_type == "nanochat":  # turns the other way: bundles have the halves of a head swapped
+        return keys.roll(keys.shape[-1] // 2, -1)
     if config.model_type not in PAIRED:
         return keys
     turned = turned_dimensions(config, keys.shape[-1])
@@ -33,5 +35,5 @@ def halves(config, keys):
 
 def turned_dimensions(config, head_dim):
     rope = getattr(config, "rope_parameters", None) or {}
-    stated = getattr(config, "rotary_dim", None)  # CodeGen
+    stated = getattr(config, "rotary_dim", None)  # CodeGen, GPT-J
     return stated or int(head_dim * rope.get("partial_rotary_factor", 1.0))

@@ -58,7 +58,9 @@ class Recorder:
         put("logits", ran.logits)
         if cache is not None:
             put_caches(cache, self.source.config.get_text_config(), put)
-        return ran.logits, None if self.turns_anew() else cache
+        # Some models, such as the first GPT, leave the cache empty.
+        kept = cache is not None and not self.turns_anew() and cache.get_seq_length() > 0
+        return ran.logits, cache if kept else None
 
     def watch_text(self, hooks, seen):
         width = self.source.config.get_text_config().hidden_size

@@ -141,7 +141,11 @@ class Source:
 
 def plain(model):
     """Attention and experts by plain torch operations, whose sums do not depend on kernels."""
-    model.set_attn_implementation("eager")
+    # The eager attention of Falcon adds its ALiBi twice, the default one once, as the model was trained.
+    if getattr(model.config, "alibi", False):
+        model.config._attn_implementation = "sdpa"
+    else:
+        model.set_attn_implementation("eager")
     if any(type(module).__name__.endswith("Experts") for module in model.modules()):
         model.set_experts_implementation("eager")
     return model.eval().requires_grad_(False)
