@@ -103,6 +103,7 @@ enum class GgufKey {
   kScoreSoftcap,
   kLogitSoftcap,
   kLogitScale,
+  kClamp,  // limits of queries, keys and values
   kMultipliers,
   kExpertSizes,
   kExpertLength,

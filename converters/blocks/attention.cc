@@ -39,7 +39,7 @@ ValueId softmax_with_sinks(GraphBuilder& b, ValueId scores, ValueId sinks) {
 }
 
 // Returns softmax(scores + mask) v as [1,T,H,D]. query is [1,T,H,D]; keys and values are
-// [1,n,KV,D], where H is a multiple of KV; the additive mask is [T,n], [KV,1,T,n] or absent.
+// [1,n,KV,D], where H is a multiple of KV; the additive mask is that of KeyRange or absent.
 ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId values,
                            ValueId mask, const ScoreStyle& style) {
   const Dims shape = b.graph()[query].shape;
@@ -123,6 +123,7 @@ ValueId norm_of_qk(GraphBuilder& b, AttentionStyle::QkNorm kind, ValueId x, cons
                    double eps) {
   using enum AttentionStyle::QkNorm;
   if (kind == kLayerByHead) return norm_by_head(b, x, name, eps);
+  if (kind == kAfterBare) return norm(b, NormKind::kRmsBare, x, name, eps);
   return norm(b, kind == kLayer ? NormKind::kLayer : NormKind::kRms, x, name, eps);
 }
 
@@ -159,7 +160,8 @@ ValueId static_attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, V
   const ValueId rows = b.view(by_head, {kv, groups * tokens, dim});
   ValueId scores = b.bmm(rows, b.view(all_keys, {kv, dim, all}));
   if (g.scalars.attention_softcap) scores = b.mul(b.tanh(scores), cap);
-  const ValueId grouped = b.view(scores, {kv, groups, positions(tokens), all});
+  ValueId grouped = b.view(scores, {kv, groups, positions(tokens), all});
+  if (c.kind_of(layer).bias.valid()) grouped = b.add(grouped, c.kind_of(layer).bias);
   const ValueId masked = masked_scores(b, c, grouped, c.kind_of(layer).mask);
   const ValueId weights = b.view(softmax_with_sinks(b, masked, attention_sinks(b, c, layer)),
                                  {kv, groups * tokens, all});
@@ -269,7 +271,7 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     q = parts[0];
     gate = b.view(parts[1], {batch(), c.tokens, features(g.q_size())});
   }
-  const bool after = style.qk_norm == kAfter;
+  const bool after = style.qk_norm == kAfter || style.qk_norm == kAfterBare;
   if (style.qk_norm != kNone && style.qk_norm != kWhole && !after) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.query_rope, q);

@@ -16,6 +16,7 @@ struct AttentionStyle {
     kHead,         // RMSNorm over head_dim before RoPE
     kWhole,        // RMSNorm over all heads together before RoPE (OLMo 2)
     kAfter,        // RMSNorm over head_dim after RoPE (Hunyuan)
+    kAfterBare,    // the same without a weight (nanochat)
     kLayer,        // LayerNorm over head_dim before RoPE (Phi)
     kLayerByHead,  // LayerNorm without bias, with a weight for each head (Cohere, StableLM)
   } qk_norm = QkNorm::kNone;

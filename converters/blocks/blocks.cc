@@ -35,6 +35,8 @@ ValueId norm(GraphBuilder& b, NormKind kind, ValueId x, const std::string& name,
       return layer_norm(b, x, name, eps);
     case NormKind::kLayerNoBias:
       return b.layer_norm(x, b.weight(name + ".weight", {b.graph()[x].shape.back()}), {}, eps);
+    case NormKind::kRmsBare:
+      return bare_rms_norm(b, x, eps);
     case NormKind::kLayerBare:
       break;
   }

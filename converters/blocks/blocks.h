@@ -43,6 +43,7 @@ enum class NormKind {
   kLayer,
   kLayerNoBias,
   kLayerBare,  // neither weight nor bias
+  kRmsBare,    // without a weight
 };
 // Applies a norm of this kind over the last dimension, with the parameters that the kind has.
 ValueId norm(GraphBuilder& b, NormKind kind, ValueId x, const std::string& name, double eps);

@@ -158,6 +158,10 @@ class StyledLayer {
       case Residuals::kNormAfter:
         x = normed(b_.add(x, attended(x)), "attention_norm");
         return normed(b_.add(x, mapped(x)), "ffn_norm");
+      case Residuals::kOfNorm:
+        x = normed(x, "attention_norm");
+        x = normed(b_.add(x, attended(x)), "ffn_norm");
+        return b_.add(x, mapped(x));
       case Residuals::kSideBySide:
       case Residuals::kOneNorm:
         break;
@@ -289,7 +293,9 @@ Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& opt
   const auto final_norm = [&](GraphBuilder& b, ValueId x) {
     return rms_norm(b, x, "norm.weight", config.rms_norm_eps);
   };
-  return build_frame(config, options, {.layer = both, .final_norm = final_norm});
+  return build_frame(
+      config, options,
+      {.layer = both, .final_norm = final_norm, .head_bias = config.number(kHeadBias) != 0});
 }
 
 Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,

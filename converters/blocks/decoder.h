@@ -84,12 +84,16 @@ enum class Residuals {
   kInTurn,      // x += attention(norm1(x)), then x += mlp(norm2(x))
   kSideBySide,  // x += attention(norm1(x)) + mlp(norm2(x))
   kOneNorm,     // x += attention(n) + mlp(n), where n is norm1(x)
-  kNormAfter    // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
+  kNormAfter,   // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
+  kOfNorm       // x = n + attention(n), where n is norm1(x), then the same with the MLP and norm2
 };
 
 // A member of ModelConfig::numbers: 1 where attention and MLP are added side by side, in families
 // whose config has a flag for it.
 inline constexpr const char* kParallelResidual = "parallel_residual";
+
+// A member of ModelConfig::numbers: 1 where the head of build_decoder() has a bias.
+inline constexpr const char* kHeadBias = "head_bias";
 
 // The reason why tensors of the head of an encoder are dropped.
 inline constexpr const char* kEncoderHead = "head: an encoder gives states";

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "converters/blocks/alibi.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma3n.h"
 #include "converters/blocks/rope.h"
@@ -324,12 +325,14 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
   // composed_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value() ||
-                      config.number(kAttentionSinks) != 0 || c.text_ids.valid();
+                      config.number(kAttentionSinks) != 0 || config.number(kAlibi) != 0 ||
+                      c.text_ids.valid();
   const bool shared = first_shared_layer(config) < config.num_layers;
   if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   }
   if (masked) c.full.range = add_causal_range(b, c);
+  if (config.number(kAlibi) != 0) add_alibi(b, c);
   c.sliding = c.full;
   if (!config.sliding_window) return;
   if (config.sliding_rope != config.rope) {
@@ -417,6 +420,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   if (!ports.attention_mask().valid()) return c;
   if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
   c.full.mask = ports.attention_mask();
+  if (config.number(kAlibi) != 0) add_alibi(b, c);
   c.sliding = c.full;
   if (config.sliding_window && config.sliding_rope != config.rope) {
     add_tables(b, c, c.sliding, "sliding_rope", config.sliding_rope, look_up_rope);

@@ -24,7 +24,8 @@ struct RopeTable {
 struct KeyRange {
   graph::IntArg start = 0;  // position of the first key
   Dim keys = {};            // number of keys; the last key is at the last position of the call
-  // Additive, f32 [T, keys], or [heads,1,T,keys] with a bias; invalid: every key is seen.
+  // Additive, f32 [T, keys], or [kv heads, heads of each, T, keys] with a bias; invalid: every key
+  // is seen.
   ValueId mask = {};
 };
 
@@ -35,6 +36,9 @@ struct AttentionKind {
   // If absent, the attention operator masks causally, or not at all where tokens attend both ways.
   std::optional<KeyRange> range = {};
   ValueId mask = {};  // static program: additive, f32 [1,1,T,context_length]
+  // static program: added to scores before the mask, f32 [kv heads, heads of each, T,
+  // context_length]; invalid: there is none
+  ValueId bias = {};
 };
 
 class StaticPorts;

@@ -2,6 +2,7 @@
 // through those with the highest scores, and through a shared one where the family has it.
 #include <fmt/format.h>
 
+#include <limits>
 #include <string>
 #include <tuple>
 
@@ -18,6 +19,8 @@ struct Route {
 };
 
 using Scores = MoeConfig::Scores;
+
+constexpr double kNoLimit = std::numeric_limits<float>::max();
 
 // The experts of the best groups: their scores f32 [T,n] and ids i64 [T,n].
 struct Candidates {
@@ -65,6 +68,7 @@ ValueId weighted(GraphBuilder& b, const MoeConfig& moe, ValueId scores) {
   if (moe.norm_top_scores) {
     ValueId sum = b.sum_last(scores);
     if (moe.norm_epsilon != 0.0) sum = b.add(sum, b.scalar(static_cast<float>(moe.norm_epsilon)));
+    if (moe.least_norm > 0.0) sum = b.clamp(sum, moe.least_norm, kNoLimit);
     scores = b.div(scores, sum);
   }
   return moe.scale == 1.0 ? scores : b.mul(scores, moe.scale);
@@ -86,7 +90,7 @@ Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t lay
   b.probe(fmt::format("router_logits.{}", layer), logits);
   const ValueId scores = scores_of(b, moe.scores, logits);
   Route route;
-  if (moe.scores == Scores::kSoftmax && moe.top_groups == moe.groups) {
+  if (moe.scores == Scores::kSoftmax && moe.top_groups == moe.groups && !moe.choice_bias) {
     std::tie(route.scores, route.ids) = b.topk_last(scores, moe.per_token);
     b.probe(fmt::format("router_weights.{}", layer), route.scores);
   } else {

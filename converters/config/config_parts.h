@@ -15,6 +15,9 @@ namespace ferry::converters {
 Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
                                    std::string_view otherwise);
 
+// Reads a number, or a list of equal numbers for the layers.
+Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view key, IntRange range);
+
 // Needs num_layers and the activation.
 Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config);
 // Reads layer types, windows, layers without RoPE, and the sizes of linear layers. Needs

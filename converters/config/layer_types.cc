@@ -47,6 +47,9 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
     const auto named = FERRY_TRY(fields.text("position_embedding_type"));
     turned.assign(turned.size(), named == "rope");
   }
+  if (type.rope_layers == RopeLayers::kUnlessAlibi) {
+    turned.assign(turned.size(), !FERRY_TRY(fields.flag_or("alibi", false)));
+  }
   if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
@@ -94,6 +97,7 @@ bool slides(WindowRule rule, int64_t layer, int64_t number, bool has_rope) {
       return !has_rope;
     case WindowRule::kAll:
     case WindowRule::kAllIfUsed:
+    case WindowRule::kGlobalLocal:
       break;
   }
   return true;
@@ -109,6 +113,36 @@ Result<std::vector<LayerType>> hybrid_layers(const JsonFields& fields, const Mod
                                                 : LayerType::kFullAttention);
   }
   return types;
+}
+
+// Reads attention_types of GPT-Neo: each item is a list of names, and how often it is repeated.
+Result<std::vector<LayerType>> global_local_layers(const JsonFields& fields,
+                                                   const ModelConfig& config) {
+  constexpr std::string_view kKey = "attention_types";
+  const nlohmann::json* stated = fields.find(kKey);
+  const nlohmann::json usual = nlohmann::json::parse(R"([[["global", "local"], 12]])");
+  const nlohmann::json& items = stated == nullptr ? usual : *stated;
+  const auto is_item = [](const nlohmann::json& item) {
+    return item.is_array() && item.size() == 2 && item[0].is_array() &&
+           item[1].is_number_unsigned() && item[1] <= kLayerRange.max;
+  };
+  if (!items.is_array() || !std::ranges::all_of(items, is_item)) {
+    return fields.bad(kKey, "is not a list of names and counts");
+  }
+  std::vector<LayerType> types;
+  for (const nlohmann::json& item : items) {
+    for (uint64_t i = 0; i < item[1].get<uint64_t>() && std::ssize(types) <= config.num_layers;
+         ++i) {
+      for (const nlohmann::json& name : item[0]) {
+        if (name != "global" && name != "local") {
+          return fields.error(ErrorCode::kUnsupported, kKey, "has another name than global, local");
+        }
+        types.push_back(name == "local" ? LayerType::kSlidingAttention : LayerType::kFullAttention);
+      }
+    }
+  }
+  if (std::ssize(types) == config.num_layers) return types;
+  return fields.bad(kKey, fmt::format("does not make {} layers", config.num_layers));
 }
 
 // The first configs of LFM2 list the layers with attention. Without a list all layers have it.
@@ -127,6 +161,7 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
+  if (type.window == WindowRule::kGlobalLocal) return global_local_layers(fields, config);
   if (type.mamba) {
     return std::vector<LayerType>(static_cast<size_t>(config.num_layers), LayerType::kMamba);
   }

@@ -15,21 +15,6 @@
 namespace ferry::converters {
 namespace {
 
-// Reads the size, or a list of equal sizes for the layers.
-Result<int64_t> read_intermediate_size(const JsonFields& fields) {
-  const nlohmann::json* stated = fields.find("intermediate_size");
-  if (stated == nullptr || !stated->is_array()) {
-    return fields.required("intermediate_size", kSizeRange);
-  }
-  const auto sizes = FERRY_TRY(fields.integers("intermediate_size", kSizeRange));
-  if (!sizes || sizes->empty()) return fields.bad("intermediate_size", "is an empty list");
-  if (std::ranges::adjacent_find(*sizes, std::ranges::not_equal_to()) == sizes->end()) {
-    return sizes->front();
-  }
-  return fields.error(ErrorCode::kUnsupported, "intermediate_size",
-                      "differs from layer to layer: not supported");
-}
-
 Status read_sizes(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.vocab_size = FERRY_TRY(fields.required("vocab_size", kSizeRange));
   config.hidden_size = FERRY_TRY(fields.required("hidden_size", kSizeRange));
@@ -37,7 +22,8 @@ Status read_sizes(const JsonFields& fields, const ModelType& type, ModelConfig& 
     config.intermediate_size = FERRY_TRY(
         fields.integer_or("intermediate_size", kSizeRange, type.mlp_ratio * config.hidden_size));
   } else if (type.experts != ExpertRule::kAll) {
-    config.intermediate_size = FERRY_TRY(read_intermediate_size(fields));
+    config.intermediate_size =
+        FERRY_TRY(required_of_layers(fields, "intermediate_size", kSizeRange));
   }
   config.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
   config.num_heads = FERRY_TRY(fields.required("num_attention_heads", kHeadRange));
@@ -316,6 +302,17 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Vis
 }
 
 }  // namespace
+
+Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view key, IntRange range) {
+  const nlohmann::json* stated = fields.find(key);
+  if (stated == nullptr || !stated->is_array()) return fields.required(key, range);
+  const auto sizes = FERRY_TRY(fields.integers(key, range));
+  if (!sizes || sizes->empty()) return fields.bad(key, "is an empty list");
+  if (std::ranges::adjacent_find(*sizes, std::ranges::not_equal_to()) == sizes->end()) {
+    return sizes->front();
+  }
+  return fields.error(ErrorCode::kUnsupported, key, "differs from layer to layer: not supported");
+}
 
 // Maps the names in transformers' activations.py to the operators that compute them.
 Result<Activation> read_activation(const JsonFields& fields, std::string_view key,

@@ -127,6 +127,7 @@ struct MoeConfig {
   bool choice_bias = false;     // added to the scores where experts are chosen, and only there
   bool norm_top_scores = true;  // the chosen scores are scaled to a sum of 1
   double norm_epsilon = 0.0;    // added to the sum of the chosen scores
+  double least_norm = 0.0;      // a lower sum of the chosen scores counts as this
   double scale = 1.0;           // multiplies the chosen scores
   // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
   // `group_best` best scores.

@@ -12,22 +12,25 @@ namespace ferry::converters {
 
 // Which layers have a sliding window where layer_types does not list them.
 enum class WindowRule {
-  kNever,       // all attention is full, whatever the config says about windows
-  kAll,         // every layer, where sliding_window is set
-  kAllIfUsed,   // every layer, where use_sliding_window is set too
-  kFromLayer,   // layers from max_window_layers on, where use_sliding_window is set
-  kEvenBefore,  // every second layer before max_window_layers, where use_sliding_window is set
-  kPattern,     // all but every sliding_window_pattern-th layer
-  kFirstFull,   // all but the first of every sliding_window_pattern layers
-  kWhereNoRope  // layers without RoPE, where use_sliding_window is set
+  kNever,        // all attention is full, whatever the config says about windows
+  kAll,          // every layer, where sliding_window is set
+  kAllIfUsed,    // every layer, where use_sliding_window is set too
+  kFromLayer,    // layers from max_window_layers on, where use_sliding_window is set
+  kEvenBefore,   // every second layer before max_window_layers, where use_sliding_window is set
+  kPattern,      // all but every sliding_window_pattern-th layer
+  kFirstFull,    // all but the first of every sliding_window_pattern layers
+  kWhereNoRope,  // layers without RoPE, where use_sliding_window is set
+  kGlobalLocal   // those that attention_types calls local
 };
 
 // Which layers have experts instead of an MLP.
 enum class ExpertRule {
   kNever,
-  kListed,     // every decoder_sparse_step-th layer that mlp_only_layers does not list
-  kAll,        // every layer; there is no other MLP, and scores are always normalised
-  kAfterFirst  // all layers but the first first_k_dense_replace
+  kListed,      // every decoder_sparse_step-th layer that mlp_only_layers does not list
+  kAll,         // every layer; there is no other MLP, and scores are always normalised
+  kAfterFirst,  // all layers but the first first_k_dense_replace
+  kTyped,       // those that mlp_layer_types calls sparse; without it as kAfterFirst
+  kBetween      // every moe_layer_interval-th of moe_layer_start_index to moe_layer_end_index
 };
 
 // Which kinds of RoPE scaling the type's configuration class accepts.
@@ -57,6 +60,7 @@ enum class RopeLayers {
   kSliding,       // those with a sliding window
   kSlidingIfAny,  // those with a sliding window; all where the config states none
   kIfNamed,       // all, where position_embedding_type is rope
+  kUnlessAlibi,   // all, where the config does not ask for alibi
   kNone           // positions are learned vectors, which are added to the embeddings
 };
 

@@ -2,17 +2,51 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "converters/config/config_parts.h"
 
 namespace ferry::converters {
 namespace {
 
+constexpr std::string_view kLayerTypes = "mlp_layer_types";
+
+Result<std::vector<bool>> typed_layers(const JsonFields& fields, int64_t num_layers) {
+  const nlohmann::json& names = *fields.find(kLayerTypes);
+  if (!names.is_array() || std::ssize(names) != num_layers) {
+    return fields.bad(kLayerTypes, fmt::format("is not a list for {} layers", num_layers));
+  }
+  std::vector<bool> layers;
+  for (const nlohmann::json& name : names) {
+    if (name != "dense" && name != "sparse") {
+      return fields.error(ErrorCode::kUnsupported, kLayerTypes, "has neither dense nor sparse");
+    }
+    layers.push_back(name == "sparse");
+  }
+  return layers;
+}
+
+// The last layer may be -1, which means that of the model.
+Result<std::vector<bool>> layers_between(const JsonFields& fields, int64_t num_layers) {
+  const int64_t step = FERRY_TRY(fields.required("moe_layer_interval", kLayerRange));
+  const int64_t first = FERRY_TRY(fields.required("moe_layer_start_index", {0, INT32_MAX}));
+  const int64_t last = FERRY_TRY(fields.required("moe_layer_end_index", {-1, INT32_MAX}));
+  std::vector<bool> layers;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    layers.push_back((layer + 1) % step == 0 && layer >= first && (last < 0 || layer <= last));
+  }
+  return layers;
+}
+
 Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelType& type,
                                         int64_t num_layers) {
   std::vector<bool> layers(static_cast<size_t>(num_layers), true);
   if (type.experts == ExpertRule::kAll) return layers;
-  if (type.experts == ExpertRule::kAfterFirst) {
+  if (type.experts == ExpertRule::kBetween) return layers_between(fields, num_layers);
+  if (type.experts == ExpertRule::kTyped && fields.find(kLayerTypes) != nullptr) {
+    return typed_layers(fields, num_layers);
+  }
+  if (type.experts == ExpertRule::kAfterFirst || type.experts == ExpertRule::kTyped) {
     const int64_t dense = FERRY_TRY(fields.required("first_k_dense_replace", {0, INT32_MAX}));
     std::fill_n(layers.begin(), std::min(dense, num_layers), false);
     return layers;
@@ -49,7 +83,8 @@ Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig
   MoeConfig& moe = config.moe;
   moe.experts = experts;
   moe.layers = std::move(layers);
-  moe.per_token = FERRY_TRY(fields.required("num_experts_per_tok", {1, kExpertRange.max}));
+  moe.per_token =
+      FERRY_TRY(required_of_layers(fields, "num_experts_per_tok", {1, kExpertRange.max}));
   if (moe.per_token > experts) {
     return fields.bad("num_experts_per_tok",
                       fmt::format("is {} of {} experts", moe.per_token, experts));

@@ -1,7 +1,5 @@
 #include "converters/families/gguf_tables.h"
 
-#include "converters/keys/row_layouts.h"
-
 namespace ferry::converters::gguf_tables {
 namespace {
 
@@ -373,6 +371,22 @@ constexpr GgufName kGraniteExpertsRows[] = {
     {"blk.{i}.ffn_up.weight", "layers.{i}.feed_forward.w3.weight"},
 };
 
+constexpr GgufName kGpt2Rows[] = {
+    {"token_embd.weight", "transformer.wte.weight"},
+    {"position_embd.weight", "transformer.wpe.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"output_norm.weight", "transformer.ln_f.weight"},
+    {"output_norm.bias", "transformer.ln_f.bias"},
+    {"blk.{i}.attn_norm.weight", "transformer.h.{i}.ln_1.weight"},
+    {"blk.{i}.attn_norm.bias", "transformer.h.{i}.ln_1.bias"},
+    {"blk.{i}.ffn_norm.weight", "transformer.h.{i}.ln_2.weight"},
+    {"blk.{i}.ffn_norm.bias", "transformer.h.{i}.ln_2.bias"},
+    {"blk.{i}.attn_qkv.bias", "transformer.h.{i}.attn.c_attn.bias"},
+    {"blk.{i}.attn_output.bias", "transformer.h.{i}.attn.c_proj.bias"},
+    {"blk.{i}.ffn_up.bias", "transformer.h.{i}.mlp.c_fc.bias"},
+    {"blk.{i}.ffn_down.bias", "transformer.h.{i}.mlp.c_proj.bias"},
+};
+
 }  // namespace
 
 constinit const GgufNames kFrame = kFrameRows;
@@ -393,10 +407,27 @@ constinit const GgufNames kTwoPostNorms = kTwoPostNormsRows;
 constinit const GgufNames kPackedProjections = kPackedProjectionsRows;
 constinit const GgufNames kGateUp = kGateUpRows;
 constinit const GgufNames kLfm2 = kLfm2Rows;
+constinit const GgufNames kGpt2 = kGpt2Rows;
 constinit const GgufNames kNormBiases = kNormBiasesRows;
 constinit const GgufNames kSharedExperts = kSharedExpertsRows;
 constinit const GgufNames kLatentAttention = kLatentAttentionRows;
 constinit const GgufNames kGraniteExperts = kGraniteExpertsRows;
+
+RowOrder qkv_by_head(const ModelConfig& c) {
+  StridedPiece rows;
+  add_axis(rows, {c.num_heads, c.head_dim});
+  add_axis(rows, {3, c.num_heads * c.head_dim});
+  add_axis(rows, {c.head_dim, 1});
+  return {rows};
+}
+
+RowOrder qkv_apart(const ModelConfig& c) {
+  StridedPiece rows;
+  add_axis(rows, {3, c.head_dim});
+  add_axis(rows, {c.num_heads, 3 * c.head_dim});
+  add_axis(rows, {c.head_dim, 1});
+  return {rows};
+}
 
 KeyOrder standard_keys(const KeyOrder& more) {
   return with({kStandard, kStatedHeadLengths, kFileType}, more);
@@ -420,6 +451,10 @@ KeyOrder deepseek_keys() {
   return {kStandard,    kLatentLengths,   kFileType,      kDenseBlocks,
           kVocabulary,  kLatentSizes,     kExpertLength,  kSharedCount,
           kExpertScale, kExpertNormIfAny, kRopeDimension, kLatentMultiplier};
+}
+
+TensorNames attention_biases() {
+  return {"blk.{i}.attn_q.bias", "blk.{i}.attn_k.bias", "blk.{i}.attn_v.bias", kOutputBias};
 }
 
 TensorNames mlp_biases() {

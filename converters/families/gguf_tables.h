@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "converters/family_gguf.h"
+#include "converters/keys/row_layouts.h"
 
 namespace ferry::converters::gguf_tables {
 
@@ -19,12 +20,19 @@ inline constexpr GgufForm kNorm = {.values = GgufForm::Values::kNorm};
 inline constexpr GgufForm kConv = {.shape = GgufForm::Shape::kChannelAxis};
 inline constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
 
+// The file has q, k and v of all heads, one after the other; a checkpoint has them head by head.
+RowOrder qkv_by_head(const ModelConfig& config);
+RowOrder qkv_apart(const ModelConfig& config);
+inline constexpr GgufForm kQkvByHead = {.order = qkv_by_head, .written = qkv_apart};
+
 // kFusedExperts stands beside kExperts, and kFusedAttention beside kAttention where no layer has
 // linear attention. kExpertWeights follows the names of checkpoints.
 extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kExpertWeights, kAttention,
     kFusedAttention, kPairedAttention, kValueAndOutput, kPreNorm, kPostAttentionNorm, kFourNorms,
     kTiledDeltaNet, kGroupedDeltaNet, kTwoPostNorms, kPackedProjections, kGateUp, kLfm2,
     kLatentAttention, kGraniteExperts;
+// All tensors of GPT-2 but the matrices of its layers, which other families store in other ways.
+extern const GgufNames kGpt2;
 // Biases of the layer norms before attention and MLP, and after the last layer.
 extern const GgufNames kNormBiases;
 // Names of gate.e_score_correction_bias and of shared_experts. They precede the names of other
@@ -40,6 +48,7 @@ KeyOrder deepseek_keys();
 
 // Tensors for GgufArchitecture::unread.
 inline constexpr std::string_view kOutputBias = "blk.{i}.attn_output.bias";
+TensorNames attention_biases();  // of q, k and v, and of the output
 TensorNames mlp_biases();
 TensorNames block_biases();  // of the output of attention, and of the MLP
 TensorNames latent_biases();

@@ -19,23 +19,10 @@ using enum GgufKey;
 
 // Files store matrices as (out, in), checkpoints as (in, out).
 constexpr GgufName kGpt2Gguf[] = {
-    {"token_embd.weight", "transformer.wte.weight"},
-    {"position_embd.weight", "transformer.wpe.weight"},
-    {"output.weight", "lm_head.weight"},
-    {"output_norm.weight", "transformer.ln_f.weight"},
-    {"output_norm.bias", "transformer.ln_f.bias"},
-    {"blk.{i}.attn_norm.weight", "transformer.h.{i}.ln_1.weight"},
-    {"blk.{i}.attn_norm.bias", "transformer.h.{i}.ln_1.bias"},
-    {"blk.{i}.ffn_norm.weight", "transformer.h.{i}.ln_2.weight"},
-    {"blk.{i}.ffn_norm.bias", "transformer.h.{i}.ln_2.bias"},
     {"blk.{i}.attn_qkv.weight", "transformer.h.{i}.attn.c_attn.weight.T"},
-    {"blk.{i}.attn_qkv.bias", "transformer.h.{i}.attn.c_attn.bias"},
     {"blk.{i}.attn_output.weight", "transformer.h.{i}.attn.c_proj.weight.T"},
-    {"blk.{i}.attn_output.bias", "transformer.h.{i}.attn.c_proj.bias"},
     {"blk.{i}.ffn_up.weight", "transformer.h.{i}.mlp.c_fc.weight.T"},
-    {"blk.{i}.ffn_up.bias", "transformer.h.{i}.mlp.c_fc.bias"},
     {"blk.{i}.ffn_down.weight", "transformer.h.{i}.mlp.c_proj.weight.T"},
-    {"blk.{i}.ffn_down.bias", "transformer.h.{i}.mlp.c_proj.bias"},
 };
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -109,7 +96,7 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
     .gguf = {{.name = "gpt2",
-              .tables = {kGpt2Gguf},
+              .tables = {kGpt2, kGpt2Gguf},
               .layer_norm = true,
               .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kLayerNormEpsilon,
                        kFileType},

@@ -15,24 +15,6 @@ namespace {
 using namespace gguf_tables;
 using enum GgufKey;
 
-// The file has q, k and v of all heads, one after the other; a checkpoint has them head by head.
-constexpr GgufForm kByHead = {.order =
-                                  [](const ModelConfig& c) {
-                                    StridedPiece rows;
-                                    add_axis(rows, {c.num_heads, c.head_dim});
-                                    add_axis(rows, {3, c.num_heads * c.head_dim});
-                                    add_axis(rows, {c.head_dim, 1});
-                                    return std::vector<StridedPiece>{rows};
-                                  },
-                              .written =
-                                  [](const ModelConfig& c) {
-                                    StridedPiece rows;
-                                    add_axis(rows, {3, c.head_dim});
-                                    add_axis(rows, {c.num_heads, 3 * c.head_dim});
-                                    add_axis(rows, {c.head_dim, 1});
-                                    return std::vector<StridedPiece>{rows};
-                                  }};
-
 constexpr GgufName kGptNeoXGguf[] = {
     {"token_embd.weight", "gpt_neox.embed_in.weight"},
     {"output.weight", "embed_out.weight"},
@@ -42,8 +24,8 @@ constexpr GgufName kGptNeoXGguf[] = {
     {"blk.{i}.attn_norm.bias", "gpt_neox.layers.{i}.input_layernorm.bias"},
     {"blk.{i}.ffn_norm.weight", "gpt_neox.layers.{i}.post_attention_layernorm.weight"},
     {"blk.{i}.ffn_norm.bias", "gpt_neox.layers.{i}.post_attention_layernorm.bias"},
-    {"blk.{i}.attn_qkv.weight", "gpt_neox.layers.{i}.attention.query_key_value.weight", kByHead},
-    {"blk.{i}.attn_qkv.bias", "gpt_neox.layers.{i}.attention.query_key_value.bias", kByHead},
+    {"blk.{i}.attn_qkv.weight", "gpt_neox.layers.{i}.attention.query_key_value.weight", kQkvByHead},
+    {"blk.{i}.attn_qkv.bias", "gpt_neox.layers.{i}.attention.query_key_value.bias", kQkvByHead},
     {"blk.{i}.attn_output.weight", "gpt_neox.layers.{i}.attention.dense.weight"},
     {"blk.{i}.attn_output.bias", "gpt_neox.layers.{i}.attention.dense.bias"},
     {"blk.{i}.ffn_up.weight", "gpt_neox.layers.{i}.mlp.dense_h_to_4h.weight"},
@@ -53,17 +35,13 @@ constexpr GgufName kGptNeoXGguf[] = {
 };
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  const std::string attention = prefix + "layers.{i}.attention.";
-  const bool bias = config.attention_bias;
-  return concat({packed_qkv_rules(attention + "query_key_value", bias, PackedLayout::kInterleaved),
-                 parameter_rules(attention, bias, {{"dense", "layers.{i}.attention.wo"}}),
+  return concat({query_key_value_rules(prefix + "layers.{i}.", "attention.", config.attention_bias),
                  plain_mlp_rules(prefix, /*bias=*/true, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
                  parameter_rules(prefix, /*bias=*/true,
                                  {{"layers.{i}.input_layernorm", "layers.{i}.attention_norm"},
                                   {"layers.{i}.post_attention_layernorm", "layers.{i}.ffn_norm"},
                                   {"final_layer_norm", "norm"}}),
-                 rename_rules(prefix, {{"embed_in.weight", "tok_embeddings.weight"}}),
-                 derived_rules(attention)});
+                 rename_rules(prefix, {{"embed_in.weight", "tok_embeddings.weight"}})});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {

@@ -228,22 +228,16 @@ std::vector<KeyRule> deepseek_expert_rules(const std::string& prefix, const Mode
                               "multi-token prediction: not part of the model's output"));
   }
   if (config.moe.experts == 0) return rules;
-  if (config.mlp_bias) {
-    rules = concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_experts.gate_proj.bias",
-                                                  "layers.{i}.feed_forward.shared.w1.bias"},
-                                                 {"layers.{i}.mlp.shared_experts.up_proj.bias",
-                                                  "layers.{i}.feed_forward.shared.w3.bias"},
-                                                 {"layers.{i}.mlp.shared_experts.down_proj.bias",
-                                                  "layers.{i}.feed_forward.shared.w2.bias"}})});
-  }
-  return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.gate.e_score_correction_bias",
-                                               "layers.{i}.feed_forward.gate.choice_bias"},
-                                              {"layers.{i}.mlp.shared_experts.gate_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w1.weight"},
-                                              {"layers.{i}.mlp.shared_experts.up_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w3.weight"},
-                                              {"layers.{i}.mlp.shared_experts.down_proj.weight",
-                                               "layers.{i}.feed_forward.shared.w2.weight"}})});
+  return concat({rules, shared_experts_rules(prefix, config),
+                 rename_rules(prefix, {{"layers.{i}.mlp.gate.e_score_correction_bias",
+                                        "layers.{i}.feed_forward.gate.choice_bias"}})});
+}
+
+std::vector<KeyRule> shared_experts_rules(const std::string& prefix, const ModelConfig& config) {
+  return parameter_rules(prefix + "layers.{i}.mlp.shared_experts.", config.mlp_bias,
+                         {{"gate_proj", "layers.{i}.feed_forward.shared.w1"},
+                          {"up_proj", "layers.{i}.feed_forward.shared.w3"},
+                          {"down_proj", "layers.{i}.feed_forward.shared.w2"}});
 }
 
 std::vector<KeyRule> clamped_expert_rules(const std::string& experts) {

@@ -37,6 +37,9 @@ std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
 // the decoder, are dropped.
 std::vector<KeyRule> deepseek_expert_rules(const std::string& prefix, const ModelConfig& config);
 
+// Rules for PREFIXlayers.N.mlp.shared_experts, with biases where config.mlp_bias is set.
+std::vector<KeyRule> shared_experts_rules(const std::string& prefix, const ModelConfig& config);
+
 // Rules for the experts of GPT-OSS. All experts are in one tensor, whose matrices are transposed,
 // and gate and up take turns. The keys are below `experts`, which ends with a dot: gate_up_proj
 // (experts, hidden, 2 * size), down_proj (experts, size, hidden), gate_up_proj_bias and

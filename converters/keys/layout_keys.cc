@@ -275,6 +275,14 @@ std::vector<KeyRule> packed_export_rules(const std::string& prefix, bool qkv_bia
                  packed_gate_up_rules(layer + "mlp.gate_up_proj", mlp_bias, std::nullopt)});
 }
 
+std::vector<KeyRule> query_key_value_rules(const std::string& layer, const std::string& attention,
+                                           bool bias) {
+  return concat(
+      {packed_qkv_rules(layer + attention + "query_key_value", bias, PackedLayout::kInterleaved),
+       parameter_rules(layer + attention, bias, {{"dense", "layers.{i}.attention.wo"}}),
+       derived_rules(layer + attention)});
+}
+
 std::vector<KeyRule> gpt_rules(const std::string& prefix) {
   return concat({rename_rules(prefix, {{"wte.weight", "tok_embeddings.weight"}}),
                  parameter_rules(prefix, /*bias=*/true,

@@ -50,6 +50,11 @@ KeyRule codegen_qkv_rule(const std::string& source);
 // store q, k, v, gate and up separately.
 std::vector<KeyRule> packed_export_rules(const std::string& prefix, bool qkv_bias, bool mlp_bias);
 
+// Rules for query_key_value, which has q, k and v of one key-value head after the other, and for
+// dense, below LAYER ATTENTION.
+std::vector<KeyRule> query_key_value_rules(const std::string& layer, const std::string& attention,
+                                           bool bias);
+
 // Rules for wte, h.N.ln_1 and ln_f of GPT-2 and CodeGen below `prefix`. The tensors of h.N.attn
 // that are no weights are dropped.
 std::vector<KeyRule> gpt_rules(const std::string& prefix);

@@ -61,6 +61,14 @@ constexpr GgufNumber kLogitScale[] = {
        return c.scalars.logits;
      }}};
 
+constexpr GgufNumber kClamp[] = {
+    {.gguf = "attention.clamp_kqv",
+     .hf = "clip_qkv",
+     .real = true,
+     .required = false,
+     .zero_is_none = true,
+     .of = [](const ModelConfig& c) { return c.scalars.qkv_clip.value_or(0); }}};
+
 constexpr GgufNumber kLinearNumbers[] = {
     {.gguf = "ssm.conv_kernel",
      .hf = "linear_conv_kernel_dim",
@@ -117,6 +125,7 @@ std::vector<std::span<const GgufNumber>> gguf_number_tables(const GgufArchitectu
   tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
   if (architecture.multipliers) tables.emplace_back(kMultipliers);
   if (architecture.logit_scale) tables.emplace_back(kLogitScale);
+  if (architecture.has_key(GgufKey::kClamp)) tables.emplace_back(kClamp);
   if (architecture.gemma) tables.emplace_back(kSoftcaps);
   if (architecture.linear_attention) tables.emplace_back(kLinearNumbers);
   return tables;

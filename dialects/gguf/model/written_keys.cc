@@ -118,6 +118,9 @@ class Keys {
   void add_rope_base() { own("rope.freq_base", real(c_.rope.theta)); }
   void add_vocabulary() { own("vocab_size", whole(c_.vocab_size)); }
   void add_logit_scale() { own("logit_scale", real(c_.scalars.logits)); }
+  void add_clamp() {
+    if (c_.scalars.qkv_clip) own("attention.clamp_kqv", real(*c_.scalars.qkv_clip));
+  }
   void add_no_bos() { set("tokenizer.ggml.add_bos_token", false); }
 
   void add_standard() {
@@ -436,6 +439,7 @@ class Keys {
         {kScoreSoftcap, &Keys::add_score_softcap},
         {kLogitSoftcap, &Keys::add_logit_softcap},
         {kLogitScale, &Keys::add_logit_scale},
+        {kClamp, &Keys::add_clamp},
         {kMultipliers, &Keys::add_multipliers},
         {kExpertSizes, &Keys::add_expert_sizes},
         {kExpertLength, &Keys::add_expert_length},

@@ -84,7 +84,8 @@ class Limits {
     if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
     constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
     if (c_.number(kByLayer) != 0) return cannot(kByLayer, "is true");
-    if (c_.scalars.qkv_clip) return cannot("clip_qkv", "limits queries, keys and values");
+    if (c_.scalars.qkv_clip && !a_.has_key(GgufKey::kClamp))
+      return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
     }
