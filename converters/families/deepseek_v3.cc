@@ -1,5 +1,7 @@
 // DeepSeek V3 and R1, Kimi K2, Moonlight: latent attention, experts chosen from groups by sigmoids.
-// Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py.
+// GLM 4.7 Flash states the layers with experts in another way.
+// Source: transformers, models/deepseek_v3/modeling_deepseek_v3.py,
+// models/glm4_moe_lite/configuration_glm4_moe_lite.py.
 
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/latent_attention.h"
@@ -53,6 +55,24 @@ const FamilySpec kFamily = {
                          {"head_dim", {"qk_rope_head_dim"}}},
                .attention_bias = true,
                .experts = ExpertRule::kAfterFirst,
+               .read = read},
+              {.name = "glm4_moe_lite",
+               .defaults = R"({"vocab_size": 154880, "hidden_size": 2048,
+                               "intermediate_size": 10240, "moe_intermediate_size": 1536,
+                               "num_hidden_layers": 47, "num_attention_heads": 20,
+                               "num_key_value_heads": 20, "n_shared_experts": 1,
+                               "num_experts": 64, "routed_scaling_factor": 1.8,
+                               "kv_lora_rank": 512, "q_lora_rank": 768, "head_dim": 64,
+                               "v_head_dim": 256, "qk_nope_head_dim": 192, "n_group": 1,
+                               "topk_group": 1, "num_experts_per_tok": 4,
+                               "first_k_dense_replace": 1, "norm_topk_prob": true,
+                               "max_position_embeddings": 202752, "rms_norm_eps": 1e-5,
+                               "rope_interleave": true})",
+               .names = {{"num_experts", {"num_local_experts", "n_routed_experts"}},
+                         {"head_dim", {"head_dim", "qk_rope_head_dim"}}},
+               .unread = {"first_k_dense_replace"},
+               .attention_bias = true,
+               .experts = ExpertRule::kTyped,
                .read = read}},
     .components = {{.rules = rules, .build = build}},
     .gguf = {{.name = "deepseek2",
