@@ -48,8 +48,7 @@ std::vector<KeyRule> moe_rules(const ModelConfig& config, const std::string& pre
   return concat(
       {shared_experts_rules(prefix, config),
        expert_rules(prefix, config),
-       {choice_bias_rule(mlp + "gate.moe_statics.e_score_correction_bias"),
-        choice_bias_rule(mlp + "moe_statics.e_score_correction_bias"),
+       {choice_bias_rule(mlp + "moe_statics.e_score_correction_bias"),
         drop_rule(prefix + "mtp*", "multi-token prediction: not part of the model's output")}});
 }
 

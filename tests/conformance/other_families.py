@@ -1,6 +1,8 @@
 """Random configurations of the other families and of encoders, as llama_families.py has them."""
 from draw import ATTENTION, PLAIN_ROPE, divisors, swap, without
 from encoder_families import ENCODERS
+from expert_families import MORE
+from gpt_families import GPT_LIKE
 from llama_families import LLAMA_LIKE, granite_scalars
 
 MOSTLY_PLAIN = (70, 10, 10, 5, 5)
@@ -160,40 +162,6 @@ def starcoder2(r):
     return "Starcoder2ForCausalLM", c
 
 
-def gpt_sizes(r):
-    head_dim, heads = r.choice([8, 12, 16, 20]), r.choice([1, 2, 3, 4])
-    return head_dim, heads, dict(
-        vocab_size=r.choice([101, 200, 320]), n_embd=head_dim * heads, n_head=heads, n_layer=r.choice([1, 2, 3]),
-        n_positions=r.choice([128, 256]), n_inner=r.choice([None, 72, 40]), activation_function=r.activation("gelu_new"),
-        layer_norm_epsilon=r.choice([1e-5, 1e-3]), bos_token_id=1, eos_token_id=2)
-
-
-def gpt2(r):
-    _, _, c = gpt_sizes(r)
-    c.update(scale_attn_weights=r.chance(0.8), scale_attn_by_inverse_layer_idx=r.chance(0.3),
-             reorder_and_upcast_attn=r.chance(0.3), tie_word_embeddings=r.chance(0.7))
-    return "GPT2LMHeadModel", c
-
-
-def codegen(r):
-    head_dim, _, c = gpt_sizes(r)
-    c.update(n_head=4, n_embd=4 * head_dim, n_ctx=128, rotary_dim=r.choice([n for n in (4, 8, 12) if n <= head_dim]),
-             tie_word_embeddings=r.chance(0.2))
-    return "CodeGenForCausalLM", c
-
-
-def opt(r):
-    head_dim, heads, _ = gpt_sizes(r)
-    c = dict(vocab_size=r.choice([101, 200, 320]), hidden_size=head_dim * heads, num_attention_heads=heads,
-             num_hidden_layers=r.choice([1, 2, 3]), ffn_dim=r.choice([40, 72]),
-             max_position_embeddings=r.choice([128, 256]), activation_function=r.choice(["relu", "relu", "gelu"]),
-             do_layer_norm_before=r.chance(0.7), _remove_final_layer_norm=r.chance(0.2),
-             word_embed_proj_dim=r.choice([None, None, 24]), enable_bias=r.chance(0.8),
-             layer_norm_elementwise_affine=r.chance(0.8), tie_word_embeddings=r.chance(0.7), bos_token_id=1,
-             eos_token_id=2, pad_token_id=1)
-    return "OPTForCausalLM", c
-
-
 # ---------------------------------------------------------------- recurrent layers
 def granitemoe(r):
     c, d = r.base(own_head_dim=False)
@@ -351,6 +319,6 @@ def encoder(r):
 FAMILIES = dict(
     LLAMA_LIKE, gemma=gemma, gemma2=gemma2, gemma3=gemma3, gemma3_multimodal=gemma3_multimodal, gemma3n=gemma3n,
     glm=glm, glm4=glm4, cohere=cohere, cohere2=cohere2, gpt_neox=gpt_neox, nemotron=nemotron, phi=phi,
-    stablelm=stablelm, starcoder2=starcoder2, gpt2=gpt2, codegen=codegen, opt=opt, granitemoe=granitemoe,
-    granitemoehybrid=granitemoehybrid, lfm2=lfm2, lfm2_moe=lfm2_moe, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3,
-    glm4_moe=glm4_moe, gpt_oss=gpt_oss, mixtral=mixtral, olmoe=olmoe, encoder=encoder, **ENCODERS)
+    stablelm=stablelm, starcoder2=starcoder2, granitemoe=granitemoe, granitemoehybrid=granitemoehybrid, lfm2=lfm2,
+    lfm2_moe=lfm2_moe, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, glm4_moe=glm4_moe, gpt_oss=gpt_oss,
+    mixtral=mixtral, olmoe=olmoe, encoder=encoder, **ENCODERS, **GPT_LIKE, **MORE)

@@ -24,9 +24,9 @@ Outcome to_gguf(const std::string& checkpoint, const std::string& out,
 
 // The file is read as a checkpoint with the values of its source.
 TEST(GgufFile, IsReadWithTheSameOutputs) {
-  for (const char* name :
-       {"golden/llama", "golden/granite", "golden/olmo2", "golden/gpt_oss", "golden/arcee",
-        "gguf_written/granitemoe", "gguf_written/qwen3_vl_moe"}) {
+  for (const char* name : {"golden/llama", "golden/granite", "golden/olmo2", "golden/gpt_oss",
+                           "golden/arcee", "golden/bloom", "golden/dots1", "golden/gpt_bigcode",
+                           "golden/olmo", "gguf_written/granitemoe", "gguf_written/qwen3_vl_moe"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});

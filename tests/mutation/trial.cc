@@ -333,9 +333,35 @@ std::vector<Model> models() {
     all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
   };
   // Facts does not know the layouts of these families.
-  const std::set<std::string> unknown = {"deepseek_v2", "deepseek_v3",   "glm4_moe",
-                                         "gpt_oss",     "gpt_oss_mxfp4", "granitemoehybrid_mamba",
-                                         "lfm2_moe"};
+  const std::set<std::string> unknown = {"apertus",
+                                         "bloom",
+                                         "deepseek_v2",
+                                         "deepseek_v3",
+                                         "dots1",
+                                         "ernie4_5_moe",
+                                         "exaone_moe",
+                                         "falcon",
+                                         "falcon_alibi",
+                                         "falcon_multi_query",
+                                         "flex_olmo",
+                                         "glm4_moe",
+                                         "glm4_moe_lite",
+                                         "gpt_bigcode",
+                                         "gpt_neo",
+                                         "gpt_oss",
+                                         "gpt_oss_mxfp4",
+                                         "gptj",
+                                         "granitemoehybrid_mamba",
+                                         "granitemoeshared",
+                                         "hunyuan_v1_moe",
+                                         "lfm2_moe",
+                                         "minimax_m2",
+                                         "mpt",
+                                         "nanochat",
+                                         "olmo",
+                                         "openai_gpt",
+                                         "persimmon",
+                                         "vaultgemma"};
   for (const auto& entry : fs::directory_iterator(fixture("golden"))) {
     if (!unknown.contains(entry.path().filename())) add(entry.path());
   }

@@ -49,6 +49,15 @@ TEST(LayerNormFamilies, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
   using enum Activation;
   const Defaults rows[] = {
       {"arcee", 32000, 2560, 18432, 32, 32, 32, 80, 4096, 80, 1e4, false, false, kRelu2},
+      {"bloom", 250880, 64, 256, 2, 8, 8, 8, 2048, 0, 1e4, true, true, kGeluTanh},
+      {"falcon", 65024, 4544, 18176, 32, 71, 1, 64, 2048, 64, 1e4, true, false, kGelu},
+      {"gpt_bigcode", 50257, 768, 3072, 12, 12, 1, 64, 1024, 0, 1e4, true, true, kGeluTanh},
+      {"gpt_neo", 50257, 2048, 8192, 24, 16, 16, 128, 2048, 0, 1e4, true, false, kGeluTanh},
+      {"gptj", 50400, 4096, 16384, 28, 16, 16, 256, 2048, 64, 1e4, false, false, kGeluTanh},
+      {"mpt", 50368, 2048, 8192, 24, 16, 16, 128, 2048, 0, 1e4, true, false, kGelu},
+      {"olmo", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 128, 1e4, false, false, kSilu},
+      {"openai-gpt", 40478, 768, 3072, 12, 12, 12, 64, 512, 0, 1e4, true, true, kGeluTanh},
+      {"persimmon", 262144, 4096, 16384, 36, 64, 64, 64, 16384, 32, 1e4, false, true, kRelu2},
       {"cohere", 256000, 8192, 22528, 40, 64, 64, 128, 8192, 128, 5e5, true, false, kSilu},
       {"cohere2", 256000, 8192, 22528, 40, 64, 64, 128, 8192, 128, 1e4, true, false, kSilu},
       {"gpt2", 50257, 768, 3072, 12, 12, 12, 64, 1024, 0, 1e4, true, true, kGeluTanh},
