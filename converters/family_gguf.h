@@ -123,6 +123,7 @@ enum class GgufKey {
   kParallelBlocks,
   kDeepstack,
   kNoBos,
+  kKindsOfLayers,  // what differs between layers of full and of sliding attention
 };
 
 // The sign by which a file belongs to an architecture, where several share its name.
@@ -145,6 +146,7 @@ enum class GgufOwnKeys {
   kShortConvs,
   kParallel,
   kGrowingQueries,
+  kKindsOfLayers,
 };
 
 // How the files of an architecture state their tokenizers, beyond the plain case: byte-level BPE.
@@ -162,6 +164,7 @@ struct GgufTokenizerRules {
   bool no_prefix = false;       // SentencePiece without a space before the text
   bool stated_prefix = false;   // SentencePiece with such a space if add_prefix_space says so
   Glm glm = Glm::kNone;         // finds special tokens by their texts
+  bool spaced = false;   // BPE whose words have U+2581 for a space, and tokens for single bytes
   bool hunyuan = false;  // ends of a text are eod_token_id and those of generation_config.json
   std::array<FixedId, 2> ids = {};  // for SentencePiece
   bool operator==(const GgufTokenizerRules&) const = default;

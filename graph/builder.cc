@@ -296,13 +296,13 @@ ValueId GraphBuilder::gather_last(ValueId x, ValueId index) {
   return emit_one(Op::kGather, {x, IntArg(-1), index, false});
 }
 ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
-                              ValueId w2, const ExpertBiases& biases) {
+                              ValueId w2, const ExpertBiases& biases, std::string activation) {
   std::vector<Arg> args = {x, ids, scores, w1, w3, w2, kNone, kNone, kNone};
   for (ValueId bias : {biases.b1, biases.b3, biases.b2}) {
     args.push_back(bias.valid() ? Arg(bias) : Arg(kNone));
   }
-  args.insert(args.end(),
-              {biases.steepness, biases.limit, std::string(), std::string(), std::string()});
+  args.insert(args.end(), {biases.steepness, biases.limit, std::string(), std::string(),
+                           std::string(), std::move(activation)});
   return emit_one(Op::kExperts, std::move(args));
 }
 

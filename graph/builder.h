@@ -95,13 +95,13 @@ class GraphBuilder {
   // x.
   ValueId gather_last(ValueId x, ValueId index);
   // Routed experts (experts.h). If the biases are valid, they are added, and the gate is that of
-  // GPT-OSS.
+  // GPT-OSS; else `activation` is that of the gate: silu, gelu, gelu_tanh or relu.
   struct ExpertBiases {
     ValueId b1, b3, b2;
     double steepness, limit;
   };
   ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2,
-                  const ExpertBiases& biases = {});
+                  const ExpertBiases& biases = {}, std::string activation = "silu");
   ValueId where(ValueId condition, ValueId a, ValueId b);
   ValueId cat(std::vector<ValueId> parts, int64_t dim);
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end);

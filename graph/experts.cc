@@ -160,10 +160,16 @@ class Builder {
   }
 
   bool has_biases() const { return std::holds_alternative<ValueId>(node_.args[kB1]); }
-  Ref gated(Ref gate, Ref up) {
+  Ref gated(Ref gate, Ref up) { return each("aten::mul.out", {activated(gate), up}); }
+  Ref activated(Ref gate) {
+    const std::string& name = std::get<std::string>(node_.args[kActivation]);
+    if (name == "relu") return each("aten::relu.out", {gate});
+    if (name != "silu") {
+      const std::string form = name == "gelu" ? "none" : "tanh";
+      return tensor("aten::gelu.out", {gate, form}, DType::kF32, local(gate).shape);
+    }
     const Ref open = each("aten::sigmoid.out", {gate});
-    const Ref silu = each("aten::mul.out", {gate, open});
-    return each("aten::mul.out", {silu, up});
+    return each("aten::mul.out", {gate, open});
   }
   Ref clamped(Ref gate, Ref up) {
     const Dims shape = local(gate).shape;
@@ -278,7 +284,7 @@ const pte::OpSchema& experts_schema() {
     for (const char* name : {"steepness", "limit"}) {
       made.args.push_back({name, pte::ArgKind::kFloat});
     }
-    for (const char* name : {"e1", "e3", "e2"}) {
+    for (const char* name : {"e1", "e3", "e2", "activation"}) {
       made.args.push_back({name, pte::ArgKind::kString});
     }
     for (const char* name : {"out", "scratch"}) {
@@ -344,6 +350,10 @@ Result<Types> infer_experts(const RuleInput& in) {
   if (x.shape.size() != 2 || ids.shape.size() != 2 || down.empty() || !is_static(down) ||
       !x.shape[1].is_static()) {
     return misfit("too many or too few dimensions");
+  }
+  constexpr std::string_view kActivations[] = {"silu", "gelu", "gelu_tanh", "relu"};
+  if (std::ranges::count(kActivations, std::get<std::string>(in.node.args[kActivation])) == 0) {
+    return misfit("an unknown activation");
   }
   if (x.dtype != DType::kF32 || ids.dtype != DType::kI64 ||
       in.tensor(kScores).dtype != DType::kF32) {

@@ -3,13 +3,14 @@
 // number.
 //
 //   x [T,hidden] f32, ids i64 [T,k], scores f32 [T,k], w1 and w3 (experts, inner, hidden),
-//   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2, steepness, limit, e1, e3 and e2
+//   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2, steepness, limit, e1, e3 and e2,
+//   activation
 //   -> out [T,hidden] f32, scratch u8 [n]
-//   out[t] = sum over the slots s of scores[t,s] * w2[e] (silu(w1[e] x[t]) * (w3[e] x[t])),
-//   e = ids[t,s]; the ids of one token differ
+//   out[t] = sum over the slots s of scores[t,s] * w2[e] (a(w1[e] x[t]) * (w3[e] x[t])),
+//   e = ids[t,s]; the ids of one token differ; a is the activation: silu, gelu, gelu_tanh or relu
 //
 // If there are biases, b1 and b3 f32 [experts,inner] and b2 f32 [experts,hidden], they are added to
-// the three products, and the gate of GPT-OSS replaces silu(g) * u:
+// the three products, and the gate of GPT-OSS replaces a(g) * u:
 //   g' * sigmoid(steepness * g') * (u' + 1), g' = min(g, limit), u' = min(max(u, -limit), limit)
 //
 // A matrix of floats is [experts,rows,columns] and has no scales. A matrix of codes, i4 or i8, is a
@@ -55,7 +56,8 @@ struct ExpertsArgs {
     kLimit,
     kE1,
     kE3,
-    kE2
+    kE2,
+    kActivation
   };
   static constexpr bool is_matrix(size_t arg) { return arg >= kW1 && arg <= kW2; }
 };

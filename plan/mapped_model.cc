@@ -113,9 +113,13 @@ Status check_static(const ConvertOptions& options, const converters::ModelConfig
 Status check_rotation(const converters::ModelConfig& config,
                       const converters::BuildOptions& build) {
   if (build.rotation == converters::Rotation::kNone) return {};
-  if (std::has_single_bit(static_cast<uint64_t>(config.head_dim))) return {};
-  return fail_field(ErrorCode::kUsage, "rotate",
-                    fmt::format(" r3: head_dim is {}, not a power of two", config.head_dim));
+  for (const int64_t dim :
+       {config.head_dim, config.heads_of(converters::LayerType::kFullAttention).dim}) {
+    if (std::has_single_bit(static_cast<uint64_t>(dim))) continue;
+    return fail_field(ErrorCode::kUsage, "rotate",
+                      fmt::format(" r3: head_dim is {}, not a power of two", dim));
+  }
+  return {};
 }
 
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,

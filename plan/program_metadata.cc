@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "converters/blocks/rope.h"
+#include "converters/blocks/shared_layers.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 #include "packer/manifest.h"
@@ -62,6 +63,15 @@ void add_requantisation(const converters::PortTypes& ports, std::vector<Metadata
   }
 }
 
+// Adds what official programs of Gemma 4 state beside the heads of sliding attention.
+void add_kinds_of_layers(const ModelConfig& config, std::vector<MetadataMethod>& methods) {
+  if (!config.full_heads) return;
+  const int64_t first = converters::first_shared_layer(config);
+  methods.push_back({"get_global_head_dim", {config.full_heads->dim}});
+  methods.push_back({"get_n_self_layers", {first}});
+  methods.push_back({"get_num_kv_shared_layers", {config.num_layers - first}});
+}
+
 std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const BuildOptions& build) {
   const bool has_cache = std::ranges::any_of(config.layer_types, converters::is_attention);
   std::vector<MetadataMethod> methods = {
@@ -80,6 +90,7 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
   if (converters::has_window(config, build)) {
     methods.push_back({std::string(kSlidingWindowMethod), {*config.sliding_window}});
   }
+  add_kinds_of_layers(config, methods);
   if (config.bos_id) {
     methods.push_back({"get_bos_id", {*config.bos_id}});
     methods.push_back({"get_n_bos", {int64_t{1}}});

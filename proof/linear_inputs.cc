@@ -279,6 +279,7 @@ Result<ExpertMatrices> matrices_of(const graph::Model& part, const graph::Graph&
   of.gates = FERRY_TRY(values_of(part, of.w1, source));
   of.ups = FERRY_TRY(values_of(part, of.w3, source));
   of.downs = FERRY_TRY(values_of(part, of.w2, source));
+  of.activation = std::get<std::string>(node.args[ExpertsArgs::kActivation]);
   if (std::holds_alternative<ValueId>(node.args[ExpertsArgs::kB1])) {
     const auto bias = [&](size_t arg) {
       return values_of(part, value_of(graph, node, arg).name, source);
@@ -289,6 +290,16 @@ Result<ExpertMatrices> matrices_of(const graph::Model& part, const graph::Graph&
     of.limit = std::get<double>(node.args[ExpertsArgs::kLimit]);
   }
   return of;
+}
+
+double activated(std::string_view name, double x) {
+  if (name == "relu") return std::max(x, 0.0);
+  if (name == "gelu") return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+  if (name == "gelu_tanh") {
+    const double bent = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + std::tanh(bent));
+  }
+  return x / (1 + std::exp(-x));
 }
 
 // Returns what the expert multiplies with the rows of w2, [rows, inner], for rows of x.
@@ -306,15 +317,16 @@ std::vector<float> inner_of(const ExpertMatrices& of, std::span<const float> x, 
   const std::vector<float> ups = product(of.ups);
   const bool is_biased = !of.gate_biases.empty();
   for (size_t i = 0; i < out.size(); ++i) {
-    double gate = double{out[i]}, up = double{ups[i]}, steepness = 1, more = 0;
+    double gate = double{out[i]}, up = double{ups[i]};
     if (is_biased) {
       const size_t at = expert * inner + i % inner;
       gate = std::min(gate + double{of.gate_biases[at]}, of.limit);
-      up = std::clamp(up + double{of.up_biases[at]}, -of.limit, of.limit);
-      steepness = of.steepness;
-      more = 1;
+      up = std::clamp(up + double{of.up_biases[at]}, -of.limit, of.limit) + 1;
+      gate /= 1 + std::exp(-of.steepness * gate);
+    } else {
+      gate = activated(of.activation, gate);
     }
-    out[i] = static_cast<float>(gate / (1 + std::exp(-steepness * gate)) * (up + more));
+    out[i] = static_cast<float>(gate * up);
   }
   return out;
 }

@@ -86,6 +86,7 @@ struct ExpertMatrices {
   std::vector<float> downs = {};                        // w2, [experts, hidden, inner]
   std::vector<float> gate_biases = {}, up_biases = {};  // [experts, inner], or empty
   double steepness = 0, limit = 0;                      // used with biases
+  std::string activation = {};                          // used without biases
 };
 
 class ExpertInputs {

@@ -65,6 +65,11 @@ ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId
   return b.view(b.permute(mixed, {2, 0, 1, 3}), shape);
 }
 
+double score_scale(const ModelConfig& config, int64_t layer) {
+  const double usual = 1.0 / std::sqrt(static_cast<double>(config.heads_of(layer).dim));
+  return config.scalars.attention.value_or(usual);
+}
+
 // Attends to the keys that the mask of the layer's kind shows. q is [1,T,H,D]; keys and values are
 // those of KeyRange.
 ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
@@ -76,11 +81,9 @@ ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, V
   if (!scalars.attention_softcap && !sinks.valid() && !biased) {
     return b.sdpa_masked(q, keys, values, mask, scalars.attention);
   }
-  const double usual = 1.0 / std::sqrt(static_cast<double>(c.config.head_dim));
-  return composed_attention(b, q, keys, values, mask,
-                            {.scale = scalars.attention.value_or(usual),
-                             .cap = scalars.attention_softcap,
-                             .sinks = sinks});
+  return composed_attention(
+      b, q, keys, values, mask,
+      {.scale = score_scale(c.config, layer), .cap = scalars.attention_softcap, .sinks = sinks});
 }
 
 // Attends to the cache, which has been written up to the last position of the call. q is [1,T,H,D].
@@ -127,11 +130,6 @@ ValueId norm_of_qk(GraphBuilder& b, AttentionStyle::QkNorm kind, ValueId x, cons
   return norm(b, kind == kLayer ? NormKind::kLayer : NormKind::kRms, x, name, eps);
 }
 
-double score_scale(const ModelConfig& config) {
-  const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-  return config.scalars.attention.value_or(usual);
-}
-
 // A masked column weighs exp(-20) of the least column that the query may attend to.
 constexpr float kBelowSmallest = -20.0F;
 
@@ -152,11 +150,12 @@ ValueId static_attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, V
                       ValueId all_keys, ValueId all_values) {
   const ModelConfig& g = c.config;
   const int64_t tokens = c.tokens.base, context = c.options.context_length;
-  const int64_t groups = g.num_heads / g.num_kv_heads;
-  const Dim all = positions(context), kv = heads(g.num_kv_heads), dim = head_dim(g.head_dim);
+  const HeadSizes sizes = g.heads_of(layer);
+  const int64_t groups = g.num_heads / sizes.kv_heads;
+  const Dim all = positions(context), kv = heads(sizes.kv_heads), dim = head_dim(sizes.dim);
   // The query heads that share a key head are rows of one product, so that no key is copied.
   const double cap = g.scalars.attention_softcap.value_or(1.0);
-  const ValueId by_head = b.permute(b.mul(query, score_scale(g) / cap), {0, 2, 1, 3});
+  const ValueId by_head = b.permute(b.mul(query, score_scale(g, layer) / cap), {0, 2, 1, 3});
   const ValueId rows = b.view(by_head, {kv, groups * tokens, dim});
   ValueId scores = b.bmm(rows, b.view(all_keys, {kv, dim, all}));
   if (g.scalars.attention_softcap) scores = b.mul(b.tanh(scores), cap);

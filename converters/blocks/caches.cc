@@ -45,8 +45,9 @@ CachedRows update(GraphBuilder& b, const DecoderContext& c, const std::string& n
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values) {
   const std::string name = layer_name(layer, "attention.kv_cache.");
-  const Dims shape = {batch(), positions(c.options.context_length), heads(c.config.num_kv_heads),
-                      head_dim(c.config.head_dim)};
+  const HeadSizes sizes = c.config.heads_of(layer);
+  const Dims shape = {batch(), positions(c.options.context_length), heads(sizes.kv_heads),
+                      head_dim(sizes.dim)};
   KvCache cache;
   cache.keys = update(b, c, name + "k", shape, keys);
   cache.values = values == keys ? cache.keys : update(b, c, name + "v", shape, values);

@@ -70,9 +70,10 @@ Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOption
 
 // Returns the sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x),
 // or plus shared(x) where the shared expert has no gate. x is [1,T,hidden], `prefix` is
-// "layers.N.feed_forward". The router and the shared gate are f32 in any bundle.
+// "layers.N.feed_forward". The router and the shared gate are f32 in any bundle. The router reads
+// `routed_by`, if that is valid, in place of x.
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
-                   const std::string& prefix);
+                   const std::string& prefix, ValueId routed_by = {});
 
 // Key rules and graph of families with Llama's architecture, which differ only in config values
 // such as multipliers and layers without RoPE. The config says which biases there are.

@@ -12,8 +12,8 @@
 
 #include "converters/blocks/alibi.h"
 #include "converters/blocks/blocks.h"
-#include "converters/blocks/gemma3n.h"
 #include "converters/blocks/rope.h"
+#include "converters/blocks/shared_layers.h"
 #include "converters/blocks/static_ports.h"
 
 namespace ferry::converters {
@@ -134,8 +134,7 @@ graph::Literal frequencies_literal(const std::string& name, const std::vector<fl
 // Returns cos and sin of this call's positions, which the program computes. The angles of the first
 // half are negated, which negates its sines.
 RopeTable compute_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
-                       const RopeConfig& rope) {
-  const int64_t rotary_dim = c.config.rotary_dim();
+                       const RopeConfig& rope, int64_t rotary_dim) {
   const ValueId frequencies =
       b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)},
                 frequencies_literal(name, rope_inverse_frequencies(rope, rotary_dim)));
@@ -153,11 +152,11 @@ RopeTable compute_rope(GraphBuilder& b, const DecoderContext& c, const std::stri
 
 // Returns the table rows of this call's positions. `name` is unique among the tables of a program.
 RopeTable slice_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
-                     const RopeConfig& rope) {
-  const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
+                     const RopeConfig& rope, int64_t rotary_dim) {
+  const std::vector<RopeRows> runs = rope_table_rows(rope, rotary_dim, c.options);
   int64_t rows = 0;
   for (const RopeRows& run : runs) rows += run.positions;
-  const Dims shape = {positions(rows), 1, head_dim(c.config.rotary_dim() / 2)};
+  const Dims shape = {positions(rows), 1, head_dim(rotary_dim / 2)};
   const auto table_of = [&](bool sine) {
     return b.literal(DType::kF32, shape, rope_literal(name, runs, row_scale(rope), rows, sine));
   };
@@ -180,9 +179,9 @@ RopeTable slice_rope(GraphBuilder& b, const DecoderContext& c, const std::string
 // Returns cos and sin of this call's positions, from a table only where a program cannot compute
 // them from the position alone.
 RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
-                   const RopeConfig& rope) {
+                   const RopeConfig& rope, int64_t rotary_dim) {
   const bool tabled = rope.query_growth != 0.0 || longrope_switch(rope, c.options).has_value();
-  return (tabled ? slice_rope : compute_rope)(b, c, name, rope);
+  return (tabled ? slice_rope : compute_rope)(b, c, name, rope, rotary_dim);
 }
 
 bool is_encoder(const DecoderContext& c) { return c.options.style == ProgramStyle::kEncoder; }
@@ -303,7 +302,7 @@ void add_relative_bias(GraphBuilder& b, DecoderContext& c) {
 }
 
 using TableMaker = RopeTable(GraphBuilder&, const DecoderContext&, const std::string& name,
-                             const RopeConfig&);
+                             const RopeConfig&, int64_t rotary_dim);
 
 // Whether queries grow within the context (RopeConfig::query_growth).
 bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
@@ -312,17 +311,28 @@ bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
 
 // Adds the tables of one kind of attention: a table for keys, and another for queries where they
 // grow.
-void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
-                const std::string& name, const RopeConfig& rope, TableMaker* table) {
+void add_tables(GraphBuilder& b, DecoderContext& c, LayerType type, TableMaker* table) {
+  const bool slides = type == LayerType::kSlidingAttention;
+  AttentionKind& kind = slides ? c.sliding : c.full;
+  const std::string name = slides ? "sliding_rope" : "rope";
+  const RopeConfig& rope = slides ? c.config.sliding_rope : c.config.rope;
+  const int64_t rotary_dim = c.config.rotary_dim(type);
   RopeConfig of_keys = rope;
   of_keys.query_growth = 0.0;
-  kind.rope = table(b, c, name, of_keys);
-  kind.query_rope = queries_grow(c, rope) ? table(b, c, "query_" + name, rope) : kind.rope;
+  kind.rope = table(b, c, name, of_keys, rotary_dim);
+  kind.query_rope =
+      queries_grow(c, rope) ? table(b, c, "query_" + name, rope, rotary_dim) : kind.rope;
+}
+
+// Whether sliding attention has tables of its own.
+bool slides_differ(const ModelConfig& config) {
+  return config.sliding_rope != config.rope ||
+         config.rotary_dim(LayerType::kSlidingAttention) != config.rotary_dim();
 }
 
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
-  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
+  if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, add_rope);
   // composed_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value() ||
                       config.number(kAttentionSinks) != 0 || config.number(kAlibi) != 0 ||
@@ -335,9 +345,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   if (config.number(kAlibi) != 0) add_alibi(b, c);
   c.sliding = c.full;
   if (!config.sliding_window) return;
-  if (config.sliding_rope != config.rope) {
-    add_tables(b, c, c.sliding, "sliding_rope", config.sliding_rope, add_rope);
-  }
+  if (slides_differ(config)) add_tables(b, c, LayerType::kSlidingAttention, add_rope);
   if (*config.sliding_window < c.options.context_length) {
     c.sliding.range = add_window(b, c, *config.sliding_window);
   }
@@ -352,8 +360,7 @@ bool has_states(const ModelConfig& config) {
 
 // Returns the table rows of this call's positions in a static program.
 RopeTable look_up_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
-                       const RopeConfig& rope) {
-  const int64_t dim = c.config.rotary_dim();
+                       const RopeConfig& rope, int64_t dim) {
   const std::vector<RopeRows> runs = rope_table_rows(rope, dim, c.options);
   const int64_t count = c.options.context_length;
   const auto rows_of = [&](bool sine) {
@@ -418,12 +425,12 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   c.ports = &ports;
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
-  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
+  if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, look_up_rope);
   c.full.mask = ports.attention_mask();
   if (config.number(kAlibi) != 0) add_alibi(b, c);
   c.sliding = c.full;
-  if (config.sliding_window && config.sliding_rope != config.rope) {
-    add_tables(b, c, c.sliding, "sliding_rope", config.sliding_rope, look_up_rope);
+  if (config.sliding_window && slides_differ(config)) {
+    add_tables(b, c, LayerType::kSlidingAttention, look_up_rope);
   }
   if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <numbers>
 #include <optional>
@@ -15,9 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "converters/blocks/attention.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder.h"
+#include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/shared_layers.h"
 #include "converters/config/json_fields.h"
 
 namespace ferry::converters {
@@ -28,9 +28,6 @@ constexpr const char* kStreams = "altup_num_inputs";
 constexpr const char* kActiveStream = "altup_active_idx";
 constexpr const char* kScaleCorrected = "altup_correct_scale";
 constexpr const char* kLaurelRank = "laurel_rank";
-constexpr const char* kLayerInputSize = "hidden_size_per_layer_input";
-constexpr const char* kLayerVocab = "vocab_size_per_layer_input";
-constexpr const char* kSharedLayers = "num_kv_shared_layers";
 // Returns the name of a number that holds the bits of an f64: how many standard deviations above
 // the mean an activation of a sparse layer must be. The number is absent where the layer is not
 // sparse.
@@ -46,7 +43,7 @@ constexpr float kTiny = 1e-30F;
 struct Shared {
   std::vector<ValueId> streams = {};
   ValueId layer_inputs = {};
-  std::map<LayerType, HeldRows> held = {};
+  HeldByType held = {};
 };
 
 class Gemma3n {
@@ -68,9 +65,7 @@ class Gemma3n {
   ValueId mix(ValueId x, const std::string& name, int64_t in, int64_t out) {
     return b_.linear(x, b_.weight_f32(name + ".weight", {features(out), features(in)}));
   }
-  ValueId of_call(ValueId x, Dim width) { return b_.view(x, {batch(), c_.tokens, width}); }
   void name_streams();
-  ValueId table_ids();
   // [T,hidden_size] -> [1,T,hidden_size]. A view would not do, because every part of a sharded
   // model makes views again and would need all streams for them.
   ValueId of_batch(ValueId x) { return b_.expand(x, {batch(), c_.tokens, width_}); }
@@ -82,13 +77,6 @@ class Gemma3n {
   std::vector<ValueId> correct(ValueId predictions, ValueId active, ValueId activated,
                                const std::string& prefix);
   ValueId laurel(ValueId x, const std::string& prefix);
-  // Whether the layer is the last of its kind with keys and values of its own, to which later
-  // layers attend.
-  bool is_last_of_kind(int64_t layer) const;
-  ValueId attention(ValueId x, int64_t layer);
-  ValueId joined(ValueId mixed, const std::string& prefix);
-  ValueId head_rows(ValueId x, const std::string& name, int64_t count);
-  ValueId values(ValueId x, const std::string& prefix);
   ValueId feed_forward(ValueId x, int64_t layer);
   ValueId layer_input(ValueId first, int64_t layer);
 
@@ -98,7 +86,6 @@ class Gemma3n {
   Shared& shared_;
   const int64_t count_ = altup_streams(g_);
   const int64_t active_ = g_.number(kActiveStream);
-  const int64_t size_ = g_.number(kLayerInputSize);
   const Dim width_ = features(g_.hidden_size);
 };
 
@@ -125,16 +112,6 @@ void Gemma3n::name_streams() {
   }
 }
 
-// Returns the ids in the table of the layers' inputs. Tokens beyond the table, which stand for
-// sounds and images, have the row of token 0.
-ValueId Gemma3n::table_ids() {
-  const ValueId tokens = b_.graph().inputs.front();
-  const int64_t rows = g_.number(kLayerVocab);
-  if (rows >= g_.vocab_size) return tokens;
-  const ValueId zero = b_.sub(tokens, tokens);
-  return b_.where(b_.lt(tokens, rows), tokens, zero);
-}
-
 ValueId Gemma3n::enter(ValueId x) {
   shared_ = {};
   shared_.streams = {x};
@@ -144,18 +121,7 @@ ValueId Gemma3n::enter(ValueId x) {
     shared_.streams.push_back(scaled_to(b_, y, target));
   }
   name_streams();
-  const int64_t all = g_.num_layers * size_;
-  const Dims by_layer = {batch(), c_.tokens, g_.num_layers, features(size_)};
-  const ValueId projected = linear(x, "layer_inputs.projection", g_.hidden_size, features(all));
-  const double scale = 1.0 / std::sqrt(static_cast<double>(g_.hidden_size));
-  const ValueId normed = norm(b_.view(b_.mul(projected, scale), by_layer), "layer_inputs.norm");
-  const ValueId table = b_.weight("layer_inputs.embeddings.weight",
-                                  {features(g_.number(kLayerVocab)), features(all)});
-  const ValueId looked_up = b_.embedding(table, table_ids());
-  const ValueId stored =
-      b_.view(b_.mul(looked_up, std::sqrt(static_cast<double>(size_))), by_layer);
-  shared_.layer_inputs = b_.mul(b_.add(normed, stored), 1.0 / std::numbers::sqrt2);
-  b_.name(shared_.layer_inputs, "layer_inputs");
+  shared_.layer_inputs = layer_inputs(b_, c_, x);
   return x;
 }
 
@@ -197,50 +163,6 @@ ValueId Gemma3n::laurel(ValueId x, const std::string& prefix) {
   return b_.add(x, norm(high, prefix + "norm"));
 }
 
-// Projects x to [1,T,count,head_dim].
-ValueId Gemma3n::head_rows(ValueId x, const std::string& name, int64_t count) {
-  const ValueId y = projection(b_, x, name, g_.hidden_size, count * g_.head_dim, g_.attention_bias);
-  return b_.view(y, {batch(), c_.tokens, heads(count), head_dim(g_.head_dim)});
-}
-
-// Returns values divided by their root mean square, without a weight.
-ValueId Gemma3n::values(ValueId x, const std::string& prefix) {
-  const ValueId v = head_rows(x, prefix + ".wv", g_.num_kv_heads);
-  const ValueId eps = b_.scalar(static_cast<float>(g_.rms_norm_eps));
-  return b_.mul(v, b_.rsqrt(b_.add(mean_square(b_, v), eps)));
-}
-
-bool Gemma3n::is_last_of_kind(int64_t layer) const {
-  const int64_t first = first_shared_layer(g_);
-  if (first == g_.num_layers) return false;
-  const auto begin = g_.layer_types.begin();
-  const LayerType type = g_.layer_types[static_cast<size_t>(layer)];
-  return std::find(begin + layer + 1, begin + first, type) == begin + first;
-}
-
-ValueId Gemma3n::attention(ValueId x, int64_t layer) {
-  const std::string prefix = layer_name(layer, "attention");
-  const AttentionKind& kind = c_.kind_of(layer);
-  const LayerType type = g_.layer_types[static_cast<size_t>(layer)];
-  ValueId q = norm(head_rows(x, prefix + ".wq", g_.num_heads), prefix + ".q_norm");
-  q = rope(b_, kind.query_rope, q);
-  const bool own = layer < first_shared_layer(g_);
-  if (own) {
-    ValueId k = norm(head_rows(x, prefix + ".wk", g_.num_kv_heads), prefix + ".k_norm");
-    k = rope(b_, kind.rope, k);
-    const ValueId v = values(x, prefix);
-    // Only the last layer of its kind is attended to by later ones.
-    if (!is_last_of_kind(layer)) return joined(attend(b_, c_, layer, q, k, v), prefix);
-    shared_.held[type] = hold_rows(b_, c_, layer, k, v);
-  }
-  return joined(attend_held(b_, c_, layer, q, shared_.held.at(type)), prefix);
-}
-
-ValueId Gemma3n::joined(ValueId mixed, const std::string& prefix) {
-  const ValueId row = of_call(mixed, features(g_.q_size()));
-  return projection(b_, row, prefix + ".wo", g_.q_size(), g_.hidden_size, g_.attention_bias);
-}
-
 ValueId Gemma3n::feed_forward(ValueId x, int64_t layer) {
   const std::string prefix = layer_name(layer, "feed_forward");
   const int64_t inner = g_.intermediate_size;
@@ -258,15 +180,10 @@ ValueId Gemma3n::feed_forward(ValueId x, int64_t layer) {
 
 // Returns the addend of all streams but the first. The layer's own embeddings give it.
 ValueId Gemma3n::layer_input(ValueId first, int64_t layer) {
-  const std::string prefix = layer_name(layer, "layer_input.");
   if (g_.number(kScaleCorrected) != 0) {
     first = b_.mul(first, b_.weight(layer_name(layer, "altup.scale"), {width_}));
   }
-  const ValueId gate =
-      activate(b_, g_.activation, linear(first, prefix + "gate", g_.hidden_size, size_));
-  const ValueId own = b_.select(shared_.layer_inputs, 2, layer);
-  const ValueId mixed = b_.mul(gate, own);
-  return norm(linear(mixed, prefix + "projection", size_, width_), prefix + "norm");
+  return layer_input_addend(b_, c_, shared_.layer_inputs, first, layer);
 }
 
 ValueId Gemma3n::layer(ValueId x, int64_t layer) {
@@ -276,7 +193,8 @@ ValueId Gemma3n::layer(ValueId x, int64_t layer) {
   const ValueId active = of_batch(b_.select(predictions, 1, active_));
   const ValueId normed = norm(active, layer_name(layer, "attention_norm"));
   const ValueId low_rank = laurel(normed, layer_name(layer, "laurel."));
-  const ValueId attended = norm(attention(normed, layer), layer_name(layer, "post_attention_norm"));
+  const ValueId attended = norm(shared_layer_attention(b_, c_, normed, layer, shared_.held),
+                                layer_name(layer, "post_attention_norm"));
   const ValueId gated = b_.add(active, attended);
   const ValueId joined = b_.mul(b_.add(gated, low_rank), 1.0 / std::numbers::sqrt2);
   const ValueId mapped = feed_forward(norm(joined, layer_name(layer, "ffn_norm")), layer);
@@ -303,19 +221,6 @@ ValueId leave(GraphBuilder& b, const ModelConfig& config, const Shared& shared, 
   }
   const ValueId mean = b.mul(sum, 1.0 / static_cast<double>(shared.streams.size()));
   return rms_norm(b, mean, "norm.weight", config.rms_norm_eps);
-}
-
-// Every layer that shares keys and values needs one of its kind before it that has them.
-Status check_shared(const ModelConfig& config) {
-  const auto first = config.layer_types.begin() + first_shared_layer(config);
-  for (auto type = first; type != config.layer_types.end(); ++type) {
-    if (std::find(config.layer_types.begin(), first, *type) != first) continue;
-    return bad_input(
-        fmt::format("config: 'num_kv_shared_layers' is {}: no earlier layer has the "
-                    "kind of layer {}",
-                    config.number(kSharedLayers), type - config.layer_types.begin()));
-  }
-  return {};
 }
 
 constexpr IntRange kStreamRange = {1, 16};
@@ -364,7 +269,7 @@ Status read_sparsity(const JsonFields& fields, ModelConfig& config) {
 }  // namespace
 
 Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options) {
-  FERRY_RETURN_IF_ERROR(check_shared(config));
+  FERRY_RETURN_IF_ERROR(check_shared_layers(config));
   const auto shared = std::make_shared<Shared>();
   const Layer layer = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t number) {
     return Gemma3n(b, c, *shared).layer(x, number);
@@ -397,11 +302,5 @@ Status read_gemma3n(const JsonFields& fields, ModelConfig& config) {
 }
 
 int64_t altup_streams(const ModelConfig& config) { return config.number(kStreams); }
-
-int64_t first_shared_layer(const ModelConfig& config) {
-  // If all layers would share, none does, as in the reference.
-  const int64_t first = config.num_layers - config.number(kSharedLayers);
-  return first > 0 ? first : config.num_layers;
-}
 
 }  // namespace ferry::converters

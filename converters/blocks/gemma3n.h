@@ -1,6 +1,5 @@
 // The blocks that Gemma 3n has and no other family: alternating updates of several residual streams
-// (AltUp), a low-rank residual (Laurel), embeddings for each layer, activations cut to the largest
-// ones, and keys and values that later layers share.
+// (AltUp), a low-rank residual (Laurel), and activations cut to the largest ones.
 // Source: transformers, models/gemma3n/modeling_gemma3n.py.
 #pragma once
 
@@ -23,8 +22,6 @@ Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& opt
 // Returns the number of residual streams of AltUp. A checkpoint has a projection into and out of
 // each stream but the first.
 int64_t altup_streams(const ModelConfig& config);
-// Returns the first layer that has neither keys nor values of its own; num_layers if all have them.
-int64_t first_shared_layer(const ModelConfig& config);
 
 // Rules for the keys of the text decoder (keys/gemma3n_keys.cc).
 std::vector<KeyRule> gemma3n_rules(const ModelConfig& config, const std::string& prefix);

@@ -104,17 +104,39 @@ Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t lay
   }
   b.probe(fmt::format("router_experts.{}", layer), route.ids);
   route.scores = weighted(b, moe, route.scores);
+  if (moe.expert_scale) {
+    const ValueId scales = b.view(b.weight_f32(prefix + ".gate.expert_scale", {count}), {count, 1});
+    const Dim slots = b.graph()[route.ids].shape.back();
+    route.scores = b.mul(route.scores, b.view(b.embedding(scales, route.ids), {c.tokens, slots}));
+  }
   return route;
+}
+
+// Returns the name that graph/experts.h gives an activation.
+std::string name_of(Activation activation) {
+  switch (activation) {
+    case Activation::kGelu:
+      return "gelu";
+    case Activation::kGeluTanh:
+      return "gelu_tanh";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kRelu2:  // refused where experts are read
+    case Activation::kSilu:
+      break;
+  }
+  return "silu";
 }
 
 }  // namespace
 
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
-                   const std::string& prefix) {
+                   const std::string& prefix, ValueId routed_by) {
   const MoeConfig& moe = c.config.moe;
   const int64_t hidden = c.config.hidden_size;
-  const ValueId rows = b.view(x, {c.tokens, features(hidden)});
-  const Route route = routed(b, c, rows, layer, prefix);
+  const auto rows_of = [&](ValueId value) { return b.view(value, {c.tokens, features(hidden)}); };
+  const ValueId rows = rows_of(x);
+  const Route route = routed(b, c, routed_by.valid() ? rows_of(routed_by) : rows, layer, prefix);
   const ValueId w1 = b.weight(prefix + ".experts.w1.weight",
                               {experts(moe.experts), features(moe.expert_size), features(hidden)});
   const ValueId w3 = b.weight(prefix + ".experts.w3.weight",
@@ -131,8 +153,9 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
                              {experts(moe.experts), features(moe.expert_size)});
     biases.b2 = b.weight_f32(prefix + ".experts.w2.bias", {experts(moe.experts), features(hidden)});
   }
-  const ValueId sum = b.view(b.experts(rows, route.ids, route.scores, w1, w3, w2, biases),
-                             {batch(), c.tokens, features(hidden)});
+  const ValueId sum = b.view(
+      b.experts(rows, route.ids, route.scores, w1, w3, w2, biases, name_of(c.config.activation)),
+      {batch(), c.tokens, features(hidden)});
   if (moe.shared_size == 0) return sum;
 
   const ValueId shared = gated_mlp(b, c.config, x, prefix + ".shared", moe.shared_size);

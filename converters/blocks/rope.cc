@@ -56,6 +56,11 @@ float yarn_frequency(const RopeConfig& rope, const YarnRange& range, int64_t pai
 std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim) {
   const auto theta = static_cast<double>(static_cast<float>(rope.theta));
   const bool yarn = rope.type == RopeConfig::Type::kYarn;
+  const bool proportional = rope.type == RopeConfig::Type::kProportional;
+  const int64_t turned = proportional
+                             ? 2 * static_cast<int64_t>(rope.partial_rotary_factor *
+                                                        static_cast<double>(rotary_dim) / 2)
+                             : rotary_dim;
   const YarnRange range = yarn ? yarn_range(rope, rotary_dim) : YarnRange{};
   std::vector<float> frequencies;
   for (int64_t i = 0; i < rotary_dim; i += 2) {
@@ -65,7 +70,9 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rota
       power *= static_cast<float>(rope.factors[static_cast<size_t>(i / 2)]);
     }
     float frequency = 1.0F / power;
-    if (rope.type == RopeConfig::Type::kLinear) frequency /= static_cast<float>(rope.factor);
+    if (i >= turned) frequency = 0.0F;
+    if (rope.type == RopeConfig::Type::kLinear || proportional)
+      frequency /= static_cast<float>(rope.factor);
     if (rope.type == RopeConfig::Type::kLlama3) frequency = llama3_frequency(rope, frequency);
     if (yarn) frequency = yarn_frequency(rope, range, i / 2, power);
     frequencies.push_back(frequency);

@@ -14,7 +14,7 @@
 namespace ferry::converters {
 
 // Returns 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32, with the scaling of
-// rope.type applied as transformers applies it.
+// rope.type applied as transformers applies it. Those that proportional RoPE leaves out are 0.
 std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim);
 
 // Returns the maximum length of a sequence with the short factors, in a program that has both sets.

@@ -6,7 +6,7 @@
 
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder_context.h"
-#include "converters/blocks/gemma3n.h"
+#include "converters/blocks/shared_layers.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
@@ -80,14 +80,15 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
   add_masks(b, config, options, tokens);
   input_pos_ = b.input(std::string(kInputPosPort), DType::kI32, call);
   const Dim past = positions(options.context_length - tokens);
-  const Dim kv = heads(config.num_kv_heads), dim = head_dim(config.head_dim);
   for (Layer& layer : layers_) {
-    layer.past_keys =
-        input(b, layer_port(kKCachePort, layer.number), layer.key_port, {batch(), kv, dim, past});
+    const HeadSizes sizes = config.heads_of(layer.number);
+    layer.past_keys = input(b, layer_port(kKCachePort, layer.number), layer.key_port,
+                            {batch(), heads(sizes.kv_heads), head_dim(sizes.dim), past});
   }
   for (Layer& layer : layers_) {
-    layer.past_values =
-        input(b, layer_port(kVCachePort, layer.number), layer.value_port, {batch(), kv, past, dim});
+    const HeadSizes sizes = config.heads_of(layer.number);
+    layer.past_values = input(b, layer_port(kVCachePort, layer.number), layer.value_port,
+                              {batch(), heads(sizes.kv_heads), past, head_dim(sizes.dim)});
   }
   if (attention_mask_.valid()) attention_mask_ = real(b, attention_mask_, mask_);
   if (window_mask_.valid()) window_mask_ = real(b, window_mask_, mask_);

@@ -18,6 +18,9 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
 // Reads a number, or a list of equal numbers for the layers.
 Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view key, IntRange range);
 
+// Whether use_bidirectional_attention asks for attention in both directions.
+Result<bool> asks_both_ways(const JsonFields& fields, const ModelType& type);
+
 // Needs num_layers and the activation.
 Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config);
 // Reads layer types, windows, layers without RoPE, and the sizes of linear layers. Needs

@@ -85,6 +85,7 @@ constexpr std::string_view kInertKeys[] = {
     "audio_token_id",
     "boa_token_id",
     "eoa_token_id",
+    "eoa_token_index",
     "vision_config",
     "vision_soft_tokens_per_image",
     "image_token_id",

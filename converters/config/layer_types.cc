@@ -32,9 +32,9 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
       type.window == WindowRule::kWhereNoRope || type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
   // A window of 0 is allowed: halved, it reaches as far as a window of 1, to the token itself.
-  const bool halved = type.two_way == TwoWayRule::kAlways ||
-                      (type.two_way == TwoWayRule::kHalfWindow &&
-                       FERRY_TRY(fields.flag_or("use_bidirectional_attention", false)));
+  const bool by_key = type.two_way == TwoWayRule::kHalfWindow || type.two_way == TwoWayRule::kNamed;
+  const bool halved =
+      type.two_way == TwoWayRule::kAlways || (by_key && FERRY_TRY(asks_both_ways(fields, type)));
   return fields.integer("sliding_window", {halved ? 0 : kPositionRange.min, kPositionRange.max});
 }
 
@@ -208,6 +208,15 @@ Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields, cons
 }
 
 }  // namespace
+
+Result<bool> asks_both_ways(const JsonFields& fields, const ModelType& type) {
+  const std::string_view key = "use_bidirectional_attention";
+  if (type.two_way != TwoWayRule::kNamed) return fields.flag_or(key, false);
+  const auto named = FERRY_TRY(fields.text(key));
+  if (!named || *named == "vision") return false;
+  if (*named == "all") return true;
+  return fields.bad(key, fmt::format("is {}; \"all\" and \"vision\" are known", quoted(*named)));
+}
 
 Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.rope_layers = FERRY_TRY(read_rope_layers(fields, type, config));

@@ -44,10 +44,10 @@ Status read_sizes(const JsonFields& fields, const ModelType& type, ModelConfig& 
   return {};
 }
 
-Status check_q_size(const JsonFields& fields, const ModelConfig& config) {
-  if (config.q_size() <= kSizeRange.max) return {};
-  return fields.bad("num_attention_heads", fmt::format("is {}: too many for heads of {}",
-                                                       config.num_heads, config.head_dim));
+Status check_q_size(const JsonFields& fields, const ModelConfig& config, int64_t head_dim) {
+  if (config.num_heads * head_dim <= kSizeRange.max) return {};
+  return fields.bad("num_attention_heads",
+                    fmt::format("is {}: too many for heads of {}", config.num_heads, head_dim));
 }
 
 // The statements of a config about the direction of attention.
@@ -64,7 +64,16 @@ Result<Directions> read_directions(const JsonFields& fields, const ModelType& ty
   const nlohmann::json* causal = fields.find("is_causal");
   out.not_causal = fields.states("is_causal") && (causal == nullptr || *causal != true);
   if (type.two_way == TwoWayRule::kUnread) return out;
-  out.half_window = FERRY_TRY(fields.flag_or("use_bidirectional_attention", false));
+  out.half_window = FERRY_TRY(asks_both_ways(fields, type));
+  if (type.two_way == TwoWayRule::kNamed && fields.states("is_causal")) {
+    // Saved configs state the direction that the other key determines. Where the two differ, so do
+    // kernels of the reference.
+    if (out.not_causal != out.half_window) {
+      return fields.error(ErrorCode::kUnsupported, "is_causal",
+                          "is not what use_bidirectional_attention says");
+    }
+    out.not_causal = false;
+  }
   if (out.half_window && type.two_way == TwoWayRule::kRefused) {
     return fields.error(ErrorCode::kUnsupported, "use_bidirectional_attention",
                         "is true: not supported");
@@ -113,25 +122,32 @@ Status read_layer_details(const JsonFields& fields, const ModelType& type, Model
   return {};
 }
 
-// Checks the sizes of attention, if any layer has it.
-Status check_heads(const JsonFields& fields, const ModelConfig& config) {
-  const auto attends = [](LayerType type) {
-    return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
-  };
-  if (std::ranges::none_of(config.layer_types, attends)) return {};
-  if (config.num_heads % config.num_kv_heads != 0) {
+// Checks the sizes of attention in the layers of one type.
+Status check_heads(const JsonFields& fields, const ModelConfig& config, LayerType type) {
+  const HeadSizes sizes = config.heads_of(type);
+  FERRY_RETURN_IF_ERROR(check_q_size(fields, config, sizes.dim));
+  if (config.num_heads % sizes.kv_heads != 0) {
     return fields.bad("num_key_value_heads", fmt::format("is {}, which does not divide {} heads",
-                                                         config.num_kv_heads, config.num_heads));
+                                                         sizes.kv_heads, config.num_heads));
   }
   if (!config.has_rope()) return {};
-  const int64_t rotary = config.rotary_dim();
+  const int64_t rotary = config.rotary_dim(type);
   if (rotary >= 2 && rotary % 2 == 0) return {};
   // The reference rounds an odd part of a head up, and fails if the whole head is odd.
-  const bool part = rotary < config.head_dim;
+  const bool part = rotary < sizes.dim;
   return fields.error(part ? ErrorCode::kUnsupported : ErrorCode::kBadInput, "head_dim",
                       fmt::format("is {}: RoPE would rotate {} dimensions of it, which is not a "
                                   "positive even number",
-                                  config.head_dim, rotary));
+                                  sizes.dim, rotary));
+}
+
+// Checks the sizes of attention, if any layer has it.
+Status check_heads(const JsonFields& fields, const ModelConfig& config) {
+  for (const LayerType type : {LayerType::kFullAttention, LayerType::kSlidingAttention}) {
+    if (std::ranges::count(config.layer_types, type) == 0) continue;
+    FERRY_RETURN_IF_ERROR(check_heads(fields, config, type));
+  }
+  return {};
 }
 
 // Some configs state -1 for "none". Negative ids are ignored.
@@ -229,11 +245,11 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Wra
 
 Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_quantization(fields));
-  FERRY_RETURN_IF_ERROR(refuse_layer_overrides(fields));
+  if (type.read_layers == nullptr) FERRY_RETURN_IF_ERROR(refuse_layer_overrides(fields));
   FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
-  FERRY_RETURN_IF_ERROR(check_q_size(fields, config));
+  FERRY_RETURN_IF_ERROR(check_q_size(fields, config, config.head_dim));
   for (const FlagKey& flag : type.flags) {
     const std::string name(flag.number != nullptr ? flag.number : flag.key);
     config.numbers[name] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
@@ -243,6 +259,7 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
+  if (type.read_layers != nullptr) FERRY_RETURN_IF_ERROR(type.read_layers(fields, config));
   FERRY_RETURN_IF_ERROR(read_two_way(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_heads(fields, config));
@@ -340,9 +357,12 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
                   quoted(name)));
 }
 
-int64_t ModelConfig::rotary_dim() const {
-  if (rope.rotary_dim > 0) return rope.rotary_dim;
-  return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+int64_t ModelConfig::rotary_dim(LayerType type) const {
+  const RopeConfig& of_type = type == LayerType::kSlidingAttention ? sliding_rope : rope;
+  const int64_t head = heads_of(type).dim;
+  if (of_type.rotary_dim > 0) return of_type.rotary_dim;
+  if (of_type.type == RopeConfig::Type::kProportional) return head;
+  return static_cast<int64_t>(static_cast<double>(head) * of_type.partial_rotary_factor);
 }
 
 bool ModelConfig::has_rope() const { return std::ranges::count(rope_layers, true) > 0; }

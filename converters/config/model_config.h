@@ -65,11 +65,21 @@ constexpr bool is_attention(LayerType type) {
 
 struct RopeConfig {
   // Dynamic RoPE is read as default: the two are equal at all positions that a program can have.
-  enum class Type { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope } type = Type::kDefault;
+  // Proportional RoPE rotates whole heads, of which only partial_rotary_factor has angles that are
+  // not 0; the frequencies are those of the whole head.
+  enum class Type {
+    kDefault,
+    kLinear,
+    kDynamic,
+    kYarn,
+    kLlama3,
+    kLongRope,
+    kProportional
+  } type = Type::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
   int64_t rotary_dim = 0;              // 0: follows from partial_rotary_factor
-  double factor = 1.0;                 // linear, llama3, yarn
+  double factor = 1.0;                 // linear, llama3, yarn, proportional
   double low_freq_factor = 1.0;        // llama3
   double high_freq_factor = 4.0;       // llama3
   int64_t original_max_positions = 0;  // llama3, longrope, yarn
@@ -129,6 +139,7 @@ struct MoeConfig {
   double norm_epsilon = 0.0;    // added to the sum of the chosen scores
   double least_norm = 0.0;      // a lower sum of the chosen scores counts as this
   double scale = 1.0;           // multiplies the chosen scores
+  bool expert_scale = false;    // each expert has a number that multiplies its scores too
   // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
   // `group_best` best scores.
   int64_t groups = 1, top_groups = 1, group_best = 1;
@@ -141,6 +152,12 @@ struct MoeConfig {
   std::optional<Clamp> clamp = {};
   std::vector<bool> layers;  // which layers have experts instead of an MLP
   bool operator==(const MoeConfig&) const = default;
+};
+
+// The heads of keys and values, and the size of all heads.
+struct HeadSizes {
+  int64_t kv_heads = 0, dim = 0;
+  bool operator==(const HeadSizes&) const = default;
 };
 
 struct FamilySpec;    // family.h
@@ -163,6 +180,9 @@ struct ModelConfig {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
+  // Heads of full attention, where they are not those of num_kv_heads and head_dim, which are then
+  // the heads of sliding attention.
+  std::optional<HeadSizes> full_heads = {};
   int64_t max_positions = 0;
   double rms_norm_eps = 1e-6;
   Activation activation = Activation::kSilu;  // activation of the MLP
@@ -200,10 +220,17 @@ struct ModelConfig {
   }
   bool has_rope() const;                        // whether any layer has RoPE
   int64_t number(std::string_view name) const;  // value in `numbers`; 0 if absent
+  HeadSizes heads_of(LayerType type) const {
+    const bool own = full_heads && type == LayerType::kFullAttention;
+    return own ? *full_heads : HeadSizes{num_kv_heads, head_dim};
+  }
+  HeadSizes heads_of(int64_t layer) const {
+    return heads_of(layer_types[static_cast<size_t>(layer)]);
+  }
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
-  // Returns the dimensions of a head that RoPE rotates: even, at most head_dim.
-  int64_t rotary_dim() const;
+  // Returns the dimensions of a head that RoPE rotates: even, at most the size of the head.
+  int64_t rotary_dim(LayerType type = LayerType::kFullAttention) const;
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -41,7 +41,8 @@ enum class RopeRule {
   kPhi3,     // shared; default or longrope, which may be spelled su and yarn
   kMrope,    // shared; may be mrope, which gives a text plain positions
   kAlpha,    // shared; dynamic may have an alpha, which changes the base
-  kGrowing   // shared; llama_4_scaling_beta makes queries grow with the position
+  kGrowing,  // shared; llama_4_scaling_beta makes queries grow with the position
+  kNested    // by layer; may be proportional; no key beside rope_parameters is read
 };
 
 // The multimodal model_type whose config has the text decoder's config under text_config. Several
@@ -70,6 +71,7 @@ enum class TwoWayRule {
   kRefused,     // read, and refused if true: kernels of the reference differ in its effect
   kHalfWindow,  // tokens attend both ways, and half a window reaches in each direction
   kAlways,      // as kHalfWindow, whatever the config says
+  kNamed,       // as kHalfWindow if it is "all"; "vision" concerns images alone
 };
 
 // A flag that only one family reads, and the member of ModelConfig::numbers that holds it as 0 or
@@ -114,6 +116,9 @@ struct ModelType {
   // Reads the keys that only this type or its family has. It is called after sizes, biases and
   // experts have been read, and before layer types and RoPE.
   Status (*read)(const JsonFields&, ModelConfig&) = nullptr;
+  // Reads what is known of layers by their number, such as per_layer_config, which all other types
+  // refuse. It is called after layer types, and may change them.
+  Status (*read_layers)(const JsonFields&, ModelConfig&) = nullptr;
 };
 
 }  // namespace ferry::converters

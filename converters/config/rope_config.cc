@@ -35,6 +35,7 @@ struct RopeKeys {
   // has no effect.
   bool by_layer = false;
   bool truncate = true;  // for yarn and by_layer, which read the key beside the objects only
+  int64_t head_dim = 0;  // of the layers that the RoPE belongs to
 
   const JsonFields& of(std::string_view key) const {
     for (const JsonFields& object : objects) {
@@ -62,6 +63,7 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
   const JsonFields& object = keys.of(key);
   const std::string stated = FERRY_TRY(object.text(key)).value_or("default");
   const bool phi3 = type.rope == RopeRule::kPhi3;
+  if (stated == "proportional" && type.rope == RopeRule::kNested) return Type::kProportional;
   if (stated == "mrope" && type.rope == RopeRule::kMrope) return Type::kDefault;
   for (const Name& row : phi3 ? std::span<const Name>(kPhi3Names) : std::span<const Name>(kNames)) {
     if (row.name != stated) continue;
@@ -82,9 +84,9 @@ Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
   const auto outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
   const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
   out.partial_rotary_factor = inside ? *inside : outside.value_or(1.0);
-  const auto head = static_cast<double>(config.head_dim);
-  if (type.partial_rope ||
-      static_cast<int64_t>(head * out.partial_rotary_factor) == config.head_dim) {
+  const auto head = static_cast<double>(keys.head_dim);
+  if (type.partial_rope || rope_type == Type::kProportional ||
+      static_cast<int64_t>(head * out.partial_rotary_factor) == keys.head_dim) {
     return {};
   }
   return keys.fields.error(ErrorCode::kUnsupported, kPartial,
@@ -108,10 +110,10 @@ Result<int64_t> original_positions(const RopeKeys& keys, const ModelConfig& conf
 }
 
 // Reads Hunyuan's alpha, which replaces the factor; 0 and null mean that there is none.
-Result<bool> read_alpha(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
+Result<bool> read_alpha(const RopeKeys& keys, RopeConfig& out) {
   const double alpha = FERRY_TRY(keys.of("alpha").number_or("alpha", kAlphaRange, 0.0));
   if (alpha == 0.0) return false;
-  const auto head = static_cast<double>(config.head_dim);
+  const auto head = static_cast<double>(keys.head_dim);
   if (head <= 2) {
     return keys.of("alpha").error(ErrorCode::kUnsupported, "alpha",
                                   "of dynamic RoPE: it is not defined for heads of 2 dimensions");
@@ -136,10 +138,10 @@ Status read_growth(const RopeKeys& keys, RopeConfig& out) {
 Status read_dynamic(const RopeKeys& keys, const ModelType& type, const ModelConfig& config,
                     RopeConfig& out) {
   out.type = Type::kDefault;
-  if (type.rope == RopeRule::kAlpha && FERRY_TRY(read_alpha(keys, config, out))) return {};
+  if (type.rope == RopeRule::kAlpha && FERRY_TRY(read_alpha(keys, out))) return {};
   const double factor = FERRY_TRY(required_factor(keys));
   const auto rotary = static_cast<double>(
-      static_cast<int64_t>(static_cast<double>(config.head_dim) * out.partial_rotary_factor));
+      static_cast<int64_t>(static_cast<double>(keys.head_dim) * out.partial_rotary_factor));
   if (rotary <= 2) {
     return keys.of("factor").error(ErrorCode::kUnsupported, "factor",
                                    "of dynamic RoPE: it is not defined for 2 rotary dimensions");
@@ -224,6 +226,9 @@ Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelTyp
     case Type::kLinear:
       out.factor = FERRY_TRY(required_factor(keys));
       return {};
+    case Type::kProportional:
+      out.factor = FERRY_TRY(keys.of("factor").number_or("factor", kFactorRange, 1.0));
+      return {};
     case Type::kDynamic:
       return read_dynamic(keys, type, config, out);
     case Type::kYarn:
@@ -284,7 +289,7 @@ Status read_longrope(const JsonFields& rope, ModelConfig& config) {
 // Reads rope_scaling (transformers 4) if it is not empty, else rope_parameters (5).
 Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
-  RopeKeys keys{.fields = fields, .objects = {}};
+  RopeKeys keys{.fields = fields, .objects = {}, .head_dim = config.head_dim};
   auto scaling = FERRY_TRY(fields.object("rope_scaling"));
   if (scaling && scaling->size() > 0) {
     keys.objects.push_back(*std::move(scaling));
@@ -316,7 +321,7 @@ Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, Model
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");
   const nlohmann::json plain = {{"rope_type", "default"}};
-  RopeKeys full{.fields = fields, .objects = {}, .by_layer = true};
+  RopeKeys full{.fields = fields, .objects = {}, .by_layer = true, .head_dim = config.head_dim};
   RopeKeys sliding = full;
   const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
   if (scaling) full.objects.push_back(*scaling);
@@ -341,6 +346,34 @@ Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, Model
                  read_one(sliding, "rope_local_base_freq", type, config, config.sliding_rope));
 }
 
+// Reads the object of one kind of layer in rope_parameters, without which the reference has no RoPE
+// for these layers and fails.
+Status read_nested(const JsonFields& fields, const JsonFields& parameters, std::string_view kind,
+                   LayerType user, const ModelType& type, ModelConfig& config, RopeConfig& out) {
+  RopeKeys keys{
+      .fields = fields, .objects = {}, .by_layer = true, .head_dim = config.heads_of(user).dim};
+  keys.truncate = FERRY_TRY(parameters.flag("truncate")).value_or(!parameters.states("truncate"));
+  auto object = FERRY_TRY(parameters.object(kind));
+  if (!object) return parameters.bad(kind, "is missing");
+  keys.objects.push_back(*std::move(object));
+  if (keys.objects[0].find("rope_theta") == nullptr) {
+    return keys.objects[0].bad("rope_theta", "is missing");
+  }
+  return read_one(keys, "rope_theta", type, config, out);
+}
+
+Status read_nested_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
+  const auto parameters = FERRY_TRY(fields.object_or_default("rope_parameters"));
+  if (!parameters) return fields.bad("rope_parameters", "is missing");
+  using enum LayerType;
+  FERRY_RETURN_IF_ERROR(if_used(config, {kFullAttention}, config.rope,
+                                read_nested(fields, *parameters, "full_attention", kFullAttention,
+                                            type, config, config.rope)));
+  return if_used(config, {kSlidingAttention}, config.sliding_rope,
+                 read_nested(fields, *parameters, "sliding_attention", kSlidingAttention, type,
+                             config, config.sliding_rope));
+}
+
 }  // namespace
 
 Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
@@ -350,6 +383,8 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
       return {};
     case RopeRule::kByLayer:
       return read_rope_by_layer(fields, type, config);
+    case RopeRule::kNested:
+      return read_nested_rope(fields, type, config);
     case RopeRule::kShared:
     case RopeRule::kPhi3:
     case RopeRule::kMrope:

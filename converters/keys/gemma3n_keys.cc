@@ -1,13 +1,11 @@
 // The keys of Gemma 3n's text decoder.
-#include <fmt/format.h>
-
 #include "converters/blocks/gemma3n.h"
+#include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/shared_layers.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
 namespace {
-
-constexpr const char* kShared = "the layer attends to keys and values of an earlier one";
 
 // Rules for the projections into and out of the streams behind the first one; `{i}` counts the
 // streams.
@@ -16,31 +14,6 @@ std::vector<KeyRule> stream_rules(const ModelConfig& config, const std::string& 
       rename_rules(prefix, {{"altup_projections.{i}.weight", "altup.in.{i}.weight"},
                             {"altup_unembed_projections.{i}.weight", "altup.out.{i}.weight"}});
   for (KeyRule& rule : rules) rule.layers = altup_streams(config) - 1;
-  return rules;
-}
-
-// Rules for keys and values of the layers that have their own. Those that a checkpoint holds for
-// other layers are dropped.
-std::vector<KeyRule> key_value_rules(const ModelConfig& config, const std::string& prefix) {
-  std::vector<KeyRule> rules = rename_rules(
-      prefix, {{"layers.{i}.self_attn.k_proj.weight", "layers.{i}.attention.wk.weight"},
-               {"layers.{i}.self_attn.v_proj.weight", "layers.{i}.attention.wv.weight"},
-               {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}});
-  if (config.attention_bias) {
-    rules = concat(
-        {rules,
-         rename_rules(prefix,
-                      {{"layers.{i}.self_attn.k_proj.bias", "layers.{i}.attention.wk.bias"},
-                       {"layers.{i}.self_attn.v_proj.bias", "layers.{i}.attention.wv.bias"}})});
-  }
-  const int64_t first = first_shared_layer(config);
-  for (KeyRule& rule : rules) rule.layers = first;
-  for (int64_t layer = first; layer < config.num_layers; ++layer) {
-    for (const char* name : {"k_proj", "v_proj", "k_norm", "v_norm"}) {
-      rules.push_back(
-          drop_rule(fmt::format("{}layers.{}.self_attn.{}.*", prefix, layer, name), kShared));
-    }
-  }
   return rules;
 }
 
@@ -60,9 +33,6 @@ std::vector<KeyRule> gemma3n_rules(const ModelConfig& config, const std::string&
   std::vector<KeyRule> rules = rename_rules(
       prefix,
       {{"embed_tokens.weight", "tok_embeddings.weight"},
-       {"embed_tokens_per_layer.weight", "layer_inputs.embeddings.weight"},
-       {"per_layer_model_projection.weight", "layer_inputs.projection.weight"},
-       {"per_layer_projection_norm.weight", "layer_inputs.norm.weight"},
        {"norm.weight", "norm.weight"},
        {"layers.{i}.self_attn.q_proj.weight", "layers.{i}.attention.wq.weight"},
        {"layers.{i}.self_attn.o_proj.weight", "layers.{i}.attention.wo.weight"},
@@ -80,10 +50,7 @@ std::vector<KeyRule> gemma3n_rules(const ModelConfig& config, const std::string&
        {"layers.{i}.altup.modality_router.weight", "layers.{i}.altup.router.weight"},
        {"layers.{i}.altup.router_norm.weight", "layers.{i}.altup.router_norm.weight"},
        {"layers.{i}.altup.prediction_coefs.weight", "layers.{i}.altup.predict.weight"},
-       {"layers.{i}.altup.correction_coefs.weight", "layers.{i}.altup.correct.weight"},
-       {"layers.{i}.per_layer_input_gate.weight", "layers.{i}.layer_input.gate.weight"},
-       {"layers.{i}.per_layer_projection.weight", "layers.{i}.layer_input.projection.weight"},
-       {"layers.{i}.post_per_layer_input_norm.weight", "layers.{i}.layer_input.norm.weight"}});
+       {"layers.{i}.altup.correction_coefs.weight", "layers.{i}.altup.correct.weight"}});
   rules.push_back(scale_rule(config, prefix));
   if (config.attention_bias) {
     rules = concat(
@@ -92,7 +59,8 @@ std::vector<KeyRule> gemma3n_rules(const ModelConfig& config, const std::string&
                       {{"layers.{i}.self_attn.q_proj.bias", "layers.{i}.attention.wq.bias"},
                        {"layers.{i}.self_attn.o_proj.bias", "layers.{i}.attention.wo.bias"}})});
   }
-  return concat({rules, stream_rules(config, prefix), key_value_rules(config, prefix)});
+  return concat({rules, layer_input_rules(prefix), stream_rules(config, prefix),
+                 shared_layer_rules(config, prefix)});
 }
 
 }  // namespace ferry::converters

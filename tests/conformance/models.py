@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 torch.set_grad_enabled(False)
 
 # Norms that multiply by 1 + weight.
-ONE_PLUS = re.compile("^(Qwen3_5.*|Qwen3Next|Gemma.*)RMSNorm$")
+ONE_PLUS = re.compile("^(Qwen3_5.*|Qwen3Next|Gemma(?!4).*)RMSNorm$")
 
 
 def random_parameter(name, parameter, owner, cls, noise):
@@ -58,6 +58,8 @@ def randomise(model, seed):
     for name, buffer in model.named_buffers():
         if "bias" in name:  # which chooses experts
             buffer.copy_(torch.randn(buffer.shape, generator=noise) * 0.1)
+        if name.endswith("layer_scalar"):
+            buffer.copy_(0.6 + 0.8 * torch.rand(buffer.shape, generator=noise))
     model.tie_weights()
 
 
@@ -132,7 +134,8 @@ class Margins:
             scores = scores.sigmoid() + bias.double()
         elif hasattr(router, "moe_statics"):  # ERNIE
             scores = scores.softmax(-1) + router.moe_statics.e_score_correction_bias.double().squeeze()
-        self.narrow(scores, getattr(router, "top_k", 1))
+        taken = getattr(router, "top_k", None) or getattr(getattr(router, "config", None), "top_k_experts", 1)
+        self.narrow(scores, taken)
         groups, chosen = getattr(router, "num_group", None), getattr(router, "topk_group", None)
         if groups and chosen and groups > 1 and scores.shape[-1] % groups == 0:
             grouped = scores.view(scores.shape[0], groups, -1)

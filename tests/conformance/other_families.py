@@ -84,6 +84,69 @@ def gemma3n(r):
     return "Gemma3nForCausalLM", c
 
 
+def gemma4_rope(r, head_dim):
+    """Of one kind of layer; the model states nothing beside it."""
+    kind = r.choices(["proportional", "default", "linear", "llama3", "yarn"], [60, 25, 5, 5, 5])[0]
+    if kind not in ("proportional", "default"):
+        return r.rope({"max_position_embeddings": 256}, weights=[kind == k for k in ("default", "linear", "llama3", "yarn",
+                                                                                      "dynamic")])
+    rope = dict(rope_type=kind, rope_theta=r.theta())
+    if kind == "proportional":
+        rope["partial_rotary_factor"] = r.choice([0.25, 0.25, 0.5, 1.0, 0.3, 0.75])
+        if r.chance(0.2):
+            rope["factor"] = r.choice([2.0, 8.0])
+    return rope
+
+
+def gemma4_dense(r):
+    c, d = r.base(usual="gelu_pytorch_tanh", layers=r.choice([2, 3, 4, 5, 6]))
+    layers, heads = c["num_hidden_layers"], c["num_attention_heads"]
+    swap(c, "hidden_act", "hidden_activation")
+    types = r.layer_types(layers, *ATTENTION, 0.6)
+    shared = r.choice([0, 0, 1, 2, 3])
+    if layers - shared < 2:
+        shared = 0
+    if shared:  # every kind of layer has one that makes keys, and no other kind follows
+        types[:2] = ATTENTION
+    c.update(head_dim=d, global_head_dim=r.choice([d, 2 * d, 16, 24]), attention_bias=r.chance(0.15),
+             sliding_window=r.window(), layer_types=types, num_kv_shared_layers=shared,
+             use_double_wide_mlp=r.chance(0.5), attention_k_eq_v=r.chance(0.4),
+             final_logit_softcapping=r.choice([30.0, 3.0, None, 1.0]),
+             use_bidirectional_attention=r.choice([None, "vision"]),
+             rope_parameters={"full_attention": gemma4_rope(r, d),
+                              "sliding_attention": dict(rope_type="default", rope_theta=r.theta())})
+    if r.chance(0.6):
+        c["num_global_key_value_heads"] = r.choice(divisors(heads))
+    if r.chance(0.2):
+        c["rope_parameters"]["sliding_attention"] = gemma4_rope(r, d)
+    return c
+
+
+def gemma4_text(r):
+    c = gemma4_dense(r)
+    c.update(hidden_size_per_layer_input=r.choice([0, 8, 12, 16]), vocab_size_per_layer_input=c["vocab_size"])
+    if r.chance(0.35):
+        experts = r.choice([2, 3, 4, 6, 8])
+        c.update(enable_moe_block=True, num_experts=experts, top_k_experts=r.randint(1, experts),
+                 moe_intermediate_size=r.choice([16, 24, 33]))
+        if c["hidden_activation"] == "relu2":
+            c["hidden_activation"] = "gelu"
+    return c
+
+
+def gemma4(r):
+    return "Gemma4ForCausalLM", gemma4_text(r)
+
+
+def gemma4_multimodal(r):
+    if r.chance(0.5):
+        return "Gemma4UnifiedForConditionalGeneration", dict(text_config=gemma4_dense(r), vision_config=None,
+                                                             audio_config=None)
+    vision = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+                  num_key_value_heads=2, head_dim=8, position_embedding_size=16, patch_size=4)
+    return "Gemma4ForConditionalGeneration", dict(text_config=gemma4_text(r), vision_config=vision, audio_config=None)
+
+
 # ---------------------------------------------------------------- GLM, Cohere and families with layer norms
 def glm(r):
     c, d = r.base()
@@ -318,6 +381,7 @@ def encoder(r):
 
 FAMILIES = dict(
     LLAMA_LIKE, gemma=gemma, gemma2=gemma2, gemma3=gemma3, gemma3_multimodal=gemma3_multimodal, gemma3n=gemma3n,
+    gemma4=gemma4, gemma4_multimodal=gemma4_multimodal,
     glm=glm, glm4=glm4, cohere=cohere, cohere2=cohere2, gpt_neox=gpt_neox, nemotron=nemotron, phi=phi,
     stablelm=stablelm, starcoder2=starcoder2, granitemoe=granitemoe, granitemoehybrid=granitemoehybrid, lfm2=lfm2,
     lfm2_moe=lfm2_moe, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, glm4_moe=glm4_moe, gpt_oss=gpt_oss,

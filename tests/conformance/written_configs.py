@@ -59,6 +59,17 @@ def legacy_rope(r, config, model_type):
     config["rope_scaling"] = rope
 
 
+def stated_once(config):
+    """Gemma 4 as it is released: the heads of all layers with full attention are stated once."""
+    heads = config.pop("per_layer_config", None)
+    if heads is None:
+        return
+    first = next(iter(heads.values()), {})
+    config["global_head_dim"] = first.get("head_dim", config["head_dim"])
+    if "num_key_value_heads" in first:
+        config["num_global_key_value_heads"] = first["num_key_value_heads"]
+
+
 def legacy(r, config):
     """The style of transformers 4: rope_theta and rope_scaling, torch_dtype, often no layer_types."""
     if isinstance(config.get("text_config"), dict):
@@ -100,6 +111,10 @@ def change(r, config):
 def rewrite(r, config):
     """A config that was saved by transformers 5, as somebody else may have written it."""
     done = []
+    part = config.get("text_config") or config
+    if part.get("model_type", "").startswith("gemma4") and r.chance(0.6):
+        stated_once(part)
+        done.append("heads stated once")
     if r.chance(0.35):
         legacy(r, config)
         done.append("style of transformers 4")

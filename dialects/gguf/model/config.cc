@@ -103,6 +103,10 @@ class ConfigMaker {
     return {};
   }
 
+  bool has_kinds_of_layers() const {
+    return input_.architecture->own_keys == GgufOwnKeys::kKindsOfLayers;
+  }
+
   // Returns the number of a row whose key is in the file.
   Result<double> real_of(const GgufNumber& row) const {
     return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kGgufReals));
@@ -110,6 +114,7 @@ class ConfigMaker {
 
   Status read_numbers(std::span<const GgufNumber> rows) {
     for (const GgufNumber& row : rows) {
+      if (row.by_kind && has_kinds_of_layers()) continue;
       const std::string name = key(row.gguf);
       if (!fields_.find(name)) {
         if (row.required) reading_.missing.push_back(name);
@@ -231,7 +236,11 @@ class ConfigMaker {
       config_[std::string(flag.hf)] = reading_.has(flag.gguf);
     }
     for (const TensorEntry& entry : input_.tensors->entries()) {
-      if (entry.name != "token_embd.weight" || entry.shape.size() != 2) continue;
+      if (entry.shape.size() != 2) continue;
+      if (entry.name == "per_layer_token_embd.weight") {
+        config_["vocab_size_per_layer_input"] = entry.shape[0];
+      }
+      if (entry.name != "token_embd.weight") continue;
       rows_ = entry.shape[0];
       config_["vocab_size"] = rows_;
     }
@@ -347,6 +356,7 @@ class ConfigMaker {
     for (const GgufNumber& row : rows) {
       if (!row.of || !fields_.find(key(row.gguf))) continue;
       if (input_.architecture->latent && !row.latent) continue;
+      if (row.by_kind && has_kinds_of_layers()) continue;
       const double stated =
           row.real ? FERRY_TRY(real_of(row))
                    : static_cast<double>(*FERRY_TRY(reading_.integer(row.gguf, kGgufCounts)));

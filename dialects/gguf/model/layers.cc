@@ -209,6 +209,7 @@ GgufTensorNames gguf_tensor_names(const TensorSource& source) {
   for (const TensorEntry& entry : source.entries()) {
     auto [layer, pattern] = split_gguf_layer(entry.name);
     if (pattern == "blk.{i}.ffn_gate_inp.weight") names.routed.insert(layer);
+    if (pattern == "blk.{i}.attn_v.weight") names.valued.insert(layer);
     names.patterns.insert(std::move(pattern));
   }
   return names;

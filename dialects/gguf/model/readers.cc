@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "dialects/gguf/model/layer_kinds.h"
 #include "dialects/gguf/model/reading.h"
 
 namespace ferry::converters {
@@ -182,6 +183,8 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_parallel_residual(reading);
     case GgufOwnKeys::kGrowingQueries:
       return read_growing_queries(reading);
+    case GgufOwnKeys::kKindsOfLayers:
+      return read_kinds_of_layers(reading);
   }
   return {};
 }

@@ -21,6 +21,7 @@ namespace ferry::converters {
 struct GgufTensorNames {
   std::set<std::string, std::less<>> patterns;  // "{i}" for the layer: "blk.{i}.attn_q.weight"
   std::set<int64_t> routed;                     // layers with a router of experts
+  std::set<int64_t> valued;                     // layers with a matrix for values
 };
 GgufTensorNames gguf_tensor_names(const TensorSource& source);
 
@@ -68,7 +69,8 @@ struct GgufNumber {
   // Returns the number in a parsed config. The config of a user must agree with the file.
   double (*of)(const ModelConfig&) = nullptr;
   double (*or_of)(const ModelConfig&) = nullptr;
-  bool latent = true;  // the key means this with latent attention too
+  bool latent = true;    // the key means this with latent attention too
+  bool by_kind = false;  // layer_kinds.h reads the key where kinds of layers differ
 };
 // Returns the tables of numbers that files of the architecture state.
 std::vector<std::span<const GgufNumber>> gguf_number_tables(const GgufArchitecture& architecture);

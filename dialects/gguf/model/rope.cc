@@ -10,6 +10,7 @@
 
 #include "converters/blocks/rope.h"
 #include "core/text.h"
+#include "dialects/gguf/model/layer_kinds.h"
 
 namespace ferry::converters {
 namespace {
@@ -79,6 +80,7 @@ class RopeReader {
   Result<std::optional<double>> number(std::string_view key, FloatRange range) const {
     return keys_.fields.number(keys_.name(key), range);
   }
+  bool is_proportional() const { return in_.architecture->own_keys == GgufOwnKeys::kKindsOfLayers; }
   const std::string type() const { return out_.parameters["rope_type"].get<std::string>(); }
 
   Status read_rotary_part() {
@@ -212,6 +214,7 @@ class RopeReader {
     FERRY_RETURN_IF_ERROR(in_.tensors->read(index, 0, std::as_writable_bytes(std::span(factors))));
     for (size_t i = 0; i < factors.size(); ++i) {
       if (factors[i] >= kLeastFactor && factors[i] <= kMostFactor) continue;
+      if (is_proportional() && factors[i] >= kUnturned) continue;
       return bad_tensor(entry, fmt::format("element {} is {}, not from {} to {}", i, factors[i],
                                            kLeastFactor, kMostFactor));
     }
@@ -231,6 +234,10 @@ class RopeReader {
                                fmt::format("stands beside {}: not supported", first));
     }
     if (sets || type() == "longrope") return read_sets(shorter, longer);
+    if (!frequencies && is_proportional()) {
+      return bad_input(fmt::format("{}: has no tensor {}", printable(in_.tensors->path()),
+                                   quoted(kFrequencies)));
+    }
     return frequencies ? read_frequencies(*frequencies) : Status();
   }
 
@@ -257,6 +264,15 @@ class RopeReader {
 
   Status read_frequencies(size_t index) {
     out_.factors = FERRY_TRY(factors_of(index));
+    if (is_proportional()) {
+      auto parameters = proportional_rope(in_.theta, out_.factors);
+      if (parameters) {
+        out_.parameters = *std::move(parameters);
+        return {};
+      }
+      return bad_tensor(in_.tensors->entries()[index],
+                        "the first pairs of a head have one divisor and the others 1e30");
+    }
     if (const auto scaling = recover_llama3_scaling(in_.theta, out_.factors)) {
       out_.parameters["rope_type"] = "llama3";
       out_.parameters["factor"] = scaling->factor;
@@ -297,6 +313,7 @@ bool gives_rope_factors(const RopeConfig& rope, const std::vector<float>& factor
   const std::vector<float> scaled = rope_inverse_frequencies(rope, rotary);
   const std::vector<float> unscaled = rope_inverse_frequencies(plain, rotary);
   for (size_t i = 0; i < factors.size(); ++i) {
+    if (scaled[i] == 0 && factors[i] >= kUnturned) continue;
     if (!same(double{unscaled[i]} / scaled[i], factors[i])) return false;
   }
   return true;

@@ -100,6 +100,8 @@ class TokenizerMaker {
       document = FERRY_TRY(byte_level_bpe());
     } else if (*model == "llama") {
       document = FERRY_TRY(sentence_piece());
+    } else if (*model == "gemma4") {
+      document = FERRY_TRY(spaced_bpe());
     } else {
       return none(fmt::format("tokenizer.ggml.model {} is not known", quoted(*model)));
     }
@@ -255,7 +257,7 @@ class TokenizerMaker {
             {"special_tokens", std::move(specials)}};
   }
 
-  // -- the two kinds of models
+  // -- the kinds of models
 
   Result<json> byte_level_bpe() {
     const std::string pre = FERRY_TRY(fields_.text("tokenizer.ggml.pre")).value_or("default");
@@ -264,16 +266,7 @@ class TokenizerMaker {
       trouble_ = fmt::format("tokenizer.ggml.pre {} is not known", quoted(pre));
       return json();
     }
-    json merges = json::array();
-    for (const std::string& merge : FERRY_TRY(strings("tokenizer.ggml.merges"))) {
-      const size_t space = merge.find(' ');
-      if (space == 0 || space >= merge.size() - 1 || merge.find(' ', space + 1) != merge.npos ||
-          !utf8::is_valid(merge)) {
-        trouble_ = fmt::format("the merge {} is not two tokens", quoted(merge, 40));
-        return json();
-      }
-      merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
-    }
+    json merges = FERRY_TRY(stated_merges());
     FERRY_RETURN_IF_ERROR(read_frame(known->bos));
     json steps = json::array();
     if (known->digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
@@ -287,6 +280,43 @@ class TokenizerMaker {
     const json normalizer = known->nfc ? json({{"type", "NFC"}}) : json();
     return document(normalizer, {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}},
                     byte_level(true, true), model(known->whole_words, std::move(merges)));
+  }
+
+  Result<json> stated_merges() {
+    json merges = json::array();
+    for (const std::string& merge : FERRY_TRY(strings("tokenizer.ggml.merges"))) {
+      const size_t space = merge.find(' ');
+      if (space == 0 || space >= merge.size() - 1 || merge.find(' ', space + 1) != merge.npos ||
+          !utf8::is_valid(merge)) {
+        trouble_ = fmt::format("the merge {} is not two tokens", quoted(merge, 40));
+        return json();
+      }
+      merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
+    }
+    return merges;
+  }
+
+  // Makes BPE over a whole text, in which U+2581 stands for a space. Readers of GGUF put the first
+  // token before every text, whatever the file says.
+  Result<json> spaced_bpe() {
+    json bpe = model(false, FERRY_TRY(stated_merges()));
+    FERRY_RETURN_IF_ERROR(read_frame(true));
+    add_bos_ = true;
+    FERRY_RETURN_IF_ERROR(add_fallback(bpe));
+    return document(
+        replace(" ", kSpace), nullptr,
+        {{"type", "Sequence"},
+         {"decoders", {replace(kSpace, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}},
+        std::move(bpe));
+  }
+
+  // Spells what is no token in bytes, where there are tokens for them.
+  Status add_fallback(json& bpe) const {
+    const auto unknown = FERRY_TRY(special("tokenizer.ggml.unknown_token_id"));
+    if (unknown) bpe["unk_token"] = *unknown;
+    bpe["fuse_unk"] = true;
+    bpe["byte_fallback"] = std::ranges::count(types_, kByte) > 0;
+    return {};
   }
 
   Result<json> sentence_piece() {
@@ -307,10 +337,7 @@ class TokenizerMaker {
       decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     }
     json bpe = model(false, merges_by_score());
-    const auto unknown = FERRY_TRY(special("tokenizer.ggml.unknown_token_id"));
-    if (unknown) bpe["unk_token"] = *unknown;
-    bpe["fuse_unk"] = true;
-    bpe["byte_fallback"] = std::ranges::count(types_, kByte) > 0;
+    FERRY_RETURN_IF_ERROR(add_fallback(bpe));
     return document({{"type", "Sequence"}, {"normalizers", std::move(normalizers)}}, nullptr,
                     {{"type", "Sequence"}, {"decoders", std::move(decoders)}}, std::move(bpe));
   }

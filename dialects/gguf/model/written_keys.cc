@@ -10,6 +10,7 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "dialects/gguf/model/layer_kinds.h"
 
 namespace ferry::converters {
 namespace {
@@ -198,7 +199,7 @@ class Keys {
       own("rope.dimension_sections", sections);
     }
     add_rope_base();
-    if (name_ == "gemma3") own("rope.freq_base_swa", real(c_.sliding_rope.theta));
+    if (in_.architecture->sliding_pattern) own("rope.freq_base_swa", real(c_.sliding_rope.theta));
   }
 
   // Writes values that the config states, and values for which readers would assume others.
@@ -406,6 +407,10 @@ class Keys {
     return stated > 0 ? stated : kPhi3Original;
   }
 
+  void add_kinds_of_layers() {
+    for (GgufKeyValue& key : kinds_of_layers_keys(c_)) own(key.key, std::move(key.value));
+  }
+
   using Writer = void (Keys::*)();
   static Writer writer_of(GgufKey key) {
     using enum GgufKey;
@@ -458,7 +463,8 @@ class Keys {
         {kShortConv, &Keys::add_short_conv},
         {kParallelBlocks, &Keys::add_parallel_residual},
         {kDeepstack, &Keys::add_deepstack},
-        {kNoBos, &Keys::add_no_bos}};
+        {kNoBos, &Keys::add_no_bos},
+        {kKindsOfLayers, &Keys::add_kinds_of_layers}};
     return std::ranges::find(kWriters, key, &std::pair<GgufKey, Writer>::first)->second;
   }
 

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/rope.h"
+#include "converters/blocks/shared_layers.h"
 #include "core/text.h"
+#include "dialects/gguf/model/layer_kinds.h"
 #include "dialects/gguf/model/written_keys.h"
 
 namespace ferry::converters {
@@ -29,6 +32,7 @@ class Limits {
     if (a_.latent) FERRY_RETURN_IF_ERROR(check_latent());
     if (a_.has_key(GgufKey::kMambaSizes)) FERRY_RETURN_IF_ERROR(check_mamba());
     if (a_.gemma) FERRY_RETURN_IF_ERROR(check_gemma());
+    if (has_kinds_of_layers()) FERRY_RETURN_IF_ERROR(check_kinds_of_layers());
     return c_.moe.experts > 0 ? check_experts() : Status();
   }
 
@@ -39,8 +43,8 @@ class Limits {
           "the file has the text model alone: images need a projector file (mmproj), "
           "which Ferry does not write");
     }
-    const bool ignored =
-        window_interval() == 0 && c_.sliding_window && *c_.sliding_window < c_.max_positions;
+    const bool ignored = window_interval() == 0 && !has_kinds_of_layers() && c_.sliding_window &&
+                         *c_.sliding_window < c_.max_positions;
     if (ignored) {
       lines.push_back(
           fmt::format("llama.cpp does not apply the sliding window of {}: its outputs "
@@ -111,7 +115,7 @@ class Limits {
       return cannot("rope_parameters.llama_4_scaling_beta", "stands without yarn");
     }
     const bool partial = a_.partial_rotary || a_.linear_attention || a_.latent || a_.turns_nothing;
-    if (!partial && c_.rotary_dim() != c_.head_dim) {
+    if (!partial && c_.rotary_dim() != c_.heads_of(LayerType::kFullAttention).dim) {
       return cannot("partial_rotary_factor", "turns a part of each head");
     }
     return {};
@@ -180,6 +184,7 @@ class Limits {
   // Returns n where all but every n-th layer have the window of the file; 0 where readers apply
   // none.
   int64_t window_interval() const {
+    if (has_kinds_of_layers()) return 0;  // the file lists them
     if (a_.sliding_pattern) return kGlobalEvery;
     if (a_.has_key(GgufKey::kWindowPattern) && !c_.sliding_window) return 0;
     return a_.gemma ? kGemma2GlobalEvery : a_.window_every;
@@ -205,6 +210,33 @@ class Limits {
     }
     if (!caps && c_.sliding_rope.type != Type::kDefault) {
       return cannot("rope_parameters.sliding_attention", "scales RoPE");
+    }
+    return {};
+  }
+
+  bool has_kinds_of_layers() const { return a_.own_keys == GgufOwnKeys::kKindsOfLayers; }
+
+  Status check_kinds_of_layers() const {
+    if (!c_.sliding_window) return cannot("layer_types", "has no layer with a window");
+    if (c_.rope.type != Type::kProportional && c_.rope.type != Type::kDefault) {
+      return cannot("rope_parameters.full_attention", "scales RoPE");
+    }
+    if (c_.sliding_rope.type != Type::kDefault) {
+      return cannot("rope_parameters.sliding_attention", "is not the default");
+    }
+    const int64_t first = first_shared_layer(c_);
+    std::vector<bool> slides;
+    for (const LayerType type : c_.layer_types) {
+      slides.push_back(type == LayerType::kSlidingAttention);
+    }
+    if (first < 2 || (first < c_.num_layers && !takes_last_two_keys(slides, first))) {
+      return cannot("num_kv_shared_layers",
+                    fmt::format("is {}: the layers before them are not one with a window and one "
+                                "of full attention",
+                                c_.num_layers - first));
+    }
+    if (c_.number(kLayerInputSize) > 0 && c_.number(kLayerVocab) != c_.vocab_size) {
+      return cannot("vocab_size_per_layer_input", "is not vocab_size");
     }
     return {};
   }

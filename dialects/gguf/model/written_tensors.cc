@@ -14,6 +14,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "dialects/gguf/model/layer_kinds.h"
 
 namespace ferry::converters {
 namespace {
@@ -323,6 +324,9 @@ std::vector<GgufRopeTensor> gguf_rope_tensors(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   if (rope.type == RopeConfig::Type::kLlama3) {
     return {{"rope_freqs.weight", llama3_factors(rope, config.head_dim)}};
+  }
+  if (config.full_heads) {
+    return {{"rope_freqs.weight", proportional_factors(rope, config.full_heads->dim)}};
   }
   if (rope.type != RopeConfig::Type::kLongRope) return {};
   return {{"rope_factors_long.weight", as_floats(rope.long_factors)},

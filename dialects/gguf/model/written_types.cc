@@ -298,6 +298,7 @@ std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tenso
       continue;
     }
     if (stays_f32(tensor) || (mixed && !is_matrix(tensor.shape))) continue;
+    if (mixed && tensor.name == "per_layer_model_proj.weight") continue;
     types[i] = fitting(mixed ? mixture.choose(tensor) : base_of(type), tensor.shape);
   }
   return types;

@@ -156,11 +156,15 @@ class Maker {
   // -- the models
 
   bool is_unscored() const { return policy_.llama && has_byte_fallback(*document_); }
-  bool makes_byte_level() const { return document_ && pieces_.empty() && !is_unscored(); }
+  bool is_spaced() const { return policy_.spaced && has_byte_fallback(*document_); }
+  bool makes_byte_level() const {
+    return document_ && pieces_.empty() && !is_unscored() && !is_spaced();
+  }
 
   Status make_keys() {
     if (policy_.llama) set_stated_prefix();
     if (!pieces_.empty()) return sentence_piece();
+    if (is_spaced()) return spaced();
     return is_unscored() ? unscored() : byte_level();
   }
 
@@ -222,6 +226,25 @@ class Maker {
     notes_.push_back(
         "tokenizer.json has no scores: every token of the file has the same one, as llama.cpp's "
         "converter writes it, and llama.cpp may split words otherwise; tokenizer.model has them");
+    return {};
+  }
+
+  // The tokens that a parser of chats must see are no control tokens.
+  Status spaced() {
+    constexpr std::string_view kSeen[] = {"<|channel>",   "<channel|>",       "<|tool_call>",
+                                          "<tool_call|>", "<|tool_response>", "<tool_response|>",
+                                          "<|\"|>"};
+    FERRY_RETURN_IF_ERROR(check_document());
+    GgufVocabulary vocabulary = FERRY_TRY(unscored_vocabulary(*document_, source()));
+    for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+      if (std::ranges::count(kSeen, vocabulary.tokens[id]) == 0) continue;
+      vocabulary.types[id] = SentencePiece::kUserDefined;
+    }
+    set_lists("gemma4", {}, std::move(vocabulary));
+    keys_.set("tokenizer.ggml.merges", byte_level_merges(*document_));
+    specials(options_.vocab_size).write(keys_);
+    keys_.set("tokenizer.ggml.add_space_prefix", false);
+    keys_.set("tokenizer.ggml.add_bos_token", true);
     return {};
   }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "converters/blocks/shared_layers.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/config/model_config.h"
 #include "converters/family.h"

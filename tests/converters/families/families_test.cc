@@ -40,7 +40,9 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
 bool is_unused(const Case& c, const std::string& name) {
   if (c.config.vision) return false;
   return name.find("visual.") != std::string::npos || name.starts_with("mtp.") ||
-         name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.");
+         name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.") ||
+         name.starts_with("model.vision_") || name.starts_with("model.audio_") ||
+         name.starts_with("model.embed_vision.") || name.starts_with("model.embed_audio.");
 }
 
 std::string all_text(const Error& error) {

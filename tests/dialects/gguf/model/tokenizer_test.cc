@@ -79,6 +79,21 @@ TEST(GgufTokenizer, OfSentencePiece) {
   EXPECT_EQ(tokenizer["post_processor"]["single"].size(), 2U);
 }
 
+// Words are not split, merges are those of the file, and the first token is set whatever it says.
+TEST(GgufTokenizer, OfGemma4) {
+  Json keys = sentence_piece_keys();
+  keys["tokenizer.ggml.model"] = "gemma4";
+  keys["tokenizer.ggml.merges"] = {"b c", "a bc"};
+  keys["tokenizer.ggml.add_bos_token"] = false;
+  const Json tokenizer = Json::parse(make_gguf_tokenizer(keys, "f").value().tokenizer);
+  EXPECT_EQ(tokenizer["model"]["merges"], Json::parse(R"([["b", "c"], ["a", "bc"]])"));
+  EXPECT_EQ(tokenizer["model"]["unk_token"], "<unk>");
+  EXPECT_EQ(tokenizer["model"]["byte_fallback"], true);
+  EXPECT_EQ(tokenizer["normalizer"]["type"], "Replace");
+  EXPECT_TRUE(tokenizer["pre_tokenizer"].is_null());
+  EXPECT_EQ(tokenizer["post_processor"]["single"].size(), 2U);
+}
+
 TEST(GgufTokenizer, WhatTheMetadataDoNotTellIsLeftOutWithAReason) {
   const struct {
     Json keys;
