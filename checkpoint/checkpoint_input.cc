@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/python_json.h"
 #include "converters/config/model_config.h"
 #include "converters/quantized/adopt.h"
 #include "core/directory.h"
@@ -69,7 +70,12 @@ Status add_files_beside(CheckpointInput& input, const Directory& directory, cons
   input.directory = directory.path();
   input.config_name = found->path();
   input.config = FERRY_TRY(read_text(*found, kMaxConfigBytes));
-  input.copied.push_back({kCheckpointConfig, found});
+  if (auto strict = without_bare_floats(input.config)) {
+    input.config = *std::move(strict);
+    input.copied.push_back({kCheckpointConfig, {}, input.config});
+  } else {
+    input.copied.push_back({kCheckpointConfig, found});
+  }
   for (const char* name : kCopied) {
     File file = FERRY_TRY(optional_file(directory, name));
     if (!file) continue;

@@ -117,6 +117,9 @@ enum class GgufKey {
   kLatentSizes,
   kLatentMultiplier,
   kMambaSizes,
+  kStateSizes,  // as kMambaSizes, in files of the models that are not Granite
+  kInnerNorms,  // whether B, C and the input of time steps are normalised
+  kExpertCounts,
   kTurned,  // whether heads have RoPE; without it there is no limit of positions
   kLinearAttention,
   kShortConv,
@@ -135,6 +138,7 @@ enum class GgufSign {
   kWindows,
   kNoRope,
   kGrowingQueries,
+  kInnerNorms,
 };
 
 // The keys that few architectures have (readers.cc of the dialect).
@@ -142,6 +146,9 @@ enum class GgufOwnKeys {
   kNone,
   kLatentAttention,
   kMamba,
+  kMamba2,
+  kSelectiveScan,
+  kJamba,
   kExpertsAlone,
   kShortConvs,
   kParallel,
@@ -195,6 +202,7 @@ struct GgufArchitecture {
   bool sigmoid_experts = false;  // scores are sigmoids
   // yarn_log_multiplier over mscale_all_dim; 0: the reference has no such factor.
   double log_multiplier = 0;
+  bool states_alone = false;  // has neither heads nor an MLP
   // Layers without a KV head are of this type ("mamba"); others have "full_attention".
   std::string_view without_heads = {};
   int64_t window_every = 0;  // has windows in all but every so many layers, where no key lists them

@@ -297,7 +297,8 @@ ValueId GraphBuilder::gather_last(ValueId x, ValueId index) {
 }
 ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
                               ValueId w2, const ExpertBiases& biases, std::string activation) {
-  std::vector<Arg> args = {x, ids, scores, w1, w3, w2, kNone, kNone, kNone};
+  const Arg up = w3.valid() ? Arg(w3) : Arg(kNone);
+  std::vector<Arg> args = {x, ids, scores, w1, up, w2, kNone, kNone, kNone};
   for (ValueId bias : {biases.b1, biases.b3, biases.b2}) {
     args.push_back(bias.valid() ? Arg(bias) : Arg(kNone));
   }

@@ -141,8 +141,7 @@ class Builder {
                             DType::kI64, {tokens_});
     const Ref rows = taken(x_, token);
     const Ref gate = biased(linear(rows, kW1), kW1);
-    const Ref up = biased(linear(rows, kW3), kW3);
-    const Ref inner = has_biases() ? clamped(gate, up) : gated(gate, up);
+    const Ref inner = has_gate() ? gated(gate, biased(linear(rows, kW3), kW3)) : squared(gate);
     const Ref given = biased(linear(inner, kW2), kW2);
 
     const Ref score =
@@ -160,7 +159,15 @@ class Builder {
   }
 
   bool has_biases() const { return std::holds_alternative<ValueId>(node_.args[kB1]); }
-  Ref gated(Ref gate, Ref up) { return each("aten::mul.out", {activated(gate), up}); }
+  bool has_gate() const { return std::holds_alternative<ValueId>(node_.args[kW3]); }
+  Ref squared(Ref x) {
+    const Ref positive = each("aten::relu.out", {x});
+    return each("aten::mul.out", {positive, positive});
+  }
+  Ref gated(Ref gate, Ref up) {
+    if (has_biases()) return clamped(gate, up);
+    return each("aten::mul.out", {activated(gate), up});
+  }
   Ref activated(Ref gate) {
     const std::string& name = std::get<std::string>(node_.args[kActivation]);
     if (name == "relu") return each("aten::relu.out", {gate});
@@ -276,7 +283,8 @@ const pte::OpSchema& experts_schema() {
     made.name = "experts";
     made.result = pte::ResultStyle::kRepeatOut;
     for (const char* name : {"x", "ids", "scores", "w1", "w3", "w2"}) {
-      made.args.push_back({name, pte::ArgKind::kTensor});
+      const bool optional = name == std::string_view("w3");
+      made.args.push_back({name, pte::ArgKind::kTensor, optional});
     }
     for (const char* name : {"s1", "s3", "s2", "b1", "b3", "b2"}) {
       made.args.push_back({name, pte::ArgKind::kTensor, /*optional=*/true});
@@ -367,7 +375,7 @@ Result<Types> infer_experts(const RuleInput& in) {
   const Dims& gate = in.tensor(kW1).shape;
   const int64_t inner = gate.size() == 3 ? gate[1].base : down.back().base;
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW1, {experts, inner, hidden}));
-  FERRY_RETURN_IF_ERROR(check_matrix(in, kW3, {experts, inner, hidden}));
+  if (in.given(kW3)) FERRY_RETURN_IF_ERROR(check_matrix(in, kW3, {experts, inner, hidden}));
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW2, {experts, hidden, inner}));
   FERRY_RETURN_IF_ERROR(check_biases(in, experts, inner, hidden));
   if (!ids.shape[1].is_static() || ids.shape[1].base > experts) {

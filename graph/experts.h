@@ -9,6 +9,8 @@
 //   out[t] = sum over the slots s of scores[t,s] * w2[e] (a(w1[e] x[t]) * (w3[e] x[t])),
 //   e = ids[t,s]; the ids of one token differ; a is the activation: silu, gelu, gelu_tanh or relu
 //
+// Without w3 there is no gate: w2[e] relu(w1[e] x[t])^2.
+//
 // If there are biases, b1 and b3 f32 [experts,inner] and b2 f32 [experts,hidden], they are added to
 // the three products, and the gate of GPT-OSS replaces a(g) * u:
 //   g' * sigmoid(steepness * g') * (u' + 1), g' = min(g, limit), u' = min(max(u, -limit), limit)

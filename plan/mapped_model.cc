@@ -49,7 +49,7 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
     return fail_field(ErrorCode::kUnsupported, "program",
                       fmt::format(" encoder: {} takes images", config.model_type));
   }
-  if (std::ranges::all_of(config.layer_types, converters::is_attention)) return {};
+  if (std::ranges::none_of(config.layer_types, converters::has_state)) return {};
   return fail_field(ErrorCode::kUnsupported, "program",
                     fmt::format(" encoder: {} has layers without attention", config.model_type));
 }
@@ -94,7 +94,7 @@ Status check_static(const ConvertOptions& options, const converters::ModelConfig
                                   config.model_type));
   }
   if (options.decode_length.value_or(1) > 1 &&
-      !std::ranges::all_of(config.layer_types, converters::is_attention)) {
+      std::ranges::any_of(config.layer_types, converters::has_state)) {
     return fail_field(ErrorCode::kUsage, "decode-length",
                       fmt::format(" {}: tokens of a lookahead may be rejected, and the "
                                   "recurrent states of {} cannot be rolled back",

@@ -87,7 +87,7 @@ class SquareMeter {
     for (const ExpertMatrices& node : experts.nodes()) {
       sums_of(node.w1, node.experts, node.hidden);
       sums_of(node.w2, node.experts, node.inner);
-      shared_[node.w3] = node.w1;
+      if (!node.w3.empty()) shared_[node.w3] = node.w1;
     }
     const auto loaded = FERRY_TRY(LoadedPart::load(part, weights_from(source()), pool_, name()));
     FERRY_RETURN_IF_ERROR(observe_probes(

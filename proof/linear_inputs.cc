@@ -254,6 +254,10 @@ using graph::ValueId;
 
 constexpr std::string_view kX = "expert_x.", kIds = "expert_ids.";
 
+bool has_gate(const graph::Node& node) {
+  return std::holds_alternative<ValueId>(node.args[ExpertsArgs::kW3]);
+}
+
 const graph::Value& value_of(const graph::Graph& graph, const graph::Node& node, size_t arg) {
   return graph[std::get<ValueId>(node.args[arg])];
 }
@@ -271,13 +275,13 @@ Result<ExpertMatrices> matrices_of(const graph::Model& part, const graph::Graph&
                                    const graph::Node& node, const TensorSource& source) {
   const graph::Value& w1 = value_of(graph, node, ExpertsArgs::kW1);
   ExpertMatrices of{.w1 = w1.name,
-                    .w3 = value_of(graph, node, ExpertsArgs::kW3).name,
+                    .w3 = has_gate(node) ? value_of(graph, node, ExpertsArgs::kW3).name : "",
                     .w2 = value_of(graph, node, ExpertsArgs::kW2).name,
                     .experts = w1.shape[0].base,
                     .inner = w1.shape[1].base,
                     .hidden = w1.shape[2].base};
   of.gates = FERRY_TRY(values_of(part, of.w1, source));
-  of.ups = FERRY_TRY(values_of(part, of.w3, source));
+  if (has_gate(node)) of.ups = FERRY_TRY(values_of(part, of.w3, source));
   of.downs = FERRY_TRY(values_of(part, of.w2, source));
   of.activation = std::get<std::string>(node.args[ExpertsArgs::kActivation]);
   if (std::holds_alternative<ValueId>(node.args[ExpertsArgs::kB1])) {
@@ -314,6 +318,10 @@ std::vector<float> inner_of(const ExpertMatrices& of, std::span<const float> x, 
     return out;
   };
   std::vector<float> out = product(of.gates);
+  if (of.ups.empty()) {
+    for (float& value : out) value = value > 0 ? value * value : 0;
+    return out;
+  }
   const std::vector<float> ups = product(of.ups);
   const bool is_biased = !of.gate_biases.empty();
   for (size_t i = 0; i < out.size(); ++i) {
@@ -351,8 +359,10 @@ Result<ExpertInputs> ExpertInputs::add_to(graph::Model& part, const TensorSource
   for (const graph::Node& node : method->graph.nodes) {
     if (node.op != graph::Op::kExperts) continue;
     const auto matrices = {ExpertsArgs::kW1, ExpertsArgs::kW3, ExpertsArgs::kW2};
-    const bool is_read = std::ranges::any_of(
-        matrices, [&](size_t arg) { return is_wanted(value_of(method->graph, node, arg).name); });
+    const bool is_read = std::ranges::any_of(matrices, [&](size_t arg) {
+      return std::holds_alternative<ValueId>(node.args[arg]) &&
+             is_wanted(value_of(method->graph, node, arg).name);
+    });
     if (!is_read) continue;
     const size_t i = inputs.nodes_.size();
     inputs.nodes_.push_back(FERRY_TRY(matrices_of(part, method->graph, node, source)));

@@ -253,11 +253,13 @@ class Calibrator {
     for (size_t e = 0; e < moments.x.size(); ++e) {
       const calibration::Factor of_x = FERRY_TRY(factor_of(moments.x[e], node.w1));
       choose_rows(std::span(node.gates).subspan(e * size, size), of_x, w1);
-      choose_rows(std::span(node.ups).subspan(e * size, size), of_x, w3);
+      if (!node.ups.empty()) choose_rows(std::span(node.ups).subspan(e * size, size), of_x, w3);
       const calibration::Factor of_inner = FERRY_TRY(factor_of(moments.inner[e], node.w2));
       choose_rows(std::span(node.downs).subspan(e * size, size), of_inner, w2);
     }
-    for (ChosenMatrix* matrix : {&w1, &w3, &w2}) keep(std::move(*matrix));
+    for (ChosenMatrix* matrix : {&w1, &w3, &w2}) {
+      if (!matrix->cost.weight.empty()) keep(std::move(*matrix));
+    }
     return {};
   }
 

@@ -82,17 +82,19 @@ ValueId softcap(GraphBuilder& b, ValueId x, double cap) {
 
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix,
                   int64_t size) {
-  const ValueId gate = projection(b, x, prefix + ".w1", g.hidden_size, size, g.mlp_bias);
+  ValueId gate = projection(b, x, prefix + ".w1", g.hidden_size, size, g.mlp_bias);
+  if (g.scalars.mlp_gate != 1.0) gate = b.mul(gate, g.scalars.mlp_gate);
   const ValueId up = projection(b, x, prefix + ".w3", g.hidden_size, size, g.mlp_bias);
-  return projection(b, b.mul(activate(b, g.activation, gate), up), prefix + ".w2", size,
-                    g.hidden_size, g.mlp_bias);
+  const ValueId out = projection(b, b.mul(activate(b, g.activation, gate), up), prefix + ".w2",
+                                 size, g.hidden_size, g.mlp_bias);
+  return g.scalars.mlp_out == 1.0 ? out : b.mul(out, g.scalars.mlp_out);
 }
 
 ValueId plain_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix,
-                  bool bias) {
-  const ValueId wide = projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, bias);
-  return projection(b, activate(b, g.activation, wide), prefix + ".w2", g.intermediate_size,
-                    g.hidden_size, bias);
+                  bool bias, int64_t size) {
+  if (size == 0) size = g.intermediate_size;
+  const ValueId wide = projection(b, x, prefix + ".w1", g.hidden_size, size, bias);
+  return projection(b, activate(b, g.activation, wide), prefix + ".w2", size, g.hidden_size, bias);
 }
 
 }  // namespace ferry::converters

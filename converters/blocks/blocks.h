@@ -66,8 +66,9 @@ ValueId softcap(GraphBuilder& b, ValueId x, double cap);
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
                   int64_t size);
 
-// Returns w2(activation(w1 x)); `prefix` is "layers.N.feed_forward".
+// Returns w2(activation(w1 x)), with the inner width `size`, or intermediate_size where it is 0;
+// `prefix` is "layers.N.feed_forward".
 ValueId plain_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
-                  bool bias);
+                  bool bias, int64_t size = 0);
 
 }  // namespace ferry::converters

@@ -298,6 +298,18 @@ Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& opt
       {.layer = both, .final_norm = final_norm, .head_bias = config.number(kHeadBias) != 0});
 }
 
+Result<Methods> build_single_blocks(const ModelConfig& config, const BuildOptions& options,
+                                    const Mixer& mixer) {
+  const Layer one = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+    return add_block(b, config, {}, layer, "attention_norm", nullptr, x,
+                     [&](ValueId in) { return mixer(b, c, in, layer); });
+  };
+  const auto final_norm = [&](GraphBuilder& b, ValueId x) {
+    return rms_norm(b, x, "norm.weight", config.rms_norm_eps);
+  };
+  return build_frame(config, options, {.layer = one, .final_norm = final_norm});
+}
+
 Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
                                         const AttentionStyle& style, NormStyle norms) {
   const Mixer mixer = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {

@@ -68,6 +68,10 @@ Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOp
 Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOptions& options,
                                     const AttentionStyle& style, const Mixer& other);
 
+// Builds layers of x += mixer(x) alone, with the RMS norm attention_norm before each.
+Result<Methods> build_single_blocks(const ModelConfig& config, const BuildOptions& options,
+                                    const Mixer& mixer);
+
 // Returns the sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x),
 // or plus shared(x) where the shared expert has no gate. x is [1,T,hidden], `prefix` is
 // "layers.N.feed_forward". The router and the shared gate are f32 in any bundle. The router reads

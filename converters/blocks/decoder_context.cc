@@ -355,7 +355,7 @@ bool has_attention(const ModelConfig& config) {
   return std::ranges::any_of(config.layer_types, is_attention);
 }
 bool has_states(const ModelConfig& config) {
-  return !std::ranges::all_of(config.layer_types, is_attention);
+  return std::ranges::any_of(config.layer_types, has_state);
 }
 
 // Returns the table rows of this call's positions in a static program.

@@ -128,6 +128,27 @@ std::string name_of(Activation activation) {
   return "silu";
 }
 
+// Experts without a gate, and the shared one: x [1,T,hidden].
+ValueId ungated_experts(GraphBuilder& b, const DecoderContext& c, ValueId x, const Route& route,
+                        const std::string& prefix) {
+  const ModelConfig& g = c.config;
+  const MoeConfig& moe = g.moe;
+  const int64_t hidden = g.hidden_size;
+  const bool latent = moe.latent_size > 0;
+  const int64_t width = latent ? moe.latent_size : hidden;
+  const ValueId in =
+      latent ? projection(b, x, prefix + ".latent_in", hidden, width, g.mlp_bias) : x;
+  const ValueId w1 = b.weight(prefix + ".experts.w1.weight",
+                              {experts(moe.experts), features(moe.expert_size), features(width)});
+  const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
+                              {experts(moe.experts), features(width), features(moe.expert_size)});
+  const ValueId rows = b.view(in, {c.tokens, features(width)});
+  ValueId sum = b.view(b.experts(rows, route.ids, route.scores, w1, ValueId{}, w2),
+                       {batch(), c.tokens, features(width)});
+  if (latent) sum = projection(b, sum, prefix + ".latent_out", width, hidden, g.mlp_bias);
+  return b.add(sum, plain_mlp(b, g, x, prefix + ".shared", g.mlp_bias, moe.shared_size));
+}
+
 }  // namespace
 
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
@@ -137,6 +158,7 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const auto rows_of = [&](ValueId value) { return b.view(value, {c.tokens, features(hidden)}); };
   const ValueId rows = rows_of(x);
   const Route route = routed(b, c, routed_by.valid() ? rows_of(routed_by) : rows, layer, prefix);
+  if (!moe.gated) return ungated_experts(b, c, x, route, prefix);
   const ValueId w1 = b.weight(prefix + ".experts.w1.weight",
                               {experts(moe.experts), features(moe.expert_size), features(hidden)});
   const ValueId w3 = b.weight(prefix + ".experts.w3.weight",

@@ -50,6 +50,9 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
   if (type.rope_layers == RopeLayers::kUnlessAlibi) {
     turned.assign(turned.size(), !FERRY_TRY(fields.flag_or("alibi", false)));
   }
+  if (type.rope_layers == RopeLayers::kIfUsed) {
+    turned.assign(turned.size(), FERRY_TRY(fields.flag_or("use_mem_rope", false)));
+  }
   if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
@@ -159,6 +162,7 @@ Result<std::vector<LayerType>> conv_layers(const JsonFields& fields, const Model
 
 Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const ModelType& type,
                                                    const ModelConfig& config, bool window) {
+  if (type.layers != nullptr) return type.layers(fields, config);
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
   if (type.window == WindowRule::kGlobalLocal) return global_local_layers(fields, config);
@@ -183,13 +187,14 @@ LayerType recurrent(const ModelType& type) {
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields, const ModelType& type,
                                                   const nlohmann::json& list) {
-  const std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
+  const std::array<std::pair<std::string_view, LayerType>, 7> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", recurrent(type)},
       {"conv", LayerType::kShortConv},
       {"mamba", recurrent(type)},
+      {"hybrid", LayerType::kMambaAndAttention},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -248,6 +253,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
       return fields.error(ErrorCode::kUnsupported, "layer_types", "has linear attention");
     }
     FERRY_RETURN_IF_ERROR(read_linear_attention(fields, config));
+  }
+  if (has(LayerType::kMambaAndAttention) && !type.mamba) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba beside attention");
   }
   if (has(LayerType::kShortConv) && !type.convs) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");

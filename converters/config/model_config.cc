@@ -100,7 +100,7 @@ Status read_two_way(const JsonFields& fields, const ModelType& type, ModelConfig
   config.only_encodes = type.two_way == TwoWayRule::kAlways;
   config.two_way = config.only_encodes || directions.not_causal || directions.half_window;
   config.is_encoder = config.two_way;
-  if (config.two_way && !std::ranges::all_of(config.layer_types, is_attention)) {
+  if (config.two_way && std::ranges::any_of(config.layer_types, has_state)) {
     return fields.error(ErrorCode::kUnsupported, "is_causal",
                         "is not true, and layers without attention know one direction only");
   }

@@ -57,10 +57,25 @@ struct VisionConfig {
   bool operator==(const VisionConfig&) const = default;
 };
 
-enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv, kMamba };
-// Whether a layer of this type has a KV cache. All others have states of fixed size.
+enum class LayerType {
+  kFullAttention,
+  kSlidingAttention,
+  kLinearAttention,
+  kShortConv,
+  kMamba,
+  kMambaAndAttention,  // both in one layer
+  kRecurrent,          // RG-LRU
+  kNoMixer             // an MLP or experts alone
+};
+// Whether a layer of this type has a KV cache.
 constexpr bool is_attention(LayerType type) {
-  return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
+  return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention ||
+         type == LayerType::kMambaAndAttention;
+}
+// Whether a layer of this type has states of fixed size.
+constexpr bool has_state(LayerType type) {
+  return type != LayerType::kFullAttention && type != LayerType::kSlidingAttention &&
+         type != LayerType::kNoMixer;
 }
 
 struct RopeConfig {
@@ -106,6 +121,11 @@ struct ScalarConfig {
   std::optional<double> logit_softcap = {};      // logits likewise
   // Queries, keys and values are limited to -qkv_clip and qkv_clip before RoPE.
   std::optional<double> qkv_clip = {};
+  // Falcon-H1: multipliers of the input and output of attention, of the input and output of Mamba,
+  // of the gate of an MLP before its activation, and of the output of an MLP.
+  double attention_in = 1.0, attention_out = 1.0;
+  double mamba_in = 1.0, mamba_out = 1.0;
+  double mlp_gate = 1.0, mlp_out = 1.0;
   bool operator==(const ScalarConfig&) const = default;
 };
 
@@ -119,6 +139,31 @@ struct LinearAttentionConfig {
   int64_t conv_channels() const { return 2 * key_size() + value_size(); }
   int64_t groups() const { return value_heads / key_heads; }  // value heads per key head
   bool operator==(const LinearAttentionConfig&) const = default;
+};
+
+// Mamba-2 and, where `rank` is set, Mamba; all zero if the model has neither.
+struct MambaConfig {
+  int64_t heads = 0, head_dim = 0;  // Mamba: 1 and the number of inner channels
+  int64_t groups = 0;               // groups of heads that share B and C
+  int64_t state = 0;
+  int64_t conv_kernel = 0;
+  int64_t rank = 0;  // Mamba: the width from which the time steps are projected
+  bool conv_bias = false;
+  bool in_bias = false, out_bias = false;     // of the two projections
+  Activation activation = Activation::kSilu;  // behind the convolution
+  double least_step = 0.0;                    // time steps are at least this
+  std::optional<double> greatest_step = {};   // and at most this
+  // The gate multiplies what is normalised, or what has been normalised.
+  enum class Norm { kBehindGate, kBeforeGate, kNone } norm = Norm::kBehindGate;
+  double norm_eps = 0.0;
+  // Mamba: B, C and the input of the time steps are normalised, with weights where
+  // `inner_weights` is set.
+  bool inner_norms = false, inner_weights = false;
+  // Multipliers of the five parts of the input projection: gate, x, B, C and time steps.
+  std::vector<double> multipliers = {};
+  int64_t inner() const { return heads * head_dim; }
+  int64_t conv_channels() const { return rank > 0 ? inner() : inner() + 2 * groups * state; }
+  bool operator==(const MambaConfig&) const = default;
 };
 
 // Routed experts; all zero if the model has none.
@@ -150,6 +195,10 @@ struct MoeConfig {
     bool operator==(const Clamp&) const = default;
   };
   std::optional<Clamp> clamp = {};
+  // Experts without a gate compute w2 relu(w1 x)^2 between two projections of all tokens, from the
+  // hidden size to `latent_size` and back; 0: there are no such projections (Nemotron-H).
+  bool gated = true;
+  int64_t latent_size = 0;
   std::vector<bool> layers;  // which layers have experts instead of an MLP
   bool operator==(const MoeConfig&) const = default;
 };
@@ -203,6 +252,7 @@ struct ModelConfig {
   RopeConfig sliding_rope;  // RoPE of sliding attention; equal to `rope` in most families
   ScalarConfig scalars;
   LinearAttentionConfig linear;
+  MambaConfig mamba;
   // Numbers that only one family has, by name. ModelType::read sets them; the family's rules and
   // blocks read them.
   std::map<std::string, int64_t, std::less<>> numbers;

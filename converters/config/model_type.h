@@ -30,7 +30,8 @@ enum class ExpertRule {
   kAll,         // every layer; there is no other MLP, and scores are always normalised
   kAfterFirst,  // all layers but the first first_k_dense_replace
   kTyped,       // those that mlp_layer_types calls sparse; without it as kAfterFirst
-  kBetween      // every moe_layer_interval-th of moe_layer_start_index to moe_layer_end_index
+  kBetween,     // every moe_layer_interval-th of moe_layer_start_index to moe_layer_end_index
+  kPeriodic     // layer expert_layer_offset of every expert_layer_period; one expert is an MLP
 };
 
 // Which kinds of RoPE scaling the type's configuration class accepts.
@@ -62,6 +63,7 @@ enum class RopeLayers {
   kSlidingIfAny,  // those with a sliding window; all where the config states none
   kIfNamed,       // all, where position_embedding_type is rope
   kUnlessAlibi,   // all, where the config does not ask for alibi
+  kIfUsed,        // all, where use_mem_rope is true
   kNone           // positions are learned vectors, which are added to the embeddings
 };
 
@@ -110,6 +112,9 @@ struct ModelType {
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions
   bool mamba = false;   // layers are Mamba where layer_types does not list attention
+  // Returns the types of the layers, where the config determines them in a way of its own. It is
+  // called after `read`.
+  Result<std::vector<LayerType>> (*layers)(const JsonFields&, const ModelConfig&) = nullptr;
   RopeLayers rope_layers = RopeLayers::kAll;
   ExpertRule experts = ExpertRule::kNever;
   bool shared_expert = false;  // a shared expert beside the routed ones

@@ -51,6 +51,17 @@ Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelTyp
     std::fill_n(layers.begin(), std::min(dense, num_layers), false);
     return layers;
   }
+  if (type.experts == ExpertRule::kPeriodic) {
+    const int64_t period = FERRY_TRY(fields.required("expert_layer_period", kSizeRange));
+    const int64_t offset = FERRY_TRY(fields.required("expert_layer_offset", {0, kSizeRange.max}));
+    if (offset >= period) {
+      return fields.bad("expert_layer_offset", "is not below expert_layer_period");
+    }
+    for (int64_t layer = 0; layer < num_layers; ++layer) {
+      layers[static_cast<size_t>(layer)] = layer % period == offset;
+    }
+    return layers;
+  }
   const int64_t step = FERRY_TRY(fields.integer_or("decoder_sparse_step", kLayerRange, 1));
   const std::vector<int64_t> dense =
       FERRY_TRY(fields.integers("mlp_only_layers", {0, kLayerRange.max}))
@@ -74,6 +85,7 @@ Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig
   if (experts == 0 && type.experts == ExpertRule::kAll) {
     return fields.bad(name, "is 0, but there is no other MLP");
   }
+  if (experts == 1 && type.experts == ExpertRule::kPeriodic) return {};
   if (experts == 0 || std::ranges::count(layers, true) == 0) return {};
 
   if (config.activation != Activation::kSilu) {

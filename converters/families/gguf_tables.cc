@@ -1,5 +1,9 @@
 #include "converters/families/gguf_tables.h"
 
+#include <algorithm>
+
+#include "converters/keys/row_layouts.h"
+
 namespace ferry::converters::gguf_tables {
 namespace {
 
@@ -11,8 +15,10 @@ List with(List list, const List& more) {
   return list;
 }
 
+constexpr auto kHeadColumn = [](const ModelConfig& c) {
+  return std::vector<int64_t>{c.mamba.heads, 1};
+};
 constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
-constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
 
 // In the file, row 2j + s of each head is row s * dim / 2 + j of the checkpoint.
 std::vector<StridedPiece> halves_to_pairs(int64_t heads, int64_t dim) {
@@ -387,7 +393,33 @@ constexpr GgufName kGpt2Rows[] = {
     {"blk.{i}.ffn_down.bias", "transformer.h.{i}.mlp.c_proj.bias"},
 };
 
+constexpr GgufName kBackboneRows[] = {
+    {"token_embd.weight", "backbone.embeddings.weight"},
+    {"output_norm.weight", "backbone.norm_f.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "backbone.layers.{i}.norm.weight"},
+    {"blk.{i}.ssm_conv1d.weight", "backbone.layers.{i}.mixer.conv1d.weight", kConv},
+    {"blk.{i}.ssm_conv1d.bias", "backbone.layers.{i}.mixer.conv1d.bias"},
+    {"blk.{i}.ssm_in.weight", "backbone.layers.{i}.mixer.in_proj.weight"},
+    {"blk.{i}.ssm_in.bias", "backbone.layers.{i}.mixer.in_proj.bias"},
+    {"blk.{i}.ssm_out.weight", "backbone.layers.{i}.mixer.out_proj.weight"},
+    {"blk.{i}.ssm_out.bias", "backbone.layers.{i}.mixer.out_proj.bias"},
+};
+
 }  // namespace
+
+constinit const GgufForm kHeadValues = {.written_shape = kHeadColumn,
+                                        .shape = GgufForm::Shape::kFlat};
+constinit const GgufForm kHeadNegExp = {.written_shape = kHeadColumn,
+                                        .shape = GgufForm::Shape::kFlat,
+                                        .values = GgufForm::Values::kNegExp};
+constinit const GgufForm kGroupRows = {.written_shape =
+                                           [](const ModelConfig& c) {
+                                             const int64_t groups =
+                                                 std::max<int64_t>(1, c.mamba.groups);
+                                             return std::vector{groups, c.mamba.inner() / groups};
+                                           },
+                                       .shape = GgufForm::Shape::kFlat};
 
 constinit const GgufNames kFrame = kFrameRows;
 constinit const GgufNames kMlp = kMlpRows;
@@ -412,6 +444,7 @@ constinit const GgufNames kNormBiases = kNormBiasesRows;
 constinit const GgufNames kSharedExperts = kSharedExpertsRows;
 constinit const GgufNames kLatentAttention = kLatentAttentionRows;
 constinit const GgufNames kGraniteExperts = kGraniteExpertsRows;
+constinit const GgufNames kBackbone = kBackboneRows;
 
 RowOrder qkv_by_head(const ModelConfig& c) {
   StridedPiece rows;

@@ -24,6 +24,11 @@ inline constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
 RowOrder qkv_by_head(const ModelConfig& config);
 RowOrder qkv_apart(const ModelConfig& config);
 inline constexpr GgufForm kQkvByHead = {.order = qkv_by_head, .written = qkv_apart};
+// Vectors with a number for each head of Mamba-2, which files have as columns; the norm of Mamba-2
+// has a row for each group.
+extern const GgufForm kHeadValues, kHeadNegExp, kGroupRows;
+// Values are -exp(A_log).
+inline constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
 
 // kFusedExperts stands beside kExperts, and kFusedAttention beside kAttention where no layer has
 // linear attention. kExpertWeights follows the names of checkpoints.
@@ -33,6 +38,8 @@ extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kExpertWeights, kA
     kLatentAttention, kGraniteExperts;
 // All tensors of GPT-2 but the matrices of its layers, which other families store in other ways.
 extern const GgufNames kGpt2;
+// Models whose layers are one block of Mamba or Mamba-2 each: what the two have in common.
+extern const GgufNames kBackbone;
 // Biases of the layer norms before attention and MLP, and after the last layer.
 extern const GgufNames kNormBiases;
 // Names of gate.e_score_correction_bias and of shared_experts. They precede the names of other

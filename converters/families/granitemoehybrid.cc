@@ -17,22 +17,7 @@ namespace {
 using namespace gguf_tables;
 using enum GgufKey;
 
-constexpr auto kHeadColumn = [](const ModelConfig& c) {
-  return std::vector<int64_t>{c.number("mamba_n_heads"), 1};
-};
-constexpr GgufForm kHeadValues = {.written_shape = kHeadColumn, .shape = GgufForm::Shape::kFlat};
-constexpr GgufForm kHeadNegExp = {.written_shape = kHeadColumn,
-                                  .shape = GgufForm::Shape::kFlat,
-                                  .values = GgufForm::Values::kNegExp};
-constexpr GgufForm kGroupRows = {
-    .written_shape =
-        [](const ModelConfig& c) {
-          const int64_t groups = std::max<int64_t>(1, c.number("mamba_n_groups"));
-          return std::vector{groups, c.number("mamba_n_heads") * c.number("mamba_d_head") / groups};
-        },
-    .shape = GgufForm::Shape::kFlat};
-
-constexpr GgufName kMambaGguf[] = {
+const GgufName kMambaGguf[] = {
     {"blk.{i}.ssm_a", "model.layers.{i}.mamba.A_log", kHeadNegExp},
     {"blk.{i}.ssm_d", "model.layers.{i}.mamba.D", kHeadValues},
     {"blk.{i}.ssm_dt.bias", "model.layers.{i}.mamba.dt_bias"},
@@ -75,7 +60,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   const bool bias = config.attention_bias;
-  return build_mixed_decoder(config, options, {.qkv_bias = bias, .output_bias = bias}, mamba);
+  return build_mixed_decoder(config, options, {.qkv_bias = bias, .output_bias = bias}, mamba_mixer);
 }
 
 }  // namespace

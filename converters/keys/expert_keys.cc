@@ -15,6 +15,13 @@ namespace {
 Shape wide_shape(const ModelConfig& c) { return {c.moe.expert_size, c.hidden_size}; }
 Shape narrow_shape(const ModelConfig& c) { return {c.hidden_size, c.moe.expert_size}; }
 
+// Experts without a gate may be between two projections of all tokens.
+int64_t plain_width(const ModelConfig& c) {
+  return c.moe.latent_size > 0 ? c.moe.latent_size : c.hidden_size;
+}
+Shape plain_up(const ModelConfig& c) { return {c.moe.expert_size, plain_width(c)}; }
+Shape plain_down(const ModelConfig& c) { return {plain_width(c), c.moe.expert_size}; }
+
 KeyRule stack_rule(const std::string& source, const char* matrix,
                    Shape (*shape)(const ModelConfig&)) {
   KeyRule rule;
@@ -162,6 +169,26 @@ std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
     return Shape{c.moe.experts, c.hidden_size, c.moe.expert_size};
   };
   return {gate_up, down};
+}
+
+std::vector<KeyRule> plain_expert_rules(const std::string& experts) {
+  const auto fused = [](const std::string& key, const char* matrix,
+                        Shape (*shape)(const ModelConfig&)) {
+    KeyRule rule;
+    rule.name = "fused experts";
+    rule.source = key;
+    rule.targets = {{std::string("layers.{i}.feed_forward.experts.") + matrix + ".weight"}};
+    rule.expected_shape = [shape](const ModelConfig& c) {
+      Shape all = shape(c);
+      all.insert(all.begin(), c.moe.experts);
+      return all;
+    };
+    return rule;
+  };
+  return {stack_rule(experts + "{e}.up_proj.weight", "w1", plain_up),
+          stack_rule(experts + "{e}.down_proj.weight", "w2", plain_down),
+          fused(experts + "up_proj", "w1", plain_up),
+          fused(experts + "down_proj", "w2", plain_down)};
 }
 
 std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,

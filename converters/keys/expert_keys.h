@@ -27,6 +27,10 @@ std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char*
 std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
                                         const std::string& down_key);
 
+// Rules for experts without a gate, below `experts`, which ends with a dot: one by one as
+// E.up_proj.weight and E.down_proj.weight, or in the tensors up_proj and down_proj.
+std::vector<KeyRule> plain_expert_rules(const std::string& experts);
+
 // Like fused_expert_rules(), but the matrices of either tensor may be transposed. The shape of the
 // tensor tells. If both shapes are equal, the matrices are taken as not transposed.
 std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,

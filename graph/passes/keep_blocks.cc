@@ -117,8 +117,9 @@ class BlockRewriter {
   // The scratch size of the loop's body changes.
   void experts(Node& node) {
     for (size_t i = 0; ExpertsArgs::is_matrix(ExpertsArgs::kW1 + i); ++i) {
-      const auto matrix = std::get<ValueId>(node.args[ExpertsArgs::kW1 + i]);
-      if (const std::string* encoding = take(matrix)) node.args[ExpertsArgs::kE1 + i] = *encoding;
+      const auto* matrix = std::get_if<ValueId>(&node.args[ExpertsArgs::kW1 + i]);
+      if (matrix == nullptr) continue;
+      if (const std::string* encoding = take(*matrix)) node.args[ExpertsArgs::kE1 + i] = *encoding;
     }
     const Result<Types> types = infer_types(graph_, {}, node);
     // otherwise validate() reports the error

@@ -411,9 +411,9 @@ class Rewriter {
   // The scratch size of the loop's body changes.
   void quantize_experts(Node& node) {
     for (size_t i = 0; ExpertsArgs::is_matrix(ExpertsArgs::kW1 + i); ++i) {
-      const auto matrix = std::get<ValueId>(node.args[ExpertsArgs::kW1 + i]);
-      if (decision_of(matrix) == nullptr) continue;
-      const ValueId scales = coded(matrix);
+      const auto* matrix = std::get_if<ValueId>(&node.args[ExpertsArgs::kW1 + i]);
+      if (matrix == nullptr || decision_of(*matrix) == nullptr) continue;
+      const ValueId scales = coded(*matrix);
       node.args[ExpertsArgs::kS1 + i] = scales;
     }
     const Result<Types> types = infer_types(graph_, {}, node);

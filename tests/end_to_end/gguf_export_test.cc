@@ -27,7 +27,8 @@ TEST(GgufFile, IsReadWithTheSameOutputs) {
   for (const char* name :
        {"golden/llama", "golden/granite", "golden/olmo2", "golden/gpt_oss", "golden/arcee",
         "golden/bloom", "golden/dots1", "golden/gemma4_moe", "golden/gpt_bigcode", "golden/olmo",
-        "gguf_written/granitemoe", "gguf_written/qwen3_vl_moe"}) {
+        "gguf_written/granitemoe", "gguf_written/qwen3_vl_moe", "golden/mamba2", "golden/mamba",
+        "golden/falcon_mamba", "golden/jamba"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});
@@ -84,6 +85,8 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
       {"golden/gemma4_moe", {{"hidden_activation", "relu"}}, "hidden_act"},
       {"golden/gpt_oss_swiglu", Json::object(), "swiglu_alpha"},
       {"gguf_written/lfm2_moe", {{"routed_scaling_factor", 2.0}}, "routed_scaling_factor"},
+      {"golden/mamba2", {{"time_step_limit", {0.0, 0.5}}}, "time_step_limit"},
+      {"golden/falcon_mamba", {{"mixer_rms_eps", 1e-3}}, "mixer_rms_eps"},
       {"gguf_written/deepseek_v2",
        {{"topk_method", "group_limited_greedy"}, {"n_group", 2}, {"topk_group", 1}},
        "topk_method"},

@@ -364,7 +364,15 @@ std::vector<Model> models() {
                                          "olmo",
                                          "openai_gpt",
                                          "persimmon",
-                                         "vaultgemma"};
+                                         "vaultgemma",
+                                         "mamba2",
+                                         "mamba",
+                                         "falcon_mamba",
+                                         "bamba",
+                                         "falcon_h1",
+                                         "nemotron_h",
+                                         "zamba2",
+                                         "jamba"};
   for (const auto& entry : fs::directory_iterator(fixture("golden"))) {
     if (!unknown.contains(entry.path().filename())) add(entry.path());
   }

@@ -86,7 +86,7 @@ class ConfigMaker {
       FERRY_RETURN_IF_ERROR(read_numbers(table));
     if (config_.value("sliding_window", -1) == 0) config_.erase("sliding_window");
     FERRY_RETURN_IF_ERROR(read_layer_count());
-    FERRY_RETURN_IF_ERROR(read_head_dim());
+    if (!architecture.states_alone) FERRY_RETURN_IF_ERROR(read_head_dim());
     if (reading_.type->rope != RopeRule::kNone) FERRY_RETURN_IF_ERROR(read_rope());
     if (architecture.gemma) write_query_scale();
     if (architecture.no_rope_interval > 0) {

@@ -1,6 +1,8 @@
 // The keys of single architectures.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
 
 #include "dialects/gguf/model/layer_kinds.h"
 #include "dialects/gguf/model/reading.h"
@@ -39,6 +41,77 @@ Status read_mamba_sizes(GgufReading& in) {
   config["mamba_d_head"] = *inner / heads;
   config["mamba_expand"] = *inner / hidden;
   return {};
+}
+
+Status read_scan_sizes(GgufReading& in) {
+  json& config = *in.config;
+  constexpr std::pair<const char*, const char*> kNumbers[] = {
+      {"ssm.conv_kernel", "mamba_d_conv"},
+      {"ssm.state_size", "mamba_d_state"},
+      {"ssm.time_step_rank", "mamba_dt_rank"},
+      {"ssm.inner_size", "mamba_expand"}};
+  for (const auto& [key, member] : kNumbers) {
+    FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
+  }
+  if (in.type->name == "falcon_mamba") config["mixer_rms_eps"] = config["rms_norm_eps"];
+  if (!config.contains("mamba_expand")) return {};
+  const int64_t hidden = std::max<int64_t>(1, config.value("hidden_size", int64_t{1}));
+  const auto inner = config["mamba_expand"].get<int64_t>();
+  config["mamba_expand"] = inner / hidden;
+  if (inner % hidden == 0) return {};
+  return in.keys->fields.bad(in.keys->name("ssm.inner_size"),
+                             "is not a multiple of the embedding length");
+}
+
+// The numbers by which a config says that every so many layers one is special.
+struct Period {
+  int64_t period, offset;
+};
+
+// Returns the period of the special layers; nullopt where they have none.
+std::optional<Period> period_of(const std::vector<bool>& special) {
+  const auto count = std::ssize(special);
+  const int64_t first = std::ranges::find(special, true) - special.begin();
+  if (first == count) return Period{count + 1, count};
+  const auto after = std::find(special.begin() + first + 1, special.end(), true);
+  Period found{after == special.end() ? count : after - special.begin() - first, first};
+  if (found.offset >= found.period) return std::nullopt;
+  for (int64_t i = 0; i < count; ++i) {
+    if (special[static_cast<size_t>(i)] != (i % found.period == found.offset)) return std::nullopt;
+  }
+  return found;
+}
+
+Status read_jamba(GgufReading& in) {
+  json& config = *in.config;
+  FERRY_RETURN_IF_ERROR(read_scan_sizes(in));
+  std::vector<bool> attends, routes;
+  const json types = config.value("layer_types", json::array());
+  for (int64_t i = 0; i < in.layers; ++i) {
+    const auto at = static_cast<size_t>(i);
+    attends.push_back(at < types.size() && types[at] == "full_attention");
+    routes.push_back(in.tensors->routed.contains(i));
+  }
+  const auto attention = period_of(attends), experts = period_of(routes);
+  if (!attention) {
+    return in.keys->unsupported("attention.head_count_kv", "is not 0 in layers without a period");
+  }
+  if (!experts) return in.keys->unsupported("expert_count", "is for layers without a period");
+  config["attn_layer_period"] = attention->period;
+  config["attn_layer_offset"] = attention->offset;
+  config["expert_layer_period"] = experts->period;
+  config["expert_layer_offset"] = experts->offset;
+  if (config.value("num_experts", int64_t{0}) == 0) config["num_experts"] = 1;
+  for (const char* key : {"mlp_only_layers", "decoder_sparse_step", "layer_types"}) {
+    config.erase(key);
+  }
+  return {};
+}
+
+// Falcon Mamba has the architecture name of Mamba.
+bool has_inner_norms(const GgufReading& file) {
+  const auto normed = file.keys->fields.flag(file.keys->name("ssm.dt_b_c_rms"));
+  return normed && normed->value_or(false);
 }
 
 // Sigmoids are those of Kimi and similar models. transformers 5 leaves the function out of the
@@ -161,6 +234,8 @@ bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
       return has_windows(file);
     case GgufSign::kNoRope:
       return turns_nothing(file);
+    case GgufSign::kInnerNorms:
+      return has_inner_norms(file);
     case GgufSign::kGrowingQueries:
       return file.states("attention.temperature_scale");
   }
@@ -175,6 +250,12 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_latent_attention(reading);
     case GgufOwnKeys::kMamba:
       return read_mamba(reading);
+    case GgufOwnKeys::kMamba2:
+      return read_mamba_sizes(reading);
+    case GgufOwnKeys::kSelectiveScan:
+      return read_scan_sizes(reading);
+    case GgufOwnKeys::kJamba:
+      return read_jamba(reading);
     case GgufOwnKeys::kExpertsAlone:
       return read_experts_alone(reading);
     case GgufOwnKeys::kShortConvs:

@@ -39,7 +39,8 @@ std::string with_number(std::string_view pattern, std::string_view what, int64_t
 }
 
 bool is_hugging_face_name(std::string_view name) {
-  for (const std::string_view start : {"model.", "language_model.", "transformer.", "lm_head."}) {
+  for (const std::string_view start :
+       {"model.", "backbone.", "language_model.", "transformer.", "lm_head."}) {
     if (name.starts_with(start)) return true;
   }
   return false;
@@ -269,11 +270,12 @@ class Keyer {
     const TensorEntry& stored = entry(index);
     const bool delta = config_.linear.value_heads > 0;
     if (delta) FERRY_RETURN_IF_ERROR(want_rows(stored, config_.linear.value_heads));
-    if (stored.dtype != DType::kF32 || stored.encoding != nullptr || width_of(stored) != 1 ||
-        stored.shape.empty() || stored.shape[0] > kMaxHeads) {
+    const bool by_state = config_.mamba.rank > 0;  // Mamba has one for each state of a channel
+    if (stored.dtype != DType::kF32 || stored.encoding != nullptr || stored.shape.empty() ||
+        stored.shape[0] > kMaxHeads || (width_of(stored) != 1 && !by_state)) {
       return bad(stored, "expected f32, one per V head");
     }
-    std::vector<float> values(static_cast<size_t>(stored.shape[0]));
+    std::vector<float> values(stored.bytes / sizeof(float));
     FERRY_RETURN_IF_ERROR(source_.read(index, 0, std::as_writable_bytes(std::span(values))));
     for (size_t i = 0; i < values.size(); ++i) {
       if (std::isfinite(values[i]) && values[i] < 0) continue;

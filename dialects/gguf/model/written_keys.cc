@@ -107,8 +107,12 @@ class Keys {
   void add_blocks() { own("block_count", whole(c_.num_layers)); }
   void add_context() { own("context_length", whole(c_.max_positions)); }
   void add_embedding() { own("embedding_length", whole(c_.hidden_size)); }
-  void add_feed_forward() { own("feed_forward_length", whole(feed_forward_length())); }
-  void add_heads() { own("attention.head_count", whole(c_.num_heads)); }
+  void add_feed_forward() {
+    own("feed_forward_length", whole(in_.architecture->states_alone ? 0 : feed_forward_length()));
+  }
+  void add_heads() {
+    own("attention.head_count", whole(in_.architecture->states_alone ? 0 : c_.num_heads));
+  }
   void add_rms_epsilon() { own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps)); }
   void add_layer_norm_epsilon() { own("attention.layer_norm_epsilon", real(c_.rms_norm_eps)); }
   void add_file_type() { set("general.file_type", gguf_file_type_number(in_.type, in_.has_mxfp4)); }
@@ -317,12 +321,24 @@ class Keys {
   }
 
   void add_mamba_sizes() {
-    const int64_t heads = c_.number("mamba_n_heads");
-    own("ssm.conv_kernel", whole(c_.number("mamba_d_conv")));
-    own("ssm.state_size", whole(c_.number("mamba_d_state")));
-    own("ssm.group_count", whole(c_.number("mamba_n_groups")));
-    own("ssm.inner_size", whole(heads * c_.number("mamba_d_head")));
-    own("ssm.time_step_rank", whole(heads));
+    own("ssm.conv_kernel", whole(c_.mamba.conv_kernel));
+    own("ssm.state_size", whole(c_.mamba.state));
+    own("ssm.group_count", whole(c_.mamba.groups));
+    own("ssm.inner_size", whole(c_.mamba.inner()));
+    own("ssm.time_step_rank", whole(c_.mamba.heads));
+  }
+  void add_state_sizes() {
+    const MambaConfig& mamba = c_.mamba;
+    own("ssm.conv_kernel", whole(mamba.conv_kernel));
+    own("ssm.inner_size", whole(mamba.inner()));
+    own("ssm.state_size", whole(mamba.state));
+    own("ssm.time_step_rank", whole(mamba.rank > 0 ? mamba.rank : mamba.heads));
+    if (mamba.rank == 0) own("ssm.group_count", whole(mamba.groups));
+  }
+  void add_inner_norms() { own("ssm.dt_b_c_rms", c_.mamba.inner_norms); }
+  void add_expert_counts() {
+    own("expert_count", whole(c_.moe.experts));
+    own("expert_used_count", whole(c_.moe.per_token));
   }
   void add_turned() {
     constexpr int64_t kNoLimit = int64_t{1} << 20;
@@ -458,6 +474,9 @@ class Keys {
         {kLatentSizes, &Keys::add_latent_sizes},
         {kLatentMultiplier, &Keys::add_latent_multiplier},
         {kMambaSizes, &Keys::add_mamba_sizes},
+        {kStateSizes, &Keys::add_state_sizes},
+        {kInnerNorms, &Keys::add_inner_norms},
+        {kExpertCounts, &Keys::add_expert_counts},
         {kTurned, &Keys::add_turned},
         {kLinearAttention, &Keys::add_linear_attention},
         {kShortConv, &Keys::add_short_conv},

@@ -31,6 +31,7 @@ class Limits {
     FERRY_RETURN_IF_ERROR(check_layers());
     if (a_.latent) FERRY_RETURN_IF_ERROR(check_latent());
     if (a_.has_key(GgufKey::kMambaSizes)) FERRY_RETURN_IF_ERROR(check_mamba());
+    if (a_.has_key(GgufKey::kStateSizes)) FERRY_RETURN_IF_ERROR(check_states());
     if (a_.gemma) FERRY_RETURN_IF_ERROR(check_gemma());
     if (has_kinds_of_layers()) FERRY_RETURN_IF_ERROR(check_kinds_of_layers());
     return c_.moe.experts > 0 ? check_experts() : Status();
@@ -260,9 +261,24 @@ class Limits {
   // Readers normalise each group by itself, and need a bias.
   Status check_mamba() const {
     if (a_.without_heads.empty() || !has_layer(LayerType::kMamba)) return {};
-    if (c_.number("mamba_n_groups") > 1) return cannot("mamba_n_groups", "is more than 1");
-    if (c_.number("mamba_conv_bias") == 0) return cannot("mamba_conv_bias", "is false");
+    if (c_.mamba.groups > 1) return cannot("mamba_n_groups", "is more than 1");
+    if (!c_.mamba.conv_bias) return cannot("mamba_conv_bias", "is false");
     return {};
+  }
+  // Readers need a bias of the convolution, and twice as many channels as the hidden size has. They
+  // have one epsilon for all norms, and no limit of time steps.
+  Status check_states() const {
+    const MambaConfig& mamba = c_.mamba;
+    if (!mamba.conv_bias) return cannot("use_conv_bias", "is false");
+    if (mamba.activation != Activation::kSilu) return cannot("hidden_act", "is not silu");
+    if (mamba.least_step > 0 || mamba.greatest_step) {
+      return cannot("time_step_limit", "limits time steps");
+    }
+    if (mamba.inner_norms && mamba.norm_eps != c_.rms_norm_eps) {
+      return cannot("mixer_rms_eps", "is not layer_norm_epsilon");
+    }
+    if (mamba.rank == 0 || mamba.inner() == 2 * c_.hidden_size) return {};
+    return cannot("expand", "is not 2");
   }
   bool has_layer(LayerType type) const { return std::ranges::count(c_.layer_types, type) > 0; }
 
@@ -284,7 +300,7 @@ class Limits {
     if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
       return cannot("use_expert_bias", "is false");
     }
-    if (a_.has_key(GgufKey::kDenseBlocks)) return {};
+    if (a_.has_key(GgufKey::kDenseBlocks) || a_.has_key(GgufKey::kExpertCounts)) return {};
     for (int64_t i = 0; i < c_.num_layers; ++i) {
       if (!c_.has_experts(i)) return cannot("mlp_only_layers", fmt::format("names layer {}", i));
     }

@@ -104,7 +104,7 @@ TEST(ExpertConfig, WhatDoesNotFitIsRefusedByItsKey) {
       {"lfm2_moe", {{"layer_types", nullptr}}, bad, "layer_types"},
       {"gpt_oss", {{"num_experts_per_tok", 9}}, bad, "num_experts_per_tok"},
       {"gpt_oss", {{"rope_parameters", nullptr}}, unsupported, "rope_parameters"},
-      {"granitemoehybrid_mamba", {{"time_step_limit", {0.0, 0.5}}}, unsupported, "time_step_limit"},
+      {"granitemoehybrid_mamba", {{"time_step_limit", {-1.0, 0.5}}}, bad, "time_step_limit"},
       {"granitemoehybrid_mamba", {{"mamba_d_head", 4}}, bad, "mamba_d_head"},
       {"granitemoehybrid_mamba", {{"mamba_n_groups", 3}}, bad, "mamba_n_groups"},
       {"llama", {{"layer_types", {"mamba", "mamba", "mamba"}}}, unsupported, "layer_types"}};

@@ -75,11 +75,10 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "m.gguf: 'general.architecture' is not a string"},
       {"general.architecture", "gpt\n2", ErrorCode::kUnsupported,
        "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are arcee, bloom, chatglm, "
-       "cohere2, command-r, deepseek2, dots1, ernie4_5, exaone4, gemma, gemma2, gemma3, glm4, "
-       "glm4moe, gpt-oss, "
-       "gpt2, gptneox, granite, granitehybrid, granitemoe, hunyuan-dense, lfm2, lfm2moe, llama, "
-       "mistral3, nemotron, olmo, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, "
-       "qwen35, "
+       "cohere2, command-r, deepseek2, dots1, ernie4_5, exaone4, gemma, gemma2, gemma3, gemma4, "
+       "glm4, glm4moe, gpt-oss, gpt2, gptneox, granite, granitehybrid, granitemoe, "
+       "hunyuan-dense, jamba, lfm2, lfm2moe, llama, mamba, mamba2, mistral3, nemotron, olmo, "
+       "olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, "
        "qwen35moe, "
        "qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder, "
        "starcoder2"},

@@ -1,0 +1,109 @@
+// Falcon-H1: attention and Mamba-2 side by side in every layer, and multipliers of inputs and
+// outputs of all parts.
+// Source: transformers, models/falcon_h1/modeling_falcon_h1.py.
+
+#include <algorithm>
+#include <cmath>
+
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/mamba.h"
+#include "converters/families/families.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families::falcon_h1 {
+namespace {
+
+constexpr FloatRange kMultiplierRange = {-1e6, 1e6};
+
+// Reads a list of `count` multipliers; all are 1 where the config states none.
+Result<std::vector<double>> multipliers(const JsonFields& fields, const char* key, size_t count) {
+  auto stated = FERRY_TRY(fields.numbers(key, kMultiplierRange));
+  if (!stated) return std::vector<double>(count, 1.0);
+  if (stated->size() == count) return *std::move(stated);
+  return fields.bad(key, "does not have one number for each part");
+}
+
+Status read_multipliers(const JsonFields& fields, ModelConfig& config) {
+  ScalarConfig& out = config.scalars;
+  const std::pair<const char*, double*> scalars[] = {
+      {"embedding_multiplier", &out.embedding},
+      {"lm_head_multiplier", &out.logits},
+      {"attention_in_multiplier", &out.attention_in},
+      {"attention_out_multiplier", &out.attention_out},
+      {"ssm_in_multiplier", &out.mamba_in},
+      {"ssm_out_multiplier", &out.mamba_out}};
+  for (const auto& [key, scalar] : scalars) {
+    *scalar = FERRY_TRY(fields.number_or(key, kMultiplierRange, 1.0));
+  }
+  // Keys that are multiplied make scores that are multiplied.
+  const double keys = FERRY_TRY(fields.number_or("key_multiplier", kMultiplierRange, 1.0));
+  if (keys != 1.0) out.attention = keys / std::sqrt(static_cast<double>(config.head_dim));
+  const auto mlp = FERRY_TRY(multipliers(fields, "mlp_multipliers", 2));
+  out.mlp_gate = mlp[0];
+  out.mlp_out = mlp[1];
+  const auto parts = FERRY_TRY(multipliers(fields, "ssm_multipliers", 5));
+  if (std::ranges::count(parts, 1.0) < 5) config.mamba.multipliers = parts;
+  return {};
+}
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  const auto inner = FERRY_TRY(fields.integer("mamba_d_ssm", kSizeRange));
+  FERRY_RETURN_IF_ERROR(read_mamba(fields, config, inner));
+  MambaConfig& mamba = config.mamba;
+  mamba.out_bias = FERRY_TRY(fields.flag_or("projectors_bias", false));
+  const bool before = FERRY_TRY(fields.flag_or("mamba_norm_before_gate", false));
+  mamba.norm = before ? MambaConfig::Norm::kBeforeGate : MambaConfig::Norm::kBehindGate;
+  if (!FERRY_TRY(fields.flag_or("mamba_rms_norm", false))) mamba.norm = MambaConfig::Norm::kNone;
+  return read_multipliers(fields, config);
+}
+
+Result<std::vector<LayerType>> layers(const JsonFields&, const ModelConfig& config) {
+  return std::vector(static_cast<size_t>(config.num_layers), LayerType::kMambaAndAttention);
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return concat(
+      {mamba_decoder_rules(config, prefix), mamba_rules(prefix + "layers.{i}.mamba.", config)});
+}
+
+ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
+  return factor == 1.0 ? x : b.mul(x, factor);
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  const ScalarConfig& s = config.scalars;
+  const bool bias = config.attention_bias;
+  const AttentionStyle style = {.qkv_bias = bias, .output_bias = bias};
+  return build_decoder(
+      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+        const ValueId held = mamba_mixer(b, c, scaled(b, x, s.mamba_in), layer);
+        const ValueId seen = attention(b, c, scaled(b, x, s.attention_in), layer, style);
+        const ValueId first = scaled(b, held, s.mamba_out);
+        return b.add(first, scaled(b, seen, s.attention_out));
+      });
+}
+
+}  // namespace
+
+const FamilySpec kFamily = {
+    .types = {{.name = "falcon_h1",
+               .defaults = R"({"vocab_size": 128000, "hidden_size": 4096,
+                               "intermediate_size": 14336, "num_hidden_layers": 32,
+                               "num_attention_heads": 32, "num_key_value_heads": 8,
+                               "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+                               "mamba_d_ssm": 1024, "mamba_n_heads": 128, "mamba_d_head": "auto",
+                               "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
+                               "mamba_expand": 2, "mamba_conv_bias": true,
+                               "mamba_norm_before_gate": true, "lm_head_multiplier": 1.0,
+                               "embedding_multiplier": 1.0, "key_multiplier": 1.0,
+                               "attention_in_multiplier": 1.0, "attention_out_multiplier": 1.0,
+                               "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0})",
+               .names = {{"layer_types", {"layers_block_type", "layer_types"}}},
+               .attention_bias = true,
+               .mlp_bias = true,
+               .mamba = true,
+               .layers = layers,
+               .read = read}},
+    .components = {{.rules = rules, .build = build}}};
+
+}  // namespace ferry::converters::families::falcon_h1
