@@ -96,6 +96,7 @@ void expect_distinct_sources(const ModelConfig& config) {
 TEST(FamilyTable, NoTwoRulesOfAFamilyHaveTheSameSource) {
   ModelConfig config;
   config.num_layers = 1;
+  config.layer_types = {LayerType::kMamba};
   config.num_heads = config.num_kv_heads = config.head_dim = config.hidden_size = 8;
   for (const FamilySpec* family : all_families()) {
     config.family = family;

@@ -162,7 +162,12 @@ Projections projections_of(const ModelConfig& config, int64_t layer) {
     return {2, config.num_heads + 1};
   }
   if (config.number("kv_lora_rank") == 0) {
-    return {4, config.num_heads + 2 * config.num_kv_heads + 1};
+    const int64_t kv_heads = config.heads_of(layer).kv_heads;
+    const bool full =
+        config.layer_types[static_cast<size_t>(layer)] == converters::LayerType::kFullAttention;
+    // The values of full attention in Gemma 4 are its keys.
+    if (full && config.number("attention_k_eq_v") > 0) return {3, config.num_heads + kv_heads + 1};
+    return {4, config.num_heads + 2 * kv_heads + 1};
   }
   // In latent attention only the last matrix of the queries has heads.
   const int64_t whole = config.number("q_lora_rank") == 0 ? 3 : 4;
@@ -190,12 +195,29 @@ void check_family(const Family& family, const std::string& what, const Variant& 
   }
 }
 
+// The states of Mamba-2 in a layer with attention cannot be divided.
+bool is_divided(const Family& family) {
+  const auto& types = family.config.layer_types;
+  return std::ranges::count(types, converters::LayerType::kMambaAndAttention) == 0;
+}
+
+TEST(SplitHeads, StatesBesideAttentionAreRefused) {
+  for (const char* name : {"falcon_h1", "zamba2"}) {
+    const Family family(name);
+    ASSERT_FALSE(is_divided(family));
+    const Result<Model> split = single_heads(family.model({}));
+    ASSERT_FALSE(split);
+    EXPECT_EQ(split.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(split.error().message.find("cannot be divided into heads"), std::string::npos);
+  }
+}
+
 TEST(SplitHeads, EveryFamilyComputesTheSame) {
   const auto families = std::filesystem::path(FERRY_TESTDATA) / "families";
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     const Family family(entry.path().filename());
-    if (family.config.only_encodes) continue;
+    if (family.config.only_encodes || !is_divided(family)) continue;
     check_family(family, entry.path().filename(), {});
     count += 1;
   }
@@ -206,7 +228,7 @@ TEST(SplitHeads, EveryFamilyComputesTheSameWithMaskedSoftmaxAndR3) {
   const auto families = std::filesystem::path(FERRY_TESTDATA) / "families";
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     const Family family(entry.path().filename());
-    if (family.config.only_encodes) continue;
+    if (family.config.only_encodes || !is_divided(family)) continue;
     const bool rotates = std::has_single_bit(static_cast<uint64_t>(family.config.head_dim));
     check_family(family, entry.path().filename(),
                  {.softmax = converters::SoftmaxStyle::kMasked,
