@@ -134,7 +134,8 @@ def stateful_logits(folder, ids, pixels=None, again=False):
     """
     bundle = Bundle(folder)
     embedded = embeddings(bundle, ids, pixels)
-    port = next(iter(set(bundle.ports("text_decoder", "forward", "inputs")) & {"tokens", "embeddings"}))
+    # A later program may take embeddings that the first one passes on.
+    port = "tokens" if "tokens" in bundle.ports("text_decoder", "forward", "inputs") else "embeddings"
     most = bundle.ports("text_decoder", "forward", "inputs")[port]["shape"][1]
 
     def forward(begin, end, tokens=ids, rows_of=embedded):
