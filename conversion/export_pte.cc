@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -38,6 +37,12 @@ packer::FileLiteral literal_of(const packer::Bundle& bundle, Bytes bytes, uint64
   return {offset, std::move(literal)};
 }
 
+Failure contradiction(const packer::Bundle& bundle, const std::string& key) {
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: two of its files have {} with different contents",
+                          printable(bundle.path()), quoted(key)));
+}
+
 // Joins programs of components. Methods of one name `forward` get that of their component.
 class ProgramJoiner {
  public:
@@ -65,9 +70,13 @@ class ProgramJoiner {
       program_.methods.push_back(std::move(method));
     }
     for (pte::NamedData entry : loaded.program.named_data) {
-      if (std::ranges::count(program_.named_data, entry.key, &pte::NamedData::key) > 0) continue;
       entry.data += named;
-      program_.named_data.push_back(std::move(entry));
+      const auto known = std::ranges::find(program_.named_data, entry.key, &pte::NamedData::key);
+      if (known == program_.named_data.end()) {
+        program_.named_data.push_back(std::move(entry));
+      } else if (!std::ranges::equal(data_.named[known->data], data_.named[entry.data])) {
+        return contradiction(bundle_, entry.key);
+      }
     }
     return {};
   }
@@ -104,18 +113,26 @@ class ProgramJoiner {
   pte::ProgramData data_;
 };
 
-// Joins data files. Equal keys have equal contents in one bundle.
+// Joins data files. A key that stands in several has equal contents in all, and is stored once.
 Result<packer::WeightFile> join_data(const packer::Bundle& bundle) {
   std::vector<ptd::NamedTensor> tensors;
   std::vector<Bytes> contents;
-  std::set<std::string> keys;
+  std::map<std::string, size_t> keys;           // their positions in `tensors`
   std::map<const std::byte*, size_t> segments;  // by the address of their contents
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
     for (const packer::BundleData* data : bundle.data_of(i)) {
       for (ptd::NamedTensor tensor : data->content.tensors) {
-        if (!keys.insert(tensor.key).second) continue;
         const ptd::Segment& from = data->content.segments[tensor.segment];
         const Bytes bytes = data->file.bytes().subspan(from.offset, from.size);
+        const auto [known, is_first] = keys.emplace(tensor.key, tensors.size());
+        if (!is_first) {
+          const ptd::NamedTensor& first = tensors[known->second];
+          const bool same = first.is_tensor == tensor.is_tensor && first.dtype == tensor.dtype &&
+                            first.sizes == tensor.sizes &&
+                            std::ranges::equal(contents[first.segment], bytes);
+          if (!same) return contradiction(bundle, tensor.key);
+          continue;
+        }
         const auto [place, is_new] = segments.emplace(bytes.data(), contents.size());
         if (is_new) contents.push_back(bytes);
         tensor.segment = static_cast<uint32_t>(place->second);

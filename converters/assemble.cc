@@ -46,14 +46,14 @@ std::string head_hint(const std::string& weight, const ModelConfig& config) {
 // Returns the problem with the weight that `value` stands for; nullopt if the weight is there in
 // the right shape.
 std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKeys& mapped,
-                                       const std::vector<KeyRule>& rules, const ModelConfig& config,
+                                       const ExpectedKeys& expected, const ModelConfig& config,
                                        const StoredNames& stored) {
   Shape shape;
   for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
   const graph::Weight* weight = mapped.weights.find(value.name);
   if (weight == nullptr && mapped.rejected.contains(value.name)) return std::nullopt;
   if (weight != nullptr && weight->recipe.output().shape == shape) return std::nullopt;
-  const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
+  const std::string key = stored.of(expected.of(value.name));
   if (weight == nullptr) {
     return KeyProblem{
         .kind = KeyProblem::Kind::kMissing,
@@ -92,19 +92,20 @@ Result<graph::StateDict> weights_of(const Methods& methods, const graph::StateDi
 std::vector<KeyProblem> compare(const std::vector<Methods>& components, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {
+  const ExpectedKeys expected(rules, mapped.matched);
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
   for (const Methods& methods : components) {
     for_each_weight(methods, [&](const graph::Value& value) {
       if (!wanted.insert(value.name).second) return;
-      if (auto problem = check_weight(value, mapped, rules, config, stored)) {
+      if (auto problem = check_weight(value, mapped, expected, config, stored)) {
         problems.push_back(*std::move(problem));
       }
     });
   }
   for (const graph::Weight& weight : mapped.weights.weights()) {
     if (wanted.contains(weight.name)) continue;
-    const std::string key = stored.of(expected_key(rules, weight.name, mapped.matched));
+    const std::string key = stored.of(expected.of(weight.name));
     problems.push_back(
         {.kind = KeyProblem::Kind::kUnmapped,
          .key = key,

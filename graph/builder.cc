@@ -88,18 +88,17 @@ ValueId GraphBuilder::input(std::string name, DType dtype, Dims shape) {
 }
 
 ValueId GraphBuilder::weight(std::string name, Dims shape) {
-  for (size_t i = 0; i < graph_.values.size(); ++i) {
-    const Value& known = graph_.values[i];
-    if (known.origin != Value::Origin::kWeight || known.name != name) continue;
+  if (const auto found = weights_.find(name); found != weights_.end()) {
+    const Value& known = graph_[found->second];
     if (known.shape != shape || !axes_agree(known.shape, shape)) {
       misuse(fmt::format("weight {} has two shapes", quoted(name)));
     }
-    return {static_cast<int32_t>(i)};
+    return found->second;
   }
   Value value = value_of({Value::Kind::kTensor, DType::kF32, std::move(shape)});
   value.origin = Value::Origin::kWeight;
-  value.name = std::move(name);
-  return add_value(std::move(value));
+  value.name = name;
+  return weights_[std::move(name)] = add_value(std::move(value));
 }
 
 ValueId GraphBuilder::weight_f32(std::string name, Dims shape) {
@@ -116,20 +115,19 @@ ValueId GraphBuilder::buffer(std::string name, DType dtype, Dims shape) {
 }
 
 ValueId GraphBuilder::literal(DType dtype, Dims shape, Literal literal) {
-  size_t index = 0;
-  while (index < graph_.literals.size() && graph_.literals[index].key != literal.key) ++index;
-  for (size_t i = 0; i < graph_.values.size(); ++i) {
-    const Value& known = graph_.values[i];
-    if (known.origin == Value::Origin::kLiteral && known.literal == static_cast<int32_t>(index) &&
-        known.dtype == dtype && known.shape == shape) {
-      return {static_cast<int32_t>(i)};
-    }
+  const auto [found, is_new] = literals_.try_emplace(literal.key);
+  LiteralValues& same = found->second;
+  if (is_new) {
+    same.index = static_cast<int32_t>(graph_.literals.size());
+    graph_.literals.push_back(std::move(literal));
   }
-  if (index == graph_.literals.size()) graph_.literals.push_back(std::move(literal));
+  for (const ValueId id : same.values) {
+    if (graph_[id].dtype == dtype && graph_[id].shape == shape) return id;
+  }
   Value value = value_of({Value::Kind::kTensor, dtype, std::move(shape)});
   value.origin = Value::Origin::kLiteral;
-  value.literal = static_cast<int32_t>(index);
-  return add_value(std::move(value));
+  value.literal = same.index;
+  return same.values.emplace_back(add_value(std::move(value)));
 }
 
 ValueId GraphBuilder::scalar(float number) {

@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -188,6 +189,12 @@ class GraphBuilder {
   ValueId expect_length(ValueId value, int64_t dim, const Dim& length);
 
   Graph graph_;
+  std::unordered_map<std::string, ValueId> weights_;  // by name
+  struct LiteralValues {
+    int32_t index = 0;            // into Graph::literals
+    std::vector<ValueId> values;  // one for each dtype and shape
+  };
+  std::unordered_map<std::string, LiteralValues> literals_;  // by key
   IntForms forms_;
   int32_t layer_ = -1;
   std::string error_;

@@ -3,11 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
 namespace ferry::packer {
+
+Result<FilePlan> plan_no_adapter_file(const std::vector<const graph::LoweredFactor*>& factors,
+                                      ptd::DataFile& content) {
+  FilePlan file;
+  file.name = kNoAdapterFile;
+  std::map<std::string_view, size_t> segments;  // by key of the literal
+  std::vector<uint64_t> sizes;
+  for (const graph::LoweredFactor* factor : factors) {
+    const auto [place, fresh] = segments.emplace(factor->contents.key, sizes.size());
+    if (fresh) {
+      sizes.push_back(factor->contents.bytes);
+      file.literals.push_back(&factor->contents);
+    }
+    content.tensors.push_back(
+        {factor->name, factor->dtype, {}, static_cast<uint32_t>(place->second)});
+    content.tensors.back().sizes.assign(factor->shape.begin(), factor->shape.end());
+  }
+  ptd::Layout layout = FERRY_TRY(ptd::plan_data_file(content.tensors, sizes));
+  content.segments = layout.segments;
+  file.bytes = layout.file_bytes;
+  file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
+  for (size_t i = 0; i < layout.segments.size(); ++i) {
+    const ptd::Segment& place = layout.segments[i];
+    file.extents.push_back({Extent::Kind::kLiteral, i, place.offset, place.size});
+  }
+  file.head = std::move(layout.head);
+  return file;
+}
 
 Result<FilePlan> plan_adapter_file(const AdapterInput& adapter,
                                    const std::vector<ptd::NamedTensor>& factors, FileSet& set,

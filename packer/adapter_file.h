@@ -24,6 +24,11 @@ Result<FilePlan> plan_adapter_file(const AdapterInput& adapter,
                                    const std::vector<ptd::NamedTensor>& factors, FileSet& set,
                                    AdapterWeights& weights);
 
+// Plans the file of the factors that change nothing, and describes it in `content`. Equal contents
+// are stored once. The factors must outlive the plan.
+Result<FilePlan> plan_no_adapter_file(const std::vector<const graph::LoweredFactor*>& factors,
+                                      ptd::DataFile& content);
+
 // Returns the manifest's entry of the adapter, with zeros for digests.
 ManifestAdapter describe_adapter(const AdapterInput& adapter, const TensorSource& source);
 

@@ -284,7 +284,7 @@ class Planner {
     if (factors_.empty()) return {};
     impl_.manifest.version = kManifestVersion;
     impl_.manifest.no_adapter = kNoAdapterFile;
-    FERRY_RETURN_IF_ERROR(add_no_adapter());
+    add_file(FERRY_TRY(plan_no_adapter_file(factors_, no_adapter_.content)));
     for (const AdapterInput& adapter : impl_.input.adapters) {
       FERRY_RETURN_IF_ERROR(add_adapter(adapter));
     }
@@ -295,39 +295,6 @@ class Planner {
                   fmt::format("{} has {} bytes and cannot be split; a file may have {}", file.name,
                               file.bytes, max_file_bytes));
     }
-    return {};
-  }
-
-  static ptd::NamedTensor named_tensor(const graph::LoweredFactor& factor, size_t segment) {
-    ptd::NamedTensor tensor{factor.name, factor.dtype, {}, static_cast<uint32_t>(segment)};
-    tensor.sizes.assign(factor.shape.begin(), factor.shape.end());
-    return tensor;
-  }
-
-  // Equal contents are stored once.
-  Status add_no_adapter() {
-    FilePlan file;
-    file.name = kNoAdapterFile;
-    std::map<std::string_view, size_t> segments;  // by key of the literal
-    std::vector<uint64_t> sizes;
-    for (const graph::LoweredFactor* factor : factors_) {
-      const auto [place, fresh] = segments.emplace(factor->contents.key, sizes.size());
-      if (fresh) {
-        sizes.push_back(factor->contents.bytes);
-        file.literals.push_back(&factor->contents);
-      }
-      no_adapter_.content.tensors.push_back(named_tensor(*factor, place->second));
-    }
-    ptd::Layout layout = FERRY_TRY(ptd::plan_data_file(no_adapter_.content.tensors, sizes));
-    no_adapter_.content.segments = layout.segments;
-    file.bytes = layout.file_bytes;
-    file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
-    for (size_t i = 0; i < layout.segments.size(); ++i) {
-      const ptd::Segment& place = layout.segments[i];
-      file.extents.push_back({Extent::Kind::kLiteral, i, place.offset, place.size});
-    }
-    file.head = std::move(layout.head);
-    add_file(std::move(file));
     return {};
   }
 

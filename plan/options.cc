@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "converters/keys/row_layouts.h"
 #include "core/dtype.h"
@@ -144,46 +145,50 @@ void describe_quantization(OptionVisitor& v, graph::QuantizeOptions& q) {
       q.calibration);
 }
 
-// Parses a list such as "vision_encoder=f16,text_decoder=bf16". plan_conversion() checks the roles.
-Status read_component_dtypes(const std::string& text, std::map<std::string, WeightDType>& dtypes) {
+// Calls `read` with the name and the value of each item of a list such as "a=1,b=2". `expected`
+// says in messages what the list is made of.
+Status read_pairs(const std::string& text, std::string_view expected,
+                  const std::function<Status(const std::string&, std::string_view)>& read) {
   std::string_view rest = text;
   for (bool more = true; more;) {
     const std::string_view item = rest.substr(0, rest.find(','));
     more = item.size() < rest.size();
     rest.remove_prefix(item.size() + (more ? 1 : 0));
     const size_t equals = item.find('=');
-    const std::string role(item.substr(0, equals));
-    const auto dtype =
-        equals == std::string_view::npos ? std::nullopt : weight_dtype_of(item.substr(equals + 1));
-    if (!dtype || role.empty()) {
-      return usage("{}: expected ROLE=keep|f32|f16|bf16, separated by commas", quoted(text));
+    if (equals == std::string_view::npos || equals == 0 || equals + 1 == item.size()) {
+      return usage("{}: expected {}, separated by commas", quoted(text), expected);
     }
-    if (!dtypes.emplace(role, *dtype).second) return usage("{} is given twice", quoted(role));
+    FERRY_RETURN_IF_ERROR(read(std::string(item.substr(0, equals)), item.substr(equals + 1)));
   }
   return {};
 }
 
+// Parses a list such as "vision_encoder=f16,text_decoder=bf16". plan_conversion() checks the roles.
+Status read_component_dtypes(const std::string& text, std::map<std::string, WeightDType>& dtypes) {
+  constexpr std::string_view kExpected = "ROLE=keep|f32|f16|bf16";
+  return read_pairs(
+      text, kExpected, [&](const std::string& role, std::string_view value) -> Status {
+        const auto dtype = weight_dtype_of(value);
+        if (!dtype) return usage("{}: expected {}, separated by commas", quoted(text), kExpected);
+        if (!dtypes.emplace(role, *dtype).second) return usage("{} is given twice", quoted(role));
+        return {};
+      });
+}
+
 // Parses a list such as "formal=adapters/formal,short=adapters/short".
 Status read_adapters(const std::string& text, std::vector<AdapterChoice>& adapters) {
-  std::string_view rest = text;
-  for (bool more = true; more;) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    more = item.size() < rest.size();
-    rest.remove_prefix(item.size() + (more ? 1 : 0));
-    const size_t equals = item.find('=');
-    const std::string name(item.substr(0, equals));
-    if (equals == std::string_view::npos || equals + 1 == item.size()) {
-      return usage("{}: expected NAME=DIR, separated by commas", quoted(text));
-    }
-    if (!packer::is_adapter_name(name)) {
-      return usage("{} is no name: letters, digits, '-', '_' and '.', at most 64", quoted(name));
-    }
-    if (std::ranges::count(adapters, name, &AdapterChoice::name) > 0) {
-      return usage("{} is given twice", quoted(name));
-    }
-    adapters.push_back({name, std::string(item.substr(equals + 1))});
-  }
-  return {};
+  return read_pairs(text, "NAME=DIR",
+                    [&](const std::string& name, std::string_view path) -> Status {
+                      if (!packer::is_adapter_name(name)) {
+                        return usage("{} is no name: letters, digits, '-', '_' and '.', at most 64",
+                                     quoted(name));
+                      }
+                      if (std::ranges::count(adapters, name, &AdapterChoice::name) > 0) {
+                        return usage("{} is given twice", quoted(name));
+                      }
+                      adapters.push_back({name, std::string(path)});
+                      return {};
+                    });
 }
 
 std::vector<WordOf<DType>> dtype_words(std::initializer_list<OptionWord> words) {

@@ -15,34 +15,32 @@ namespace {
 
 float rounded(float value) { return bf16_to_f32(f32_to_bf16(value)); }
 
-// Returns what every head adds to the score of a key at `position`.
-std::vector<float> alibi_row(const ModelConfig& config, int64_t position) {
-  std::vector<float> row;
-  for (int64_t head = 0; head < config.num_heads; ++head) {
-    const auto slope = static_cast<float>(alibi_slope(head, config.num_heads));
-    if (config.number(kAlibi) == kRoundedAlibi) {
-      const float product = rounded(rounded(slope) * static_cast<float>(position));
-      row.push_back(product / std::sqrt(static_cast<float>(config.head_dim)));
-    } else {
-      row.push_back(slope * static_cast<float>(position));
-    }
-  }
-  return row;
+// Returns what a head with this slope adds to the score of a key at `position`.
+float alibi_value(const ModelConfig& config, float slope, uint64_t position) {
+  if (config.number(kAlibi) != kRoundedAlibi) return slope * static_cast<float>(position);
+  const float product = rounded(rounded(slope) * static_cast<float>(position));
+  return product / std::sqrt(static_cast<float>(config.head_dim));
 }
 
-// Makes the literal of these rows: f32 [positions, heads].
+// Makes the literal of these values: f32 [positions, heads].
 graph::Literal alibi_literal(const ModelConfig& config, int64_t positions) {
-  std::vector<float> rows;
-  for (int64_t position = 0; position < positions; ++position) {
-    const std::vector<float> row = alibi_row(config, position);
-    rows.insert(rows.end(), row.begin(), row.end());
+  std::vector<float> slopes;
+  for (int64_t head = 0; head < config.num_heads; ++head) {
+    slopes.push_back(static_cast<float>(alibi_slope(head, config.num_heads)));
   }
+  // A tile may begin and end inside a value.
+  const auto fill = [config, slopes](uint64_t offset, std::span<std::byte> out) {
+    const uint64_t first = offset / sizeof(float), skipped = offset % sizeof(float);
+    std::vector<float> values((skipped + out.size() + sizeof(float) - 1) / sizeof(float));
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint64_t at = first + i;
+      values[i] = alibi_value(config, slopes[at % slopes.size()], at / slopes.size());
+    }
+    std::ranges::copy(std::as_bytes(std::span(values)).subspan(skipped, out.size()), out.begin());
+  };
   return {.key = fmt::format("alibi:{}", positions),
-          .bytes = rows.size() * sizeof(float),
-          .fill = [rows](uint64_t offset, std::span<std::byte> out) {
-            std::ranges::copy(std::as_bytes(std::span(rows)).subspan(offset, out.size()),
-                              out.begin());
-          }};
+          .bytes = static_cast<uint64_t>(positions) * slopes.size() * sizeof(float),
+          .fill = fill};
 }
 
 // Returns the differences of rows of keys [n, heads] and queries [T, heads] as f32 [kv heads, heads

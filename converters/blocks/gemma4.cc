@@ -44,8 +44,9 @@ class Gemma4Layer {
         gated_mlp(b_, g_, norm(x, "ffn_norm"), prefix, gemma4_mlp_size(g_, layer_));
     if (!g_.has_experts(layer_)) return dense;
     const ValueId first = norm(dense, "post_mlp_norm");
-    const ValueId sparse =
-        sparse_mlp(b_, c_, norm(x, "experts_norm"), layer_, prefix, router_input(x));
+    const ValueId routed_by = router_input(x);
+    const ValueId in = norm(x, "experts_norm");
+    const ValueId sparse = sparse_mlp(b_, c_, in, layer_, prefix, routed_by);
     return b_.add(first, norm(sparse, "post_experts_norm"));
   }
   ValueId router_input(ValueId x) {

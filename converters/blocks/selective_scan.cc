@@ -21,7 +21,7 @@ ValueId inner_norm(GraphBuilder& b, const MambaConfig& s, ValueId x, const std::
   return s.inner_weights ? rms_norm(b, x, name, s.norm_eps) : bare_rms_norm(b, x, s.norm_eps);
 }
 
-// What the scan reads: steps, x [1,T,channels], B and C [1,T,state].
+// The inputs of the scan: steps and x [1,T,channels], B and C [1,T,state].
 struct ScanInputs {
   ValueId steps, x, in, out;
 };

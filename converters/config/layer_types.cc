@@ -126,7 +126,7 @@ Result<std::vector<LayerType>> global_local_layers(const JsonFields& fields,
   const nlohmann::json usual = nlohmann::json::parse(R"([[["global", "local"], 12]])");
   const nlohmann::json& items = stated == nullptr ? usual : *stated;
   const auto is_item = [](const nlohmann::json& item) {
-    return item.is_array() && item.size() == 2 && item[0].is_array() &&
+    return item.is_array() && item.size() == 2 && item[0].is_array() && !item[0].empty() &&
            item[1].is_number_unsigned() && item[1] <= kLayerRange.max;
   };
   if (!items.is_array() || !std::ranges::all_of(items, is_item)) {

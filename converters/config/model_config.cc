@@ -143,7 +143,8 @@ Status check_heads(const JsonFields& fields, const ModelConfig& config, LayerTyp
 
 // Checks the sizes of attention, if any layer has it.
 Status check_heads(const JsonFields& fields, const ModelConfig& config) {
-  for (const LayerType type : {LayerType::kFullAttention, LayerType::kSlidingAttention}) {
+  for (const LayerType type :
+       {LayerType::kFullAttention, LayerType::kSlidingAttention, LayerType::kMambaAndAttention}) {
     if (std::ranges::count(config.layer_types, type) == 0) continue;
     FERRY_RETURN_IF_ERROR(check_heads(fields, config, type));
   }

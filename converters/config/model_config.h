@@ -64,7 +64,6 @@ enum class LayerType {
   kShortConv,
   kMamba,
   kMambaAndAttention,  // both in one layer
-  kRecurrent,          // RG-LRU
   kNoMixer             // an MLP or experts alone
 };
 // Whether a layer of this type has a KV cache.

@@ -59,7 +59,8 @@ ValueId xielu(GraphBuilder& b, ValueId x, const std::string& prefix) {
   const ValueId above = b.mul(b.mul(x, x), alpha_p);
   const ValueId below = b.mul(curved, alpha_n);
   const ValueId positive = b.gt(x, 0.0);
-  return b.add(b.where(positive, above, below), b.mul(x, beta));
+  const ValueId line = b.mul(x, beta);
+  return b.add(b.where(positive, above, below), line);
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {

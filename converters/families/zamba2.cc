@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -98,9 +99,18 @@ Result<std::vector<LayerType>> layers(const JsonFields& fields, const ModelConfi
       types.push_back(hybrid ? LayerType::kMambaAndAttention : LayerType::kMamba);
     }
   }
-  if (std::ssize(types) == config.num_layers) return types;
-  return fields.bad(key,
-                    fmt::format("has {} elements for {} layers", types.size(), config.num_layers));
+  if (std::ssize(types) != config.num_layers) {
+    return fields.bad(
+        key, fmt::format("has {} elements for {} layers", types.size(), config.num_layers));
+  }
+  // Each block that is not shared has adapters for all uses, whose keys are named one by one.
+  constexpr int64_t kMostUnshared = 64;
+  if (std::ranges::count(types, LayerType::kMambaAndAttention) > kMostUnshared &&
+      !FERRY_TRY(fields.flag_or("tie_word_embeddings", true))) {
+    return fields.error(ErrorCode::kUnsupported, "tie_word_embeddings",
+                        fmt::format("is false with more than {} hybrid layers", kMostUnshared));
+  }
+  return types;
 }
 
 // Rules for the adapters of one use of a block.
@@ -159,14 +169,17 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
               parameter_rules(block, bias,
                               {{"feed_forward.gate_up_proj", "layers.{i}.feed_forward.gate_up"},
                                {"feed_forward.down_proj", "layers.{i}.feed_forward.w2"}})});
+  const auto append = [&all](std::vector<KeyRule> more) {
+    std::ranges::move(more, std::back_inserter(all));
+  };
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    all = concat({all, mamba_layer_rules(config, prefix, layer)});
+    append(mamba_layer_rules(config, prefix, layer));
   }
   const std::vector<int64_t> hybrids = hybrid_layers(config);
   for (const int64_t layer : hybrids) {
     const Use use = use_of(config, layer);
     const std::string owner = fmt::format("{}layers.{}.shared_transformer.", prefix, use.owner);
-    all = concat({all, adapter_rules(config, owner, use.number, layer)});
+    append(adapter_rules(config, owner, use.number, layer));
     // A block that is not shared has adapters for the other uses too.
     const int64_t step = config.number(kBlocks);
     for (int64_t other = use.number % step; other < std::ssize(hybrids); other += step) {

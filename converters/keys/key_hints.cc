@@ -59,6 +59,8 @@ std::string nearest_key(const std::vector<KeyRule>& rules,
       std::string candidate = fill_in(rule.source, {layer, number_after(key, "experts.")});
       const auto stored = names.find(candidate);
       if (stored != names.end()) candidate = stored->second;
+      const auto [shorter, longer] = std::minmax(key.size(), candidate.size());
+      if (longer - shorter >= best_distance) continue;  // texts differ at least so much
       const size_t distance = edit_distance(key, candidate);
       if (distance < best_distance) {
         best_distance = distance;
@@ -69,21 +71,37 @@ std::string nearest_key(const std::vector<KeyRule>& rules,
   return best;
 }
 
-std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
-                         const std::vector<bool>& matched) {
-  std::string best;
-  size_t best_likeness = 0;
+ExpectedKeys::ExpectedKeys(const std::vector<KeyRule>& rules, const std::vector<bool>& matched)
+    : rules_(rules), matched_(matched) {
   for (size_t r = 0; r < rules.size(); ++r) {
     for (const RuleTarget& made : rules[r].targets) {
-      const std::optional<KeyNumbers> numbers = KeyPattern(made.name).match(target);
-      if (!numbers) continue;
-      const size_t likeness = likeness_to_matched(rules, r, matched);
-      if (!best.empty() && likeness <= best_likeness) continue;
-      best = fill_in(rules[r].source, *numbers);
-      best_likeness = likeness;
+      if (made.name.find('{') == std::string::npos) {
+        exact_[made.name].push_back(r);
+      } else {
+        patterns_.push_back({KeyPattern(made.name), r});
+      }
     }
   }
-  return best;
+}
+
+std::string ExpectedKeys::of(const std::string& target) const {
+  std::vector<std::pair<size_t, KeyNumbers>> makers;  // rules that make the target
+  if (const auto found = exact_.find(target); found != exact_.end()) {
+    for (const size_t rule : found->second) makers.emplace_back(rule, KeyNumbers());
+  }
+  for (const auto& [pattern, rule] : patterns_) {
+    if (auto numbers = pattern.match(target)) makers.emplace_back(rule, *std::move(numbers));
+  }
+  if (makers.empty()) return {};
+  std::ranges::stable_sort(makers, {}, [](const auto& maker) { return maker.first; });
+  size_t best = 0, best_likeness = 0;
+  for (size_t i = 0; makers.size() > 1 && i < makers.size(); ++i) {
+    const size_t likeness = likeness_to_matched(rules_, makers[i].first, matched_);
+    if (i > 0 && likeness <= best_likeness) continue;
+    best = i;
+    best_likeness = likeness;
+  }
+  return fill_in(rules_[makers[best].first].source, makers[best].second);
 }
 
 }  // namespace ferry::converters

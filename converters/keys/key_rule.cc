@@ -19,6 +19,7 @@ namespace ferry::converters {
 namespace {
 
 constexpr size_t kMaxSuggestions = 64;      // unknown keys for which a known one is looked for
+constexpr size_t kMaxCompared = 1 << 18;    // known keys with which unknown ones are compared
 constexpr int64_t kMaxMissingExperts = 64;  // missing experts that are listed for one weight
 
 // Wrappers of PyTorch that put a prefix before all keys of a state dict.
@@ -197,7 +198,8 @@ class Mapper {
                                       to_string(made.shape));
     if (!excess.empty()) {
       message += fmt::format(" ({})", excess);
-    } else if (suggestions_++ < kMaxSuggestions) {
+    } else if (suggestions_ < kMaxSuggestions && suggestions_ * rules_.size() < kMaxCompared) {
+      ++suggestions_;
       const std::string near = nearest_key(rules_, keyed_.names, name);
       if (!near.empty()) message += fmt::format(" (nearest known key: {})", quoted(near));
     }

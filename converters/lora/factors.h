@@ -30,7 +30,7 @@ struct ModelWeight {
   const graph::Recipe* recipe = nullptr;
 };
 
-// What an adapter adds to one weight.
+// The change of one weight by an adapter.
 struct PlacedFactors {
   graph::FactorSlot slot;                // its rank is that of the adapter
   Shape shape;                           // of the weight: [out, in], or [entries, width] of a table

@@ -222,6 +222,7 @@ std::optional<json> proportional_rope(double theta, const std::vector<float>& fa
     const bool first = static_cast<std::ptrdiff_t>(i) < turned;
     if (first ? factors[i] != factor : is_turned(factors[i])) return std::nullopt;
   }
+  if (factors.empty()) return std::nullopt;
   const auto pairs = static_cast<double>(factors.size());
   double part = static_cast<double>(turned) / pairs;
   // Readers of configs multiply and round down.

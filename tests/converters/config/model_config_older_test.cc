@@ -45,6 +45,7 @@ TEST(OlderFamilies, ListsThatDoNotFitAreRefused) {
        "config.json: 'attention_types' is not a list of names and counts"},
       {R"([[["global", "near"], 1]])",
        "config.json: 'attention_types' has another name than global, local"},
+      {R"([[[], 2]])", "config.json: 'attention_types' is not a list of names and counts"},
       {R"(["global", 2])", "config.json: 'attention_types' is not a list of names and counts"},
       {"7", "config.json: 'attention_types' is not a list of names and counts"}};
   for (const auto& [types, message] : kCases) {

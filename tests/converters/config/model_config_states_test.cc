@@ -188,6 +188,20 @@ TEST(StateConfig, Zamba2) {
   other = config;
   other["layers_block_type"][0] = "full_attention";
   EXPECT_EQ(read(other).error().code, ErrorCode::kUnsupported);
+  // The keys of blocks that are not shared would be millions.
+  other["layers_block_type"] = Json(std::vector<std::string>(1000, "hybrid"));
+  other["num_hidden_layers"] = 1000;
+  EXPECT_TRUE(read(other).has_value()) << read(other).error().message;
+  other["tie_word_embeddings"] = false;
+  EXPECT_EQ(read(other).error().code, ErrorCode::kUnsupported);
+}
+
+TEST(StateConfig, HeadsBesideStatesAreCheckedToo) {
+  const auto refused = read({{"model_type", "falcon_h1"}, {"num_key_value_heads", 5}});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("'num_key_value_heads' is 5, which does not divide 32"),
+            std::string::npos)
+      << refused.error().message;
 }
 
 TEST(StateConfig, Jamba) {

@@ -256,21 +256,21 @@ TEST(KeyRule, TiesFillInWhatIsMissing) {
 TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
   const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.up", "layers.{i}.w3"),
                                       map_rule("head", "out")};
-  EXPECT_EQ(expected_key(rules, "layers.3.w3"), "m.layers.3.up");
-  EXPECT_EQ(expected_key(rules, "out"), "head");
-  EXPECT_EQ(expected_key(rules, "layers.x.w3"), "");
-  EXPECT_EQ(expected_key(rules, "layers.3.w33"), "");
+  EXPECT_EQ(ExpectedKeys(rules, {}).of("layers.3.w3"), "m.layers.3.up");
+  EXPECT_EQ(ExpectedKeys(rules, {}).of("out"), "head");
+  EXPECT_EQ(ExpectedKeys(rules, {}).of("layers.x.w3"), "");
+  EXPECT_EQ(ExpectedKeys(rules, {}).of("layers.3.w33"), "");
   // Where two rules make one weight, the key follows the rule that matched other keys.
   const std::vector<KeyRule> forms = {map_rule("a.{i}", "t.{i}"), map_rule("b.{i}", "t.{i}")};
-  EXPECT_EQ(expected_key(forms, "t.3"), "a.3");
-  EXPECT_EQ(expected_key(forms, "t.3", map({entry("b.2")}, forms).matched), "b.3");
+  EXPECT_EQ(ExpectedKeys(forms, {}).of("t.3"), "a.3");
+  EXPECT_EQ(ExpectedKeys(forms, map({entry("b.2")}, forms).matched).of("t.3"), "b.3");
   // A key without matches of its own form gets the prefix of the other keys.
   const std::vector<KeyRule> prefixes = {
       map_rule("model.up.{i}", "up.{i}"), map_rule("model.norm", "norm"),
       map_rule("model.text.up.{i}", "up.{i}"), map_rule("model.text.norm", "norm")};
-  EXPECT_EQ(expected_key(prefixes, "norm", map({entry("model.text.up.0")}, prefixes).matched),
+  EXPECT_EQ(ExpectedKeys(prefixes, map({entry("model.text.up.0")}, prefixes).matched).of("norm"),
             "model.text.norm");
-  EXPECT_EQ(expected_key(prefixes, "norm", map({entry("model.up.0")}, prefixes).matched),
+  EXPECT_EQ(ExpectedKeys(prefixes, map({entry("model.up.0")}, prefixes).matched).of("norm"),
             "model.norm");
 }
 
