@@ -299,9 +299,11 @@ class BundleAudit {
   }
 
   Status add_programs() {
+    std::set<std::string_view> seen;  // components may share a program
     for (size_t i = 0; i < bundle_.programs().size(); ++i) {
       const std::string& file = bundle_.entry(i).file;
       const packer::BundleProgram& program = bundle_.programs()[i];
+      if (!seen.insert(file).second) continue;
       ProgramLeaves found = FERRY_TRY(leaves_of_program(
           program.loaded, program.file.bytes(), index_.at(file), printable(bundle_.path_of(file))));
       append(std::move(found.leaves));

@@ -26,33 +26,24 @@ void describe_output(OptionVisitor& v, ConvertLine& o) {
   v.value({.name = "out",
            .letter = 'o',
            .value = "OUT",
-           .help = "Bundle directory to make; with --to also a file",
-           .outputs = plan::kEveryOutput},
+           .help = "Bundle directory to make; with --to also a file"},
           o.out);
   v.words({.name = "to",
            .help = "What is made: programs and weights, or files of weights for other tools "
                    "(docs/exporting.md)",
-           .otherwise = "bundle",
-           .outputs = plan::kEveryOutput},
-          o.to, {"bundle", "safetensors", "hf", "pth", "bpte", "pte", "gguf"});
-  v.value({.name = "dry-run",
-           .letter = 'n',
-           .help = "Plan only; --json prints the plan",
-           .outputs = plan::kEveryOutput},
+           .otherwise = "bundle"},
+          o.to, {"bundle", "safetensors", "hf", "pth", "bpte", "gguf"});
+  v.value({.name = "dry-run", .letter = 'n', .help = "Plan only; --json prints the plan"},
           o.dry_run);
-  v.value({.name = "overwrite",
-           .help = "Replace an existing bundle, or what --to makes",
-           .outputs = plan::kEveryOutput},
+  v.value({.name = "overwrite", .help = "Replace an existing bundle, or what --to makes"},
           o.overwrite);
   v.value({.name = "resume",
            .help = "Keep what is done when stopped or killed, and go on with what such a run has "
-                   "left",
-           .outputs = plan::kEveryOutput},
+                   "left"},
           o.resume);
   v.value({.name = "no-sync",
            .help = "Do not wait until the output is on the disk: the end of the process leaves all "
-                   "of it or nothing, a power failure may leave a part",
-           .outputs = plan::kEveryOutput},
+                   "of it or nothing, a power failure may leave a part"},
           o.no_sync);
   v.value({.name = "part",
            .value = "I/N",
@@ -66,8 +57,7 @@ void describe_output(OptionVisitor& v, ConvertLine& o) {
           o.join);
   v.value({.name = "if-changed",
            .help = "Leave an output as it is that converting again would make the same, and "
-                   "replace any other; reads the checkpoint to know, and files of other formats",
-           .outputs = plan::kEveryOutput},
+                   "replace any other; reads the checkpoint to know, and files of other formats"},
           o.if_changed);
 }
 
@@ -345,7 +335,6 @@ Status settle_bits(ConvertLine& o) {
 unsigned output_of(std::string_view to) {
   if (to == "bundle") return plan::kBundles;
   if (to == "bpte") return plan::kBundledPrograms;
-  if (to == "pte") return plan::kJoinedPrograms;
   return to == "gguf" ? plan::kGgufFiles : plan::kWeightFiles;
 }
 

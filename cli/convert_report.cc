@@ -158,11 +158,8 @@ std::string export_json(const conversion::Export& c, const ExportOutcome& outcom
 }
 
 std::string export_text(const conversion::Export& c, bool table) {
-  // Programs of a bundle are copied, and map no keys.
-  const std::string keys = c.mapped.mapping.entries.empty()
-                               ? std::string()
-                               : key_lines(c.mapped, transforms_of(c), table);
-  return model_lines(c.mapped) + keys + file_lines(c.plan->files());
+  return model_lines(c.mapped) + key_lines(c.mapped, transforms_of(c), table) +
+         file_lines(c.plan->files());
 }
 
 }  // namespace ferry::cli

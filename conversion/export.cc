@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <memory>
 #include <utility>
 
 #include "checkpoint/checkpoint_input.h"
@@ -23,7 +22,6 @@ constexpr std::array kFormats = {
     Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
     Format{ExportFormat::kPth, "pth", plan_pth_files},
     Format{ExportFormat::kBundled, "bpte", plan_bundled_files},
-    Format{ExportFormat::kJoined, "pte", nullptr},  // see plan_joined()
 };
 
 const Format& row_of(ExportFormat format) {
@@ -48,25 +46,6 @@ void name_targets(converters::MappingReport& mapping,
     }
     entry.targets = std::move(names);
   }
-}
-
-Result<Export> plan_joined(const std::string& source, ThreadPool& pool) {
-  if (!checkpoint::is_bundle(source)) {
-    return fail_field(
-        ErrorCode::kUsage, "to",
-        fmt::format(" pte: {} is no bundle: convert it to a bundle first", printable(source)));
-  }
-  const packer::Bundle bundle = FERRY_TRY(packer::Bundle::open_to_execute(source, pool));
-  const packer::Manifest& manifest = bundle.manifest();
-  Export out;
-  out.mapped.config.model_type = manifest.model_type;
-  out.mapped.config.num_layers = manifest.num_layers;
-  out.mapped.config.hidden_size = manifest.hidden_size;
-  out.mapped.config.vocab_size = manifest.vocab_size;
-  packer::WeightFilesInput files = FERRY_TRY(plan_program_files(bundle));
-  out.mapped.source = std::make_unique<MemorySource>(source);
-  out.plan = FERRY_TRY(packer::WeightFilesPlan::make(std::move(files), *out.mapped.source));
-  return out;
 }
 
 }  // namespace
@@ -96,7 +75,6 @@ std::optional<DType> dtype_of(graph::WeightDType dtype) {
 
 Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
   const plan::ConvertOptions& convert = options.convert;
-  if (options.format == ExportFormat::kJoined) return plan_joined(convert.source, pool);
   checkpoint::CheckpointInput input =
       checkpoint::is_bundle(convert.source)
           ? FERRY_TRY(checkpoint::open_bundle_input(convert.source, convert.config, pool))

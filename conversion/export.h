@@ -11,7 +11,6 @@
 
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "packer/bundle_reader.h"
 #include "packer/weight_files.h"
 #include "plan/conversion.h"
 #include "plan/mapped_model.h"
@@ -24,7 +23,6 @@ enum class ExportFormat {
   kGguf,         // docs/gguf.md
   kPth,          // PyTorch, for export_llama
   kBundled,      // a bundled program of ExecuTorch
-  kJoined,       // the programs of a bundle as one program, and one data file
 };
 // Returns the name that `--to` takes, such as "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -66,10 +64,6 @@ Result<PlannedFiles> plan_hugging_face_files(plan::MappedModel& model,
 Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_pth_files(plan::MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_bundled_files(plan::MappedModel& model, const ExportOptions& options);
-
-// Plans one program of all components and one data file. Methods "forward" of a bundle with several
-// components get the name of their component. kUnsupported for a component of several programs.
-Result<packer::WeightFilesInput> plan_program_files(const packer::Bundle& bundle);
 
 // A planned export: everything that the plan refers to, and what the conversion reports. The
 // targets of `mapping` are names of tensors in the files. Move-only.

@@ -335,8 +335,10 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
       place_of[t.key] = {manifest.no_adapter, content.segments[t.segment].offset};
     }
   }
+  std::set<std::string_view> seen;  // components may share a program
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
     const std::string& file = bundle.entry(i).file;
+    if (!seen.insert(file).second) continue;
     listing.programs.push_back(
         FERRY_TRY(list_program(bundle.programs()[i].loaded, file, printable(path + "/" + file))));
     std::vector<ListedTensor>& external = listing.programs.back().external;

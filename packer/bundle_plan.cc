@@ -22,6 +22,9 @@
 namespace ferry::packer {
 namespace {
 
+// The name of a program of all components, without the extension.
+constexpr std::string_view kProgramName = "model";
+
 // Returns the name of a program's files without the extension.
 std::string part_name(std::string_view role, size_t part, size_t parts) {
   if (role != kTextDecoderRole && parts == 1) return std::string(role);
@@ -36,9 +39,13 @@ std::vector<ManifestPort> manifest_ports(const std::vector<Port>& ports) {
   return out;
 }
 
-ManifestMethod describe_method(const graph::LoweredMethod& lowered) {
+ManifestMethod describe_method(const graph::LoweredMethod& lowered, std::string_view role) {
   ManifestMethod method;
   method.name = lowered.name;
+  if (lowered.name == role) {
+    method.name = kForwardMethod;
+    method.program_method = lowered.name;
+  }
   method.inputs = manifest_ports(lowered.inputs);
   method.outputs = manifest_ports(lowered.outputs);
   for (const graph::LoweredProbe& probe : lowered.probes) {
@@ -53,15 +60,19 @@ ManifestMethod describe_method(const graph::LoweredMethod& lowered) {
   return method;
 }
 
-ManifestProgram describe_program(const BundleInput::Part& part) {
+ManifestProgram describe_program(const BundleInput::Part& part, std::string_view role) {
+  const graph::LoweredProgram& lowered = *part.lowered;
   ManifestProgram program;
   program.first_layer = part.first_layer;
   program.layer_count = part.layer_count;
-  program.state_bytes = part.lowered.state_bytes;
-  program.backends = backends_of(part.lowered.program);
-  for (const graph::LoweredMethod& method : part.lowered.methods) {
-    program.methods.push_back(describe_method(method));
+  program.backends = backends_of(lowered.program);
+  bool has_state = part.methods.empty();
+  for (const graph::LoweredMethod& method : lowered.methods) {
+    if (!part.methods.empty() && std::ranges::count(part.methods, method.name) == 0) continue;
+    program.methods.push_back(describe_method(method, role));
+    has_state = has_state || !method.buffers.empty();
   }
+  program.state_bytes = has_state ? lowered.state_bytes : 0;
   return program;
 }
 
@@ -80,7 +91,9 @@ class Planner {
     impl_.source = &source;
     for (const BundleInput::Component& component : impl_.input.components) {
       for (size_t i = 0; i < component.parts.size(); ++i) {
-        part_names_.push_back(part_name(component.role, i, component.parts.size()));
+        part_names_.push_back(impl_.input.one_program
+                                  ? std::string(kProgramName)
+                                  : part_name(component.role, i, component.parts.size()));
         impl_.parts.push_back(&component.parts[i]);
       }
     }
@@ -88,6 +101,7 @@ class Planner {
 
   Status run(uint64_t max_file_bytes) {
     Manifest& manifest = impl_.manifest;
+    if (impl_.input.one_program) manifest.version = kManifestVersion;
     manifest.source_files.clear();
     size_t own_files = impl_.source->files().size();
     for (const AdapterInput& adapter : impl_.input.adapters)
@@ -124,7 +138,7 @@ class Planner {
     impl_.manifest.components.push_back(
         {component.role, {}, component.weight_dtype, component.quantization});
     for (size_t i = 0; i < component.parts.size(); ++i, ++next_part_) {
-      FERRY_RETURN_IF_ERROR(add_program(next_part_));
+      FERRY_RETURN_IF_ERROR(add_program(next_part_, component.role));
       for (; next_data_file_ < placement_.files.size() &&
              placement_.files[next_data_file_].part == next_part_;
            ++next_data_file_) {
@@ -191,11 +205,21 @@ class Planner {
     return true;
   }
 
-  Status add_program(size_t part) {
-    const graph::LoweredProgram& lowered = parts()[part]->lowered;
+  Status add_program(size_t part, std::string_view role) {
+    const graph::LoweredProgram& lowered = *parts()[part]->lowered;
+    ManifestProgram program = describe_program(*parts()[part], role);
+    program.file = part_names_[part] + ".pte";
+    for (size_t data : placement_.part_files[part]) program.data_files.push_back(data_names_[data]);
+    if (!lowered.factors.empty()) program.data_files.emplace_back(kNoAdapterFile);
+    impl_.manifest.components.back().programs.push_back(std::move(program));
+    const bool is_added = part > 0 && parts()[part]->lowered == parts()[part - 1]->lowered;
+    return is_added ? Status() : add_program_file(part_names_[part] + ".pte", lowered);
+  }
+
+  Status add_program_file(const std::string& name, const graph::LoweredProgram& lowered) {
     pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
     FilePlan file;
-    file.name = part_names_[part] + ".pte";
+    file.name = name;
     file.bytes = layout.file_bytes;
     file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
     file.head = std::move(layout.head);
@@ -206,11 +230,6 @@ class Planner {
                                 piece_name(piece.kind), piece.index, piece.size));
       }
     }
-    ManifestProgram program = describe_program(*parts()[part]);
-    program.file = file.name;
-    for (size_t data : placement_.part_files[part]) program.data_files.push_back(data_names_[data]);
-    if (!lowered.factors.empty()) program.data_files.emplace_back(kNoAdapterFile);
-    impl_.manifest.components.back().programs.push_back(std::move(program));
     add_file(std::move(file));
     return {};
   }
@@ -273,7 +292,7 @@ class Planner {
   void collect_factors() {
     std::set<std::string_view> known;
     for (const BundleInput::Part* part : parts()) {
-      for (const graph::LoweredFactor& factor : part->lowered.factors) {
+      for (const graph::LoweredFactor& factor : part->lowered->factors) {
         if (known.insert(factor.name).second) factors_.push_back(&factor);
       }
     }
@@ -282,7 +301,7 @@ class Planner {
   // Adds the data file of the factors that change nothing, and those of the adapters.
   Status add_adapters(uint64_t max_file_bytes) {
     if (factors_.empty()) return {};
-    impl_.manifest.version = kManifestVersion;
+    impl_.manifest.version = std::max(impl_.manifest.version, kAdaptersManifestVersion);
     impl_.manifest.no_adapter = kNoAdapterFile;
     add_file(FERRY_TRY(plan_no_adapter_file(factors_, no_adapter_.content)));
     for (const AdapterInput& adapter : impl_.input.adapters) {
@@ -336,7 +355,7 @@ class Planner {
     if (!factors_.empty()) data[std::string(kNoAdapterFile)].content = no_adapter_.content;
     const std::vector<const ManifestProgram*> programs = impl_.manifest.programs();
     for (size_t part = 0; part < parts().size(); ++part) {
-      check_program(*programs[part], parts()[part]->lowered.program, data, problems);
+      check_program(*programs[part], parts()[part]->lowered->program, data, problems);
     }
     if (problems.empty()) return {};
     Error error{ErrorCode::kInternal, "the planned bundle contradicts itself"};
@@ -460,10 +479,10 @@ uint64_t BundlePlan::total_bytes() const { return impl_->total_bytes; }
 const Manifest& BundlePlan::manifest() const { return impl_->manifest; }
 
 const pte::Program& BundlePlan::program(size_t index) const {
-  return impl_->parts[index]->lowered.program;
+  return impl_->parts[index]->lowered->program;
 }
 const std::vector<graph::Literal>& BundlePlan::constants(size_t index) const {
-  return impl_->parts[index]->lowered.constants;
+  return impl_->parts[index]->lowered->constants;
 }
 
 void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte> out) const {

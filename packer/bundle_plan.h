@@ -39,12 +39,13 @@ struct AdapterInput {
 struct BundleInput {
   // Description of the model. The writer fills in components, tensors, files and digests.
   Manifest manifest;
-  // One program.
+  // The methods of one component in one program.
   struct Part {
-    graph::LoweredProgram lowered;
-    // Has every key that lowered.weights and lowered.named contain.
+    std::shared_ptr<graph::LoweredProgram> lowered;  // with `one_program`, that of all parts
+    // Has every key that lowered->weights and lowered->named contain.
     const graph::StateDict* weights = nullptr;
     int32_t first_layer = 0, layer_count = 0;
+    std::vector<std::string> methods = {};  // names in the program; empty: all methods
   };
   struct Component {
     std::string role;
@@ -53,6 +54,10 @@ struct BundleInput {
     std::string quantization = {};  // see ManifestComponent::quantization
   };
   std::vector<Component> components;
+  // Whether components share one program, model.pte. Each of them has one part. The program's
+  // method `forward` of a component has the name of the component's role, if there are several
+  // components.
+  bool one_program = false;
   std::vector<AdapterInput> adapters = {};  // by name
   std::vector<CopiedFile> copied;
 };

@@ -293,16 +293,34 @@ class Examiner {
 
   void load_program(const ManifestProgram& program, bool has_layers) {
     if (!usable(program.file)) return;
-    auto part = load_part<BundleProgram>(program.file, std::move(mapped_.at(program.file)),
-                                         pte::read_program, problems_);
+    const auto [shared, is_new] = loaded_.emplace(program.file, SIZE_MAX);
+    std::optional<BundleProgram> part =
+        is_new ? load_part<BundleProgram>(program.file, std::move(mapped_.at(program.file)),
+                                          pte::read_program, problems_)
+               : share(program.file, shared->second);
     if (!part) return;
     check_program(program, part->loaded.program, contents_.data, problems_);
-    check_delegates(program, part->loaded, contents_.data, digests_ == DigestKind::kSha256,
-                    problems_);
+    if (is_new) {
+      check_delegates(program, part->loaded, contents_.data, digests_ == DigestKind::kSha256,
+                      problems_);
+    }
     if (has_layers) {
       check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
     }
+    shared->second = contents_.programs.size();
     contents_.programs.push_back(std::move(*part));
+  }
+
+  // Returns a program that has been loaded for an earlier component; its spans point into the file
+  // that is mapped there.
+  std::optional<BundleProgram> share(const std::string& file, size_t index) {
+    if (index >= contents_.programs.size()) return std::nullopt;
+    auto mapped = MappedFile::map(contents_.open_files.at(file));
+    if (!mapped) {
+      problems_.add(file, mapped.error());
+      return std::nullopt;
+    }
+    return BundleProgram{*std::move(mapped), contents_.programs[index].loaded};
   }
 
   DigestKind digests_;
@@ -311,6 +329,8 @@ class Examiner {
   ProblemList& problems_;
   BundleContents contents_;
   std::map<std::string, MappedFile> mapped_;
+  // Indices into contents_.programs, or SIZE_MAX for programs that cannot be read.
+  std::map<std::string, size_t> loaded_;
 };
 
 }  // namespace

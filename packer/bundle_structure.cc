@@ -232,9 +232,9 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
   }
   BufferPlaces places;
   for (const ManifestMethod& stated : entry.methods) {
-    const pte::Method* method = program.find(stated.name);
+    const pte::Method* method = program.find(stated.name_in_program());
     if (method == nullptr) {
-      problems.add(entry.file, fmt::format("has no method {}", quoted(stated.name)));
+      problems.add(entry.file, fmt::format("has no method {}", quoted(stated.name_in_program())));
     } else {
       check_method(stated, *method, entry.file, places, problems);
     }

@@ -59,6 +59,7 @@ static void describe(Archive& a, ManifestBuffer& buffer) {
 template <class Archive>
 static void describe(Archive& a, ManifestMethod& method) {
   a.text("name", method.name);
+  if (a.since(9)) a.text("program_method", method.program_method);
   a.objects("inputs", method.inputs);
   a.objects("outputs", method.outputs);
   a.objects("probes", method.probes);

@@ -22,7 +22,8 @@ inline constexpr std::string_view kPartName = "part.journal";
 // The newest version of the format that this program reads, the version that it writes for bundles
 // that need no newer one, and the oldest version that it reads. manifest.cc states the version of
 // each member that was added later.
-inline constexpr int64_t kManifestVersion = 8;
+inline constexpr int64_t kManifestVersion = 9;  // components share one program
+inline constexpr int64_t kAdaptersManifestVersion = 8;
 inline constexpr int64_t kPlainManifestVersion = 7;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
@@ -57,17 +58,25 @@ struct ManifestBuffer {
 // A method that computes. Methods without inputs, which only return a constant, are not listed.
 struct ManifestMethod {
   std::string name;  // such as "forward"
+  // The name that the program has for it, where this is another: programs that several components
+  // share name `forward` after the component. Empty before version 9.
+  std::string program_method = {};
   std::vector<ManifestPort> inputs, outputs;
   std::vector<ManifestProbe> probes;
   std::vector<ManifestBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;
+
+  const std::string& name_in_program() const {
+    return program_method.empty() ? name : program_method;
+  }
 };
 // Returns how many tokens a call of a decoder's or an embedding's method takes at most, from the
 // shape of its tokens or embeddings; nullopt if it has neither.
 std::optional<int64_t> call_length(const ManifestMethod& method);
 
 // One .pte file and the data files that hold its external tensors. Methods of one program share
-// weights, constants and buffers: a buffer name stands for one memory in all of them.
+// weights, constants and buffers: a buffer name stands for one memory in all of them. Since version
+// 9 components may have methods in one file; each lists the file with its own methods.
 struct ManifestProgram {
   std::string file;
   std::vector<std::string> data_files;

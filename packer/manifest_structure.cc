@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -67,11 +68,11 @@ class ManifestCheck {
         add(fmt::format("{} {} is not among the files", role, quoted(path)));
       }
     };
-    std::set<std::string_view> programs;
+    std::map<std::string_view, const ManifestProgram*> programs;
     for (const ManifestProgram* program : programs_) {
       require(program->file, "program");
-      if (!programs.insert(program->file).second) {
-        add(fmt::format("program {} is listed twice", quoted(program->file)));
+      if (const auto [first, is_new] = programs.emplace(program->file, program); !is_new) {
+        check_shared_program(*first->second, *program);
       }
       std::set<std::string_view> data_files;
       for (const std::string& data : program->data_files) {
@@ -92,6 +93,32 @@ class ManifestCheck {
       require(adapter.file, "data file of an adapter");
       if (!programs.contains(adapter.file)) continue;
       add(fmt::format("{} is both a program and an adapter", quoted(adapter.file)));
+    }
+  }
+
+  // Since version 9 several components may have methods in one program.
+  void check_shared_program(const ManifestProgram& first, const ManifestProgram& program) {
+    const auto is_of = [&](const ManifestComponent& component) {
+      return std::ranges::count(component.programs, program.file, &ManifestProgram::file) > 1;
+    };
+    if (manifest_.version < 9 || std::ranges::any_of(manifest_.components, is_of)) {
+      return add(fmt::format("program {} is listed twice", quoted(program.file)));
+    }
+    if (first.data_files != program.data_files) {
+      add(fmt::format("program {} has other data files in another component",
+                      quoted(program.file)));
+    }
+    for (const ManifestProgram* other : programs_) {
+      if (other == &program) break;
+      if (other->file != program.file) continue;
+      for (const ManifestMethod& method : program.methods) {
+        if (std::ranges::count(other->methods, method.name_in_program(),
+                               &ManifestMethod::name_in_program) == 0) {
+          continue;
+        }
+        add(fmt::format("method {} of program {} is of two components",
+                        quoted(method.name_in_program()), quoted(program.file)));
+      }
     }
   }
 

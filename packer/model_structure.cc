@@ -237,7 +237,7 @@ void check_model_of_program(const Manifest& manifest, const ManifestProgram& ent
   ModelCheck check(manifest, problems);
   check.metadata(entry.file, program);
   for (const ManifestMethod& stated : entry.methods) {
-    const pte::Method* method = program.find(stated.name);
+    const pte::Method* method = program.find(stated.name_in_program());
     if (method == nullptr) continue;  // the missing method was reported before
     for (const ManifestProbe& probe : stated.probes) {
       const bool inside =

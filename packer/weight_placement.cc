@@ -33,7 +33,7 @@ class Placer {
   Status collect() {
     for (size_t part = 0; part < parts_.size(); ++part) {
       needs_.emplace_back();
-      const graph::LoweredProgram& lowered = parts_[part]->lowered;
+      const graph::LoweredProgram& lowered = *parts_[part]->lowered;
       for (const std::string& key : lowered.weights) {
         FERRY_RETURN_IF_ERROR(add(part, key));
         tensors_.insert(key);

@@ -296,6 +296,7 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;
+  options.layout = {};
   options.max_file_bytes = 0;
   options.ports = {};
   options.quantize = {};

@@ -141,12 +141,47 @@ void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
   conversion.state_bytes += lowered.state_bytes;
 }
 
+using SharedProgram = std::shared_ptr<graph::LoweredProgram>;
+
+graph::OutputMemory output_memory(const converters::BuildOptions& build) {
+  return build.style == converters::ProgramStyle::kStatic ? graph::OutputMemory::kCallers
+                                                          : graph::OutputMemory::kPlanned;
+}
+
+// The methods of a part, under the names that they have in a program of all components.
+std::vector<graph::MethodGraph> named_after_role(const ConvertedComponent& component) {
+  std::vector<graph::MethodGraph> methods = component.parts.front().methods;
+  for (graph::MethodGraph& method : methods) {
+    if (method.name == kForwardMethod) method.name = component.role;
+  }
+  return methods;
+}
+
+// Lowers all components as one program.
+Result<SharedProgram> lower_together(Conversion& conversion,
+                                     const converters::BuildOptions& build) {
+  std::vector<graph::MethodGraph> methods;
+  conversion.all_weights = std::make_unique<graph::StateDict>();
+  for (const ConvertedComponent& component : conversion.components) {
+    std::ranges::move(named_after_role(component), std::back_inserter(methods));
+    for (const graph::Weight& weight : component.parts.front().weights.weights()) {
+      const graph::Weight* known = std::as_const(*conversion.all_weights).find(weight.name);
+      if (known != nullptr && known->recipe == weight.recipe) continue;
+      FERRY_RETURN_IF_ERROR(conversion.all_weights->add(weight));
+    }
+  }
+  return std::make_shared<graph::LoweredProgram>(FERRY_TRY(graph::lower(
+      methods, program_metadata(conversion.mapped.config, build), output_memory(build))));
+}
+
 // Lowers every part of every component and adds the programs to the input of the plan.
 Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
                         packer::BundleInput& input) {
-  const graph::OutputMemory outputs = build.style == converters::ProgramStyle::kStatic
-                                          ? graph::OutputMemory::kCallers
-                                          : graph::OutputMemory::kPlanned;
+  SharedProgram shared;
+  if (input.one_program && conversion.components.size() > 1) {
+    shared = FERRY_TRY(lower_together(conversion, build));
+    add_memory(*shared, conversion);
+  }
   for (const ConvertedComponent& component : conversion.components) {
     std::vector<graph::MetadataMethod> metadata;
     if (is_main(component.role)) metadata = program_metadata(conversion.mapped.config, build);
@@ -155,16 +190,31 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
     out.weight_dtype = component.weight_dtype;
     out.quantization = component.quantization;
     for (const graph::Model& part : component.parts) {
-      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata, outputs));
-      add_memory(lowered, conversion);
       const auto [first, count] = layers_of(part);
-      out.parts.push_back({.lowered = std::move(lowered),
-                           .weights = &part.weights,
-                           .first_layer = first,
-                           .layer_count = count});
+      packer::BundleInput::Part& added = out.parts.emplace_back(packer::BundleInput::Part{
+          .lowered = shared, .weights = &part.weights, .first_layer = first, .layer_count = count});
+      if (shared) {
+        added.weights = conversion.all_weights.get();
+        for (const graph::MethodGraph& method : named_after_role(component)) {
+          added.methods.push_back(method.name);
+        }
+        continue;
+      }
+      added.lowered = std::make_shared<graph::LoweredProgram>(
+          FERRY_TRY(graph::lower(part.methods, metadata, output_memory(build))));
+      add_memory(*added.lowered, conversion);
     }
   }
   return {};
+}
+
+Status check_layout(const ConvertOptions& options) {
+  if (options.layout != ProgramLayout::kOneProgram || options.shards == 1 ||
+      options.shards_in_one_file) {
+    return {};
+  }
+  return fail_field(ErrorCode::kUsage, "layout",
+                    fmt::format(" one-program: not with {} shards", options.shards));
 }
 
 // Checks that a node takes the factors of each slot.
@@ -172,7 +222,7 @@ Status check_factors(const graph::FactorSlots& slots, const packer::BundleInput&
   std::set<std::string_view> names;
   for (const packer::BundleInput::Component& component : input.components) {
     for (const packer::BundleInput::Part& part : component.parts) {
-      for (const graph::LoweredFactor& factor : part.lowered.factors) names.insert(factor.name);
+      for (const graph::LoweredFactor& factor : part.lowered->factors) names.insert(factor.name);
     }
   }
   for (const graph::FactorSlot& slot : slots.slots) {
@@ -246,6 +296,7 @@ std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& cop
 
 Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool) {
   ConvertOptions options = given;
+  FERRY_RETURN_IF_ERROR(check_layout(options));
   MappedModel model = FERRY_TRY(map_checkpoint(options));
   const converters::BuildOptions& build = model.build;
   PlannedAdapters adapters;
@@ -290,6 +341,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
       c.mapped.notes.push_back(std::move(note));
     }
   }
+  input.one_program = options.layout == ProgramLayout::kOneProgram;
   FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
   FERRY_RETURN_IF_ERROR(check_factors(adapters.slots, input));
   input.adapters = std::move(adapters.files);

@@ -29,6 +29,12 @@ struct AdapterChoice {
   std::string path;  // directory, as peft writes it
 };
 
+// The programs of a bundle with several components.
+enum class ProgramLayout {
+  kComponents,  // programs of their own
+  kOneProgram,  // one program, model.pte, with the method names of ExecuTorch's runners
+};
+
 struct ConvertOptions {
   std::string source;
   std::string config;  // path of a config.json that replaces the checkpoint's; may be empty
@@ -48,7 +54,8 @@ struct ConvertOptions {
   int32_t shards = 1;  // of the text decoder or text encoder
   // Static programs: the parts become one program; see mark_cuts().
   bool shards_in_one_file = false;
-  uint64_t max_file_bytes = 0;  // 0: unlimited
+  std::optional<ProgramLayout> layout = {};  // default: kComponents
+  uint64_t max_file_bytes = 0;               // 0: unlimited
   std::optional<int64_t>
       context_length;  // default: the config's, but at most 4096; see mapped_model.cc
   // Default: the context length, but at most 512. For static programs: half of the context length,
@@ -107,6 +114,8 @@ struct MappedCheckpoint {
 struct Conversion {
   MappedCheckpoint mapped;
   std::vector<ConvertedComponent> components;  // the plan has pointers into this vector
+  // The weights of all components, where these share a program; the plan has a pointer to it.
+  std::unique_ptr<graph::StateDict> all_weights = {};
   std::vector<PlannedBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;  // of the method that needs most
   uint64_t state_bytes = 0;                                   // of all programs

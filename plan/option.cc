@@ -150,9 +150,9 @@ Status OptionChecker::check(const Option& option, const std::string& text) const
   };
   const auto word = std::ranges::find(option.words, text, &OptionWord::text);
   const bool is_word = word != option.words.end();
-  const unsigned outputs = option.outputs & (is_word ? word->outputs : kEveryOutput);
+  const unsigned outputs = option.outputs & (is_word ? word->outputs : kAllOutputs);
   if ((outputs & output_) == 0) {
-    if (!option.instead.empty() && output_ != kJoinedPrograms) {
+    if (!option.instead.empty()) {
       return refuse(fmt::format(": with {}to {} give {}{}", dashes_, to_, dashes_, option.instead));
     }
     if (outputs == kGgufFiles) return refuse(fmt::format(": only with {}to gguf", dashes_));

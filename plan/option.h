@@ -23,15 +23,12 @@ unsigned program_bit(converters::ProgramStyle kind);
 
 // Bits of sets of outputs.
 inline constexpr unsigned kBundles = 1, kBundledPrograms = 2, kWeightFiles = 4, kGgufFiles = 8;
-// Made of a bundle, so that most options do not apply.
-inline constexpr unsigned kJoinedPrograms = 16;
 inline constexpr unsigned kAllOutputs = kBundles | kBundledPrograms | kWeightFiles | kGgufFiles;
-inline constexpr unsigned kEveryOutput = kAllOutputs | kJoinedPrograms;
 
 // One of the words that an option accepts, and its meaning.
 struct OptionWord {
   std::string_view text;  // "u8"
-  unsigned programs = kAllPrograms, outputs = kEveryOutput;
+  unsigned programs = kAllPrograms, outputs = kAllOutputs;
 };
 
 struct Option {

@@ -265,6 +265,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.context_length = build.context_length;
   settled.prefill_length = build.prefill_length;
   settled.decode_length = build.decode_length;
+  if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));
   std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });
   OptionTexts out;
@@ -408,6 +409,15 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
            .range = "from 1 to the number of layers",
            .place = 8},
           o.shards);
+  v.words<std::optional<ProgramLayout>>(
+      {.name = "layout",
+       .help = "Programs of their own for the components of a model, or one program of all, "
+               "model.pte, with the method names of ExecuTorch's runners; default: components",
+       .outputs = kBundles,
+       .place = 25},
+      o.layout,
+      {{{"components"}, ProgramLayout::kComponents},
+       {{"one-program"}, ProgramLayout::kOneProgram}});
 }
 
 void describe_static_programs(OptionVisitor& v, ConvertOptions& o) {

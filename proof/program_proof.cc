@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <variant>
@@ -232,6 +233,19 @@ std::optional<uint64_t> first_difference(std::span<const std::byte> have,
   return std::nullopt;
 }
 
+// Returns what the manifest states about a method of the file of `program`; nullptr if nothing.
+const packer::ManifestMethod* stated_method(const packer::Manifest& manifest,
+                                            const packer::ManifestProgram& program,
+                                            std::string_view name) {
+  for (const packer::ManifestProgram* other : manifest.programs()) {
+    if (other->file != program.file) continue;
+    const auto found =
+        std::ranges::find(other->methods, name, &packer::ManifestMethod::name_in_program);
+    if (found != other->methods.end()) return &*found;
+  }
+  return nullptr;
+}
+
 std::string describe(const packer::Bundle& bundle, const packer::BundlePlan& plan, size_t index,
                      uint64_t byte) {
   const packer::BundleProgram& have = bundle.programs()[index];
@@ -239,7 +253,7 @@ std::string describe(const packer::Bundle& bundle, const packer::BundlePlan& pla
   for (const pte::Method& method : plan.program(index).methods) {
     const pte::Method* ours = have.loaded.program.find(method.name);
     if (ours == nullptr) return fmt::format("there is no method {}", quoted(method.name));
-    const packer::ManifestMethod* stated = entry.find(method.name);
+    const packer::ManifestMethod* stated = stated_method(bundle.manifest(), entry, method.name);
     if (stated == nullptr) {
       if (*ours == method) continue;
       return fmt::format("method {} returns other values", quoted(method.name));
@@ -322,7 +336,9 @@ ProgramProof compare_programs(const packer::Bundle& bundle, const packer::Bundle
   const packer::Manifest& planned = plan.manifest();
   const std::vector<const packer::ManifestProgram*> programs = planned.programs();
   const size_t count = std::min(programs.size(), bundle.programs().size());
+  std::set<std::string_view> seen;  // components may share a program
   for (size_t i = 0; i < count; ++i) {
+    if (!seen.insert(programs[i]->file).second) continue;
     const auto file =
         std::ranges::find(planned.files, programs[i]->file, &packer::ManifestFile::path);
     const auto byte = first_difference(bundle.programs()[i].file.bytes(), plan, i, file->bytes);

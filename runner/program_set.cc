@@ -154,7 +154,8 @@ Result<ProgramSet> ProgramSet::load(const packer::Bundle& bundle, std::string_vi
   for (size_t index : bundle.programs_of(role)) {
     const packer::ManifestProgram& entry = bundle.entry(index);
     std::vector<std::string_view> names;
-    for (const packer::ManifestMethod& method : entry.methods) names.push_back(method.name);
+    for (const packer::ManifestMethod& method : entry.methods)
+      names.push_back(method.name_in_program());
     std::vector<Method> methods = FERRY_TRY(Method::load_all(bundle.programs()[index].loaded, names,
                                                              external_tensors(bundle, index), pool,
                                                              options, budget, entry.file));

@@ -54,19 +54,26 @@ def load_runtime():
     torch.set_num_threads(2)
 
 
-def multimodal_answer(folder, parts, count):
-    """The text of ExecuTorch's MultimodalRunner with the files of `--to pte`; parts are lists of token ids and arrays of pixels."""
+def answer(folder, parts, count):
+    """The text of ExecuTorch's TextLLMRunner or MultimodalRunner with a bundle of one program.
+
+    A prompt of text is a list of token ids; one with pictures is a list of such lists and of arrays of pixels.
+    """
     import importlib
     import sys
     import executorch.extension.llm as llm
     sys.path.insert(0, str(pathlib.Path(list(llm.__path__)[0]) / "runner"))
     runner = importlib.import_module("_llm_runner")
-    inputs = [runner.make_token_input(part) if isinstance(part, list) else runner.make_image_input(torch.from_numpy(part))
-              for part in parts]
     config = runner.GenerationConfig()
     config.temperature, config.max_new_tokens, config.echo = 0, count, False
-    model = runner.MultimodalRunner(*(str(folder / name) for name in ("model.pte", "tokenizer.json", "model.ptd")))
-    return model.generate_text(inputs, config)
+    files = [str(folder / name) for name in ("model.pte", "tokenizer.json", "model.ptd")]
+    if isinstance(parts[0], int):
+        pieces = []
+        runner.TextLLMRunner(*files).generate("".join(f"<{i}>" for i in parts), config, pieces.append)
+        return "".join(pieces)
+    inputs = [runner.make_token_input(part) if isinstance(part, list) else runner.make_image_input(torch.from_numpy(part))
+              for part in parts]
+    return runner.MultimodalRunner(*files).generate_text(inputs, config)
 
 
 def load_program(path, data=None):

@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -295,46 +292,6 @@ TEST(ExportTest, OptionsThatAFormatHasNothingForAreRefused) {
   refuses({"--to", "pth", "--context-length", "8"}, "--context-length: not with --to");
   refuses({"--to", "pth", "--max-file-size", "1M"}, "--max-file-size");
   refuses({"--to", "bpte"}, "--reference FILE is required");
-}
-
-// The names of methods are those that ExecuTorch's MultimodalRunner loads. That it computes the
-// same is tested by tests/conformance/official_runtime.py.
-TEST(ExportTest, ProgramsOfABundleBecomeOne) {
-  const TempDir dir;
-  const std::string bundle = bundle_of(dir, fixture("vision/smolvlm"), {"--quantize", "8da8w"});
-  const std::string out = export_to(dir, bundle, "pte", "app", {});
-  const std::string listed = run_ferry({"inspect", out + "/model.pte"}).out;
-  for (const char* method : {"vision_encoder", "token_embedding", "text_decoder"}) {
-    EXPECT_NE(listed.find(fmt::format("method '{}'", method)), std::string::npos) << listed;
-  }
-  EXPECT_EQ(listed.find("method 'forward'"), std::string::npos) << listed;
-  EXPECT_EQ(run_ferry({"check", out + "/model.pte"}).code, 0);
-  EXPECT_EQ(run_ferry({"check", out + "/model.ptd"}).code, 0);
-  EXPECT_TRUE(std::filesystem::exists(out + "/config.json"));
-  const Outcome same =
-      run_ferry({"convert", bundle, "--to", "pte", "-o", out, "--if-changed", "--json"});
-  EXPECT_EQ(same.json()["result"]["up_to_date"], true) << same.err;
-
-  const auto refuses = [&](const std::string& source, const std::vector<std::string>& more,
-                           int code, const std::string& says) {
-    std::vector<std::string> line = {"convert", source, "--to", "pte", "-o", dir / "none"};
-    line.insert(line.end(), more.begin(), more.end());
-    const Outcome refused = run_ferry(line);
-    EXPECT_EQ(refused.code, code) << refused.err;
-    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
-    EXPECT_FALSE(std::filesystem::exists(dir / "none"));
-  };
-  refuses(fixture("golden/llama"), {}, 2, "is no bundle");
-  refuses(bundle, {"--dtype", "f16"}, 2, "--dtype: not with --to pte");
-  refuses(bundle, {"--quantize", "8da4w"}, 2, "--quantize: not with --to pte");
-  const std::string sharded = dir / "sharded";
-  ASSERT_EQ(run_ferry({"convert", fixture("golden/llama"), "-o", sharded, "--shards", "2"}).code,
-            0);
-  refuses(sharded, {}, 4, "2 programs of text_decoder");
-  std::string bytes = read_bytes(bundle + "/vision_encoder.ptd");
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_bytes(bundle + "/vision_encoder.ptd", bytes);
-  refuses(bundle, {}, 3, "vision_encoder.ptd");
 }
 
 // A program whose weights are codes and scales cannot give the weights back.

@@ -70,8 +70,9 @@ TEST_P(VisionBundle, IsAtParityStageByStage) {
 }
 
 std::string title(const testing::TestParamInfo<std::tuple<const char*, Line>>& test) {
-  static const char* const kTitles[] = {"stateful",   "stateful_cut", "static",
-                                        "static_cut", "static_sha",   "static_in_one_file"};
+  static const char* const kTitles[] = {
+      "stateful",   "stateful_cut", "stateful_one_program", "static",
+      "static_cut", "static_sha",   "static_in_one_file",   "static_one_program"};
   return std::string(std::get<0>(test.param)) + "_" + kTitles[test.index % std::size(kTitles)];
 }
 
@@ -79,11 +80,36 @@ INSTANTIATE_TEST_SUITE_P(
     Styles, VisionBundle,
     testing::Combine(testing::ValuesIn(kNames),
                      testing::Values(Line{"--context-length", "112"},
-                                     Line{"--shards", "2", "--prefill-length", "16"}, kStatic,
+                                     Line{"--shards", "2", "--prefill-length", "16"},
+                                     Line{"--layout", "one-program"}, kStatic,
                                      kStatic + Line{"--shards", "2"},
                                      kStatic + Line{"--attention", "sha"},
-                                     kStatic + Line{"--shards", "3", "--shards-in-one-file"})),
+                                     kStatic + Line{"--shards", "3", "--shards-in-one-file"},
+                                     kStatic + Line{"--layout", "one-program"})),
     title);
+
+// The names of methods are those that ExecuTorch's MultimodalRunner loads. That it computes the
+// same is tested by tests/conformance/official_runtime.py.
+TEST(VisionCheckpoint, ComponentsShareOneProgram) {
+  const TempDir dir;
+  const std::string source = fixture("vision/smolvlm"), bundle = dir / "b";
+  convert(source, bundle, {"--layout", "one-program", "--quantize", "8da8w"});
+  const std::string listed = run_ferry({"inspect", bundle + "/model.pte"}).out;
+  for (const char* method : {"vision_encoder", "token_embedding", "text_decoder"}) {
+    EXPECT_NE(listed.find("method '" + std::string(method) + "'"), std::string::npos) << listed;
+  }
+  EXPECT_EQ(listed.find("method 'forward'"), std::string::npos) << listed;
+  const Json report = verified({bundle, "--checkpoint", source});
+  EXPECT_EQ(report["programs"]["compared"], 1);
+  const Outcome same = run_ferry({"convert", source, "-o", bundle, "--layout", "one-program",
+                                  "--quantize", "8da8w", "--if-changed", "--json"});
+  EXPECT_EQ(same.json()["result"]["up_to_date"], true) << same.err;
+
+  const Outcome cut = run_ferry(
+      {"convert", source, "-o", dir / "none", "--layout", "one-program", "--shards", "2"});
+  EXPECT_EQ(cut.code, 2);
+  EXPECT_NE(cut.err.find("--layout one-program: not with 2 shards"), std::string::npos) << cut.err;
+}
 
 TEST(VisionCheckpoint, IsProvedBitForBit) {
   for (const char* name : {"smolvlm", "internvl3_opengvlab"}) {

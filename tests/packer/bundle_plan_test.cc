@@ -242,7 +242,8 @@ TEST(BundleWriter, ManyFilesOfOneWeightEach) {
     ASSERT_TRUE(model.weights.add({names.back(), row, "split"}));
   }
   BundleInput input = model.one_shard();
-  input.components[0].parts[0].lowered = tiny_program(model.weights, names, "tokens", "logits");
+  input.components[0].parts[0].lowered = std::make_shared<graph::LoweredProgram>(
+      tiny_program(model.weights, names, "tokens", "logits"));
   const auto plan = BundlePlan::make(std::move(input), model.source, 400);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->files()[1].path, "decoder-00001-of-00001.part-001-of-070.ptd");
@@ -269,7 +270,7 @@ TEST(BundleWriter, TensorThatFitsNoFileIsNamed) {
 TEST(BundleWriter, WeightOfOtherShapeThanTheProgramIsADefect) {
   TinyModel model;
   BundleInput input = model.input();
-  for (pte::Value& value : input.components[0].parts[0].lowered.program.methods[0].values) {
+  for (pte::Value& value : input.components[0].parts[0].lowered->program.methods[0].values) {
     auto* tensor = std::get_if<pte::Tensor>(&value);
     if (tensor && tensor->fqn == "q.weight") tensor->sizes = {2, 8};
   }
@@ -315,8 +316,9 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   ASSERT_TRUE(weights.add({"turned", turn, "rule"}));
   ASSERT_TRUE(weights.add({"copied", graph::whole_tensor(model.source, copied), "rule"}));
   BundleInput input = model.one_shard();
-  input.components[0].parts[0].lowered = tiny_program(
-      weights, {"tok.weight", "cast", "swapped", "turned", "copied", "norm.weight"}, "tokens", "y");
+  input.components[0].parts[0].lowered = std::make_shared<graph::LoweredProgram>(
+      tiny_program(weights, {"tok.weight", "cast", "swapped", "turned", "copied", "norm.weight"},
+                   "tokens", "y"));
   const auto plan = BundlePlan::make(std::move(input), model.source, 0);
   ASSERT_TRUE(plan) << plan.error().message;
   for (size_t threads : {1, 3}) {

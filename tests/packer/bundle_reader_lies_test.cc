@@ -59,6 +59,33 @@ const Lie kLies[] = {
     {"file twice", [](Manifest& m) { m.files.push_back(m.files[0]); }, "twice"},
     {"program twice", [](Manifest& m) { m.components[0].programs.push_back(program(m, 1)); },
      "listed twice"},
+    {"program of two components",
+     [](Manifest& m) {
+       m.version = 9;
+       m.components.push_back(m.components[0]);
+       m.components[1].role = "token_embedding";
+     },
+     "method 'forward' of program 'decoder-00001-of-00002.pte' is of two components"},
+    {"shared program with other data",
+     [](Manifest& m) {
+       m.version = 9;
+       m.components.push_back(m.components[0]);
+       m.components[1].role = "token_embedding";
+       m.components[1].programs[0].data_files = {};
+     },
+     "program 'decoder-00001-of-00002.pte' has other data files in another component"},
+    {"shared program before version 9",
+     [](Manifest& m) {
+       m.components.push_back(m.components[0]);
+       m.components[1].role = "token_embedding";
+     },
+     "program 'decoder-00001-of-00002.pte' is listed twice"},
+    {"method under another name",
+     [](Manifest& m) {
+       m.version = 9;
+       for (const size_t i : {0u, 1u}) forward(m, i).program_method = "backward";
+     },
+     "has no method 'backward'"},
     {"program not a file", [](Manifest& m) { program(m, 0).file = "x.pte"; },
      "program 'x.pte' is not among the files"},
     {"data not a file", [](Manifest& m) { program(m, 0).data_files[0] = "x.ptd"; },
@@ -238,8 +265,8 @@ TEST_F(BundleReader, MethodsOfOneProgramFitTogether) {
 // Both methods of the program name the buffer, and the second method plans it at another place.
 TEST_F(BundleReader, SharedBufferHasOnePlace) {
   BundleInput input = model.two_methods();
-  pte::Method& decode = input.components[0].parts[0].lowered.program.methods[1];
-  const int32_t plain = input.components[0].parts[0].lowered.methods[1].buffers[0].value;
+  pte::Method& decode = input.components[0].parts[0].lowered->program.methods[1];
+  const int32_t plain = input.components[0].parts[0].lowered->methods[1].buffers[0].value;
   std::get<pte::Tensor>(decode.values[static_cast<size_t>(plain)]).allocation->offset = 8;
   const auto plan = BundlePlan::make(std::move(input), model.source, 0);
   ASSERT_FALSE(plan);

@@ -43,12 +43,12 @@ struct CodedModel {
     BundleInput whole = TinyModel().one_shard();
     whole.components[0].quantization = "8da4w-g32";
     BundleInput::Part& part = whole.components[0].parts[0];
-    part.lowered = tiny_program(
+    part.lowered = std::make_shared<graph::LoweredProgram>(tiny_program(
         weights,
         {"norm.weight", "tok.weight", "tok.weight.scales", "table.weight", "table.weight.scales"},
-        "tokens", "logits");
-    part.lowered.named = {"q.weight",  "q.weight.scales", "output.weight", "output.weight.scales",
-                          "up.weight", "up.weight.scales"};
+        "tokens", "logits"));
+    part.lowered->named = {"q.weight",  "q.weight.scales", "output.weight", "output.weight.scales",
+                           "up.weight", "up.weight.scales"};
     part.weights = &weights;
     return whole;
   }
@@ -234,7 +234,7 @@ TEST(CodedBundles, DataOfADelegateIsNoTensor) {
   const TempDir dir;
   CodedModel model;
   BundleInput input = model.input();
-  auto& lowered = input.components[0].parts[0].lowered;
+  auto& lowered = *input.components[0].parts[0].lowered;
   std::erase(lowered.weights, "table.weight");
   lowered.named.push_back("table.weight");
   const auto plan = BundlePlan::make(std::move(input), model.source, 0);
@@ -265,7 +265,7 @@ xnnpack::Graph linear_graph(const std::string& codes, const std::string& scales)
 // Adds that layer to the program of a CodedModel, or to one without tensors.
 BundleInput with_delegate(const CodedModel& model, const xnnpack::Graph& graph, bool tensors) {
   BundleInput input = model.input();
-  graph::LoweredProgram& lowered = input.components[0].parts[0].lowered;
+  graph::LoweredProgram& lowered = *input.components[0].parts[0].lowered;
   if (!tensors) {
     const std::vector<std::string> named = lowered.named;
     lowered = tiny_program(model.weights, {}, "tokens", "logits");
@@ -369,8 +369,9 @@ TEST(CodedBundles, ValuesThatAreNotFiniteMakeNoBundle) {
     ASSERT_TRUE(weights.add({"q.weight", recipe, "rule"}));
     BundleInput input = model.input();
     BundleInput::Part& part = input.components[0].parts[0];
-    part.lowered = tiny_program(weights, {}, "tokens", "logits");
-    part.lowered.named = {"q.weight", "q.weight.scales"};
+    part.lowered =
+        std::make_shared<graph::LoweredProgram>(tiny_program(weights, {}, "tokens", "logits"));
+    part.lowered->named = {"q.weight", "q.weight.scales"};
     part.weights = &weights;
     const auto plan = BundlePlan::make(std::move(input), source, 0);
     ASSERT_TRUE(plan) << plan.error().message;

@@ -227,10 +227,12 @@ BundleInput TinyModel::input() const {
   decoder.role = "text_decoder";
   decoder.weight_dtype = "f32";
   decoder.parts.push_back(
-      {tiny_program(weights, {"tok.weight", "norm.weight", "q.weight"}, "tokens", "hidden"),
+      {std::make_shared<graph::LoweredProgram>(
+           tiny_program(weights, {"tok.weight", "norm.weight", "q.weight"}, "tokens", "hidden")),
        &weights, 0, 1});
-  decoder.parts.push_back(
-      {tiny_program(weights, {"ffn.weight", "output.weight"}, "hidden", "logits"), &weights, 1, 1});
+  decoder.parts.push_back({std::make_shared<graph::LoweredProgram>(tiny_program(
+                               weights, {"ffn.weight", "output.weight"}, "hidden", "logits")),
+                           &weights, 1, 1});
   input.copied = copied;
   return input;
 }
@@ -243,19 +245,19 @@ BundleInput TinyModel::one_shard() const {
   BundleInput whole = input();
   whole.manifest.num_layers = 1;
   whole.components[0].parts.pop_back();
-  whole.components[0].parts[0].lowered =
-      tiny_program(weights, {"tok.weight", "norm.weight"}, "tokens", "logits");
+  whole.components[0].parts[0].lowered = std::make_shared<graph::LoweredProgram>(
+      tiny_program(weights, {"tok.weight", "norm.weight"}, "tokens", "logits"));
   return whole;
 }
 
 BundleInput TinyModel::two_methods() const {
   BundleInput both = input();
   for (BundleInput::Part& part : both.components[0].parts) {
-    std::vector<pte::Method>& methods = part.lowered.program.methods;
+    std::vector<pte::Method>& methods = part.lowered->program.methods;
     methods.insert(methods.begin() + 1, methods[0]);
     methods[1].name = "decode";
-    part.lowered.methods.push_back(part.lowered.methods[0]);
-    part.lowered.methods[1].name = "decode";
+    part.lowered->methods.push_back(part.lowered->methods[0]);
+    part.lowered->methods[1].name = "decode";
   }
   return both;
 }

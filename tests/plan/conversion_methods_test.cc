@@ -48,8 +48,8 @@ packer::BundleInput with_decode(const Conversion& several, const Conversion& sin
     methods.push_back({kDecode, single.components[0].parts[i].methods[0].graph});
     auto lowered = graph::lower(methods, {{"get_max_seq_len", {kPrefill}}});
     EXPECT_TRUE(lowered) << lowered.error().message;
-    decoder.parts.push_back(
-        {*std::move(lowered), &parts[i].weights, stated[i]->first_layer, stated[i]->layer_count});
+    decoder.parts.push_back({std::make_shared<graph::LoweredProgram>(*std::move(lowered)),
+                             &parts[i].weights, stated[i]->first_layer, stated[i]->layer_count});
   }
   return input;
 }
