@@ -96,10 +96,10 @@ std::vector<bool> matrices(const pte::Method& method) {
 
 // Returns, per value, the dtype in which MethodOptions::widen keeps it, if it is not its own. That
 // is f32 for tensors in f16 or bf16 that are neither constants, nor selected from constants, nor
-// mutable buffers.
+// mutable buffers, nor rows of these.
 std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
   std::vector<std::optional<DType>> widened(method.values.size());
-  std::vector<bool> constant(method.values.size(), false);
+  std::vector<bool> constant(method.values.size(), false), converted = constant;
   for (size_t i = 0; i < method.values.size(); ++i) {
     const auto* tensor = std::get_if<pte::Tensor>(&method.values[i]);
     if (tensor == nullptr || !is_half(tensor->dtype)) continue;
@@ -107,14 +107,19 @@ std::vector<std::optional<DType>> widened_values(const pte::Method& method) {
     const bool wide = !constant[i] && tensor->fqn.empty() && tensor->data_index == 0;
     if (wide) widened[i] = DType::kF32;
   }
-  // The matrix of one expert is selected from those of all.
   for (const NamedCall& c : named_calls(method)) {
-    if (c.op != pte::ops::SelectCopy::kName) continue;
     const auto self = static_cast<size_t>(c.call->args.front());
     const auto out = static_cast<size_t>(c.call->args.back());
-    if (!constant[self]) continue;
-    constant[out] = true;
-    widened[out].reset();
+    // The matrix of one expert is selected from those of all.
+    if (c.op == pte::ops::SelectCopy::kName && constant[self]) {
+      constant[out] = true;
+      widened[out].reset();
+    }
+    // Caches in half precision stay so: the rows that are copied into them, and those read.
+    const bool reads = c.op == pte::ops::SliceCopy::kName && !widened[self];
+    if (reads) widened[out].reset();
+    if (c.op == "llama::update_cache.out" && converted[self]) widened[self].reset();
+    converted[out] = c.op == pte::ops::ToCopy::kName;
   }
   return widened;
 }

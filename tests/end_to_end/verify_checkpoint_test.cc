@@ -38,6 +38,7 @@ TEST(VerifyCheckpoint, EveryVariantIsDerivedAgainBitForBit) {
       {"llama3_tied", {"--shards", "2", "--context-length", "12", "--prefill-length", "3"}},
       {"golden/llama_bias_mqa", {"--dtype", "f16"}},
       {"golden/gpt_oss", {"--dtype", "bf16"}},
+      {"llama3_tied", {"--dtype", "bf16", "--kv-dtype", "f16"}},
       {"golden/deepseek_v3", {"--program", "static", "--kv-dtype", "u8"}},
       {"qwen3_5_text", {"--shards", "4", "--logits", "all"}},
       {"golden/qwen3_next_dense", {"--init-buffers", "all"}},
