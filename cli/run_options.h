@@ -26,7 +26,7 @@ struct RunOptions {
   LooseOptions loose;
   std::vector<std::string> images, stops;
   std::string bundle, tokens, prompt, prompt_file, prompts, chat, system, messages, dump_logits,
-      stats_json, thresholds, config, profile, draft, adapter;
+      stats_json, thresholds, config, profile, draft, adapter, save_state, load_state;
   std::optional<int64_t> max_new;
   std::string mode, lookahead;
   std::optional<double> repetition_penalty, temperature, top_p, min_p;

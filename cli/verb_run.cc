@@ -21,6 +21,7 @@
 #include "cli/run_prompt.h"
 #include "cli/run_prompts.h"
 #include "cli/run_report.h"
+#include "cli/run_state.h"
 #include "cli/verbs.h"
 #include "conversion/gguf_proof.h"
 #include "core/result.h"
@@ -75,10 +76,10 @@ Result<runner::DecodeOptions> decode_options(const RunOptions& o) {
 
 // Returns kUsage for options of a single answer together with --interactive or --prompts.
 Status check_several(const RunOptions& o, const char* option) {
-  const std::pair<const char*, const std::string&> single[] = {{"--dump-logits", o.dump_logits},
-                                                               {"--stats-json", o.stats_json},
-                                                               {"--thresholds", o.thresholds},
-                                                               {"--profile", o.profile}};
+  const std::pair<const char*, const std::string&> single[] = {
+      {"--dump-logits", o.dump_logits}, {"--stats-json", o.stats_json},
+      {"--thresholds", o.thresholds},   {"--profile", o.profile},
+      {"--save-state", o.save_state},   {"--load-state", o.load_state}};
   for (const auto& [name, value] : single) {
     if (value.empty()) continue;
     return fail(ErrorCode::kUsage, fmt::format("{} does not take {}", option, name));
@@ -172,6 +173,7 @@ Status check_run(const RunOptions& o) {
     return fail(ErrorCode::kUsage, "--max-new must be at least 1, or -1 for no limit");
   }
   FERRY_RETURN_IF_ERROR(check_sampling(o));
+  FERRY_RETURN_IF_ERROR(check_state(o));
   FERRY_RETURN_IF_ERROR(check_new_file("--dump-logits", o.dump_logits, o.bundle));
   FERRY_RETURN_IF_ERROR(check_new_file("--profile", o.profile, o.bundle));
   return check_new_file("--stats-json", o.stats_json, o.bundle);
@@ -230,17 +232,26 @@ Status write_outputs(const Generation& g, const RunOptions& options) {
 // Answers the only prompt.
 Result<int> answer_one(Context& context, const RunOptions& options,
                        const std::optional<report::Thresholds>& thresholds,
-                       const packer::Manifest& manifest, PromptReader& prompts,
+                       const packer::Bundle& bundle, PromptReader& prompts,
                        runner::Decoder& decoder, const AnswerLimits& limits, Generation g) {
   g.stats.inference_start = g.stats.load_end;
   Prompt prompt = FERRY_TRY(prompts.read(options));
-  if (!prompt.rows.empty()) FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.rows));
+  if (!prompt.rows.empty()) {
+    // The tokens say nothing about the pixels.
+    if (!options.save_state.empty() || !options.load_state.empty()) {
+      return fail(ErrorCode::kUsage, "--save-state and --load-state do not take images");
+    }
+    FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.rows));
+  }
   g.prompt = std::move(prompt.ids);
   g.max_new = limits.of(std::ssize(g.prompt), !options.chat.empty() || !options.messages.empty());
+  const packer::Manifest& manifest = bundle.manifest();
+  FERRY_RETURN_IF_ERROR(load_state(options, bundle, decoder, g));
   AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
   runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
   g = FERRY_TRY(generate(decoder, manifest, options, sampler, output, std::move(g)));
   FERRY_RETURN_IF_ERROR(write_outputs(g, options));
+  FERRY_RETURN_IF_ERROR(save_state(options, bundle, decoder, g));
   if (thresholds && g.stop != kStopInterrupted) {
     g.judgements = thresholds->judge(g.stats, manifest, g.text);
   }
@@ -307,7 +318,7 @@ Result<int> run_bundle(Context& context, RunOptions options) {
     runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
     return run_chat(context, options, prompts, decoder, sampler, settled.limits, std::move(g));
   }
-  return answer_one(context, options, thresholds, bundle.manifest(), prompts, decoder.decoder(),
+  return answer_one(context, options, thresholds, bundle, prompts, decoder.decoder(),
                     settled.limits, std::move(g));
 }
 
@@ -379,6 +390,12 @@ void add_run(CommandLine& line) {
       .option("--draft BUNDLE", o->draft,
               "Guess the next tokens with a smaller model of the same tokenizer, a bundle or GGUF "
               "file, and check them in one call; the answer is the same. As for --lookup")
+      .option("--save-state FILE", o->save_state,
+              "Write the tokens that were run and their caches to FILE, which is replaced, for "
+              "--load-state. For stateful bundles and GGUF files")
+      .option("--load-state FILE", o->load_state,
+              "Do not run the tokens of the prompt again that it begins with and that this state "
+              "has; the state of another bundle is refused")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
       .flag("--stats", o->stats,

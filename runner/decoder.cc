@@ -14,6 +14,20 @@
 #include "runner/static_program/static_decoder.h"
 
 namespace ferry::runner {
+namespace {
+
+Failure stateless() {
+  return fail(ErrorCode::kUnsupported, "the caches of static programs are not saved");
+}
+
+}  // namespace
+
+Result<std::vector<StateTensor>> Decoder::state() const { return stateless(); }
+
+Status Decoder::restore(std::span<const int64_t> /*tokens*/, size_t /*kept*/,
+                        std::span<const StateTensor> /*state*/) {
+  return stateless();
+}
 
 Result<std::optional<int64_t>> Decoder::advance(int64_t token, const Choose& choose) {
   const std::span<const float> logits = FERRY_TRY(forward({&token, 1}));

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
@@ -55,6 +56,13 @@ inline constexpr int64_t kMostLookup = 64;
 struct LookaheadCounts {
   int64_t generated = 0;  // all tokens, without those that prompts gave
   int64_t accepted = 0;   // tokens that took no call of their own
+};
+
+// The contents of a mutable buffer after the sequence so far, in the dtype of the program.
+struct StateTensor {
+  std::string name;
+  TensorView values;
+  bool is_cache = false;  // has a row for each position in dimension 1, after a dimension of 1
 };
 
 // A decoder is move-only, runs one sequence at a time, and is not thread-safe.
@@ -113,6 +121,15 @@ class Decoder {
   // equivalent in a static program: KV caches are [1,position() or more,heads,head_dim]. Valid
   // until the next call of buffer() or forward(). kUsage if there is no such buffer.
   virtual Result<TensorView> buffer(const std::string& name) const = 0;
+
+  // Returns the mutable buffers; caches have position() rows. Valid until the next call.
+  // kUnsupported for programs whose caches are inputs.
+  virtual Result<std::vector<StateTensor>> state() const;
+  // Continues after the first `kept` of `tokens`, with what state() returned after all of them.
+  // kUsage if the programs cannot take back the others; kBadInput for tokens outside of the
+  // vocabulary, kUsage beyond capacity().
+  virtual Status restore(std::span<const int64_t> tokens, size_t kept,
+                         std::span<const StateTensor> state);
 
  protected:
   Decoder() = default;

@@ -394,6 +394,20 @@ Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
   return {};
 }
 
+Status Method::overwrite_front(int32_t value, std::span<const std::byte> bytes) {
+  const TensorView whole = FERRY_TRY(this->value(value));
+  if (whole.bytes.size() == bytes.size()) return overwrite(value, bytes);
+  kernels::Tensor* tensor = impl_->at(value).tensor;
+  if (tensor == nullptr || !tensor->writable || impl_->is_f64(impl_->at(value)) ||
+      whole.bytes.size() < bytes.size()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: method {}: value {} cannot take {} bytes", impl_->state.file,
+                            quoted(impl_->state.method), value, bytes.size()));
+  }
+  std::ranges::copy(bytes, tensor->data);
+  return {};
+}
+
 void Method::reset() { impl_->state.reset(); }
 
 }  // namespace ferry::runner

@@ -137,6 +137,8 @@ class Method {
   // the new contents. f32 values of a tensor that is kept in f64 are widened. kUsage if the tensor
   // has another size or no memory of its own.
   Status overwrite(int32_t value, std::span<const std::byte> bytes);
+  // Replaces the first bytes of such a tensor. kUsage if the tensor is smaller, or kept in f64.
+  Status overwrite_front(int32_t value, std::span<const std::byte> bytes);
   // Sets all planned memory to its initial contents, which are zeros if none are stored, and every
   // tensor to its declared sizes. Inputs that are numbers keep their values.
   void reset();

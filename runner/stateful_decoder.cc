@@ -408,4 +408,46 @@ Result<TensorView> StatefulDecoder::buffer(const std::string& name) const {
   return TensorView{DType::kF32, stored.shape, std::as_bytes(std::span(impl_->shown))};
 }
 
+Result<std::vector<StateTensor>> StatefulDecoder::state() const {
+  const int64_t context = impl_->manifest().context_length;
+  std::vector<StateTensor> tensors;
+  for (const MethodChain::Link& link : impl_->chain.links()) {
+    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
+      StateTensor& tensor = tensors.emplace_back(
+          StateTensor{buffer.name, FERRY_TRY(link.method->value(buffer.value))});
+      Shape& shape = tensor.values.shape;
+      tensor.is_cache = buffer.name.find(kKvCacheName) != std::string::npos && shape.size() >= 2 &&
+                        shape[0] == 1 && shape[1] == context;
+      if (!tensor.is_cache) continue;
+      const size_t row = tensor.values.bytes.size() / static_cast<size_t>(context);
+      shape[1] = impl_->position;
+      tensor.values.bytes = tensor.values.bytes.first(row * static_cast<size_t>(impl_->position));
+    }
+  }
+  return tensors;
+}
+
+Status StatefulDecoder::restore(std::span<const int64_t> tokens, size_t kept,
+                                std::span<const StateTensor> state) {
+  const packer::Manifest& m = impl_->manifest();
+  FERRY_RETURN_IF_ERROR(check_tokens(tokens, m.vocab_size, 0, m.context_length));
+  if (kept < tokens.size()) FERRY_RETURN_IF_ERROR(check_going_back("its state"));
+  for (const MethodChain::Link& link : impl_->chain.links()) {
+    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
+      const auto found = std::ranges::find(state, buffer.name, &StateTensor::name);
+      if (found == state.end()) {
+        return bad_input(fmt::format("there is no state of {}", quoted(buffer.name)));
+      }
+      FERRY_RETURN_IF_ERROR(link.method->overwrite_front(buffer.value, found->values.bytes));
+    }
+  }
+  tokens = tokens.first(kept);
+  restart();
+  impl_->position = std::ssize(tokens);
+  impl_->is_long = impl_->needs_long(0);
+  impl_->keep(tokens);
+  if (impl_->guesser != nullptr) impl_->guesser->add(tokens);
+  return {};
+}
+
 }  // namespace ferry::runner

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
@@ -56,6 +57,9 @@ class StatefulDecoder final : public Decoder {
   Status force_experts(const ExpertRoutes* routes) override;
   std::pair<int64_t, int64_t> experts_of(int64_t layer) const override;
   Result<TensorView> buffer(const std::string& name) const override;
+  Result<std::vector<StateTensor>> state() const override;
+  Status restore(std::span<const int64_t> tokens, size_t kept,
+                 std::span<const StateTensor> state) override;
 
  private:
   struct Impl;
