@@ -19,9 +19,9 @@
 namespace ferry::cli {
 namespace {
 
-constexpr const char* kTokens = "tokens";      // i64 [N]
-constexpr const char* kPrograms = "programs";  // u8 [32], the digest
-constexpr const char* kPrefix = "state.";      // before the names of buffers
+constexpr const char* kStateTokens = "tokens";  // i64 [N]
+constexpr const char* kStateOf = "programs";    // u8 [32], the digest
+constexpr const char* kStatePrefix = "state.";  // before the names of buffers
 
 Failure bad_state(const std::string& path, const std::string& why) {
   return bad_input(fmt::format("{}: {}", printable(path), why));
@@ -58,13 +58,13 @@ class StateFile {
 
   // Returns the tokens, at most `most` of them.
   Result<std::vector<int64_t>> tokens(int64_t most) const {
-    const size_t index = FERRY_TRY(find(kTokens));
+    const size_t index = FERRY_TRY(find(kStateTokens));
     const Shape shape = source_->entries()[index].shape;
     if (shape.size() != 1 || shape[0] < 1 || shape[0] > most) {
-      return bad_state(path_, fmt::format("tensor {} is {}, expected [1 to {}]", quoted(kTokens),
-                                          to_string(shape), most));
+      return bad_state(path_, fmt::format("tensor {} is {}, expected [1 to {}]",
+                                          quoted(kStateTokens), to_string(shape), most));
     }
-    const std::vector<std::byte> bytes = FERRY_TRY(read(kTokens, DType::kI64, shape));
+    const std::vector<std::byte> bytes = FERRY_TRY(read(kStateTokens, DType::kI64, shape));
     std::vector<int64_t> tokens(static_cast<size_t>(shape[0]));
     std::memcpy(tokens.data(), bytes.data(), bytes.size());
     return tokens;
@@ -104,11 +104,11 @@ Status write_state(const runner::Decoder& decoder, std::span<const int64_t> toke
   const std::vector<runner::StateTensor> state = FERRY_TRY(decoder.state());
   const auto run = tokens.first(static_cast<size_t>(decoder.position()));
   std::vector<formats::TensorData> tensors = {
-      {{kTokens, DType::kI64, {std::ssize(run)}}, std::as_bytes(run)},
-      {{kPrograms, DType::kU8, {std::ssize(programs)}}, std::as_bytes(std::span(programs))}};
+      {{kStateTokens, DType::kI64, {std::ssize(run)}}, std::as_bytes(run)},
+      {{kStateOf, DType::kU8, {std::ssize(programs)}}, std::as_bytes(std::span(programs))}};
   for (const runner::StateTensor& tensor : state) {
-    tensors.push_back(
-        {{kPrefix + tensor.name, tensor.values.dtype, tensor.values.shape}, tensor.values.bytes});
+    tensors.push_back({{kStatePrefix + tensor.name, tensor.values.dtype, tensor.values.shape},
+                       tensor.values.bytes});
   }
   std::vector<formats::TensorSpec> specs;
   for (const formats::TensorData& tensor : tensors) specs.push_back(tensor.spec);
@@ -127,7 +127,7 @@ Result<int64_t> read_state(runner::Decoder& decoder, std::span<const int64_t> pr
   const std::vector<runner::StateTensor> shapes = FERRY_TRY(decoder.state());
   const StateFile file = FERRY_TRY(StateFile::open(path));
   const std::vector<std::byte> made_by =
-      FERRY_TRY(file.read(kPrograms, DType::kU8, {std::ssize(programs)}));
+      FERRY_TRY(file.read(kStateOf, DType::kU8, {std::ssize(programs)}));
   if (!std::ranges::equal(made_by, std::as_bytes(std::span(programs)))) {
     return unusable(path, "is the state of another bundle, or of another adapter");
   }
@@ -141,7 +141,8 @@ Result<int64_t> read_state(runner::Decoder& decoder, std::span<const int64_t> pr
   for (const runner::StateTensor& expected : shapes) {
     Shape shape = expected.values.shape;
     if (expected.is_cache) shape[1] = std::ssize(tokens);
-    contents.push_back(FERRY_TRY(file.read(kPrefix + expected.name, expected.values.dtype, shape)));
+    contents.push_back(
+        FERRY_TRY(file.read(kStatePrefix + expected.name, expected.values.dtype, shape)));
     state.push_back(
         {expected.name, {expected.values.dtype, shape, contents.back()}, expected.is_cache});
   }

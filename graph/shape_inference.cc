@@ -58,6 +58,7 @@ bool fits(const Graph& graph, const Arg& arg, const ArgSchema& schema) {
       return std::holds_alternative<std::string>(arg);
     case ArgKind::kOptionalTensorList:
     case ArgKind::kBoolList:
+    case ArgKind::kFloatList:
       return false;  // no operator of graphs has one
   }
   return false;

@@ -55,6 +55,16 @@ struct FloorDiv {
     }
   }
 };
+struct TruncDiv {
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return b == -1 ? Sub()(T{0}, a) : a / b;
+    } else {
+      return std::trunc(a / b);
+    }
+  }
+};
 struct Remainder {
   template <class T>
   T operator()(T a, T b) const {
@@ -223,6 +233,7 @@ constexpr struct {
     {BinaryOp::kLogicalAnd, binary_predicate<LogicalAnd>(), RowResult::kBool},
     {BinaryOp::kLogicalOr, binary_predicate<LogicalOr>(), RowResult::kBool},
     {BinaryOp::kLogicalXor, binary_predicate<LogicalXor>(), RowResult::kBool},
+    {BinaryOp::kTruncDiv, binary_all_types<TruncDiv>(), RowResult::kSame, true},
 };
 
 bool has_zero(const Operand& divisor) {

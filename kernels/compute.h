@@ -80,6 +80,8 @@ void depthwise_conv1d_f32(const float* x, const float* w, const float* bias, flo
 // sigmoid within 2; NaN stays NaN.
 void add_f32(const float* a, const float* b, float* out, int64_t n);
 void mul_f32(const float* a, const float* b, float* out, int64_t n);
+// Computes sum += a * b, fused where the processor can; `sum` is neither operand.
+void multiply_add_f32(const float* a, const float* b, float* sum, int64_t n);
 void sigmoid_f32(const float* a, float* out, int64_t n);
 void exp_f32(const float* a, float* out, int64_t n);
 // GELU by its definition, and GELU by the approximation with tanh. Both are within 2 ulp of the

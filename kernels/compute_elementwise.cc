@@ -38,6 +38,16 @@ struct Mul {
   }
 };
 
+struct MultiplyAdd {
+  const float *a, *b;
+  float* sum;
+  template <class D>
+  HWY_INLINE void operator()(D d, size_t i) const {
+    const auto so_far = load_f32(d, sum + i);
+    hn::StoreU(hn::MulAdd(load_f32(d, a + i), load_f32(d, b + i), so_far), d, sum + i);
+  }
+};
+
 // Computes e^(a - shift).
 struct Exp {
   const float* a;
@@ -127,6 +137,9 @@ struct Cast {
 };
 
 void add_task(const float* a, const float* b, float* out, size_t n) { each(n, Add{a, b, out}); }
+void multiply_add_task(const float* a, const float* b, float* sum, size_t n) {
+  each(n, MultiplyAdd{a, b, sum});
+}
 void mul_task(const float* a, const float* b, float* out, size_t n) { each(n, Mul{a, b, out}); }
 void exp_task(const float* a, float shift, float* out, size_t n) { each(n, Exp{a, shift, out}); }
 void sigmoid_task(const float* a, float* out, size_t n) { each(n, Sigmoid{a, out}); }
@@ -247,6 +260,7 @@ namespace {
 
 HWY_EXPORT(add_task);
 HWY_EXPORT(mul_task);
+HWY_EXPORT(multiply_add_task);
 HWY_EXPORT(exp_task);
 HWY_EXPORT(sigmoid_task);
 HWY_EXPORT(gelu_tanh_task);
@@ -269,6 +283,10 @@ void add_f32(const float* a, const float* b, float* out, int64_t n) {
 
 void mul_f32(const float* a, const float* b, float* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(mul_task)(a, b, out, count(n));
+}
+
+void multiply_add_f32(const float* a, const float* b, float* sum, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(multiply_add_task)(a, b, sum, count(n));
 }
 
 void sigmoid_f32(const float* a, float* out, int64_t n) {

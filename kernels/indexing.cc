@@ -1,4 +1,5 @@
 // Operators that read or write at the positions in index tensors. Every position is checked.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -127,9 +128,34 @@ Status check_result(const Tensor& like, const Dims& sizes) {
   return bad_input(fmt::format("the indexed values do not fit {}", describe(like)));
 }
 
+// Computes out[at] += value.
+void add_to(Tensor& out, int64_t at, const Tensor& values, int64_t from) {
+  std::byte* to = out.data + at * out.element_bytes();
+  const Number a = load_number(out.dtype, to);
+  const Number b = load_number(values.dtype, values.data + from * values.element_bytes());
+  if (is_floating(out.dtype))
+    return store_number(out.dtype, Number::of_double(a.real + b.real), to);
+  const uint64_t sum = static_cast<uint64_t>(a.integer) + static_cast<uint64_t>(b.integer);
+  store_number(out.dtype, Number::of_int(static_cast<int64_t>(sum)), to);  // integers wrap
+}
+
+// Adds a block of values, from element `from` on with its strides, to a block of `out`.
+void add_block(const Dims& block, const Tensor& values, int64_t from, const Dims& from_strides,
+               Tensor& out, int64_t to, const Dims& to_strides) {
+  Dims at = Dims::filled(block.rank(), 0);
+  for (int64_t i = 0, count = numel(block.span()); i < count; ++i) {
+    int64_t a = to, b = from;
+    for (int d = 0; d < block.rank(); ++d) {
+      a += at[d] * to_strides[d];
+      b += at[d] * from_strides[d];
+    }
+    add_to(out, a, values, b);
+    for (int d = block.rank() - 1; d >= 0 && ++at[d] == block[d]; --d) at[d] = 0;
+  }
+}
+
 Status put_values(const Call& call, const Tensor& self, std::span<Value* const> items,
                   const Tensor& values, bool accumulate, Tensor& out) {
-  if (accumulate) return fail(ErrorCode::kUnsupported, "index_put with accumulate");
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, values));
   const IndexArguments arguments = FERRY_TRY(index_arguments(self, items));
   FERRY_RETURN_IF_ERROR(check_result(values, values.numel == 1 ? Dims{} : arguments.positions));
@@ -154,6 +180,13 @@ Status put_values(const Call& call, const Tensor& self, std::span<Value* const> 
     block_values.push_back(steps[dim]);
   }
   if (numel(where.result.span()) == 0) return {};
+  if (accumulate) {
+    for (size_t i = 0; i < where.self_offsets.size(); ++i) {
+      add_block(where.block, values, value_offset(where.result_offsets[i]), block_values, out,
+                where.self_offsets[i], where.block_self);
+    }
+    return {};
+  }
   for (size_t i = 0; i < where.self_offsets.size(); ++i) {
     strided_copy(call.pool, where.block, out.element_bytes(),
                  strided(values, value_offset(where.result_offsets[i]), block_values),
@@ -171,6 +204,20 @@ Status check_gather(const Tensor& self, int dim, const Tensor& index, const Tens
     if (d != dim && index.size(d) > self.size(d)) return require_sizes(index, self.sizes);
   }
   return {};
+}
+
+// Returns the mask of every element of a tensor of `sizes`.
+std::vector<bool> expanded_mask(const Tensor& mask, const Dims& sizes) {
+  const Dims steps = expanded_strides(mask.sizes, sizes);
+  std::vector<bool> chosen(static_cast<size_t>(numel(sizes.span())));
+  Dims at = Dims::filled(sizes.rank(), 0);
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    int64_t from = 0;
+    for (int d = 0; d < sizes.rank(); ++d) from += at[d] * steps[d];
+    chosen[i] = mask.data[from] != std::byte{0};
+    for (int d = sizes.rank() - 1; d >= 0 && ++at[d] == sizes[d]; --d) at[d] = 0;
+  }
+  return chosen;
 }
 
 // Calls f(element of index, offset in `self` with `dim` at the indexed position).
@@ -309,11 +356,13 @@ Status gather(const Call& call) {
   });
 }
 
-Status scatter_src(const Call& call) {
+namespace {
+
+// Scatters to a copy of `self` in `out`: write(offset in src, offset in out) for every index.
+template <class F>
+Status scatter_to(const Call& call, const Tensor& src, Tensor& out, const F& write) {
   const Tensor& self = tensor(call, 0);
   const Tensor& index = tensor(call, 2);
-  const Tensor& src = tensor(call, 3);
-  Tensor& out = tensor(call, 4);
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   FERRY_RETURN_IF_ERROR(check_gather(self, dim, index, src));
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
@@ -324,12 +373,90 @@ Status scatter_src(const Call& call) {
   FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   copy_bytes(self, out);
   const Dims strides = contiguous_strides(src.sizes);
-  const int64_t bytes = out.element_bytes();
   return for_gathered(self, dim, index, [&](const Dims& at, int64_t, int64_t offset) {
     int64_t from = 0;
     for (int d = 0; d < at.rank(); ++d) from += at[d] * strides[d];
-    std::memcpy(out.data + offset * bytes, src.data + from * bytes, static_cast<size_t>(bytes));
+    write(from, offset);
   });
+}
+
+}  // namespace
+
+Status scatter_src(const Call& call) {
+  const Tensor& src = tensor(call, 3);
+  Tensor& out = tensor(call, 4);
+  const int64_t bytes = out.element_bytes();
+  return scatter_to(call, src, out, [&](int64_t from, int64_t to) {
+    std::memcpy(out.data + to * bytes, src.data + from * bytes, static_cast<size_t>(bytes));
+  });
+}
+
+Status scatter_add(const Call& call) {
+  const Tensor& src = tensor(call, 3);
+  Tensor& out = tensor(call, 4);
+  return scatter_to(call, src, out, [&](int64_t from, int64_t to) { add_to(out, to, src, from); });
+}
+
+Status scatter_value(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  const Number value = number(call, 3);
+  Tensor& out = tensor(call, 4);
+  // Every element of the index takes the value, so `self` stands for a source.
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  FERRY_RETURN_IF_ERROR(check_gather(self, dim, tensor(call, 2), self));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
+  copy_bytes(self, out);
+  return for_gathered(self, dim, tensor(call, 2), [&](const Dims&, int64_t, int64_t offset) {
+    store_number(out.dtype, value, out.data + offset * out.element_bytes());
+  });
+}
+
+// The mask has the shape of `self`, or one that broadcasts to it.
+Status masked_scatter(const Call& call) {
+  const Tensor &self = tensor(call, 0), &mask = tensor(call, 1), &source = tensor(call, 2);
+  Tensor& out = tensor(call, 3);
+  FERRY_RETURN_IF_ERROR(require_dtype(mask, DType::kBool));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, source));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  const Dims sizes = FERRY_TRY(broadcast(self.sizes, mask.sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
+  copy_expanded(call.pool, self, out);
+  const std::vector<bool> chosen = expanded_mask(mask, sizes);
+  const int64_t bytes = out.element_bytes();
+  for (int64_t i = 0, from = 0; i < out.numel; ++i) {
+    if (!chosen[static_cast<size_t>(i)]) continue;
+    if (from == source.numel) {
+      return bad_input(fmt::format("{} has too few values for the mask", describe(source)));
+    }
+    std::memcpy(out.data + i * bytes, source.data + from++ * bytes, static_cast<size_t>(bytes));
+  }
+  return {};
+}
+
+Status masked_select(const Call& call) {
+  const Tensor &self = tensor(call, 0), &mask = tensor(call, 1);
+  Tensor& out = tensor(call, 2);
+  FERRY_RETURN_IF_ERROR(require_dtype(mask, DType::kBool));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  const Dims sizes = FERRY_TRY(broadcast(self.sizes, mask.sizes));
+  FERRY_RETURN_IF_ERROR(check_result(out, sizes));
+  const std::vector<bool> chosen = expanded_mask(mask, sizes);
+  FERRY_RETURN_IF_ERROR(resize(out, {std::ranges::count(chosen, true)}));
+  const Dims steps = expanded_strides(self.sizes, sizes);
+  const int64_t bytes = out.element_bytes();
+  std::byte* to = out.data;
+  Dims at = Dims::filled(sizes.rank(), 0);
+  for (const bool is_chosen : chosen) {
+    int64_t from = 0;
+    for (int d = 0; d < sizes.rank(); ++d) from += at[d] * steps[d];
+    if (is_chosen) {
+      std::memcpy(to, self.data + from * bytes, static_cast<size_t>(bytes));
+      to += bytes;
+    }
+    for (int d = sizes.rank() - 1; d >= 0 && ++at[d] == sizes[d]; --d) at[d] = 0;
+  }
+  return {};
 }
 
 }  // namespace ferry::kernels

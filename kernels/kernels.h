@@ -31,6 +31,7 @@ enum class BinaryOp : int {
   kLogicalAnd,
   kLogicalOr,
   kLogicalXor,
+  kTruncDiv,
 };
 Status binary_tensor(const Call& call);     // self, other -> out
 Status binary_scalar(const Call& call);     // self, Scalar other -> out
@@ -71,6 +72,9 @@ enum class UnaryOp : int {
   kAsin,
   kAcos,
   kAtan,
+  kAsinh,
+  kAcosh,
+  kAtanh,
   kErf,
   kGelu,
   kGeluTanh,
@@ -128,11 +132,15 @@ Status unbind(const Call& call);            // self, dim -> outs
 Status constant_pad(const Call& call);      // self, pad, Scalar -> out
 
 // -- reduce.cc: Call::variant is a Reduction
-enum class Reduction : int { kSum, kMean, kAny, kMax, kMin, kArgMax, kArgMin };
+enum class Reduction : int { kSum, kMean, kAny, kMax, kMin, kArgMax, kArgMin, kProduct };
 Status reduce_dims_dtype(const Call& call);  // self, dims?, keepdim, dtype? -> out
 Status reduce_dims(const Call& call);        // self, dims?, keepdim -> out
 Status reduce_dim(const Call& call);         // self, dim?, keepdim -> out
 Status reduce_all(const Call& call);         // self -> out
+Status reduce_all_dtype(const Call& call);   // self, dtype? -> out
+Status reduce_dim_dtype(const Call& call);   // self, dim, keepdim, dtype? -> out
+// self, dims?, unbiased or (variant 1 and 2) correction?, keepdim -> variance; variant 2: and mean
+Status variance(const Call& call);
 Status reduce_with_index(const Call& call);  // self, dim, keepdim -> values, indices
 
 // -- rows.cc: along one dimension
@@ -150,6 +158,10 @@ Status nonzero(const Call& call);            // self -> out: i64 [n, rank]
 Status index_select(const Call& call);       // self, dim, index -> out
 Status gather(const Call& call);             // self, dim, index, sparse_grad -> out
 Status scatter_src(const Call& call);        // self, dim, index, src -> out
+Status scatter_value(const Call& call);      // self, dim, index, Scalar -> out
+Status scatter_add(const Call& call);        // self, dim, index, src -> out
+Status masked_scatter(const Call& call);     // self, mask, source -> out
+Status masked_select(const Call& call);      // self, mask -> out: [n]
 
 // -- scalars.cc: Call::variant is a ScalarOp for scalar_unary and scalar_binary
 enum class ScalarOp : int {
@@ -221,5 +233,47 @@ Status block_embedding(const Call& call);  // blocks, indices, columns, encoding
 
 // -- convolution.cc
 Status convolution(const Call& call);
+
+// -- activations.cc
+Status leaky_relu(const Call& call);      // self, slope -> out
+Status elu(const Call& call);             // self, alpha, scale, input_scale -> out
+Status logit(const Call& call);           // self, eps? -> out
+Status glu(const Call& call);             // self, dim -> out
+Status clamp_tensors(const Call& call);   // self, min?, max? -> out
+Status divide_rounded(const Call& call);  // self, other (variant 1: Scalar), mode? -> out
+
+// -- pooling.cc
+Status avg_pool(
+    const Call& call);  // self, kernel, stride, padding, ceil, count_pad, divisor? -> out
+Status max_pool(const Call& call);  // self, kernel, stride, padding, dilation, ceil -> out, indices
+Status adaptive_avg_pool(const Call& call);  // self, size -> out
+
+// -- resample.cc
+Status upsample_nearest(const Call& call);   // input, size?, factors? -> out
+Status upsample_bilinear(const Call& call);  // input, size?, align_corners, factors? -> out
+Status upsample_smooth(const Call& call);    // input, size, align_corners, factor?, factor? -> out
+Status grid_sample(const Call& call);        // input, grid, mode, padding, align_corners -> out
+
+// -- norms.cc
+Status batch_norm(const Call& call);  // input, weight?, bias?, mean, var, momentum, eps -> 3 outs
+Status batch_norm_no_stats(const Call& call);  // input, weight?, bias?, training, momentum, eps
+Status group_norm(const Call& call);  // input, weight?, bias?, n, c, hw, groups, eps -> 3 outs
+
+// -- reorder.cc
+Status pad_from_self(const Call& call);      // self, widths -> out; variant 0 mirrors, 1 repeats
+Status flip(const Call& call);               // self, dims -> out
+Status roll(const Call& call);               // self, shifts, dims -> out
+Status tril(const Call& call);               // self, diagonal -> out
+Status pixel_shuffle(const Call& call);      // self, factor -> out; variant 1 is the inverse
+Status diagonal_copy(const Call& call);      // self, offset, dim1, dim2 -> out
+Status unfold_copy(const Call& call);        // self, dim, size, step -> out
+Status as_strided(const Call& call);         // self, size, stride, offset? -> out
+Status repeat_interleave(const Call& call);  // repeats, output_size? -> out
+
+// -- channel_codes.cc
+Status quantize_by_tensors(const Call& call);    // self, scale, zero_point, min, max, dtype -> out
+Status dequantize_by_tensors(const Call& call);  // ..., dtype? -> out
+Status quantize_channels(const Call& call);    // self, scales, zeros, axis, min, max, dtype -> out
+Status dequantize_channels(const Call& call);  // self, scales, zeros?, axis, ..., dtype? -> out
 
 }  // namespace ferry::kernels

@@ -81,6 +81,31 @@ bool any_of(DType dtype, const std::byte* row, int64_t n) {
   return any;
 }
 
+Number product_row(DType dtype, const std::byte* row, int64_t n) {
+  if (!is_floating(dtype)) {
+    uint64_t product = 1;  // integers wrap
+    for_chunks<int64_t>(dtype, row, n, [&](const int64_t* values, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) product *= static_cast<uint64_t>(values[i]);
+    });
+    return Number::of_int(static_cast<int64_t>(product));
+  }
+  double product = 1;
+  for_chunks<double>(dtype, row, n, [&](const double* values, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) product *= values[i];
+  });
+  return Number::of_double(product);
+}
+
+// The sum of squares of the distances from the mean, divided by n - correction.
+Number variance_row(DType dtype, const std::byte* row, int64_t n, double correction) {
+  const double mean = sum_row(dtype, row, n).real / static_cast<double>(n);
+  double squares = 0;
+  for_chunks<double>(dtype, row, n, [&](const double* values, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
+  });
+  return Number::of_double(squares / std::max(static_cast<double>(n) - correction, 0.0));
+}
+
 Number reduce_row(Reduction op, DType dtype, const std::byte* row, int64_t n) {
   switch (op) {
     case Reduction::kSum:
@@ -89,6 +114,8 @@ Number reduce_row(Reduction op, DType dtype, const std::byte* row, int64_t n) {
       return Number::of_double(sum_row(dtype, row, n).real / static_cast<double>(n));
     case Reduction::kAny:
       return Number::of_bool(any_of(dtype, row, n));
+    case Reduction::kProduct:
+      return product_row(dtype, row, n);
     case Reduction::kMax:
       return extreme(dtype, row, n, true).value;
     case Reduction::kMin:
@@ -102,15 +129,17 @@ Number reduce_row(Reduction op, DType dtype, const std::byte* row, int64_t n) {
 
 // Returns whether the operator has no value for an empty row.
 bool needs_values(Reduction op) {
-  return op != Reduction::kSum && op != Reduction::kMean && op != Reduction::kAny;
+  return op != Reduction::kSum && op != Reduction::kMean && op != Reduction::kAny &&
+         op != Reduction::kProduct;
 }
 
 Status check_out(Reduction op, DType in, const Tensor& out) {
   if (op == Reduction::kArgMax || op == Reduction::kArgMin) return require_dtype(out, DType::kI64);
-  const DType result = op == Reduction::kAny                         ? DType::kBool
-                       : op == Reduction::kMean                      ? promote(in, DType::kF16)
-                       : op == Reduction::kSum && in == DType::kBool ? DType::kI64
-                                                                     : in;
+  const bool sums = op == Reduction::kSum || op == Reduction::kProduct;
+  const DType result = op == Reduction::kAny        ? DType::kBool
+                       : op == Reduction::kMean     ? promote(in, DType::kF16)
+                       : sums && in == DType::kBool ? DType::kI64
+                                                    : in;
   if (can_cast(result, out.dtype)) return {};
   return bad_input(
       fmt::format("a result of {} cannot be stored in {}", dtype_name(result), describe(out)));
@@ -224,6 +253,41 @@ Status reduce_all(const Call& call) {
   const Tensor& self = tensor(call, 0);
   return reduce(call, static_cast<Reduction>(call.variant), self, all_dims(self), false,
                 tensor(call, 1));
+}
+
+Status reduce_all_dtype(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  return reduce(call, static_cast<Reduction>(call.variant), self, all_dims(self), false,
+                tensor(call, 2));
+}
+
+Status reduce_dim_dtype(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  return reduce(call, static_cast<Reduction>(call.variant), self, all_dims(self) & (1U << dim),
+                boolean(call, 2), tensor(call, 4));
+}
+
+Status variance(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 4);
+  const uint32_t along = FERRY_TRY(dims_argument(call, 1, self));
+  const std::optional<Number> stated = optional_number(call, 2);
+  const double correction = stated ? stated->real : 1;
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  if (!is_floating(self.dtype)) return bad_input(fmt::format("the variance of {}", describe(self)));
+  FERRY_RETURN_IF_ERROR(resize(out, reduced_sizes(self.sizes, along, boolean(call, 3))));
+  const Rows rows = as_rows(call, self, along);
+  const int64_t row_bytes = rows.length * self.element_bytes();
+  for_pieces(call.pool, rows.count, rows_per_piece(rows.length), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Number value =
+          variance_row(self.dtype, rows.data + row * row_bytes, rows.length, correction);
+      store_number(out.dtype, value, out.data + row * out.element_bytes());
+    }
+  });
+  if (call.variant != 2) return {};
+  return reduce(call, Reduction::kMean, self, along, boolean(call, 3), tensor(call, 5));
 }
 
 Status reduce_with_index(const Call& call) {

@@ -46,6 +46,9 @@ constexpr auto kCosh = [](auto v) { return std::cosh(v); };
 constexpr auto kAsin = [](auto v) { return std::asin(v); };
 constexpr auto kAcos = [](auto v) { return std::acos(v); };
 constexpr auto kAtan = [](auto v) { return std::atan(v); };
+constexpr auto kAsinh = [](auto v) { return std::asinh(v); };
+constexpr auto kAcosh = [](auto v) { return std::acosh(v); };
+constexpr auto kAtanh = [](auto v) { return std::atanh(v); };
 constexpr auto kErf = [](auto v) { return std::erf(v); };
 constexpr auto kCeil = [](auto v) { return std::ceil(v); };
 constexpr auto kFloor = [](auto v) { return std::floor(v); };
@@ -138,6 +141,9 @@ constexpr struct {
     {UnaryOp::kAsin, floats<kAsin>()},
     {UnaryOp::kAcos, floats<kAcos>()},
     {UnaryOp::kAtan, floats<kAtan>()},
+    {UnaryOp::kAsinh, floats<kAsinh>()},
+    {UnaryOp::kAcosh, floats<kAcosh>()},
+    {UnaryOp::kAtanh, floats<kAtanh>()},
     {UnaryOp::kErf, floats<kErf>()},
     {UnaryOp::kGelu, fast_floats<kGelu, kernels::gelu_f32>()},
     {UnaryOp::kGeluTanh, fast_floats<kGeluTanh, kernels::gelu_tanh_f32>()},

@@ -33,7 +33,7 @@ struct Value {
     kString,
     kIntList,  // items: Int values
     kBoolList,
-    kDoubleList,
+    kDoubleList,  // items: Double values
     kTensorList,
     kOptionalTensorList,  // items may be null
   };

@@ -134,6 +134,7 @@ struct MethodState {
 
   std::shared_ptr<ProgramMemory> memory;  // planned by the program
   Arena outs;                             // results that the program does not plan
+  std::deque<kernels::Value> literals;    // items of lists that the program states as literals
 
   // Returns an error with the message "FILE: method 'm': MESSAGE".
   Failure error(ErrorCode code, const std::string& message) const;

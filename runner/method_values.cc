@@ -254,8 +254,13 @@ void make_other(MethodState& state, const pte::Value& from, kernels::Value& to) 
     make_list(state, Kind::kOptionalTensorList, optionals->items, to);
   } else if (std::holds_alternative<pte::BoolList>(from)) {
     to.kind = Kind::kBoolList;
-  } else if (std::holds_alternative<pte::DoubleList>(from)) {
+  } else if (const auto* reals = std::get_if<pte::DoubleList>(&from)) {
     to.kind = Kind::kDoubleList;
+    for (const double item : reals->items) {
+      state.literals.push_back({.kind = Kind::kDouble});
+      state.literals.back().real = item;
+      to.items.push_back(&state.literals.back());
+    }
   } else {
     make_number(from, to);
   }

@@ -34,6 +34,8 @@ bool matches(const Value& value, const ArgSchema& arg) {
       return std::holds_alternative<std::string>(value);
     case ArgKind::kBoolList:
       return std::holds_alternative<BoolList>(value);
+    case ArgKind::kFloatList:
+      return std::holds_alternative<DoubleList>(value);
   }
   return false;
 }

@@ -9,7 +9,7 @@ namespace {
 
 // "arguments RESULT outs". An argument is a kind and a name:
 //   T tensor   T[] tensor list   T?[] list of optional tensors   i int   i[] int list   f float
-//   b bool     S scalar          s string
+//   b bool     S scalar          s string   f[] float list
 // A ? after the kind allows None, a ! marks an input that the operator writes too. RESULT is one of
 //   >   the out, or the list of several outs, is repeated after them
 //   ->  nothing is repeated
@@ -26,7 +26,8 @@ constexpr Row kRows[] = {
      "aten::asin.out aten::asinh.out aten::atan.out aten::atanh.out aten::bitwise_not.out "
      "aten::ceil.out aten::cos.out aten::cosh.out aten::detach_copy.out aten::erf.out "
      "aten::exp.out aten::expm1.out aten::floor.out aten::isinf.out aten::isnan.out "
-     "aten::lift_fresh_copy.out aten::log.out aten::log10.out aten::log1p.out aten::log2.out "
+     "aten::lift_fresh_copy.out aten::max.unary_out aten::min.unary_out aten::log.out "
+     "aten::log10.out aten::log1p.out aten::log2.out "
      "aten::logical_not.out aten::neg.out aten::nonzero.out aten::reciprocal.out "
      "aten::relu.out aten::round.out "
      "aten::rsqrt.out aten::sigmoid.out aten::sign.out aten::sin.out aten::sinh.out "
@@ -48,6 +49,57 @@ constexpr Row kRows[] = {
     {"T self, i dim, b half_to_float > T out", "aten::_log_softmax.out aten::_softmax.out"},
     {"T self, T other, S alpha > T out", "aten::add.out aten::sub.out"},
     {"T self, i[] dim, b keepdim > T out", "aten::amax.out aten::amin.out"},
+    {"T self, i[] output_size > T out", "aten::_adaptive_avg_pool2d.out"},
+    {"T input, T? weight, T? bias, T running_mean, T running_var, f momentum, f eps > T out0, T "
+     "out1, T out2",
+     "aten::_native_batch_norm_legit_no_training.out"},
+    {"T input, T? weight, T? bias, b training, f momentum, f eps > T out, T save_mean, T "
+     "save_invstd",
+     "aten::_native_batch_norm_legit.no_stats_out"},
+    {"T self, i[] output_size, b align_corners, f? scales_h, f? scales_w > T out",
+     "aten::_upsample_bilinear2d_aa.out"},
+    {"T self, i[] size, i[] stride, i? storage_offset > T out", "aten::as_strided_copy.out"},
+    {"T self, i[] kernel_size, i[] stride, i[] padding, b ceil_mode, b count_include_pad, i? "
+     "divisor_override > T out",
+     "aten::avg_pool2d.out"},
+    {"T self, T? min, T? max > T out", "aten::clamp.Tensor_out"},
+    {"T self, i offset, i dim1, i dim2 > T out", "aten::diagonal_copy.out"},
+    {"T self, S other, s? rounding_mode > T out", "aten::div.Scalar_mode_out"},
+    {"T self, T other, s? rounding_mode > T out", "aten::div.out_mode"},
+    {"T self, S alpha, S scale, S input_scale > T out", "aten::elu.out"},
+    {"T self, i[] dims > T out", "aten::flip.out"},
+    {"T self, i dim > T out", "aten::glu.out"},
+    {"T input, T grid, i interpolation_mode, i padding_mode, b align_corners > T out",
+     "aten::grid_sampler_2d.out"},
+    {"T self, S min_val, S max_val > T out", "aten::hardtanh.out"},
+    {"T self, S negative_slope > T out", "aten::leaky_relu.out"},
+    {"T self, f? eps > T out", "aten::logit.out"},
+    {"T self, T mask, T source > T out", "aten::masked_scatter.out"},
+    {"T self, T mask > T out", "aten::masked_select.out"},
+    {"T self, i[] kernel_size, i[] stride, i[] padding, i[] dilation, b ceil_mode > T out, T "
+     "indices",
+     "aten::max_pool2d_with_indices.out"},
+    {"T self, i? dtype > T out", "aten::mean.dtype_out aten::prod.out"},
+    {"T input, T? weight, T? bias, i N, i C, i HxW, i group, f eps > T out0, T out1, T out2",
+     "aten::native_group_norm.out"},
+    {"T self, i factor > T out", "aten::pixel_shuffle.out aten::pixel_unshuffle.out"},
+    {"T self, i dim, b keepdim, i? dtype > T out", "aten::prod.int_out"},
+    {"T self, i[] padding > T out",
+     "aten::reflection_pad1d.out aten::reflection_pad2d.out aten::reflection_pad3d.out "
+     "aten::replication_pad1d.out aten::replication_pad2d.out aten::replication_pad3d.out"},
+    {"T repeats, i? output_size > T out", "aten::repeat_interleave.Tensor_out"},
+    {"T self, i[] shifts, i[] dims > T out", "aten::roll.out"},
+    {"T self, i dim, T index, S value > T out", "aten::scatter.value_out"},
+    {"T self, i dim, T index, T src > T out", "aten::scatter_add.out"},
+    {"T self, i diagonal > T out", "aten::tril.out"},
+    {"T self, i dimension, i size, i step > T out", "aten::unfold_copy.out"},
+    {"T input, i[]? output_size, b align_corners, f[]? scale_factors > T out",
+     "aten::upsample_bilinear2d.vec_out"},
+    {"T input, i[]? output_size, f[]? scale_factors > T out", "aten::upsample_nearest2d.vec_out"},
+    {"T self, i[]? dim, b unbiased, b keepdim > T out", "aten::var.out"},
+    {"T self, i[]? dim, S? correction, b keepdim > T out", "aten::var.correction_out"},
+    {"T self, i[]? dim, S? correction, b keepdim > T out0, T out1",
+     "aten::var_mean.correction_out"},
     {"T self, i? dim, b keepdim > T out", "aten::argmax.out aten::argmin.out"},
     {"T self, T mat2 > T out", "aten::bmm.out aten::mm.out"},
     {"T[] tensors, i dim > T out", "aten::cat.out aten::stack.out"},
@@ -110,6 +162,7 @@ constexpr Row kRows[] = {
 
     // dim_order_ops
     {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_clone_dim_order.out"},
+    {"i[] size, i[]? dim_order > T out", "dim_order_ops::_empty_dim_order.out"},
     {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_to_dim_order_copy.out"},
 
     // The operator writes its first argument, which is also the result.
@@ -197,9 +250,16 @@ constexpr struct {
   std::string_view notation;
   ArgKind kind;
 } kKinds[] = {
-    {"T", ArgKind::kTensor}, {"T[]", ArgKind::kTensorList}, {"T?[]", ArgKind::kOptionalTensorList},
-    {"i", ArgKind::kInt},    {"i[]", ArgKind::kIntList},    {"f", ArgKind::kFloat},
-    {"b", ArgKind::kBool},   {"S", ArgKind::kScalar},       {"s", ArgKind::kString},
+    {"T", ArgKind::kTensor},
+    {"T[]", ArgKind::kTensorList},
+    {"T?[]", ArgKind::kOptionalTensorList},
+    {"i", ArgKind::kInt},
+    {"i[]", ArgKind::kIntList},
+    {"f", ArgKind::kFloat},
+    {"b", ArgKind::kBool},
+    {"S", ArgKind::kScalar},
+    {"s", ArgKind::kString},
+    {"f[]", ArgKind::kFloatList},
 };
 
 // Returns the text before the first `separator`. `rest` becomes the text after it, or empty if

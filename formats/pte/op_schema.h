@@ -20,6 +20,7 @@ enum class ArgKind {
   kScalar,  // an Int, Double or Bool value
   kString,
   kBoolList,
+  kFloatList,
 };
 
 struct ArgSchema {

@@ -20,19 +20,19 @@ constexpr std::array kNodes = {
     NodeInfo{Kind::kSigmoid, "Sigmoid", Form::kUnary},
     NodeInfo{Kind::kStaticTranspose, "StaticTranspose", Form::kTranspose},
     NodeInfo{Kind::kClamp, "Clamp", Form::kUnary, 1, true},
-    NodeInfo{Kind::kConv2d, "Conv2d"},
+    NodeInfo{Kind::kConv2d, "Conv2d", Form::kConvolution, 3, true},
     NodeInfo{Kind::kDiv, "Div", Form::kBinary, 2, true},
-    NodeInfo{Kind::kStaticResizeBilinear2d, "StaticResizeBilinear2d"},
+    NodeInfo{Kind::kStaticResizeBilinear2d, "StaticResizeBilinear2d", Form::kResize},
     NodeInfo{Kind::kStaticConstantPad, "StaticConstantPad", Form::kPad},
-    NodeInfo{Kind::kAvgPooling2d, "AvgPooling2d"},
+    NodeInfo{Kind::kAvgPooling2d, "AvgPooling2d", Form::kPooling, 1, true},
     NodeInfo{Kind::kMinimum, "Minimum", Form::kBinary, 2},
-    NodeInfo{Kind::kDepthwiseConv2d, "DepthwiseConv2d"},
-    NodeInfo{Kind::kMaxPooling2d, "MaxPooling2d"},
+    NodeInfo{Kind::kDepthwiseConv2d, "DepthwiseConv2d", Form::kConvolution, 3, true},
+    NodeInfo{Kind::kMaxPooling2d, "MaxPooling2d", Form::kPooling, 1, true},
     NodeInfo{Kind::kMultiply, "Multiply", Form::kBinary, 2, true},
     NodeInfo{Kind::kSubtract, "Subtract", Form::kBinary, 2, true},
     NodeInfo{Kind::kFloor, "Floor", Form::kUnary},
     NodeInfo{Kind::kConvert, "Convert", Form::kUnary},
-    NodeInfo{Kind::kGlobalAvgPooling2d, "GlobalAvgPooling2d"},
+    NodeInfo{Kind::kGlobalAvgPooling2d, "GlobalAvgPooling2d", Form::kUnary, 1, true},
     NodeInfo{Kind::kStaticReshape, "StaticReshape", Form::kReshape},
     NodeInfo{Kind::kArgMaxPooling2d, "ArgMaxPooling2d"},
     NodeInfo{Kind::kSquareRoot, "SquareRoot", Form::kUnary},
@@ -44,7 +44,7 @@ constexpr std::array kNodes = {
     NodeInfo{Kind::kSquare, "Square", Form::kUnary},
     NodeInfo{Kind::kElu, "Elu", Form::kFactor},
     NodeInfo{Kind::kAbs, "Abs", Form::kUnary},
-    NodeInfo{Kind::kPrelu, "Prelu"},
+    NodeInfo{Kind::kPrelu, "Prelu", Form::kBinary, 2},
     NodeInfo{Kind::kConcatenate2, "Concatenate2", Form::kConcatenate, 2},
     NodeInfo{Kind::kConcatenate3, "Concatenate3", Form::kConcatenate, 3},
     NodeInfo{Kind::kConcatenate4, "Concatenate4", Form::kConcatenate, 4},
@@ -52,7 +52,7 @@ constexpr std::array kNodes = {
     NodeInfo{Kind::kScaledDotProductAttention, "ScaledDotProductAttention"},
     NodeInfo{Kind::kBatchMatrixMultiply, "BatchMatrixMultiply", Form::kBinary, 2},
     NodeInfo{Kind::kConcatenate5, "Concatenate5", Form::kConcatenate, 5},
-    NodeInfo{Kind::kConvTranspose2d, "ConvTranspose2d"},
+    NodeInfo{Kind::kConvTranspose2d, "ConvTranspose2d", Form::kConvolution, 3, true},
     NodeInfo{Kind::kReciprocalSquareRoot, "ReciprocalSquareRoot", Form::kUnary},
     NodeInfo{Kind::kLog, "Log", Form::kUnary},
     NodeInfo{Kind::kGelu, "Gelu", Form::kUnary},
@@ -77,6 +77,22 @@ constexpr std::array<std::string_view, 15> kDatatypes = {
 static_assert(static_cast<size_t>(Datatype::kBF16) + 1 == kDatatypes.size());
 
 }  // namespace
+
+std::optional<int64_t> window_output(const Node& node, bool along_x, int64_t in) {
+  if (in > INT32_MAX) return std::nullopt;
+  const auto number = [&](size_t of_y) { return node.numbers[of_y + (along_x ? 1 : 0)]; };
+  const int64_t padding =
+      node.numbers[along_x ? kPadLeft : kPadTop] + node.numbers[along_x ? kPadRight : kPadBottom];
+  // In average pooling the dilation means nothing.
+  const int64_t dilation = node.kind == NodeKind::kAvgPooling2d ? 1 : number(kDilationY);
+  const int64_t reach = dilation * (number(kKernelY) - 1) + 1;
+  if (node.kind == NodeKind::kConvTranspose2d) {
+    const int64_t out = number(kStrideY) * (in - 1) + reach + number(kAdjustY) - padding;
+    return out > 0 && in > 0 ? std::optional(out) : std::nullopt;
+  }
+  if (in + padding < reach) return std::nullopt;
+  return (in + padding - reach) / number(kStrideY) + 1;
+}
 
 const NodeInfo* find_node_info(NodeKind kind) {
   const auto code = static_cast<size_t>(kind);

@@ -137,7 +137,8 @@ struct Node {
   std::vector<uint32_t> inputs = {}, outputs = {};
   uint32_t flags = 0;
   std::optional<MinMax> output_range = {};  // if set, the result is clamped to it
-  // The other numbers of the table, in its order: the new shape for kStaticReshape, the permutation
+  // The other numbers of the table, in its order (WindowNumber for convolutions and pooling, height
+  // and width for kStaticResizeBilinear2d): the new shape for kStaticReshape, the permutation
   // for kStaticTranspose, the offsets and then the sizes for kStaticSlice, the paddings before and
   // then after for kStaticConstantPad, the axis for kConcatenate. A 0 in the new shape is the
   // dimension that follows from the others; a size 0 is the whole dimension.
@@ -146,6 +147,34 @@ struct Node {
   uint32_t debug_handle = 0;        // set by the exporter, for people
   bool operator==(const Node&) const = default;
 };
+
+// Positions in Node::numbers of convolutions; pooling has the first ten.
+enum WindowNumber : uint8_t {
+  kPadTop,
+  kPadRight,
+  kPadBottom,
+  kPadLeft,
+  kKernelY,
+  kKernelX,
+  kStrideY,
+  kStrideX,
+  kDilationY,
+  kDilationX,
+  kGroupInputs,
+  kGroupOutputs,
+  kGroups,
+  kAdjustY,
+  kAdjustX,
+};
+inline constexpr size_t kPoolingNumbers = 10, kConvolutionNumbers = 15;
+// Images are [batch, height, width, channels]. Filters are [groups * group_outputs, height, width,
+// group_inputs], those of kDepthwiseConv2d [1, height, width, groups * group_outputs].
+//
+// Returns the height (or width) of the output for that of the input, nullopt if there is none. The
+// numbers have been checked to lie in [0, 2^31), the stride to be positive.
+std::optional<int64_t> window_output(const Node& node, bool along_x, int64_t in);
+// Flags of nodes.
+inline constexpr uint32_t kAlignCorners = 8, kKeepDims = 0x40;
 
 struct Constant {
   std::string key;      // key in the named data

@@ -75,18 +75,24 @@ class NodeCheck {
     }
     FERRY_RETURN_IF_ERROR(check_sources());
     FERRY_RETURN_IF_ERROR(check_range(*info));
-    const uint32_t known_flags = info->form == Form::kFullyConnected ? 1 : 0;
-    if ((node().flags & ~known_flags) != 0) {
+    if ((node().flags & ~known_flags(info->form)) != 0) {
       return unsupported(fmt::format("flags {}", node().flags));
     }
     FERRY_RETURN_IF_ERROR(check_factors(*info));
     return check_form(*info);
   }
 
+  uint32_t known_flags(Form form) const {
+    if (form == Form::kFullyConnected) return 1;
+    if (form == Form::kResize) return kAlignCorners;
+    const bool pools = form == Form::kPooling || node().kind == NodeKind::kGlobalAvgPooling2d;
+    return pools ? kKeepDims : 0;
+  }
+
   Status check_sources() {
     for (size_t i = 0; i < node().inputs.size(); ++i) {
       const uint32_t id = node().inputs[i];
-      const bool is_bias = node().kind == NodeKind::kFullyConnected && i == 2;
+      const bool is_bias = i == 2 && node().inputs.size() == 3;  // of a product
       if (is_bias && id == kNone) continue;
       const size_t value = values_.find(id);
       if (value == SIZE_MAX) return error(fmt::format("there is no value {}", id));
@@ -120,8 +126,10 @@ class NodeCheck {
     switch (info.form) {
       case Form::kUnary:
       case Form::kFactor:
+        if (node().kind == NodeKind::kGlobalAvgPooling2d) return check_global_pooling();
         return node().kind == NodeKind::kConvert ? check_convert() : check_unary();
       case Form::kBinary:
+        if (node().kind == NodeKind::kPrelu) return check_slopes();
         return node().kind == NodeKind::kBatchMatrixMultiply ? check_product() : check_binary();
       case Form::kFullyConnected:
         return check_fully_connected();
@@ -135,6 +143,12 @@ class NodeCheck {
         return check_slice();
       case Form::kPad:
         return check_pad();
+      case Form::kConvolution:
+        return check_convolution();
+      case Form::kPooling:
+        return check_pooling();
+      case Form::kResize:
+        return check_resize();
       case Form::kAbsent:
         break;
     }
@@ -199,7 +213,8 @@ class NodeCheck {
     const Datatype from = input(0).datatype, to = output().datatype;
     const bool known = (from == Datatype::kF32 && to == Datatype::kQDInt8) ||
                        (is_float(from) && is_elementwise(to)) ||
-                       (is_elementwise(from) && is_float(to));
+                       (is_elementwise(from) && is_float(to)) ||
+                       (from == Datatype::kQInt8 && to == Datatype::kQInt8);
     if (!known) {
       return unsupported(fmt::format("{} into {}", datatype_name(from), datatype_name(to)));
     }
@@ -277,21 +292,133 @@ class NodeCheck {
     if (out == Datatype::kF32 && rows == Datatype::kF32) {
       return channels || filter == Datatype::kF32 || filter == Datatype::kF16;
     }
+    if (rows == Datatype::kQInt8 && out == Datatype::kQInt8) {
+      return filter == Datatype::kQCInt8 || filter == Datatype::kQInt8;
+    }
     if (rows == Datatype::kBF16) {
       return filter == Datatype::kBF16 && (out == Datatype::kF32 || out == Datatype::kBF16);
     }
     return rows == Datatype::kF16 && filter == Datatype::kF16 && out == Datatype::kF16;
   }
 
-  Status check_bias(uint32_t rows) const {
+  Status check_bias(uint64_t rows) const {
     if (node().inputs[2] == kNone) return {};
     const Value& bias = input(2);
     if (bias.constant == 0) return unsupported("a bias that is no constant");
-    const bool type = bias.datatype == Datatype::kF32 ||
-                      (bias.datatype == Datatype::kF16 && output().datatype == Datatype::kF16);
-    if (type && bias.dims == Dims{rows}) return {};
+    const bool codes = output().datatype == Datatype::kQInt8;
+    const bool type =
+        codes ? bias.datatype == Datatype::kQInt32 || bias.datatype == Datatype::kQCInt32
+              : bias.datatype == Datatype::kF32 ||
+                    (bias.datatype == Datatype::kF16 && output().datatype == Datatype::kF16);
+    if (type && bias.dims.size() == 1 && bias.dims[0] == rows) return {};
     return error(fmt::format("a bias of {} [{}] for {} rows", datatype_name(bias.datatype),
                              fmt::join(bias.dims, ", "), rows));
+  }
+
+  // -- images
+  Status expect_image(const Value& value) const {
+    if (value.dims.size() == 4) return {};
+    return error(fmt::format("an image of rank {}", value.dims.size()));
+  }
+
+  // Returns the shape of the output of a window of checked numbers, with `channels`.
+  Result<Dims> windowed(uint64_t channels) const {
+    const Dims& from = input(0).dims;
+    const auto y = window_output(node(), false, from[1]), x = window_output(node(), true, from[2]);
+    if (!y || !x || *y > UINT32_MAX || *x > UINT32_MAX || channels > UINT32_MAX) {
+      return error(fmt::format("its window does not fit [{}]", fmt::join(from, ", ")));
+    }
+    return Dims{from[0], static_cast<uint32_t>(*y), static_cast<uint32_t>(*x),
+                static_cast<uint32_t>(channels)};
+  }
+
+  Status check_window(size_t count) const {
+    FERRY_RETURN_IF_ERROR(expect_image(input(0)));
+    FERRY_RETURN_IF_ERROR(expect_numbers(count));
+    for (size_t i = 0; i < count; ++i) {
+      const bool may_be_0 = i <= kPadLeft || i >= kAdjustY ||
+                            (node().kind == NodeKind::kAvgPooling2d && i >= kDilationY);
+      if (node().numbers[i] < (may_be_0 ? 0 : 1) || node().numbers[i] > INT32_MAX) {
+        return error(fmt::format("number {} is {}", i, node().numbers[i]));
+      }
+    }
+    return {};
+  }
+
+  Status check_convolution() const {
+    FERRY_RETURN_IF_ERROR(check_window(kConvolutionNumbers));
+    const std::vector<int64_t>& n = node().numbers;
+    const bool transposed = node().kind == NodeKind::kConvTranspose2d;
+    if (!transposed && (n[kAdjustY] != 0 || n[kAdjustX] != 0)) {
+      return unsupported("an adjustment of its output");
+    }
+    const Value& filter = input(1);
+    if (filter.constant == 0) return unsupported("a filter that is no constant");
+    if (!is_supported_convolution(input(0).datatype, filter.datatype, output().datatype)) {
+      return unsupported(fmt::format("{} by {} into {}", datatype_name(input(0).datatype),
+                                     datatype_name(filter.datatype),
+                                     datatype_name(output().datatype)));
+    }
+    const int64_t inputs = n[kGroups] * n[kGroupInputs], outputs = n[kGroups] * n[kGroupOutputs];
+    const bool depthwise = node().kind == NodeKind::kDepthwiseConv2d;
+    const std::vector<int64_t> dims = {depthwise ? 1 : outputs, n[kKernelY], n[kKernelX],
+                                       depthwise ? outputs : n[kGroupInputs]};
+    if (!std::ranges::equal(filter.dims, dims) || input(0).dims[3] != inputs ||
+        (depthwise && n[kGroupInputs] != 1)) {
+      return error(fmt::format("[{}] by a filter of [{}]", fmt::join(input(0).dims, ", "),
+                               fmt::join(filter.dims, ", ")));
+    }
+    FERRY_RETURN_IF_ERROR(check_bias(static_cast<uint64_t>(outputs)));
+    return expect_output(FERRY_TRY(windowed(static_cast<uint64_t>(outputs))));
+  }
+
+  static bool is_supported_convolution(Datatype image, Datatype filter, Datatype out) {
+    if (is_float(out)) return image == out && (filter == out || filter == Datatype::kF32);
+    return image == out && is_elementwise(out) &&
+           (filter == Datatype::kQCInt8 || filter == Datatype::kQInt8);
+  }
+
+  Status check_pooling() const {
+    FERRY_RETURN_IF_ERROR(check_window(kPoolingNumbers));
+    FERRY_RETURN_IF_ERROR(node().kind == NodeKind::kMaxPooling2d ? expect_same_elements()
+                                                                 : expect_one_datatype());
+    return expect_output(FERRY_TRY(windowed(input(0).dims[3])));
+  }
+
+  Status check_global_pooling() const {
+    FERRY_RETURN_IF_ERROR(expect_image(input(0)));
+    FERRY_RETURN_IF_ERROR(expect_one_datatype());
+    FERRY_RETURN_IF_ERROR(expect_numbers(0));
+    const Dims& from = input(0).dims;
+    return expect_output((node().flags & kKeepDims) != 0 ? Dims{from[0], 1, 1, from[3]}
+                                                         : Dims{from[0], from[3]});
+  }
+
+  Status check_resize() const {
+    FERRY_RETURN_IF_ERROR(expect_image(input(0)));
+    FERRY_RETURN_IF_ERROR(expect_same_elements());
+    FERRY_RETURN_IF_ERROR(expect_numbers(2));
+    Dims dims = input(0).dims;
+    for (size_t i = 0; i < 2; ++i) {
+      const int64_t size = node().numbers[i];
+      if (size < 1 || size > INT32_MAX) return error(fmt::format("a size of {}", size));
+      dims[i + 1] = static_cast<uint32_t>(size);
+    }
+    return expect_output(dims);
+  }
+
+  // The slopes belong to the last dimension.
+  Status check_slopes() const {
+    FERRY_RETURN_IF_ERROR(expect_one_datatype());
+    FERRY_RETURN_IF_ERROR(expect_numbers(0));
+    uint64_t slopes = 1;
+    for (const uint32_t dim : input(1).dims) slopes *= dim;
+    const bool last = !input(1).dims.empty() && input(1).dims.back() == slopes;
+    if (input(0).dims.empty() || !last || (slopes != 1 && slopes != input(0).dims.back())) {
+      return error(fmt::format("slopes [{}] for [{}]", fmt::join(input(1).dims, ", "),
+                               fmt::join(input(0).dims, ", ")));
+    }
+    return expect_output(input(0).dims);
   }
 
   // -- moves

@@ -19,6 +19,9 @@ enum class Form : uint8_t {
   kReshape,
   kSlice,
   kPad,
+  kConvolution,
+  kPooling,
+  kResize,
   kFactor,
 };
 

@@ -187,6 +187,20 @@ class Decoder {
         return decode_slice(index, table_of<wire::SliceNode>(slot), node);
       case Form::kPad:
         return decode_pad(index, table_of<wire::PadNode>(slot), node);
+      case Form::kConvolution:
+        decode_convolution(table_of<wire::ConvolutionNode>(slot), node);
+        return {};
+      case Form::kPooling: {
+        const auto& in = table_of<wire::PoolingNode>(slot);
+        set_ports(in, node);
+        set_window(in, node);
+        return {};
+      }
+      case Form::kResize:
+        set_ports(table_of<wire::ResizeNode>(slot), node);
+        node.numbers = {table_of<wire::ResizeNode>(slot).height(),
+                        table_of<wire::ResizeNode>(slot).width()};
+        return {};
       case Form::kAbsent:
         break;
     }
@@ -198,6 +212,24 @@ class Decoder {
     node.inputs = {in.input()};
     node.outputs = {in.output()};
     node.flags = in.flags();
+  }
+
+  template <class Table>
+  static void set_window(const Table& in, Node& node) {
+    node.numbers = {in.pad_top(),    in.pad_right(), in.pad_bottom(), in.pad_left(),
+                    in.kernel_y(),   in.kernel_x(),  in.stride_y(),   in.stride_x(),
+                    in.dilation_y(), in.dilation_x()};
+  }
+
+  static void decode_convolution(const wire::ConvolutionNode& in, Node& node) {
+    node.inputs = {in.input(), in.filter(), in.bias()};
+    node.outputs = {in.output()};
+    node.flags = in.flags();
+    set_window(in, node);
+    for (uint32_t number :
+         {in.group_inputs(), in.group_outputs(), in.groups(), in.adjust_y(), in.adjust_x()}) {
+      node.numbers.push_back(number);
+    }
   }
 
   static void decode_binary(const wire::BinaryNode& in, Node& node) {

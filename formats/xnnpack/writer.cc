@@ -91,6 +91,14 @@ class NodeEncoder {
         return pad(rank / 2).Union();
       case Form::kFactor:
         return wire::CreateFactorNode(b_, node_.factors[0], in, out, flags).Union();
+      case Form::kConvolution:
+        return convolution().Union();
+      case Form::kPooling:
+        return wire::CreatePoolingNode(b_, n(0), n(1), n(2), n(3), n(4), n(5), n(6), n(7), n(8),
+                                       n(9), in, out, flags)
+            .Union();
+      case Form::kResize:
+        return wire::CreateResizeNode(b_, n(0), n(1), in, out, flags).Union();
       case Form::kAbsent:
         break;
     }
@@ -106,6 +114,14 @@ class NodeEncoder {
       out.push_back(static_cast<uint32_t>(node_.numbers[i]));
     }
     return b_.CreateVector(out);
+  }
+
+  uint32_t n(size_t i) const { return static_cast<uint32_t>(node_.numbers[i]); }
+
+  Offset<wire::ConvolutionNode> convolution() {
+    return wire::CreateConvolutionNode(b_, n(0), n(1), n(2), n(3), n(4), n(5), n(6), n(7), n(8),
+                                       n(9), n(10), n(11), n(12), n(13), n(14), input(0), input(1),
+                                       input(2), node_.outputs[0], node_.flags);
   }
 
   Offset<wire::SliceNode> slice(uint32_t rank) {

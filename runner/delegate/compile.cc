@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/checked.h"
+#include "runner/delegate/narrow_values.h"
 #include "runner/delegate/node_rules.h"
 #include "runner/delegate/plan.h"
 
@@ -38,17 +39,18 @@ class Compiler {
       return bad_input(fmt::format("{} arguments, but the graph has {}", source_.args.size(),
                                    graph.num_externals));
     }
+    plan_.nodes = graph.nodes;
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const xnnpack::Value& value = graph.values[i];
       Status status = add_value(value);
       if (!status) return prefixed(fmt::format("graph value {}", value.id), status);
     }
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      plan_.nodes.push_back(graph.nodes[i]);
       Status status = add_node(i);
       if (!status) return Failure(plan_.at_node(i, std::move(status).error()));
     }
     FERRY_RETURN_IF_ERROR(check_outputs());
+    for (const Edge& edge : results_) add_edge_step(edge, narrow_result);
     find_last_uses();
     return plan_first();
   }
@@ -74,11 +76,16 @@ class Compiler {
     if (value.is_input || value.is_output) return bad_input("an argument without a position");
     if (value.constant != 0) return add_constant(value);
     PlannedValue& planned = plan_.values.back();
-    planned.is_scratch = value.datatype == Datatype::kF32;
-    planned.tensor = own_tensor();
-    planned.tensor->dynamic = planned.tensor->writable = true;
-    planned.tensor->capacity = 0;
+    planned.is_scratch = is_kept(value.datatype);
+    planned.tensor = scratch_tensor();
     return {};
+  }
+
+  Tensor* scratch_tensor() {
+    Tensor* tensor = own_tensor();
+    tensor->dynamic = tensor->writable = true;
+    tensor->capacity = 0;
+    return tensor;
   }
 
   Tensor* own_tensor() {
@@ -99,17 +106,27 @@ class Compiler {
         value.constant != 0) {
       return bad_input(fmt::format("argument {} is no input or output", value.external));
     }
-    if (value.datatype != Datatype::kF32) {
+    if (!is_kept(value.datatype)) {
       return not_implemented(fmt::format("an argument in {}", datatype_name(value.datatype)));
     }
+    const bool narrow = value.datatype != Datatype::kF32;
     Tensor* tensor = source_.args[value.external];
-    if (tensor->dtype != DType::kF32 || tensor->widened) {
-      return bad_input(fmt::format("argument {} must be f32, not {}", value.external,
+    if (tensor->dtype != argument_dtype(value.datatype) || tensor->widened) {
+      return bad_input(fmt::format("argument {} must be {}, not {}", value.external,
+                                   dtype_name(argument_dtype(value.datatype)),
                                    tensor->widened ? "half" : dtype_name(tensor->dtype)));
     }
     if (!same_rank(*tensor, value)) {
       return bad_input(fmt::format("argument {} has {} dimensions, expected {}", value.external,
                                    tensor->rank(), value.dims.size()));
+    }
+    const size_t kept = plan_.values.size() - 1;
+    if (narrow) {
+      plan_.values.back().tensor = scratch_tensor();
+      plan_.values.back().is_scratch = true;
+      plan_.values.push_back({.id = value.id});
+      graph_values_.push_back(&value);
+      made_.push_back(true);
     }
     plan_.values.back().tensor = tensor;
     std::vector<Tensor*>& list = value.is_input ? plan_.inputs : plan_.outputs;
@@ -120,12 +137,30 @@ class Compiler {
     }
     if (value.is_input) {
       plan_.input_values.push_back(plan_.values.size() - 1);
-      made_.back() = true;
+      made_[kept] = true;
     }
+    if (narrow && value.is_input) add_edge_step({kept + 1, kept}, widen_argument);
+    if (narrow && value.is_output) results_.push_back({kept, kept + 1});
     return {};
   }
 
-  // Coded constants have no tensor, because only FullyConnected reads them.
+  // A step between an argument in another type and the value in f32 that stands for it.
+  struct Edge {
+    size_t from, to;  // indices into Plan::values
+  };
+  void add_edge_step(const Edge& edge, kernels::KernelFn convert) {
+    plan_.nodes.push_back({.kind = NodeKind::kConvert});
+    const size_t index = plan_.nodes.size() - 1;
+    PlanStep step{.node = index, .reads = {edge.from}, .writes = {edge.to}, .run = convert};
+    KernelArgs args(plan_.made, step.args);
+    args.tensor(plan_.values[edge.from].tensor);
+    add_encoding(*graph_values_[edge.from], args);
+    args.tensor(plan_.values[edge.to].tensor);
+    plan_.rules.push_back({index, {edge.from}, edge.to});
+    plan_.steps.push_back(std::move(step));
+  }
+
+  // Constants in other types than f32 get a tensor when a node reads their values.
   Status add_constant(const xnnpack::Value& value) {
     made_.back() = true;
     if (value.constant >= source_.constants.size()) return bad_input("has no constant");
@@ -141,6 +176,21 @@ class Compiler {
     tensor.sizes = planned.shape;
     tensor.numel = *count;
     tensor.data = const_cast<std::byte*>(bytes.data());  // read only
+    return {};
+  }
+
+  Status widen(size_t value) {
+    PlannedValue& planned = plan_.values[value];
+    if (planned.tensor != nullptr) return {};
+    const std::vector<float> values =
+        FERRY_TRY(widened_constant(*graph_values_[value], source_.constants));
+    Tensor& tensor = plan_.own.emplace_back();
+    tensor.id = static_cast<int32_t>(planned.id);
+    tensor.sizes = planned.shape;
+    tensor.numel = std::ssize(values);
+    tensor.data = const_cast<std::byte*>(
+        source_.aligned_copy(std::as_bytes(std::span(values))).data());  // read only
+    planned.tensor = &tensor;
     return {};
   }
 
@@ -162,11 +212,12 @@ class Compiler {
   }
 
   // Returns the index of an input, which must be made already, in `datatype`.
-  Result<size_t> input_of(uint32_t id, Datatype datatype) const {
+  Result<size_t> input_of(uint32_t id, Datatype datatype) {
     const size_t value = FERRY_TRY(value_of(id));
     if (!made_[value])
       return bad_input(fmt::format("graph value {} is used before it is made", id));
     FERRY_RETURN_IF_ERROR(check_type(value, datatype));
+    if (graph_values_[value]->constant != 0) FERRY_RETURN_IF_ERROR(widen(value));
     return value;
   }
 
@@ -184,12 +235,19 @@ class Compiler {
   Status check_type(size_t value, Datatype datatype) const {
     const xnnpack::Value& is = *graph_values_[value];
     if (is.datatype == datatype) return {};
+    if (datatype == Datatype::kF32 && (is_kept(is.datatype) || is.constant != 0)) return {};
     return not_implemented(fmt::format("graph value {} in {}", is.id, datatype_name(is.datatype)));
   }
 
   Status add_node(size_t index) {
     const Node& node = plan_.nodes[index];
-    if (node.flags != 0) return not_implemented(fmt::format("flags {:#x}", node.flags));
+    const bool pools = node.kind == NodeKind::kMaxPooling2d ||
+                       node.kind == NodeKind::kAvgPooling2d ||
+                       node.kind == NodeKind::kGlobalAvgPooling2d;
+    const uint32_t known = pools                                            ? xnnpack::kKeepDims
+                           : node.kind == NodeKind::kStaticResizeBilinear2d ? xnnpack::kAlignCorners
+                                                                            : 0;
+    if ((node.flags & ~known) != 0) return not_implemented(fmt::format("flags {:#x}", node.flags));
     if (node.kind == NodeKind::kFullyConnected) return add_linear(index);
     if (node.kind == NodeKind::kConvert) return add_convert(index);
     const NodeRule* rule = find_node_rule(node.kind);
@@ -200,7 +258,7 @@ class Compiler {
   Status add_kernel(size_t index, const NodeRule& rule, std::span<const uint32_t> ids) {
     const Node& node = plan_.nodes[index];
     while (!ids.empty() && ids.back() == xnnpack::kNone) ids = ids.first(ids.size() - 1);
-    if (ids.size() != rule.inputs) {
+    if (ids.size() > rule.inputs || ids.size() + rule.optional < rule.inputs) {
       return bad_input(fmt::format("{} inputs, expected {}", ids.size(), rule.inputs));
     }
     if (rule.check != nullptr) FERRY_RETURN_IF_ERROR(rule.check(node));
@@ -217,7 +275,25 @@ class Compiler {
     add_node_args(rule, node, inputs, plan_.values[out].tensor, args);
     plan_.rules.push_back({index, step.reads, out});
     plan_.steps.push_back(std::move(step));
-    return add_clamp(index, out);
+    FERRY_RETURN_IF_ERROR(add_clamp(index, out));
+    if (!moves_values(node.kind)) add_rounding(index, out);
+    return {};
+  }
+
+  // Rounds the values of a node to those that their type has.
+  void add_rounding(size_t index, size_t out) {
+    const xnnpack::Value& value = *graph_values_[out];
+    if (value.datatype == Datatype::kF32) return;
+    PlanStep step{.node = index,
+                  .reads = {out},
+                  .writes = {},
+                  .run = round_values,
+                  .variant = static_cast<int>(argument_dtype(value.datatype))};
+    KernelArgs args(plan_.made, step.args);
+    args.tensor(plan_.values[out].tensor);
+    add_encoding(value, args);
+    args.tensor(plan_.values[out].tensor);
+    plan_.steps.push_back(std::move(step));
   }
 
   // Adds the clamp that some kinds of nodes contain, as a separate step.
@@ -248,7 +324,7 @@ class Compiler {
     }
     const size_t input = FERRY_TRY(input_of(node.inputs[0], Datatype::kF32));
     const size_t out = FERRY_TRY(value_of(node.outputs[0]));
-    if (graph_values_[out]->datatype == Datatype::kF32) {
+    if (is_kept(graph_values_[out]->datatype)) {
       return add_kernel(index, *find_node_rule(NodeKind::kCopy), std::span(node.inputs));
     }
     FERRY_RETURN_IF_ERROR(output_of(node, Datatype::kQDInt8));
@@ -275,7 +351,7 @@ class Compiler {
     const size_t input = dynamic ? quantised->second : given;
     align(input);
     const size_t filter = FERRY_TRY(value_of(node.inputs[1]));
-    LinearStep linear = FERRY_TRY(make_linear(dynamic, *graph_values_[filter]));
+    LinearStep linear = FERRY_TRY(make_linear(dynamic, graph_values_[given]->datatype, filter));
     if (node.inputs.size() == 3 && node.inputs[2] != xnnpack::kNone) {
       const int64_t rows = plan_.values[filter].shape[0];
       linear.tasks[0].bias = FERRY_TRY(bias_of(node.inputs[2], rows));
@@ -284,12 +360,27 @@ class Compiler {
     linear.products = {{index, out, FERRY_TRY(range_of(index))}};
     plan_.rules.push_back({index, {input, filter}, out});
     append(input, out, std::move(linear), index);
+    add_rounding(index, out);
     return {};
   }
 
-  Result<LinearStep> make_linear(bool dynamic, const xnnpack::Value& filter) {
+  // Returns whether a filter is used as the f32 that it stands for: those of products in f16, bf16
+  // and of codes whose scale is in the graph.
+  static bool is_widened(Datatype rows, Datatype filter) {
+    return rows == Datatype::kQInt8 || filter == Datatype::kF16 || filter == Datatype::kBF16;
+  }
+
+  Result<LinearStep> make_linear(bool dynamic, Datatype rows, size_t index) {
+    const xnnpack::Value& filter = *graph_values_[index];
     LinearStep linear;
     linear.tasks.resize(1);
+    if (!dynamic && filter.constant != 0 && filter.dims.size() == 2 &&
+        is_widened(rows, filter.datatype)) {
+      FERRY_RETURN_IF_ERROR(widen(index));
+      linear.columns = plan_.values[index].shape[1];
+      linear.matrix = plan_.values[index].tensor->data;
+      return linear;
+    }
     const Filter found = FERRY_TRY(read_filter(filter, source_.constants));
     linear.columns = found.columns;
     if (found.f32 != nullptr) {
@@ -371,6 +462,7 @@ class Compiler {
   std::unordered_map<uint32_t, size_t> index_;         // id -> index into Plan::values
   std::vector<const xnnpack::Value*> graph_values_;    // parallel to Plan::values
   std::vector<bool> made_;                             // parallel to Plan::values
+  std::vector<Edge> results_;                          // outputs in other types than f32
   std::unordered_map<size_t, size_t> quantised_from_;  // for Convert: result -> input
   // Steps by input, kind and rounding.
   std::map<std::tuple<size_t, LinearStep::Kind, bool>, size_t> linear_steps_;

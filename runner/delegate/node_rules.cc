@@ -264,6 +264,16 @@ Result<Dims> shape_of(const Node& node, std::span<const Dims* const> inputs) {
     case NodeKind::kConcatenate4:
     case NodeKind::kConcatenate5:
       return joined(node, inputs);
+    case NodeKind::kConv2d:
+    case NodeKind::kDepthwiseConv2d:
+    case NodeKind::kConvTranspose2d:
+    case NodeKind::kAvgPooling2d:
+    case NodeKind::kMaxPooling2d:
+    case NodeKind::kGlobalAvgPooling2d:
+    case NodeKind::kStaticResizeBilinear2d:
+    case NodeKind::kStaticConstantPad:
+    case NodeKind::kPrelu:
+      return image_shape(node, inputs);
     default:
       return inputs.size() == 1 ? *inputs[0] : kernels::broadcast(*inputs[0], *inputs[1]);
   }
@@ -318,6 +328,8 @@ void KernelArgs::real(double value) { add(Value::Kind::kDouble).real = value; }
 void KernelArgs::integer(int64_t value) { add(Value::Kind::kInt).integer = value; }
 void KernelArgs::text(std::string value) { add(Value::Kind::kString).text = std::move(value); }
 
+void KernelArgs::none() { add(Value::Kind::kNone); }
+
 void KernelArgs::tensors(std::span<kernels::Tensor* const> tensors) {
   Value& list = add(Value::Kind::kTensorList);
   for (kernels::Tensor* tensor : tensors) {
@@ -335,8 +347,11 @@ void KernelArgs::integers(std::span<const int64_t> values) {
 }
 
 const NodeRule* find_node_rule(NodeKind kind) {
-  const auto* rule = std::ranges::find(kRules, kind, &NodeRule::kind);
-  return rule == std::end(kRules) ? nullptr : rule;
+  for (const std::span<const NodeRule> rules : {std::span<const NodeRule>(kRules), image_rules()}) {
+    const auto rule = std::ranges::find(rules, kind, &NodeRule::kind);
+    if (rule != rules.end()) return &*rule;
+  }
+  return nullptr;
 }
 
 void add_node_args(const NodeRule& rule, const Node& node, std::span<kernels::Tensor* const> inputs,
@@ -345,6 +360,7 @@ void add_node_args(const NodeRule& rule, const Node& node, std::span<kernels::Te
     args.tensors(inputs);
   } else {
     for (kernels::Tensor* input : inputs) args.tensor(input);
+    for (size_t absent = inputs.size(); absent < rule.inputs; ++absent) args.none();
   }
   if (rule.kind == NodeKind::kSquare) args.tensor(inputs[0]);
   if (rule.add_args != nullptr) rule.add_args(node, args);
@@ -353,7 +369,10 @@ void add_node_args(const NodeRule& rule, const Node& node, std::span<kernels::Te
 
 bool clamps_result(NodeKind kind) {
   return kind == NodeKind::kAdd || kind == NodeKind::kSubtract || kind == NodeKind::kMultiply ||
-         kind == NodeKind::kDiv || kind == NodeKind::kFullyConnected;
+         kind == NodeKind::kDiv || kind == NodeKind::kFullyConnected || kind == NodeKind::kConv2d ||
+         kind == NodeKind::kDepthwiseConv2d || kind == NodeKind::kConvTranspose2d ||
+         kind == NodeKind::kAvgPooling2d || kind == NodeKind::kMaxPooling2d ||
+         kind == NodeKind::kGlobalAvgPooling2d;
 }
 
 Status check_range(const xnnpack::MinMax& range) {

@@ -26,6 +26,7 @@ class KernelArgs {
   void real(double value);
   void boolean(bool value);
   void text(std::string value);
+  void none();
 
  private:
   kernels::Value& add(kernels::Value::Kind kind);
@@ -45,11 +46,16 @@ struct NodeRule {
   void (*add_args)(const xnnpack::Node& node, KernelArgs& args) = nullptr;
   // kBadInput or kUnsupported for lists and factors that the kernel does not support.
   Status (*check)(const xnnpack::Node& node) = nullptr;
+  size_t optional = 0;  // how many of the inputs, at their end, may be absent
 };
 
 // Returns nullptr for kinds that no kernel executes: FullyConnected, Convert, and unsupported
 // kinds.
 const NodeRule* find_node_rule(xnnpack::NodeKind kind);
+
+// The rules of convolutions, pooling, resizing and padding, and PReLU. Images are
+// [batch, height, width, channels].
+std::span<const NodeRule> image_rules();
 
 // Adds the arguments of a call of the rule's kernel.
 void add_node_args(const NodeRule& rule, const xnnpack::Node& node,
@@ -69,6 +75,9 @@ inline constexpr size_t kMaxNodeInputs = 5;
 
 // `inputs` are the shapes of Node::inputs; for kFullyConnected those of input and filter. The
 // node's lists must have been checked. kBadInput if the shapes do not fit the node or each other.
+// The node is one of image_rules().
+Result<kernels::Dims> image_shape(const xnnpack::Node& node,
+                                  std::span<const kernels::Dims* const> inputs);
 Result<kernels::Dims> result_shape(const xnnpack::Node& node,
                                    std::span<const kernels::Dims* const> inputs);
 

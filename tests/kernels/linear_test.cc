@@ -267,7 +267,9 @@ TEST(Convolution, WhatDoesNotFitIsRefused) {
   refused(c, "stride, padding or dilation");
   std::vector<Arg> transposed = convolution_args(good, x, w, NoValue{});
   transposed[6] = true;
-  check_refused({{"aten::convolution.out", transposed, {out}, "transposed"}});
+  check_refused({{"aten::convolution.out", transposed, {out}, "cannot take the result's shape"}});
+  transposed[8] = int64_t{3};
+  check_refused({{"aten::convolution.out", transposed, {out}, "3 groups"}});
 }
 
 struct SdpaCase {

@@ -35,6 +35,26 @@ Graph moving_graph(NodeKind kind, const std::vector<Shape>& from, Shape to,
   return graph;
 }
 
+// Makes a graph of a convolution with a bias in two groups, whose filter has a height of 3 and a
+// width of 2.
+Graph convolution_graph(NodeKind kind) {
+  const bool depthwise = kind == NodeKind::kDepthwiseConv2d;
+  const bool transposed = kind == NodeKind::kConvTranspose2d;
+  const uint32_t inputs = depthwise ? 1 : 2;  // of a group
+  Value filter = plain(1, depthwise ? Shape{1, 3, 2, 6} : Shape{6, 3, 2, inputs});
+  filter.constant = 1;
+  Value bias = plain(2, {6});
+  bias.constant = 2;
+  Graph graph;
+  graph.values = {input(0, {1, 5, 4, 2 * inputs}, 0), filter, bias,
+                  output(3, {1, transposed ? 11U : 2U, 4, 6}, 1)};
+  graph.num_externals = 2;
+  graph.constants = {{}, {"w", 0, 144 * inputs}, {"b", 0, 24}};
+  graph.nodes = {{kind, {0, 1, 2}, {3}}};
+  graph.nodes[0].numbers = {1, 0, 0, 1, 3, 2, 2, 1, 1, 1, inputs, 3, 2, transposed ? 1 : 0, 0};
+  return graph;
+}
+
 Graph graph_of(const NodeInfo& info) {
   const Shape shape = {2, 3, 4};
   switch (info.form) {
@@ -49,12 +69,25 @@ Graph graph_of(const NodeInfo& info) {
       return moving_graph(info.kind, {shape}, {2, 2, 3}, {0, 1, 1, 0, 2, 3});
     case Form::kPad:
       return moving_graph(info.kind, {shape}, {3, 3, 6}, {1, 0, 0, 0, 0, 2});
+    case Form::kConvolution:
+      return convolution_graph(info.kind);
+    case Form::kPooling: {
+      const int64_t dilation = info.kind == NodeKind::kMaxPooling2d ? 1 : 0;
+      return moving_graph(info.kind, {{1, 5, 4, 3}}, {1, 2, 4, 3},
+                          {1, 0, 0, 1, 3, 2, 2, 1, dilation, dilation});
+    }
+    case Form::kResize:
+      return moving_graph(info.kind, {{1, 2, 4, 3}}, {1, 5, 3, 3}, {5, 3});
     case Form::kBinary:
+      if (info.kind == NodeKind::kPrelu) return node_graph(info.kind, {shape, {4}}, shape);
       if (info.kind != NodeKind::kBatchMatrixMultiply) {
         return node_graph(info.kind, {shape, {3, 1}}, shape);
       }
       return node_graph(info.kind, {{2, 3, 4}, {2, 4, 5}}, {2, 3, 5});
     default:
+      if (info.kind == NodeKind::kGlobalAvgPooling2d) {
+        return node_graph(info.kind, {{2, 3, 4, 5}}, {2, 5});
+      }
       return node_graph(info.kind, {shape}, shape);
   }
 }

@@ -4,14 +4,11 @@
 #include "core/file.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
-#include "formats/xnnpack/writer.h"
 #include "runner/memory.h"
 #include "runner/method.h"
 
 namespace ferry::runner::delegate_program_test {
 namespace {
-
-using xnnpack::NodeKind;
 
 const std::string kDirectory = FERRY_TESTDATA "/xnnpack/";
 
@@ -37,22 +34,6 @@ struct Program {
     }
     std::abort();
   }
-  // Sets the only node of a delegate from input 0 to the output.
-  void set_node(xnnpack::Node node) {
-    xnnpack::Graph graph;
-    graph.num_externals = 2;
-    for (uint32_t id : {0U, 1U}) {
-      xnnpack::Value& value = graph.values.emplace_back();
-      value.id = value.external = id;
-      value.dims = {1, 8, id == 0 ? 64U : 96U};
-      (id == 0 ? value.is_input : value.is_output) = true;
-    }
-    node.inputs = {0};
-    node.outputs = {1};
-    graph.nodes = {std::move(node)};
-    blob = xnnpack::write_blob(graph).value();
-    loaded.data.delegates[0] = blob;
-  }
 
   Result<std::vector<Method>> load(std::vector<std::string_view> methods, uint64_t memory) {
     MemoryBudget budget(memory);
@@ -68,7 +49,6 @@ struct Program {
   pte::LoadedProgram loaded;
   ptd::DataFile data;
   std::vector<ExternalTensor> external;
-  std::vector<std::byte> blob;
 };
 
 void expect_error(const Error& error, ErrorCode code, const std::string& message) {
@@ -116,17 +96,6 @@ TEST(DelegatedProgram, ABlobThatIsDamaged) {
   Program program("linear_8da4w_g32_bias");
   program.loaded.data.delegates[0] = program.loaded.data.delegates[0].first(40);
   EXPECT_EQ(program.error().code, ErrorCode::kBadInput);
-}
-
-TEST(DelegatedProgram, ANodeThatIsNotImplemented) {
-  Program program("linear_8da4w_g32_bias");
-  xnnpack::Node node;
-  node.kind = NodeKind::kStaticConstantPad;
-  node.numbers = {0, 0, 0, 0, 0, 32};
-  node.factors = {0};
-  program.set_node(node);
-  expect_error(program.error(), ErrorCode::kUnsupported,
-               "node 0 (StaticConstantPad): is not supported");
 }
 
 TEST(DelegatedProgram, InputsAndOutputsThatOverlap) {

@@ -205,12 +205,12 @@ TEST(Delegate, GraphsThatAreNotImplemented) {
     EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
     EXPECT_EQ(status.error().message, message);
   };
-  refuse([](GraphRunner& r) { r.graph.nodes[0].kind = NodeKind::kConv2d; },
-         "node 0 (Conv2d): is not supported");
+  refuse([](GraphRunner& r) { r.graph.nodes[0].kind = NodeKind::kArgMaxPooling2d; },
+         "node 0 (ArgMaxPooling2d): is not supported");
   refuse([](GraphRunner& r) { r.graph.nodes[0].flags = 4; },
          "node 0 (Add): flags 0x4 is not supported");
-  refuse([](GraphRunner& r) { r.graph.values[0].datatype = Datatype::kBF16; },
-         "graph value 0: an argument in bf16 is not supported");
+  refuse([](GraphRunner& r) { r.graph.values[0].datatype = Datatype::kI32; },
+         "graph value 0: an argument in int32 is not supported");
   refuse(
       [](GraphRunner& r) {
         const uint32_t q = r.quantised({2, 2}, 2);
