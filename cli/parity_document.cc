@@ -210,7 +210,7 @@ void write_counts(JsonWriter& json, std::string_view name, uint64_t compared,
 }
 
 void write_checkpoint_proof(JsonWriter& json, const proof::Verification* v) {
-  if (v == nullptr || !v->proof) {
+  if (v == nullptr || !v->proof || !v->proof->made_again) {
     for (const char* name : {"weights", "programs", "encodings", "quantization"}) {
       json.key(name).null();
     }

@@ -94,6 +94,9 @@ std::string list(std::string_view title, const std::vector<std::string>& lines, 
 }
 
 std::string checkpoint_lines(const proof::CheckpointProof& proof) {
+  if (!proof.made_again) {
+    return "Weights and programs are those of another tool, compared by what they compute.\n\n";
+  }
   const auto equal = [](uint64_t all, const std::vector<std::string>& different) {
     return all - std::min<uint64_t>(all, different.size());
   };

@@ -10,17 +10,11 @@
 #include "conversion/convert.h"
 #include "conversion/gguf_proof.h"
 #include "core/text.h"
-#include "packer/loose_programs.h"
 #include "runner/generation_config.h"
 #include "text/answer_end.h"
 
 namespace ferry::cli {
 namespace {
-
-bool is_any_given(const LooseOptions& o) {
-  return !o.vision_encoder.empty() || !o.token_embedding.empty() || !o.text_decoder.empty() ||
-         !o.tokenizer.empty() || !o.data.empty();
-}
 
 // Returns kUsage for an option that belongs to another kind of input, such as a GGUF file.
 Status check_kind(const BundleChoice& choice, bool is_gguf) {
@@ -62,7 +56,8 @@ Result<packer::Bundle> open_programs(const BundleChoice& choice, const LooseOpti
                               .vision_encoder = o.vision_encoder,
                               .data = o.data,
                               .tokenizer = o.tokenizer,
-                              .eos_ids = {}};
+                              .eos_ids = {},
+                              .model = choice.model};
   if (!o.tokenizer.empty()) files.eos_ids = [&] { return text::end_tokens(o.tokenizer); };
   packer::Bundle bundle = FERRY_TRY(packer::open_loose_programs(files));
   if (!choice.needs_eos || !bundle.manifest().eos_ids.empty()) return bundle;
@@ -74,9 +69,9 @@ Result<packer::Bundle> open_programs(const BundleChoice& choice, const LooseOpti
 
 }  // namespace
 
-void add_loose_options(Verb& verb, LooseOptions& o) {
+void add_loose_options(Verb& verb, const std::string& does, LooseOptions& o) {
   verb.option("--text-decoder", o.text_decoder,
-              "Program (.pte) to run without a bundle, of this or the official exporter")
+              "Program (.pte) " + does + " without a bundle, of this or the official exporter")
       .option("--token-embedding", o.token_embedding,
               "Program of token embeddings, for a text decoder that takes them")
       .option("--vision-encoder", o.vision_encoder, "Program of image features, for the same")
@@ -90,7 +85,7 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
                                    ThreadPool& pool) {
   const bool is_gguf = conversion::is_gguf_file(choice.directory);
   FERRY_RETURN_IF_ERROR(check_kind(choice, is_gguf));
-  if (!is_any_given(options)) {
+  if (!options.any()) {
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
     }

@@ -12,6 +12,7 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
+#include "packer/loose_programs.h"
 #include "runner/sampler.h"
 
 namespace ferry::cli {
@@ -20,6 +21,10 @@ namespace ferry::cli {
 struct LooseOptions {
   std::string vision_encoder, token_embedding, text_decoder, tokenizer;
   std::vector<std::string> data;
+  bool any() const {
+    return !vision_encoder.empty() || !token_embedding.empty() || !text_decoder.empty() ||
+           !tokenizer.empty() || !data.empty();
+  }
 };
 
 struct RunOptions {
@@ -35,18 +40,20 @@ struct RunOptions {
   bool ignore_eos = false, skip_digests = false, interactive = false, exact = false;
 };
 
-void add_loose_options(Verb& verb, LooseOptions& options);
+// `does` ends the help of --text-decoder, such as "to run".
+void add_loose_options(Verb& verb, const std::string& does, LooseOptions& options);
 
 // Names the bundle, unless LooseOptions name programs; then `directory` is empty. `directory` may
 // also be a GGUF file, which becomes a bundle in memory.
 struct BundleChoice {
   std::string directory;
-  std::string config = {};     // convert --config for a GGUF file; may be empty
-  bool check_digests = true;   // check the digests of a bundle
-  bool exact = false;          // compute with the matrices of a GGUF file as f32
-  bool all_logits = false;     // give the logits of all tokens of a GGUF file
-  bool needs_eos = true;       // return kUsage if nothing tells which tokens end an answer
-  ShowProgress progress = {};  // progress of checking digests
+  std::string config = {};        // convert --config for a GGUF file; may be empty
+  bool check_digests = true;      // check the digests of a bundle
+  bool exact = false;             // compute with the matrices of a GGUF file as f32
+  bool all_logits = false;        // give the logits of all tokens of a GGUF file
+  bool needs_eos = true;          // return kUsage if nothing tells which tokens end an answer
+  ShowProgress progress = {};     // progress of checking digests
+  packer::KnownModel model = {};  // of programs without a bundle
 };
 // Returns kUsage if both `choice.directory` and `options` name programs, or neither.
 Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOptions& options,

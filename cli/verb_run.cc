@@ -328,7 +328,7 @@ void add_run(CommandLine& line) {
   auto o = std::make_shared<RunOptions>();
   Verb verb = line.verb("run", "Generate text or tokens with a bundle");
   verb.optional_positional("BUNDLE", o->bundle, "Bundle directory, or GGUF file").finds_models();
-  add_loose_options(verb, o->loose);
+  add_loose_options(verb, "to run", o->loose);
   verb.option("--prompt", o->prompt,
               "Prompt as text, for the bundle's tokenizer; - reads standard input")
       .option("--prompt-file", o->prompt_file, "File with the prompt as text")

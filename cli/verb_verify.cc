@@ -14,6 +14,7 @@
 #include "cli/option_values.h"
 #include "cli/parity_document.h"
 #include "cli/report_file.h"
+#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "cli/verify_comparisons.h"
 #include "cli/verify_report.h"
@@ -25,6 +26,7 @@
 #include "core/result.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
+#include "plan/conversion.h"
 #include "proof/bundle_proof.h"
 #include "proof/bundled_program_proof.h"
 #include "report/html_page.h"
@@ -85,7 +87,8 @@ Result<int> verify_gguf(Context& context, const std::string& file,
 // -- a bundle
 
 struct VerifyLine {
-  std::string bundle;
+  std::string bundle;  // or the text decoder of `loose`
+  LooseOptions loose;
   proof::BundleProofOptions verify;
   std::string mode;
   std::string adapter;
@@ -283,9 +286,41 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
   return code;
 }
 
-// Opens a bundle, or turns a GGUF file into a bundle in memory.
+// Programs without a bundle do not state of which model they are; what they are compared with does.
+Result<packer::KnownModel> known_model(Context& context, const VerifyLine& options) {
+  const proof::BundleProofOptions& verify = options.verify;
+  if (!verify.against.empty()) {
+    const packer::Bundle other =
+        FERRY_TRY(packer::Bundle::open(verify.against, /*check_digests=*/false, context.pool()));
+    const packer::Manifest& manifest = other.manifest();
+    return packer::KnownModel{manifest.model_type, manifest.num_layers, manifest.hidden_size};
+  }
+  if (verify.checkpoint.empty()) return packer::KnownModel();
+  plan::ConvertOptions source;
+  source.source = verify.checkpoint;
+  source.config = verify.config;
+  source.lora = verify.lora;
+  const plan::Conversion planned = FERRY_TRY(plan::plan_conversion(source, &context.pool()));
+  const auto& config = planned.mapped.config;
+  return packer::KnownModel{config.model_type, config.num_layers, config.hidden_size};
+}
+
+Status check_loose(const VerifyLine& options) {
+  if (!options.loose.any()) return {};
+  if (!options.attest.file.empty()) {
+    return fail(ErrorCode::kUsage, "--attest is for bundles, whose files have digests");
+  }
+  return {};
+}
+
+// Opens a bundle or programs without one, or turns a GGUF file into a bundle in memory.
 Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
   const std::string& path = options.bundle;
+  if (options.loose.any()) {
+    const BundleChoice choice = {
+        .directory = {}, .needs_eos = false, .model = FERRY_TRY(known_model(context, options))};
+    return open_bundle(choice, options.loose, context.pool());
+  }
   if (is_gguf) {
     return conversion::bundle_in_memory(path, options.verify.config,
                                         conversion::GgufMatrices::kFloats, context.pool());
@@ -303,7 +338,10 @@ constexpr const char* kImatrixOfGguf = "--imatrix is for a GGUF file with --chec
 
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (!options.imatrix.empty()) return fail(ErrorCode::kUsage, kImatrixOfGguf);
-  if (proof::is_bundled_file(options.bundle)) return verify_bundled(context, options);
+  FERRY_RETURN_IF_ERROR(check_loose(options));
+  if (!options.loose.any() && proof::is_bundled_file(options.bundle)) {
+    return verify_bundled(context, options);
+  }
   proof::BundleProofOptions verify = options.verify;
   const bool is_gguf = conversion::is_gguf_file(options.bundle);
   FERRY_RETURN_IF_ERROR(check_options(verify, is_gguf));
@@ -341,6 +379,20 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   return exit_code(verification.verdict());
 }
 
+// The text decoder names programs without a bundle.
+Status take_loose(VerifyLine& options) {
+  if (!options.bundle.empty()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a bundle has its programs: give it or --text-decoder",
+                            printable(options.bundle)));
+  }
+  if (options.loose.text_decoder.empty()) {
+    return fail(ErrorCode::kUsage, "--text-decoder is required");
+  }
+  options.bundle = options.loose.text_decoder;
+  return {};
+}
+
 // Verifies a GGUF file: its bytes against a checkpoint, or its outputs against a reference.
 Result<int> verify_file(Context& context, const VerifyLine& options) {
   const proof::BundleProofOptions& verify = options.verify;
@@ -375,11 +427,12 @@ Result<int> verify_file(Context& context, const VerifyLine& options) {
 
 void add_verify(CommandLine& line) {
   auto options = std::make_shared<VerifyLine>();
-  line.verb("verify", "Compare what a bundle computes with a reference")
-      .positional("BUNDLE", options->bundle,
-                  "Bundle directory, GGUF file, or a bundled program (.bpte)")
-      .finds_models()
-      .option("--reference FILE", options->verify.reference,
+  Verb verb = line.verb("verify", "Compare what a bundle or a program computes with a reference");
+  verb.optional_positional("BUNDLE", options->bundle,
+                           "Bundle directory, GGUF file, or a bundled program (.bpte)")
+      .finds_models();
+  add_loose_options(verb, "to verify", options->loose);
+  verb.option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
       .option("--against BUNDLE", options->verify.against,
               "Another bundle of the same model, of any style: compares what both compute for the "
@@ -455,6 +508,8 @@ void add_verify(CommandLine& line) {
       .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
                "The whole proof: the bundle against the checkpoint, the checkpoint against what "
                "its own implementation computes.")
+      .example("ferry verify --text-decoder decoder.pte --checkpoint checkpoint/",
+               "A program of another tool, such as the official exporter.")
       .example("ferry verify bundle/", "Against the reference in the bundle.")
       .example(
           "ferry verify bundle/ --checkpoint checkpoint/ --report r.html --attest parity.json "
@@ -468,7 +523,12 @@ void add_verify(CommandLine& line) {
                    {"7",
                     "not proved: nothing disagrees, but codes hide what a wrong bundle would "
                     "do; --checkpoint decides"}})
-      .action([options](Context& context) {
+      .action([options](Context& context) -> Result<int> {
+        if (options->loose.any()) {
+          FERRY_RETURN_IF_ERROR(take_loose(*options));
+        } else if (options->bundle.empty()) {
+          return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
+        }
         return conversion::is_gguf_file(options->bundle) ? verify_file(context, *options)
                                                          : verify_bundle(context, *options);
       });

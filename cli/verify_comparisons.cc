@@ -61,8 +61,25 @@ void add_codes(const proof::CodedProof& codes, Meaning& m) {
   }
 }
 
+// The meaning of a proof of programs of another tool.
+void add_outputs(const proof::CheckpointProof& proof, Meaning& m) {
+  m.proves.push_back("the program computes what the checkpoint's model computes" +
+                     within(proof.outputs->bounds) + ", for these prompts");
+  m.leaves_open.push_back("weights that these prompts do not use");
+  if (!proof.outputs->bounds.has_floors()) return;
+  m.leaves_open.push_back("mistakes that change outputs by less than " +
+                          loss_name(proof.outputs->bounds));
+}
+
 Meaning outputs_meaning(const proof::Verification& v) {
   Meaning m;
+  if (v.proof && !v.proof->made_again) {
+    if (v.proof->outputs) add_outputs(*v.proof, m);
+    if (v.has_reference) {
+      m.proves.push_back("the checkpoint's model in f32 computes what the reference says");
+    }
+    return m;
+  }
   if (v.proof) {
     m.proves.push_back("every stored weight is, bit for bit, what the checkpoint gives");
     m.proves.push_back(

@@ -144,7 +144,10 @@ std::string f64_line(const proof::ParityReport& f64) {
       *values.noise_ratio);
 }
 
-std::string proof_lines(const proof::CheckpointProof& proof) {
+std::string content_lines(const proof::CheckpointProof& proof) {
+  if (!proof.made_again) {
+    return "weights and programs: those of another tool, compared by what they compute\n";
+  }
   std::string text = indented(proof.tensors.different);
   text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
                       without(proof.tensors.tensors, proof.tensors.different),
@@ -154,6 +157,11 @@ std::string proof_lines(const proof::CheckpointProof& proof) {
   text += fmt::format("programs: {} of {} made again from the checkpoint, byte for byte\n",
                       without(proof.programs.programs, proof.programs.different),
                       proof.programs.programs);
+  return text;
+}
+
+std::string proof_lines(const proof::CheckpointProof& proof) {
+  std::string text = content_lines(proof);
   if (proof.encodings) {
     text += indented(*proof.encodings);
     text += fmt::format("encodings: {}\n", proof.encodings->empty()

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "formats/xnnpack/calls.h"
+#include "packer/loose_programs.h"
+
 namespace ferry::packer {
 namespace {
 
@@ -58,6 +61,74 @@ void add_matrix(Coding& coding, int bits, int64_t group) {
   if (coarser) coding.bits = bits;
 }
 
+// -- programs without a manifest
+
+// Operators that read codes of weights.
+constexpr struct {
+  std::string_view name;
+  int table_bits, bits;
+} kCodedOperators[] = {
+    {"quantized_decomposed::embedding_byte.out", 8, 0},
+    {"quantized_decomposed::embedding_byte.dtype_out", 8, 0},
+    {"quantized_decomposed::embedding_4bit.out", 4, 0},
+    {"quantized_decomposed::embedding_4bit.dtype_out", 4, 0},
+    {"quantized_decomposed::embedding_2bit.out", 2, 0},
+    {"quantized_decomposed::embedding_2bit.dtype_out", 2, 0},
+    {"quantized_decomposed::mixed_linear.out", 0, 8},
+    {"quantized_decomposed::mixed_mm.out", 0, 8},
+    {"quantized_decomposed::dequantize_per_channel.out", 0, 8},
+    {"torchao::dequantize_affine.out", 0, 8},
+};
+
+void add_operators(const pte::Method& method, Coding& coding) {
+  for (const pte::Operator& op : method.operators) {
+    const std::string name = op.full_name();
+    for (const auto& row : kCodedOperators) {
+      if (name != row.name) continue;
+      if (row.bits > 0) add_matrix(coding, row.bits, 0);
+      if (row.table_bits == 0) continue;
+      coding.table_bits =
+          coding.table_bits == 0 ? row.table_bits : std::min(coding.table_bits, row.table_bits);
+    }
+  }
+}
+
+void add_graph(const xnnpack::Graph& graph, Coding& coding) {
+  const auto value_of = [&](uint32_t id) {
+    return std::ranges::find(graph.values, id, &xnnpack::Value::id);
+  };
+  for (const xnnpack::Node& node : graph.nodes) {
+    if (node.kind != xnnpack::NodeKind::kFullyConnected) continue;
+    const auto rows = value_of(node.inputs[0]), filter = value_of(node.inputs[1]);
+    if (rows == graph.values.end() || filter == graph.values.end()) continue;
+    const auto* groups = std::get_if<xnnpack::PerChannelGroup>(&filter->quantization);
+    const bool four = filter->datatype == xnnpack::Datatype::kQCInt4 || groups != nullptr;
+    const bool eight = filter->datatype == xnnpack::Datatype::kQCInt8 ||
+                       filter->datatype == xnnpack::Datatype::kQInt8;
+    if (!four && !eight) continue;
+    add_matrix(coding, four ? 4 : 8, groups == nullptr ? 0 : groups->group_size);
+    coding.dynamic = coding.dynamic || rows->datatype != xnnpack::Datatype::kF32;
+  }
+}
+
+// Programs of other tools have weights of any name, so what reads the weights tells how they are
+// coded.
+Coding loose_coding_of(const Bundle& bundle, std::span<const std::string_view> roles) {
+  Coding coding;
+  for (const std::string_view role : roles) {
+    for (const size_t index : bundle.programs_of(role)) {
+      const pte::LoadedProgram& loaded = bundle.programs()[index].loaded;
+      for (const pte::Method& method : loaded.program.methods) add_operators(method, coding);
+      const auto graphs = xnnpack::read_blobs(loaded, {});
+      if (!graphs) continue;  // such a program cannot be executed
+      for (const auto& graph : *graphs) {
+        if (graph) add_graph(*graph, coding);
+      }
+    }
+  }
+  return coding;
+}
+
 Floor matrix_floor(const Coding& coding) {
   if (coding.bits == 8) return kEightBits;
   return coding.group != 0 && coding.group <= kSmallGroup ? kFourBitsSmallGroup : kFourBits;
@@ -82,6 +153,10 @@ std::set<std::string> tensor_keys(const Bundle& bundle) {
 
 std::optional<Coding> coding_of(const Bundle& bundle, std::span<const std::string_view> roles) {
   const Manifest& manifest = bundle.manifest();
+  if (is_loose(bundle)) {
+    const Coding coding = loose_coding_of(bundle, roles);
+    return coding == Coding{} ? std::nullopt : std::optional(coding);
+  }
   const std::set<std::string> files = files_of(bundle, roles), tensors = tensor_keys(bundle);
   Coding coding;
   for (const ManifestTensor& tensor : manifest.tensors) {

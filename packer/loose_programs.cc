@@ -60,6 +60,7 @@ class LooseOpener {
     decoder_.emplace(FERRY_TRY(open(files_.text_decoder)));
     FERRY_RETURN_IF_ERROR(name_decoder());
     FERRY_RETURN_IF_ERROR(derive_sizes(decoder_->entry, decoder_->stated(), manifest_));
+    FERRY_RETURN_IF_ERROR(add_known());
     FERRY_RETURN_IF_ERROR(check_layers(decoder_->program.loaded.program, manifest_.num_layers,
                                        printable(decoder_->path)));
     FERRY_RETURN_IF_ERROR(check_components());
@@ -125,6 +126,21 @@ class LooseOpener {
     methods.push_back(
         FERRY_TRY(name_static_decoder(*prefill, stated, count_caches(methods.front()))));
     return {};
+  }
+
+  Status add_known() {
+    const auto add = [&](const char* what, int64_t known, int64_t& stated) -> Status {
+      if (stated != 0 && known != 0 && stated != known) {
+        return bad_input(
+            fmt::format("{}: the {} is {}, and {} in the model that it is compared with",
+                        printable(decoder_->path), what, stated, known));
+      }
+      stated = std::max(stated, known);
+      return {};
+    };
+    manifest_.model_type = files_.model.model_type;
+    FERRY_RETURN_IF_ERROR(add("number of layers", files_.model.num_layers, manifest_.num_layers));
+    return add("hidden size", files_.model.hidden_size, manifest_.hidden_size);
   }
 
   const ManifestPort* decoder_embeddings(const ManifestMethod& method) const {

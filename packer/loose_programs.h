@@ -14,6 +14,12 @@
 
 namespace ferry::packer {
 
+// What a program need not state about its model. Empty and 0: unknown.
+struct KnownModel {
+  std::string model_type = {};
+  int64_t num_layers = 0, hidden_size = 0;
+};
+
 struct LoosePrograms {
   std::string text_decoder;  // path of a .pte file
   // The path of a .pte file for each; empty if the text decoder takes tokens.
@@ -24,6 +30,7 @@ struct LoosePrograms {
   // Called for the end tokens if the text decoder has no method get_eos_ids. The function may be
   // empty, and may return no token.
   std::function<Result<std::vector<int64_t>>()> eos_ids = {};
+  KnownModel model = {};  // kBadInput if the programs state something else
 };
 
 // Bundle::path() is the path of the text decoder. The manifest has the version 0 and no text.
@@ -31,5 +38,8 @@ struct LoosePrograms {
 // kBadInput for programs that contradict themselves or each other. eos_ids of the manifest is empty
 // if no source states them; hidden_size and num_layers are 0 if no program states them.
 Result<Bundle> open_loose_programs(const LoosePrograms& files);
+
+// Whether open_loose_programs() has made the bundle.
+inline bool is_loose(const Bundle& bundle) { return bundle.manifest().version == 0; }
 
 }  // namespace ferry::packer

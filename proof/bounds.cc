@@ -8,6 +8,7 @@
 #include "core/encoding.h"
 #include "core/program_interface.h"
 #include "packer/coding.h"
+#include "packer/loose_programs.h"
 
 namespace ferry::proof {
 namespace {
@@ -83,11 +84,29 @@ std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   return dtypes;
 }
 
+// Other tools give caches any name. State of three or more dimensions is caches, or what stands for
+// them.
+std::set<DType> loose_cache_dtypes(const packer::Bundle& bundle) {
+  std::set<DType> dtypes;
+  for (const packer::BundleProgram& program : bundle.programs()) {
+    for (const pte::Method& method : program.loaded.program.methods) {
+      const pte::StateFinder state(method);
+      for (const int32_t value : state.values()) {
+        const auto& tensor = std::get<pte::Tensor>(method.values[static_cast<size_t>(value)]);
+        if (tensor.sizes.size() < 3) continue;
+        dtypes.insert(tensor.dtype == DType::kI8 ? DType::kU8 : tensor.dtype);
+      }
+    }
+  }
+  return dtypes;
+}
+
 // Returns the dtypes of the KV caches of stateful programs. i8 caches have a scale for each row and
 // lose less than u8 inputs and outputs of static programs, whose scale is common to all positions.
-std::set<DType> cache_dtypes(const packer::Manifest& manifest) {
+std::set<DType> cache_dtypes(const packer::Bundle& bundle) {
+  if (is_loose(bundle)) return loose_cache_dtypes(bundle);
   std::set<DType> dtypes;
-  for (const packer::ManifestProgram* program : manifest.programs()) {
+  for (const packer::ManifestProgram* program : bundle.manifest().programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
       for (const packer::ManifestBuffer& buffer : method.buffers) {
         const bool cache =
@@ -105,10 +124,26 @@ void add_matrices(const packer::BundleData& data, std::set<DType>& dtypes) {
   }
 }
 
+// Programs of other tools have their weights inside.
+void add_constants(const packer::BundleProgram& program, std::set<DType>& dtypes) {
+  for (const pte::Method& method : program.loaded.program.methods) {
+    for (const pte::Value& value : method.values) {
+      const auto* tensor = std::get_if<pte::Tensor>(&value);
+      const bool constant =
+          tensor != nullptr && !tensor->allocation && (tensor->data_index > 0 || tensor->external);
+      if (constant && tensor->sizes.size() >= 2 && is_castable(tensor->dtype)) {
+        dtypes.insert(tensor->dtype);
+      }
+    }
+  }
+}
+
 // Returns the dtypes in which matrices are stored.
 std::set<DType> matrix_dtypes(const packer::Bundle& bundle) {
   std::set<DType> dtypes;
   for (const auto& [name, data] : bundle.data()) add_matrices(data, dtypes);
+  if (!is_loose(bundle)) return dtypes;
+  for (const packer::BundleProgram& program : bundle.programs()) add_constants(program, dtypes);
   return dtypes;
 }
 std::set<DType> vision_dtypes(const packer::Bundle& bundle) {
@@ -212,7 +247,7 @@ ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tol
   ParityBounds bounds = f32_bounds(bundle, tolerance);
   if (tolerance) return bounds;
   std::set<DType> dtypes = port_dtypes(bundle.manifest());
-  dtypes.merge(cache_dtypes(bundle.manifest()));
+  dtypes.merge(cache_dtypes(bundle));
   bounds.rounded_ports = coarsest(dtypes).has_value();
   dtypes.merge(matrix_dtypes(bundle));
   bounds.rounding = coarsest(dtypes);
@@ -240,7 +275,7 @@ ParityBounds widened_bounds_of(const packer::Bundle& bundle, std::optional<doubl
   ParityBounds bounds = f32_bounds(bundle, tolerance);
   if (tolerance) return bounds;
   std::set<DType> dtypes = port_dtypes(bundle.manifest());
-  dtypes.merge(cache_dtypes(bundle.manifest()));
+  dtypes.merge(cache_dtypes(bundle));
   bounds.rounding = coarsest(dtypes);
   bounds.rounded_ports = bounds.rounding.has_value();
   if (bounds.rounding) bounds.max_abs.reset();

@@ -91,6 +91,11 @@ Result<ParityReport> compare_bundles(const packer::Bundle& bundle, const packer:
                       {.details = options.details, .progress = running(options)});
 }
 
+bool has_delegates(const packer::Bundle& bundle) {
+  return std::ranges::any_of(bundle.manifest().programs(),
+                             [](const auto* program) { return !program->backends.empty(); });
+}
+
 Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
                      const BundleProofOptions& options, ThreadPool& pool, Verification& out) {
   const ParityBounds bounds = bounds_of(bundle, options.tolerance);
@@ -109,7 +114,8 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
   std::shared_ptr<const NoiseModel> noise;
-  if (!bounds.given && !bounds.has_floors()) {
+  // Delegates compute in f32 alone, so that the constant bounds hold for a program with them.
+  if (!bounds.given && !bounds.has_floors() && !has_delegates(bundle)) {
     Result<RecordedPrompts> prompts = prompts_of(reference, bundle.manifest(), vision != nullptr);
     // If no prompt can be run, the comparison reports why.
     if (!prompts && prompts.error().code != ErrorCode::kUnsupported) {

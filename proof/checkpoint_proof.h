@@ -24,6 +24,9 @@ namespace ferry::proof {
 struct CheckpointProof {
   WeightProof tensors;
   ProgramProof programs;
+  // False for programs of another tool, whose weights and programs cannot be made again: they are
+  // compared by their outputs alone.
+  bool made_again = true;
   // One line for each kind of encoding that calibration does not give. nullopt if neither caches
   // nor logits are quantised.
   std::optional<std::vector<std::string>> encodings;

@@ -73,7 +73,10 @@ class PromptCheck {
 
   // Returns an empty shape if the model has no such tensor.
   Shape shape_of(const ReferenceTensor& tensor) const {
-    if (tensor.kind == ReferenceTensor::Kind::kHidden) return {1, tokens_, model_.hidden_size};
+    if (tensor.kind == ReferenceTensor::Kind::kHidden) {
+      // Programs of other tools need not state their width.
+      return model_.hidden_size == 0 ? Shape() : Shape{1, tokens_, model_.hidden_size};
+    }
     if (tensor.is_encoded()) return encoded_shape(tensor);
     if (tensor.kind == ReferenceTensor::Kind::kRouterLogits) {
       return shapes_.experts == 0 ? Shape() : Shape{1, tokens_, shapes_.experts};

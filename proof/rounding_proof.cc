@@ -8,6 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "packer/loose_programs.h"
 #include "proof/bundle_noise.h"
 #include "proof/expert_search.h"
 #include "proof/parity_report.h"
@@ -92,7 +93,9 @@ class RoundingProver {
 
   Result<RoundingProof> run() {
     prompts_ = FERRY_TRY(prompts_of(reference_, manifest_));
-    proof_.exact_weights = !bounds_.coded_db && !any_rounded(manifest_);
+    // Nobody states whether the weights of a program of another tool were rounded.
+    proof_.exact_weights =
+        !bounds_.coded_db && !any_rounded(manifest_) && !packer::is_loose(bundle_);
     const std::unique_ptr<TensorSource> in_f32 = FERRY_TRY(execute_in_f32());
     const Reference recorded = FERRY_TRY(Reference::open(*in_f32));
     FERRY_RETURN_IF_ERROR(compare_in_f32(recorded));
