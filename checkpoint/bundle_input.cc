@@ -198,8 +198,10 @@ Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
                 fmt::format("{}: is of style {}: only bundles of decoders become other files",
                             printable(bundle.path()), kEncoderStyle));
   }
+  input.images = bundle.manifest().find(kVisionEncoderRole) != nullptr;
   const converters::ModelConfig config =
-      FERRY_TRY(converters::parse_model_config(input.config, input.generation, input.config_name));
+      FERRY_TRY(converters::parse_model_config(input.config, input.generation, input.config_name,
+                                               nullptr, converters::all_families(), input.images));
   BundleWeights stored(bundle, *input.source);
   const graph::StateDict weights = FERRY_TRY(stored.make());
   auto undone = converters::undo_keys(weights, config, converters::key_rules(config),

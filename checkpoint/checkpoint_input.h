@@ -30,6 +30,7 @@ struct CheckpointInput {
   std::vector<packer::CopiedFile> copied;
   // The directory of a checkpoint with Hugging Face names; else empty.
   std::string directory = {};
+  bool images = false;             // a bundle whose programs take images
   std::vector<std::string> notes;  // lines for the user about files that could not be carried over
 };
 

@@ -37,6 +37,7 @@ struct RunOptions {
   std::optional<double> repetition_penalty, temperature, top_p, min_p;
   std::optional<int64_t> top_k, seed, memory, lookup, parallel;
   bool greedy = false, stats = false;
+  bool pan_and_scan = false;
   bool ignore_eos = false, skip_digests = false, interactive = false, exact = false;
 };
 

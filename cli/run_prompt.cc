@@ -118,6 +118,7 @@ PromptReader::PromptReader(packer::Bundle bundle, ThreadPool& pool,
 Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunOptions& options,
                                         ThreadPool& pool, const runner::MethodOptions& method) {
   PromptReader reader(bundle, pool, method);
+  reader.pan_and_scan_ = options.pan_and_scan;
   reader.input_ = FERRY_TRY(open_image_input(bundle, options));
   if (!options.images.empty()) FERRY_RETURN_IF_ERROR(reader.load_encoder());
   if (!reader.input_ && options.tokens.empty()) {
@@ -150,7 +151,7 @@ text::Tokenizer* PromptReader::tokenizer() {
 
 Status PromptReader::load_encoder() {
   if (!input_) input_ = FERRY_TRY(prompt::ImageInput::open(bundle_));
-  return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_);
+  return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_, pan_and_scan_);
 }
 
 Status PromptReader::add_image(const std::string& path) {

@@ -79,6 +79,7 @@ class PromptReader {
   packer::Bundle bundle_;
   ThreadPool* pool_;
   runner::MethodOptions method_;
+  bool pan_and_scan_ = false;
   text::chat::TimeText time_;  // the time of opening, in all turns of a chat
   // `input_` is set for a bundle that takes images; else `tokenizer_` and `template_` are.
   std::optional<prompt::ImageInput> input_;

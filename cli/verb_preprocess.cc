@@ -58,6 +58,9 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
     add_tensor(json, "pixel_attention_mask", "i64", report.pixel_attention_mask);
   }
   if (report.prompt) add_tensor(json, "input_ids", "i64", ids_shape(*report.prompt));
+  if (report.prompt && !report.prompt->token_types.empty()) {
+    add_tensor(json, "token_type_ids", "i64", ids_shape(*report.prompt));
+  }
   json.end_array();
 }
 
@@ -94,6 +97,9 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   add("pixel_values f32", report.pixel_values);
   add("pixel_attention_mask i64", report.pixel_attention_mask);
   if (report.prompt) add("input_ids i64", ids_shape(*report.prompt));
+  if (report.prompt && !report.prompt->token_types.empty()) {
+    add("token_type_ids i64", ids_shape(*report.prompt));
+  }
   return texts;
 }
 
@@ -179,6 +185,8 @@ void add_preprocess(CommandLine& line) {
               "{\"type\": \"image\"}")
       .option("--chat", o->chat, "Message of a user; the images come before it")
       .option("--prompt", o->prompt, "Prompt without a chat template")
+      .flag("--pan-and-scan", o->request.pan_and_scan,
+            "Gemma 3: parts of a long image too, as the processor's do_pan_and_scan")
       .choice("--backend", o->backend, {"torchvision", "pil"},
               "Whose resampler and rounding is computed")
       .example("ferry preprocess cat.jpg --checkpoint checkpoint/ -o pixels.safetensors",

@@ -354,6 +354,8 @@ void add_run(CommandLine& line) {
       .option("--image", o->images,
               "Image files for a prompt of text, in order; placeholders in the text say where, "
               "else they come first. With --interactive those of the first message")
+      .flag("--pan-and-scan", o->pan_and_scan,
+            "Gemma 3: parts of a long image too, as the processor's do_pan_and_scan")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
       .option("--max-new", o->max_new,
               "Tokens to generate at most; -1: until an end token or the end of the context. "

@@ -41,8 +41,9 @@ Result<converters::ModelConfig> config_of(const packer::Bundle& bundle) {
   const std::string generation = bundle.has_text(kGenerationConfig)
                                      ? FERRY_TRY(bundle.text(kGenerationConfig, kMaxConfigBytes))
                                      : std::string();
-  converters::ModelConfig config =
-      FERRY_TRY(converters::parse_model_config(text, generation, bundle.path() + "/" + kConfig));
+  converters::ModelConfig config = FERRY_TRY(converters::parse_model_config(
+      text, generation, bundle.path() + "/" + kConfig, nullptr, converters::all_families(),
+      bundle.manifest().find(kVisionEncoderRole) != nullptr));
   config.is_encoder = bundle.manifest().program_style == kEncoderStyle;
   return config;
 }

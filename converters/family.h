@@ -91,12 +91,15 @@ struct VisionType {
   // Defaults of vision_config and of the outer config, as JSON objects.
   std::string_view vision_defaults = "{}", defaults = "{}";
   Status (*read)(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) = nullptr;
+  // The tower is built only where images are asked for. Otherwise the FamilySpec whose wrapper has
+  // this name serves the text part alone.
+  bool by_choice = false;
 };
 
 struct VisionFamily {
   std::vector<VisionType> types;
-  // The families that a text decoder may be of: model types without experts, scaling of embeddings
-  // or states, whose decoders take embeddings as they are.
+  // The families that a text decoder may be of: model types whose decoders take embeddings as the
+  // token embedding gives them.
   std::vector<std::string_view> text_types;
   std::vector<std::string> text_prefixes, heads;      // like Component::prefixes and heads
   std::vector<KeyRule> (*rules)(const ModelConfig&);  // rules of the vision tower and its connector

@@ -45,8 +45,12 @@ inline constexpr std::string_view kPrefillForwardMethod = "prefill_forward";
 inline constexpr std::string_view kEmbeddingKvMethod = "tok_embedding_kv_forward";
 inline constexpr std::string_view kEmbeddingPrefillMethod = "tok_embedding_prefill_forward";
 
-inline constexpr std::string_view kTokensPort = "tokens";               // i64 [1,T]
-inline constexpr std::string_view kInputPosPort = "input_pos";          // i64 [1]
+inline constexpr std::string_view kTokensPort = "tokens";       // i64 [1,T]
+inline constexpr std::string_view kInputPosPort = "input_pos";  // i64 [1]
+// Stateful text decoders in which the rows of an image attend to each other in both directions have
+// this input: for each token the position behind the last one that it attends to, i64 [1,T]. It is
+// position + 1 for a token of text. All rows of an image are tokens of one call.
+inline constexpr std::string_view kAttentionEndPort = "attention_end";
 inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [1,T,hidden_size]
 // Vision-language models have these. One image or tile is one call of the vision encoder.
 inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32 [1,T,hidden_size]
@@ -82,6 +86,10 @@ inline constexpr std::string_view kNewStatePrefix = "new_";
 // positions of a window.
 inline constexpr std::string_view kSlidingWindowMethod = "get_sliding_window";
 
+// A method without inputs that returns 1, which static programs have whose masks must let the rows
+// of an image attend to each other in both directions.
+inline constexpr std::string_view kTwoWayImagesMethod = "get_two_way_images";
+
 // Returns whether `port` is `stem` followed by the number of a layer.
 constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
   return port.starts_with(stem) && port.size() > stem.size() &&
@@ -92,8 +100,8 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 // not the first is an output or an input of an earlier program.
 constexpr bool is_component_input(std::string_view port) {
   return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort ||
-         port == kTextIdsPort || port == kPositionIdsPort || port == kLastTokensPort ||
-         port == kAttentionMaskPort || port == kWindowMaskPort ||
+         port == kAttentionEndPort || port == kTextIdsPort || port == kPositionIdsPort ||
+         port == kLastTokensPort || port == kAttentionMaskPort || port == kWindowMaskPort ||
          is_layer_port(port, kKCachePort) || is_layer_port(port, kVCachePort) ||
          is_layer_port(port, kConvStatePort) || is_layer_port(port, kRecurrentStatePort);
 }

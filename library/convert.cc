@@ -45,6 +45,7 @@ constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"mask-dtype", "mask_type"},
     {"logits-dtype", "logits_type"},
     {"logits", "all_logits"},
+    {"inputs", "images"},
     {"max-file-size", "max_file_bytes"},
     {"quantize-rule", "quantize_rules"},
     {"quantize-embedding", "embedding_bits"},
@@ -110,6 +111,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("max-file-size", o.max_file_bytes != 0, std::to_string(o.max_file_bytes));
   for (const std::string& glob : o.allow_unmapped) add("allow-unmapped", true, glob);
   constexpr const char* kPrograms[] = {"", "stateful", "static", "encoder"};
+  add("inputs", o.images, "images");
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
   number("context-length", o.context_length);
   number("prefill-length", o.prefill_length);

@@ -10,11 +10,10 @@
 namespace ferry::media {
 namespace {
 
-Image part(const Image& canvas, int column, int row, int side) {
-  Image tile = make_image({side, side});
-  for (int y = 0; y < side; ++y) {
-    const uint8_t* from =
-        canvas.row(row * side + y) + size_t{3} * static_cast<size_t>(column * side);
+Image part(const Image& canvas, int left, int top, Size size) {
+  Image tile = make_image(size);
+  for (int y = 0; y < size.height; ++y) {
+    const uint8_t* from = canvas.row(top + y) + size_t{3} * static_cast<size_t>(left);
     std::copy(from, from + tile.row_bytes(), tile.row(y));
   }
   return tile;
@@ -24,7 +23,7 @@ std::vector<Image> parts(const Image& canvas, Grid grid, int side) {
   std::vector<Image> tiles;
   for (int row = 0; row < grid.rows; ++row) {
     for (int column = 0; column < grid.columns; ++column) {
-      tiles.push_back(part(canvas, column, row, side));
+      tiles.push_back(part(canvas, column * side, row * side, {side, side}));
     }
   }
   return tiles;
@@ -64,14 +63,41 @@ TiledImage cut_gotocr2(const Image& image, const Settings& s, const Resize& to) 
   return out;
 }
 
+int parts_of(int length, int parts) { return (length + parts - 1) / parts; }
+
+// The last part of a picture is what the others, of equal size, leave of it.
+template <class Resize>
+TiledImage cut_gemma3(const Image& image, const Settings& s, const Resize& to) {
+  const Size whole{s.tile, s.tile}, all = image.size;
+  TiledImage out = single(to(image, whole));
+  out.grid = s.pan_and_scan ? gemma3_grid(all) : Grid{};
+  if (out.grid == Grid{}) return out;
+  const Size size{parts_of(all.width, out.grid.columns), parts_of(all.height, out.grid.rows)};
+  for (int top = 0; top < all.height; top += size.height) {
+    for (int left = 0; left < all.width; left += size.width) {
+      const Size rest{std::min(size.width, all.width - left),
+                      std::min(size.height, all.height - top)};
+      out.tiles.push_back(to(part(image, left, top, rest), whole));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool) {
   const auto to = [&](const Image& from, Size size) {
     return resize(from, size, settings.filter, backend, pool);
   };
-  return settings.kind == ProcessorKind::kIdefics3 ? cut_idefics3(image, settings, to)
-                                                   : cut_gotocr2(image, settings, to);
+  switch (settings.kind) {
+    case ProcessorKind::kIdefics3:
+      return cut_idefics3(image, settings, to);
+    case ProcessorKind::kGotOcr2:
+      return cut_gotocr2(image, settings, to);
+    case ProcessorKind::kGemma3:
+      break;
+  }
+  return cut_gemma3(image, settings, to);
 }
 
 namespace {
@@ -134,6 +160,20 @@ Grid gotocr2_grid(Size image, int tile, int least, int most) {
     best = grid;
   }
   return best;
+}
+
+// The numbers are those of Gemma3Processor.
+Grid gemma3_grid(Size image) {
+  constexpr double kLeastRatio = 1.2;
+  constexpr int kMostParts = 4, kLeastSide = 256;
+  const int longer = std::max(image.width, image.height);
+  const int shorter = std::min(image.width, image.height);
+  const double shape = static_cast<double>(longer) / shorter;
+  if (shape < kLeastRatio) return {};
+  const int fitting = std::min(static_cast<int>(shape + 0.5), longer / kLeastSide);
+  const int count = std::min(std::max(fitting, 2), kMostParts);
+  if (std::min(parts_of(longer, count), shorter) < kLeastSide) return {};
+  return image.width >= image.height ? Grid{count, 1} : Grid{1, count};
 }
 
 namespace {

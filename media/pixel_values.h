@@ -20,7 +20,7 @@ struct Grid {
 };
 
 // Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
-// tile.
+// tile; for Gemma3 it is the first.
 struct TiledImage {
   Grid grid;
   std::vector<Image> tiles;  // each settings.tile wide and high
@@ -39,6 +39,10 @@ Grid idefics3_grid(Size canvas, int tile);
 // that of the image.
 Grid gotocr2_grid(Size image, int tile, int least, int most);
 
+// For Gemma3: returns the grid of pan and scan, one row or one column; {} for a picture whose sides
+// are too near to each other in length, or too short.
+Grid gemma3_grid(Size image);
+
 struct PixelValues {
   Shape shape;
   std::vector<float> values;
@@ -51,8 +55,8 @@ struct PixelValues {
 using Sample = std::vector<TiledImage>;
 
 // Idefics3: returns [samples, tiles, 3, side, side], in which samples with fewer tiles end with
-// tiles of zeros. GotOcr2: returns [tiles of all samples, 3, side, side]. The samples are not
-// empty.
+// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. The samples
+// are not empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 

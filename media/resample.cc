@@ -27,11 +27,14 @@ double bicubic(double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * kA : 0;
 }
 
+double triangle(double x) { return std::max(1 - std::abs(x), 0.0); }
+
 struct Kernel {
   double support;
   double (*at)(double);
 };
-constexpr std::array<Kernel, 2> kKernels = {{{3, lanczos}, {2, bicubic}}};  // order of Filter
+// In the order of Filter.
+constexpr std::array<Kernel, 3> kKernels = {{{3, lanczos}, {2, bicubic}, {1, triangle}}};
 
 // Output value i is computed from `count` input values, from index `first` on.
 struct Taps {

@@ -76,9 +76,15 @@ Status rescale(const json& value, Settings& s) {
 }
 
 Status resample(const json& value, Settings& s) {
-  if (value != 1 && value != 3) return unsupported(value);
-  s.filter = value == 1 ? Filter::kLanczos : Filter::kBicubic;
-  return {};
+  // The numbers of Pillow's Resampling.
+  constexpr std::pair<int, Filter> kFilters[] = {
+      {1, Filter::kLanczos}, {2, Filter::kBilinear}, {3, Filter::kBicubic}};
+  for (const auto& [number, filter] : kFilters) {
+    if (value != number) continue;
+    s.filter = filter;
+    return {};
+  }
+  return unsupported(value);
 }
 
 bool has_members(const json& value, std::initializer_list<const char*> names) {
@@ -155,6 +161,17 @@ constexpr Field kGotOcr2Fields[] = {
     {"min_patches", least}, {"do_pad", always_null},
 };
 
+// The processor class has values of its own for pan and scan, whatever the file says.
+constexpr Field kGemma3Fields[] = {
+    {"size", square},
+    {"do_pan_and_scan", no_effect},
+    {"pan_and_scan_min_crop_size", no_effect},
+    {"pan_and_scan_max_num_crops", no_effect},
+    {"pan_and_scan_min_ratio_to_activate", no_effect},
+    {"do_pad", always_null},
+    {"image_seq_length", no_effect},
+};
+
 struct Kind {
   ProcessorKind kind;
   std::span<const std::string_view> image_classes, processors;
@@ -171,6 +188,8 @@ constexpr std::string_view kIdefics3Processors[] = {"Idefics3Processor", "SmolVL
 constexpr std::string_view kGotOcr2Classes[] = {"GotOcr2ImageProcessor",
                                                 "GotOcr2ImageProcessorFast"};
 constexpr std::string_view kGotOcr2Processors[] = {"InternVLProcessor"};
+constexpr std::string_view kGemma3Classes[] = {"Gemma3ImageProcessor", "Gemma3ImageProcessorFast"};
+constexpr std::string_view kGemma3Processors[] = {"Gemma3Processor"};
 
 // The defaults are those of the classes in transformers 5.12.1.
 constexpr Kind kKinds[] = {
@@ -190,6 +209,14 @@ constexpr Kind kKinds[] = {
      384,
      {0.48145466, 0.4578275, 0.40821073},
      {0.26862954, 0.26130258, 0.27577711}},
+    {ProcessorKind::kGemma3,
+     kGemma3Classes,
+     kGemma3Processors,
+     kGemma3Fields,
+     Filter::kBilinear,
+     224,
+     {0.5, 0.5, 0.5},
+     {0.5, 0.5, 0.5}},
 };
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -273,6 +300,13 @@ Result<std::string> text_of(const std::string& path) {
 }
 
 }  // namespace
+
+Status set_pan_and_scan(Settings& settings, const std::string& where) {
+  settings.pan_and_scan = true;
+  if (settings.kind == ProcessorKind::kGemma3) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: pan and scan is for image processors of Gemma 3", where));
+}
 
 Result<Settings> settings_from(std::string_view preprocessor, std::string_view processor,
                                const std::string& directory) {

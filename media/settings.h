@@ -15,6 +15,7 @@ namespace ferry::media {
 enum class ProcessorKind {
   kIdefics3,  // SmolVLM: longest edge, whole tiles, the whole picture as the last tile
   kGotOcr2,   // InternVL: the best grid of tiles, a thumbnail as the last one
+  kGemma3,    // the whole picture as one tile; with pan and scan, parts of a long one behind it
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
@@ -38,8 +39,13 @@ struct Settings {
   bool crop = true;
   int least_patches = 1, most_patches = 12;
 
+  bool pan_and_scan = false;  // for Gemma3; no file asks for it
+
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
 };
+
+// Asks for pan and scan. kUsage for a processor that does not have it; `where` begins the message.
+Status set_pan_and_scan(Settings& settings, const std::string& where);
 
 // Returns the settings of the checkpoint in `directory`: the member image_processor of
 // processor_config.json if there is one, otherwise preprocessor_config.json. kIo if neither exists;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/checkpoint_input.h"
 #include "converters/assemble.h"
 #include "converters/blocks/rope.h"
 #include "converters/family.h"
@@ -208,6 +209,13 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   return {};
 }
 
+// Returns whether the checkpoint has weights of a vision tower that is built by choice.
+bool has_tower(const TensorSource& source) {
+  return std::ranges::any_of(source.entries(), [](const TensorEntry& entry) {
+    return entry.name.find("vision_tower.") != std::string::npos;
+  });
+}
+
 Status check_layout(const ConvertOptions& options) {
   if (options.layout != ProgramLayout::kOneProgram || options.shards == 1 ||
       options.shards_in_one_file) {
@@ -297,7 +305,10 @@ std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& cop
 Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool) {
   ConvertOptions options = given;
   FERRY_RETURN_IF_ERROR(check_layout(options));
-  MappedModel model = FERRY_TRY(map_checkpoint(options));
+  checkpoint::CheckpointInput opened =
+      FERRY_TRY(checkpoint::open_checkpoint_input(options.source, options.config, options.lora));
+  opened.images = has_tower(*opened.source);
+  MappedModel model = FERRY_TRY(map_checkpoint(options, std::move(opened)));
   const converters::BuildOptions& build = model.build;
   PlannedAdapters adapters;
   if (model.checkpoint.problems.empty()) adapters = FERRY_TRY(plan_adapters(options, model));

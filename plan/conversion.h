@@ -61,6 +61,8 @@ struct ConvertOptions {
   // Default: the context length, but at most 512. For static programs: half of the context length,
   // but at most 128.
   std::optional<int64_t> prefill_length;
+  // Whether the model takes images. Default: where the checkpoint has the tower; see the option.
+  std::optional<bool> images = {};
   // Default: encoder for a model whose tokens attend to later tokens, otherwise stateful.
   std::optional<converters::ProgramStyle> style = {};
   DType kv_cache = DType::kF32;  // for stateful programs; see BuildOptions

@@ -32,6 +32,15 @@ constexpr int64_t kDefaultTextLength = 2048;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
 constexpr int64_t kTextsLength = 512;
 
+// Refuses inputs that the model cannot have.
+Status check_inputs(const ConvertOptions& options, const converters::ModelConfig& config) {
+  if (!options.images || *options.images == config.vision.has_value()) return {};
+  return fail_field(ErrorCode::kUnsupported, "inputs",
+                    fmt::format(*options.images ? " images: Ferry builds no vision tower of {}"
+                                                : " text: the programs of {} take images",
+                                config.model_type));
+}
+
 // Sets config.is_encoder. kUnsupported for a program kind that the model cannot have. `config_name`
 // begins messages about the config.
 Status settle_style(const ConvertOptions& options, const std::string& config_name,
@@ -122,6 +131,22 @@ Status check_rotation(const converters::ModelConfig& config,
   return {};
 }
 
+// Returns the length of calls that have room for an image, where all of its rows are in one.
+int64_t with_image(int64_t length, const converters::ModelConfig& config) {
+  if (!config.vision || !config.vision->two_way_images) return length;
+  return std::max(length, config.vision->image_tokens());
+}
+
+Status check_image_call(const converters::ModelConfig& config,
+                        const converters::BuildOptions& build) {
+  const int64_t least = with_image(0, config);
+  if (build.prefill_length >= least) return {};
+  return fail_field(ErrorCode::kUsage, "prefill-length",
+                    fmt::format(" {}: the {} rows of an image of {} attend to each other, and so "
+                                "are tokens of one call; inputs text leaves images out",
+                                build.prefill_length, least, config.model_type));
+}
+
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   converters::BuildOptions build;
@@ -143,6 +168,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   build.prefill_length = options.prefill_length.value_or(
       fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
             : std::min(build.context_length, kDefaultPrefill));
+  if (!options.prefill_length) build.prefill_length = with_image(build.prefill_length, config);
   // A static program needs at least one column for the cache beside the columns of the call.
   const int64_t most = build.context_length - (fixed ? 1 : 0);
   if (build.prefill_length < 1 || build.prefill_length > most) {
@@ -150,6 +176,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                       fmt::format(" {}: must be from 1 to {} with a context of {}",
                                   build.prefill_length, most, build.context_length));
   }
+  FERRY_RETURN_IF_ERROR(check_image_call(config, build));
   build.all_logits = options.all_logits || fixed;
   build.decode_length = options.decode_length.value_or(1);
   if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
@@ -235,8 +262,10 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
   MappedCheckpoint& c = model.checkpoint;
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
-  c.config = FERRY_TRY(converters::parse_model_config(opened.config, opened.generation,
-                                                      opened.config_name, &report));
+  c.config = FERRY_TRY(converters::parse_model_config(
+      opened.config, opened.generation, opened.config_name, &report, converters::all_families(),
+      options.images.value_or(opened.images)));
+  FERRY_RETURN_IF_ERROR(check_inputs(options, c.config));
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
   if (c.config.is_encoder) {
     FERRY_RETURN_IF_ERROR(checkpoint::add_sentence_modules(opened, c.config));

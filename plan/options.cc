@@ -350,6 +350,14 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
       {{{.text = kStatefulStyle}, ProgramStyle::kStateful},
        {{.text = kStaticStyle, .outputs = kBundles}, ProgramStyle::kStatic},
        {{.text = kEncoderStyle, .outputs = kBundles}, ProgramStyle::kEncoder}});
+  v.words<std::optional<bool>>(
+      {.name = "inputs",
+       .help =
+           "Of a model with a vision tower: text alone (gemma3), or images too; default: images "
+           "where the checkpoint has the tower",
+       .outputs = kBundles,
+       .place = 26},
+      o.images, {{{"text"}, false}, {{"images"}, true}});
   v.value({.name = "context-length",
            .help = "Positions of the caches, or tokens of a text; default: the smaller of the "
                    "config and 4096 (encoder: 2048)",

@@ -90,6 +90,9 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
   if (converters::has_window(config, build)) {
     methods.push_back({std::string(kSlidingWindowMethod), {*config.sliding_window}});
   }
+  if (config.vision && config.vision->two_way_images) {
+    methods.push_back({std::string(kTwoWayImagesMethod), {int64_t{1}}});
+  }
   add_kinds_of_layers(config, methods);
   if (config.bos_id) {
     methods.push_back({"get_bos_id", {*config.bos_id}});

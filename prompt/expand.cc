@@ -33,6 +33,16 @@ std::string idefics3_grid(const ImageProcessor& p, const ImageLayout& image) {
   return out + "\n";
 }
 
+std::string gemma3_text(const ImageProcessor& p, const ImageLayout& image) {
+  const std::string tile =
+      "\n\n" + p.open + repeated(p.image, p.tokens_per_tile) + p.close + "\n\n";
+  if (image.tiles == 1) return tile;
+  std::string out = "Here is the original image " + tile +
+                    " and here are some crops to help you see better " + tile;
+  for (int64_t part = 2; part < image.tiles; ++part) out += " " + tile;
+  return out;
+}
+
 std::string many(size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -48,6 +58,7 @@ size_t count_parts(std::string_view text, std::string_view part) {
 }
 
 std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
+  if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
   if (p.grammar == ImageGrammar::kInternVl) {
     return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;
   }
@@ -57,7 +68,7 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
 
 std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout& image) {
   std::vector<std::string> marks = {p.open, p.close};
-  if (p.grammar == ImageGrammar::kInternVl) return marks;
+  if (p.grammar != ImageGrammar::kIdefics3) return marks;
   marks.push_back(p.global);
   if (!is_split(image)) return marks;
   for (int64_t row = 0; row < image.rows; ++row) {
@@ -92,18 +103,18 @@ Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> image
 
 Result<std::string> expand(const ImageProcessor& p, std::string_view prompt,
                            std::span<const ImageLayout> images, const std::string& where) {
-  const size_t placeholders = count_parts(prompt, p.image);
+  const size_t placeholders = count_parts(prompt, p.mark);
   if (placeholders != images.size()) {
     return bad_input(fmt::format("{}: {} {} in the prompt for {}", where,
-                                 many(placeholders, "placeholder"), quoted(p.image),
+                                 many(placeholders, "placeholder"), quoted(p.mark),
                                  many(images.size(), "image")));
   }
   std::string out;
   for (const ImageLayout& image : images) {
-    const size_t at = prompt.find(p.image);
+    const size_t at = prompt.find(p.mark);
     out += prompt.substr(0, at);
     out += image_text(p, image);
-    prompt.remove_prefix(at + p.image.size());
+    prompt.remove_prefix(at + p.mark.size());
   }
   return out += prompt;
 }

@@ -91,10 +91,14 @@ Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& promp
   return prompts.expect_tokens_per_tile(sizes.rows);
 }
 
-Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
+Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
+                                bool pan_and_scan) {
   pool_ = &pool;
   settings_ = FERRY_TRY(image_settings(bundle_));
   FERRY_RETURN_IF_ERROR(check_tiles(bundle_, settings_));
+  if (pan_and_scan) {
+    FERRY_RETURN_IF_ERROR(media::set_pan_and_scan(settings_, printable(bundle_.path())));
+  }
   FERRY_RETURN_IF_ERROR(check_placeholders(bundle_, prompts_));
   encoder_ = std::make_unique<runner::VisionEncoder>(
       FERRY_TRY(runner::VisionEncoder::load(bundle_, pool, options)));

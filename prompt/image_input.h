@@ -42,9 +42,10 @@ class ImageInput {
 
   bool has_encoder() const { return encoder_ != nullptr; }
   // Loads the vision encoder and the settings of the image processor; errors as for
-  // media::load_settings(). `pool` must outlive this object. kBadInput unless the processor has the
-  // tiles and placeholders of the encoder.
-  Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
+  // media::load_settings() and media::set_pan_and_scan(). `pool` must outlive this object.
+  // kBadInput unless the processor has the tiles and placeholders of the encoder.
+  Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
+                      bool pan_and_scan = false);
   // May be called after load_encoder(). The first image that cannot be read ends the call.
   Result<std::vector<EncodedImage>> encode(std::span<const std::string> paths);
 

@@ -65,6 +65,15 @@ constexpr Processor kProcessors[] = {
      {"end_image_token", {}},
      {},
      {"video_token", {}}},
+    {"Gemma3Processor",
+     ImageGrammar::kGemma3,
+     "image_seq_length",
+     256,
+     {"image_token", {}},
+     {"boi_token", {}},
+     {"eoi_token", {}},
+     {},
+     {}},
 };
 
 // The fields of processor_config.json that other code reads, or that older versions of the
@@ -193,6 +202,7 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.image = FERRY_TRY(token(processor->image));
   out.open = FERRY_TRY(token(processor->open));
   out.close = FERRY_TRY(token(processor->close));
+  out.mark = out.grammar == ImageGrammar::kGemma3 ? out.open : out.image;
   out.global = FERRY_TRY(token(processor->global));
   out.video = FERRY_TRY(token(processor->video));
   if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {

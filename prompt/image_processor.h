@@ -13,6 +13,7 @@ namespace ferry::prompt {
 enum class ImageGrammar {
   kIdefics3,  // SmolVLM: tiles with their row and column, then the whole image
   kInternVl,  // all tiles in one run
+  kGemma3,    // the whole image, then its parts, with words between them
 };
 
 inline constexpr int64_t kMaxTokensPerTile = 65'536;
@@ -21,8 +22,8 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
   int64_t tokens_per_tile = 0;
-  // The placeholder. A template writes one for each image, and a tile has tokens_per_tile of them.
-  std::string image;
+  std::string image;  // the placeholder, of which a tile has tokens_per_tile
+  std::string mark;   // a template writes one for each image: the placeholder, for Gemma3 `open`
   std::string open, close;  // before and after an image
   std::string global;       // Idefics3: before the whole image
   std::string video;        // the placeholder of a video; empty if the processor has none

@@ -57,7 +57,7 @@ std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
   json.begin_object().key("messages").begin_array();
   for (const auto& [role, text, images] : messages) {
     json.begin_object().member("role", role).key("content").begin_array();
-    const size_t before = count_parts(text, processor_.image) > 0 ? 0 : images;
+    const size_t before = count_parts(text, processor_.mark) > 0 ? 0 : images;
     for (size_t i = 0; i < before; ++i) json.begin_object().member("type", "image").end_object();
     json.begin_object().member("type", "text").member("text", text).end_object();
     json.end_array().end_object();
@@ -101,8 +101,8 @@ Result<ExpandedPrompt> ImagePrompt::chat(std::string_view chat, const std::strin
 Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::string& where,
                                           std::span<const ImageLayout> images) {
   std::string rendered;
-  if (count_parts(prompt, processor_.image) == 0) {
-    for (size_t i = 0; i < images.size(); ++i) rendered += processor_.image;
+  if (count_parts(prompt, processor_.mark) == 0) {
+    for (size_t i = 0; i < images.size(); ++i) rendered += processor_.mark;
   }
   return encode(std::move(rendered) + std::string(prompt), /*add_special=*/true, where, images);
 }

@@ -67,6 +67,8 @@ class ImagePrompt {
 
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   int64_t placeholder_id() const { return placeholder_id_; }
+  // Whether the reference's model takes token_type_ids, which are 1 for placeholders.
+  bool has_token_types() const { return processor_.grammar == ImageGrammar::kGemma3; }
   // kBadInput unless the processor has `tokens` placeholders per tile, the number that the vision
   // encoder makes.
   Status expect_tokens_per_tile(int64_t tokens) const;

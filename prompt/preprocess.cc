@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/interrupt.h"
+#include "core/text.h"
 #include "formats/safetensors/writer.h"
 #include "media/decode.h"
 #include "media/pixel_values.h"
@@ -21,7 +22,7 @@ std::span<const std::byte> bytes_view(const auto& values) {
 
 // Tensors that are empty are not written.
 Status write(const std::string& path, const media::PixelValues& pixels,
-             const std::vector<int64_t>& ids) {
+             const std::optional<PreprocessedPrompt>& prompt) {
   std::vector<formats::TensorData> tensors;
   if (!pixels.shape.empty()) {
     tensors.push_back({{"pixel_values", DType::kF32, pixels.shape}, bytes_view(pixels.values)});
@@ -30,9 +31,13 @@ Status write(const std::string& path, const media::PixelValues& pixels,
     tensors.push_back(
         {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_view(pixels.mask)});
   }
-  if (!ids.empty()) {
-    const Shape shape = {1, static_cast<int64_t>(ids.size())};
-    tensors.push_back({{"input_ids", DType::kI64, shape}, bytes_view(ids)});
+  const auto add = [&](const char* name, const std::vector<int64_t>& values) {
+    const Shape shape = {1, std::ssize(values)};
+    if (!values.empty()) tensors.push_back({{name, DType::kI64, shape}, bytes_view(values)});
+  };
+  if (prompt) {
+    add("input_ids", prompt->expanded.ids);
+    add("token_type_ids", prompt->token_types);
   }
   return formats::write_safetensors(path, tensors);
 }
@@ -59,9 +64,13 @@ Result<MaybeBundle> open_bundle(const PreprocessRequest& request, ThreadPool& po
 }
 
 Result<media::Settings> load_settings(const PreprocessRequest& request, const MaybeBundle& bundle) {
-  if (!bundle) return media::load_settings(request.checkpoint);
-  const media::Settings settings = FERRY_TRY(image_settings(*bundle));
-  FERRY_RETURN_IF_ERROR(check_tiles(*bundle, settings));
+  media::Settings settings =
+      FERRY_TRY(bundle ? image_settings(*bundle) : media::load_settings(request.checkpoint));
+  if (bundle) FERRY_RETURN_IF_ERROR(check_tiles(*bundle, settings));
+  if (request.pan_and_scan) {
+    const std::string& where = bundle ? request.bundle : request.checkpoint;
+    FERRY_RETURN_IF_ERROR(media::set_pan_and_scan(settings, printable(where)));
+  }
   return settings;
 }
 
@@ -81,6 +90,8 @@ Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const M
   out.expanded = FERRY_TRY(expand(prompts, *request.prompt, layouts));
   out.tokens_per_tile = prompts.tokens_per_tile();
   out.placeholder_id = prompts.placeholder_id();
+  if (!prompts.has_token_types()) return out;
+  for (const int64_t id : out.expanded.ids) out.token_types.push_back(id == out.placeholder_id);
   return out;
 }
 
@@ -110,9 +121,7 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   const media::PixelValues pixels = FERRY_TRY(cut_images(request, bundle, pool, report.images));
   if (request.prompt) report.prompt = FERRY_TRY(make_prompt(request, bundle, report.images));
   if (!request.output.empty()) {
-    const std::vector<int64_t> none;
-    const auto& ids = report.prompt ? report.prompt->expanded.ids : none;
-    FERRY_RETURN_IF_ERROR(write(request.output, pixels, ids));
+    FERRY_RETURN_IF_ERROR(write(request.output, pixels, report.prompt));
   }
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;

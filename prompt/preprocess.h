@@ -34,6 +34,7 @@ struct PreprocessRequest {
   std::string checkpoint, bundle;
   std::string output;  // path of a new safetensors file; may be empty if there is a prompt
   media::Backend backend = media::Backend::kTorchvision;
+  bool pan_and_scan = false;  // see media::set_pan_and_scan()
   std::optional<PromptRequest> prompt;
 };
 
@@ -48,6 +49,7 @@ struct PreprocessedPrompt {
   ExpandedPrompt expanded;
   int64_t tokens_per_tile = 0;
   int64_t placeholder_id = 0;
+  std::vector<int64_t> token_types = {};  // 1 for placeholders, else 0; empty if unknown to a model
 };
 
 struct PreprocessReport {
@@ -59,10 +61,10 @@ struct PreprocessReport {
 
 ImageLayout layout_of(media::Grid grid, size_t tiles);
 
-// Writes pixel_values (f32), pixel_attention_mask (i64) if the processor has one, and input_ids
-// (i64) if there is a prompt. The first image that cannot be read ends the call, and nothing is
-// written then. kUsage for a bundle that takes no images, kBadInput for one whose processor does
-// not fit its vision encoder. The digests of a bundle are not checked.
+// Writes pixel_values (f32), pixel_attention_mask (i64) if the processor has one, and if there is a
+// prompt input_ids and, for Gemma 3, token_type_ids (i64). The first image that cannot be read ends
+// the call, and nothing is written then. kUsage for a bundle that takes no images, kBadInput for
+// one whose processor does not fit its vision encoder. The digests of a bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,8 +47,8 @@ std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> 
 }
 
 // Returns calls that split the prompt: one that begins the sequence, one that continues it by
-// several tokens, one for the last token, and the continuation. If RoPE factors depend on the
-// length, the calls are those of the reference.
+// several tokens, one for the last token, and the continuation. No image is cut. If RoPE factors
+// depend on the length, the calls are those of the reference.
 std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
                                    std::optional<int64_t> rope_switch) {
   const std::vector<int64_t> all = prompt.executed();
@@ -56,7 +57,10 @@ std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
   const auto end = static_cast<int64_t>(prompt.tokens.size());
   std::vector<Call> calls;
   int64_t begin = 0;
-  for (const int64_t next : {end / 2, end - 1, end, length}) {
+  for (int64_t next : {end / 2, end - 1, end, length}) {
+    for (const PromptImages::Run& run : prompt.images.runs) {
+      if (run.first < next && next < run.first + run.count) next = run.first;
+    }
     if (next <= begin) continue;
     calls.push_back({{all.begin() + begin, all.begin() + next}, begin, next == end});
     begin = next;
@@ -204,6 +208,8 @@ class F32Path {
         }
         const auto bytes = std::as_bytes(std::span(values));
         embeddings = {DType::kF32, embeddings.shape, {bytes.begin(), bytes.end()}};
+        run.passed[i][std::string(kAttentionEndPort)] =
+            attention_end(images, call.position, std::ssize(call.tokens));
         run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, std::ssize(call.tokens),
                                 values);
       }
@@ -315,6 +321,24 @@ Status observe_probes(LoadedPart& part, const UseOfProbe& use) {
   return {};
 }
 
+Passed attention_end(const PromptImages& images, int64_t position, int64_t count) {
+  std::vector<int64_t> ends(static_cast<size_t>(count));
+  std::iota(ends.begin(), ends.end(), position + 1);
+  // From the back, so that rows without a token between them are one image.
+  int64_t first = -1, end = 0;
+  for (size_t i = images.runs.size(); i-- > 0;) {
+    const PromptImages::Run& run = images.runs[i];
+    if (run.first + run.count != first) end = run.first + run.count;
+    first = run.first;
+    for (int64_t at = std::max(first, position); at < std::min(first + run.count, position + count);
+         ++at) {
+      ends[static_cast<size_t>(at - position)] = end;
+    }
+  }
+  const auto bytes = std::as_bytes(std::span(ends));
+  return {DType::kI64, {1, count}, {bytes.begin(), bytes.end()}};
+}
+
 Result<ExecutionOutputs> execute_checkpoint(const plan::Conversion& conversion,
                                             const std::vector<RecordedPrompt>& prompts,
                                             const std::string& name, ThreadPool& pool,
@@ -421,12 +445,17 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
 
 Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, PassedTensors& passed) {
   const std::vector<graph::LoweredPort>& inputs = lowered().inputs;
+  std::vector<int64_t> ends;  // without images, tokens attend to none behind them
   for (size_t i = 0; i < inputs.size(); ++i) {
     runner::TensorView view;
     if (inputs[i].name == kTokensPort) {
       view = {DType::kI64, {1, std::ssize(tokens)}, std::as_bytes(tokens)};
     } else if (inputs[i].name == kInputPosPort) {
       view = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};
+    } else if (inputs[i].name == kAttentionEndPort && !passed.contains(inputs[i].name)) {
+      ends.resize(tokens.size());
+      std::iota(ends.begin(), ends.end(), input_pos + 1);
+      view = {DType::kI64, {1, std::ssize(ends)}, std::as_bytes(std::span(ends))};
     } else {
       const auto found = passed.find(inputs[i].name);
       if (found == passed.end()) {

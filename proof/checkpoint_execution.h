@@ -37,6 +37,10 @@ struct Passed {
 };
 using PassedTensors = std::map<std::string, Passed>;
 
+// Returns the attention_end of `count` tokens from `position` on, for a model in which the rows of
+// an image attend to each other.
+Passed attention_end(const PromptImages& images, int64_t position, int64_t count);
+
 // Fills `out` with bytes of the only output of a weight, from `offset` on. Thread-safe.
 using ReadWeight =
     std::function<Status(const graph::Weight& weight, uint64_t offset, std::span<std::byte> out)>;

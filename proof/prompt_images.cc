@@ -113,6 +113,22 @@ Status read_features(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
+// The types of Gemma 3's processor, which tell its model where images are.
+Status check_token_types(const Reference& reference, const ReferencePrompt& prompt,
+                         int64_t placeholder) {
+  if (!prompt.has("token_type_ids")) return {};
+  const std::vector<int64_t> types =
+      FERRY_TRY(reference.integers(prompt, "token_type_ids", {1, std::ssize(prompt.input_ids)}));
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] == (prompt.input_ids[i] == placeholder ? 1 : 0)) continue;
+    return bad_input(
+        fmt::format("{}: token_type_ids: {} for token {}, where token {} alone stands "
+                    "for an image",
+                    name_of(reference, prompt), types[i], prompt.input_ids[i], placeholder));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<runner::EmbeddingRows> PromptImages::rows() const {
@@ -168,6 +184,7 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     return bad_input(fmt::format("{}: {} placeholders (token {}), but its images give {} rows", who,
                                  count, id, rows));
   }
+  FERRY_RETURN_IF_ERROR(check_token_types(reference, prompt, id));
   images.runs = runs_of(prompt.input_ids, id);
   return images;
 }

@@ -158,13 +158,19 @@ Status record_prompt(runner::Decoder& decoder, const packer::Manifest& manifest,
                      const RecordedPrompt& prompt, PromptRecorder& recorder) {
   const std::vector<int64_t> tokens = prompt.executed();
   decoder.restart(static_cast<int64_t>(prompt.tokens.size()));
-  for (size_t t = 0; t < tokens.size(); ++t) {
-    const std::span<const float> row = FERRY_TRY(decoder.forward({&tokens[t], 1}));
-    if (row.size() != static_cast<size_t>(manifest.vocab_size)) {
-      return bad_input("the bundle's logits are not [1, vocabulary]");
+  const auto vocab = static_cast<size_t>(manifest.vocab_size);
+  for (size_t t = 0; t < tokens.size();) {
+    const auto count = static_cast<size_t>(decoder.tokens_together(static_cast<int64_t>(t)));
+    const std::span<const float> rows =
+        FERRY_TRY(decoder.forward(std::span(tokens).subspan(t, count)));
+    if (rows.empty() || rows.size() % vocab != 0) {
+      return bad_input("the bundle's logits are not [rows, vocabulary]");
     }
-    recorder.keep_logits(static_cast<int64_t>(t), row);
-    if (t + 1 != prompt.tokens.size()) continue;
+    // Logits of image rows before the last are compared with nothing; the last stand for them.
+    for (const size_t end = t + count; t < end; ++t) {
+      recorder.keep_logits(static_cast<int64_t>(t), rows.last(vocab));
+    }
+    if (t != prompt.tokens.size()) continue;
     for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {
       if (tensor.is_probe()) continue;
       const Result<runner::TensorView> view = decoder.buffer(tensor.source);

@@ -62,6 +62,7 @@ Status merge_images(const PromptImages& images, PassedTensors& state) {
                 values.begin() + static_cast<std::ptrdiff_t>(first));
     row += count;
   }
+  state[std::string(kAttentionEndPort)] = attention_end(images, 0, embeddings.shape[1]);
   embeddings = passed_floats(embeddings.shape, values);
   state.erase(found);
   return {};

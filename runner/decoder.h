@@ -23,7 +23,7 @@ namespace ferry::runner {
 // How a static program decodes. Every mode gives the same tokens if a call finds in the caches the
 // numbers that it computed itself: with caches of f32, or programs that round before they attend.
 enum class DecodeMode {
-  kKv,         // every token runs in kv_forward
+  kKv,         // every token runs in kv_forward, but for images whose rows attend to each other
   kHybrid,     // prompts run in prefill_forward
   kLookahead,  // like kHybrid, with several tokens from one call of kv_forward
 };
@@ -80,6 +80,10 @@ class Decoder {
   // The values must stay until they are replaced. kUsage if rows are not whole, disjoint, ascending
   // and inside of capacity(), and for a bundle whose decoder takes tokens.
   virtual Status set_image_rows(std::span<const EmbeddingRows> rows) = 0;
+
+  // Returns how many tokens from `position` on must be passed to one call of forward(): the rows of
+  // an image that begins there, if they attend to each other; elsewhere 1.
+  virtual int64_t tokens_together(int64_t /*position*/) const { return 1; }
 
   // Runs `token`, and gives the logits [V] after it to `choose`, which returns the next token, or
   // nothing to end. If lookahead or lookup has already computed the logits after that token, it

@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/image_spans.h"
 #include "runner/memory.h"
 #include "runner/program_set.h"
 
@@ -14,16 +15,26 @@ namespace ferry::runner {
 namespace {
 
 // Indices of inputs and outputs of the chain.
-constexpr size_t kInput = 0, kInputPos = 1, kLogits = 0;
+constexpr size_t kInput = 0, kInputPos = 1, kAttentionEnd = 2, kLogits = 0;
 
-// The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1] -> logits
-// f32 [1,V] or [1,T,V].
+// Whether the programs take the position behind the last token that each token attends to.
+bool takes_ends(const ProgramSet& set) {
+  const ProgramSet::Ports ports = set.ports(kForwardMethod);
+  return std::ranges::find(ports.inputs, kAttentionEndPort, &packer::ManifestPort::name) !=
+         ports.inputs.end();
+}
+
+// The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1], in some
+// models attention_end i64 [1,T] -> logits f32 [1,V] or [1,T,V].
 Result<MethodChain> bind_protocol(ProgramSet& set) {
   const packer::Manifest& m = set.bundle().manifest();
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
   const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
-  const PortType inputs[] = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens,
-                             {kInputPosPort, DType::kI64, {1}}};
+  std::vector<PortType> inputs = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens,
+                                  {kInputPosPort, DType::kI64, {1}}};
+  if (takes_ends(set)) {
+    inputs.push_back({kAttentionEndPort, DType::kI64, {1, m.prefill_length}});
+  }
   const PortType outputs[] = {
       {kLogitsPort, DType::kF32,
        m.all_logits ? Shape{1, m.prefill_length, m.vocab_size} : Shape{1, m.vocab_size}}};
@@ -59,7 +70,9 @@ struct StatefulDecoder::Impl {
       : set(std::move(programs)),
         chain(std::move(methods)),
         embedding(std::move(embeds)),
-        router(chain) {}
+        router(chain) {
+    if (takes_ends(set)) ends.resize(static_cast<size_t>(manifest().prefill_length));
+  }
 
   ProgramSet set;
   MethodChain chain;
@@ -74,8 +87,10 @@ struct StatefulDecoder::Impl {
   ProbeSink sink;
   LogitsSink logits_sink;
   bool observing = false;
-  int64_t input_pos = 0;                       // of the current call
-  int64_t call_tokens = 0;                     // of the current call
+  ImageSpans images;          // empty unless rows of an image attend to each other
+  std::vector<int64_t> ends;  // attention_end of a call; empty if the programs do not take it
+  int64_t input_pos = 0;      // of the current call
+  int64_t call_tokens = 0;    // of the current call
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
 
   std::vector<float> shown;  // the last result of buffer(), if the program stores codes
@@ -136,6 +151,13 @@ Status StatefulDecoder::Impl::begin_call(std::span<const int64_t> tokens) {
   // Programs with a switch take the complement of a position as that position in a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
+  if (ends.empty()) return {};
+  const std::span<int64_t> call = std::span(ends).first(tokens.size());
+  for (size_t i = 0; i < call.size(); ++i) {
+    call[i] = images.end_at(position + static_cast<int64_t>(i));
+  }
+  chain.input(kAttentionEnd).shape[1] = call_tokens;
+  chain.input(kAttentionEnd).bytes = std::as_bytes(call);
   return {};
 }
 
@@ -163,7 +185,7 @@ Result<std::span<const float>> StatefulDecoder::Impl::run(std::span<const int64_
   const auto most = static_cast<size_t>(manifest().prefill_length);
   std::span<const float> logits;
   while (!tokens.empty()) {
-    const auto part = tokens.first(std::min(tokens.size(), most));
+    const auto part = tokens.first(FERRY_TRY(images.call_length(position, tokens.size(), most)));
     logits = FERRY_TRY(call(part));
     keep(part);
     tokens = tokens.subspan(part.size());
@@ -365,7 +387,12 @@ Status StatefulDecoder::forward_together(std::span<StatefulDecoder* const> decod
 Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   FERRY_RETURN_IF_ERROR(check_rows(impl_->set.bundle(), rows, capacity()));
   if (impl_->embedding != nullptr) impl_->embedding->embedder.set_rows(rows);
+  if (!impl_->ends.empty()) impl_->images.set(rows, impl_->manifest().hidden_size);
   return {};
+}
+
+int64_t StatefulDecoder::tokens_together(int64_t position) const {
+  return impl_->images.end_at(position) - position;
 }
 
 // Programs forget the earlier sequence when input_pos is 0, as official runners expect.

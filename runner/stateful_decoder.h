@@ -48,6 +48,7 @@ class StatefulDecoder final : public Decoder {
   // Returns kUsage, with `who` in the message, for programs that cannot take back tokens: those
   // with a recurrent state, and those with two sets of RoPE factors.
   Status check_going_back(const std::string& who) const;
+  int64_t tokens_together(int64_t position) const override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;

@@ -87,7 +87,12 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   const ValueId input = decoder_input(b, config, DType::kI64, positions(Dim::of(t)));
   const ValueId input_pos = b.input(std::string(kInputPosPort), DType::kI64, {1});
   b.bind_symbol(t, b.sym_size(input, 1));
-  const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
+  ValueId attention_end;
+  if (config.vision && config.vision->two_way_images) {
+    attention_end =
+        b.input(std::string(kAttentionEndPort), DType::kI64, {batch(), positions(Dim::of(t))});
+  }
+  const DecoderContext c = make_decoder_context(b, config, options, {input_pos, attention_end}, t);
   b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
   return named(kForwardMethod, b);
 }

@@ -193,6 +193,16 @@ ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& rang
   return b.sub(rows, columns);
 }
 
+// Returns whether each query attends to as late a position as that of each key: bool [T, keys].
+// `distance` is that of distances().
+ValueId not_beyond(GraphBuilder& b, const DecoderContext& c, const KeyRange& range,
+                   ValueId distance) {
+  if (!c.attention_end.valid()) return b.ge(distance, 0);
+  const ValueId ends = b.unsqueeze(b.select(c.attention_end, 0, 0), 1);
+  const ValueId columns = b.arange(range.start, c.end_pos, range.keys);
+  return b.ge(b.sub(ends, columns), 1);
+}
+
 ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
   const ValueId open = b.scalar(0.0F);
   const ValueId masked = b.scalar(kMaskedScore);
@@ -236,8 +246,9 @@ KeyRange add_encoder_range(GraphBuilder& b, const DecoderContext& c,
   return range;
 }
 
-// A query at position p attends to the keys at (p - window, p]. The keys are a slice of the cache
-// with written positions only, because a masked kernel reads all of its keys.
+// A query at position p attends to the keys at (p - window, p], or up to its attention_end. The
+// keys are a slice of the cache with written positions only, because a masked kernel reads all of
+// its keys.
 KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   if (is_encoder(c)) return add_encoder_range(b, c, window);
   KeyRange range;
@@ -247,19 +258,20 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   range.start = start;
   range.keys = positions(Dim::of(b.symbol("W", most, keys)));
   const ValueId distance = distances(b, c, range);
-  const ValueId not_after = b.ge(distance, 0);
+  const ValueId not_after = not_beyond(b, c, range, distance);
   const ValueId inside = b.lt(distance, window);
   range.mask = additive_mask(b, b.logical_and(not_after, inside), "window_mask");
   return range;
 }
 
-// A query at position p attends to the keys at [0, p]. In an encoder with attention in both
-// directions it attends to all keys.
+// A query at position p attends to the keys at [0, p], or up to its attention_end. In an encoder
+// with attention in both directions it attends to all keys.
 KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   if (is_encoder(c)) return add_encoder_range(b, c, std::nullopt);
   KeyRange range;
   range.keys = c.written;
-  range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
+  const ValueId distance = c.attention_end.valid() ? ValueId{} : distances(b, c, range);
+  range.mask = additive_mask(b, not_beyond(b, c, range, distance), "causal_mask");
   return range;
 }
 
@@ -336,7 +348,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   // composed_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value() ||
                       config.number(kAttentionSinks) != 0 || config.number(kAlibi) != 0 ||
-                      c.text_ids.valid();
+                      c.text_ids.valid() || c.attention_end.valid();
   const bool shared = first_shared_layer(config) < config.num_layers;
   if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
@@ -387,11 +399,12 @@ ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId posi
 }  // namespace
 
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
-                                    const BuildOptions& options, ValueId input_pos,
+                                    const BuildOptions& options, const PlaceInputs& places,
                                     int32_t token_symbol) {
   DecoderContext c{.config = config, .options = options};
   c.tokens = positions(Dim::of(token_symbol));
-  const ValueId position = b.select(input_pos, 0, 0);
+  c.attention_end = places.attention_end;
+  const ValueId position = b.select(places.input_pos, 0, 0);
   c.start_pos = b.item(position);
   if (longrope_switch(config.rope, options)) {
     c.signed_start = position;

@@ -63,6 +63,9 @@ struct DecoderContext {
   // factors of longrope. Valid only in a program that has both sets of factors.
   ValueId signed_start = {};
   ValueId is_start = {};  // bool [], true when the call begins a sequence
+  // i64 [1,T]: the position behind the last token that each token attends to. Invalid where tokens
+  // attend to no later ones.
+  ValueId attention_end = {};
   // If the window is at least context_length, sliding attention equals full attention.
   AttentionKind full = {}, sliding = {};
 
@@ -89,9 +92,15 @@ inline constexpr const char* kScoresByLayer = "scale_attn_by_inverse_layer_idx";
 // Returns the sinks of layer `layer`, f32 [heads]; an invalid value for a model without sinks.
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 
-// Makes the context of a stateful program. `input_pos` is i64 [1]; `token_symbol` is T.
+// The inputs of a stateful program that say where its tokens are. attention_end is as in
+// DecoderContext.
+struct PlaceInputs {
+  ValueId input_pos;  // i64 [1]
+  ValueId attention_end = {};
+};
+// Makes the context of a stateful program. `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
-                                    const BuildOptions& options, ValueId input_pos,
+                                    const BuildOptions& options, const PlaceInputs& places,
                                     int32_t token_symbol);
 
 // The inputs of an encoder. Those of several texts are as in DecoderContext.

@@ -96,18 +96,26 @@ ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
 }
 
 // Turns [1,n,c] into [1, n / s^2, s^2 c]. A row has the rows of an s x s block of patches side by
-// side.
+// side, or their average.
 ValueId pixel_shuffle(GraphBuilder& b, const VisionConfig& v, ValueId x) {
   if (v.class_token) x = b.slice(x, 1, 1, v.patches() + 1);
   const int64_t blocks = v.grid() / v.shuffle;
   const ValueId square = b.view(x, {blocks, v.shuffle, blocks, v.shuffle, v.hidden_size});
+  if (v.connector == Connector::kAverage) {
+    const ValueId grouped = b.view(
+        b.permute(square, {0, 2, 4, 1, 3}),
+        {batch(), positions(v.image_tokens()), features(v.hidden_size), v.shuffle * v.shuffle});
+    return b.view(b.mean_last(grouped),
+                  {batch(), positions(v.image_tokens()), features(v.hidden_size)});
+  }
   const ValueId grouped = b.permute(square, {0, 2, 1, 3, 4});
   return b.view(grouped, {batch(), positions(v.image_tokens()), features(v.shuffled_size())});
 }
 
 ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width) {
   const std::string name = "vision.connector";
-  if (!v.mlp_connector) {
+  if (v.connector == Connector::kAverage) x = rms_norm(b, x, name + ".norm.weight", v.norm_eps);
+  if (v.connector != Connector::kMlp) {
     return projection(b, x, name + ".w1", v.shuffled_size(), width, /*bias=*/false);
   }
   const ValueId normed = layer_norm(b, x, name + ".norm", kConnectorEps);

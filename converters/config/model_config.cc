@@ -375,14 +375,15 @@ int64_t ModelConfig::number(std::string_view name) const {
 
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
-                                       ConfigReport* report, FamilyTable families) {
+                                       ConfigReport* report, FamilyTable families, bool images) {
   const nlohmann::json document = FERRY_TRY(parse_object(config_json, name));
   KeyLog log;
   JsonFields outer(document, name, "");
   outer.record_in(log);
   const auto model_type = FERRY_TRY(outer.text("model_type"));
   if (!model_type) return outer.bad("model_type", "is missing");
-  const std::optional<VisionMatch> vision = find_vision_family(*model_type);
+  std::optional<VisionMatch> vision = find_vision_family(*model_type);
+  if (vision && vision->type->by_choice && !images) vision.reset();
   const TextPart part = FERRY_TRY(vision ? text_part_of(outer, *vision, families)
                                          : own_text_part(outer, *model_type, families));
   const FamilyMatch& match = part.match;

@@ -20,6 +20,13 @@ namespace ferry::converters {
 
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kRelu2 };
 
+// What stands between a vision tower and the text decoder.
+enum class Connector {
+  kLinear,   // one linear without bias
+  kMlp,      // layer norm, linear, activation, linear
+  kAverage,  // the patches of a block are averaged; RMS norm, one linear without bias
+};
+
 // The sizes of a vision tower and of the connector behind it, as a config states them. The tower is
 // a transformer over square patches of a square image. Every s x s block of patches becomes one
 // token of the text decoder, where s is `shuffle`.
@@ -38,13 +45,14 @@ struct VisionConfig {
   bool qkv_bias = true;
   bool qk_norm = false;  // RMS norm of q and k over all heads, before attention
   double qk_norm_eps = 1e-6;
-  bool rms_norm = false;       // RMS norms without bias instead of layer norms
-  bool layer_scale = false;    // the output of a block is multiplied by a vector
-  bool final_norm = false;     // behind the last layer
-  bool mlp_connector = false;  // layer norm, linear, activation, linear; else one linear
+  bool rms_norm = false;     // RMS norms without bias instead of layer norms
+  bool layer_scale = false;  // the output of a block is multiplied by a vector
+  bool final_norm = false;   // behind the last layer
+  Connector connector = Connector::kLinear;
   Activation connector_activation = Activation::kGelu;
   std::optional<int64_t> image_token_id = {};  // the placeholder of a row of image features
   std::string image_token = {};  // its text in the tokenizer, where the config has no id
+  bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
 
   int64_t head_dim() const { return hidden_size / num_heads; }
   int64_t grid() const { return image_size / patch_size; }  // patches of a side
@@ -52,8 +60,10 @@ struct VisionConfig {
   int64_t patch_values() const { return channels * patch_size * patch_size; }
   // Returns the rows of image features that one image or tile becomes.
   int64_t image_tokens() const { return patches() / (shuffle * shuffle); }
-  // Returns the width of a row of image features before the connector.
-  int64_t shuffled_size() const { return hidden_size * shuffle * shuffle; }
+  // Returns the width of a row of image features before the linears of the connector.
+  int64_t shuffled_size() const {
+    return connector == Connector::kAverage ? hidden_size : hidden_size * shuffle * shuffle;
+  }
   bool operator==(const VisionConfig&) const = default;
 };
 
@@ -305,10 +315,10 @@ struct ConfigReport {
 // or empty. Messages begin with `name` and name the key. kBadInput: a number is missing, has the
 // wrong kind, is out of range or inconsistent. kUnsupported: a type or a feature would change the
 // output (kinds of RoPE, activations). An absent key has the default of transformers' configuration
-// class. `report` may be null.
+// class. `report` may be null. With `images`, a model whose vision tower is built by choice has it.
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
                                        ConfigReport* report = nullptr,
-                                       FamilyTable families = all_families());
+                                       FamilyTable families = all_families(), bool images = false);
 
 }  // namespace ferry::converters

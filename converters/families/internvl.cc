@@ -56,7 +56,7 @@ Status require_last_layer(const JsonFields& fields, std::string_view key) {
 void set_structure(VisionConfig& config) {
   config.class_token = true;
   config.layer_scale = true;
-  config.mlp_connector = true;
+  config.connector = Connector::kMlp;
 }
 
 Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {

@@ -23,23 +23,8 @@ Status read(const JsonFields& outer, const JsonFields&, VisionConfig& config) {
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
-  const VisionConfig& vision = *config.vision;
-  const std::string tower = "model.vision_model.";
-  const std::string layer = tower + "encoder.layers.{i}.";
   return concat(
-      {patch_rules(tower + "embeddings.patch_embedding", vision),
-       tower_renames(tower, 0,
-                     {{"embeddings.position_embedding.weight", "vision.positions.weight"}}),
-       tower_rules(layer, vision.num_layers,
-                   {{"layer_norm1", "vision.layers.{i}.attention_norm"},
-                    {"self_attn.q_proj", "vision.layers.{i}.attention.wq"},
-                    {"self_attn.k_proj", "vision.layers.{i}.attention.wk"},
-                    {"self_attn.v_proj", "vision.layers.{i}.attention.wv"},
-                    {"self_attn.out_proj", "vision.layers.{i}.attention.wo"},
-                    {"layer_norm2", "vision.layers.{i}.ffn_norm"},
-                    {"mlp.fc1", "vision.layers.{i}.feed_forward.w1"},
-                    {"mlp.fc2", "vision.layers.{i}.feed_forward.w2"}}),
-       tower_rules(tower, 0, {{"post_layernorm", "vision.norm"}}),
+      {siglip_rules("model.vision_model.", *config.vision),
        tower_renames("model.connector.", 0,
                      {{"modality_projection.proj.weight", "vision.connector.w1.weight"}})});
 }

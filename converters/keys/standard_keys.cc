@@ -196,6 +196,43 @@ std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& 
   return {std::move(rule), rename(source + ".bias", "vision.patches.bias", 0)};
 }
 
+std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision) {
+  const std::string layer = tower + "encoder.layers.{i}.";
+  return concat(
+      {patch_rules(tower + "embeddings.patch_embedding", vision),
+       tower_renames(tower, 0,
+                     {{"embeddings.position_embedding.weight", "vision.positions.weight"}}),
+       tower_rules(layer, vision.num_layers,
+                   {{"layer_norm1", "vision.layers.{i}.attention_norm"},
+                    {"self_attn.q_proj", "vision.layers.{i}.attention.wq"},
+                    {"self_attn.k_proj", "vision.layers.{i}.attention.wk"},
+                    {"self_attn.v_proj", "vision.layers.{i}.attention.wv"},
+                    {"self_attn.out_proj", "vision.layers.{i}.attention.wo"},
+                    {"layer_norm2", "vision.layers.{i}.ffn_norm"},
+                    {"mlp.fc1", "vision.layers.{i}.feed_forward.w1"},
+                    {"mlp.fc2", "vision.layers.{i}.feed_forward.w2"}}),
+       tower_rules(tower, 0, {{"post_layernorm", "vision.norm"}})});
+}
+
+KeyRule transpose_rule(const std::string& source, const std::string& target, int64_t in,
+                       int64_t out) {
+  KeyRule rule;
+  rule.name = "transpose " + target;
+  rule.source = source;
+  rule.expected_shape = [in, out](const ModelConfig&) { return Shape{in, out}; };
+  StridedPiece piece;
+  add_axis(piece, {out, 1});
+  add_axis(piece, {in, out});
+  rule.targets = {{.name = target,
+                   .rows = [piece](const ModelConfig&) { return RowOrder{piece}; },
+                   .shape =
+                       [in, out](const ModelConfig&) {
+                         return Shape{out, in};
+                       },
+                   .elements = true}};
+  return rule;
+}
+
 std::vector<KeyRule> tower_qkv_rules(const std::string& source, const VisionConfig& vision) {
   constexpr const char* kParts[] = {"wq", "wk", "wv"};
   const int64_t size = vision.hidden_size;

@@ -69,6 +69,13 @@ std::vector<KeyRule> tower_renames(const std::string& prefix, int64_t layers,
 // patch_size^2), and for SOURCE.bias.
 std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision);
 
+// Rules for a SigLIP tower below `tower`.
+std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision);
+
+// Rule for SOURCE (in, out), which becomes the matrix TARGET (out, in).
+KeyRule transpose_rule(const std::string& source, const std::string& target, int64_t in,
+                       int64_t out);
+
 // Rules for SOURCE.weight and, if `bias`, SOURCE.bias: the rows [q | k | v] become
 // layers.{i}.attention.wq, wk and wv of the tower.
 std::vector<KeyRule> tower_qkv_rules(const std::string& source, const VisionConfig& vision);

@@ -90,6 +90,7 @@ struct ConvertOptions {
   ValueType mask_type = ValueType::kF32;      // for kStatic
   ValueType logits_type = ValueType::kF32;    // for kStatic
   bool all_logits = false;     // logits of all tokens instead of the last one; always with kStatic
+  bool images = false;         // the vision tower too, where it is built on demand (gemma3)
   int32_t shards = 1;          // number of programs that the decoder is split into
   std::string reference = {};  // path of a file of expected outputs to embed; may be empty
 };

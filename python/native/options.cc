@@ -142,7 +142,10 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.read("prefill_length", o.prefill_length).read("decode_length", o.decode_length);
   options.read("kv_type", o.kv_type, kValueTypes).read("mask_type", o.mask_type, kValueTypes);
   options.read("logits_type", o.logits_type, kValueTypes).read("all_logits", o.all_logits);
-  options.read("shards", o.shards).read("reference", o.reference).read("output", o.output);
+  options.read("images", o.images)
+      .read("shards", o.shards)
+      .read("reference", o.reference)
+      .read("output", o.output);
   options.done();
   o.quantize = quantization_of(quantize, "quantize");
   for (const nb::handle rule : rule_list) {

@@ -99,6 +99,11 @@ void AttentionMask::hide_new_columns(int64_t row) {
   }
 }
 
+void AttentionMask::see_later(int64_t row, int64_t end, bool seen) {
+  const int64_t first = cl_ - ar_;
+  set(row, first + row + 1, first + end, seen ? values_.attend : values_.masked);
+}
+
 void AttentionMask::update(int64_t n_update) {
   const int64_t n = n_past_ + n_update;
   for (int64_t row = 0; row < std::ssize(offsets_); ++row) {

@@ -71,6 +71,10 @@ class AttentionMask {
   // tokens of one call is unchanged.
   void update(int64_t n_update);
 
+  // Lets row `row` see the tokens of the call up to, but without, row `end`; or hides those behind
+  // it again. update() leaves them as they are.
+  void see_later(int64_t row, int64_t end, bool seen);
+
   // Returns [AR, CL], row-major. The address never changes.
   std::span<const std::byte> bytes() const { return bytes_; }
   int64_t n_past() const { return n_past_; }

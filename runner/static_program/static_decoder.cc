@@ -140,9 +140,10 @@ Result<std::unique_ptr<EmbeddedMethod>> with_embedding(std::unique_ptr<ChainMeth
   return std::make_unique<EmbeddedMethod>(std::move(decoder), std::move(embedder), merging, at);
 }
 
-std::optional<int64_t> window_of(const packer::Bundle& bundle) {
+// Returns the number that a method without inputs gives; nullopt if no program has the method.
+std::optional<int64_t> constant_of(const packer::Bundle& bundle, std::string_view name) {
   for (const size_t index : bundle.programs_of(kTextDecoderRole)) {
-    const pte::Method* method = bundle.programs()[index].loaded.program.find(kSlidingWindowMethod);
+    const pte::Method* method = bundle.programs()[index].loaded.program.find(name);
     if (method == nullptr || method->outputs.size() != 1) continue;
     const auto value = static_cast<size_t>(method->outputs[0]);
     if (value >= method->values.size()) continue;
@@ -281,7 +282,8 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
   Programs programs = FERRY_TRY(load_programs(bundle, pool, options, budget));
   std::vector<TokenEmbedder*> embedders;
   StaticMethods methods;
-  methods.window = window_of(bundle);
+  methods.window = constant_of(bundle, kSlidingWindowMethod);
+  methods.two_way_images = constant_of(bundle, kTwoWayImagesMethod) == 1;
   std::vector<const MethodChain*> chains;
   const auto add = [&](std::string_view name, std::string_view embedding_name,
                        std::unique_ptr<StaticMethod>& method) -> Status {
@@ -318,7 +320,12 @@ Result<std::span<const float>> StaticDecoder::forward(std::span<const int64_t> t
 Status StaticDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   FERRY_RETURN_IF_ERROR(check_rows(impl_->programs.decoder.bundle(), rows, capacity()));
   for (TokenEmbedder* embedder : impl_->embedders) embedder->set_rows(rows);
+  impl_->sequence.set_images(rows, impl_->programs.decoder.bundle().manifest().hidden_size);
   return {};
+}
+
+int64_t StaticDecoder::tokens_together(int64_t position) const {
+  return impl_->sequence.tokens_together(position);
 }
 
 Result<std::optional<int64_t>> StaticDecoder::advance(int64_t token, const Choose& choose) {

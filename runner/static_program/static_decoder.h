@@ -29,6 +29,7 @@ class StaticDecoder final : public Decoder {
 
   // Returns the logits [V] of the last token.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens) override;
+  int64_t tokens_together(int64_t position) const override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   Result<std::optional<int64_t>> advance(int64_t token, const Choose& choose) override;
   void restart(int64_t length = 0) override;

@@ -38,6 +38,7 @@ struct StaticMethods {
   std::unique_ptr<StaticMethod> kv;
   std::unique_ptr<StaticMethod> prefill;  // nullptr if there is none
   std::optional<int64_t> window;          // positions of a sliding window
+  bool two_way_images = false;            // whether the rows of an image attend to each other
 };
 
 // The roles of the inputs and outputs of one method. A role follows from the name. Sizes and dtypes

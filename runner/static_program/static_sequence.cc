@@ -78,6 +78,7 @@ Result<StaticSequence::Call> StaticSequence::make_call(std::unique_ptr<StaticMet
 Result<StaticSequence> StaticSequence::make(StaticMethods methods, const DecodeOptions& options,
                                             MemoryBudget& budget, const std::string& file) {
   StaticSequence out;
+  out.two_way_images_ = methods.two_way_images;
   const auto call = [&](std::unique_ptr<StaticMethod> method, std::string_view name) {
     return make_call(std::move(method), name, methods.window, budget, file);
   };
@@ -123,8 +124,8 @@ Status StaticSequence::set_mode(const DecodeOptions& options, const std::string&
 }
 
 Status StaticSequence::make_caches(MemoryBudget& budget) {
-  // Mode kv never calls prefill_forward.
-  const bool prefills = prefill_ && mode_ != DecodeMode::kKv;
+  // Mode kv calls prefill_forward for images alone, and only where their rows attend to each other.
+  const bool prefills = prefill_ && (mode_ != DecodeMode::kKv || two_way_images_);
   const bool apart = prefills && !same_encodings(kv_.ports, prefill_->ports);
   const int64_t lengths[] = {kv_.ports.ar, prefills && !apart ? prefill_->ports.ar : kv_.ports.ar};
   caches_ = FERRY_TRY(make_manager(kv_.ports, lengths, budget));
@@ -196,7 +197,9 @@ Status StaticSequence::activate(Arrangement arrangement) {
 // A state cannot distinguish padding from tokens, so programs with states get full chunks only. A
 // single token runs in kv_forward.
 int64_t StaticSequence::prefill_tokens(int64_t count) const {
-  if (mode_ == DecodeMode::kKv || !prefill_) return 0;
+  const int64_t together = tokens_together(position_);
+  if (!prefill_ || (mode_ == DecodeMode::kKv && together == 1)) return 0;
+  if (mode_ == DecodeMode::kKv) count = std::min(count, together);
   const int64_t ar = prefill_->ports.ar;
   const int64_t room = std::min(prefill_->columns_cached(), capacity()) - position_;
   const int64_t tokens = std::min({count, ar, room});
@@ -234,6 +237,14 @@ Status StaticSequence::keep(Call& call, int64_t count, std::span<const bool> sel
   return {};
 }
 
+void StaticSequence::show_images(Call& call, int64_t count, bool seen) {
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t end = images_.end_at(position_ + row) - position_;
+    if (end == row + 1) continue;
+    for (AttentionMask& mask : call.masks) mask.see_later(row, end, seen);
+  }
+}
+
 // Rows of padding have token 0 and the position of the last token, so that no result depends on
 // earlier contents of these rows.
 Status StaticSequence::run_tokens(Call& call, std::span<const int64_t> tokens) {
@@ -247,7 +258,10 @@ Status StaticSequence::run_tokens(Call& call, std::span<const int64_t> tokens) {
   // forward() reads the logits of its last token.
   const int64_t first = sink_ ? 0 : call_tokens_ - 1;
   call.method->want_rows(call.ports.logits, first, call_tokens_ - first);
-  FERRY_RETURN_IF_ERROR(run(call));
+  show_images(call, call_tokens_, /*seen=*/true);
+  const Status ran = run(call);
+  show_images(call, call_tokens_, /*seen=*/false);
+  if (!ran) return ran;
   FERRY_RETURN_IF_ERROR(keep(call, std::ssize(tokens), {}));
   if (sink_) {
     sink_(position_, std::ssize(tokens),
@@ -264,8 +278,8 @@ Result<std::span<const float>> StaticSequence::forward(std::span<const int64_t> 
   while (!tokens.empty()) {
     const int64_t chunk = prefill_tokens(std::ssize(tokens));
     Call& call = chunk > 0 ? *prefill_ : kv_;
-    const auto count =
-        static_cast<size_t>(chunk > 0 ? chunk : std::min(std::ssize(tokens), kv_.ports.ar));
+    const auto most = static_cast<size_t>(chunk > 0 ? chunk : kv_.ports.ar);
+    const size_t count = FERRY_TRY(images_.call_length(position_, tokens.size(), most));
     FERRY_RETURN_IF_ERROR(activate(chunk > 0 ? Arrangement::kPrefill : Arrangement::kKv));
     FERRY_RETURN_IF_ERROR(run_tokens(call, tokens.first(count)));
     tokens = tokens.subspan(count);

@@ -15,6 +15,7 @@
 #include "core/encoding.h"
 #include "core/result.h"
 #include "runner/decoder.h"
+#include "runner/image_spans.h"
 #include "runner/memory.h"
 #include "runner/method.h"
 #include "runner/static_program/attention_mask.h"
@@ -60,6 +61,11 @@ class StaticSequence {
   // Returns the positions that kv_forward can cache: CL - AR.
   int64_t capacity() const { return kv_.columns_cached(); }
   std::optional<LookaheadCounts> lookahead_counts() const;
+  // Sets the rows of images, of `width` values each.
+  void set_images(std::span<const EmbeddingRows> rows, int64_t width) {
+    if (two_way_images_) images_.set(rows, width);
+  }
+  int64_t tokens_together(int64_t position) const { return images_.end_at(position) - position; }
   void set_logits_sink(Decoder::LogitsSink sink) { sink_ = std::move(sink); }
 
   int64_t vocab() const { return kv_.ports.vocab; }
@@ -118,6 +124,8 @@ class StaticSequence {
   Status keep_columns(const Call& call, int64_t count, std::span<const bool> selected);
   Result<std::optional<int64_t>> choose_rows(const Decoder::Choose& choose, int64_t& count);
   void grow_guesses();
+  // Lets the rows of an image in a call of `count` tokens see each other, or not any more.
+  void show_images(Call& call, int64_t count, bool seen);
 
   DecodeMode mode_ = DecodeMode::kHybrid;
   Call kv_;
@@ -133,6 +141,8 @@ class StaticSequence {
   LookaheadCounts counts_;
   std::vector<int32_t> likeliest_;
   Arrangement arrangement_ = Arrangement::kNone;
+  bool two_way_images_ = false;
+  ImageSpans images_;  // empty unless the rows of an image attend to each other
   int64_t position_ = 0, call_tokens_ = 0;
   Decoder::LogitsSink sink_;
 };

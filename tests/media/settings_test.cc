@@ -69,7 +69,7 @@ TEST(MediaSettings, WhatIsNotKnownIsRefusedByName) {
   EXPECT_EQ(refused(kSmolVlm, {{"do_rescale", false}}).message,
             "d/preprocessor_config.json: field 'do_rescale': the value 'false' is not supported");
   const json unsupported[] = {
-      {{"resample", 2}},         {{"do_pad", false}},         {{"size", {{"shortest_edge", 3}}}},
+      {{"resample", 4}},         {{"do_pad", false}},         {{"size", {{"shortest_edge", 3}}}},
       {{"max_image_size", 512}}, {{"crop_to_patches", true}}, {{"do_center_crop", true}},
   };
   for (const json& change : unsupported) {

@@ -171,7 +171,7 @@ def encode_images(prompt, source):
         made = processor(text=[text], images=[pictures], return_tensors="pt", add_special_tokens=False)
     except Exception as error:
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
-    return {name: made[name] for name in ("input_ids", "pixel_values", "pixel_attention_mask") if name in made}
+    return {name: made[name] for name in ("input_ids", "pixel_values", "pixel_attention_mask", "token_type_ids") if name in made}
 
 
 def picture(prompt, path):

@@ -7,7 +7,7 @@ import re
 from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 
 # Vision-language models whose towers Ferry converts; of others it converts the text decoder.
-SEEING = ("smolvlm", "idefics3", "internvl")
+SEEING = ("smolvlm", "idefics3", "internvl", "gemma3")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 

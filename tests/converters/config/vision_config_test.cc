@@ -69,7 +69,7 @@ TEST(VisionConfig, OfInternVlInBothLayouts) {
                            .activation = Activation::kGelu,
                            .class_token = true,
                            .layer_scale = true,
-                           .mlp_connector = true,
+                           .connector = Connector::kMlp,
                            .image_token_id = 385};
   EXPECT_EQ(vision_of(internvl()), expected);
   expected.image_token_id = std::nullopt;  // OpenGVLab's config does not state it
@@ -113,7 +113,7 @@ TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
                                              .class_token = true,
                                              .qkv_bias = false,
                                              .layer_scale = true,
-                                             .mlp_connector = true,
+                                             .connector = Connector::kMlp,
                                              .image_token_id = 151667}));
   config = opengvlab();
   config["vision_config"] = json::object();
@@ -130,7 +130,7 @@ TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
                                              .qk_norm = true,
                                              .rms_norm = true,
                                              .layer_scale = true,
-                                             .mlp_connector = true,
+                                             .connector = Connector::kMlp,
                                              .image_token = "<IMG_CONTEXT>"}));
 }
 

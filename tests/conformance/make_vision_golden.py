@@ -1,0 +1,157 @@
+"""Makes the fixture of a vision-language family: a tiny random checkpoint with its processor, and what transformers computes.
+
+    python tests/conformance/make_vision_golden.py gemma3
+
+Writes testdata/vision/NAME: the checkpoint in bf16, the files of the processor with a tokenizer of bytes, cases.json (the chats
+and their pictures, which are in testdata/media/images) and golden.safetensors, which is what `python -m ferry.reference`
+records of them; and testdata/families/NAME (config and keys). The weights are those of the first seed whose greedy tokens are
+decided by margins of at least 0.01. A second run writes the same. Needs torch, torchvision and transformers 5.23.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+import models  # noqa: E402: it imports torch and transformers
+import safetensors.torch  # noqa: E402
+import tokenizers  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from ferry import reference  # noqa: E402
+from make_golden import list_keys  # noqa: E402
+
+GREEDY = 8
+MARGIN = 0.01
+SEEDS = 60
+IMAGES = ROOT / "testdata" / "media" / "images"
+# Tensors that are kept of a chat that is not the first.
+OF_OTHERS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "token_type_ids", "image_grid_thw",
+             "logits", "greedy_ids")
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+IMAGE = {"type": "image"}
+CHATS = {
+    "one": (["noise.png"], [{"role": "user", "content": [IMAGE, text("What is it?")]}]),
+    "two": (["wide_6x1.png", "tiny.png"], [
+        {"role": "user", "content": [text("See "), IMAGE, text(" here.")]},
+        {"role": "assistant", "content": [text("A thing.")]},
+        {"role": "user", "content": [text("And "), IMAGE, text("?")]}]),
+}
+
+
+def byte_tokenizer(special, **names):
+    """A token for each byte behind those of `special`; `names` are attributes such as image_token."""
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    ids = {token: i for i, token in enumerate(special + alphabet)}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=[], fuse_unk=False))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.add_special_tokens([tokenizers.AddedToken(token, special=True, normalized=False) for token in special])
+    known = {name: names.pop(name) for name in ("bos_token", "eos_token", "pad_token") if name in names}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, extra_special_tokens=names, **known)
+
+
+def siglip(**more):
+    return dict(dict(model_type="siglip_vision_model", hidden_size=32, intermediate_size=40, num_hidden_layers=2,
+                     num_attention_heads=2, image_size=32, patch_size=4, vision_use_head=False), **more)
+
+
+def text_sizes(**more):
+    return dict(dict(vocab_size=272, hidden_size=48, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+                     num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=2, pad_token_id=0), **more)
+
+
+TURNS = ("{%% for m in messages %%}{{ '<start_of_turn>' + m.role + '\\n' }}{%% for c in m.content %%}{%% if c.type == 'image' %%}"
+         "{{ '%s' }}{%% else %%}{{ c.text }}{%% endif %%}{%% endfor %%}{{ '<end_of_turn>\\n' }}{%% endfor %%}"
+         "{%% if add_generation_prompt %%}{{ '<start_of_turn>assistant\\n' }}{%% endif %%}")
+
+
+def gemma3():
+    special = ["<pad>", "<bos>", "<eos>", "<start_of_image>", "<end_of_image>", "<image_soft_token>", "<start_of_turn>",
+               "<end_of_turn>"]
+    words = byte_tokenizer(special, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", boi_token="<start_of_image>",
+                           eoi_token="<end_of_image>", image_token="<image_soft_token>")
+    pixels = transformers.Gemma3ImageProcessor(size=dict(height=32, width=32))
+    template = "{{ bos_token }}" + TURNS % "<start_of_image>"
+    # The window is shorter than an image.
+    config = dict(text_config=text_sizes(head_dim=16, sliding_window=12, query_pre_attn_scalar=16,
+                                         layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+                  vision_config=siglip(), mm_tokens_per_image=16, boi_token_index=3, eoi_token_index=4, image_token_index=5)
+    return transformers.Gemma3ForConditionalGeneration, config, transformers.Gemma3Processor(
+        pixels, words, chat_template=template, image_seq_length=16)
+
+
+FAMILIES = dict(gemma3=gemma3)
+
+
+def requests(folder):
+    """The chats as lines of a file of prompts."""
+    rows = [dict(name=name, messages=messages, images=[str(IMAGES / image) for image in images])
+            for name, (images, messages) in CHATS.items()]
+    path = folder / "prompts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def record(folder, out):
+    out.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        prompts = requests(pathlib.Path(temporary))
+        if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", str(GREEDY), "--no-f64", "-q"]):
+            sys.exit("make_vision_golden.py: there is no reference")
+    return safetensors.torch.load_file(out)
+
+
+def least_margin(tensors):
+    logits = [tensors[name] for name in tensors if name.endswith(".greedy_logits")]
+    top = torch.cat(logits).topk(2).values
+    whole = all(len(rows) == GREEDY for rows in logits)
+    return float((top[:, 0] - top[:, 1]).min()) if whole else 0.0
+
+
+def make(name, testdata):
+    cls, config, processor = FAMILIES[name]()
+    folder = testdata / "vision" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    processor.save_pretrained(folder)
+    golden = folder / "golden.safetensors"
+    for seed in range(SEEDS):
+        models.build(cls, config, seed).to(torch.bfloat16).save_pretrained(folder)
+        tensors = record(folder, golden)
+        least = least_margin(tensors)
+        if least >= MARGIN:
+            break
+    else:
+        sys.exit(f"make_vision_golden.py: no seed below {SEEDS} decides all tokens clearly")
+    print(f"seed {seed}: margins of {least:.4f}")
+    kept = {key: value for key, value in tensors.items() if key.startswith("one.") or key.split(".", 1)[1] in OF_OTHERS}
+    safetensors.torch.save_file(kept, golden)
+    cases = {case: dict(images=images, messages=messages) for case, (images, messages) in CHATS.items()}
+    (folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    list_keys(folder, testdata / "families" / (name + "_images"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=FAMILIES)
+    parser.add_argument("--testdata", type=pathlib.Path, default=ROOT / "testdata", help="folder to write into")
+    words = parser.parse_args()
+    make(words.name, words.testdata)
+
+
+if __name__ == "__main__":
+    main()

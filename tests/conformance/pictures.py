@@ -1,0 +1,138 @@
+"""Pictures of every kind, and random models that take them, give what transformers' processors and models give.
+
+A case draws pictures (mode, size, ratio, file format, EXIF orientation) and settings of a processor, and compares the tensors
+that `ferry preprocess` writes with those of the processor, byte for byte. Another case draws a model of a family whose vision
+tower is built on demand; `python -m ferry.reference` makes its reference and `ferry verify` proves every stage.
+
+    python3 tests/conformance/pictures.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
+"""
+import json
+import random
+
+import common
+import make_vision_golden as golden  # it imports torch and transformers
+import PIL.Image
+import PIL.ImageOps
+import safetensors.torch
+import torch
+import transformers
+from common import Wrong
+
+FORMATS = {"png": ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"], "jpg": ["RGB", "L", "CMYK"], "webp": ["RGB", "RGBA"],
+           "bmp": ["RGB"], "ppm": ["RGB", "L"]}
+
+
+def draw(r, folder):
+    """A picture of coarse and fine noise in a random file format."""
+    kind = r.choice(list(FORMATS))
+    mode = r.choice(FORMATS[kind])
+    longer, ratio = r.randint(1, r.choice([50, 700, 1600])), r.choice([1, 1.1, 1.3, 2, 3.7, 9, 40])
+    size = (longer, max(1, int(longer / ratio)))
+    size = size if r.random() < 0.5 else size[::-1]
+    noise = torch.Generator().manual_seed(r.randrange(1 << 30))
+    coarse = torch.randint(0, 256, (5, 4, 3), dtype=torch.uint8, generator=noise).numpy()
+    picture = PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC)
+    fine = torch.randint(0, 256, (size[1], size[0], 3), dtype=torch.uint8, generator=noise).numpy()
+    picture = PIL.Image.blend(picture, PIL.Image.fromarray(fine), r.random() * 0.5)
+    if mode == "I;16":
+        picture = PIL.Image.fromarray((torch.from_numpy(fine[..., 0].astype("int32")) * r.choice([1, 3])).numpy().astype("uint16"))
+    elif mode == "P":
+        picture = picture.quantize(32)
+    else:
+        picture = picture.convert(mode)
+    exif = picture.getexif()
+    if kind in ("jpg", "png", "webp") and r.random() < 0.5:
+        exif[0x0112] = r.randint(1, 8)
+    path = folder / f"{r.randrange(1 << 30)}.{kind if kind != 'ppm' else 'ppm' if mode == 'RGB' else 'pgm'}"
+    picture.save(path, **(dict(exif=exif) if exif else {}), **(dict(lossless=True) if kind == "webp" else {}))
+    return path
+
+
+def gemma3(r):
+    """A processor with settings of its own, options of ferry, and what they are to the processor."""
+    processor = golden.FAMILIES["gemma3"]()[2]
+    pixels = processor.image_processor
+    side = r.choice([32, 56, 224])
+    pixels.size = dict(height=side, width=side)
+    pixels.resample = r.choice([1, 2, 3])
+    pixels.image_mean = [r.choice([0.5, 0.485, 0.4]) for _ in range(3)]
+    return (processor, ["--pan-and-scan"], dict(do_pan_and_scan=True)) if r.random() < 0.5 else (processor, [], {})
+
+
+def gemma3_model(r):
+    cls, config, processor = golden.FAMILIES["gemma3"]()
+    side = r.choice([1, 2, 4])
+    patch, block = r.choice([2, 3, 4]), r.choice([1, 2, 3])
+    heads = r.choice([1, 2, 4])
+    config["vision_config"] = golden.siglip(
+        hidden_size=heads * r.choice([4, 8]), num_attention_heads=heads, intermediate_size=r.choice([12, 20]),
+        num_hidden_layers=r.choice([1, 2, 3]), image_size=side * block * patch, patch_size=patch,
+        hidden_act=r.choice(["gelu", "gelu_pytorch_tanh", "relu"]), layer_norm_eps=r.choice([1e-6, 1e-3]),
+        vision_use_head=r.random() < 0.5)
+    layers = [r.choice(["sliding_attention", "full_attention"]) for _ in range(r.choice([1, 2, 4]))]
+    config["text_config"].update(num_hidden_layers=len(layers), layer_types=layers, sliding_window=r.choice([3, 8, 40]))
+    config["mm_tokens_per_image"] = side * side
+    config["tie_word_embeddings"] = r.random() < 0.5
+    pixels = transformers.Gemma3ImageProcessor(size=dict(height=side * block * patch, width=side * block * patch))
+    return cls, config, transformers.Gemma3Processor(pixels, processor.tokenizer, chat_template=processor.chat_template,
+                                                     image_seq_length=side * side)
+
+
+PROCESSORS = dict(gemma3=gemma3)
+MODELS = dict(gemma3=gemma3_model)
+
+
+def pixels(promise, family, number):
+    """What ferry makes of pictures is what the processor makes, byte for byte."""
+    r = random.Random(f"{promise.seed} {family} {number}")
+    folder = promise.folder / f"{family}-{number}"
+    folder.mkdir()
+    processor, options, asked = PROCESSORS[family](r)
+    processor.save_pretrained(folder)
+    paths = [draw(r, folder) for _ in range(r.choice([1, 1, 2]))]
+    chat = [dict(role="user", content=[golden.text("a "), *[golden.IMAGE] * len(paths), golden.text(" b")])]
+    (folder / "chat.json").write_text(json.dumps(dict(messages=chat, add_generation_prompt=True)))
+    common.Ferry("preprocess", *paths, "--checkpoint", folder, "--messages", folder / "chat.json", "-o",
+                 folder / "made.safetensors", *options).ends_with(0)
+    pictures = [PIL.ImageOps.exif_transpose(PIL.Image.open(path)).convert("RGB") for path in paths]
+    words = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+    wanted = processor(text=[words], images=[pictures], return_tensors="pt", add_special_tokens=False, **asked)
+    made = safetensors.torch.load_file(folder / "made.safetensors")
+    for name in sorted((set(wanted) | set(made)) - {"attention_mask"}):
+        if name not in made or name not in wanted:
+            raise Wrong(f"{name}: only one of the two has it")
+        if made[name].shape != wanted[name].shape:
+            raise Wrong(f"{name}: {list(made[name].shape)}, the reference {list(wanted[name].shape)}")
+        if not torch.equal(made[name], wanted[name].to(made[name].dtype)):
+            raise Wrong(f"{name}: differs by {float((made[name].double() - wanted[name].double()).abs().max()):.3g} at most")
+    return f"{', '.join(path.suffix[1:] for path in paths)}: {list(made['pixel_values'].shape)}"
+
+
+def model(promise, family, number):
+    """A random model of the family: all stages, in a random style of program."""
+    r = random.Random(f"{promise.seed} {family} model {number}")
+    folder = promise.folder / f"{family}-model-{number}"
+    folder.mkdir()
+    cls, config, processor = MODELS[family](r)
+    processor.save_pretrained(folder)
+    golden.models.build(cls, config, number).save_pretrained(folder)
+    golden.record(folder, folder / "golden.safetensors")
+    style = r.choice([[], ["--shards", "1", "--kv-dtype", "f32"], ["--program", "static", "--context-length", "200"]])
+    common.convert(folder, folder / "bundle", "--dtype", "f32", "--inputs", "images", *style)
+    made = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", folder / "golden.safetensors")
+    if made.code:
+        raise Wrong(f"verify exits {made.code}: {made.why if made.code > 1 else common.first_difference(made.result)}")
+
+
+def main():
+    promise = common.Promise(__doc__)
+    for family in PROCESSORS:
+        for number in range(4 if promise.sample else 20):
+            promise.case(f"{family}, pictures {number}", pixels, promise, family, number)
+        for number in range(2 if promise.sample else 10):
+            promise.case(f"{family}, model {number}", model, promise, family, number)
+    promise.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+// Vision-language families whose towers are built on demand: pixels, prompts, every stage and the
+// answer are those of transformers (tests/conformance/make_vision_golden.py).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "tests/cli/checkpoints.h"
+
+namespace ferry::vision_families_test {
+namespace {
+
+using Json = nlohmann::json;
+using Line = std::vector<std::string>;
+
+Line operator+(Line line, const Line& more) {
+  line.insert(line.end(), more.begin(), more.end());
+  return line;
+}
+
+const Line kInputs = {"--inputs", "images", "--dtype", "f32"};
+
+std::string source_of(const std::string& family) { return fixture("vision/" + family); }
+
+Json cases_of(const std::string& family) {
+  return Json::parse(read_bytes(source_of(family) + "/cases.json"));
+}
+
+// The chat of a case, as --messages takes it, and its images.
+Line prompt_of(const TempDir& dir, const Json& one) {
+  const std::string path = dir / "messages.json";
+  write_bytes(path, Json{{"messages", one["messages"]}, {"add_generation_prompt", true}}.dump());
+  Line line = {"--messages", path};
+  for (const std::string image : one["images"]) {
+    line = line + Line{"--image", fixture("media/images/" + image)};
+  }
+  return line;
+}
+
+std::string convert(const TempDir& dir, const std::string& family, const Line& options) {
+  const std::string bundle = dir / "b";
+  const Outcome outcome = run_ferry(Line{"convert", source_of(family), "-o", bundle} + options);
+  EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  return bundle;
+}
+
+std::vector<int64_t> ids_of(const TensorFile& file, const std::string& tensor) {
+  const std::string bytes = file.bytes_of(tensor);
+  std::vector<int64_t> ids(bytes.size() / sizeof(int64_t));
+  std::memcpy(ids.data(), bytes.data(), bytes.size());
+  return ids;
+}
+
+Json verified(const Line& args, int code = 0) {
+  const Outcome outcome = run_ferry(Line{"--json", "verify"} + args);
+  EXPECT_EQ(outcome.code, code) << outcome.err << outcome.out;
+  return outcome.json();
+}
+
+void expect_refused(const Line& args, int code, const std::string& message) {
+  const Outcome outcome = run_ferry(args);
+  EXPECT_EQ(outcome.code, code) << outcome.err;
+  EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+  EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+}
+
+class VisionFamily : public testing::TestWithParam<const char*> {};
+
+// The processor's inputs, byte for byte.
+TEST_P(VisionFamily, PreprocessGivesTheInputsOfTheReference) {
+  const TensorFile golden(vision_golden(GetParam()));
+  const Json cases = cases_of(GetParam());
+  for (const auto& [name, one] : cases.items()) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    Line line = {"preprocess", "--checkpoint", source_of(GetParam()), "-o", dir / "i.safetensors"};
+    for (const std::string& word : prompt_of(dir, one)) {
+      if (word != "--image") line.push_back(word);
+    }
+    const Outcome outcome = run_ferry(line);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const TensorFile made(dir / "i.safetensors");
+    EXPECT_GE(made.header.size(), 3u);
+    for (const auto& [tensor, entry] : made.header.items()) {
+      const std::string wanted = name + "." + tensor;
+      ASSERT_TRUE(golden.header.contains(wanted)) << wanted;
+      EXPECT_EQ(entry["shape"], golden.header[wanted]["shape"]) << wanted;
+      EXPECT_TRUE(made.bytes_of(tensor) == golden.bytes_of(wanted)) << wanted;
+    }
+  }
+}
+
+struct Style {
+  const char* name;
+  Line convert, run;
+};
+
+const Style kStyles[] = {
+    {"stateful", {"--prefill-length", "64"}, {}},
+    {"stateful_cut", {"--shards", "2", "--prefill-length", "16"}, {}},
+    {"static_hybrid",
+     {"--program", "static", "--context-length", "160", "--prefill-length", "24"},
+     {}},
+    {"static_kv",
+     {"--program", "static", "--context-length", "160", "--prefill-length", "24", "--shards", "3",
+      "--shards-in-one-file"},
+     {"--mode", "kv"}},
+    {"static_lookahead",
+     {"--program", "static", "--context-length", "160", "--prefill-length", "32", "--decode-length",
+      "8", "--attention", "sha"},
+     {"--mode", "lookahead"}},
+};
+
+class VisionFamilyStyle : public testing::TestWithParam<std::tuple<const char*, Style>> {};
+
+// Tower, connector, merged embeddings, layers, caches, logits and tokens.
+TEST_P(VisionFamilyStyle, IsAtParityStageByStageAndAnswersAlike) {
+  const auto& [family, style] = GetParam();
+  const TempDir dir;
+  const std::string bundle = convert(dir, family, kInputs + style.convert);
+  EXPECT_EQ(run_ferry({"check", bundle}).code, 0);
+  Line line = {bundle, "--reference", vision_golden(family)};
+  const Json cases = cases_of(family);
+  for (const auto& [name, one] : cases.items()) {
+    for (const std::string image : one["images"]) {
+      line = line + Line{"--image", name + "=" + fixture("media/images/" + image)};
+    }
+  }
+  const Json report = verified(line);
+  for (const Json& one : report["cases"]) EXPECT_EQ(one.value("skipped", ""), "");
+  EXPECT_LT(report["metrics"]["max_abs"], 1e-4);
+  EXPECT_EQ(report["metrics"]["greedy_match"], 16);
+  for (const std::string stage : {"vision_hidden_states.1", "vision_last_hidden_state",
+                                  "image_features", "hidden_states.0", "hidden_states.3"}) {
+    bool found = false;
+    for (const Json& layer : report["layers"]) {
+      if (layer["name"] != stage) continue;
+      found = true;
+      EXPECT_GT(layer["sqnr_db"], 100.0) << stage;
+    }
+    EXPECT_TRUE(found) << stage;
+  }
+  const TensorFile golden(vision_golden(family));
+  for (const auto& [name, one] : cases.items()) {
+    SCOPED_TRACE(name);
+    const Outcome outcome =
+        run_ferry(Line{"--json", "run", bundle, "--max-new", "8", "--ignore-eos", "--greedy"} +
+                  prompt_of(dir, one) + style.run);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json document = outcome.json()["result"];
+    EXPECT_EQ(document["prompt_tokens"], Json(ids_of(golden, name + ".input_ids")));
+    EXPECT_EQ(document["tokens"], Json(ids_of(golden, name + ".greedy_ids")));
+  }
+}
+
+const char* const kFamilies[] = {"gemma3"};
+INSTANTIATE_TEST_SUITE_P(Families, VisionFamily, testing::ValuesIn(kFamilies),
+                         [](const auto& test) { return std::string(test.param); });
+INSTANTIATE_TEST_SUITE_P(Families, VisionFamilyStyle,
+                         testing::Combine(testing::ValuesIn(kFamilies), testing::ValuesIn(kStyles)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" +
+                                  std::get<1>(test.param).name;
+                         });
+
+TEST_P(VisionFamily, TheCheckpointIsProvedWithAndWithoutAReference) {
+  const TempDir dir;
+  const std::string bundle =
+      convert(dir, GetParam(), {"--inputs", "images", "--dtype", "bf16", "--shards", "2"});
+  const Json report = verified(
+      {bundle, "--checkpoint", source_of(GetParam()), "--reference", vision_golden(GetParam())});
+  EXPECT_TRUE(report["does_not_prove"].empty()) << report["does_not_prove"];
+  const Json alone = verified({bundle, "--checkpoint", source_of(GetParam())});
+  EXPECT_EQ(alone["does_not_prove"].size(), 1u) << alone["does_not_prove"];
+}
+
+TEST_P(VisionFamily, TowersInEightBitsAreProved) {
+  const TempDir dir;
+  const std::string bundle =
+      convert(dir, GetParam(), {"--inputs", "images", "--quantize", "8da8w"});
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  EXPECT_EQ(manifest["components"][0]["role"], "vision_encoder");
+  EXPECT_NE(manifest["components"][0]["quantization"], "");
+  verified({bundle, "--checkpoint", source_of(GetParam())});
+}
+
+// What a bundle with images gives back is the checkpoint: the same weights again.
+TEST_P(VisionFamily, ABundleBecomesItsCheckpointAgain) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, GetParam(), {"--inputs", "images"});
+  ASSERT_EQ(run_ferry({"convert", bundle, "-o", dir / "hf", "--to", "hf"}).code, 0);
+  ASSERT_EQ(run_ferry({"convert", dir / "hf", "-o", dir / "again", "--inputs", "images"}).code, 0);
+  for (const char* name :
+       {"vision_encoder.ptd", "token_embedding.ptd", "decoder-00001-of-00001.ptd"}) {
+    EXPECT_TRUE(read_bytes(bundle + "/" + name) == read_bytes(dir / ("again/" + std::string(name))))
+        << name;
+  }
+}
+
+TEST(Gemma3Images, TheTextPartAloneIsBuiltOnDemand) {
+  const TempDir dir;
+  EXPECT_EQ(run_ferry({"convert", source_of("gemma3"), "-o", dir / "whole"}).code, 0);
+  EXPECT_EQ(Json::parse(read_bytes(dir / "whole/manifest.json"))["components"].size(), 3u);
+  verified({dir / "whole", "--checkpoint", source_of("gemma3")});
+  const std::string bundle = convert(dir, "gemma3", {"--inputs", "text"});
+  verified({bundle, "--checkpoint", source_of("gemma3")});
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  EXPECT_EQ(manifest["components"].size(), 1u);
+  expect_refused({"run", bundle, "--image", fixture("media/images/tiny.png"), "--chat", "a"}, 2,
+                 "this bundle takes no images");
+  expect_refused({"convert", fixture("golden/qwen3"), "-o", dir / "c", "--inputs", "images"}, 4,
+                 "--inputs images: Ferry builds no vision tower of qwen3");
+  expect_refused({"convert", fixture("vision/smolvlm"), "-o", dir / "c", "--inputs", "text"}, 4,
+                 "--inputs text: the programs of smolvlm take images");
+}
+
+TEST(Gemma3Images, AnImageThatNoCallHoldsIsRefused) {
+  const TempDir dir;
+  const std::string source = source_of("gemma3");
+  expect_refused(Line{"convert", source, "-o", dir / "c", "--prefill-length", "15"} + kInputs, 2,
+                 "--prefill-length 15: the 16 rows of an image of gemma3 attend to each other");
+}
+
+TEST(Gemma3Images, ConfigsThatTheReferenceComputesOtherwiseAreRefused) {
+  const auto refused = [](const Json& change, int code, const std::string& message) {
+    const TempDir dir;
+    const std::string source = changed_config(dir, "vision/gemma3", change);
+    expect_refused(Line{"convert", source, "-o", dir / "b"} + kInputs, code, message);
+  };
+  refused({{"mm_tokens_per_image", 15}}, 4, "mm_tokens_per_image");
+  refused({{"mm_tokens_per_image", 9}}, 4, "not the square of a divisor of 8");
+  refused({{"image_token_index", 272}}, 3, "the vocabulary has 272");
+  refused({{"vision_config", {{"model_type", "siglip2_vision_model"}}}}, 4,
+          "siglip_vision_model is supported");
+}
+
+}  // namespace
+}  // namespace ferry::vision_families_test
