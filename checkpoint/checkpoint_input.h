@@ -63,6 +63,10 @@ Status merge_adapter(CheckpointInput& input, const std::string& path);
 // are those of parse_sentence_config(), and those of reading the files.
 Status add_sentence_modules(CheckpointInput& input, converters::ModelConfig& config);
 
+// Reads what the folder of a classifier has beside its weights: the limit of a text, and the scores
+// of a CrossEncoder of sentence-transformers. Requires config.classifier.
+Status read_classifier_folder(const CheckpointInput& input, converters::ModelConfig& config);
+
 // Whether the checkpoint is a folder of sentence-transformers.
 bool has_sentence_modules(const CheckpointInput& input);
 

@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
+#include "converters/config/json_fields.h"
 #include "converters/config/sentence_config.h"
 #include "core/derived_source.h"
 #include "core/directory.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 
 namespace ferry::checkpoint {
@@ -18,6 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxModuleConfigBytes = uint64_t{16} << 20;
 constexpr const char* kModules = "modules.json";
+constexpr const char* kCrossEncoder = "config_sentence_transformers.json";
 constexpr const char* kModuleTensors[] = {"model.safetensors", "pytorch_model.bin"};
 
 // Returns the text of FILE or FOLDER/FILE; nullopt where there is no such file.
@@ -76,6 +80,23 @@ Status add_sentence_modules(CheckpointInput& input, converters::ModelConfig& con
   };
   config.sentence = FERRY_TRY(converters::parse_sentence_config(text, printable(directory.path())));
   return config.sentence ? add_sentence_tensors(directory, *config.sentence, input) : Status();
+}
+
+Status read_classifier_folder(const CheckpointInput& input, converters::ModelConfig& config) {
+  const auto opened = Directory::open(input.directory);
+  if (input.directory.empty() || !opened) return {};
+  const Directory& directory = *opened;
+  const converters::FolderText text = [&directory](const std::string& path) {
+    return read_beside(directory, path);
+  };
+  const std::string folder = printable(directory.path());
+  config.classifier->max_tokens = FERRY_TRY(converters::parse_cross_encoder_folder(text, folder));
+  const std::optional<std::string> stated = FERRY_TRY(text(kCrossEncoder));
+  if (!stated) return {};
+  const std::string name = folder + "/" + kCrossEncoder;
+  const nlohmann::json document = FERRY_TRY(parse_json(*stated, name));
+  if (!document.is_object()) return bad_input(name + ": not a JSON object");
+  return converters::read_cross_encoder({document, name, ""}, *config.classifier);
 }
 
 }  // namespace ferry::checkpoint

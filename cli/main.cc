@@ -41,6 +41,7 @@ constexpr DeclaredVerb kVerbs[] = {
     {"imatrix", add_imatrix, "Convert"},
     {"run", add_run, "Run"},
     {"embed", add_embed, "Run"},
+    {"classify", add_classify, "Run"},
     {"execute", add_execute, "Run"},
     {"verify", add_verify, "Prove"},
     {"check", add_check, "Prove"},

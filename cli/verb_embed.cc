@@ -20,6 +20,7 @@
 #include "cli/run_prompt.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "core/json_writer.h"
 #include "core/result.h"
@@ -27,6 +28,7 @@
 #include "core/utf8.h"
 #include "packer/bundle_reader.h"
 #include "prompt/embedding_text.h"
+#include "prompt/vector_codes.h"
 #include "runner/text_batches.h"
 
 namespace ferry::cli {
@@ -34,68 +36,113 @@ namespace {
 
 // A VectorFile is the file of vectors that `ferry embed` writes.
 
-// Writes vectors as the rows of one f32 array in NumPy's file format (.npy, version 1.0).
+// Writes vectors as the rows of one array in NumPy's file format (.npy, version 1.0).
 class VectorFile {
  public:
   // Makes a new file, which is removed again unless finish() is called. Returns kUsage if the name
   // does not end in .npy, kExists if the file exists, and kIo if it cannot be made.
-  static Result<VectorFile> create(const std::string& path, int64_t width);
+  // `type` is NumPy's name of the values: '<f4', '|i1' or '|u1'.
+  static Result<VectorFile> create(const std::string& path, int64_t width, std::string_view type);
 
   // Requires that `row` has width() values.
-  Status add(std::span<const float> row);
+  Status add(std::span<const std::byte> row);
   Status finish();
   int64_t rows() const { return rows_; }
   int64_t width() const { return width_; }
 
  private:
-  VectorFile(AtomicFile file, int64_t width) : file_(std::move(file)), width_(width) {}
+  VectorFile(AtomicFile file, int64_t width, std::string_view type)
+      : file_(std::move(file)), type_(type), width_(width) {}
 
   AtomicFile file_;
+  std::string_view type_;
   int64_t width_, rows_ = 0;
 };
+
+constexpr uint64_t kMostRangeBytes = uint64_t{1} << 30;
 
 // The format requires a multiple of 64. 128 is enough for any number of rows.
 constexpr size_t kHeaderBytes = 128;
 
-std::string header_of(int64_t rows, int64_t width) {
+std::string header_of(int64_t rows, int64_t width, std::string_view type) {
   constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
   const size_t length = kHeaderBytes - kMagic.size() - sizeof(uint16_t);
   std::string header(kMagic);
   header += static_cast<char>(length & 0xFFU);
   header += static_cast<char>(length >> 8U);
-  header +=
-      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, width);
+  header += fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", type,
+                        rows, width);
   header.resize(kHeaderBytes - 1, ' ');
   return header + '\n';
 }
 
-Result<VectorFile> VectorFile::create(const std::string& path, int64_t width) {
+Result<VectorFile> VectorFile::create(const std::string& path, int64_t width,
+                                      std::string_view type) {
   if (!path.ends_with(".npy")) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--out {}: a file of vectors ends in .npy", printable(path)));
   }
-  return VectorFile(FERRY_TRY(AtomicFile::create(path, IfExists::kRefuse, kHeaderBytes)), width);
+  return VectorFile(FERRY_TRY(AtomicFile::create(path, IfExists::kRefuse, kHeaderBytes)), width,
+                    type);
 }
 
-Status VectorFile::add(std::span<const float> row) {
+Status VectorFile::add(std::span<const std::byte> row) {
   const auto offset = kHeaderBytes + static_cast<uint64_t>(rows_) * row.size_bytes();
   rows_ += 1;
-  return file_.write_at(offset, std::as_bytes(row));
+  return file_.write_at(offset, row);
 }
 
 Status VectorFile::finish() {
-  const std::string header = header_of(rows_, width_);
+  const std::string header = header_of(rows_, width_, type_);
   FERRY_RETURN_IF_ERROR(file_.write_at(0, std::as_bytes(std::span(header))));
   return file_.publish();
 }
 
 struct EmbedLine {
-  std::string bundle, adapter, tokens, out;
+  std::string bundle, adapter, tokens, out, precision, ranges;
   std::vector<std::string> texts;
   prompt::EmbeddingTextOptions text;
   bool plain = false, states = false, normalize = false;
   std::optional<int64_t> width, memory;
 };
+
+prompt::VectorPrecision precision_of(const EmbedLine& o) {
+  return prompt::find_vector_precision(o.precision).value_or(prompt::VectorPrecision::kF32);
+}
+
+Status check_precision(const EmbedLine& o) {
+  if (!o.precision.empty() && !prompt::find_vector_precision(o.precision)) {
+    return fail(ErrorCode::kUsage, "--precision: must be f32, int8, uint8, binary or ubinary");
+  }
+  if (prompt::has_ranges(precision_of(o)) == !o.ranges.empty()) return {};
+  return fail(ErrorCode::kUsage,
+              o.ranges.empty()
+                  ? fmt::format("--precision {}: needs --ranges, vectors that say how far values "
+                                "reach",
+                                o.precision)
+                  : std::string("--ranges is for --precision int8 and uint8"));
+}
+
+// Returns what makes codes of vectors of `width` values; nullopt for f32.
+Result<std::optional<prompt::VectorCoder>> coder_of(const EmbedLine& o, int64_t width) {
+  const prompt::VectorPrecision precision = precision_of(o);
+  if (precision == prompt::VectorPrecision::kF32) return std::optional<prompt::VectorCoder>();
+  prompt::VectorRanges ranges;
+  if (!o.ranges.empty()) {
+    const InputFile file = FERRY_TRY(InputFile::open(o.ranges));
+    const std::string bytes = FERRY_TRY(read_text(file, kMostRangeBytes));
+    ranges = FERRY_TRY(
+        prompt::read_vector_ranges(std::as_bytes(std::span(bytes)), printable(o.ranges), width));
+  }
+  return std::optional(prompt::VectorCoder(precision, std::move(ranges)));
+}
+
+std::string_view numpy_type(prompt::VectorPrecision precision) {
+  const bool is_signed =
+      precision == prompt::VectorPrecision::kInt8 || precision == prompt::VectorPrecision::kBinary;
+  if (precision == prompt::VectorPrecision::kF32) return "<f4";
+  return is_signed ? "|i1" : "|u1";
+}
 
 // Refuses options that belong to different kinds of input or output.
 Status check_options(const EmbedLine& o) {
@@ -113,10 +160,12 @@ Status check_options(const EmbedLine& o) {
   if (o.plain && (!o.tokens.empty() || !o.texts.empty())) {
     return fail(ErrorCode::kUsage, "--plain is for the lines of standard input");
   }
-  if (o.states && (o.width || o.normalize || !o.out.empty())) {
+  if (o.states && (o.width || o.normalize || !o.out.empty() || !o.precision.empty())) {
     return fail(ErrorCode::kUsage,
-                "--truncate-dim, --normalize and --out are for vectors, not for --states");
+                "--truncate-dim, --normalize, --precision and --out are for vectors, not for "
+                "--states");
   }
+  FERRY_RETURN_IF_ERROR(check_precision(o));
   for (const std::string& text : o.texts) {
     if (!utf8::is_valid(text)) return fail(ErrorCode::kUsage, "--text: not UTF-8");
   }
@@ -145,9 +194,12 @@ class Embedder {
     Embedder embedder(std::move(batches), o);
     if (o.states) return embedder;
     embedder.width_ = FERRY_TRY(kept_width(o, width));
+    embedder.coder_ = FERRY_TRY(coder_of(o, embedder.width_));
     if (!o.out.empty()) {
       FERRY_RETURN_IF_ERROR(check_directory_of("--out", o.out, o.bundle));
-      embedder.file_ = FERRY_TRY(VectorFile::create(o.out, embedder.width_));
+      const int64_t bytes =
+          prompt::is_binary(precision_of(o)) ? (embedder.width_ + 7) / 8 : embedder.width_;
+      embedder.file_ = FERRY_TRY(VectorFile::create(o.out, bytes, numpy_type(precision_of(o))));
     }
     return embedder;
   }
@@ -163,12 +215,12 @@ class Embedder {
     return input_->tokens_of(text);
   }
 
-  Result<std::vector<EmbeddedText>> embed(const std::vector<std::vector<int64_t>>& texts) {
+  Result<std::vector<EmbeddedText>> embed(const std::vector<runner::TextTokens>& texts) {
     std::vector<EmbeddedText> out(texts.size());
     FERRY_RETURN_IF_ERROR(
         batches_.encode(texts, [&](size_t text, const runner::EncodedText& encoded) {
           std::vector<float>& values = out[text].values;
-          out[text].tokens = texts[text].size();
+          out[text].tokens = texts[text].ids.size();
           if (states_) return values.assign(encoded.states.begin(), encoded.states.end());
           values.assign(encoded.embedding.begin(), encoded.embedding.begin() + width_);
           if (normalize_) prompt::normalize(values);
@@ -180,11 +232,20 @@ class Embedder {
   Status write(const EmbeddedText& text, JsonWriter& out) {
     if (states_) {
       add_states(text.values, out);
-    } else if (file_) {
-      return file_->add(text.values);
-    } else {
-      add_row(text.values, out);
+      return {};
     }
+    if (!coder_) {
+      if (file_) return file_->add(std::as_bytes(std::span(text.values)));
+      add_row(text.values, out);
+      return {};
+    }
+    const std::vector<uint8_t> codes = coder_->codes_of(text.values);
+    if (file_) return file_->add(std::as_bytes(std::span(codes)));
+    out.begin_array();
+    for (const uint8_t code : codes) {
+      out.value(is_signed_ ? static_cast<int64_t>(static_cast<int8_t>(code)) : int64_t{code});
+    }
+    out.end_array();
     return {};
   }
 
@@ -194,7 +255,10 @@ class Embedder {
 
  private:
   Embedder(runner::TextBatches batches, const EmbedLine& o)
-      : batches_(std::move(batches)), states_(o.states), normalize_(o.normalize) {}
+      : batches_(std::move(batches)),
+        states_(o.states),
+        normalize_(o.normalize),
+        is_signed_(numpy_type(precision_of(o)) == "|i1") {}
 
   void add_states(std::span<const float> states, JsonWriter& out) const {
     const auto width = static_cast<size_t>(batches_.sizes().width);
@@ -209,8 +273,9 @@ class Embedder {
   }
 
   runner::TextBatches batches_;
-  bool states_, normalize_;
+  bool states_, normalize_, is_signed_;
   int64_t width_ = 0;
+  std::optional<prompt::VectorCoder> coder_;
   std::optional<VectorFile> file_;
   std::optional<prompt::EmbeddingText> input_;
 };
@@ -226,7 +291,7 @@ class Answers {
     if (out_.empty()) key_ = options.states ? "states" : "embedding";
   }
 
-  Status add(const std::vector<std::vector<int64_t>>& texts) {
+  Status add(const std::vector<runner::TextTokens>& texts) {
     for (const EmbeddedText& text : FERRY_TRY(embedder_.embed(texts))) {
       FERRY_RETURN_IF_ERROR(add(text));
     }
@@ -294,7 +359,7 @@ class Waiting {
       FERRY_RETURN_IF_ERROR(answer());
       return Failure(tokens.error());
     }
-    tokens_.push_back(*std::move(tokens));
+    tokens_.push_back({.ids = *std::move(tokens)});
     return tokens_.size() < kWindow ? Status() : answer();
   }
   Status answer() { return answers_.add(std::exchange(tokens_, {})); }
@@ -302,7 +367,7 @@ class Waiting {
  private:
   Embedder& embedder_;
   Answers& answers_;
-  std::vector<std::vector<int64_t>> tokens_;
+  std::vector<runner::TextTokens> tokens_;
 };
 
 // Answers each line of standard input, as soon as no other line is there. With --plain an empty
@@ -344,7 +409,7 @@ Result<int> run(Context& context, const EmbedLine& o) {
   Embedder embedder = FERRY_TRY(Embedder::make(std::move(batches), o));
   Answers answers(context, o, embedder);
   if (!tokens.empty()) {
-    FERRY_RETURN_IF_ERROR(answers.add({tokens}));
+    FERRY_RETURN_IF_ERROR(answers.add({{.ids = tokens}}));
   } else {
     FERRY_RETURN_IF_ERROR(embedder.open_texts(bundle, o.text));
     Waiting waiting(embedder, answers);
@@ -377,7 +442,15 @@ void add_embed(CommandLine& line) {
       .option("--truncate-dim", o->width,
               "The first N values of each vector (of models trained for it: Matryoshka)")
       .flag("--normalize", o->normalize, "Vectors of length 1, behind --truncate-dim")
-      .option("-o,--out FILE", o->out, "New .npy file, f32 [texts, values], instead of the answers")
+      .option(
+          "--precision", o->precision,
+          "Values of a vector: f32 (default); int8 or uint8, a byte each; binary or ubinary, a bit "
+          "each, packed into bytes")
+      .option(
+          "--ranges FILE", o->ranges,
+          "For int8 and uint8: .npy file, f32 [rows, values], of vectors like those to come, or of "
+          "the least and the largest values; 256 steps lie between the least and the largest")
+      .option("-o,--out FILE", o->out, "New .npy file [texts, values] instead of the answers")
       .flag("--states", o->states,
             "The last hidden state of each token instead of the vector of the text")
       .option("--memory SIZE", o->memory,

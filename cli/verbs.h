@@ -11,6 +11,7 @@ void add_convert(CommandLine& line);
 void add_imatrix(CommandLine& line);
 void add_run(CommandLine& line);
 void add_embed(CommandLine& line);
+void add_classify(CommandLine& line);
 void add_tokenize(CommandLine& line);
 void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);

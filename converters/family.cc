@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "converters/blocks/classifier.h"
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/vision_encoder.h"
@@ -132,8 +133,10 @@ std::vector<KeyRule> key_rules(const ModelConfig& config) {
   }
   if (config.is_encoder) drop_head(rules);
   if (config.sentence) rules = concat({rules, sentence_rules(*config.sentence)});
+  if (config.classifier) rules = concat({rules, classifier_rules(*config.classifier)});
   if (config.vision_family != nullptr) return rules;
   for (const DroppedKeys& keys : config.family->dropped) {
+    if (config.classifier && has_head_key(*config.classifier, keys.pattern)) continue;
     rules.push_back(drop_rule(keys.pattern, keys.reason));
   }
   return rules;

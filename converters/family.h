@@ -51,7 +51,8 @@ struct FamilySpec {
   std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
   std::vector<Component> components;  // the first is the text decoder
   std::vector<DroppedKeys> dropped = {};
-  std::vector<GgufArchitecture> gguf = {};  // the GGUF architectures of the family's models
+  std::vector<ClassifierClass> classifiers = {};  // classes with a head of labels
+  std::vector<GgufArchitecture> gguf = {};        // the GGUF architectures of the family's models
   // The architecture of another family that GGUF writers give its models too; or none.
   std::string_view gguf_shared = {};
   std::vector<KerasArchitecture> keras = {};  // how KerasHub stores the family's models

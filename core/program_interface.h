@@ -31,10 +31,12 @@ inline constexpr std::string_view kStaticStyle = "static";
 inline constexpr std::string_view kEncoderStyle = "encoder";
 
 // The method of the stateful text decoder: (tokens, input_pos) -> logits. The method of the text
-// encoder: (tokens) -> (last_hidden_state), or (last_hidden_state, sentence_embedding).
+// encoder: (tokens) -> (last_hidden_state), or (last_hidden_state, sentence_embedding), or of a
+// classifier (tokens[, token_types]) -> (last_hidden_state, class_logits or token_logits).
 inline constexpr std::string_view kForwardMethod = "forward";
 // A text encoder may have this method too, which takes several texts of any lengths behind each
-// other: (tokens, text_ids, position_ids, last_tokens) -> the outputs of forward, for all of them.
+// other: (tokens, text_ids, position_ids, last_tokens[, token_types]) -> the outputs of forward,
+// for all of them.
 inline constexpr std::string_view kForwardTextsMethod = "forward_texts";
 // The methods of the static text decoder. kv_forward takes one token or, for lookahead decoding, a
 // few; the other takes prefill_length tokens.
@@ -61,8 +63,15 @@ inline constexpr std::string_view kLogitsPort = "logits";                 // f32
 // modules behind it.
 inline constexpr std::string_view kLastHiddenStatePort = "last_hidden_state";     // f32 [1,T,width]
 inline constexpr std::string_view kSentenceEmbeddingPort = "sentence_embedding";  // f32 [1,D]
+// Classifiers have one of these instead: outputs of the labels for the text, or for each token.
+inline constexpr std::string_view kClassLogitsPort = "class_logits";  // f32 [1,labels]
+inline constexpr std::string_view kTokenLogitsPort = "token_logits";  // f32 [1,T,labels]
+// An input of classifiers that tell the texts of a pair apart: 0 for tokens of the first text, 1
+// for those of the second.
+inline constexpr std::string_view kTokenTypesPort = "token_types";  // i64 [1,T]
 
-// forward_texts has these inputs for T tokens of N texts. Its sentence_embedding is [N,D].
+// forward_texts has these inputs for T tokens of N texts. Its sentence_embedding is [N,D],
+// its class_logits [N,labels].
 inline constexpr std::string_view kTextIdsPort = "text_ids";          // i64 [1,T]: 0, 0, 0, 1, ...
 inline constexpr std::string_view kPositionIdsPort = "position_ids";  // i64 [1,T]: 0, 1, 2, 0, ...
 inline constexpr std::string_view kLastTokensPort = "last_tokens";    // i64 [1,N]: 2, ...
@@ -101,9 +110,10 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 constexpr bool is_component_input(std::string_view port) {
   return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort ||
          port == kAttentionEndPort || port == kTextIdsPort || port == kPositionIdsPort ||
-         port == kLastTokensPort || port == kAttentionMaskPort || port == kWindowMaskPort ||
-         is_layer_port(port, kKCachePort) || is_layer_port(port, kVCachePort) ||
-         is_layer_port(port, kConvStatePort) || is_layer_port(port, kRecurrentStatePort);
+         port == kLastTokensPort || port == kTokenTypesPort || port == kAttentionMaskPort ||
+         port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
+         is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
+         is_layer_port(port, kRecurrentStatePort);
 }
 
 }  // namespace ferry

@@ -101,7 +101,9 @@ class Planner {
 
   Status run(uint64_t max_file_bytes) {
     Manifest& manifest = impl_.manifest;
-    if (impl_.input.one_program) manifest.version = kManifestVersion;
+    if (impl_.input.one_program) {
+      manifest.version = std::max(manifest.version, kOneProgramManifestVersion);
+    }
     manifest.source_files.clear();
     size_t own_files = impl_.source->files().size();
     for (const AdapterInput& adapter : impl_.input.adapters)

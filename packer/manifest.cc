@@ -147,6 +147,12 @@ static void describe(Archive& a, ManifestOption& option) {
 }
 
 template <class Archive>
+static void describe(Archive& a, ManifestClassifier& classifier) {
+  a.choice("scores", classifier.scores, {"softmax", "sigmoid", "none"});
+  a.texts("labels", classifier.labels);
+}
+
+template <class Archive>
 static void describe_model(Archive& a, Manifest& m) {
   a.text("model_type", m.model_type);
   a.count("vocab_size", m.vocab_size);
@@ -166,6 +172,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.counts("eos_ids", m.eos_ids);
   if (a.since(4)) a.optional_count("image_token_id", m.image_token_id);
   a.optional_count("rope_switch", m.rope_switch);
+  if (a.since(10)) a.optional_object("classifier", m.classifier);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

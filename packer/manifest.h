@@ -19,10 +19,12 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The newest version of the format that this program reads, the version that it writes for bundles
-// that need no newer one, and the oldest version that it reads. manifest.cc states the version of
-// each member that was added later.
-inline constexpr int64_t kManifestVersion = 9;  // components share one program
+// The newest version of the format that this program reads, which classifiers have; the versions of
+// bundles whose components share one program, and of those that take adapters; that of bundles that
+// need no newer one; and the oldest version that it reads. manifest.cc states the version of each
+// member that was added later.
+inline constexpr int64_t kManifestVersion = 10;
+inline constexpr int64_t kOneProgramManifestVersion = 9;
 inline constexpr int64_t kAdaptersManifestVersion = 8;
 inline constexpr int64_t kPlainManifestVersion = 7;
 inline constexpr int64_t kOldestManifestVersion = 2;
@@ -164,6 +166,12 @@ struct ManifestAdapter {
   std::vector<ManifestSourceFile> source_files = {};
 };
 
+// The labels of a classifier, in the order of its outputs.
+struct ManifestClassifier {
+  std::string scores;  // function that makes scores of outputs: "softmax", "sigmoid" or "none"
+  std::vector<std::string> labels;
+};
+
 struct Manifest {
   int64_t version = kPlainManifestVersion;  // version of the text, which decides its members
   ManifestTool tool = {};
@@ -186,7 +194,8 @@ struct Manifest {
   // token on (longrope). An input_pos of -1 - position selects these factors. With a plain
   // position, the end of the call decides which factors are used.
   std::optional<int64_t> rope_switch;
-  std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
+  std::optional<ManifestClassifier> classifier = {};  // before version 10 there is none
+  std::vector<ManifestSourceFile> source_files;       // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
   // Number of parts in each program, with llama::fallback between them.

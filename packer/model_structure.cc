@@ -61,7 +61,8 @@ class ModelCheck {
 
   // `texts` is the most texts of one call of an encoder.
   void port(const std::string& file, const ManifestPort& port, int64_t tokens, int64_t texts) {
-    if (port.name == kTextIdsPort || port.name == kPositionIdsPort) {
+    if (port.name == kTextIdsPort || port.name == kPositionIdsPort ||
+        port.name == kTokenTypesPort) {
       return expect(file, "input", port, {1, tokens}, "tokens of a call");
     }
     if (port.name == kLastTokensPort) {
@@ -85,6 +86,12 @@ class ModelCheck {
     if (port.name == kSentenceEmbeddingPort) {
       const int64_t width = port.shape.size() == 2 ? std::max<int64_t>(1, port.shape[1]) : 1;
       return expect(file, "output", port, {texts, width}, "vector of each text");
+    }
+    if (port.name == kClassLogitsPort) {
+      return expect(file, "output", port, {texts, labels()}, "labels of each text");
+    }
+    if (port.name == kTokenLogitsPort) {
+      return expect(file, "output", port, {1, tokens, labels()}, "labels of each token");
     }
     if (port.name == kHiddenStatesPort || port.name == kLastHiddenStatePort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
@@ -153,6 +160,7 @@ class ModelCheck {
   }
 
  private:
+  int64_t labels() const { return model_.classifier ? std::ssize(model_.classifier->labels) : 0; }
   bool is_static() const { return model_.program_style == kStaticStyle; }
 
   // A cache of a static program holds the positions that the call does not bring. `axis` counts

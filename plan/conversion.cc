@@ -104,6 +104,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.eos_ids = config.eos_ids;
   if (config.vision) m.image_token_id = config.vision->image_token_id;
   m.rope_switch = converters::longrope_switch(config.rope, build);
+  if (config.classifier) {
+    m.version = packer::kManifestVersion;
+    m.classifier = {config.classifier->scores, config.classifier->labels};
+  }
   m.allowed_unmapped = mapping.allowed;
   for (const converters::MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});

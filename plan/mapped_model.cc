@@ -45,13 +45,19 @@ Status check_inputs(const ConvertOptions& options, const converters::ModelConfig
 // begins messages about the config.
 Status settle_style(const ConvertOptions& options, const std::string& config_name,
                     converters::ModelConfig& config) {
-  const ProgramStyle otherwise = config.two_way ? ProgramStyle::kEncoder : ProgramStyle::kStateful;
+  const bool encodes = config.two_way || config.classifier;
+  const ProgramStyle otherwise = encodes ? ProgramStyle::kEncoder : ProgramStyle::kStateful;
   config.is_encoder = options.style.value_or(otherwise) == ProgramStyle::kEncoder;
   if (config.two_way && !config.is_encoder) {
     return fail(
         ErrorCode::kUnsupported,
         fmt::format("{}: tokens of this {} attend to later ones too, which encoders alone do",
                     config_name, config.model_type));
+  }
+  if (config.classifier && !config.is_encoder) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: 'architectures' names a classifier, which becomes an encoder",
+                            config_name));
   }
   if (!config.is_encoder) return {};
   if (config.vision_family != nullptr) {
@@ -65,9 +71,10 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
 
 // Returns the context length of an encoder for options that state none.
 int64_t default_text_length(const converters::ModelConfig& config) {
-  const int64_t stated = config.sentence ? config.sentence->max_tokens.value_or(kDefaultTextLength)
-                                         : kDefaultTextLength;
-  return std::min({config.max_positions, stated, kDefaultTextLength});
+  std::optional<int64_t> stated;
+  if (config.sentence) stated = config.sentence->max_tokens;
+  if (config.classifier) stated = config.classifier->max_tokens;
+  return std::min({config.max_positions, stated.value_or(kDefaultTextLength), kDefaultTextLength});
 }
 
 // Returns the build options of an encoder for texts of up to build.context_length tokens. kUsage
@@ -267,7 +274,9 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
       options.images.value_or(opened.images)));
   FERRY_RETURN_IF_ERROR(check_inputs(options, c.config));
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
-  if (c.config.is_encoder) {
+  if (c.config.classifier) {
+    FERRY_RETURN_IF_ERROR(checkpoint::read_classifier_folder(opened, c.config));
+  } else if (c.config.is_encoder) {
     FERRY_RETURN_IF_ERROR(checkpoint::add_sentence_modules(opened, c.config));
   } else if (checkpoint::has_sentence_modules(opened)) {
     c.notes.push_back(fmt::format(

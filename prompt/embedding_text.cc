@@ -22,19 +22,9 @@ constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 constexpr const char* kPrompts = "config_sentence_transformers.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
-// Returns an empty object if the bundle has no such file.
-Result<nlohmann::json> object_in(const packer::Bundle& bundle, const char* file) {
-  if (!bundle.has_text(file)) return nlohmann::json::object();
-  const std::string where = printable(bundle.path_of(file));
-  const std::string text = FERRY_TRY(bundle.text(file, kMaxFileBytes));
-  nlohmann::json document = FERRY_TRY(parse_json(text, where));
-  return document.is_object() ? Result<nlohmann::json>(std::move(document))
-                              : bad_input(where + ": not a JSON object");
-}
-
 Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbeddingTextOptions& options) {
   if (options.prompt) return *options.prompt;
-  const nlohmann::json config = FERRY_TRY(object_in(bundle, kPrompts));
+  const nlohmann::json config = FERRY_TRY(object_of_bundle(bundle, kPrompts));
   std::string name = options.prompt_name;
   const std::string where = printable(bundle.path_of(kPrompts));
   const auto chosen = config.find("default_prompt_name");
@@ -58,11 +48,20 @@ Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbeddingTextO
   return bad_input(fmt::format("{}: prompt {} is no string", where, quoted(name)));
 }
 
-// Returns the side at which the tokenizer of transformers cuts a text. `otherwise` is what the file
-// of the tokenizer says.
-Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle,
-                                    std::optional<text::Tokenizer::Cut> otherwise) {
-  const nlohmann::json config = FERRY_TRY(object_in(bundle, kTokenizerConfig));
+}  // namespace
+
+Result<nlohmann::json> object_of_bundle(const packer::Bundle& bundle, const char* file) {
+  if (!bundle.has_text(file)) return nlohmann::json::object();
+  const std::string where = printable(bundle.path_of(file));
+  const std::string text = FERRY_TRY(bundle.text(file, kMaxFileBytes));
+  nlohmann::json document = FERRY_TRY(parse_json(text, where));
+  return document.is_object() ? Result<nlohmann::json>(std::move(document))
+                              : bad_input(where + ": not a JSON object");
+}
+
+Result<text::Tokenizer::Cut> cut_of_bundle(const packer::Bundle& bundle,
+                                           std::optional<text::Tokenizer::Cut> otherwise) {
+  const nlohmann::json config = FERRY_TRY(object_of_bundle(bundle, kTokenizerConfig));
   const auto side = config.find("truncation_side");
   if (side == config.end()) return otherwise.value_or(text::Tokenizer::Cut::kEnd);
   if (*side == "right") return text::Tokenizer::Cut::kEnd;
@@ -70,8 +69,6 @@ Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle,
   return bad_input(fmt::format("{}: 'truncation_side' is neither left nor right",
                                printable(bundle.path_of(kTokenizerConfig))));
 }
-
-}  // namespace
 
 Result<EmbeddingText> EmbeddingText::open(const packer::Bundle& bundle, int64_t most,
                                           bool is_stripped) {
@@ -82,7 +79,7 @@ Result<EmbeddingText> EmbeddingText::open(const packer::Bundle& bundle, int64_t 
 Status EmbeddingText::set(const packer::Bundle& bundle, const EmbeddingTextOptions& options) {
   prompt_ = FERRY_TRY(prompt_of(bundle, options));
   cut_.reset();
-  if (options.truncate) cut_ = FERRY_TRY(cut_of(bundle, tokenizer_.cut()));
+  if (options.truncate) cut_ = FERRY_TRY(cut_of_bundle(bundle, tokenizer_.cut()));
   return {};
 }
 

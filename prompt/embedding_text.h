@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,14 @@ class EmbeddingText {
   std::string prompt_;
   std::optional<text::Tokenizer::Cut> cut_;  // the side at which texts that are too long are cut
 };
+
+// Returns a JSON object that a file of the bundle holds; an empty one if there is no such file.
+Result<nlohmann::json> object_of_bundle(const packer::Bundle& bundle, const char* file);
+
+// Returns the side at which the tokenizer of transformers cuts a text. `otherwise` is what the file
+// of the tokenizer says.
+Result<text::Tokenizer::Cut> cut_of_bundle(const packer::Bundle& bundle,
+                                           std::optional<text::Tokenizer::Cut> otherwise);
 
 // Divides by the Euclidean norm, or by 1e-12 where that is larger, as torch's normalize() does.
 void normalize(std::vector<float>& vector);

@@ -150,6 +150,10 @@ class F32Path {
     Run& run = runs_.emplace_back(
         Run{std::move(calls), {}, PromptRecorder(prompt, conversion_.mapped.config.vocab_size)});
     run.passed.resize(run.calls.size());
+    if (prompt.types.empty()) return;
+    const auto types = std::as_bytes(std::span(prompt.types));
+    run.passed.front()[std::string(kTokenTypesPort)] = {
+        DType::kI64, {1, std::ssize(prompt.types)}, {types.begin(), types.end()}};
   }
 
   // Computes the features of every prompt that has pixels, and the intermediate tensors of the
@@ -254,8 +258,8 @@ class F32Path {
 
   Status run_call(LoadedPart& part, PassedTensors& passed) {
     FERRY_RETURN_IF_ERROR(part.run(call_->tokens, call_->position, passed));
-    for (const std::string_view name :
-         {kLogitsPort, kLastHiddenStatePort, kSentenceEmbeddingPort}) {
+    for (const std::string_view name : {kLogitsPort, kLastHiddenStatePort, kSentenceEmbeddingPort,
+                                        kClassLogitsPort, kTokenLogitsPort}) {
       keep_output(std::string(name), passed);
     }
     return {};
@@ -446,6 +450,7 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
 Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, PassedTensors& passed) {
   const std::vector<graph::LoweredPort>& inputs = lowered().inputs;
   std::vector<int64_t> ends;  // without images, tokens attend to none behind them
+  const std::vector<int64_t> no_types(tokens.size(), 0);
   for (size_t i = 0; i < inputs.size(); ++i) {
     runner::TensorView view;
     if (inputs[i].name == kTokensPort) {
@@ -458,6 +463,11 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
       view = {DType::kI64, {1, std::ssize(ends)}, std::as_bytes(std::span(ends))};
     } else {
       const auto found = passed.find(inputs[i].name);
+      if (found == passed.end() && inputs[i].name == kTokenTypesPort) {
+        view = {DType::kI64, {1, std::ssize(no_types)}, std::as_bytes(std::span(no_types))};
+        FERRY_RETURN_IF_ERROR(method_->set_input(i, view));
+        continue;
+      }
       if (found == passed.end()) {
         return fail(ErrorCode::kInternal,
                     fmt::format("{}: no earlier part has {}", name_, quoted(inputs[i].name)));

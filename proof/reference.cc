@@ -239,6 +239,12 @@ std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
   return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
 }
 
+Result<std::vector<int64_t>> token_types(const Reference& reference,
+                                         const ReferencePrompt& prompt) {
+  if (!prompt.has(kTokenTypeIds)) return std::vector<int64_t>();
+  return reference.integers(prompt, kTokenTypeIds, {1, std::ssize(prompt.input_ids)});
+}
+
 std::vector<ReferenceTensor> reference_tensors(int64_t layers) {
   std::vector<ReferenceTensor> all;
   const auto add = [&](Kind kind, const std::string& name, int64_t layer) {
@@ -257,6 +263,8 @@ std::vector<ReferenceTensor> reference_tensors(int64_t layers) {
   add(Kind::kHidden, fmt::format("hidden_states.{}", layers), layers);
   add(Kind::kState, std::string(kLastHiddenStatePort), layers);
   add(Kind::kVector, std::string(kSentenceEmbeddingPort), layers);
+  add(Kind::kVector, std::string(kClassLogitsPort), layers);
+  add(Kind::kState, std::string(kTokenLogitsPort), layers);
   return all;
 }
 

@@ -13,6 +13,9 @@
 
 namespace ferry::proof {
 
+// The types of the tokens of a prompt, i64 [1,T], where they are not all 0.
+inline constexpr const char* kTokenTypeIds = "token_type_ids";
+
 struct ReferencePrompt {
   std::string name;  // such as "short"; empty for the prompt of a file without prefixes
   std::vector<int64_t> input_ids;
@@ -56,6 +59,9 @@ class Reference {
   std::vector<ReferencePrompt> prompts_;
 };
 
+// Returns the types of the prompt's tokens, none where the reference has none.
+Result<std::vector<int64_t>> token_types(const Reference& reference, const ReferencePrompt& prompt);
+
 // Returns "FILE: prompt 'NAME'" for messages.
 std::string name_of(const Reference& reference, const ReferencePrompt& prompt);
 
@@ -70,8 +76,8 @@ struct ReferenceTensor {
     kConvState,     // buffer, with an equal shape in the bundle
     kRecurrentState,
     kVision,  // probe of the vision encoder, [tiles,patches,width], or image_features
-    kState,   // output of a text encoder, [1,T,hidden_size]
-    kVector,  // output of a text encoder, [1,D]
+    kState,   // output of a text encoder, [1,T,hidden_size] or [1,T,labels]
+    kVector,  // output of a text encoder, [1,D] or [1,labels]
   } kind = Kind::kHidden;
   std::string name;    // name in the reference, such as "hidden_states.3" or "cache.0.key"
   std::string source;  // name of the probe, buffer or output of the bundle

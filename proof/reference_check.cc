@@ -91,6 +91,13 @@ class PromptCheck {
   Shape encoded_shape(const ReferenceTensor& tensor) const {
     const auto sizes = runner::TextEncoder::sizes_in(model_, reference_.path());
     if (!sizes) return {};
+    const int64_t labels = sizes->labels;
+    if (tensor.name == kClassLogitsPort) {
+      return labels > 0 && !sizes->per_token ? Shape{1, labels} : Shape();
+    }
+    if (tensor.name == kTokenLogitsPort) {
+      return sizes->per_token ? Shape{1, tokens_, labels} : Shape();
+    }
     if (tensor.kind == ReferenceTensor::Kind::kState) return {1, tokens_, sizes->width};
     return sizes->embedding_width > 0 ? Shape{1, sizes->embedding_width} : Shape();
   }
@@ -130,7 +137,9 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
   const auto sizes = FERRY_TRY(runner::TextEncoder::sizes_in(manifest, reference.path()));
   const bool has_output =
       prompt.has(std::string(kLastHiddenStatePort)) ||
-      (sizes.embedding_width > 0 && prompt.has(std::string(kSentenceEmbeddingPort)));
+      (sizes.embedding_width > 0 && prompt.has(std::string(kSentenceEmbeddingPort))) ||
+      (sizes.labels > 0 &&
+       prompt.has(std::string(sizes.per_token ? kTokenLogitsPort : kClassLogitsPort)));
   if (has_output) return {};
   return bad_input(fmt::format("{} has no {}", who, kLastHiddenStatePort));
 }

@@ -24,6 +24,7 @@ struct RecordedPrompt {
   runner::ExpertRoutes routes =
       {};  // experts that tokens pass through; routers choose for tokens without routes
   PromptImages images = {};
+  std::vector<int64_t> types = {};  // of the tokens, where they tell texts of a pair apart
   // Returns the tokens that are executed: all but the last one of the continuation.
   std::vector<int64_t> executed() const;
 };

@@ -220,6 +220,7 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
     prompt.images = std::move(images);
     prompt.name = from.name;
     prompt.tokens = from.input_ids;
+    prompt.types = FERRY_TRY(token_types(reference, from));
     prompt.routes = FERRY_TRY(routes_of(reference, from, manifest.num_layers));
     if (from.has("greedy_ids") && manifest.program_style != kEncoderStyle) {
       prompt.continuation = FERRY_TRY(reference.ids(from, "greedy_ids"));

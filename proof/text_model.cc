@@ -29,18 +29,49 @@ using Row = std::span<const float>;
 // The outputs of the encoder for some tokens, by their names in references.
 using Computed = std::map<std::string, std::vector<float>, std::less<>>;
 
-Result<Computed> compute(runner::TextEncoder& encoder, const std::vector<int64_t>& tokens) {
+Result<Computed> compute(runner::TextEncoder& encoder, const std::vector<int64_t>& tokens,
+                         const std::vector<int64_t>& types) {
   Computed out;
   FERRY_RETURN_IF_ERROR(encoder.set_probe_sink([&out](const std::string& name, Row values) {
     out[name].assign(values.begin(), values.end());
   }));
-  const Result<runner::EncodedText> text = encoder.encode(tokens);
+  const Result<runner::EncodedText> text = encoder.encode(tokens, types);
   FERRY_RETURN_IF_ERROR(encoder.set_probe_sink({}));
   if (!text) return Failure(text.error());
   out[std::string(kLastHiddenStatePort)].assign(text->states.begin(), text->states.end());
   if (!text->embedding.empty()) {
     out[std::string(kSentenceEmbeddingPort)].assign(text->embedding.begin(), text->embedding.end());
   }
+  if (!text->logits.empty()) {
+    const std::string_view port = encoder.sizes().per_token ? kTokenLogitsPort : kClassLogitsPort;
+    out[std::string(port)].assign(text->logits.begin(), text->logits.end());
+  }
+  return out;
+}
+
+runner::TextTokens tokens_with_types(const std::vector<int64_t>& ids,
+                                     const std::vector<int64_t>& types) {
+  return {.ids = ids, .types = types};
+}
+
+// The outputs of the method for several texts, for `text` behind another one; nothing if the bundle
+// has no such method, or if the two are too long for it.
+Result<Computed> compute_behind(runner::TextEncoder& encoder, const runner::TextTokens& before,
+                                const runner::TextTokens& text) {
+  Computed out;
+  const runner::TextEncoder::Sizes& sizes = encoder.sizes();
+  if (std::ssize(before.ids) + std::ssize(text.ids) > sizes.texts_tokens) return out;
+  const std::vector<runner::TextTokens> texts = {before, text};
+  const runner::EncodedText all = FERRY_TRY(encoder.encode_texts(texts));
+  const auto keep = [&out](std::string_view name, Row rows, int64_t skipped) {
+    const Row own = rows.subspan(static_cast<size_t>(skipped));
+    if (!own.empty()) out[std::string(name)].assign(own.begin(), own.end());
+  };
+  const int64_t first = std::ssize(before.ids);
+  keep(kLastHiddenStatePort, all.states, first * sizes.width);
+  keep(kSentenceEmbeddingPort, all.embedding, sizes.embedding_width);
+  keep(sizes.per_token ? kTokenLogitsPort : kClassLogitsPort, all.logits,
+       (sizes.per_token ? first : 1) * sizes.labels);
   return out;
 }
 
@@ -62,19 +93,29 @@ class EncodedCase {
     details_.emplace(prompt.input_ids, columns_for(reference.prompts().size()), bounds);
   }
 
-  Result<CaseReport> run(runner::TextEncoder& encoder, const packer::Manifest& manifest) {
+  // The text is computed alone, and behind that of the prompt `before`.
+  Result<CaseReport> run(runner::TextEncoder& encoder, const packer::Manifest& manifest,
+                         const ReferencePrompt& before) {
     if (prompt_.needs_images()) {
       report_.skipped = "needs images, which this bundle does not take";
       return std::move(report_);
     }
     FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, manifest));
-    const Computed computed = FERRY_TRY(compute(encoder, prompt_.input_ids));
-    std::set<std::string> known;
+    const std::vector<int64_t> types = FERRY_TRY(token_types(reference_, prompt_));
+    const Computed computed = FERRY_TRY(compute(encoder, prompt_.input_ids, types));
+    FERRY_RETURN_IF_ERROR(check_prompt(reference_, before, manifest));
+    const auto first =
+        tokens_with_types(before.input_ids, FERRY_TRY(token_types(reference_, before)));
+    const Computed behind =
+        FERRY_TRY(compute_behind(encoder, first, tokens_with_types(prompt_.input_ids, types)));
+    std::set<std::string> known = {kTokenTypeIds};
     for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {
       const auto got = computed.find(tensor.name);
       if (!prompt_.has(tensor.name) || got == computed.end()) continue;
       known.insert(tensor.name);
-      FERRY_RETURN_IF_ERROR(compare(tensor, got->second));
+      const auto again = behind.find(tensor.name);
+      FERRY_RETURN_IF_ERROR(
+          compare(tensor, got->second, again == behind.end() ? nullptr : &again->second));
     }
     for (const auto& [tensor, entry] : prompt_.tensors) {
       if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
@@ -85,11 +126,14 @@ class EncodedCase {
   }
 
  private:
-  Status compare(const ReferenceTensor& tensor, const std::vector<float>& got) {
+  // `again` are the values of the method for several texts, or nullptr.
+  Status compare(const ReferenceTensor& tensor, const std::vector<float>& got,
+                 const std::vector<float>* again) {
     const Shape shape = shape_of(tensor, report_.tokens, got.size());
     const std::vector<float> want = FERRY_TRY(reference_.floats(prompt_, tensor.name, shape));
     ValueComparison comparison(bounds_.noise_of(prompt_.name, tensor.name));
     comparison.add(got, want);
+    if (again != nullptr) comparison.add(*again, want);
     const ValueMetrics metrics = comparison.metrics();
     report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
     if (details_) details_->add_tensor(tensor, shape, got, want);
@@ -103,7 +147,8 @@ class EncodedCase {
   std::optional<DetailCollector> details_;
 };
 
-// Runs every prompt in one call and compares hidden states, the last hidden state, and the vector.
+// Runs every prompt in one call and compares hidden states, the last hidden state, and the vector
+// or the outputs of a classifier. Those that the method for several texts gives are compared too.
 // Only `details` and `progress` of the options are used.
 Result<ParityReport> verify_encoder(runner::TextEncoder& encoder, const packer::Manifest& manifest,
                                     const Reference& reference, const ParityBounds& bounds,
@@ -111,9 +156,11 @@ Result<ParityReport> verify_encoder(runner::TextEncoder& encoder, const packer::
   uint64_t done = 0, total = 0;
   for (const ReferencePrompt& prompt : reference.prompts()) total += prompt.input_ids.size();
   std::vector<CaseReport> cases;
+  const ReferencePrompt* before = &reference.prompts().back();
   for (const ReferencePrompt& prompt : reference.prompts()) {
     cases.push_back(
-        FERRY_TRY(EncodedCase(reference, prompt, bounds, options).run(encoder, manifest)));
+        FERRY_TRY(EncodedCase(reference, prompt, bounds, options).run(encoder, manifest, *before)));
+    before = &prompt;
     done += prompt.input_ids.size();
     if (options.progress) options.progress(done, total);
   }
@@ -130,7 +177,7 @@ Result<std::unique_ptr<TensorSource>> record_encoder(runner::TextEncoder& encode
   for (const RecordedPrompt& prompt : prompts) {
     const auto tokens = std::ssize(prompt.tokens);
     PromptRecorder recorder(prompt, manifest.vocab_size);
-    Computed computed = FERRY_TRY(compute(encoder, prompt.tokens));
+    Computed computed = FERRY_TRY(compute(encoder, prompt.tokens, prompt.types));
     for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {
       const auto found = computed.find(tensor.name);
       if (found == computed.end()) continue;

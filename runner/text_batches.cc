@@ -43,16 +43,15 @@ Result<TextBatches> TextBatches::load(const packer::Bundle& bundle, ThreadPool& 
   return batches;
 }
 
-std::vector<TextBatches::Group> TextBatches::groups_of(
-    std::span<const std::vector<int64_t>> texts) const {
+std::vector<TextBatches::Group> TextBatches::groups_of(std::span<const TextTokens> texts) const {
   const int64_t most = std::min(sizes().texts_tokens, kCallTokens);
   std::vector<Group> groups;
   int64_t tokens = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
-    tokens += std::ssize(texts[i]);
+    tokens += std::ssize(texts[i].ids);
     if (groups.empty() || tokens > most) {
       groups.push_back({i, i});
-      tokens = std::ssize(texts[i]);
+      tokens = std::ssize(texts[i].ids);
     }
     groups.back().end = i + 1;
   }
@@ -73,27 +72,31 @@ void TextBatches::add_workers(size_t wanted) {
   }
 }
 
-Status TextBatches::encode_group(TextEncoder& encoder, std::span<const std::vector<int64_t>> texts,
+Status TextBatches::encode_group(TextEncoder& encoder, std::span<const TextTokens> texts,
                                  const Group& group, const Sink& sink) {
   if (group.end - group.begin == 1) {
-    sink(group.begin, FERRY_TRY(encoder.encode(texts[group.begin])));
+    sink(group.begin, FERRY_TRY(encoder.encode(texts[group.begin].ids, texts[group.begin].types)));
     return {};
   }
   const auto members = texts.subspan(group.begin, group.end - group.begin);
   const EncodedText all = FERRY_TRY(encoder.encode_texts(members));
   const auto width = static_cast<size_t>(encoder.sizes().width);
   const auto values = static_cast<size_t>(encoder.sizes().embedding_width);
+  const auto labels = static_cast<size_t>(encoder.sizes().labels);
   size_t token = 0;
   for (size_t i = 0; i < members.size(); ++i) {
-    const size_t tokens = members[i].size();
+    const size_t tokens = members[i].ids.size();
+    const size_t row = encoder.sizes().per_token ? token : i;
+    const size_t rows = encoder.sizes().per_token ? tokens : 1;
     sink(group.begin + i, {.states = all.states.subspan(token * width, tokens * width),
-                           .embedding = all.embedding.subspan(i * values, values)});
+                           .embedding = all.embedding.subspan(i * values, values),
+                           .logits = all.logits.subspan(row * labels, rows * labels)});
     token += tokens;
   }
   return {};
 }
 
-Status TextBatches::encode(std::span<const std::vector<int64_t>> texts, const Sink& sink) {
+Status TextBatches::encode(std::span<const TextTokens> texts, const Sink& sink) {
   const std::vector<Group> groups = groups_of(texts);
   if (groups.size() > 1) add_workers(groups.size());
   if (groups.size() < 2 || workers_.size() < 2) {

@@ -30,7 +30,7 @@ class TextBatches {
   // Calls `sink` once for each text, with its index, from any thread and in any order. Errors are
   // those of TextEncoder::encode().
   using Sink = std::function<void(size_t text, const EncodedText& encoded)>;
-  Status encode(std::span<const std::vector<int64_t>> texts, const Sink& sink);
+  Status encode(std::span<const TextTokens> texts, const Sink& sink);
 
  private:
   // An encoder with a thread of its own.
@@ -50,9 +50,9 @@ class TextBatches {
         budget_(options.memory),
         most_workers_(pool.size()) {}
 
-  std::vector<Group> groups_of(std::span<const std::vector<int64_t>> texts) const;
+  std::vector<Group> groups_of(std::span<const TextTokens> texts) const;
   void add_workers(size_t wanted);
-  static Status encode_group(TextEncoder& encoder, std::span<const std::vector<int64_t>> texts,
+  static Status encode_group(TextEncoder& encoder, std::span<const TextTokens> texts,
                              const Group& group, const Sink& sink);
 
   packer::Bundle bundle_;

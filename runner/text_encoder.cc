@@ -27,6 +27,37 @@ const packer::ManifestPort* find_output(const packer::ManifestComponent& compone
   return nullptr;
 }
 
+// Returns the last dimension of an output of `rank`; nullopt if there is no such output.
+Result<std::optional<int64_t>> columns_of(const packer::ManifestComponent& component,
+                                          std::string_view name, size_t rank,
+                                          const std::string& path) {
+  const packer::ManifestPort* port = find_output(component, name);
+  if (port == nullptr) return std::optional<int64_t>();
+  if (port->shape.size() == rank && port->shape.back() >= 1)
+    return std::optional(port->shape.back());
+  return bad_input(fmt::format("{}: output {} of the text encoder is {}, not of rank {}",
+                               printable(path), name, to_string(port->shape), rank));
+}
+
+// Sets the sizes of a classifier, whose outputs must be as many as its labels.
+Status read_labels(const packer::Manifest& manifest, const packer::ManifestComponent& component,
+                   const std::string& path, TextEncoder::Sizes& sizes) {
+  const auto of_texts = FERRY_TRY(columns_of(component, kClassLogitsPort, 2, path));
+  const auto of_tokens = FERRY_TRY(columns_of(component, kTokenLogitsPort, 3, path));
+  sizes.per_token = of_tokens.has_value();
+  sizes.labels = of_tokens.value_or(of_texts.value_or(0));
+  for (const packer::ManifestProgram& program : component.programs) {
+    const packer::ManifestMethod* method = program.find(kForwardMethod);
+    if (method == nullptr) continue;
+    sizes.takes_types |=
+        std::ranges::count(method->inputs, kTokenTypesPort, &packer::ManifestPort::name) > 0;
+  }
+  const int64_t stated = manifest.classifier ? std::ssize(manifest.classifier->labels) : 0;
+  if (stated == sizes.labels && !(of_texts && of_tokens)) return {};
+  return bad_input(fmt::format("{}: the manifest states {} labels, the text encoder gives {}",
+                               printable(path), stated, sizes.labels));
+}
+
 std::span<const float> floats_of(const TensorView& view) {
   return {reinterpret_cast<const float*>(view.bytes.data()), view.bytes.size() / sizeof(float)};
 }
@@ -47,14 +78,9 @@ Result<TextEncoder::Sizes> TextEncoder::sizes_in(const packer::Manifest& manifes
   const packer::ManifestPort* states =
       find_output(*component, kLastHiddenStatePort, kForwardTextsMethod);
   if (states != nullptr && states->shape.size() == 3) sizes.texts_tokens = states->shape[1];
-  const packer::ManifestPort* vector = find_output(*component, kSentenceEmbeddingPort);
-  if (vector == nullptr) return sizes;
-  if (vector->shape.size() != 2 || vector->shape[1] < 1) {
-    return bad_input(fmt::format("{}: output {} of the text encoder is {}, not [1, width]",
-                                 printable(path), kSentenceEmbeddingPort,
-                                 to_string(vector->shape)));
-  }
-  sizes.embedding_width = vector->shape[1];
+  sizes.embedding_width =
+      FERRY_TRY(columns_of(*component, kSentenceEmbeddingPort, 2, path)).value_or(0);
+  FERRY_RETURN_IF_ERROR(read_labels(manifest, *component, path, sizes));
   return sizes;
 }
 
@@ -74,9 +100,15 @@ Result<TextEncoder> TextEncoder::load(const packer::Bundle& bundle, ThreadPool& 
     if (sizes.embedding_width > 0) {
       types.push_back({kSentenceEmbeddingPort, DType::kF32, {texts, sizes.embedding_width}});
     }
+    if (sizes.labels > 0 && sizes.per_token) {
+      types.push_back({kTokenLogitsPort, DType::kF32, {1, tokens, sizes.labels}});
+    } else if (sizes.labels > 0) {
+      types.push_back({kClassLogitsPort, DType::kF32, {texts, sizes.labels}});
+    }
     return types;
   };
-  const PortType inputs[] = {{kTokensPort, DType::kI64, {1, sizes.tokens}}};
+  std::vector<PortType> inputs = {{kTokensPort, DType::kI64, {1, sizes.tokens}}};
+  if (sizes.takes_types) inputs.push_back({kTokenTypesPort, DType::kI64, {1, sizes.tokens}});
   MethodChain chain = FERRY_TRY(set.bind(kForwardMethod, inputs, outputs(sizes.tokens, 1)));
   std::optional<MethodChain> texts;
   if (const int64_t most = sizes.texts_tokens; most > 0) {
@@ -85,6 +117,7 @@ Result<TextEncoder> TextEncoder::load(const packer::Bundle& bundle, ThreadPool& 
          {kTokensPort, kTextIdsPort, kPositionIdsPort, kLastTokensPort}) {
       types.push_back({name, DType::kI64, {1, most}});
     }
+    if (sizes.takes_types) types.push_back({kTokenTypesPort, DType::kI64, {1, most}});
     texts = FERRY_TRY(set.bind(kForwardTextsMethod, types, outputs(most, most)));
   }
   return TextEncoder(std::move(set), std::move(chain), std::move(texts), sizes);
@@ -95,9 +128,12 @@ Result<EncodedText> TextEncoder::outputs_of(const MethodChain& chain, size_t tok
   EncodedText out;
   out.states = floats_of(chain.output(0));
   const auto width = static_cast<size_t>(sizes_.embedding_width);
+  const auto labels = static_cast<size_t>(sizes_.labels);
   if (width > 0) out.embedding = floats_of(chain.output(1));
+  if (labels > 0) out.logits = floats_of(chain.output(width > 0 ? 2 : 1));
   if (out.states.size() == tokens * static_cast<size_t>(sizes_.width) &&
-      out.embedding.size() == texts * width) {
+      out.embedding.size() == texts * width &&
+      out.logits.size() == (sizes_.per_token ? tokens : texts) * labels) {
     return out;
   }
   return bad_input(fmt::format("{}: the text encoder gave {} and {} values for {} tokens",
@@ -105,30 +141,40 @@ Result<EncodedText> TextEncoder::outputs_of(const MethodChain& chain, size_t tok
                                out.embedding.size(), tokens));
 }
 
-Result<EncodedText> TextEncoder::encode(std::span<const int64_t> tokens) {
+Result<EncodedText> TextEncoder::encode(std::span<const int64_t> tokens,
+                                        std::span<const int64_t> types) {
   FERRY_RETURN_IF_ERROR(check_tokens(tokens, sizes_.vocabulary, 0, sizes_.tokens));
   TensorView& input = chain_.input(0);
   input.shape = {1, std::ssize(tokens)};
   input.bytes = std::as_bytes(tokens);
+  if (sizes_.takes_types) {
+    types_.assign(types.begin(), types.end());
+    types_.resize(tokens.size(), 0);
+    chain_.input(1).shape = input.shape;
+    chain_.input(1).bytes = std::as_bytes(std::span(types_));
+  }
   FERRY_RETURN_IF_ERROR(chain_.run());
   return outputs_of(chain_, tokens.size(), 1);
 }
 
-Result<EncodedText> TextEncoder::encode_texts(std::span<const std::vector<int64_t>> texts) {
-  for (std::vector<int64_t>* list : {&tokens_, &text_ids_, &position_ids_, &last_tokens_}) {
-    list->clear();
-  }
-  for (const std::vector<int64_t>& text : texts) {
+Result<EncodedText> TextEncoder::encode_texts(std::span<const TextTokens> texts) {
+  std::vector<std::vector<int64_t>*> lists = {&tokens_, &text_ids_, &position_ids_, &last_tokens_};
+  types_.clear();
+  for (std::vector<int64_t>* list : lists) list->clear();
+  if (sizes_.takes_types) lists.push_back(&types_);
+  for (const auto& [text, types] : texts) {
     FERRY_RETURN_IF_ERROR(check_tokens(text, sizes_.vocabulary, 0, sizes_.tokens));
     FERRY_RETURN_IF_ERROR(
         check_tokens(text, sizes_.vocabulary, std::ssize(tokens_), sizes_.texts_tokens));
     tokens_.insert(tokens_.end(), text.begin(), text.end());
+    types_.insert(types_.end(), types.begin(), types.end());
+    types_.resize(tokens_.size(), 0);
     text_ids_.insert(text_ids_.end(), text.size(), std::ssize(last_tokens_));
     for (int64_t i = 0; i < std::ssize(text); ++i) position_ids_.push_back(i);
     last_tokens_.push_back(std::ssize(tokens_) - 1);
   }
   size_t index = 0;
-  for (const std::vector<int64_t>* list : {&tokens_, &text_ids_, &position_ids_, &last_tokens_}) {
+  for (const std::vector<int64_t>* list : lists) {
     TensorView& input = texts_->input(index++);
     input.shape = {1, std::ssize(*list)};
     input.bytes = std::as_bytes(std::span(*list));

@@ -1,5 +1,5 @@
 // TextEncoder runs the text encoder of a bundle. The tokens of a whole text go in. States come out,
-// and one vector if the bundle makes one.
+// and one vector if the bundle makes one, or the outputs of a classifier.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,17 @@
 
 namespace ferry::runner {
 
+struct TextTokens {
+  std::vector<int64_t> ids = {};
+  std::vector<int64_t> types = {};  // one for each token; empty: all are 0
+};
+
 // Views of the encoder's memory, valid until its next call.
 struct EncodedText {
   std::span<const float> states;     // f32 [T,width]
   std::span<const float> embedding;  // f32 [texts, embedding_width]; empty if the bundle makes none
+  // Outputs of a classifier, f32 [texts, labels], or [T, labels] where tokens have labels.
+  std::span<const float> logits;
 };
 
 class TextEncoder {
@@ -31,6 +38,10 @@ class TextEncoder {
     int64_t embedding_width = 0;  // 0 if the bundle makes no vector of a text
     // The tokens of a call of several texts; 0 if the bundle's programs take one text only.
     int64_t texts_tokens = 0;
+    int64_t labels = 0;      // 0 if the bundle is no classifier
+    bool per_token = false;  // whether tokens have labels, not texts
+    bool takes_types =
+        false;  // whether types tell the texts of a pair apart; else they are ignored
   };
   // Returns the sizes that the manifest states. Error messages begin with `path`. kBadInput if its
   // inputs and outputs do not follow the protocol, kUnsupported for a bundle of another program
@@ -47,13 +58,13 @@ class TextEncoder {
   const Sizes& sizes() const { return sizes_; }
 
   // kUsage if there are no tokens or more than sizes().tokens, and for a token outside of the
-  // vocabulary.
-  Result<EncodedText> encode(std::span<const int64_t> tokens);
+  // vocabulary. `types` is empty, or has one for each token.
+  Result<EncodedText> encode(std::span<const int64_t> tokens, std::span<const int64_t> types = {});
 
   // Encodes texts in one call: states of all tokens, one text behind another, and an embedding for
   // each text. kUsage for no texts, a text of no tokens, more than sizes().texts_tokens in all, and
   // a token outside of the vocabulary.
-  Result<EncodedText> encode_texts(std::span<const std::vector<int64_t>> texts);
+  Result<EncodedText> encode_texts(std::span<const TextTokens> texts);
 
   // The sink is called for every probe in each call: name, and f32 values [T, width].
   using ProbeSink = std::function<void(const std::string& name, std::span<const float> values)>;
@@ -74,7 +85,7 @@ class TextEncoder {
   MethodChain chain_;
   std::optional<MethodChain> texts_;
   // The inputs of the call of several texts.
-  std::vector<int64_t> tokens_, text_ids_, position_ids_, last_tokens_;
+  std::vector<int64_t> tokens_, text_ids_, position_ids_, last_tokens_, types_;
   std::unique_ptr<ProbeSink> sink_;  // on the heap, because methods point to it
   bool observing_ = false;
   Sizes sizes_;

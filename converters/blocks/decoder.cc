@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/classifier.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/keys/standard_keys.h"
@@ -127,12 +128,20 @@ Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildO
         b.input(std::string(kLastTokensPort), DType::kI64, {batch(), Dim::of(texts)});
     b.bind_symbol(texts, b.sym_size(inputs.last_tokens, 1));
   }
+  if (parts.token_types) {
+    inputs.token_types = b.input(std::string(kTokenTypesPort), DType::kI64, by_token);
+  }
   const DecoderContext c = make_encoder_context(b, config, options, inputs);
   const ValueId states = build_layers(b, c, parts, inputs.token_ids);
   b.output(states, std::string(kLastHiddenStatePort));
   if (config.sentence) {
     b.output(sentence_embedding(b, c, *config.sentence, states),
              std::string(kSentenceEmbeddingPort));
+  }
+  if (config.classifier) {
+    const std::string_view port =
+        config.classifier->per_token() ? kTokenLogitsPort : kClassLogitsPort;
+    b.output(classifier_outputs(b, c, *config.classifier, states), std::string(port));
   }
   return named(several ? kForwardTextsMethod : kForwardMethod, b);
 }
@@ -232,7 +241,8 @@ ValueId styled_embeddings(GraphBuilder& b, const DecoderContext& c, const Decode
   const ModelConfig& config = c.config;
   if (style.token_types) {
     const Dims shape = {features(config.number(kTokenTypes)), features(config.hidden_size)};
-    x = b.add(x, b.select(b.weight("token_types.weight", shape), 0, 0));
+    const ValueId table = b.weight("token_types.weight", shape);
+    x = b.add(x, c.token_types.valid() ? b.embedding(table, c.token_types) : b.select(table, 0, 0));
   }
   if (style.learned_positions) x = b.add(x, position_embeddings(b, c, style));
   return style.embedding_norm ? norm(b, style.norm, x, "embedding_norm", config.rms_norm_eps) : x;
@@ -351,6 +361,7 @@ Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptio
   DecoderParts parts;
   parts.head_bias = style.head_bias;
   parts.embedding_size = width;
+  parts.token_types = style.token_types && config.classifier && config.number(kTokenTypes) > 1;
   parts.layer = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
     return StyledLayer(b, c, style, layer).run(x);
   };

@@ -29,14 +29,15 @@ struct DecoderParts {
   std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x)> enter = nullptr;
   // The width of a token's embedding and of the result of `final_norm`; 0 means hidden_size.
   int64_t embedding_size = 0;
+  bool token_types = false;  // a classifier takes the types of tokens, which tell pairs apart
 };
 
 // Builds embedding, layers, final norm and head, with the multipliers and the softcap of
 // config.scalars. A stateful program has one method: forward(tokens i64 [1,T], input_pos i64 [1])
 // -> logits. A static program has two, kv_forward and prefill_forward, with the inputs and outputs
-// of static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and no
-// head. Where the config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of
-// tokens.
+// of static_ports.h. An encoder has one, forward(tokens i64 [1,T]) -> last_hidden_state, and the
+// outputs of config.sentence or config.classifier. Where the config has a vision tower, embeddings
+// f32 [1,T,hidden_size] take the place of tokens.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
@@ -119,7 +120,8 @@ struct DecoderStyle {
   // Positions count the tokens that are not this one, from 1 on; its own is 0 (RoBERTa). The table
   // of positions then has one row more.
   std::optional<int64_t> uncounted = {};
-  // The first row of token_types.weight [kTokenTypes, hidden_size] is added to all embeddings.
+  // The first row of token_types.weight [kTokenTypes, hidden_size] is added to all embeddings; in
+  // classifiers, which take pairs of texts, the row of the token's type.
   bool token_types = false;
   bool embedding_norm = false;  // embedding_norm, behind token types and positions
   // Width of a token's embedding and of the input of the head. project_in and project_out stand

@@ -424,6 +424,7 @@ DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
   c.text_ids = inputs.text_ids;
   c.position_ids = inputs.position_ids;
   c.last_tokens = inputs.last_tokens;
+  c.token_types = inputs.token_types;
   c.end_pos = b.graph().symbols[static_cast<size_t>(inputs.tokens)].value;
   add_attention_kinds(b, c);
   if (config.number(kRelativeBias) != 0) add_relative_bias(b, c);

@@ -53,6 +53,7 @@ struct DecoderContext {
   // An encoder of several texts: the number of the text and the position in it, for each token, and
   // the last token of each text: i64 [1,T], [1,T] and [1,N]. Invalid in other programs.
   ValueId text_ids = {}, position_ids = {}, last_tokens = {};
+  ValueId token_types = {};  // encoder of pairs of texts: i64 [1,T]; invalid: all are 0
   // Position of the first token; 0 in an encoder. Static programs do not use it.
   graph::IntArg start_pos = 0;
   ValueId end_pos = {};  // Int: start_pos + T; unused in static programs
@@ -108,6 +109,7 @@ struct EncoderInputs {
   ValueId token_ids = {};  // i64 [1,T]
   int32_t tokens = 0;      // T
   ValueId text_ids = {}, position_ids = {}, last_tokens = {};
+  ValueId token_types = {};
 };
 // Makes the context of an encoder, all of whose layers have attention.
 DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,

@@ -98,17 +98,6 @@ class TextPooling {
   ValueId states_;
 };
 
-// Returns the vectors of all poolings, one behind another.
-ValueId pooled(GraphBuilder& b, const DecoderContext& c, const std::vector<Pooling>& poolings,
-               ValueId states) {
-  std::vector<ValueId> vectors;
-  for (const Pooling pooling : poolings) {
-    vectors.push_back(c.text_ids.valid() ? TextPooling(b, c, states).pooled(pooling)
-                                         : pooled_one(b, pooling, states));
-  }
-  return vectors.size() == 1 ? vectors.front() : b.cat(vectors, 1);
-}
-
 ValueId activated(GraphBuilder& b, Function function, ValueId x) {
   switch (function) {
     case Function::kTanh:
@@ -139,13 +128,23 @@ std::string dense_name(size_t index) { return fmt::format("sentence.{}", index);
 
 }  // namespace
 
+ValueId pooled_states(GraphBuilder& b, const DecoderContext& c,
+                      const std::vector<SentenceConfig::Pooling>& poolings, ValueId states) {
+  std::vector<ValueId> vectors;
+  for (const Pooling pooling : poolings) {
+    vectors.push_back(c.text_ids.valid() ? TextPooling(b, c, states).pooled(pooling)
+                                         : pooled_one(b, pooling, states));
+  }
+  return vectors.size() == 1 ? vectors.front() : b.cat(vectors, 1);
+}
+
 bool pools_several_texts(const SentenceConfig& config) {
   return std::ranges::count(config.poolings, Pooling::kMax) == 0;
 }
 
 ValueId sentence_embedding(GraphBuilder& b, const DecoderContext& c, const SentenceConfig& config,
                            ValueId states) {
-  ValueId x = pooled(b, c, config.poolings, states);
+  ValueId x = pooled_states(b, c, config.poolings, states);
   for (size_t i = 0; i < config.modules.size(); ++i) {
     const SentenceModule& module = config.modules[i];
     if (module.kind == SentenceModule::Kind::kNormalize) {

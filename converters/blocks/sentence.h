@@ -17,6 +17,11 @@ namespace ferry::converters {
 ValueId sentence_embedding(GraphBuilder& b, const DecoderContext& c, const SentenceConfig& config,
                            ValueId states);
 
+// Pools the states of each text, or other values of its tokens, f32 [1,T,width] -> f32
+// [N,width * poolings].
+ValueId pooled_states(GraphBuilder& b, const DecoderContext& c,
+                      const std::vector<SentenceConfig::Pooling>& poolings, ValueId states);
+
 // Returns whether sentence_embedding() can do so for several texts. A program has no operator for
 // the largest values of each text.
 bool pools_several_texts(const SentenceConfig& config);

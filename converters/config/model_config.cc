@@ -264,6 +264,7 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   FERRY_RETURN_IF_ERROR(read_two_way(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_heads(fields, config));
+  FERRY_RETURN_IF_ERROR(read_classifier(fields, config));
   return read_token_ids(fields, config);
 }
 

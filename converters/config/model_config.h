@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "converters/config/classifier_config.h"
 #include "converters/config/sentence_config.h"
 #include "core/result.h"
 
@@ -256,8 +257,9 @@ struct ModelConfig {
   bool only_encodes = false;  // the model is no decoder, whatever its config says
   // The program gives states, not logits. Every model that attends both ways is an encoder.
   bool is_encoder = false;
-  std::optional<SentenceConfig> sentence;  // encoder: how its states become one vector
-  RopeConfig rope;                         // RoPE of full attention
+  std::optional<SentenceConfig> sentence;      // encoder: how its states become one vector
+  std::optional<ClassifierConfig> classifier;  // encoder: how its states become scores of labels
+  RopeConfig rope;                             // RoPE of full attention
   RopeConfig sliding_rope;  // RoPE of sliding attention; equal to `rope` in most families
   ScalarConfig scalars;
   LinearAttentionConfig linear;

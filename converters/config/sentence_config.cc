@@ -67,6 +67,12 @@ constexpr std::pair<const char*, const char*> kTransformerValues[] = {
      R"({"text":{"method":"forward","method_output_name":"last_hidden_state"}})"},
     {"module_output_name", R"("token_embeddings")"},
 };
+// The same of a CrossEncoder.
+constexpr std::pair<const char*, const char*> kScoringValues[] = {
+    {"transformer_task", R"("sequence-classification")"},
+    {"modality_config", R"({"text":{"method":"forward","method_output_name":"logits"}})"},
+    {"module_output_name", R"("scores")"},
+};
 constexpr std::string_view kPoolingKeys[] = {"word_embedding_dimension",
                                              "embedding_dimension",
                                              "include_prompt",
@@ -110,9 +116,12 @@ Result<Pooling> pooling_called(const SentenceJson& name, const JsonFields& field
 
 class FolderReader {
  public:
-  FolderReader(const FolderText& text, const std::string& folder) : text_(text), folder_(folder) {}
+  // `scores` says that the folder is that of a CrossEncoder.
+  FolderReader(const FolderText& text, const std::string& folder, bool scores = false)
+      : text_(text), folder_(folder), scores_(scores) {}
 
   Result<std::optional<SentenceConfig>> read();
+  Result<std::optional<int64_t>> read_scoring();
 
  private:
   std::string shown(const std::string& path) const { return folder_ + "/" + path; }
@@ -123,13 +132,14 @@ class FolderReader {
   Status add_module(const SentenceJson& entry, size_t index, SentenceConfig& out);
   Status read_transformer(const std::string& path, SentenceConfig& out) const;
   Result<std::optional<int64_t>> tokenizer_limit() const;
-  static Status read_settings(const SentenceJson& document, const std::string& name,
-                              SentenceConfig& out);
+  Status read_settings(const SentenceJson& document, const std::string& name,
+                       SentenceConfig& out) const;
   Result<std::vector<Pooling>> read_pooling(const std::string& path) const;
   Result<SentenceModule> read_dense(const std::string& path) const;
 
   const FolderText& text_;
   const std::string& folder_;
+  const bool scores_;
   bool has_transformer_ = false, has_pooling_ = false;
 };
 
@@ -176,12 +186,12 @@ Result<std::optional<int64_t>> FolderReader::tokenizer_limit() const {
 }
 
 Status FolderReader::read_settings(const SentenceJson& document, const std::string& name,
-                                   SentenceConfig& out) {
+                                   SentenceConfig& out) const {
   if (!document.is_object()) return bad_input(name + ": not a JSON object");
   const JsonFields fields(document, name, "");
   FERRY_RETURN_IF_ERROR(check_keys(document, kTransformerKeys, fields));
   out.max_tokens = FERRY_TRY(fields.integer("max_seq_length", kPositionRange));
-  for (const auto& [key, usual] : kTransformerValues) {
+  for (const auto& [key, usual] : scores_ ? kScoringValues : kTransformerValues) {
     const SentenceJson* stated = fields.find(key);
     if (stated == nullptr || *stated == SentenceJson::parse(usual)) continue;
     return fields.error(ErrorCode::kUnsupported, key, fmt::format("is not {}", usual));
@@ -297,6 +307,20 @@ Result<std::optional<SentenceConfig>> FolderReader::read() {
               shown(kModules) + ": has no pooling: nothing makes one vector of the states");
 }
 
+Result<std::optional<int64_t>> FolderReader::read_scoring() {
+  const std::optional<SentenceJson> modules = FERRY_TRY(json(kModules));
+  if (!modules) return tokenizer_limit();
+  if (!modules->is_array()) return bad_input(shown(kModules) + ": not a JSON list");
+  SentenceConfig out;
+  for (size_t i = 0; i < modules->size(); ++i) {
+    FERRY_RETURN_IF_ERROR(add_module((*modules)[i], i, out));
+  }
+  if (modules->size() == 1) return out.max_tokens;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: has {} modules: of classifiers, Transformer alone is supported",
+                          shown(kModules), modules->size()));
+}
+
 }  // namespace
 
 int64_t SentenceConfig::width(int64_t states) const {
@@ -310,6 +334,11 @@ int64_t SentenceConfig::width(int64_t states) const {
 Result<std::optional<SentenceConfig>> parse_sentence_config(const FolderText& text,
                                                             const std::string& folder) {
   return FolderReader(text, folder).read();
+}
+
+Result<std::optional<int64_t>> parse_cross_encoder_folder(const FolderText& text,
+                                                          const std::string& folder) {
+  return FolderReader(text, folder, /*scores=*/true).read_scoring();
 }
 
 }  // namespace ferry::converters

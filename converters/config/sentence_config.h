@@ -46,4 +46,10 @@ using FolderText = std::function<Result<std::optional<std::string>>(const std::s
 Result<std::optional<SentenceConfig>> parse_sentence_config(const FolderText& text,
                                                             const std::string& folder);
 
+// Reads the folder of a CrossEncoder, whose only module is its classifier, and returns the limit of
+// a text, if the folder states one. A folder without modules.json is that of a classifier too.
+// Errors are those of parse_sentence_config().
+Result<std::optional<int64_t>> parse_cross_encoder_folder(const FolderText& text,
+                                                          const std::string& folder);
+
 }  // namespace ferry::converters

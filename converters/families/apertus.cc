@@ -85,8 +85,9 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "apertus",
-                                       .defaults = R"({"vocab_size": 131072, "hidden_size": 4096,
+const FamilySpec kFamily = {
+    .types = {{.name = "apertus",
+               .defaults = R"({"pad_token_id": 3, "vocab_size": 131072, "hidden_size": 4096,
                                "intermediate_size": 14336, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "max_position_embeddings": 65536,
                                "hidden_act": "xielu", "rms_norm_eps": 1e-5,
@@ -95,9 +96,10 @@ const FamilySpec kFamily = {.types = {{.name = "apertus",
                                    "rope_theta": 12000000.0, "low_freq_factor": 1.0,
                                    "high_freq_factor": 4.0,
                                    "original_max_position_embeddings": 8192}})",
-                                       .activation_key = "",
-                                       .attention_bias = true,
-                                       .read = read}},
-                            .components = {{.rules = rules, .build = build}}};
+               .activation_key = "",
+               .attention_bias = true,
+               .read = read}},
+    .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Apertus", score_head, /*texts=*/false}}};
 
 }  // namespace ferry::converters::families::apertus

@@ -37,6 +37,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Arcee", score_head}},
     .gguf = {{.name = "arcee",
               .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},

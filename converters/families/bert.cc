@@ -20,11 +20,16 @@ constexpr const char* kDefaults = R"({"vocab_size": 30522, "hidden_size": 768,
     "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 2,
     "rms_norm_eps": 1e-12})";
 
+Status head(const JsonFields&, bool per_token, const ModelConfig&, ClassifierConfig& out) {
+  return pooler_head("bert.pooler.dense", per_token, out);
+}
+
 }  // namespace
 
 const FamilySpec kFamily = {
     .types = {bert_type("bert", kDefaults)},
     .components = {{.prefixes = {"bert."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}}};
+    .dropped = {{"bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}},
+    .classifiers = {{"Bert", head}}};
 
 }  // namespace ferry::converters::families::bert

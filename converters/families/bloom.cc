@@ -94,6 +94,7 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kNone,
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"Bloom", early_score_head}},
     .gguf = {{.name = "bloom",
               .tables = {kBloomGguf},
               .layer_norm = true,

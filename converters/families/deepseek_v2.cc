@@ -55,6 +55,7 @@ const FamilySpec kFamily = {
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"DeepseekV2", score_head, /*texts=*/true, /*tokens=*/false}},
     .gguf = {{.name = "deepseek2",
               .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts,
                          kFusedExperts},

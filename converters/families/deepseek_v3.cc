@@ -75,6 +75,7 @@ const FamilySpec kFamily = {
                .experts = ExpertRule::kTyped,
                .read = read}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"DeepseekV3", score_head}},
     .gguf = {{.name = "deepseek2",
               .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts,
                          kFusedExperts},

@@ -31,6 +31,13 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_styled_decoder(config, options, style);
 }
 
+Status head(const JsonFields&, bool per_token, const ModelConfig&, ClassifierConfig& out) {
+  out.pooling = per_token ? ClassifierConfig::Pooling::kNone : ClassifierConfig::Pooling::kFirst;
+  if (!per_token) out.steps.push_back({.key = "pre_classifier", .activation = Activation::kRelu});
+  out.steps.push_back({.key = "classifier"});
+  return {};
+}
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -51,6 +58,7 @@ const FamilySpec kFamily = {
     .components = {{.prefixes = {"distilbert."}, .heads = {}, .rules = rules, .build = build}},
     .dropped = {{"vocab_transform.*", kEncoderHead},
                 {"vocab_layer_norm.*", kEncoderHead},
-                {"vocab_projector.*", kEncoderHead}}};
+                {"vocab_projector.*", kEncoderHead}},
+    .classifiers = {{"DistilBert", head}}};
 
 }  // namespace ferry::converters::families::distilbert

@@ -1,9 +1,41 @@
 // EuroBERT: Llama with attention in both directions. Source: transformers, models/eurobert.
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "core/text.h"
 
 namespace ferry::converters::families::eurobert {
+namespace {
+
+Status head(const JsonFields& fields, bool per_token, const ModelConfig&, ClassifierConfig& out) {
+  using Pooling = ClassifierConfig::Pooling;
+  if (!per_token) {
+    constexpr std::pair<std::string_view, Pooling> kNames[] = {
+        {"bos", Pooling::kFirst}, {"mean", Pooling::kMean}, {"late", Pooling::kLate}};
+    const std::string name = FERRY_TRY(fields.text("classifier_pooling")).value_or("late");
+    const auto* known =
+        std::ranges::find(kNames, name, &std::pair<std::string_view, Pooling>::first);
+    if (known == std::end(kNames)) {
+      return fields.bad("classifier_pooling",
+                        fmt::format("is {}: not bos, mean, late", quoted(name)));
+    }
+    out.pooling = known->second;
+    out.steps.push_back({.key = "dense", .activation = Activation::kGelu});
+  } else {
+    out.pooling = Pooling::kNone;
+  }
+  out.steps.push_back({.key = "classifier"});
+  return {};
+}
+
+}  // namespace
 
 const FamilySpec kFamily = {
     .types = {{.name = "eurobert",
@@ -15,6 +47,7 @@ const FamilySpec kFamily = {
                .mlp_bias = true,
                .two_way = TwoWayRule::kAlways}},
     .components = {{.rules = llama_rules, .build = build_llama}},
-    .dropped = {{"lm_head.bias", kEncoderHead}}};
+    .dropped = {{"lm_head.bias", kEncoderHead}},
+    .classifiers = {{"EuroBert", head}}};
 
 }  // namespace ferry::converters::families::eurobert

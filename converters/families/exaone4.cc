@@ -35,6 +35,7 @@ const FamilySpec kFamily = {
                .lists_layers = true,
                .rope_layers = RopeLayers::kSlidingIfAny}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Exaone4", score_head}},
     .gguf = {{.name = "exaone4",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kTwoPostNorms, kMlp},
               .window_every = 4,

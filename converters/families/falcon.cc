@@ -80,6 +80,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .rope_layers = RopeLayers::kUnlessAlibi,
                .read = read}},
-    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"Falcon", early_score_head}}};
 
 }  // namespace ferry::converters::families::falcon

@@ -40,7 +40,7 @@ constexpr KerasRow kKerasMlpNorm[] = {
 
 const FamilySpec kFamily = {
     .types = {{.name = "gemma",
-               .defaults = R"({"vocab_size": 256000, "hidden_size": 3072,
+               .defaults = R"({"pad_token_id": 0, "vocab_size": 256000, "hidden_size": 3072,
                                "intermediate_size": 24576, "num_hidden_layers": 28,
                                "num_attention_heads": 16, "num_key_value_heads": 16,
                                "head_dim": 256, "max_position_embeddings": 8192,
@@ -49,6 +49,7 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kRefused,
                .read = read}},
     .components = {{.rules = rules, .build = build_llama}},
+    .classifiers = {{"Gemma", score_head}},
     .gguf = {{.name = "gemma",
               .tokenizer_keys = {.sentence_piece = true,
                                  .no_prefix = true,

@@ -29,8 +29,10 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "gemma2",
-               .defaults = R"({"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
+    .types =
+        {{.name = "gemma2",
+          .defaults =
+              R"({"pad_token_id": 0, "vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
                                "num_hidden_layers": 26, "num_attention_heads": 8,
                                "num_key_value_heads": 4, "head_dim": 256,
                                "max_position_embeddings": 8192,
@@ -38,14 +40,15 @@ const FamilySpec kFamily = {
                                "tie_word_embeddings": true, "query_pre_attn_scalar": 256,
                                "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
                                "sliding_window": 4096, "sliding_window_pattern": 2})",
-               .names = {{"sliding_window_pattern", {}}},  // layers always alternate
-               .activation_key = "hidden_activation",
-               .window = WindowRule::kPattern,
-               .lists_layers = true,
-               .attention_bias = true,
-               .two_way = TwoWayRule::kRefused,
-               .read = read}},
+          .names = {{"sliding_window_pattern", {}}},  // layers always alternate
+          .activation_key = "hidden_activation",
+          .window = WindowRule::kPattern,
+          .lists_layers = true,
+          .attention_bias = true,
+          .two_way = TwoWayRule::kRefused,
+          .read = read}},
     .components = {{.rules = gemma_rules, .build = build_gemma}},
+    .classifiers = {{"Gemma2", score_head}},
     .gguf = {{.name = "gemma2",
               .tokenizer_keys = {.sentence_piece = true, .no_prefix = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp},

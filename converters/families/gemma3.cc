@@ -35,9 +35,11 @@ constexpr KerasRow kKerasHeadNorms[] = {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "gemma3_text",
-               .wrapper = {.name = "gemma3", .tied = true},
-               .defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+    .types =
+        {{.name = "gemma3_text",
+          .wrapper = {.name = "gemma3", .tied = true},
+          .defaults =
+              R"({"pad_token_id": 0, "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
                                "num_hidden_layers": 26, "num_attention_heads": 8,
                                "num_key_value_heads": 4, "head_dim": 256,
                                "max_position_embeddings": 131072,
@@ -45,13 +47,13 @@ const FamilySpec kFamily = {
                                "tie_word_embeddings": true, "query_pre_attn_scalar": 256,
                                "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
                                "sliding_window": 4096, "sliding_window_pattern": 6})",
-               .activation_key = "hidden_activation",
-               .rope = RopeRule::kByLayer,
-               .window = WindowRule::kPattern,
-               .lists_layers = true,
-               .attention_bias = true,
-               .two_way = TwoWayRule::kHalfWindow,
-               .read = read}},
+          .activation_key = "hidden_activation",
+          .rope = RopeRule::kByLayer,
+          .window = WindowRule::kPattern,
+          .lists_layers = true,
+          .attention_bias = true,
+          .two_way = TwoWayRule::kHalfWindow,
+          .read = read}},
     .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
                     .heads = {"lm_head.weight", "language_model.lm_head.weight"},
                     .rules = gemma_rules,
@@ -60,6 +62,7 @@ const FamilySpec kFamily = {
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}},
+    .classifiers = {{"Gemma3Text", score_head, /*texts=*/true, /*tokens=*/false}},
     .gguf = {{.name = "gemma3",
               .tokenizer_keys = {.sentence_piece = true, .no_prefix = true},
               .other_types = {"gemma3"},

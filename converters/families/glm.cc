@@ -39,7 +39,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 const FamilySpec kFamily = {
     .types = {{.name = "glm",
-               .defaults = R"({"vocab_size": 151552, "hidden_size": 4096,
+               .defaults = R"({"pad_token_id": 151329, "vocab_size": 151552, "hidden_size": 4096,
                                "intermediate_size": 13696, "num_hidden_layers": 40,
                                "num_attention_heads": 32, "num_key_value_heads": 2,
                                "head_dim": 128, "max_position_embeddings": 131072,
@@ -48,6 +48,7 @@ const FamilySpec kFamily = {
                .partial_rope = true,
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Glm", score_head}},
     .gguf = {{.name = "chatglm",
               .tokenizer_keys = {.glm = GgufTokenizerRules::Glm::kOld},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kGateUp},

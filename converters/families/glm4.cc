@@ -34,21 +34,23 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "glm4",
-                                       .defaults = R"({"vocab_size": 151552, "hidden_size": 4096,
+const FamilySpec kFamily = {
+    .types = {{.name = "glm4",
+               .defaults = R"({"pad_token_id": 151329, "vocab_size": 151552, "hidden_size": 4096,
                                "intermediate_size": 13696, "num_hidden_layers": 40,
                                "num_attention_heads": 32, "num_key_value_heads": 2,
                                "head_dim": 128, "max_position_embeddings": 131072,
                                "rms_norm_eps": 1.5625e-7, "attention_bias": true,
                                "partial_rotary_factor": 0.5})",
-                                       .partial_rope = true,
-                                       .attention_bias = true}},
-                            .components = {{.rules = rules, .build = build}},
-                            .gguf = {{.name = "glm4",
-                                      .tokenizer_keys = {.glm = GgufTokenizerRules::Glm::kWithBos},
-                                      .tables = {kFrame, kAttention, kFusedAttention,
-                                                 kValueAndOutput, kGlm4NormsGguf, kGateUp},
-                                      .partial_rotary = true,
-                                      .keys = standard_keys({kRopeDimension})}}};
+               .partial_rope = true,
+               .attention_bias = true}},
+    .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Glm4", score_head}},
+    .gguf = {
+        {.name = "glm4",
+         .tokenizer_keys = {.glm = GgufTokenizerRules::Glm::kWithBos},
+         .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kGlm4NormsGguf, kGateUp},
+         .partial_rotary = true,
+         .keys = standard_keys({kRopeDimension})}}};
 
 }  // namespace ferry::converters::families::glm4

@@ -95,6 +95,7 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kNone,
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"GPT2", early_score_head}},
     .gguf = {{.name = "gpt2",
               .tables = {kGpt2, kGpt2Gguf},
               .layer_norm = true,

@@ -59,6 +59,7 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kNone,
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"GPTBigCode", early_score_head}},
     .gguf = {{.name = "starcoder",
               .tables = {kGpt2, kGptBigCodeGguf},
               .layer_norm = true,

@@ -55,6 +55,7 @@ const FamilySpec kFamily = {
                .window = WindowRule::kGlobalLocal,
                .rope_layers = RopeLayers::kNone,
                .read = read}},
-    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"GPTNeo", early_score_head}}};
 
 }  // namespace ferry::converters::families::gpt_neo

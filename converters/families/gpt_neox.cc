@@ -98,6 +98,7 @@ const FamilySpec kFamily = {
                     .heads = {"embed_out.weight", "lm_head.weight"},
                     .rules = rules,
                     .build = build}},
+    .classifiers = {{"GPTNeoX", early_score_head}},
     .gguf = {{.name = "gptneox",
               .tables = {kGptNeoXGguf},
               .partial_rotary = true,

@@ -94,6 +94,7 @@ const FamilySpec kFamily = {
                .experts = ExpertRule::kAll,
                .read = read}},
     .components = {{.rules = rules, .build = build_llama}},
+    .classifiers = {{"GptOss", score_head}},
     .gguf = {{.name = "gpt-oss",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPostAttentionNorm,
                          kGptOssGguf, kExperts, kExpertWeights},

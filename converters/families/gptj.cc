@@ -43,6 +43,7 @@ const FamilySpec kFamily = {
                .mlp_ratio = 4,
                .rope = RopeRule::kNone,
                .read = read}},
-    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"GPTJ", early_score_head, /*texts=*/true, /*tokens=*/false}}};
 
 }  // namespace ferry::converters::families::gptj

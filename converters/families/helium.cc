@@ -23,15 +23,18 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "helium",
-               .defaults = R"({"vocab_size": 48000, "hidden_size": 2560, "intermediate_size": 7040,
+    .types =
+        {{.name = "helium",
+          .defaults =
+              R"({"pad_token_id": 3, "vocab_size": 48000, "hidden_size": 2560, "intermediate_size": 7040,
                                "num_hidden_layers": 24, "num_attention_heads": 20,
                                "num_key_value_heads": 20, "head_dim": 128,
                                "max_position_embeddings": 4096, "rms_norm_eps": 1e-8,
                                "rope_theta": 100000.0})",
-               .attention_bias = true,
-               .mlp_bias = true,
-               .read = check_whole_heads}},
-    .components = {{.rules = rules, .build = build}}};
+          .attention_bias = true,
+          .mlp_bias = true,
+          .read = check_whole_heads}},
+    .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Helium", score_head}}};
 
 }  // namespace ferry::converters::families::helium

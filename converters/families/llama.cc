@@ -29,6 +29,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build_llama}},
+    .classifiers = {{"Llama", score_head}},
     .gguf = {{.name = "llama",
               .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},

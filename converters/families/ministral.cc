@@ -53,6 +53,7 @@ const FamilySpec kFamily = {
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}},
+    .classifiers = {{"Ministral", score_head}},
     .gguf = {{.name = "mistral3",
               .model_type = "ministral3",
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},

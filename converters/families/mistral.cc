@@ -44,6 +44,7 @@ const FamilySpec kFamily = {
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}},
+    .classifiers = {{"Mistral", score_head}},
     .gguf = {{.name = "mistral3",
               .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .wrapper = "mistral3",

@@ -61,6 +61,7 @@ const FamilySpec kFamily = {
                .window = WindowRule::kAll,
                .experts = ExpertRule::kAll}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Mixtral", score_head}},
     .gguf = {{.name = "llama",
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMixtralExpertsGguf,
                          kExperts, kFusedExperts},

@@ -1,10 +1,14 @@
 // ModernBERT: norms before the blocks but for the first, a gated MLP, windows in most layers, and a
 // RoPE for each kind of layer. Source: transformers, models/modernbert.
 
+#include <fmt/format.h>
+
 #include "converters/blocks/decoder.h"
+#include "converters/config/config_parts.h"
 #include "converters/families/families.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
+#include "core/text.h"
 
 namespace ferry::converters::families::modernbert {
 namespace {
@@ -47,6 +51,24 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
        .embedding_norm = true});
 }
 
+// The head of tokens has the same steps.
+Status head(const JsonFields& fields, bool per_token, const ModelConfig& config,
+            ClassifierConfig& out) {
+  using Pooling = ClassifierConfig::Pooling;
+  const std::string pooling = FERRY_TRY(fields.text("classifier_pooling")).value_or("cls");
+  if (pooling != "cls" && pooling != "mean") {
+    return fields.bad("classifier_pooling", fmt::format("is {}: not cls, mean", quoted(pooling)));
+  }
+  out.pooling = per_token ? Pooling::kNone : pooling == "cls" ? Pooling::kFirst : Pooling::kMean;
+  out.steps = {{.key = "head.dense",
+                .bias = FERRY_TRY(fields.flag_or("classifier_bias", false)),
+                .activation = FERRY_TRY(read_activation(fields, "classifier_activation", "gelu")),
+                .norm_key = "head.norm",
+                .norm_bias = config.number(kNormBias) != 0},
+               {.key = "classifier"}};
+  return {};
+}
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -74,6 +96,7 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kAlways,
                .read = read}},
     .components = {{.heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"head.*", kEncoderHead}, {"decoder.*", kEncoderHead}}};
+    .dropped = {{"head.*", kEncoderHead}, {"decoder.*", kEncoderHead}},
+    .classifiers = {{"ModernBert", head}}};
 
 }  // namespace ferry::converters::families::modernbert

@@ -75,6 +75,7 @@ ModelType type() {
 const FamilySpec kFamily = {
     .types = {type()},
     .components = {{.prefixes = {"mpnet."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"mpnet.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}}};
+    .dropped = {{"mpnet.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}},
+    .classifiers = {{"MPNet", dense_head}}};
 
 }  // namespace ferry::converters::families::mpnet

@@ -56,6 +56,7 @@ const FamilySpec kFamily = {
                .rope = RopeRule::kNone,
                .rope_layers = RopeLayers::kNone,
                .read = read}},
-    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .classifiers = {{"Mpt", early_score_head}}};
 
 }  // namespace ferry::converters::families::mpt

@@ -49,6 +49,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Nemotron", score_head}},
     .gguf = {{.name = "nemotron",
               .tokenizer_keys = {.sentence_piece = true,
                                  .ids = {{{"tokenizer.ggml.padding_token_id", 0},

@@ -51,6 +51,10 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
                                .embedding_norm = true});
 }
 
+Status head(const JsonFields&, bool per_token, const ModelConfig&, ClassifierConfig& out) {
+  return pooler_head("nomic_bert.pooler.dense", per_token, out);
+}
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -65,6 +69,7 @@ const FamilySpec kFamily = {
                .sizes = {kTokenTypes},
                .two_way = TwoWayRule::kAlways}},
     .components = {{.prefixes = {"nomic_bert."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"nomic_bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}}};
+    .dropped = {{"nomic_bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}},
+    .classifiers = {{"NomicBert", head}}};
 
 }  // namespace ferry::converters::families::nomic_bert

@@ -32,14 +32,17 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "olmo",
-               .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+    .types =
+        {{.name = "olmo",
+          .defaults =
+              R"({"pad_token_id": 1, "vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "max_position_embeddings": 2048, "rms_norm_eps": 1e-5})",
-               .unread = {"rms_norm_eps"},
-               .attention_bias = true,
-               .read = read}},
+          .unread = {"rms_norm_eps"},
+          .attention_bias = true,
+          .read = read}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Olmo", score_head, /*texts=*/true, /*tokens=*/false}},
     .gguf = {{.name = "olmo",
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kMlp},
               .layer_norm = true,

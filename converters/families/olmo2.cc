@@ -35,12 +35,15 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "olmo2",
-               .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+    .types =
+        {{.name = "olmo2",
+          .defaults =
+              R"({"pad_token_id": 1, "vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "max_position_embeddings": 2048, "rms_norm_eps": 1e-5})",
-               .attention_bias = true}},
+          .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Olmo2", score_head, /*texts=*/true, /*tokens=*/false}},
     .gguf = {{.name = "olmo2",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kTwoPostNorms, kMlp},
               .keys = standard_keys(),

@@ -21,19 +21,22 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "olmo3",
-               .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+    .types =
+        {{.name = "olmo3",
+          .defaults =
+              R"({"pad_token_id": 1, "vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
                                "sliding_window": 4096, "sliding_window_pattern": 4,
                                "rope_theta": 500000.0, "rope_local_base_freq": 500000.0})",
-               // The pattern and the base of layers with a window are fixed.
-               .names = {{"sliding_window_pattern", {}}, {"rope_local_base_freq", {}}},
-               .rope = RopeRule::kByLayer,
-               .window = WindowRule::kPattern,
-               .lists_layers = true,
-               .attention_bias = true}},
+          // The pattern and the base of layers with a window are fixed.
+          .names = {{"sliding_window_pattern", {}}, {"rope_local_base_freq", {}}},
+          .rope = RopeRule::kByLayer,
+          .window = WindowRule::kPattern,
+          .lists_layers = true,
+          .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Olmo3", score_head, /*texts=*/true, /*tokens=*/false}},
     .gguf = {{.name = "olmo2",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kTwoPostNorms, kMlp},
               .window_every = 4,

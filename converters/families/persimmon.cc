@@ -45,6 +45,7 @@ const FamilySpec kFamily = {.types = {{.name = "persimmon",
                                        .flags = {{"qk_layernorm", kQkNorm, true}},
                                        .partial_rope = true,
                                        .qkv_bias = true}},
-                            .components = {{.rules = rules, .build = build}}};
+                            .components = {{.rules = rules, .build = build}},
+                            .classifiers = {{"Persimmon", score_head}}};
 
 }  // namespace ferry::converters::families::persimmon

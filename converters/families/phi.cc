@@ -78,6 +78,7 @@ const FamilySpec kFamily = {
                .partial_rope = true,
                .qkv_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Phi", score_head}},
     .gguf = {{.name = "phi2",
               .tables = {kPhi2Gguf},
               .partial_rotary = true,

@@ -53,15 +53,18 @@ constexpr KerasRow kKerasInside[] = {
 }  // namespace
 
 const FamilySpec kFamily = {
-    .types = {{.name = "phi3",
-               .defaults = R"({"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
+    .types =
+        {{.name = "phi3",
+          .defaults =
+              R"({"pad_token_id": 32000, "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
                                "original_max_position_embeddings": 4096})",
-               .rope = RopeRule::kPhi3,
-               .partial_rope = true,
-               .window = WindowRule::kAll}},
+          .rope = RopeRule::kPhi3,
+          .partial_rope = true,
+          .window = WindowRule::kAll}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Phi3", score_head}},
     .gguf = {{.name = "phi3",
               .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kPackedProjections, kPreNorm},

@@ -44,6 +44,7 @@ const FamilySpec kFamily = {
                .lists_layers = true,
                .qkv_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Qwen2", score_head}},
     .gguf = {{.name = "qwen2",
               .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},

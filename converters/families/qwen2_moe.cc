@@ -60,6 +60,7 @@ const FamilySpec kFamily = {
                .experts = ExpertRule::kListed,
                .shared_expert = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Qwen2Moe", score_head}},
     .gguf = {{.name = "qwen2moe",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
                          kExperts, kFusedExperts},

@@ -44,6 +44,7 @@ const FamilySpec kFamily = {
                .lists_layers = true,
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Qwen3", score_head}},
     .gguf = {{.name = "qwen3",
               .tokenizer_keys = {.sentence_piece = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},

@@ -44,6 +44,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kListed}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Qwen3Moe", score_head}},
     .gguf = {{.name = "qwen3moe",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp,
                          kExperts, kFusedExperts},

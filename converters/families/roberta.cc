@@ -45,6 +45,8 @@ const FamilySpec kFamily = {
     .types = {type("roberta", kDefaults), type("xlm-roberta", kLaterDefaults),
               type("camembert", kLaterDefaults)},
     .components = {{.prefixes = {"roberta."}, .heads = {}, .rules = rules, .build = build}},
-    .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}}};
+    .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}},
+    .classifiers = {
+        {"Roberta", dense_head}, {"XLMRoberta", dense_head}, {"Camembert", dense_head}}};
 
 }  // namespace ferry::converters::families::roberta

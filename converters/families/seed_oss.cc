@@ -27,21 +27,23 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kFamily = {.types = {{.name = "seed_oss",
-                                       .defaults = R"({"vocab_size": 155136, "hidden_size": 4096,
+const FamilySpec kFamily = {
+    .types = {{.name = "seed_oss",
+               .defaults = R"({"pad_token_id": 1, "vocab_size": 155136, "hidden_size": 4096,
                                "intermediate_size": 27648, "num_hidden_layers": 64,
                                "num_attention_heads": 80, "num_key_value_heads": 8,
                                "head_dim": 128, "max_position_embeddings": 524288,
                                "attention_bias": true})",
-                                       .flags = {{kOutputBias, kOutputBias}},
-                                       .attention_bias = true,
-                                       .mlp_bias = true}},
-                            .components = {{.rules = rules, .build = build}},
-                            .gguf = {{.name = "seed_oss",
-                                      .tables = {kFrame, kAttention, kFusedAttention,
-                                                 kValueAndOutput, kPostAttentionNorm, kMlp},
-                                      .flags = {{"blk.{i}.attn_output.bias", "attention_out_bias"}},
-                                      .keys = standard_keys(),
-                                      .unread = block_biases()}}};
+               .flags = {{kOutputBias, kOutputBias}},
+               .attention_bias = true,
+               .mlp_bias = true}},
+    .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"SeedOss", score_head}},
+    .gguf = {
+        {.name = "seed_oss",
+         .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPostAttentionNorm, kMlp},
+         .flags = {{"blk.{i}.attn_output.bias", "attention_out_bias"}},
+         .keys = standard_keys(),
+         .unread = block_biases()}}};
 
 }  // namespace ferry::converters::families::seed_oss

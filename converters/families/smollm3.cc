@@ -33,7 +33,7 @@ constexpr KerasRow kKerasInside[] = {
 
 const FamilySpec kFamily = {
     .types = {{.name = "smollm3",
-               .defaults = R"({"vocab_size": 128256, "hidden_size": 2048,
+               .defaults = R"({"pad_token_id": 128004, "vocab_size": 128256, "hidden_size": 2048,
                                "intermediate_size": 11008, "num_hidden_layers": 36,
                                "num_attention_heads": 16, "num_key_value_heads": 4,
                                "max_position_embeddings": 32768, "rope_theta": 2000000.0,
@@ -44,6 +44,7 @@ const FamilySpec kFamily = {
                .mlp_bias = true,
                .rope_layers = RopeLayers::kListed}},
     .components = {{.rules = llama_rules, .build = build_llama}},
+    .classifiers = {{"SmolLM3", score_head}},
     .gguf = {{.name = "smollm3",
               .tokenizer_keys = {.sentence_piece = true, .llama = true},
               .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},

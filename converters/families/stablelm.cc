@@ -57,6 +57,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .read = check_whole_heads}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"StableLm", score_head}},
     .gguf = {{.name = "stablelm",
               .tables = {kFrame, kStableLmGguf, kAttention, kFusedAttention, kValueAndOutput,
                          kPreNorm, kNormBiases, kMlp},

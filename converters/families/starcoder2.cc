@@ -45,6 +45,7 @@ const FamilySpec kFamily = {
                .window = WindowRule::kAll,
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}},
+    .classifiers = {{"Starcoder2", score_head}},
     .gguf = {{.name = "starcoder2",
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm,
                          kNormBiases, kStarcoder2Gguf},

@@ -14,7 +14,7 @@ gives are compared with those of transformers for the same tokens, in f64. It is
     |ferry - f64| <= 10 |f32 - f64| + 2e-5 max|f64|
 
 with the largest differences of a prompt on both sides: f32 is transformers too, and its distance from
-f64 is what rounding costs. Encoders are compared by the states of all tokens (`embed --states`).
+f64 is what rounding costs. Encoders are compared by the states of all tokens (`embed --states`), classifiers by their outputs (`classify --logits`).
 Prompts whose experts are decided by less than 1e-5 are drawn again.
 
 A refusal (exit 3 or 4) is counted as named where its line names a key of the config, present or left
@@ -90,7 +90,8 @@ class Case:
         self.model = models.load(cls, folder)
         self.twin = models.twin(self.model)
         self.margins = models.Margins(self.twin)
-        self.encodes = self.model.get_output_embeddings() is None
+        self.labels = name.endswith("Classification")
+        self.encodes = self.model.get_output_embeddings() is None or self.labels
         text = self.model.config.get_text_config()
         self.vocabulary = text.vocab_size
         self.layers = text.num_hidden_layers
@@ -133,6 +134,12 @@ class Case:
 def ferry_outputs(ferry, case, bundle, ids):
     """The tokens whose outputs are to be compared, the number of the first such output, and the outputs."""
     tokens = ",".join(map(str, ids))
+    if case.labels:
+        got = run([ferry, "classify", bundle, "--tokens", tokens, "--logits", "--json"])
+        if got.returncode:
+            raise subprocess.CalledProcessError(got.returncode, "classify", stderr=got.stderr)
+        logits = json.loads(got.stdout)["result"]["texts"][0]["logits"]
+        return ids, 0, torch.tensor(logits, dtype=torch.float64)
     if case.encodes:
         got = run([ferry, "embed", bundle, "--tokens", tokens, "--states", "--json"])
         if got.returncode:

@@ -1,4 +1,5 @@
 """Random configurations of the other families and of encoders, as llama_families.py has them."""
+import classifier_families
 from draw import ATTENTION, PLAIN_ROPE, divisors, swap, without
 from encoder_families import ENCODERS
 from expert_families import MORE
@@ -387,3 +388,4 @@ FAMILIES = dict(
     stablelm=stablelm, starcoder2=starcoder2, granitemoe=granitemoe, granitemoehybrid=granitemoehybrid, lfm2=lfm2,
     lfm2_moe=lfm2_moe, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, glm4_moe=glm4_moe, gpt_oss=gpt_oss,
     mixtral=mixtral, olmoe=olmoe, encoder=encoder, **ENCODERS, **GPT_LIKE, **MORE, **HYBRIDS)
+FAMILIES.update(classifier_families.classifiers(FAMILIES))

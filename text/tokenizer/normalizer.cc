@@ -93,6 +93,7 @@ class Prepend final : public NormalizerStep {
     if (!text.empty()) text.insert(0, prefix_);
     return {};
   }
+  bool prepends() const override { return true; }
 
  private:
   std::string prefix_;
@@ -299,9 +300,12 @@ bool Normalizer::drops_start() const {
   return std::ranges::any_of(steps_, [](const auto& step) { return step->drops_start(); });
 }
 
-Status Normalizer::apply(std::string& text) const {
+Status Normalizer::apply(std::string& text, bool within) const {
   const size_t most = growth_limit(text.size());
-  for (const auto& step : steps_) FERRY_RETURN_IF_ERROR(step->apply(text, most));
+  for (const auto& step : steps_) {
+    if (within && step->prepends()) continue;
+    FERRY_RETURN_IF_ERROR(step->apply(text, most));
+  }
   return {};
 }
 

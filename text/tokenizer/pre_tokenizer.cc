@@ -79,6 +79,9 @@ class Prefix final : public PreTokenizerStep {
       const bool first = pieces.starts_input && pieces.ranges[i].begin == 0;
       const bool wanted = where_ == Where::kAlways || (where_ == Where::kFirst && first);
       append_piece(pieces.at(i), wanted, out.text);
+      if (!pieces.origins.empty()) {
+        add_origins(pieces, pieces.ranges[i], out.text.size() - begin, out.origins);
+      }
       if (out.text.size() > most) return bad_input("a text becomes too long");
       out.ranges.push_back({begin, static_cast<uint32_t>(out.text.size())});
     }
@@ -88,6 +91,20 @@ class Prefix final : public PreTokenizerStep {
   bool minds_start() const override { return where_ == Where::kFirst; }
 
  private:
+  // Adds the origins of `size` bytes that were made of a piece. A blank that was added has that of
+  // the character behind it.
+  void add_origins(const Pieces& pieces, TextRange range, size_t size,
+                   std::vector<TextRange>& out) const {
+    const std::string_view piece(pieces.text.data() + range.begin, range.end - range.begin);
+    size_t plain = 0;
+    for (const char c : piece) plain += c == ' ' ? blank_.size() : 1;
+    if (piece.empty()) return;
+    out.resize(out.size() + size - plain, pieces.origins[range.begin]);
+    for (size_t i = 0; i < piece.size(); ++i) {
+      const TextRange origin = pieces.origins[range.begin + i];
+      out.insert(out.end(), piece[i] == ' ' ? blank_.size() : 1, origin);
+    }
+  }
   void append_piece(std::string_view piece, bool wanted, std::string& out) const {
     if (wanted && !piece.starts_with(' ') && !piece.starts_with(blank_)) out += blank_;
     if (blank_ == " ") {
@@ -114,8 +131,12 @@ class Spell final : public PreTokenizerStep {
     out.starts_input = pieces.starts_input;
     for (size_t i = 0; i < pieces.ranges.size(); ++i) {
       const auto begin = static_cast<uint32_t>(out.text.size());
-      for (const char c : pieces.at(i)) {
-        utf8::append(out.text, byte_level::kCharOf[static_cast<unsigned char>(c)]);
+      for (size_t at = pieces.ranges[i].begin; at < pieces.ranges[i].end; ++at) {
+        const size_t size = out.text.size();
+        const auto byte = static_cast<unsigned char>(pieces.text[at]);
+        utf8::append(out.text, byte_level::kCharOf[byte]);
+        if (pieces.origins.empty()) continue;
+        out.origins.insert(out.origins.end(), out.text.size() - size, pieces.origins[at]);
       }
       out.ranges.push_back({begin, static_cast<uint32_t>(out.text.size())});
     }

@@ -21,6 +21,7 @@ inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr uint64_t kMaxTokenizerFile = 64 << 20;
 
 struct TokenizerDocument;  // text/tokenizer/tokenizer_json.h
+struct TypedTokens;        // text/tokenizer/tokenizer_steps.h
 
 // Tokenizer is not thread-safe, because it caches words.
 class Tokenizer {
@@ -44,6 +45,26 @@ class Tokenizer {
   // Returns the side at which `truncation` of the file cuts; nullopt if it has none.
   std::optional<Cut> cut() const;
   Result<std::vector<int64_t>> encode_cut(std::string_view text, size_t most, Cut cut);
+  // A text or a pair of texts, how many tokens it may have in all, and whether spans are wanted,
+  // which pairs do not have. Of a pair, the longer text is cut first.
+  struct Input {
+    std::string_view text = {};
+    std::optional<std::string_view> second = {};
+    std::optional<size_t> most = {};
+    Cut cut = Cut::kEnd;
+    bool spans = false;
+  };
+  // Encodes with special tokens. Errors are those of encode() and encode_cut(), and kUnsupported
+  // for a pair that the post-processor does not know, and for spans that cannot be told.
+  Result<TypedTokens> encode(const Input& input);
+  // Returns the text of tokens that token() returned, or of texts in their place.
+  Result<std::string> join(std::vector<std::string> tokens) const;
+  // Returns the id of the token for unknown text; nullopt if there is none.
+  std::optional<int64_t> unknown() const;
+  // Whether tokens inside of words are written otherwise than those that begin one.
+  bool marks_subwords() const;
+  // Returns the token as the vocabulary has it; nullopt for an id without one.
+  std::optional<std::string> token(int64_t id) const;
   // Returns valid UTF-8. Ids without a token are ignored; with `skip_special` special tokens too.
   Result<std::string> decode(std::span<const int64_t> ids, bool skip_special) const;
 

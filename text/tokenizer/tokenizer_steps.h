@@ -21,6 +21,8 @@ class NormalizerStep {
   virtual Status apply(std::string& text, size_t most) const = 0;
   // Returns whether the step may remove the beginning of a text.
   virtual bool drops_start() const { return false; }
+  // Returns whether the step adds to the beginning of a text and does nothing else.
+  virtual bool prepends() const { return false; }
 };
 
 // Normalizer is the first step of a tokenizer. It maps a text to a text.
@@ -33,7 +35,8 @@ class Normalizer {
 
   bool drops_start() const;
   // `text` must be valid UTF-8, and remains valid.
-  Status apply(std::string& text) const;
+  // With `within`, the text is a part of another one and does not begin it.
+  Status apply(std::string& text, bool within = false) const;
 
  private:
   std::vector<std::unique_ptr<NormalizerStep>> steps_;
@@ -43,6 +46,8 @@ class Normalizer {
 struct Pieces {
   std::string text;
   std::vector<TextRange> ranges;
+  // Where asked for, the bytes of the source that each byte of the text was made of; else empty.
+  std::vector<TextRange> origins = {};
   bool starts_input = false;  // whether the text begins at the start of the whole input
 
   std::string_view at(size_t i) const {
@@ -82,7 +87,14 @@ class PreTokenizer {
   bool byte_level_ = false, minds_start_ = false, minds_start_of_pieces_ = false;
 };
 
-// PostProcessor adds special tokens around a text.
+// Tokens with their types and, where asked for, the bytes of the text that they stand for.
+struct TypedTokens {
+  std::vector<int64_t> ids, types;
+  std::vector<TextRange> spans;  // empty, or one for each token
+  std::vector<bool> special;     // whether a post-processor added the token
+};
+
+// PostProcessor adds special tokens around a text, or around the two texts of a pair.
 class PostProcessor {
  public:
   // `value` is the field `post_processor`, which may be null. Supported types: TemplateProcessing,
@@ -93,14 +105,31 @@ class PostProcessor {
   // Returns `ids` with the special tokens that belong around one text.
   std::vector<int64_t> apply(std::vector<int64_t> ids) const;
 
-  // A piece is special tokens, or the text, which may occur several times.
+  // The same, with types. `second` may be nullptr. kUnsupported if the steps do not say what they
+  // do with a pair.
+  Result<TypedTokens> apply(TypedTokens first, TypedTokens* second) const;
+  // Returns how many tokens are added to a text, or to a pair.
+  size_t added(bool pair) const;
+  // Whether blanks at the ends of tokens do not belong to their spans. The blank that ByteLevel
+  // puts before a text then counts as one of the text, if `prefixed` says so.
+  bool trims_spans() const { return trims_; }
+  bool prefixed() const { return prefixed_; }
+
+  // A piece is special tokens, or one of the texts.
   struct Piece {
     bool is_text = false;
-    std::vector<int64_t> ids;
+    std::vector<int64_t> ids = {};
+    bool second = false;  // the second text of a pair
+    int64_t type = 0;
+  };
+  struct Template {
+    std::vector<Piece> single;
+    std::vector<Piece> pair;  // empty: the file does not say, or says something else
   };
 
  private:
-  std::vector<std::vector<Piece>> templates_;  // applied in this order
+  std::vector<Template> templates_;  // applied in this order
+  bool trims_ = false, prefixed_ = false;
 };
 
 // A step takes the list of texts that the previous step returned, and returns another list.

@@ -11,7 +11,7 @@ TEXTS = {
 }
 CHAT = "Write a short poem about the sea, and explain why ships float."
 QUESTION = "What is in this picture?"
-KEYS = ("name", "text", "tokens", "messages", "image", "images")
+KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images")
 MOST_BYTES = 64 << 20
 
 
@@ -23,6 +23,8 @@ class Prompt:
     text: str | None = None
     tokens: list | None = None
     messages: list | None = None
+    pair: str | None = None
+    types: list | None = None
     images: list = dataclasses.field(default_factory=list)
 
 
@@ -70,7 +72,9 @@ def from_json(path, number, line):
     if not isinstance(name, str) or not name or not name.isprintable() or any(c in name for c in "./ "):
         raise Refused(BAD_INPUT, f"{where}: name: expected a word without '.' and '/'")
     prompt = Prompt(name, where, row.get("text"), row.get("tokens"), row.get("messages"))
+    prompt.pair, prompt.types = row.get("pair"), row.get("types")
     check_types(prompt)
+    check_pair(prompt)
     images = row.get("images", []) + ([row["image"]] if "image" in row else []) if isinstance(
         row.get("images", []), list) else None
     if images is None or not all(isinstance(image, str) for image in images):
@@ -92,6 +96,15 @@ def check_types(prompt):
     if prompt.messages is not None and not (isinstance(prompt.messages, list) and prompt.messages and all(
             isinstance(m, dict) and isinstance(m.get("role"), str) for m in prompt.messages)):
         raise Refused(BAD_INPUT, f"{prompt.where}: messages: expected a list of objects with role and content")
+
+
+def check_pair(prompt):
+    if prompt.pair is not None and (not isinstance(prompt.pair, str) or prompt.text is None):
+        raise Refused(BAD_INPUT, f"{prompt.where}: pair: expected the second text of a pair, beside text")
+    if prompt.types is not None and not (isinstance(prompt.types, list) and prompt.tokens is not None
+                                         and len(prompt.types) == len(prompt.tokens)
+                                         and all(type(i) is int for i in prompt.types)):
+        raise Refused(BAD_INPUT, f"{prompt.where}: types: expected a list with one for each of tokens")
 
 
 def of_image(path, number):
@@ -129,6 +142,8 @@ def encode(prompt, source):
     elif source.tokenizer is None:
         raise Refused(USAGE, f"{prompt.where}: {source.name} has no tokenizer; state prompts as {{\"tokens\": [...]}}")
     else:
+        if source.labels:
+            return dict(source.tokenizer(prompt.text, prompt.pair, return_tensors="pt", return_attention_mask=False))
         ids = ids_of(prompt, source)
     if not ids:
         raise Refused(BAD_INPUT, f"{prompt.where}: the tokenizer makes no token of it")
@@ -137,7 +152,8 @@ def encode(prompt, source):
         raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
     if source.image_token is not None and source.image_token in ids:
         raise Refused(BAD_INPUT, f"{prompt.where}: token {source.image_token} stands for an image, and no image is given")
-    return dict(input_ids=torch.tensor([ids]))
+    typed = {} if prompt.types is None else dict(token_type_ids=torch.tensor([prompt.types]))
+    return dict(input_ids=torch.tensor([ids]), **typed)
 
 
 def ids_of(prompt, source):

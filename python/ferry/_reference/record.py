@@ -51,7 +51,11 @@ class Recorder:
             ran = self.model(**given)
         for name, value in inputs.items():
             put(name, value)
-        self.put_states(seen, put)
+        self.put_states({name: value for name, value in seen.items() if name != "last_hidden_state"}, put)
+        if self.source.labels:
+            put("last_hidden_state", seen["last_hidden_state"])
+            put(self.source.labels, ran.logits)
+            return ran.logits, None
         if self.source.encodes:
             put("last_hidden_state", ran.last_hidden_state)
             return ran.last_hidden_state, None
@@ -73,6 +77,9 @@ class Recorder:
         hooks.append(self.decoder.register_forward_hook(
             lambda _, __, out: first_tensor(out).shape[-1] == width and seen.__setitem__(
                 f"hidden_states.{self.source.layers}", first_tensor(out)) or None))
+        if self.source.labels:
+            hooks.append(self.decoder.register_forward_hook(
+                lambda _, __, out: seen.__setitem__("last_hidden_state", first_tensor(out))))
         for router, i in self.routers.items():
             def routed(_, __, out, i=i):
                 seen[f"router_logits.{i}"], seen[f"router_experts.{i}"] = out[0][None], out[2][None]

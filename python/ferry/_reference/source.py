@@ -9,6 +9,7 @@ from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 # Vision-language models whose towers Ferry converts; of others it converts the text decoder.
 SEEING = ("smolvlm", "idefics3", "internvl", "gemma3")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 
 
@@ -62,6 +63,8 @@ class Source:
         architectures = stated.get("architectures")
         self.architecture = architectures[0] if isinstance(architectures, list) and architectures else None
         self.modules = read_json(self.folder / "modules.json") if (self.folder / "modules.json").exists() else None
+        found = CLASSIFIER.search(str(self.architecture))
+        self.labels = {"Sequence": "class_logits", "Token": "token_logits"}[found[1]] if found else None
         self.encodes = (program == "encoder") if program else self.looks_like_encoder()
         self.sees = self.model_type in SEEING and not self.encodes
         self.model = self.load(dtype)
@@ -76,6 +79,8 @@ class Source:
     def looks_like_encoder(self):
         """Whether `ferry convert` makes an encoder of it, or sentence-transformers does."""
         text = self.config.get_text_config()
+        if self.labels:
+            return True
         two_ways = self.model_type == "gemma3_text" and getattr(text, "use_bidirectional_attention", None) is True
         return bool(self.modules is not None or two_ways or getattr(text, "is_causal", True) is False
                     or re.search("(?<!LMHead)Model$", str(self.architecture)))
@@ -83,7 +88,7 @@ class Source:
     def load(self, dtype):
         import torch
         import transformers
-        if self.encodes:
+        if self.encodes and not self.labels:
             cls = transformers.AutoModel
         elif hasattr(transformers, str(self.architecture)):
             cls = getattr(transformers, self.architecture)
@@ -153,6 +158,8 @@ def plain(model):
 
 def decoder_of(model):
     """The module that has the layers of the text decoder or encoder."""
+    if CLASSIFIER.search(type(model).__name__):
+        return getattr(model, model.base_model_prefix)
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
     return decoder if decoder is not None else model
 
