@@ -89,6 +89,10 @@ Result<converters::BuildOptions> settle_encoder(const ConvertOptions& options,
   if (config.only_encodes && pools) build.texts_length = kTextsLength;
   const auto limit = converters::longrope_switch(config.rope, build);
   if (!limit) return build;
+  if (!options.context_length) {
+    build.context_length = build.prefill_length = *limit;
+    return build;
+  }
   return fail_field(ErrorCode::kUsage, "program",
                     fmt::format(" encoder: sequences of more than {} tokens have other RoPE "
                                 "factors (longrope), which an encoder cannot switch; give "
@@ -257,6 +261,43 @@ Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
   return true;
 }
 
+namespace {
+
+// Returns whether a call has room for an image, where all of its rows are in one.
+bool has_room_for_image(const ConvertOptions& options, const converters::ModelConfig& config) {
+  const int64_t context =
+      options.context_length.value_or(std::min(config.max_positions, kDefaultContext));
+  const int64_t most = context - (options.style == ProgramStyle::kStatic ? 1 : 0);
+  return options.prefill_length.value_or(most) >= with_image(0, config) &&
+         most >= with_image(0, config);
+}
+
+// Reads the config. A tower that is built where the checkpoint has it is left out, with a note, if
+// it is not supported or if calls are too short for it, unless the options ask for images.
+Result<converters::ModelConfig> read_config(const ConvertOptions& options,
+                                            const checkpoint::CheckpointInput& opened,
+                                            converters::ConfigReport& report,
+                                            std::vector<std::string>& notes) {
+  const auto read = [&](bool images) {
+    report = {};
+    return converters::parse_model_config(opened.config, opened.generation, opened.config_name,
+                                          &report, converters::all_families(), images);
+  };
+  auto config = read(options.images.value_or(opened.images));
+  if (options.images || !opened.images) return config;
+  if (config && has_room_for_image(options, *config)) return config;
+  auto text = read(false);
+  if (!text || text->vision) return read(true);
+  notes.push_back(fmt::format("the programs take text and no images: {}",
+                              config
+                                  ? fmt::format("an image of {} needs {} tokens in a call",
+                                                config->model_type, config->vision->image_tokens())
+                                  : config.error().message));
+  return text;
+}
+
+}  // namespace
+
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
   checkpoint::CheckpointInput opened =
       FERRY_TRY(checkpoint::open_checkpoint_input(options.source, options.config, options.lora));
@@ -269,9 +310,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
   MappedCheckpoint& c = model.checkpoint;
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
-  c.config = FERRY_TRY(converters::parse_model_config(
-      opened.config, opened.generation, opened.config_name, &report, converters::all_families(),
-      options.images.value_or(opened.images)));
+  c.config = FERRY_TRY(read_config(options, opened, report, c.notes));
   FERRY_RETURN_IF_ERROR(check_inputs(options, c.config));
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
   if (c.config.classifier) {

@@ -118,10 +118,16 @@ class Case:
 
     def prompts(self):
         for shortest, longest in ((1, 24), (30, 60)):
-            yield [self.r.randrange(3, self.vocabulary - 8) for _ in range(self.r.randint(shortest, longest))]
+            length = min(self.r.randint(shortest, longest), self.most())
+            yield [self.r.randrange(3, self.vocabulary - 8) for _ in range(length)]
+
+    def most(self):
+        """The most tokens of a program: an encoder has one set of RoPE factors (longrope)."""
+        most = min(self.limit, 80)
+        return min(most, self.switch) if self.encodes and self.switch else most
 
     def options(self):
-        out = ["--context-length", str(min(self.limit, 80))]
+        out = ["--context-length", str(self.most())]
         if self.encodes:
             return out + ["--program", "encoder"]
         if self.r.chance(0.3):
