@@ -20,7 +20,9 @@ std::string norm_name(size_t index) { return fmt::format("classifier.{}.norm", i
 ValueId last_unpadded(GraphBuilder& b, const DecoderContext& c, int64_t padding, ValueId states) {
   const ValueId places = b.to(b.arange(c.start_pos, c.end_pos, c.tokens), DType::kF32);
   const ValueId none = b.scalar(0.0F);
-  const ValueId counted = b.where(b.eq(c.token_ids, padding), none, b.unsqueeze(places, 0));
+  const ValueId positions = b.unsqueeze(places, 0);
+  const ValueId is_padding = b.eq(c.token_ids, padding);
+  const ValueId counted = b.where(is_padding, none, positions);
   const ValueId last = b.to(b.mul(b.amin_last(b.mul(counted, -1.0)), -1.0), DType::kI64);
   return b.select(b.embedding(b.select(states, 0, 0), last), 0, 0);
 }
