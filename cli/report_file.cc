@@ -64,7 +64,11 @@ Status check_directory_of(const std::string& option, const std::string& path,
                           const std::string& bundle) {
   const std::string directory = directory_of(path);
   std::error_code error;
-  if (std::filesystem::equivalent(directory, bundle, error)) {
+  // A program may be that of a bundle.
+  const std::string beside = directory_of(bundle);
+  const bool is_program = std::filesystem::is_regular_file(bundle, error) &&
+                          std::filesystem::exists(beside + "/manifest.json", error);
+  if (std::filesystem::equivalent(directory, is_program ? beside : bundle, error)) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{} {}: a bundle has no files but those of its manifest", option,
                             printable(path)));

@@ -120,6 +120,9 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
   PromptReader reader(bundle, pool, method);
   reader.pan_and_scan_ = options.pan_and_scan;
   reader.input_ = FERRY_TRY(open_image_input(bundle, options));
+  if (options.pan_and_scan && !reader.input_) {
+    return fail(ErrorCode::kUsage, "--pan-and-scan is for prompts with images");
+  }
   if (!options.images.empty()) FERRY_RETURN_IF_ERROR(reader.load_encoder());
   if (!reader.input_ && options.tokens.empty()) {
     FERRY_RETURN_IF_ERROR(reader.open_tokenizer(options));

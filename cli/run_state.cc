@@ -1,6 +1,7 @@
 #include "cli/run_state.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -168,6 +169,18 @@ Status check_state(const RunOptions& o) {
     return fail(ErrorCode::kUsage, fmt::format("{} is for bundles and GGUF files", name));
   }
   if (o.save_state.empty()) return {};
+  for (const std::string& other : {o.dump_logits, o.stats_json, o.profile}) {
+    if (other != o.save_state) continue;
+    return fail(ErrorCode::kUsage, fmt::format("--save-state {}: another output has this path",
+                                               printable(o.save_state)));
+  }
+  if (::access(o.save_state.c_str(), F_OK) == 0) {
+    const auto earlier = StateFile::open(o.save_state);
+    if (!earlier || !earlier->read(kStateOf, DType::kU8, {std::tuple_size_v<Digest>})) {
+      return fail(ErrorCode::kExists,
+                  fmt::format("--save-state {}: exists and is no state", printable(o.save_state)));
+    }
+  }
   return check_directory_of("--save-state", o.save_state, o.bundle);
 }
 

@@ -278,6 +278,10 @@ Result<text::TypedTokens> tokens_on_line(const ClassifyLine& o) {
   tokens.ids = FERRY_TRY(parse_numbers("--tokens", o.tokens, kTokensExpected));
   if (o.types.empty()) return tokens;
   tokens.types = FERRY_TRY(parse_numbers("--types", o.types, kTokensExpected));
+  for (const int64_t type : tokens.types) {
+    if (type == 0 || type == 1) continue;
+    return fail(ErrorCode::kUsage, fmt::format("--types: {}; a type is 0 or 1", type));
+  }
   if (tokens.types.size() == tokens.ids.size()) return tokens;
   return fail(ErrorCode::kUsage,
               fmt::format("--types: {} for {} tokens", tokens.types.size(), tokens.ids.size()));

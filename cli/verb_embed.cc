@@ -59,7 +59,7 @@ class VectorFile {
   int64_t width_, rows_ = 0;
 };
 
-constexpr uint64_t kMostRangeBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostRangeBytes = uint64_t{256} << 20;
 
 // The format requires a multiple of 64. 128 is enough for any number of rows.
 constexpr size_t kHeaderBytes = 128;

@@ -426,8 +426,10 @@ void add_run(CommandLine& line) {
                "Answers every line of a file; the model is loaded once.")
       .example("ferry run bundle/ --tokens 1,2,3 --max-new 16 --json", "Without a tokenizer.")
       .example("ferry run model.gguf --chat Hello", "Through a bundle in memory.")
-      .exit_codes({{"1", "a threshold is missed, or a message of a chat does not fit the context"},
-                   {"6", "a file of --dump-logits or --stats-json exists"}})
+      .exit_codes(
+          {{"1", "a threshold is missed, or a message of a chat does not fit the context"},
+           {"6",
+            "a file of --dump-logits or --stats-json exists, or that of --save-state is no state"}})
       .action([o](Context& context) { return run_bundle(context, *o); });
 }
 

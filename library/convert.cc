@@ -111,7 +111,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("max-file-size", o.max_file_bytes != 0, std::to_string(o.max_file_bytes));
   for (const std::string& glob : o.allow_unmapped) add("allow-unmapped", true, glob);
   constexpr const char* kPrograms[] = {"", "stateful", "static", "encoder"};
-  add("inputs", o.images, "images");
+  add("inputs", o.images.has_value(), o.images.value_or(false) ? "images" : "text");
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
   number("context-length", o.context_length);
   number("prefill-length", o.prefill_length);

@@ -104,6 +104,7 @@ Status set_cross_scores(const JsonFields& fields, std::string_view key, const st
                         fmt::format("is {}: Identity and Sigmoid are supported", quoted(name)));
   }
   config.scores = known->second;
+  config.states_scores = true;
   return {};
 }
 
@@ -150,8 +151,12 @@ Status read_cross_encoder(const JsonFields& fields, ClassifierConfig& config) {
     return fields.error(ErrorCode::kUnsupported, "default_prompt_name",
                         "is stated: prompts of classifiers are not supported");
   }
+  const auto kind = FERRY_TRY(fields.text("model_type"));
+  if (kind && *kind != "CrossEncoder") return {};
   const auto name = FERRY_TRY(fields.text("activation_fn"));
-  return name ? set_cross_scores(fields, "activation_fn", *name, config) : Status();
+  // What config.json states holds where this file names no activation of torch.
+  if (config.states_scores && (!name || !name->starts_with("torch."))) return {};
+  return set_cross_scores(fields, "activation_fn", name.value_or(""), config);
 }
 
 Status pooler_head(std::string_view pooler, bool per_token, ClassifierConfig& out) {

@@ -40,6 +40,7 @@ struct ClassifierConfig {
   std::vector<HeadStep> steps = {};  // the last one has as many outputs as there are labels
   std::vector<std::string> labels = {};
   std::optional<int64_t> max_tokens = {};  // limit of a text, where the folder states it
+  bool states_scores = false;              // whether config.json names an activation of torch
   std::string scores = {};                 // how scores are made of outputs: one of kScores
 
   bool per_token() const { return pooling == Pooling::kNone; }

@@ -89,8 +89,9 @@ struct ConvertOptions {
   ValueType kv_type = ValueType::kF32;        // stateful: f32, f16 or i8; static: all but i8
   ValueType mask_type = ValueType::kF32;      // for kStatic
   ValueType logits_type = ValueType::kF32;    // for kStatic
-  bool all_logits = false;     // logits of all tokens instead of the last one; always with kStatic
-  bool images = false;         // the vision tower too, where it is built on demand (gemma3)
+  bool all_logits = false;  // logits of all tokens instead of the last one; always with kStatic
+  // The vision tower too, or text alone (gemma3); unset: the tower if the checkpoint has it.
+  std::optional<bool> images = {};
   int32_t shards = 1;          // number of programs that the decoder is split into
   std::string reference = {};  // path of a file of expected outputs to embed; may be empty
 };

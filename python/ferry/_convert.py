@@ -30,7 +30,7 @@ class ConvertOptions(TypedDict, total=False):
     - ``context_length``, ``prefill_length``, ``decode_length``, ``shards``: of programs
     - ``kv_type``, ``mask_type``, ``logits_type``: "f32", "f16", "bf16", "u16", "u8" or "i8"
     - ``all_logits``: logits of all tokens instead of the last one
-    - ``images``: the vision tower too, of models whose text part is built alone otherwise (gemma3)
+    - ``images``: the vision tower too, or text alone (gemma3); by default the tower if the checkpoint has it
     - ``reference``: a file of expected outputs to embed
     """
 
@@ -58,7 +58,7 @@ class ConvertOptions(TypedDict, total=False):
     logits_type: str
     all_logits: bool
     shards: int
-    images: bool
+    images: bool | None
     reference: Path
 
 

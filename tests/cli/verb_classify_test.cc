@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -119,6 +120,27 @@ TEST(Classify, ScoresAreThoseOfTheConfig) {
   const Json output =
       Json::parse(run_ferry({"classify", dir / "plain", "--tokens", "7,8", "--logits"}).out);
   EXPECT_EQ(plain[0]["score"], output[0]);
+
+  // A CrossEncoder that states no activation has a sigmoid for one label, and else none.
+  const std::string several = dir / "several";
+  std::filesystem::copy(fixture("classifier/bert"), several);
+  write_bytes(several + "/config_sentence_transformers.json", R"({"model_type": "CrossEncoder"})");
+  ASSERT_EQ(convert_encoder(several, dir / "bare", {}).code, 0);
+  const Json bare = Json::parse(run_ferry({"classify", dir / "bare", "--tokens", "7,8"}).out);
+  const Json outputs =
+      Json::parse(run_ferry({"classify", dir / "bare", "--tokens", "7,8", "--logits"}).out);
+  EXPECT_EQ(bare[0]["score"], *std::ranges::max_element(outputs));
+}
+
+// Every mark was once compared with all marks behind it, which took minutes.
+TEST(Classify, ATextOfMarksIsReadInLinearTime) {
+  const TempDir dir;
+  const std::string bundle = bundle_of(dir, "bert_tokens");
+  std::string text = "a";
+  for (int i = 0; i < 20000; ++i) text += "\u0301";
+  const Outcome outcome = run_ferry({"classify", bundle, "--text", text, "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.json()["result"]["texts"][0]["entities"].size(), 1u);
 }
 
 struct Refusal {
@@ -140,7 +162,7 @@ TEST(Classify, WhatItCannotDoIsRefused) {
       {{"classify", texts, "--text", "a", "--scores", "cosine"}, 2, "--scores: must be"},
       {{"classify", texts, "--pair", "a"}, 2, "--pair: 1 for 0 --text"},
       {{"classify", texts, "--tokens", "4", "--types", "0,1"}, 2, "--types: 2 for 1 tokens"},
-      {{"classify", texts, "--tokens", "4", "--types", "7"}, 3, ""},
+      {{"classify", texts, "--tokens", "4", "--types", "7"}, 2, "--types: 7; a type is 0 or 1"},
       {{"classify", texts, "--tokens", "400"}, 2, "outside of the vocabulary"},
       {{"classify", words, "--tokens", "4"}, 2, "give --logits"}};
   for (const Refusal& refusal : refusals) {

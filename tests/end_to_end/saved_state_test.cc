@@ -118,6 +118,11 @@ TEST(SavedState, WhatDoesNotFitIsRefused) {
   refuses({bundle, "--tokens", "1,2", "--save-state", bundle + "/state"}, 2, "no files but those");
   refuses({bundle, "--tokens", "1,2", "--load-state", dir / "none"}, 5, "none");
   refuses({bundle, "--interactive", "--load-state", state}, 2, "does not take --load-state");
+  write_bytes(dir / "other", "no state");
+  refuses({bundle, "--tokens", "1,2", "--save-state", dir / "other"}, 6, "exists and is no state");
+  EXPECT_EQ(read_bytes(dir / "other"), "no state");
+  refuses({bundle, "--tokens", "1,2", "--save-state", dir / "x", "--dump-logits", dir / "x"}, 2,
+          "another output has this path");
   const std::string fixed = dir / "static";
   ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", fixed, "--program", "static"}).code,
             0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/interrupt.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
@@ -14,6 +15,8 @@ namespace ferry::text {
 namespace {
 
 constexpr size_t kMostInserted = 16;  // bytes that a normalizer puts before a text
+// Marks that are looked at together with a character, so that a text of marks takes linear time.
+constexpr size_t kMostMarks = 64;
 
 Failure no_spans(std::string_view text, const char* what) {
   return fail(
@@ -28,7 +31,10 @@ class Alignment {
       : normalizer_(normalizer), text_(text), normal_(normal) {}
 
   Result<std::vector<TextRange>> run() {
-    while (at_ < text_.size()) FERRY_RETURN_IF_ERROR(step());
+    while (at_ < text_.size()) {
+      FERRY_RETURN_IF_ERROR(check_interrupt());
+      FERRY_RETURN_IF_ERROR(step());
+    }
     if (origins_.size() == normal_.size()) return std::move(origins_);
     return no_spans(text_, "is normalized in another way than its characters");
   }
@@ -55,7 +61,7 @@ class Alignment {
   }
 
   size_t end_of_cluster(size_t at) const {
-    while (at < text_.size()) {
+    for (size_t marks = 0; marks < kMostMarks && at < text_.size(); ++marks) {
       const utf8::Char c = utf8::decode_valid(text_, at);
       if (!reference::is_mark(c.value)) break;
       at += c.size;
