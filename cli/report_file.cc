@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/result.h"
 #include "core/text.h"
+#include "packer/manifest.h"
 #include "report/html_page.h"
 
 namespace ferry::cli {
@@ -66,8 +67,9 @@ Status check_directory_of(const std::string& option, const std::string& path,
   std::error_code error;
   // A program may be that of a bundle.
   const std::string beside = directory_of(bundle);
-  const bool is_program = std::filesystem::is_regular_file(bundle, error) &&
-                          std::filesystem::exists(beside + "/manifest.json", error);
+  const bool is_program =
+      std::filesystem::is_regular_file(bundle, error) &&
+      std::filesystem::exists(fmt::format("{}/{}", beside, packer::kManifestName), error);
   if (std::filesystem::equivalent(directory, is_program ? beside : bundle, error)) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{} {}: a bundle has no files but those of its manifest", option,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "cli/report_file.h"
@@ -43,8 +44,9 @@ class StateFile {
     return state;
   }
 
-  Result<std::vector<std::byte>> read(const std::string& name, DType dtype,
-                                      const Shape& shape) const {
+  // Returns the bytes of a tensor, or of its first `rows` rows along dimension 1.
+  Result<std::vector<std::byte>> read(const std::string& name, DType dtype, const Shape& shape,
+                                      std::optional<int64_t> rows = {}) const {
     const size_t index = FERRY_TRY(find(name));
     const TensorEntry& entry = source_->entries()[index];
     if (entry.dtype != dtype || entry.shape != shape) {
@@ -52,7 +54,9 @@ class StateFile {
                                           dtype_name(entry.dtype), to_string(entry.shape),
                                           dtype_name(dtype), to_string(shape)));
     }
-    std::vector<std::byte> bytes(entry.bytes);
+    std::vector<std::byte> bytes(rows ? entry.bytes / static_cast<uint64_t>(shape[1]) *
+                                            static_cast<uint64_t>(*rows)
+                                      : entry.bytes);
     FERRY_RETURN_IF_ERROR(source_->read(index, 0, bytes));
     return bytes;
   }
@@ -125,7 +129,7 @@ Status write_state(const runner::Decoder& decoder, std::span<const int64_t> toke
 // Returns the number of tokens of the prompt that need not be run.
 Result<int64_t> read_state(runner::Decoder& decoder, std::span<const int64_t> prompt,
                            const Digest& programs, const std::string& path) {
-  const std::vector<runner::StateTensor> shapes = FERRY_TRY(decoder.state());
+  const size_t buffers = FERRY_TRY(decoder.state()).size();
   const StateFile file = FERRY_TRY(StateFile::open(path));
   const std::vector<std::byte> made_by =
       FERRY_TRY(file.read(kStateOf, DType::kU8, {std::ssize(programs)}));
@@ -133,29 +137,27 @@ Result<int64_t> read_state(runner::Decoder& decoder, std::span<const int64_t> pr
     return unusable(path, "is the state of another bundle, or of another adapter");
   }
   const std::vector<int64_t> tokens = FERRY_TRY(file.tokens(decoder.capacity()));
-  if (file.size() != shapes.size() + 2) {
+  if (file.size() != buffers + 2) {
     return bad_state(path, fmt::format("has {} tensors, the state of these programs has {}",
-                                       file.size(), shapes.size() + 2));
-  }
-  std::vector<std::vector<std::byte>> contents;
-  std::vector<runner::StateTensor> state;
-  for (const runner::StateTensor& expected : shapes) {
-    Shape shape = expected.values.shape;
-    if (expected.is_cache) shape[1] = std::ssize(tokens);
-    contents.push_back(
-        FERRY_TRY(file.read(kStatePrefix + expected.name, expected.values.dtype, shape)));
-    state.push_back(
-        {expected.name, {expected.values.dtype, shape, contents.back()}, expected.is_cache});
+                                       file.size(), buffers + 2));
   }
   auto kept = static_cast<size_t>(std::ranges::mismatch(prompt, tokens).in1 - prompt.begin());
   if (kept == prompt.size()) kept -= kept > 0 ? 1 : 0;  // the last token gives the logits
   if (kept == 0) {
     return unusable(path, "the prompt does not begin with a token of this state, or has no other");
   }
-  if (const Status restored = decoder.restore(tokens, kept, state); !restored) {
+  const auto read = [&](const runner::StateTensor& buffer, int64_t rows) {
+    Shape shape = buffer.values.shape;
+    if (buffer.is_cache) shape[1] = std::ssize(tokens);
+    return file.read(kStatePrefix + buffer.name, buffer.values.dtype, shape,
+                     buffer.is_cache ? std::optional(rows) : std::nullopt);
+  };
+  const Status restored = decoder.restore(tokens, kept, read);
+  if (!restored && restored.error().code == ErrorCode::kUsage) {
     return unusable(path, fmt::format("the prompt has {} of the {} tokens of this state: {}", kept,
                                       tokens.size(), restored.error().message));
   }
+  FERRY_RETURN_IF_ERROR(restored);
   return static_cast<int64_t>(kept);
 }
 
@@ -184,23 +186,21 @@ Status check_state(const RunOptions& o) {
   return check_directory_of("--save-state", o.save_state, o.bundle);
 }
 
-Status load_state(const RunOptions& options, const packer::Bundle& bundle, runner::Decoder& decoder,
-                  Generation& g) {
+Status StateFiles::load(runner::Decoder& decoder, Generation& g) {
   // Programs whose caches cannot be saved are refused before the answer.
-  if (!options.save_state.empty()) FERRY_RETURN_IF_ERROR(decoder.state());
-  if (options.load_state.empty()) return {};
-  const Digest programs = FERRY_TRY(digest_of_programs(bundle));
-  g.kept_tokens = FERRY_TRY(read_state(decoder, g.prompt, programs, options.load_state));
+  if (!options_.save_state.empty()) FERRY_RETURN_IF_ERROR(decoder.state());
+  if (options_.save_state.empty() && options_.load_state.empty()) return {};
+  programs_ = FERRY_TRY(digest_of_programs(bundle_));
+  if (options_.load_state.empty()) return {};
+  g.kept_tokens = FERRY_TRY(read_state(decoder, g.prompt, programs_, options_.load_state));
   return {};
 }
 
-Status save_state(const RunOptions& options, const packer::Bundle& bundle,
-                  const runner::Decoder& decoder, const Generation& g) {
-  if (options.save_state.empty() || g.stop == kStopInterrupted) return {};
+Status StateFiles::save(const runner::Decoder& decoder, const Generation& g) const {
+  if (options_.save_state.empty() || g.stop == kStopInterrupted) return {};
   std::vector<int64_t> tokens = g.prompt;
   tokens.insert(tokens.end(), g.tokens.begin(), g.tokens.end());
-  const Digest programs = FERRY_TRY(digest_of_programs(bundle));
-  return write_state(decoder, tokens, programs, options.save_state);
+  return write_state(decoder, tokens, programs_, options_.save_state);
 }
 
 }  // namespace ferry::cli

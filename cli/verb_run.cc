@@ -246,12 +246,13 @@ Result<int> answer_one(Context& context, const RunOptions& options,
   g.prompt = std::move(prompt.ids);
   g.max_new = limits.of(std::ssize(g.prompt), !options.chat.empty() || !options.messages.empty());
   const packer::Manifest& manifest = bundle.manifest();
-  FERRY_RETURN_IF_ERROR(load_state(options, bundle, decoder, g));
+  StateFiles states(options, bundle);
+  FERRY_RETURN_IF_ERROR(states.load(decoder, g));
   AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
   runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
   g = FERRY_TRY(generate(decoder, manifest, options, sampler, output, std::move(g)));
   FERRY_RETURN_IF_ERROR(write_outputs(g, options));
-  FERRY_RETURN_IF_ERROR(save_state(options, bundle, decoder, g));
+  FERRY_RETURN_IF_ERROR(states.save(decoder, g));
   if (thresholds && g.stop != kStopInterrupted) {
     g.judgements = thresholds->judge(g.stats, manifest, g.text);
   }

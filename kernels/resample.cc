@@ -261,7 +261,7 @@ Status upsample_smooth(const Call& call) {
   for (int i = 0; i < 2; ++i) {
     const std::optional<Number> factor = optional_number(call, 3 + static_cast<size_t>(i));
     axes[i] = {input.size(2 + i), size[i], factor ? factor->real : 0};
-    // Of such a factor a position has few inputs.
+    // With such a factor a position has few inputs.
     const double wide = static_cast<double>(axes[i].in) * axes[i].factor;
     if (factor &&
         !(wide > static_cast<double>(size[i]) - 0.5 && wide < static_cast<double>(size[i]) + 1)) {

@@ -14,7 +14,7 @@
 
 namespace ferry::packer {
 
-// What a program need not state about its model. Empty and 0: unknown.
+// Sizes of a model that its program need not state. Empty and 0 stand for unknown.
 struct KnownModel {
   std::string model_type = {};
   int64_t num_layers = 0, hidden_size = 0;

@@ -19,11 +19,12 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The newest version of the format that this program reads, which classifiers have; the versions of
-// bundles whose components share one program, and of those that take adapters; that of bundles that
-// need no newer one; and the oldest version that it reads. manifest.cc states the version of each
-// member that was added later.
-inline constexpr int64_t kManifestVersion = 10;
+// The versions that this program writes: that of classifiers, that of bundles whose components
+// share one program, that of bundles that take adapters, and that of all others. It reads those
+// from kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member
+// that was added later.
+inline constexpr int64_t kClassifierManifestVersion = 10;
+inline constexpr int64_t kManifestVersion = kClassifierManifestVersion;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
 inline constexpr int64_t kAdaptersManifestVersion = 8;
 inline constexpr int64_t kPlainManifestVersion = 7;

@@ -101,7 +101,8 @@ class ManifestCheck {
     const auto is_of = [&](const ManifestComponent& component) {
       return std::ranges::count(component.programs, program.file, &ManifestProgram::file) > 1;
     };
-    if (manifest_.version < 9 || std::ranges::any_of(manifest_.components, is_of)) {
+    if (manifest_.version < kOneProgramManifestVersion ||
+        std::ranges::any_of(manifest_.components, is_of)) {
       return add(fmt::format("program {} is listed twice", quoted(program.file)));
     }
     if (first.data_files != program.data_files) {
@@ -233,6 +234,10 @@ class ManifestCheck {
     }
     std::set<std::string_view> names;
     for (const ManifestMethod& method : program.methods) {
+      if (method.program_method == method.name) {
+        add(fmt::format("method {} of program {} states its own name as another",
+                        quoted(method.name), quoted(program.file)));
+      }
       if (!names.insert(method.name).second) {
         add(fmt::format("program {} has two methods {}", quoted(program.file),
                         quoted(method.name)));

@@ -105,7 +105,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   if (config.vision) m.image_token_id = config.vision->image_token_id;
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
-    m.version = packer::kManifestVersion;
+    m.version = packer::kClassifierManifestVersion;
     m.classifier = {config.classifier->scores, config.classifier->labels};
   }
   m.allowed_unmapped = mapping.allowed;
@@ -153,13 +153,9 @@ graph::OutputMemory output_memory(const converters::BuildOptions& build) {
                                                           : graph::OutputMemory::kPlanned;
 }
 
-// The methods of a part, under the names that they have in a program of all components.
-std::vector<graph::MethodGraph> named_after_role(const ConvertedComponent& component) {
-  std::vector<graph::MethodGraph> methods = component.parts.front().methods;
-  for (graph::MethodGraph& method : methods) {
-    if (method.name == kForwardMethod) method.name = component.role;
-  }
-  return methods;
+// Returns the name that a method has in a program of all components.
+std::string name_in_program(const graph::MethodGraph& method, const ConvertedComponent& component) {
+  return method.name == kForwardMethod ? component.role : method.name;
 }
 
 // Lowers all components as one program.
@@ -168,7 +164,9 @@ Result<SharedProgram> lower_together(Conversion& conversion,
   std::vector<graph::MethodGraph> methods;
   conversion.all_weights = std::make_unique<graph::StateDict>();
   for (const ConvertedComponent& component : conversion.components) {
-    std::ranges::move(named_after_role(component), std::back_inserter(methods));
+    for (const graph::MethodGraph& method : component.parts.front().methods) {
+      methods.push_back({name_in_program(method, component), method.graph});
+    }
     for (const graph::Weight& weight : component.parts.front().weights.weights()) {
       const graph::Weight* known = std::as_const(*conversion.all_weights).find(weight.name);
       if (known != nullptr && known->recipe == weight.recipe) continue;
@@ -200,8 +198,8 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
           .lowered = shared, .weights = &part.weights, .first_layer = first, .layer_count = count});
       if (shared) {
         added.weights = conversion.all_weights.get();
-        for (const graph::MethodGraph& method : named_after_role(component)) {
-          added.methods.push_back(method.name);
+        for (const graph::MethodGraph& method : part.methods) {
+          added.methods.push_back(name_in_program(method, component));
         }
         continue;
       }

@@ -287,7 +287,8 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
   if (options.images || !opened.images) return config;
   if (config && has_room_for_image(options, *config)) return config;
   auto text = read(false);
-  if (!text || text->vision) return read(true);
+  if (!text) return text;
+  if (text->vision) return config;  // the tower is part of every model of this family
   notes.push_back(fmt::format("the programs take text and no images: {}",
                               config
                                   ? fmt::format("an image of {} needs {} tokens in a call",

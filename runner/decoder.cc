@@ -25,7 +25,7 @@ Failure stateless() {
 Result<std::vector<StateTensor>> Decoder::state() const { return stateless(); }
 
 Status Decoder::restore(std::span<const int64_t> /*tokens*/, size_t /*kept*/,
-                        std::span<const StateTensor> /*state*/) {
+                        const ReadState& /*read*/) {
   return stateless();
 }
 

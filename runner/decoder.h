@@ -129,11 +129,13 @@ class Decoder {
   // Returns the mutable buffers; caches have position() rows. Valid until the next call.
   // kUnsupported for programs whose caches are inputs.
   virtual Result<std::vector<StateTensor>> state() const;
-  // Continues after the first `kept` of `tokens`, with what state() returned after all of them.
-  // kUsage if the programs cannot take back the others; kBadInput for tokens outside of the
-  // vocabulary, kUsage beyond capacity().
-  virtual Status restore(std::span<const int64_t> tokens, size_t kept,
-                         std::span<const StateTensor> state);
+  // Continues after the first `kept` of `tokens`, with what state() returned after all of them:
+  // `read` gives the first `rows` rows of a cache, or all bytes of another buffer. kUsage if the
+  // programs cannot take back the others; kBadInput for tokens outside of the vocabulary, kUsage
+  // beyond capacity().
+  using ReadState =
+      std::function<Result<std::vector<std::byte>>(const StateTensor& buffer, int64_t rows)>;
+  virtual Status restore(std::span<const int64_t> tokens, size_t kept, const ReadState& read);
 
  protected:
   Decoder() = default;

@@ -455,17 +455,16 @@ Result<std::vector<StateTensor>> StatefulDecoder::state() const {
 }
 
 Status StatefulDecoder::restore(std::span<const int64_t> tokens, size_t kept,
-                                std::span<const StateTensor> state) {
+                                const ReadState& read) {
   const packer::Manifest& m = impl_->manifest();
   FERRY_RETURN_IF_ERROR(check_tokens(tokens, m.vocab_size, 0, m.context_length));
   if (kept < tokens.size()) FERRY_RETURN_IF_ERROR(check_going_back("its state"));
+  const std::vector<StateTensor> buffers = FERRY_TRY(state());
+  auto next = buffers.begin();
   for (const MethodChain::Link& link : impl_->chain.links()) {
     for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
-      const auto found = std::ranges::find(state, buffer.name, &StateTensor::name);
-      if (found == state.end()) {
-        return bad_input(fmt::format("there is no state of {}", quoted(buffer.name)));
-      }
-      FERRY_RETURN_IF_ERROR(link.method->overwrite_front(buffer.value, found->values.bytes));
+      const auto bytes = FERRY_TRY(read(*next++, static_cast<int64_t>(kept)));
+      FERRY_RETURN_IF_ERROR(link.method->overwrite_front(buffer.value, bytes));
     }
   }
   tokens = tokens.first(kept);

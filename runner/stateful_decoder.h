@@ -59,8 +59,7 @@ class StatefulDecoder final : public Decoder {
   std::pair<int64_t, int64_t> experts_of(int64_t layer) const override;
   Result<TensorView> buffer(const std::string& name) const override;
   Result<std::vector<StateTensor>> state() const override;
-  Status restore(std::span<const int64_t> tokens, size_t kept,
-                 std::span<const StateTensor> state) override;
+  Status restore(std::span<const int64_t> tokens, size_t kept, const ReadState& read) override;
 
  private:
   struct Impl;

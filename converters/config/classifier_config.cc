@@ -154,7 +154,7 @@ Status read_cross_encoder(const JsonFields& fields, ClassifierConfig& config) {
   const auto kind = FERRY_TRY(fields.text("model_type"));
   if (kind && *kind != "CrossEncoder") return {};
   const auto name = FERRY_TRY(fields.text("activation_fn"));
-  // What config.json states holds where this file names no activation of torch.
+  // If this file names no activation of torch, that of config.json holds.
   if (config.states_scores && (!name || !name->starts_with("torch."))) return {};
   return set_cross_scores(fields, "activation_fn", name.value_or(""), config);
 }

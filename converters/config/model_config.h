@@ -21,7 +21,7 @@ namespace ferry::converters {
 
 enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kRelu2 };
 
-// What stands between a vision tower and the text decoder.
+// The layers between a vision tower and the text decoder.
 enum class Connector {
   kLinear,   // one linear without bias
   kMlp,      // layer norm, linear, activation, linear

@@ -67,7 +67,7 @@ constexpr std::pair<const char*, const char*> kTransformerValues[] = {
      R"({"text":{"method":"forward","method_output_name":"last_hidden_state"}})"},
     {"module_output_name", R"("token_embeddings")"},
 };
-// The same of a CrossEncoder.
+// Keys of a CrossEncoder with the one value that is supported.
 constexpr std::pair<const char*, const char*> kScoringValues[] = {
     {"transformer_task", R"("sequence-classification")"},
     {"modality_config", R"({"text":{"method":"forward","method_output_name":"logits"}})"},

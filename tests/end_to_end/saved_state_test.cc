@@ -157,6 +157,19 @@ TEST(SavedState, MalformedFilesAreRefused) {
   refuses({{{"programs", DType::kU8, {32}}, bytes(programs)},
            {{"tokens", DType::kI64, {4}}, bytes(tokens)}},
           "has 2 tensors, the state of these programs has");
+  // A cache with the sizes of heads and head_dim exchanged.
+  std::string turned = read_bytes(state);
+  const size_t begin = turned.find("\"shape\":[1,4,") + 13, end = turned.find(']', begin);
+  const std::string sizes = turned.substr(begin, end - begin);
+  const size_t comma = sizes.find(',');
+  ASSERT_NE(comma, std::string::npos);
+  turned.replace(begin, end - begin, sizes.substr(comma + 1) + "," + sizes.substr(0, comma));
+  write_bytes(dir / "turned", turned);
+  const Outcome other =
+      run_ferry({"run", bundle, "--tokens", "1,2,3,4", "--load-state", dir / "turned"});
+  EXPECT_EQ(other.code, 3) << other.err;
+  EXPECT_NE(other.err.find("expected f32[1, 4, "), std::string::npos) << other.err;
+
   std::string cut = read_bytes(state);
   cut.pop_back();
   write_bytes(dir / "cut", cut);

@@ -184,7 +184,7 @@ TEST_P(VisionFamily, TowersInEightBitsAreProved) {
   verified({bundle, "--checkpoint", source_of(GetParam())});
 }
 
-// What a bundle with images gives back is the checkpoint: the same weights again.
+// A bundle with images becomes its checkpoint again, with equal weights.
 TEST_P(VisionFamily, ABundleBecomesItsCheckpointAgain) {
   const TempDir dir;
   const std::string bundle = convert(dir, GetParam(), {"--inputs", "images"});

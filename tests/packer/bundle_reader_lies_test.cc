@@ -86,6 +86,12 @@ const Lie kLies[] = {
        for (const size_t i : {0u, 1u}) forward(m, i).program_method = "backward";
      },
      "has no method 'backward'"},
+    {"method under its own name",
+     [](Manifest& m) {
+       m.version = 9;
+       forward(m, 0).program_method = "forward";
+     },
+     "states its own name as another"},
     {"program not a file", [](Manifest& m) { program(m, 0).file = "x.pte"; },
      "program 'x.pte' is not among the files"},
     {"data not a file", [](Manifest& m) { program(m, 0).data_files[0] = "x.ptd"; },

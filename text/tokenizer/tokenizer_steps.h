@@ -105,8 +105,8 @@ class PostProcessor {
   // Returns `ids` with the special tokens that belong around one text.
   std::vector<int64_t> apply(std::vector<int64_t> ids) const;
 
-  // The same, with types. `second` may be nullptr. kUnsupported if the steps do not say what they
-  // do with a pair.
+  // Encodes with token types. `second` may be nullptr. kUnsupported if the steps do not say what
+  // they do with a pair.
   Result<TypedTokens> apply(TypedTokens first, TypedTokens* second) const;
   // Returns how many tokens are added to a text, or to a pair.
   size_t added(bool pair) const;
