@@ -59,6 +59,14 @@ def gemma3(r):
     return (processor, ["--pan-and-scan"], dict(do_pan_and_scan=True)) if r.random() < 0.5 else (processor, [], {})
 
 
+def other_backend(processor):
+    """The processor that computes with Pillow what this one computes with torchvision."""
+    made = transformers.Gemma3ImageProcessorPil(**{key: value for key, value in processor.image_processor.to_dict().items()
+                                                   if key not in ("image_processor_type", "_processor_class", "processor_class")})
+    return transformers.Gemma3Processor(made, processor.tokenizer, chat_template=processor.chat_template,
+                                        image_seq_length=processor.image_seq_length)
+
+
 def gemma3_model(r):
     cls, config, processor = golden.FAMILIES["gemma3"]()
     side = r.choice([1, 2, 4])
@@ -89,11 +97,13 @@ def pixels(promise, family, number):
     folder.mkdir()
     processor, options, asked = PROCESSORS[family](r)
     processor.save_pretrained(folder)
+    backend = r.choice(["torchvision", "pil"])
+    processor = processor if backend == "torchvision" else other_backend(processor)
     paths = [draw(r, folder) for _ in range(r.choice([1, 1, 2]))]
     chat = [dict(role="user", content=[golden.text("a "), *[golden.IMAGE] * len(paths), golden.text(" b")])]
     (folder / "chat.json").write_text(json.dumps(dict(messages=chat, add_generation_prompt=True)))
     common.Ferry("preprocess", *paths, "--checkpoint", folder, "--messages", folder / "chat.json", "-o",
-                 folder / "made.safetensors", *options).ends_with(0)
+                 folder / "made.safetensors", "--backend", backend, *options).ends_with(0)
     pictures = [PIL.ImageOps.exif_transpose(PIL.Image.open(path)).convert("RGB") for path in paths]
     words = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     wanted = processor(text=[words], images=[pictures], return_tensors="pt", add_special_tokens=False, **asked)
@@ -105,7 +115,7 @@ def pixels(promise, family, number):
             raise Wrong(f"{name}: {list(made[name].shape)}, the reference {list(wanted[name].shape)}")
         if not torch.equal(made[name], wanted[name].to(made[name].dtype)):
             raise Wrong(f"{name}: differs by {float((made[name].double() - wanted[name].double()).abs().max()):.3g} at most")
-    return f"{', '.join(path.suffix[1:] for path in paths)}: {list(made['pixel_values'].shape)}"
+    return f"{backend}, {', '.join(path.suffix[1:] for path in paths)}: {list(made['pixel_values'].shape)}"
 
 
 def model(promise, family, number):

@@ -5,7 +5,6 @@ model. The command runs in a process of its own, as a user starts it. `ferry ver
 with the reference of f32 and f64 logits, hidden states, caches and greedy tokens. A reference of another model must be refused,
 or be no parity.
 """
-import importlib.util
 import json
 import os
 import subprocess
@@ -131,9 +130,6 @@ def main():
     for name in SAMPLE if promise.sample else other_families.FAMILIES:
         promise.case(name, family, promise, name)
     for name in ("smolvlm", "internvl3_hf"):
-        if name == "internvl3_hf" and importlib.util.find_spec("torchvision") is None:
-            promise.note("left out: the processor of InternVL needs torchvision")
-            continue
         promise.case(f"vision: {name}", vision, promise, name)
     promise.case("of another model", another, promise)
     if not promise.sample:
