@@ -2,21 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "cli/attest.h"
 #include "cli/context.h"
 #include "cli/option_values.h"
 #include "cli/parity_document.h"
 #include "cli/report_file.h"
-#include "cli/run_options.h"
 #include "cli/verbs.h"
 #include "cli/verify_comparisons.h"
+#include "cli/verify_options.h"
 #include "cli/verify_report.h"
 #include "cli/verify_sections.h"
 #include "conversion/convert.h"
@@ -84,91 +81,7 @@ Result<int> verify_gguf(Context& context, const std::string& file,
   return 1;
 }
 
-// -- a bundle
-
-struct VerifyLine {
-  std::string bundle;  // or the text decoder of `loose`
-  LooseOptions loose;
-  proof::BundleProofOptions verify;
-  std::string mode;
-  std::string adapter;
-  std::string imatrix;
-  std::optional<int64_t> memory;
-  std::string perplexity;  // path of a file with token ids or text
-  bool text = false;
-  std::optional<int64_t> window, stride;
-  proof::QualityLimits limits;
-  std::string report;  // path of the report to write
-  AttestOptions attest;
-};
-
-constexpr const char* kPerplexityAlone =
-    "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
-    "--calibrate-prefill, --calibrate-weights or --attest";
-
-constexpr const char* kLimitsCompare =
-    "--max-kl, --max-kl-p999, --min-top1, --min-top5 and --max-flips limit what --perplexity "
-    "measures beside --against or --checkpoint";
-
-Status check_limits(const proof::QualityLimits& limits) {
-  constexpr double kNone = std::numeric_limits<double>::max();
-  const auto check = [](const char* name, const std::optional<double>& limit,
-                        double largest) -> Status {
-    if (!limit || (*limit >= 0 && *limit <= largest)) return {};
-    return fail(ErrorCode::kUsage,
-                fmt::format("{} {}: must be {}", name, *limit,
-                            largest == 1 ? "a share from 0 to 1" : "finite and not negative"));
-  };
-  FERRY_RETURN_IF_ERROR(check("--max-kl", limits.kl_mean, kNone));
-  FERRY_RETURN_IF_ERROR(check("--max-kl-p999", limits.kl_tail, kNone));
-  FERRY_RETURN_IF_ERROR(check("--min-top1", limits.top1, 1));
-  FERRY_RETURN_IF_ERROR(check("--min-top5", limits.top5, 1));
-  return check("--max-flips", limits.flips, 1);
-}
-
-// Returns kUsage for options that exclude --perplexity, and for options that need --perplexity if
-// it is absent.
-Status check_perplexity(const VerifyLine& options) {
-  const proof::BundleProofOptions& verify = options.verify;
-  if (options.perplexity.empty()) {
-    if (options.limits.any()) return fail(ErrorCode::kUsage, kLimitsCompare);
-    if (!options.text && !options.window && !options.stride) return {};
-    return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
-  }
-  if (options.limits.any() && verify.against.empty() && verify.checkpoint.empty()) {
-    return fail(ErrorCode::kUsage, kLimitsCompare);
-  }
-  FERRY_RETURN_IF_ERROR(check_limits(options.limits));
-  const bool proves = !verify.reference.empty() || !verify.images.empty() || verify.tolerance ||
-                      !verify.calibrate.empty() || !verify.calibrate_prefill.empty() ||
-                      !verify.calibrate_weights.empty() || !options.attest.file.empty();
-  return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
-}
-
-Status check_options(const proof::BundleProofOptions& options, bool is_gguf) {
-  if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
-    return fail(ErrorCode::kUsage, "--tolerance must be a finite number that is not negative");
-  }
-  if (options.checkpoint.empty() && !options.config.empty() && !is_gguf) {
-    return fail(ErrorCode::kUsage, "--config belongs to --checkpoint, or to a GGUF file");
-  }
-  if (options.checkpoint.empty() && !options.lora.empty()) {
-    return fail(ErrorCode::kUsage, "--lora belongs to --checkpoint");
-  }
-  if (options.checkpoint.empty() && !options.calibrate.empty()) {
-    return fail(ErrorCode::kUsage, "--calibrate belongs to --checkpoint");
-  }
-  if (options.checkpoint.empty() && !options.calibrate_prefill.empty()) {
-    return fail(ErrorCode::kUsage, "--calibrate-prefill belongs to --checkpoint");
-  }
-  if (options.checkpoint.empty() && !options.calibrate_weights.empty()) {
-    return fail(ErrorCode::kUsage, "--calibrate-weights belongs to --checkpoint");
-  }
-  if (!options.checkpoint.empty() && !options.against.empty()) {
-    return fail(ErrorCode::kUsage, "--against and --checkpoint are two proofs: give one of them");
-  }
-  return {};
-}
+// -- a bundle, or programs
 
 std::string report_text(const ReportInput& input, ReportForm form) {
   if (form == ReportForm::kMarkdown) return parity_markdown(input);
@@ -230,27 +143,6 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
   return code;
 }
 
-// Returns kUsage for options that need --perplexity or --attest if those are absent.
-Status check_companions(const VerifyLine& options) {
-  FERRY_RETURN_IF_ERROR(check_perplexity(options));
-  return check_attest_options(options.attest, options.bundle);
-}
-
-// A bundled program is compared with the test cases in its own file, so other comparisons are
-// refused.
-Status check_bundled(const VerifyLine& options) {
-  const proof::BundleProofOptions& verify = options.verify;
-  const bool others = !verify.reference.empty() || !verify.checkpoint.empty() ||
-                      !verify.against.empty() || !verify.images.empty() || !options.mode.empty() ||
-                      !options.perplexity.empty() || !options.report.empty() ||
-                      !options.attest.file.empty();
-  if (!others) return {};
-  return fail(ErrorCode::kUsage,
-              fmt::format("{}: a bundled program is compared with its own test cases: only "
-                          "--tolerance and --memory are for it",
-                          printable(options.bundle)));
-}
-
 std::string bundled_json(const proof::BundledProof& proof, const std::string& path) {
   JsonWriter json;
   json.begin_object().member("path", path).member("parity", proof.parity());
@@ -264,9 +156,7 @@ std::string bundled_json(const proof::BundledProof& proof, const std::string& pa
 }
 
 Result<int> verify_bundled(Context& context, const VerifyLine& options) {
-  FERRY_RETURN_IF_ERROR(check_options(options.verify, /*is_gguf=*/false));
-  FERRY_RETURN_IF_ERROR(check_bundled(options));
-  FERRY_RETURN_IF_ERROR(check_companions(options));
+  FERRY_RETURN_IF_ERROR(check_verify_line(options, VerifySubject::kBundledProgram));
   const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
   const proof::BundledProof proof = FERRY_TRY(
       proof::prove_bundled(options.bundle, options.verify.tolerance, memory, context.pool()));
@@ -305,23 +195,16 @@ Result<packer::KnownModel> known_model(Context& context, const VerifyLine& optio
   return packer::KnownModel{config.model_type, config.num_layers, config.hidden_size};
 }
 
-Status check_loose(const VerifyLine& options) {
-  if (!options.loose.any()) return {};
-  if (!options.attest.file.empty()) {
-    return fail(ErrorCode::kUsage, "--attest is for bundles, whose files have digests");
-  }
-  return {};
-}
-
 // Opens a bundle or programs without one, or turns a GGUF file into a bundle in memory.
-Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
+Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options,
+                                   VerifySubject subject) {
   const std::string& path = options.bundle;
-  if (options.loose.any()) {
+  if (subject == VerifySubject::kLoosePrograms) {
     const BundleChoice choice = {
         .directory = {}, .needs_eos = false, .model = FERRY_TRY(known_model(context, options))};
     return open_bundle(choice, options.loose, context.pool());
   }
-  if (is_gguf) {
+  if (subject == VerifySubject::kGguf) {
     return conversion::bundle_in_memory(path, options.verify.config,
                                         conversion::GgufMatrices::kFloats, context.pool());
   }
@@ -334,18 +217,9 @@ int exit_code(proof::Verdict verdict) {
   return verdict == proof::Verdict::kNotProved ? kNotProvedExit : 1;
 }
 
-constexpr const char* kImatrixOfGguf = "--imatrix is for a GGUF file with --checkpoint";
-
-Result<int> verify_bundle(Context& context, const VerifyLine& options) {
-  if (!options.imatrix.empty()) return fail(ErrorCode::kUsage, kImatrixOfGguf);
-  FERRY_RETURN_IF_ERROR(check_loose(options));
-  if (!options.loose.any() && proof::is_bundled_file(options.bundle)) {
-    return verify_bundled(context, options);
-  }
+Result<int> verify_bundle(Context& context, const VerifyLine& options, VerifySubject subject) {
+  FERRY_RETURN_IF_ERROR(check_verify_line(options, subject));
   proof::BundleProofOptions verify = options.verify;
-  const bool is_gguf = conversion::is_gguf_file(options.bundle);
-  FERRY_RETURN_IF_ERROR(check_options(verify, is_gguf));
-  FERRY_RETURN_IF_ERROR(check_companions(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
   std::optional<ReportForm> form;
@@ -356,7 +230,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
     return context.progress(label, unit);
   };
   verify.details = form.has_value() || !options.attest.file.empty();
-  const packer::Bundle opened = FERRY_TRY(open_bundle(context, options, is_gguf));
+  const packer::Bundle opened = FERRY_TRY(open_bundle(context, options, subject));
   const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(options.adapter));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const proof::Verification verification =
@@ -393,34 +267,21 @@ Status take_loose(VerifyLine& options) {
   return {};
 }
 
-// Verifies a GGUF file: its bytes against a checkpoint, or its outputs against a reference.
 Result<int> verify_file(Context& context, const VerifyLine& options) {
-  const proof::BundleProofOptions& verify = options.verify;
-  const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
-                     !options.mode.empty() || !verify.calibrate_prefill.empty() ||
-                     !verify.calibrate_weights.empty() || !verify.images.empty() ||
-                     !options.perplexity.empty() || !options.attest.file.empty();
-  const bool bytes = !verify.checkpoint.empty();
-  if (other || bytes == !verify.reference.empty()) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: a GGUF file is verified with --checkpoint or with --reference, "
-                            "and with nothing else that is compared",
-                            printable(options.bundle)));
-  }
-  if (bytes) {
-    FERRY_RETURN_IF_ERROR(check_companions(options));
-    if (verify.tolerance || options.memory || !options.report.empty()) {
-      return fail(ErrorCode::kUsage,
-                  "--tolerance, --memory and --report: bytes of a GGUF file are compared, and "
-                  "nothing is executed");
+  if (options.loose.any()) return verify_bundle(context, options, VerifySubject::kLoosePrograms);
+  if (conversion::is_gguf_file(options.bundle)) {
+    FERRY_RETURN_IF_ERROR(check_gguf_line(options));
+    if (options.verify.checkpoint.empty()) {
+      return verify_bundle(context, options, VerifySubject::kGguf);
     }
     return verify_gguf(context, options.bundle,
-                       {.checkpoint = verify.checkpoint,
-                        .config = verify.config,
-                        .lora = verify.lora,
+                       {.checkpoint = options.verify.checkpoint,
+                        .config = options.verify.config,
+                        .lora = options.verify.lora,
                         .imatrix = options.imatrix});
   }
-  return verify_bundle(context, options);
+  if (proof::is_bundled_file(options.bundle)) return verify_bundled(context, options);
+  return verify_bundle(context, options, VerifySubject::kBundle);
 }
 
 }  // namespace
@@ -428,84 +289,8 @@ Result<int> verify_file(Context& context, const VerifyLine& options) {
 void add_verify(CommandLine& line) {
   auto options = std::make_shared<VerifyLine>();
   Verb verb = line.verb("verify", "Compare what a bundle or a program computes with a reference");
-  verb.optional_positional("BUNDLE", options->bundle,
-                           "Bundle directory, GGUF file, or a bundled program (.bpte)")
-      .finds_models();
-  add_loose_options(verb, "to verify", options->loose);
-  verb.option("--reference FILE", options->verify.reference,
-              "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
-      .option("--against BUNDLE", options->verify.against,
-              "Another bundle of the same model, of any style: compares what both compute for the "
-              "prompts of the reference, or for fixed ones without a reference")
-      .option(
-          "--mode MODE", options->mode,
-          "How a static bundle decodes: kv, hybrid or lookahead; default: as run does, and then "
-          "every mode against kv")
-      .option("--checkpoint SRC", options->verify.checkpoint,
-              "The checkpoint that the bundle was made of: derives weights and programs again, and "
-              "compares with the checkpoint in f32; with --reference, that with the reference")
-      .finds_models()
-      .option(
-          "--adapter NAME", options->adapter,
-          "The bundle with one of its adapters; with --checkpoint the checkpoint in f32 with it "
-          "too. The reference is that of the adapted model")
-      .option("--image PROMPT=FILE", options->verify.images,
-              "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
-              "compared too")
-      .option("--config FILE", options->verify.config,
-              "With --checkpoint, or of a GGUF file: as for convert")
-      .option("--lora DIR", options->verify.lora,
-              "With --checkpoint: the adapter that was merged, as for convert")
-      .finds_models()
-      .option("--imatrix FILE", options->imatrix,
-              "With --checkpoint, of a GGUF file: the importance matrix that it was made with")
-      .option("--calibrate FILE", options->verify.calibrate,
-              "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
-      .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,
-              "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
-      .option("--calibrate-weights FILE", options->verify.calibrate_weights,
-              "With --checkpoint: the text that the weights were calibrated with, unless it is the "
-              "default one")
-      .option("--perplexity FILE", options->perplexity,
-              "Measures the perplexity of token ids (a sequence a line, as for convert "
-              "--calibrate), alone or beside --against or --checkpoint")
-      .flag("--text", options->text,
-            "With --perplexity: the file is text for the bundle's tokenizer")
-      .option("--window", options->window,
-              "With --perplexity: tokens of a window; default: the longest sequence")
-      .option("--stride", options->stride,
-              "With --perplexity: tokens from window to window; default: half of the window")
-      .option("--max-kl", options->limits.kl_mean,
-              "With --perplexity beside another model: the largest mean KL divergence in nats; if "
-              "this or another limit is not kept, the exit code is 1")
-      .option("--max-kl-p999", options->limits.kl_tail,
-              "With --perplexity: the largest KL divergence that 99.9 % of the tokens may reach")
-      .option("--min-top1", options->limits.top1,
-              "With --perplexity: the least share of tokens with the same likeliest token, such as "
-              "0.9")
-      .option("--min-top5", options->limits.top5,
-              "With --perplexity: the least share of common tokens among the 5 likeliest")
-      .option("--max-flips", options->limits.flips,
-              "With --perplexity: the largest share of tokens that only one of the models predicts")
-      .option("--tolerance", options->verify.tolerance,
-              "Largest absolute logit error instead of the bounds of docs/verifying.md")
-      .option("--report FILE", options->report,
-              "File for a report of what was compared: .html, .json or .md; a report of this name "
-              "is replaced")
-      .option("--attest FILE", options->attest.file,
-              "At parity: file for a signed statement of what was proved (docs/attestation.md)")
-      .option("--key FILE", options->attest.key.private_key,
-              "With --attest: private key, PEM: P-256, P-384 or P-521")
-      .option("--passphrase-file FILE", options->attest.key.passphrase_file,
-              "With --attest: file whose first line decrypts the key")
-      .option("--certificate FILE", options->attest.key.certificate,
-              "With --attest: certificate of the key, PEM")
-      .option("--chain FILE", options->attest.key.chain,
-              "With --attest: certificates of its issuers, PEM; may be repeated")
-      .option("--memory SIZE", options->memory,
-              "Bytes that planned memory may have, such as 4GB; default: what the system has "
-              "available")
-      .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
+  add_verify_options(verb, *options);
+  verb.example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
                "The whole proof: the bundle against the checkpoint, the checkpoint against what "
                "its own implementation computes.")
       .example("ferry verify --text-decoder decoder.pte --checkpoint checkpoint/",
@@ -529,8 +314,7 @@ void add_verify(CommandLine& line) {
         } else if (options->bundle.empty()) {
           return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
         }
-        return conversion::is_gguf_file(options->bundle) ? verify_file(context, *options)
-                                                         : verify_bundle(context, *options);
+        return verify_file(context, *options);
       });
 }
 

@@ -23,6 +23,7 @@ void describe(OptionVisitor& visitor, ConvertOptions& options);
 // The parts of describe(). The command line adds options of its own between them.
 void describe_files(OptionVisitor& visitor, ConvertOptions& options);
 void describe_weights(OptionVisitor& visitor, ConvertOptions& options);
+void describe_quantization(OptionVisitor& visitor, graph::QuantizeOptions& options);
 void describe_programs(OptionVisitor& visitor, ConvertOptions& options);
 void describe_static_programs(OptionVisitor& visitor, ConvertOptions& options);
 void describe_checkpoint(OptionVisitor& visitor, ConvertOptions& options);

@@ -1,7 +1,6 @@
 // A quantisation plan says which matrices have another scheme than the others: rules such as
 // "layers.0.attention.wv.weight=8da8w". A plan file has a rule in each line; the rest of a line
-// from
-// '#' on is a comment.
+// from '#' on is a comment.
 #pragma once
 
 #include <string>
