@@ -49,20 +49,18 @@ Result<std::optional<double>> read_rank(const JsonFields& fields, const std::str
   return rank ? std::optional(static_cast<double>(*rank)) : std::nullopt;
 }
 
-Status read_pattern(const JsonFields& fields, std::string_view key,
+// Takes the patterns in the order of the file, because the first that matches counts.
+Status read_pattern(const JsonFields& fields, const nlohmann::ordered_json& in_order,
+                    const std::string& key,
                     Result<std::optional<double>> (*read)(const JsonFields&, const std::string&),
-                    LoraPattern& out) {
+                    const std::string& name, LoraPattern& out) {
   const auto object = FERRY_TRY(fields.object(key));
   if (!object) return {};
-  for (const auto& [pattern, value] : fields.find(key)->items()) {
-    // "^" only says that the name is whole, and the names that peft writes are whole.
-    const std::string plain = pattern.starts_with('^') ? pattern.substr(1) : pattern;
-    if (!is_plain(plain)) {
-      return object->error(ErrorCode::kUnsupported, pattern,
-                           "is a regular expression; ends of module names are supported");
-    }
+  for (const auto& [pattern, value] : in_order.at(key).items()) {
     const auto number = FERRY_TRY(read(*object, pattern));
-    if (number) out.emplace_back(plain, *number);
+    if (!number) continue;
+    const std::string where = fmt::format("{}: '{}'", name, key);
+    out.emplace_back(FERRY_TRY(ModulePattern::compile(pattern, where)), *number);
   }
   return {};
 }
@@ -123,19 +121,15 @@ bool is_end_of(std::string_view end, std::string_view module) {
   return before == 0 || module[before - 1] == '.';
 }
 
-// Returns the number of the first pattern that ends the name, else `otherwise`.
-double find(const LoraPattern& patterns, std::string_view module, double otherwise) {
-  for (const auto& [end, number] : patterns) {
-    if (is_end_of(end, module)) return number;
+// Returns the number of the first pattern that matches, else `otherwise`.
+Result<double> find(const LoraPattern& patterns, std::string_view module, double otherwise) {
+  for (const auto& [pattern, number] : patterns) {
+    if (FERRY_TRY(pattern.ends(module))) return number;
   }
   return otherwise;
 }
 
 }  // namespace
-
-int64_t LoraConfig::rank_of(std::string_view module) const {
-  return static_cast<int64_t>(find(ranks, module, static_cast<double>(rank)));
-}
 
 bool LoraConfig::has_target(std::string_view module) const {
   if (target_name) return module == *target_name;
@@ -144,9 +138,11 @@ bool LoraConfig::has_target(std::string_view module) const {
   });
 }
 
-double LoraConfig::scale_of(std::string_view module) const {
-  const auto own = static_cast<double>(rank_of(module));
-  return find(alphas, module, alpha) / (rank_stabilised ? std::sqrt(own) : own);
+Result<LoraNumbers> LoraConfig::numbers_of(std::string_view module) const {
+  const double own_rank = FERRY_TRY(find(ranks, module, static_cast<double>(rank)));
+  const double own_alpha = FERRY_TRY(find(alphas, module, alpha));
+  return LoraNumbers{static_cast<int64_t>(own_rank),
+                     own_alpha / (rank_stabilised ? std::sqrt(own_rank) : own_rank)};
 }
 
 Result<LoraConfig> parse_lora_config(const std::string& json, const std::string& name) {
@@ -173,8 +169,11 @@ Result<LoraConfig> parse_lora_config(const std::string& json, const std::string&
   config.alpha = FERRY_TRY(fields.number_or("lora_alpha", kAlphas, config.alpha));
   config.rank_stabilised = FERRY_TRY(fields.flag_or("use_rslora", false));
   config.has_magnitudes = FERRY_TRY(fields.flag_or("use_dora", false));
-  FERRY_RETURN_IF_ERROR(read_pattern(fields, "rank_pattern", read_rank, config.ranks));
-  FERRY_RETURN_IF_ERROR(read_pattern(fields, "alpha_pattern", read_alpha, config.alphas));
+  const auto in_order = nlohmann::ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
+  FERRY_RETURN_IF_ERROR(
+      read_pattern(fields, in_order, "rank_pattern", read_rank, name, config.ranks));
+  FERRY_RETURN_IF_ERROR(
+      read_pattern(fields, in_order, "alpha_pattern", read_alpha, name, config.alphas));
   if (const nlohmann::json* saved = fields.find("modules_to_save")) {
     if (!saved->is_array()) return fields.bad("modules_to_save", "is not a list");
     for (const nlohmann::json& module : *saved) {

@@ -153,7 +153,8 @@ class Placer {
     const UndoneTensor& undone = *FERRY_TRY(find(module + ".weight", one));
     const graph::Recipe& recipe = undone.tensor.recipe;
     const Shape shape = recipe.output().shape;
-    const int64_t rank = adapter_.config().rank_of(module);
+    const LoraNumbers numbers = FERRY_TRY(adapter_.config().numbers_of(module));
+    const int64_t rank = numbers.rank;
     if (shape.size() != 2) {
       return cannot(one,
                     fmt::format("{} is no matrix: it takes no factors", quoted(undone.tensor.key)));
@@ -178,7 +179,7 @@ class Placer {
       factors.shape = weights_[weight].shape;
       factors.a = *halves.a;
       factors.b = *halves.b;
-      factors.scale = static_cast<float>(adapter_.config().scale_of(module) * *multiple);
+      factors.scale = static_cast<float>(numbers.scale * *multiple);
       factors.multiple = static_cast<float>(*multiple);
       factors.magnitude = halves.magnitude;
       factors.slot.has_gain = halves.magnitude.has_value();

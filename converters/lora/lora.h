@@ -12,14 +12,20 @@
 #include <vector>
 
 #include "converters/keys/keyed_tensors.h"
+#include "converters/lora/module_pattern.h"
 #include "core/derived_source.h"
 #include "core/result.h"
 
 namespace ferry::converters {
 
-// Numbers of modules that differ from those of other modules: the end of a module's name, at a dot,
-// and the number.
-using LoraPattern = std::vector<std::pair<std::string, double>>;
+// Numbers of modules that differ from those of other modules; the first pattern that matches
+// counts.
+using LoraPattern = std::vector<std::pair<ModulePattern, double>>;
+
+struct LoraNumbers {
+  int64_t rank = 0;
+  double scale = 0;
+};
 
 struct LoraConfig {
   std::string name;          // name that begins messages about the config
@@ -38,8 +44,7 @@ struct LoraConfig {
 
   // Whether target_modules names the module; true where target_modules is absent or a pattern.
   bool has_target(std::string_view module) const;
-  int64_t rank_of(std::string_view module) const;
-  double scale_of(std::string_view module) const;
+  Result<LoraNumbers> numbers_of(std::string_view module) const;
 };
 
 // Returns kUnsupported, with the name of the field, for a config that cannot be merged or is not

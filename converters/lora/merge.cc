@@ -26,6 +26,11 @@ namespace {
 // Prefixes of the keys of a model with a head; checkpoints of the base model alone lack them.
 constexpr std::string_view kBases[] = {"model.", "transformer."};
 
+// transformers 5 gives the decoder of a model with a tower the first prefix; files saved by older
+// versions have the second one, and keep it.
+constexpr std::string_view kDecoder = "model.language_model.",
+                           kOldDecoder = "language_model.model.";
+
 // Whether the module is a layer of GPT-2 that stores (inputs, outputs). peft goes by the class of a
 // layer too, and corrects fan_in_fan_out where that says something else.
 bool is_conv1d(std::string_view module) {
@@ -89,6 +94,13 @@ class Merger {
       if (found != index_.end()) return found->second;
       if (key.starts_with(base)) found = index_.find(std::string(key.substr(base.size())));
     }
+    for (const auto& [prefix, other] :
+         {std::pair(kDecoder, kOldDecoder), {kOldDecoder, kDecoder}}) {
+      if (found != index_.end()) return found->second;
+      if (key.starts_with(prefix)) {
+        found = index_.find(std::string(other).append(key.substr(prefix.size())));
+      }
+    }
     if (found != index_.end()) return found->second;
     return adapter_.bad(of, fmt::format("the checkpoint has no {}", quoted(key)));
   }
@@ -98,7 +110,8 @@ class Merger {
     const size_t one = *halves.a;
     KeyedTensor& tensor = tensors_.tensors[FERRY_TRY(find(module + ".weight", one))];
     const Shape shape = tensor.recipe.output().shape;
-    const int64_t rank = adapter_.config().rank_of(module);
+    const LoraNumbers numbers = FERRY_TRY(adapter_.config().numbers_of(module));
+    const int64_t rank = numbers.rank;
     if (shape.size() != 2) {
       return adapter_.bad(one, fmt::format("{} is no matrix", quoted(tensor.key)));
     }
@@ -109,14 +122,13 @@ class Merger {
     std::vector<size_t> parts = entries_of(tensor.recipe);
     parts.insert(parts.end(), {*halves.a, *halves.b});
     const graph::Recipe base = tensor.recipe;
-    size_t made = FERRY_TRY(
-        source_.add({.name = tensor.key + " (merged)",
-                     .shape = shape,
-                     .parts = std::move(parts),
-                     .kind = "lora",
-                     .derivation = std::make_unique<MergedRows>(
-                         base, *halves.a, *halves.b, rank,
-                         static_cast<float>(adapter_.config().scale_of(module)), transposed)}));
+    size_t made = FERRY_TRY(source_.add(
+        {.name = tensor.key + " (merged)",
+         .shape = shape,
+         .parts = std::move(parts),
+         .kind = "lora",
+         .derivation = std::make_unique<MergedRows>(
+             base, *halves.a, *halves.b, rank, static_cast<float>(numbers.scale), transposed)}));
     if (halves.magnitude) {
       made = FERRY_TRY(multiply(tensor.key, shape, made, *halves.magnitude, transposed));
     }

@@ -49,7 +49,13 @@ def random_config(choose, family, tied):
         for name in names:
             if choose.random() < 0.4:
                 layer = choose.choice((None, 0, 1, 2))
-                config[pattern][name if layer is None else f"{layers}.{layer}.{inside(family, name)}"] = choose.randint(1, 8)
+                key = name if layer is None else f"{layers}.{layer}.{inside(family, name)}"
+                if choose.random() < 0.5:  # a regular expression, for what it names or for more
+                    key = choose.choice((f".*{name[1:]}", f"({key}|nothing)", f"^.*{key}", rf"{layers}\.[01]\.\w+\.{name}",
+                                         rf"\d+\..*\.{name[:-1]}."))
+                config[pattern][key] = choose.randint(1, 8)
+        # The first pattern that matches counts, and peft sorts them when it saves.
+        config[pattern] = dict(sorted(config[pattern].items()))
     if not tied and choose.random() < 0.3:
         config["modules_to_save"] = ["lm_head"]
     if choose.random() < 0.2:
