@@ -44,29 +44,33 @@ Result<FilePlan> plan_adapter_file(const AdapterInput& adapter,
                                    AdapterWeights& weights) {
   std::vector<ptd::NamedTensor> tensors;
   std::vector<uint64_t> sizes;
-  std::vector<const graph::Recipe*> stored;
-  const size_t first = set.weights.size();
+  std::vector<std::pair<const graph::Recipe*, size_t>> stored;  // with the first segment
+  std::vector<Extent> extents;                                  // of the segments
   for (const ptd::NamedTensor& factor : factors) {
-    const graph::Weight* weight = adapter.factors.find(factor.key);
+    const auto [weight, output] = adapter.factors.find_output(factor.key);
     const Shape shape(factor.sizes.begin(), factor.sizes.end());
-    if (weight == nullptr || weight->recipe.output().dtype != factor.dtype ||
-        weight->recipe.output().shape != shape) {
+    if (weight == nullptr || weight->recipe.outputs[output].dtype != factor.dtype ||
+        weight->recipe.outputs[output].shape != shape) {
       return fail(ErrorCode::kInternal,
                   fmt::format("adapter {} has no {} {}", quoted(adapter.name), quoted(factor.key),
                               describe_type(factor.dtype, shape)));
     }
-    const auto same = std::ranges::find_if(
-        stored, [&](const graph::Recipe* recipe) { return *recipe == weight->recipe; });
-    const auto segment = static_cast<size_t>(same - stored.begin());
+    auto same = std::ranges::find_if(
+        stored, [&](const auto& item) { return *item.first == weight->recipe; });
     if (same == stored.end()) {
-      stored.push_back(&weight->recipe);
-      sizes.push_back(weight->recipe.output().bytes());
-      weights.emplace_back(weight, first + segment);
+      const size_t index = set.weights.size();
+      same = stored.insert(same, {&weight->recipe, sizes.size()});
+      weights.emplace_back(weight, index);
       set.weights.push_back(&weight->recipe);
-      set.first_segment.push_back(set.segments++);
+      set.first_segment.push_back(set.segments);
+      set.segments += weight->recipe.outputs.size();
+      for (size_t i = 0; i < weight->recipe.outputs.size(); ++i) {
+        sizes.push_back(weight->recipe.outputs[i].bytes());
+        extents.push_back({Extent::Kind::kWeight, index, 0, 0, i});
+      }
     }
     ptd::NamedTensor& tensor = tensors.emplace_back(factor);
-    tensor.segment = static_cast<uint32_t>(segment);
+    tensor.segment = static_cast<uint32_t>(same->second + output);
   }
   ptd::Layout layout = FERRY_TRY(ptd::plan_data_file(tensors, sizes));
   FilePlan file;
@@ -75,8 +79,9 @@ Result<FilePlan> plan_adapter_file(const AdapterInput& adapter,
   file.has_weights = file.plain_digest = true;
   file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
   for (size_t i = 0; i < layout.segments.size(); ++i) {
-    const ptd::Segment& place = layout.segments[i];
-    file.extents.push_back({Extent::Kind::kWeight, first + i, place.offset, place.size});
+    extents[i].offset = layout.segments[i].offset;
+    extents[i].bytes = layout.segments[i].size;
+    file.extents.push_back(extents[i]);
   }
   file.head = std::move(layout.head);
   return file;

@@ -52,7 +52,10 @@ Result<bool> is_of_base(const MappedModel& model, const TensorSource& source,
 Result<PlannedAdapters> plan_adapters(const ConvertOptions& options, MappedModel& model) {
   PlannedAdapters planned;
   planned.slots = options.factors;
-  if (options.adapters.empty()) return planned;
+  if (options.adapters.empty()) {
+    if (!options.adapter_dtype) return planned;
+    return fail_field(ErrorCode::kUsage, "adapter-dtype", ": there are no adapters");
+  }
   if (options.single_head_attention) {
     return fail_field(ErrorCode::kUsage, "adapters",
                       ": single-head attention splits the matrices that they change");
@@ -79,6 +82,7 @@ Result<PlannedAdapters> plan_adapters(const ConvertOptions& options, MappedModel
         })));
   }
   planned.slots = converters::slots_of(placed, weights);
+  if (options.adapter_dtype) planned.slots.dtype = *options.adapter_dtype;
   for (size_t i = 0; i < placed.size(); ++i) {
     planned.files[i].factors = FERRY_TRY(converters::factor_weights(
         placed[i], planned.slots, weights, *source, choices[i].name, first_entries[i]));

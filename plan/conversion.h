@@ -42,6 +42,7 @@ struct ConvertOptions {
   // Adapters that stay apart from the weights: programs take the factors of every layer that any of
   // them changes.
   std::vector<AdapterChoice> adapters = {};
+  std::optional<DType> adapter_dtype = {};  // of their factors; default: see converters::slots_of()
   // Without `adapters`: the weights that take factors, for programs that repeat those of a bundle.
   graph::FactorSlots factors = {};
   graph::WeightDType dtype = graph::WeightDType::kKeep;

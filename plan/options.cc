@@ -385,6 +385,13 @@ void describe_checkpoint(OptionVisitor& v, ConvertOptions& o) {
         }
         return texts;
       });
+  v.words<std::optional<DType>>(
+      {.name = "adapter-dtype",
+       .help = "Factors of --adapters: in the dtype that the adapters have, or in codes of 8 bits "
+               "with a scale for each row",
+       .otherwise = "keep",
+       .outputs = kBundles},
+      o.adapter_dtype, {{{"keep"}, std::nullopt}, {{"int8"}, DType::kI8}});
   v.words<std::optional<PackedLayout>>(
       {.name = "packed-layout",
        .help = "Rows of packed q, k, v and gate, up: as the model family has them, part after "

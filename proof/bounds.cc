@@ -288,6 +288,20 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
   });
 }
 
+ParityBounds before_factor_codes(const packer::Bundle& bundle, const ParityBounds& bounds) {
+  const packer::ManifestAdapter* adapter = bundle.manifest().find_adapter(bundle.adapter());
+  if (adapter == nullptr || bounds.given) return bounds;
+  const std::vector<ptd::NamedTensor>& factors = bundle.data().at(adapter->file).content.tensors;
+  if (std::ranges::count(factors, DType::kI8, &ptd::NamedTensor::dtype) == 0) return bounds;
+  const double floor = packer::coded_floor_db({.bits = 8}, bounds.delta_rule);
+  ParityBounds out = bounds;
+  out.noise.reset();
+  out.max_abs.reset();
+  out.coded_db = std::min(bounds.coded_db.value_or(floor), floor);
+  if (out.coding.empty()) out.coding = "int8 factors";
+  return out;
+}
+
 ParityBounds activation_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
   return bounds_with(bundle, tolerance, packer::activation_floor_db);
 }

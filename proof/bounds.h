@@ -80,6 +80,10 @@ bool has_half_matrices(const packer::Bundle& bundle);
 // Derives bounds from the dtypes in the bundle's data files, not from those in its manifest.
 // `tolerance` replaces all bounds.
 ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
+// Returns `bounds` for a comparison with the adapter of the bundle before its factors were rounded
+// to codes of 8 bits; `bounds` themselves if the bundle runs without an adapter or its factors have
+// no codes.
+ParityBounds before_factor_codes(const packer::Bundle& bundle, const ParityBounds& bounds);
 // Returns the bounds for a comparison of two bundles: those of the bundle that rounds more.
 ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
                             std::optional<double> tolerance);

@@ -98,7 +98,7 @@ bool has_delegates(const packer::Bundle& bundle) {
 
 Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
                      const BundleProofOptions& options, ThreadPool& pool, Verification& out) {
-  const ParityBounds bounds = bounds_of(bundle, options.tolerance);
+  const ParityBounds bounds = before_factor_codes(bundle, bounds_of(bundle, options.tolerance));
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Inputs and outputs that are not f32 cannot be widened. The floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {

@@ -231,10 +231,11 @@ class CheckpointProver {
   }
 
   // Compares the execution in f32 with the reference. The execution in several calls is reported if
-  // it alone is wrong.
+  // it alone is wrong. The execution has the factors of the bundle's adapter.
   Status compare_with_reference(const ExecutionOutputs& in_f32, const Reference& recorded,
-                                const ParityBounds& bounds) {
+                                const ParityBounds& f32) {
     if (reference_ == nullptr) return {};
+    const ParityBounds bounds = before_factor_codes(bundle_, f32);
     const VerifyOptions details = {.details = given_.details};
     proof_.f32_path = FERRY_TRY(compare_references(recorded, *reference_, bounds, details));
     if (!in_f32.several_calls) return {};

@@ -339,10 +339,23 @@ class WeightMaker {
     const size_t made =
         FERRY_TRY(add_entry(name, name_, std::move(shape), {entry}, std::move(values)));
     graph::Recipe recipe = graph::derived_tensor(source_, made, DType::kF32);
-    recipe.cast(slots_.dtype);
+    FERRY_RETURN_IF_ERROR(round(recipe, name));
     FERRY_RETURN_IF_ERROR(dict_.add({name, std::move(recipe), "adapter"}));
     return made;
   }
+
+  // Rounds values to the dtype of the slots.
+  Status round(graph::Recipe& recipe, const std::string& name) const {
+    if (slots_.dtype != DType::kI8) {
+      recipe.cast(slots_.dtype);
+      return {};
+    }
+    FERRY_RETURN_IF_ERROR(recipe.quantize({.bits = 8}, name));
+    // An embedding node looks up the scales of a table too, which is then a matrix.
+    if (is_table(name)) recipe.outputs[1].shape.push_back(1);
+    return {};
+  }
+  static bool is_table(std::string_view name) { return name.ends_with("lora_embedding_a.weight"); }
 
   // Adds an entry [n, 1] as a tensor [n].
   Status add_vector(const std::string& name, size_t entry) {
@@ -351,14 +364,15 @@ class WeightMaker {
     return dict_.add({name, std::move(recipe), "adapter"});
   }
 
-  // Zeros of one shape are one tensor.
+  // Zeros of one shape are one tensor; the scales of those of a table have another shape.
   Status make_zeros(const std::string& name, const Shape& shape, size_t entry) {
-    auto known = zeros_.find(shape);
+    const std::pair key(shape, is_table(name));
+    auto known = zeros_.find(key);
     if (known == zeros_.end()) {
       graph::Recipe recipe =
           FERRY_TRY(derive(name, shape, entry, std::make_unique<OneValue>(0.0F)));
-      recipe.cast(slots_.dtype);
-      known = zeros_.emplace(shape, std::move(recipe)).first;
+      FERRY_RETURN_IF_ERROR(round(recipe, name));
+      known = zeros_.emplace(key, std::move(recipe)).first;
     }
     return dict_.add({name, known->second, "adapter"});
   }
@@ -398,7 +412,7 @@ class WeightMaker {
   DerivedSource& source_;
   const std::string& name_;
   std::map<std::pair<uint32_t, Shape>, graph::Recipe> constants_;  // by the bits of the value
-  std::map<Shape, graph::Recipe> zeros_;
+  std::map<std::pair<Shape, bool>, graph::Recipe> zeros_;  // by shape, and whether of a table
   graph::StateDict dict_;
 };
 
@@ -456,7 +470,9 @@ Status check_fits(const PlacedAdapter& adapter, const graph::FactorSlots& slots,
           fmt::format("the program has no magnitudes for {}", quoted(factors.slot.weight)));
     }
   }
-  if (slots.dtype == DType::kF32 || slots.dtype == adapter.dtype) return {};
+  if (slots.dtype == DType::kF32 || slots.dtype == DType::kI8 || slots.dtype == adapter.dtype) {
+    return {};
+  }
   return refuse(fmt::format("its factors are {}, those of the program {}, which would round them",
                             dtype_name(adapter.dtype), dtype_name(slots.dtype)));
 }

@@ -63,7 +63,7 @@ graph::FactorSlots slots_of(std::span<const PlacedAdapter> adapters,
                             const std::vector<ModelWeight>& weights);
 
 // kUnsupported, by name, if the slots do not hold the adapter: a weight without a slot, a rank that
-// is too large, a dtype that cannot hold its values. `name` begins the message.
+// is too large, a float dtype that cannot hold its values. `name` begins the message.
 Status check_fits(const PlacedAdapter& adapter, const graph::FactorSlots& slots,
                   const std::string& name);
 

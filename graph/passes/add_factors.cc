@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "formats/pte/operator_args.h"
 #include "graph/dims.h"
+#include "graph/recipe.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {
@@ -70,8 +71,9 @@ class FactorAdder {
 
  private:
   struct Factors {
-    ValueId a, b, scale, gain;
+    ValueId a, b, scale, gain, a_scales, b_scales;
   };
+  bool has_codes() const { return slots_.dtype == DType::kI8; }
 
   const FactorSlot* find(const std::map<std::string, const FactorSlot*>& slots, ValueId id) const {
     const Value& value = graph_[id];
@@ -131,6 +133,12 @@ class FactorAdder {
     return id;
   }
 
+  // A factor in f32 whose values are all `value` without an adapter.
+  ValueId filled(const std::string& name, Dims shape, const char* key, float value) {
+    const auto bytes = static_cast<uint64_t>(dim_min(shape[0])) * sizeof(float);
+    return factor(name, DType::kF32, std::move(shape), repeated(key, value, bytes));
+  }
+
   Factors factors_of(const FactorSlot& slot, ValueId matrix) {
     const auto known = known_.find(&slot);
     if (known != known_.end()) return known->second;
@@ -140,14 +148,16 @@ class FactorAdder {
     Factors made;
     made.a =
         factor(names.a, slots_.dtype, slot.is_table ? Dims{shape[0], rank} : Dims{rank, shape[1]});
-    made.b = factor(names.b, slots_.dtype, {shape[slot.is_table ? 1 : 0], rank});
+    const Dim outputs = shape[slot.is_table ? 1 : 0];
+    made.b = factor(names.b, slots_.dtype, {outputs, rank});
+    if (has_codes()) {
+      const Dims rows = slot.is_table ? Dims{shape[0], Dim(1)} : Dims{rank};
+      made.a_scales = filled(names.a_scales, rows, "no scales", 1);
+      made.b_scales = filled(names.b_scales, {outputs}, "no scales", 1);
+    }
     made.scale =
         factor(names.scale, DType::kF32, {1}, repeated("no scale", kNoScale, sizeof kNoScale));
-    if (slot.has_gain) {
-      const Dim outputs = shape[slot.is_table ? 1 : 0];
-      const auto bytes = static_cast<uint64_t>(dim_min(outputs)) * sizeof(float);
-      made.gain = factor(names.gain, DType::kF32, {outputs}, repeated("no gain", kNoGain, bytes));
-    }
+    if (slot.has_gain) made.gain = filled(names.gain, {outputs}, "no gain", kNoGain);
     return known_[&slot] = made;
   }
 
@@ -168,9 +178,23 @@ class FactorAdder {
     return emit(Op::kToCopy, {value, false, std::monostate{}, DType::kF32}, layer);
   }
 
-  Result<ValueId> linear(ValueId x, ValueId matrix, int32_t layer) {
+  // `scales` are those of the codes of a row of the matrix, if it has codes.
+  Result<ValueId> linear(ValueId x, ValueId matrix, ValueId scales, int32_t layer) {
     const ValueId wide = FERRY_TRY(in_f32(matrix, layer));
-    return emit(Op::kLinear, {x, wide, std::monostate{}}, layer);
+    const ValueId out = FERRY_TRY(emit(Op::kLinear, {x, wide, std::monostate{}}, layer));
+    if (!has_codes()) return out;
+    return emit(Op::kMul, {out, scales}, layer);
+  }
+
+  // The rows of the table A that `args`, those of the embedding node, look up.
+  Result<ValueId> looked_up(std::vector<Arg> args, const Factors& factors, int32_t layer) {
+    args[pte::ops::Embedding::kWeight] = factors.a;
+    const ValueId rows = FERRY_TRY(emit(Op::kEmbedding, args, layer));
+    const ValueId wide = FERRY_TRY(in_f32(rows, layer));
+    if (!has_codes()) return wide;
+    args[pte::ops::Embedding::kWeight] = factors.a_scales;
+    const ValueId scales = FERRY_TRY(emit(Op::kEmbedding, std::move(args), layer));
+    return emit(Op::kMul, {wide, scales}, layer);
   }
 
   // The result keeps its value, so that probes, outputs and readers stay unchanged.
@@ -186,17 +210,11 @@ class FactorAdder {
     const ValueId base = node.outs[0];
     const std::vector<Arg> args = node.args;
     graph_.nodes.push_back(std::move(node));
-    ValueId narrow;
-    if (slot.is_table) {
-      std::vector<Arg> same = args;
-      same[at] = factors.a;
-      narrow = FERRY_TRY(emit(Op::kEmbedding, std::move(same), layer));
-      narrow = FERRY_TRY(in_f32(narrow, layer));
-    } else {
-      narrow =
-          FERRY_TRY(linear(std::get<ValueId>(args[pte::ops::Linear::kInput]), factors.a, layer));
-    }
-    const ValueId product = FERRY_TRY(linear(narrow, factors.b, layer));
+    const ValueId narrow = slot.is_table
+                               ? FERRY_TRY(looked_up(args, factors, layer))
+                               : FERRY_TRY(linear(std::get<ValueId>(args[pte::ops::Linear::kInput]),
+                                                  factors.a, factors.a_scales, layer));
+    const ValueId product = FERRY_TRY(linear(narrow, factors.b, factors.b_scales, layer));
     const ValueId change = FERRY_TRY(emit(Op::kMul, {product, factors.scale}, layer));
     if (!slot.has_gain) {
       graph_.nodes.push_back({Op::kAdd, {base, change, IntArg(1)}, {result}, layer});
@@ -218,8 +236,14 @@ class FactorAdder {
 
 FactorNames factor_names(const FactorSlot& slot) {
   const std::string_view module = module_of(slot), kind = slot.is_table ? kOfTable : kOfLinear;
-  return {fmt::format("{}{}_a.weight", module, kind), fmt::format("{}{}_b.weight", module, kind),
-          fmt::format("{}{}{}", module, kind, kScale), fmt::format("{}{}_gain", module, kind)};
+  const std::string a = fmt::format("{}{}_a.weight", module, kind),
+                    b = fmt::format("{}{}_b.weight", module, kind);
+  return {a,
+          b,
+          fmt::format("{}{}{}", module, kind, kScale),
+          fmt::format("{}{}_gain", module, kind),
+          fmt::format("{}.{}", a, kScalesOutput),
+          fmt::format("{}.{}", b, kScalesOutput)};
 }
 
 std::optional<FactorSlot> slot_of_scale(std::string_view name) {

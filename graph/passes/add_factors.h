@@ -6,7 +6,9 @@
 //
 // Magnitudes (DoRA, arXiv 2402.09353) multiply the sum by a gain [out], before any bias.
 //
-// A and B are stored in one dtype for all, and computed with in f32; the others are f32.
+// A and B are stored in one dtype for all, and computed with in f32; the others are f32. As codes
+// of 8 bits (i8) a row of them has one scale: of A of a linear layer [rank], of a table [entries],
+// of B [out].
 #pragma once
 
 #include <cstddef>
@@ -35,7 +37,7 @@ struct FactorSlot {
 };
 struct FactorSlots {
   std::vector<FactorSlot> slots = {};
-  DType dtype = DType::kF32;  // of A and B: f32, f16 or bf16
+  DType dtype = DType::kF32;  // of A and B: f32, f16, bf16 or i8
   // The contents of all factors by name, for programs that are executed in memory; the bytes must
   // outlive the graphs. Empty: those that change nothing.
   std::map<std::string, std::span<const std::byte>, std::less<>> contents = {};
@@ -43,9 +45,9 @@ struct FactorSlots {
 
 // The names of the external tensors of a slot, such as "layers.0.attention.wq.lora_a.weight": those
 // of ExecuTorch's LoRALinear (examples/models/llama/lora.py), to which scale and gain are
-// added. Only slots with has_gain have a gain.
+// added. Only slots with has_gain have a gain, and only factors of i8 have scales of their codes.
 struct FactorNames {
-  std::string a, b, scale, gain;
+  std::string a, b, scale, gain, a_scales, b_scales;
 };
 FactorNames factor_names(const FactorSlot& slot);
 // Returns the slot whose scale has this name, without rank and gain; nullopt for other names.

@@ -66,6 +66,26 @@ TEST_F(Adapters, GiveWhatThePeftMergedModelGives) {
   }
 }
 
+TEST_F(Adapters, InEightBitsAreWithinTheirRounding) {
+  const std::string plain = convert("plain", {"--dtype", "f32"});
+  const std::string bundle =
+      convert("b", {"--adapters", all_adapters(), "--dtype", "f32", "--adapter-dtype", "int8"});
+  EXPECT_EQ(logits(bundle, "x", ""), logits(plain, "y", ""));
+  for (const std::string name : {"formal", "short", "table"}) {
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--checkpoint", base_}}) {
+      std::vector<std::string> line = {"verify", bundle,        "--adapter",
+                                       name,     "--reference", golden(name)};
+      line.insert(line.end(), more.begin(), more.end());
+      EXPECT_EQ(run_ferry(line).code, 0) << name;
+      line.back() = more.empty() ? golden(name == "table" ? "formal" : "table") : base_;
+      line[5] = golden(name == "table" ? "formal" : "table");
+      EXPECT_NE(run_ferry_once(line).code, 0) << name << " with another reference";
+    }
+  }
+  EXPECT_EQ(run_ferry({"convert", base_, "-o", dir_ / "n", "--adapter-dtype", "int8"}).code, 2);
+}
+
 TEST_F(Adapters, NoneIsTheBaseToTheBit) {
   const std::string with = convert("with", {"--adapters", all_adapters()});
   const std::string without = convert("without", {});
