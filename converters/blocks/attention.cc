@@ -279,7 +279,9 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   if (after) norm_qk(q, k);
   ValueId out = attend(b, c, layer, q, k, v);
   out = b.view(out, {batch(), c.tokens, features(g.q_size())});
+  if (style.own_gate) gate = projection(b, x, prefix + ".wg", g.hidden_size, g.q_size(), false);
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
+  if (style.output_norm) out = rms_norm(b, out, prefix + ".output_norm.weight", g.rms_norm_eps);
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }
 

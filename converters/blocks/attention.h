@@ -21,6 +21,8 @@ struct AttentionStyle {
     kLayerByHead,  // LayerNorm without bias, with a weight for each head (Cohere, StableLM)
   } qk_norm = QkNorm::kNone;
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
+  bool own_gate = false;     // out *= sigmoid(wg x) (AFMoE)
+  bool output_norm = false;  // RMSNorm output_norm over all heads, before wo (BitNet)
 };
 
 // Attends causally to the KV cache of layer `layer`, after rows of keys and values

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/classifier.h"
 #include "converters/blocks/sentence.h"
@@ -196,6 +199,7 @@ class StyledLayer {
   ValueId attended(ValueId x) { return attention(b_, c_, x, layer_, style_.attention); }
   ValueId mapped(ValueId x) {
     const std::string prefix = layer_name(layer_, "feed_forward");
+    if (c_.config.has_experts(layer_)) return sparse_mlp(b_, c_, x, layer_, prefix);
     return style_.gated ? gated_mlp(b_, c_.config, x, prefix, c_.config.intermediate_size)
                         : plain_mlp(b_, c_.config, x, prefix, style_.mlp_bias);
   }
@@ -235,6 +239,44 @@ ValueId position_embeddings(GraphBuilder& b, const DecoderContext& c, const Deco
   return b.embedding(table, b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 0));
 }
 
+// The position of the first token among the sinusoids of XGLM.
+constexpr int64_t kFirstSinusoid = 2;
+
+// Frequencies from 1 down to 1 / 10000, f32 [1, count], in the order of operations of the
+// reference.
+graph::Literal sinusoid_frequencies(int64_t count) {
+  const auto step = static_cast<float>(
+      -(std::log(10000.0) / static_cast<double>(std::max<int64_t>(count - 1, 1))));
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) {
+    const float exponent = static_cast<float>(i) * step;
+    values.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));
+  }
+  return {.key = "sinusoid.frequencies",
+          .bytes = values.size() * sizeof(float),
+          .fill = [values](uint64_t offset, std::span<std::byte> out) {
+            std::ranges::copy(std::as_bytes(std::span(values)).subspan(offset, out.size()),
+                              out.begin());
+          }};
+}
+
+// Returns the sines and then the cosines of this call's positions: [1,T,hidden_size].
+ValueId sinusoids(GraphBuilder& b, const DecoderContext& c) {
+  const int64_t half = c.config.hidden_size / 2, plain = c.config.number(kPlainPosition);
+  const ValueId of_call =
+      c.ports != nullptr ? b.select(c.ports->input_pos(), 0, 0) : call_positions(b, c);
+  const ValueId places = b.unsqueeze(of_call, 1);
+  const ValueId frequencies =
+      b.literal(DType::kF32, {1, features(half)}, sinusoid_frequencies(half));
+  const ValueId numbers = b.add(b.to(places, DType::kF32), b.scalar(kFirstSinusoid));
+  const ValueId angles = b.mul(numbers, frequencies);
+  ValueId rows = b.cat({b.sin(angles), b.cos(angles)}, 1);
+  if (plain >= kFirstSinusoid) {
+    rows = b.where(b.eq(places, plain - kFirstSinusoid), b.scalar(0.0F), rows);
+  }
+  return b.unsqueeze(rows, 0);
+}
+
 // Returns the embeddings x [1,T,hidden_size] with what the style adds to them before the layers.
 ValueId styled_embeddings(GraphBuilder& b, const DecoderContext& c, const DecoderStyle& style,
                           ValueId x) {
@@ -245,6 +287,7 @@ ValueId styled_embeddings(GraphBuilder& b, const DecoderContext& c, const Decode
     x = b.add(x, c.token_types.valid() ? b.embedding(table, c.token_types) : b.select(table, 0, 0));
   }
   if (style.learned_positions) x = b.add(x, position_embeddings(b, c, style));
+  if (style.sinusoids) x = b.add(x, sinusoids(b, c));
   return style.embedding_norm ? norm(b, style.norm, x, "embedding_norm", config.rms_norm_eps) : x;
 }
 

@@ -107,6 +107,9 @@ inline constexpr const char* kEncoderHead = "head: an encoder gives states";
 // A member of ModelConfig::numbers: the types that tokens may have.
 inline constexpr const char* kTokenTypes = "type_vocab_size";
 
+// A member of ModelConfig::numbers: the position that has no sinusoids, or -1.
+inline constexpr const char* kPlainPosition = "plain_position";
+
 struct DecoderStyle {
   AttentionStyle attention = {};
   NormKind norm = NormKind::kLayer;
@@ -117,6 +120,9 @@ struct DecoderStyle {
   bool final_norm = true;
   bool first_bare = false;         // the first layer has no attention_norm (ModernBERT)
   bool learned_positions = false;  // position_embeddings.weight [max_positions, hidden_size]
+  // Sines and cosines of the position are added to the embeddings, but for those of position
+  // kPlainPosition (XGLM).
+  bool sinusoids = false;
   // Positions count the tokens that are not this one, from 1 on; its own is 0 (RoBERTa). The table
   // of positions then has one row more.
   std::optional<int64_t> uncounted = {};

@@ -74,6 +74,38 @@ ValueId weighted(GraphBuilder& b, const MoeConfig& moe, ValueId scores) {
   return moe.scale == 1.0 ? scores : b.mul(scores, moe.scale);
 }
 
+// Returns one where ids i64 [T,1] name the expert, else zero: f32 [T,experts].
+ValueId is_expert(GraphBuilder& b, const DecoderContext& c, ValueId ids) {
+  const Dim count = experts(c.config.moe.experts);
+  const ValueId all = b.unsqueeze(b.arange(0, c.config.moe.experts, count), 0);
+  return b.where(b.eq(b.sub(all, ids), 0), b.scalar(1.0F), b.scalar(0.0F));
+}
+
+// Returns the larger one of two values.
+ValueId larger(GraphBuilder& b, ValueId x, ValueId y) { return b.add(y, b.relu(b.sub(x, y))); }
+
+// Returns what the best one of `left` has of a softmax over those near it: f32 [T,1]. `left` is
+// `logits` [T,experts] without the experts that were chosen before.
+ValueId part_of_near(GraphBuilder& b, const MoeConfig& moe, ValueId logits, ValueId left,
+                     ValueId best) {
+  const ValueId size = b.add(b.relu(logits), b.relu(b.mul(logits, -1.0)));
+  const ValueId distance = b.div(b.sub(best, left), larger(b, size, best));
+  const ValueId masked = b.scalar(kMaskedScore);
+  return b.topk_last(b.softmax_last(b.where(b.gt(distance, moe.nearness), masked, left)), 1).first;
+}
+
+Route sparse_mixer(GraphBuilder& b, const DecoderContext& c, ValueId logits) {
+  const auto [first, first_id] = b.topk_last(logits, 1);
+  const ValueId taken = b.gt(is_expert(b, c, first_id), 0.5);
+  const ValueId left = b.where(taken, b.scalar(kMaskedScore), logits);
+  const auto [second, second_id] = b.topk_last(left, 1);
+  const MoeConfig& moe = c.config.moe;
+  return {.ids = b.cat({first_id, second_id}, 1),
+          .scores = b.cat({part_of_near(b, moe, logits, logits, first),
+                           part_of_near(b, moe, logits, left, second)},
+                          1)};
+}
+
 // Builds the router of a layer, as MoeConfig describes it. `rows` is [T,hidden]; `prefix` is
 // "layers.N.feed_forward". Probes record router_logits.N f32 [T,experts] and the chosen experts,
 // router_experts.N i64 [T,k]. Where the program takes the softmax values of the chosen experts
@@ -88,6 +120,11 @@ Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t lay
   ValueId logits = b.linear(rows, router);
   if (moe.router_bias) logits = b.add(logits, b.weight(prefix + ".gate.bias", {count}));
   b.probe(fmt::format("router_logits.{}", layer), logits);
+  if (moe.scores == Scores::kSparseMixer) {
+    const Route route = sparse_mixer(b, c, logits);
+    b.probe(fmt::format("router_experts.{}", layer), route.ids);
+    return route;
+  }
   const ValueId scores = scores_of(b, moe.scores, logits);
   Route route;
   if (moe.scores == Scores::kSoftmax && moe.top_groups == moe.groups && !moe.choice_bias) {
@@ -178,10 +215,13 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const ValueId sum = b.view(
       b.experts(rows, route.ids, route.scores, w1, w3, w2, biases, name_of(c.config.activation)),
       {batch(), c.tokens, features(hidden)});
-  if (moe.shared_size == 0) return sum;
+  const auto scaled = [&](ValueId all) {
+    return moe.sum_scale == 1.0 ? all : b.mul(all, moe.sum_scale);
+  };
+  if (moe.shared_size == 0) return scaled(sum);
 
   const ValueId shared = gated_mlp(b, c.config, x, prefix + ".shared", moe.shared_size);
-  if (!moe.shared_gate) return b.add(sum, shared);
+  if (!moe.shared_gate) return scaled(b.add(sum, shared));
   const ValueId gate =
       b.sigmoid(b.linear(x, b.weight_f32(prefix + ".shared_gate.weight", {1, features(hidden)})));
   return b.add(sum, b.mul(shared, gate));

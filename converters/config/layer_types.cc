@@ -240,10 +240,13 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     }
     config.layer_types = std::move(listed);
   }
-  const bool only_sliding = type.rope_layers == RopeLayers::kSliding ||
+  const bool or_dense = type.rope_layers == RopeLayers::kSlidingOrDense;
+  const bool only_sliding = type.rope_layers == RopeLayers::kSliding || or_dense ||
                             (type.rope_layers == RopeLayers::kSlidingIfAny && window);
   for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
-    config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
+    const bool dense =
+        or_dense && config.number(kDenseRope) != 0 && !config.has_experts(static_cast<int64_t>(i));
+    config.rope_layers[i] = dense || config.layer_types[i] == LayerType::kSlidingAttention;
   }
   const auto has = [&](LayerType wanted) {
     return std::ranges::count(config.layer_types, wanted) > 0;

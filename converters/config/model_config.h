@@ -184,9 +184,12 @@ struct MoeConfig {
   int64_t shared_size = 0;  // intermediate size of the shared expert; 0: there is none
   bool shared_gate = true;  // sigmoid of a gate multiplies the output of the shared expert
   enum class Scores {
-    kSoftmax,    // softmax over all experts
-    kSigmoid,    // sigmoid of each expert's logit
-    kTopSoftmax  // softmax over the logits of the chosen experts
+    kSoftmax,     // softmax over all experts
+    kSigmoid,     // sigmoid of each expert's logit
+    kTopSoftmax,  // softmax over the logits of the chosen experts
+    // Two experts, one after the other: each has its part of a softmax over those that were not
+    // chosen before and whose logits are near its own (SparseMixer, arXiv 2409.12136).
+    kSparseMixer
   } scores = Scores::kSoftmax;
   bool router_bias = false;     // added to the logits
   bool choice_bias = false;     // added to the scores where experts are chosen, and only there
@@ -195,6 +198,10 @@ struct MoeConfig {
   double least_norm = 0.0;      // a lower sum of the chosen scores counts as this
   double scale = 1.0;           // multiplies the chosen scores
   bool expert_scale = false;    // each expert has a number that multiplies its scores too
+  // kSparseMixer: the distance of near logits, in proportion to the larger one of the best logit
+  // and the absolute value of the other.
+  double nearness = 0.0;
+  double sum_scale = 1.0;  // multiplies the sum of routed and shared experts
   // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
   // `group_best` best scores.
   int64_t groups = 1, top_groups = 1, group_best = 1;

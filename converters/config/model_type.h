@@ -43,6 +43,7 @@ enum class RopeRule {
   kMrope,    // shared; may be mrope, which gives a text plain positions
   kAlpha,    // shared; dynamic may have an alpha, which changes the base
   kGrowing,  // shared; llama_4_scaling_beta makes queries grow with the position
+  kMscale,   // shared; of all types but default, short_mscale and long_mscale multiply cos and sin
   kNested    // by layer; may be proportional; no key beside rope_parameters is read
 };
 
@@ -55,16 +56,20 @@ struct WrapperType {
   bool text_ties = false;      // tie_word_embeddings ties in text_config too
 };
 
+// A member of ModelConfig::numbers: 1 where kSlidingOrDense concerns layers with an MLP.
+inline constexpr const char* kDenseRope = "dense_rope";
+
 // Which layers with attention have RoPE.
 enum class RopeLayers {
   kAll,
-  kListed,        // by no_rope_layers, no_rope_layer_interval
-  kSliding,       // those with a sliding window
-  kSlidingIfAny,  // those with a sliding window; all where the config states none
-  kIfNamed,       // all, where position_embedding_type is rope
-  kUnlessAlibi,   // all, where the config does not ask for alibi
-  kIfUsed,        // all, where use_mem_rope is true
-  kNone           // positions are learned vectors, which are added to the embeddings
+  kListed,          // by no_rope_layers, no_rope_layer_interval
+  kSliding,         // those with a sliding window
+  kSlidingOrDense,  // those with a window, and where kDenseRope is 1, those with an MLP
+  kSlidingIfAny,    // those with a sliding window; all where the config states none
+  kIfNamed,         // all, where position_embedding_type is rope
+  kUnlessAlibi,     // all, where the config does not ask for alibi
+  kIfUsed,          // all, where use_mem_rope is true
+  kNone             // positions are learned vectors, which are added to the embeddings
 };
 
 // How a type reads use_bidirectional_attention. All types but those of kAlways read is_causal.

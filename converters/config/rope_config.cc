@@ -133,6 +133,28 @@ Status read_growth(const RopeKeys& keys, RopeConfig& out) {
   return {};
 }
 
+// Reads the factors of cos and sin of Phi-3.5-MoE. The reference chooses between them by the length
+// of a sequence, and has the short factors of longrope for sequences of any length.
+Status read_mscale(const RopeKeys& keys, ModelConfig& config) {
+  RopeConfig& out = config.rope;
+  const nlohmann::json* scaling = keys.of("rope_type").find("rope_type");
+  if (scaling == nullptr) scaling = keys.of("type").find("type");
+  if (scaling == nullptr || *scaling == "default") return {};
+  const auto factor = [&](std::string_view key) -> Result<double> {
+    const auto stated = FERRY_TRY(keys.of(key).number(key, kFactorRange));
+    if (!stated) return keys.of(key).bad(key, "is missing");
+    return *stated;
+  };
+  const int64_t trained = FERRY_TRY(keys.of(kOriginal).required(kOriginal, kPositionRange));
+  out.attention_factor = FERRY_TRY(factor("short_mscale"));
+  if (FERRY_TRY(factor("long_mscale")) != out.attention_factor && config.max_positions > trained) {
+    return keys.of("long_mscale")
+        .error(ErrorCode::kUnsupported, "long_mscale", "differs from short_mscale: not supported");
+  }
+  out.long_factors = out.factors;
+  return {};
+}
+
 // No context exceeds max_position_embeddings. Up to there, the base of dynamic RoPE differs from
 // theta by rounding only.
 Status read_dynamic(const RopeKeys& keys, const ModelType& type, const ModelConfig& config,
@@ -306,6 +328,7 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
   Status read = read_one(keys, "rope_theta", type, config, config.rope);
   if (read && config.rope.type == Type::kLongRope) read = read_longrope(keys.objects[0], config);
   if (read && type.rope == RopeRule::kGrowing) read = read_growth(keys, config.rope);
+  if (read && type.rope == RopeRule::kMscale) read = read_mscale(keys, config);
   FERRY_RETURN_IF_ERROR(if_used(config, {LayerType::kFullAttention, LayerType::kSlidingAttention},
                                 config.rope, std::move(read)));
   config.sliding_rope = config.rope;
@@ -390,6 +413,7 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
     case RopeRule::kMrope:
     case RopeRule::kAlpha:
     case RopeRule::kGrowing:
+    case RopeRule::kMscale:
       return read_shared_rope(fields, type, config);
   }
   return {};

@@ -78,6 +78,19 @@ Status read_expert_groups(const JsonFields& fields, ModelConfig& config, int64_t
   return {};
 }
 
+Status read_one_group(const JsonFields& fields, ModelConfig& config, std::string_view shared) {
+  MoeConfig& moe = config.moe;
+  if (moe.experts == 0) return {};
+  moe.scores = MoeConfig::Scores::kSigmoid;
+  moe.choice_bias = true;
+  moe.norm_epsilon = kSumEpsilon;
+  moe.shared_gate = false;
+  moe.scale = FERRY_TRY(fields.number_or("routed_scaling_factor", kScaleRange, 1.0));
+  moe.shared_size = FERRY_TRY(fields.required(shared, kExpertRange)) * moe.expert_size;
+  if (moe.shared_size <= kSizeRange.max) return {};
+  return fields.bad(shared, fmt::format("is too many of {}", moe.expert_size));
+}
+
 Status read_sigmoid_experts(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_deepseek_experts(fields, config));
   if (config.moe.experts == 0) return {};

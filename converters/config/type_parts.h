@@ -35,6 +35,9 @@ inline constexpr const char* kPredictionLayers = "prediction_layers";
 Status read_deepseek_experts(const JsonFields& fields, ModelConfig& config);
 // Reads n_group and topk_group. The score of a group is the sum of its `best` best experts.
 Status read_expert_groups(const JsonFields& fields, ModelConfig& config, int64_t best);
+// Reads the scale of the chosen scores and the number of shared experts under the name `shared`,
+// for models whose scores are sigmoids and where a bias takes part in the choice, without groups.
+Status read_one_group(const JsonFields& fields, ModelConfig& config, std::string_view shared);
 // Reads all of the above, for models whose scores are sigmoids and where a bias takes part in the
 // choice.
 Status read_sigmoid_experts(const JsonFields& fields, ModelConfig& config);

@@ -134,6 +134,8 @@ class Margins:
             scores = scores.sigmoid() + bias.double()
         elif hasattr(router, "moe_statics"):  # ERNIE
             scores = scores.softmax(-1) + router.moe_statics.e_score_correction_bias.double().squeeze()
+        if hasattr(router, "input_jitter_noise"):  # SparseMixer
+            self.near(scores, 2 * router.router_jitter_noise)
         taken = getattr(router, "top_k", None) or getattr(getattr(router, "config", None), "top_k_experts", 1)
         self.narrow(scores, taken)
         groups, chosen = getattr(router, "num_group", None), getattr(router, "topk_group", None)
@@ -141,6 +143,15 @@ class Margins:
             grouped = scores.view(scores.shape[0], groups, -1)
             best = grouped.max(-1).values if bias is None else grouped.topk(2, -1).values.sum(-1)
             self.narrow(best, chosen)
+
+    def near(self, scores, limit):
+        """Scores are near the best one, or not, by their distance from it in proportion to the larger of the two."""
+        for _ in range(2):
+            best = scores.max(-1, keepdim=True)
+            apart = (best.values - scores) / scores.abs().clamp(min=best.values)
+            distances = (apart - limit).abs()[(apart > 0) & apart.isfinite()]
+            self.least = min([self.least, *distances.tolist()])
+            scores = scores.scatter(-1, best.indices, -math.inf)
 
     def narrow(self, scores, taken):
         if taken < scores.shape[-1]:

@@ -333,8 +333,10 @@ std::vector<Model> models() {
     all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
   };
   // Facts does not know the layouts of these families.
-  const std::set<std::string> unknown = {"apertus",
+  const std::set<std::string> unknown = {"afmoe",
+                                         "apertus",
                                          "bloom",
+                                         "cohere2_moe",
                                          "deepseek_v2",
                                          "deepseek_v3",
                                          "dots1",
@@ -358,13 +360,16 @@ std::vector<Model> models() {
                                          "granitemoeshared",
                                          "hunyuan_v1_moe",
                                          "lfm2_moe",
+                                         "minicpm3",
                                          "minimax_m2",
                                          "mpt",
                                          "nanochat",
                                          "olmo",
                                          "openai_gpt",
                                          "persimmon",
+                                         "phimoe",
                                          "vaultgemma",
+                                         "xglm",
                                          "mamba2",
                                          "mamba",
                                          "falcon_mamba",

@@ -1,0 +1,85 @@
+"""Random configurations of families that came later, as llama_families.py has them."""
+from draw import ATTENTION, PLAIN_ROPE, swap, without
+from expert_families import MOSTLY_PLAIN, latent
+
+
+def afmoe(r):
+    c, d = r.base()
+    r.experts(c)
+    c.update(head_dim=d, moe_intermediate_size=r.choice([16, 24]), num_dense_layers=r.choice([0, 1, 2]),
+             num_shared_experts=r.choice([0, 1, 2]), route_scale=r.choice([1.0, 2.5]), attention_bias=r.chance(0.3),
+             mup_enabled=r.chance(0.5), sliding_window=r.window())
+    if r.chance(0.5):
+        c["layer_types"] = r.layer_types(c["num_hidden_layers"], *ATTENTION)
+    else:
+        c["global_attn_every_n_layers"] = r.choice([1, 2, 3, 4])
+    r.rope(c)
+    return "AfmoeForCausalLM", c
+
+
+def minicpm3(r):
+    c, _ = r.base(own_head_dim=False, states_head_dim=False)
+    latent(r, c)
+    without(c, "rope_interleave")
+    c.update(v_head_dim=r.choice([8, 12, 16, None]), scale_emb=r.choice([1, 12, 3.5]), scale_depth=r.choice([1.4, 0.7, None]),
+             dim_model_base=r.choice([16, 256, None]), mlp_bias=r.chance(0.2))
+    if r.chance(0.3):
+        pairs = c["qk_rope_head_dim"] // 2
+        original = r.choice([64, 128])
+        c["max_position_embeddings"] = original * r.choice([1, 1, 2])
+        c["rope_parameters"] = dict(rope_type="longrope", rope_theta=10000.0, original_max_position_embeddings=original,
+                                    short_factor=[round(r.uniform(1, 1.5), 3) for _ in range(pairs)],
+                                    long_factor=[round(r.uniform(1, 20), 3) for _ in range(pairs)])
+    return "MiniCPM3ForCausalLM", c
+
+
+def cohere2_moe(r):
+    c, d = r.base()
+    layers = c["num_hidden_layers"]
+    r.experts(c)
+    c.update(head_dim=d, sliding_window=r.window(), attention_bias=r.chance(0.3), logit_scale=r.choice([0.0625, 1.0, 0.3]),
+             num_shared_experts=r.choice([0, 1, 2]), shared_expert_combination_strategy=r.choice(["average", "sum"]),
+             expert_selection_fn=r.choice(["softmax", "sigmoid"]), norm_topk_prob=r.chance(0.5),
+             prefix_dense_intermediate_size=r.choice([None, 40]), prefix_dense_sliding_window_pattern=r.choice([1, 1, 2]))
+    if r.chance(0.5):
+        swap(c, "rms_norm_eps", "layer_norm_eps")
+    if r.chance(0.4):
+        c["layer_types"] = r.layer_types(layers, *ATTENTION)
+    else:
+        c["sliding_window_pattern"] = r.choice([1, 2, 3, 4])
+    if r.chance(0.5):
+        c["first_k_dense_replace"] = r.choice([0, 1, 2])
+        c["first_k_dense_replace"] = min(c["first_k_dense_replace"], layers)
+    else:
+        c["mlp_layer_types"] = r.layer_types(layers, "sparse", "dense", 0.7)
+    r.rope(c, weights=MOSTLY_PLAIN, head_dim=d)
+    return "Cohere2MoeForCausalLM", c
+
+
+def phimoe(r):
+    c, d = r.base(own_head_dim=False, states_head_dim=False)
+    r.experts(c, names=("num_local_experts", "num_experts_per_tok"))
+    c.update(num_experts_per_tok=r.choice([1, 2, 2]), attention_bias=r.chance(0.4), lm_head_bias=r.chance(0.4), sliding_window=r.choice([None, r.window()]),
+             router_jitter_noise=r.choice([0.01, 0.1, 0.4, 0.0]))
+    original = c["max_position_embeddings"]
+    rope = r.rope(c, weights=(50, 10, 10, 10, 0))
+    if r.chance(0.4):
+        rope = c["rope_parameters"] = dict(rope_type="longrope", rope_theta=r.theta(),
+                                           short_factor=[round(r.uniform(1, 1.5), 3) for _ in range(d // 2)],
+                                           long_factor=[round(r.uniform(1, 20), 3) for _ in range(d // 2)])
+    if rope["rope_type"] != "default":
+        mscale = r.choice([1.0, 1.243163121016122])
+        rope.update(short_mscale=mscale, long_mscale=mscale, original_max_position_embeddings=original // r.choice([1, 2]))
+    return "PhimoeForCausalLM", c
+
+
+def xglm(r):
+    head_dim, heads = r.choice([8, 12, 16]), r.choice([1, 2, 3, 4])
+    pad = r.choice([1, 0, 3, 12, None])
+    return "XGLMForCausalLM", dict(
+        vocab_size=r.choice([101, 200]), d_model=head_dim * heads, attention_heads=heads, num_layers=r.choice([1, 2, 3]),
+        ffn_dim=r.choice([72, 40]), max_position_embeddings=r.choice([128, 256]), activation_function=r.activation("gelu"),
+        scale_embedding=r.chance(0.6), tie_word_embeddings=r.chance(0.6), bos_token_id=1, eos_token_id=2, pad_token_id=pad)
+
+
+RECENT = dict(afmoe=afmoe, minicpm3=minicpm3, cohere2_moe=cohere2_moe, phimoe=phimoe, xglm=xglm)
