@@ -182,6 +182,7 @@ Status adopt_hugging_face(CheckpointInput& input) {
   input.source = std::move(adopted.source);
   input.tensors = std::move(adopted.tensors);
   for (std::string& note : adopted.notes) input.notes.push_back(std::move(note));
+  if (quantized->rounds_inputs) return {};
   input.config =
       FERRY_TRY(converters::without_quantization_config(input.config, input.config_name));
   return {};

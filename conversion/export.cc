@@ -89,6 +89,12 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
                       fmt::format(" {}: {} is an encoder, which becomes a bundle only",
                                   row_of(options.format).name, printable(convert.source)));
   }
+  if (model.checkpoint.config.number(converters::kRoundedInputs) != 0) {
+    return fail_field(ErrorCode::kUnsupported, "to",
+                      fmt::format(" {}: {} rounds the inputs of its matrices, which only a bundle "
+                                  "can state",
+                                  row_of(options.format).name, printable(convert.source)));
+  }
   Export out;
   if (model.checkpoint.problems.empty()) {
     PlannedFiles planned = FERRY_TRY(row_of(options.format).plan(model, options));

@@ -210,7 +210,7 @@ std::pair<double, int64_t> choose_encoding(const float* row, int64_t n) {
 Status quantize(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 6);
-  FERRY_RETURN_IF_ERROR(require_float(self));
+  if (!self.widened) FERRY_RETURN_IF_ERROR(require_float(self));
   const CodeEncoding encoding = FERRY_TRY(encoding_of(call, out));
   FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   const auto piece = [&](int64_t begin, int64_t end) {

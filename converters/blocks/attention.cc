@@ -253,6 +253,7 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     q = norm_of_qk(b, style.qk_norm, q, prefix + ".q_norm", g.rms_norm_eps);
     k = norm_of_qk(b, style.qk_norm, k, prefix + ".k_norm", g.rms_norm_eps);
   };
+  x = rounded_inputs(b, g, x);
   ValueId q =
       projection(b, x, prefix + ".wq", g.hidden_size, g.num_heads * q_width, style.qkv_bias);
   ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
@@ -282,6 +283,7 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   if (style.own_gate) gate = projection(b, x, prefix + ".wg", g.hidden_size, g.q_size(), false);
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
   if (style.output_norm) out = rms_norm(b, out, prefix + ".output_norm.weight", g.rms_norm_eps);
+  out = rounded_inputs(b, g, out);
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 namespace ferry::converters {
 
 std::string layer_name(int64_t layer, const char* part) {
@@ -50,6 +52,16 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
   return bias ? b.add(y, b.weight(name + ".bias", {out})) : y;
 }
 
+ValueId rounded_inputs(GraphBuilder& b, const ModelConfig& config, ValueId x) {
+  if (config.number(kRoundedInputs) == 0) return x;
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const ValueId opposite = b.mul(x, -1.0);
+  const ValueId least = b.amin_last(b.mul(b.add(b.relu(x), b.relu(opposite)), -1.0));
+  const ValueId scale = b.div(b.scalar(-127.0F), b.clamp(least, -kMost, -1e-5));
+  const ValueId codes = b.quantize(b.mul(x, scale), 1.0, 0, DType::kI8);
+  return b.div(b.dequantize(codes, 1.0, 0), scale);
+}
+
 ValueId silu(GraphBuilder& b, ValueId x) { return b.mul(x, b.sigmoid(x)); }
 
 ValueId softplus(GraphBuilder& b, ValueId x) {
@@ -82,11 +94,14 @@ ValueId softcap(GraphBuilder& b, ValueId x, double cap) {
 
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix,
                   int64_t size) {
+  x = rounded_inputs(b, g, x);
   ValueId gate = projection(b, x, prefix + ".w1", g.hidden_size, size, g.mlp_bias);
   if (g.scalars.mlp_gate != 1.0) gate = b.mul(gate, g.scalars.mlp_gate);
   const ValueId up = projection(b, x, prefix + ".w3", g.hidden_size, size, g.mlp_bias);
-  const ValueId out = projection(b, b.mul(activate(b, g.activation, gate), up), prefix + ".w2",
-                                 size, g.hidden_size, g.mlp_bias);
+  ValueId inner = b.mul(activate(b, g.activation, gate), up);
+  if (g.number(kMlpNorm) != 0) inner = rms_norm(b, inner, prefix + ".norm.weight", g.rms_norm_eps);
+  const ValueId out =
+      projection(b, rounded_inputs(b, g, inner), prefix + ".w2", size, g.hidden_size, g.mlp_bias);
   return g.scalars.mlp_out == 1.0 ? out : b.mul(out, g.scalars.mlp_out);
 }
 

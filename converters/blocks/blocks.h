@@ -53,6 +53,11 @@ ValueId norm(GraphBuilder& b, NormKind kind, ValueId x, const std::string& name,
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
                    bool bias);
 
+// Returns the rows of x rounded to 8 bits, where the config says so, and x elsewhere: round(x s) /
+// s, where s is 127 over the greatest absolute value of the row, at least 1e-5. Source:
+// transformers, integrations/bitnet.py, ActQuant.
+ValueId rounded_inputs(GraphBuilder& b, const ModelConfig& config, ValueId x);
+
 ValueId silu(GraphBuilder& b, ValueId x);
 // Returns log(1 + exp(x)), or x itself where it is above 20, as in the reference.
 ValueId softplus(GraphBuilder& b, ValueId x);

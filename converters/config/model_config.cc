@@ -170,9 +170,11 @@ Result<nlohmann::json> parse_object(const std::string& text, const std::string& 
 }
 
 // Quantised checkpoints pack several elements into one, which a plain reading would get wrong.
-Status refuse_quantization(const JsonFields& fields) {
+Status refuse_quantization(const JsonFields& fields, bool ternary = false) {
   for (const std::string_view key : {"quantization_config", "compression_config"}) {
     if (!fields.find(key)) continue;
+    const auto stated = FERRY_TRY(fields.object(key));
+    if (ternary && FERRY_TRY(stated->text("quant_method")) == "bitnet") continue;
     return fields.error(ErrorCode::kUnsupported, key,
                         "is present: quantised checkpoints are not supported");
   }
@@ -245,7 +247,8 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Wra
 }
 
 Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
-  FERRY_RETURN_IF_ERROR(refuse_quantization(fields));
+  FERRY_RETURN_IF_ERROR(refuse_quantization(fields, type.ternary));
+  if (fields.find("quantization_config") != nullptr) config.numbers[kRoundedInputs] = 1;
   if (type.read_layers == nullptr) FERRY_RETURN_IF_ERROR(refuse_layer_overrides(fields));
   FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
@@ -401,7 +404,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   config.model_type = *model_type;
   config.text_type = type.name;
   config.multimodal = match.multimodal || vision;
-  FERRY_RETURN_IF_ERROR(refuse_quantization(outer));
+  FERRY_RETURN_IF_ERROR(refuse_quantization(outer, type.ternary && !config.multimodal));
   if (config.multimodal) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
   FERRY_RETURN_IF_ERROR(read_token_ids(outer, config));
   FERRY_RETURN_IF_ERROR(read_text_part(text, type, config));

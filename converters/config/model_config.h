@@ -231,6 +231,12 @@ struct VisionFamily;  // vision_family.h
 using FamilyTable = std::span<const FamilySpec* const>;
 FamilyTable all_families();
 
+// A member of ModelConfig::numbers: 1 where the inputs of all matrices of layers are rounded to 8
+// bits (BitNet).
+inline constexpr const char* kRoundedInputs = "rounded_inputs";
+// A member of ModelConfig::numbers: 1 where an MLP normalises what its last matrix reads (BitNet).
+inline constexpr const char* kMlpNorm = "mlp_norm";
+
 struct ModelConfig {
   const FamilySpec* family = nullptr;  // family of the text decoder; never null in a parsed config
   // Set together with `vision` for a vision-language model; nullptr if the model takes text only.

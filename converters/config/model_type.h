@@ -113,6 +113,8 @@ struct ModelType {
   bool attention_bias = false;  // reads attention_bias
   bool qkv_bias = false;        // q, k and v always have a bias
   bool mlp_bias = false;        // reads mlp_bias
+  // A quantization_config of BitNet makes the model round the inputs of its matrices.
+  bool ternary = false;
   TwoWayRule two_way = TwoWayRule::kUnread;
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions

@@ -46,8 +46,9 @@ class Adopter {
       if (derived[i]) ++count;
     }
     for (size_t i = 0; i < stored_; ++i) key(i, derived[i]);
-    out_.notes.push_back(fmt::format("{} {} matri{} dequantised; activations are not quantised",
-                                     count, config_.method, count == 1 ? "x is" : "ces are"));
+    out_.notes.push_back(fmt::format("{} {} matri{} dequantised; activations are {}quantised",
+                                     count, config_.method, count == 1 ? "x is" : "ces are",
+                                     config_.rounds_inputs ? "" : "not "));
     if (!config_.note.empty()) out_.notes.push_back(config_.note);
     return std::move(out_);
   }
@@ -100,6 +101,10 @@ class Adopter {
       const std::string module = module_of("_blocks");
       return module.empty() ? std::optional<size_t>() : FERRY_TRY(derive_blocks(index, module));
     }
+    if (form == QuantizedForm::kTernary || form == QuantizedForm::kRounded) {
+      const std::string module = module_of(".weight");
+      return module.empty() ? std::optional<size_t>() : FERRY_TRY(derive_ternary(index, module));
+    }
     if (const std::string module = module_of(".weight_packed"); !module.empty()) {
       return FERRY_TRY(derive_packed(index, module));
     }
@@ -128,7 +133,7 @@ class Adopter {
     FERRY_RETURN_IF_ERROR(check_kept(parts.front(), module));
     for (const size_t part : parts) used_.insert(part);
     // The dtype is that of the model that was quantised, else that of its scales.
-    const DType scales = entry(parts[1]).dtype;
+    const DType scales = entry(parts.size() > 1 ? parts[1] : parts[0]).dtype;
     const bool blocks = config_.schemes.front().form == QuantizedForm::kBlocks;
     const DType usual = is_castable(scales) ? scales : blocks ? DType::kBF16 : DType::kF32;
     const DType kept = config_.dtype.value_or(usual);
@@ -237,6 +242,37 @@ class Adopter {
     for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
     return add(module, {rows, columns}, {codes, scales},
                decode_blocks({.blocks = codes, .scales = scales, .columns = columns}), "_blocks");
+  }
+
+  // Adds a matrix of BitNet: one that has a scale, or in floats any matrix of a layer.
+  Result<std::optional<size_t>> derive_ternary(size_t weight, const std::string& module) {
+    constexpr int64_t kRowsOfByte = 4;
+    const Shape shape = entry(weight).shape;
+    const bool rounds = config_.schemes.front().form == QuantizedForm::kRounded;
+    const std::optional<size_t> scale = find(module + "." + config_.scale_suffix);
+    const bool is_matrix = shape.size() == 2 && shape[0] > 0 && shape[1] > 0;
+    if (rounds ? !is_matrix || module.find("layers.") == std::string::npos : !scale) {
+      return std::optional<size_t>();
+    }
+    if (!is_matrix || shape[0] > INT32_MAX) return bad(weight, "expected a matrix");
+    TernaryWeight w = {.weight = weight, .rows = shape[0], .columns = shape[1]};
+    w.divides = config_.divides;
+    std::vector<size_t> parts = {weight};
+    if (rounds) {
+      FERRY_RETURN_IF_ERROR(expect_scales(weight, shape));
+      return add(module, shape, std::move(parts), decode_ternary(w));
+    }
+    w.scale = scale;
+    parts.push_back(*scale);
+    FERRY_RETURN_IF_ERROR(expect_scales(*scale, {1}));
+    if (entry(weight).dtype == DType::kU8) {
+      w.rows = kRowsOfByte * shape[0];
+    } else if (config_.divides) {
+      return bad(weight, "expected U8");
+    } else {
+      FERRY_RETURN_IF_ERROR(expect_scales(weight, shape));
+    }
+    return add(module, {w.rows, w.columns}, std::move(parts), decode_ternary(w));
   }
 
   // Adds a matrix of compressed-tensors, whose rows are packed codes.

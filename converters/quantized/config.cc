@@ -291,13 +291,36 @@ Status read_mxfp4(const JsonFields& fields, QuantizationConfig& out) {
   return {};
 }
 
+// The head stays as it is: transformers leaves it out unless a list says otherwise.
+Status read_bitnet(const JsonFields& fields, QuantizationConfig& out) {
+  FERRY_RETURN_IF_ERROR(read_names(fields, "modules_to_not_convert", out.kept));
+  if (fields.find("modules_to_not_convert") != nullptr &&
+      out.kept != std::vector<std::string>{"lm_head"}) {
+    return unsupported(fields, "modules_to_not_convert", "is not [\"lm_head\"]: not supported");
+  }
+  FERRY_RETURN_IF_ERROR(expect_text(fields, "linear_class", {"bitlinear", "autobitlinear"}));
+  FERRY_RETURN_IF_ERROR(expect_text(fields, "quantization_mode", {"online", "offline"}));
+  if (FERRY_TRY(fields.flag_or("use_rms_norm", false))) {
+    return unsupported(fields, "use_rms_norm", "is true: not supported");
+  }
+  (void)fields.find("rms_norm_eps");
+  out.divides = FERRY_TRY(fields.text("linear_class")).value_or("bitlinear") == "bitlinear";
+  const bool online =
+      !out.divides && FERRY_TRY(fields.text("quantization_mode")).value_or("offline") == "online";
+  out.rounds_inputs = true;
+  out.schemes = {{.form = online ? QuantizedForm::kRounded : QuantizedForm::kTernary, .bits = 2}};
+  out.scale_suffix = "weight_scale";
+  return {};
+}
+
 struct Method {
   std::string_view name;
   Status (*read)(const JsonFields&, QuantizationConfig&);
 };
 constexpr Method kMethods[] = {
-    {"fp8", read_fp8},   {"fbgemm_fp8", read_fbgemm}, {"compressed-tensors", read_compressed},
-    {"gptq", read_gptq}, {"awq", read_awq},           {"mxfp4", read_mxfp4}};
+    {"fp8", read_fp8},      {"fbgemm_fp8", read_fbgemm}, {"compressed-tensors", read_compressed},
+    {"gptq", read_gptq},    {"awq", read_awq},           {"mxfp4", read_mxfp4},
+    {"bitnet", read_bitnet}};
 
 std::string method_names() {
   std::vector<std::string_view> names;

@@ -81,4 +81,20 @@ struct BlockWeight {
 // which stands for NaN, is kBadInput. The caller has checked the shapes of the entries.
 std::unique_ptr<Derivation> decode_blocks(const BlockWeight& weight);
 
+// -- ternary matrices: BitNet
+
+struct TernaryWeight {
+  size_t weight = 0;  // entry of u8 (rows / 4, columns), or of floats (rows, columns)
+  std::optional<size_t> scale = {};  // entry of one float; none: the matrix is rounded
+  int64_t rows = 0, columns = 0;
+  bool divides = false;
+};
+
+// A byte of u8 holds four rows that are rows / 4 apart, the first one in the low bits, each as a
+// value plus 1; the code 3 is kBadInput. Values are multiplied or divided by the scale. Without a
+// scale a float w becomes clamp(round(w s), -1, 1) / s, where 1 / s is the mean of the absolute
+// values of the matrix, at least 1e-5. The caller has checked the shapes of the entries.
+// Source: transformers, integrations/bitnet.py.
+std::unique_ptr<Derivation> decode_ternary(const TernaryWeight& weight);
+
 }  // namespace ferry::converters

@@ -82,4 +82,11 @@ def xglm(r):
         scale_embedding=r.chance(0.6), tie_word_embeddings=r.chance(0.6), bos_token_id=1, eos_token_id=2, pad_token_id=pad)
 
 
-RECENT = dict(afmoe=afmoe, minicpm3=minicpm3, cohere2_moe=cohere2_moe, phimoe=phimoe, xglm=xglm)
+def bitnet(r):
+    c, _ = r.base(own_head_dim=False, usual="relu2")
+    c["attention_bias"] = r.chance(0.3)
+    r.rope(c)
+    return "BitNetForCausalLM", c
+
+
+RECENT = dict(afmoe=afmoe, bitnet=bitnet, minicpm3=minicpm3, cohere2_moe=cohere2_moe, phimoe=phimoe, xglm=xglm)

@@ -303,6 +303,14 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
        "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
       {"ct_asymmetric", R"({"config_groups": {"group_0": {"weights": {"num_bits": 2}}}})", 4,
        "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
+      {"../golden/bitnet_offline", R"({"use_rms_norm": true})", 4,
+       "'quantization_config.use_rms_norm' is true"},
+      {"../golden/bitnet_offline", R"({"modules_to_not_convert": ["q_proj"]})", 4,
+       "'quantization_config.modules_to_not_convert'"},
+      {"../golden/bitnet_offline", R"({"quantization_mode": "sometimes"})", 4,
+       "'quantization_config.quantization_mode'"},
+      {"../golden/bitnet_offline", R"({"linear_class": "linear"})", 4,
+       "'quantization_config.linear_class'"},
   };
   for (const Refusal& refusal : refusals) {
     const TempDir dir;
@@ -400,6 +408,46 @@ TEST(QuantizedTensors, AScaleOfMxfp4MustBeANumber) {
     EXPECT_NE(outcome.err.find("down_proj_scales': scale 127 is 255"), std::string::npos)
         << outcome.err;
   }
+}
+
+// Two bits have a fourth code.
+TEST(QuantizedTensors, CodesOfBitNetAreTernary) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "../golden/bitnet_packed");
+  TensorFile file(checkpoint + "/model.safetensors");
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const Json shape = file.header[name]["shape"];
+  file.set_bytes(name, std::string(shape[0].get<size_t>() * shape[1].get<size_t>(), '\xFF'));
+  file.write(checkpoint + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-o", dir / "b"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("down_proj.weight': the code 3 is not ternary"), std::string::npos)
+      << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(dir / "b"));
+}
+
+// Other formats have no place for the rounding of inputs, without which it is another model.
+TEST(QuantizedTensors, AModelThatRoundsItsInputsBecomesABundleOnly) {
+  const TempDir dir;
+  for (const char* format : {"hf", "safetensors", "gguf", "pth"}) {
+    const Outcome outcome =
+        run_ferry({"convert", fixture("golden/bitnet_online"), "-o", dir / "out", "--to", format});
+    EXPECT_EQ(outcome.code, 4) << format;
+    EXPECT_NE(outcome.err.find("rounds the inputs of its matrices"), std::string::npos)
+        << outcome.err;
+  }
+}
+
+// The scheme belongs to models whose blocks round their inputs.
+TEST(QuantizedTensors, ABitNetOfAnotherFamilyIsRefused) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "../golden/bitnet_online");
+  Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
+  config["model_type"] = "qwen3";
+  write_bytes(checkpoint + "/config.json", config.dump());
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("'quantization_config' is present"), std::string::npos) << outcome.err;
 }
 
 }  // namespace

@@ -335,6 +335,10 @@ std::vector<Model> models() {
   // Facts does not know the layouts of these families.
   const std::set<std::string> unknown = {"afmoe",
                                          "apertus",
+                                         "bitnet",
+                                         "bitnet_offline",
+                                         "bitnet_online",
+                                         "bitnet_packed",
                                          "bloom",
                                          "cohere2_moe",
                                          "deepseek_v2",

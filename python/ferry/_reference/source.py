@@ -124,6 +124,8 @@ class Source:
             return dict(quantization_config=getattr(transformers, classes[method])(dequantize=True))
         if method == "compressed-tensors":
             return dict(quantization_config=transformers.CompressedTensorsConfig(run_compressed=False))
+        if method == "bitnet":  # the model rounds its inputs too, so that no plain weights are the same model
+            return {}
         raise Refused(UNSUPPORTED, f"{self.folder / 'config.json'}: quantization_config: transformers gives no plain weights "
                                    f"of {method!r}; make the reference of the checkpoint that was quantised")
 

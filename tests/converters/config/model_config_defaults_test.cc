@@ -57,6 +57,7 @@ TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
       {"hunyuan_v1_moe", 290943, 4096, 0, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
       {"apertus", 131072, 4096, 14336, 32, 32, 32, 128, 65536, 1e-5, 1.2e7, false},
       {"afmoe", 200192, 2048, 6144, 32, 16, 16, 128, 16384, 1e-5, 1e4, false},
+      {"bitnet", 128256, 2560, 6912, 30, 20, 5, 128, 2048, 1e-5, 5e5, false},
       {"cohere2_moe", 256000, 8192, 22528, 40, 64, 64, 128, 8192, 1e-5, 1e4, true},
       {"phimoe", 32064, 4096, 0, 32, 32, 8, 128, 131072, 1e-5, 1e6, false},
       {"ernie4_5_moe", 103424, 2560, 12288, 28, 20, 4, 128, 131072, 1e-5, 5e5, true},
