@@ -42,6 +42,7 @@ constexpr DeclaredVerb kVerbs[] = {
     {"run", add_run, "Run"},
     {"embed", add_embed, "Run"},
     {"classify", add_classify, "Run"},
+    {"transcribe", add_transcribe, "Run"},
     {"execute", add_execute, "Run"},
     {"verify", add_verify, "Prove"},
     {"check", add_check, "Prove"},

@@ -12,6 +12,7 @@ void add_imatrix(CommandLine& line);
 void add_run(CommandLine& line);
 void add_embed(CommandLine& line);
 void add_classify(CommandLine& line);
+void add_transcribe(CommandLine& line);
 void add_tokenize(CommandLine& line);
 void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "converters/blocks/audio_encoder.h"
 #include "converters/blocks/classifier.h"
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/sentence.h"
@@ -111,6 +112,10 @@ std::vector<Component> components_of(const ModelConfig& config) {
     Component encoder = config.family->text_decoder();
     encoder.role = kTextEncoderRole;
     return {std::move(encoder)};
+  }
+  if (config.audio) {
+    return {{.role = kAudioEncoderRole, .prefixes = {}, .heads = {}, .build = build_audio_encoder},
+            config.family->text_decoder()};
   }
   if (config.vision_family == nullptr) return config.family->components;
   Component decoder = config.family->text_decoder();

@@ -21,6 +21,9 @@ inline constexpr std::string_view kTextEncoderRole = "text_encoder";
 // embeddings instead of tokens.
 inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
 inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
+// Models of speech also have an audio encoder, which turns log-mel frames into the keys and values
+// of the cross-attention of their text decoder.
+inline constexpr std::string_view kAudioEncoderRole = "audio_encoder";
 
 // Program kinds. A stateful program keeps its caches in mutable buffers. A static program has fixed
 // shapes; its caches, masks and positions are inputs and outputs (ExecuTorch's static llama).
@@ -58,7 +61,12 @@ inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [
 inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32 [1,T,hidden_size]
 inline constexpr std::string_view kPixelValuesPort = "pixel_values";      // f32 [1,3,H,W]
 inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32 [1,N,hidden_size]
-inline constexpr std::string_view kLogitsPort = "logits";                 // f32 [1,V] or [1,T,V]
+// Models of speech have these. The keys and values are outputs of the audio encoder and inputs of
+// the text decoder; the number of the decoder's layer follows.
+inline constexpr std::string_view kInputFeaturesPort = "input_features";  // f32 [1,mels,frames]
+inline constexpr std::string_view kCrossKPort = "cross_k_";  // f32 [1,N,heads,head_dim]
+inline constexpr std::string_view kCrossVPort = "cross_v_";  // f32 [1,N,heads,head_dim]
+inline constexpr std::string_view kLogitsPort = "logits";    // f32 [1,V] or [1,T,V]
 // Text encoders have these outputs: the states after the final norm, and the result of the pooling
 // modules behind it.
 inline constexpr std::string_view kLastHiddenStatePort = "last_hidden_state";     // f32 [1,T,width]
@@ -113,7 +121,8 @@ constexpr bool is_component_input(std::string_view port) {
          port == kLastTokensPort || port == kTokenTypesPort || port == kAttentionMaskPort ||
          port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
          is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
-         is_layer_port(port, kRecurrentStatePort);
+         is_layer_port(port, kRecurrentStatePort) || is_layer_port(port, kCrossKPort) ||
+         is_layer_port(port, kCrossVPort);
 }
 
 }  // namespace ferry

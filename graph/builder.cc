@@ -431,9 +431,9 @@ ValueId GraphBuilder::sdpa(ValueId query, ValueId keys, ValueId values, IntArg s
                   {query, keys, values, start_pos, kNone, 0.0, true, optional_arg(scale)});
 }
 ValueId GraphBuilder::sdpa_full(ValueId query, ValueId keys, ValueId values,
-                                std::optional<double> scale) {
+                                std::optional<double> scale, IntArg start_pos) {
   return emit_one(Op::kSdpa,
-                  {query, keys, values, IntArg(0), kNone, 0.0, false, optional_arg(scale)});
+                  {query, keys, values, start_pos, kNone, 0.0, false, optional_arg(scale)});
 }
 ValueId GraphBuilder::sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
                                   std::optional<double> scale) {

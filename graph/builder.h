@@ -161,8 +161,10 @@ class GraphBuilder {
   // Scores are multiplied by `scale`, or by 1/sqrt(D) if it is absent.
   ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
                std::optional<double> scale = {});
-  // Computes attention of every query to all keys.
-  ValueId sdpa_full(ValueId query, ValueId keys, ValueId values, std::optional<double> scale = {});
+  // Computes attention of every query to all keys. The operator reads `start_pos` + T of them, so
+  // that `start_pos` must be n - T where these differ.
+  ValueId sdpa_full(ValueId query, ValueId keys, ValueId values, std::optional<double> scale = {},
+                    IntArg start_pos = 0);
   // Computes attention to every key with an additive mask [T,n] instead of causality.
   ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
                       std::optional<double> scale = {});

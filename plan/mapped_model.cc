@@ -59,6 +59,11 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
                 fmt::format("{}: 'architectures' names a classifier, which becomes an encoder",
                             config_name));
   }
+  if (config.audio && options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
+    return fail_field(ErrorCode::kUnsupported, "program",
+                      fmt::format(" {}: {} takes sound, and has stateful programs alone",
+                                  style_name(*options.style), config.model_type));
+  }
   if (!config.is_encoder) return {};
   if (config.vision_family != nullptr) {
     return fail_field(ErrorCode::kUnsupported, "program",

@@ -146,10 +146,15 @@ std::set<DType> matrix_dtypes(const packer::Bundle& bundle) {
   for (const packer::BundleProgram& program : bundle.programs()) add_constants(program, dtypes);
   return dtypes;
 }
+constexpr std::string_view kTowerRoles[] = {kVisionEncoderRole, kAudioEncoderRole};
+
 std::set<DType> vision_dtypes(const packer::Bundle& bundle) {
   std::set<DType> dtypes;
-  for (const size_t program : bundle.programs_of(kVisionEncoderRole)) {
-    for (const packer::BundleData* data : bundle.data_of(program)) add_matrices(*data, dtypes);
+  for (const std::string_view role : kTowerRoles) {
+    if (bundle.manifest().find(role) == nullptr) continue;
+    for (const size_t program : bundle.programs_of(role)) {
+      for (const packer::BundleData* data : bundle.data_of(program)) add_matrices(*data, dtypes);
+    }
   }
   return dtypes;
 }
@@ -238,7 +243,6 @@ ParityBounds f32_bounds(const packer::Bundle& bundle, std::optional<double> tole
 namespace {
 
 constexpr std::string_view kTextRoles[] = {kTextDecoderRole, kTextEncoderRole, kTokenEmbeddingRole};
-constexpr std::string_view kVisionRoles[] = {kVisionEncoderRole};
 
 // Returns the bounds of rounding. `coded` gives the floor of quantised weights and activations.
 template <class Floor>
@@ -256,7 +260,7 @@ ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tol
     bounds.coded_db = coded(*coding, bounds.delta_rule);
     if (bounds.coded_db) bounds.coding = name_of(*coding);
   }
-  if (const std::optional<packer::Coding> coding = packer::coding_of(bundle, kVisionRoles)) {
+  if (const std::optional<packer::Coding> coding = packer::coding_of(bundle, kTowerRoles)) {
     bounds.vision_coded_db = coded(*coding, /*delta_rule=*/false);
     // The decoder computes with the outputs of the vision tower.
     if (bounds.vision_coded_db &&

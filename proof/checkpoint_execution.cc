@@ -129,8 +129,9 @@ class F32Path {
     for (const plan::ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, method_));
-        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
-                                                                   : run_part(*part));
+        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole  ? encode_images(*part)
+                              : component.role == kAudioEncoderRole ? encode_sounds(*part)
+                                                                    : run_part(*part));
         progress_.advance(f32_weight_bytes(model));
       }
       if (component.role == kTokenEmbeddingRole) merge_images();
@@ -183,6 +184,31 @@ class F32Path {
         tensor.first[0] = tiles;
         runs_[in_several_calls_ ? 2 * i : i].recorder.keep_tensor(name, tensor.first,
                                                                   std::move(tensor.second));
+      }
+    }
+    return {};
+  }
+
+  // Computes the keys and values of cross-attention for every call of every prompt, and the
+  // intermediate tensors of the encoder.
+  Status encode_sounds(LoadedPart& part) {
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      const size_t runs = in_several_calls_ ? 2 : 1;
+      PromptRecorder& recorder = runs_[runs * i].recorder;
+      for (const graph::LoweredProbe& probe : part.lowered().probes) {
+        FERRY_RETURN_IF_ERROR(
+            part.method().observe(probe.value, [&recorder, &probe](const runner::TensorView& view) {
+              recorder.keep_tensor(probe.name, view.shape, runner::probe_floats(view));
+            }));
+      }
+      PassedTensors passed;
+      const auto bytes = std::as_bytes(std::span(prompts_[i].sound.features));
+      passed[std::string(kInputFeaturesPort)] = {
+          DType::kF32, prompts_[i].sound.shape, {bytes.begin(), bytes.end()}};
+      FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
+      passed.erase(std::string(kInputFeaturesPort));
+      for (size_t run = runs * i; run < runs * (i + 1); ++run) {
+        for (PassedTensors& call : runs_[run].passed) call.insert(passed.begin(), passed.end());
       }
     }
     return {};

@@ -73,6 +73,7 @@ Result<std::vector<int64_t>> greedy_tokens(runner::Decoder& decoder, int64_t voc
   const auto vocab = static_cast<size_t>(vocab_size);
   std::vector<int64_t> tokens;
   decoder.restart();
+  FERRY_RETURN_IF_ERROR(prompt.sound.give(decoder));
   FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
   std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
   FERRY_RETURN_IF_ERROR(decoder.set_image_rows({}));
@@ -125,6 +126,20 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     const auto unit = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
     prompt.images.pixels.push_back(2 * unit - 1);
+  }
+}
+
+void add_probing_sound(const packer::Manifest& manifest, std::vector<RecordedPrompt>& prompts) {
+  const Shape shape = sound_shape(manifest);
+  if (shape.empty()) return;
+  uint64_t state = 0x9e6c63d0876a9a47;  // fixed, so that reports repeat
+  for (RecordedPrompt& prompt : prompts) {
+    prompt.sound.shape = shape;
+    prompt.sound.features.resize(static_cast<size_t>(shape[1] * shape[2]));
+    for (float& value : prompt.sound.features) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      value = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
+    }
   }
 }
 

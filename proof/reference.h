@@ -23,6 +23,7 @@ struct ReferencePrompt {
   std::map<std::string, size_t> tensors;
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   bool needs_images() const { return has("pixel_values") || has("image_features"); }
+  bool needs_sound() const { return has("input_features"); }
 };
 
 class Reference {
@@ -75,7 +76,8 @@ struct ReferenceTensor {
     kValue,         // KV cache, with the shapes of kKey
     kConvState,     // buffer, with an equal shape in the bundle
     kRecurrentState,
-    kVision,  // probe of the vision encoder, [tiles,patches,width], or image_features
+    kVision,  // probe of the vision encoder, [tiles,patches,width], or image_features; probe of the
+              // audio encoder, [1,rows,width]
     kState,   // output of a text encoder, [1,T,hidden_size] or [1,T,labels]
     kVector,  // output of a text encoder, [1,D] or [1,labels]
   } kind = Kind::kHidden;

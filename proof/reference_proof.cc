@@ -14,6 +14,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/prompt_images.h"
+#include "proof/prompt_sound.h"
 #include "proof/reference_check.h"
 #include "proof/tower_comparison.h"
 #include "runner/sampler.h"
@@ -73,6 +74,8 @@ class CaseRunner {
   // Sets images_. Compares the output of the vision encoder for the pixels with the reference.
   Status load_images();
   Status encode_images();
+  // Gives the decoder the sound of the prompt, and compares the tensors of the audio encoder.
+  Status encode_sound();
   bool has_routes(const ReferencePrompt& prompt) const {
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
       if (prompt.has(route_name(layer))) return true;
@@ -152,6 +155,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
   std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
   if (!images_.empty())
     known.insert({"pixel_values", "pixel_attention_mask", "token_type_ids", "image_features"});
+  if (prompt_.needs_sound()) known.insert(std::string(kInputFeaturesPort));
   for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);
   for (const ReferenceTensor& tensor : all) {
     if (!prompt_.has(tensor.name) || !has(tensor)) continue;
@@ -188,6 +192,29 @@ Status CaseRunner::encode_images() {
                               details_ ? &*details_ : nullptr));
   report_.layers = std::move(tower.layers);
   images_.features = std::move(tower.features);
+  return {};
+}
+
+Status CaseRunner::encode_sound() {
+  const PromptSound sound = FERRY_TRY(sound_of(reference_, prompt_, manifest_));
+  if (sound.empty()) return {};
+  EncoderTensors computed;
+  FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink(computed.sink()));
+  FERRY_RETURN_IF_ERROR(sound.give(decoder_));
+  FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
+  for (const EncoderTensors::Tensor& tensor : computed.tensors()) {
+    if (!prompt_.has(tensor.name)) continue;
+    const std::vector<float> want =
+        FERRY_TRY(reference_.floats(prompt_, tensor.name, tensor.shape));
+    ValueComparison comparison(noise_of(tensor.name));
+    comparison.add(tensor.values, want);
+    if (details_) details_->add_whole(tensor.name, tensor.values, want);
+    LayerResult& result = report_.layers.emplace_back();
+    result.tensor = {ReferenceTensor::Kind::kVision, tensor.name, tensor.name,
+                     encoder_layer(tensor.name, manifest_)};
+    result.metrics = comparison.metrics();
+    result.within = bounds_.within(result.tensor, result.metrics);
+  }
   return {};
 }
 
@@ -417,6 +444,10 @@ Status CaseRunner::run_greedy(Row row) {
 Result<CaseReport> CaseRunner::run() {
   report_.prompt = prompt_.name;
   report_.tokens = tokens_;
+  if (prompt_.needs_sound() && manifest_.find(kAudioEncoderRole) == nullptr) {
+    report_.skipped = "needs sound, which this bundle does not take";
+    return report_;
+  }
   if (prompt_.needs_images() && manifest_.find(kTokenEmbeddingRole) == nullptr) {
     report_.skipped = "needs images, which this bundle does not take";
     return report_;
@@ -427,6 +458,7 @@ Result<CaseReport> CaseRunner::run() {
     report_.skipped = "has pixel values but no image features";
     return report_;
   }
+  FERRY_RETURN_IF_ERROR(encode_sound());
   FERRY_RETURN_IF_ERROR(load(reference_tensors(manifest_.num_layers)));
   FERRY_RETURN_IF_ERROR(
       decoder_.set_probe_sink([this](const std::string& name, int64_t position, int64_t rows,

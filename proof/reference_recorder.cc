@@ -1,5 +1,7 @@
 #include "proof/reference_recorder.h"
 
+#include "core/program_interface.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -149,6 +151,10 @@ void PromptRecorder::write(MemorySource& out) const {
   }
   if (!logits_.empty()) write_logits(prefix, out);
   write_images(prefix, out);
+  if (!prompt_->sound.empty()) {
+    out.add(prefix + std::string(kInputFeaturesPort), DType::kF32, prompt_->sound.shape,
+            prompt_->sound.features);
+  }
   for (const auto& [name, rows] : probes_) write_probe(name, prefix, out);
   for (const auto& [name, cache] : caches_) {
     out.add(prefix + name, DType::kF32, cache.first, cache.second);
@@ -194,8 +200,11 @@ Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
     PromptRecorder recorder(prompt, manifest.vocab_size);
     FERRY_RETURN_IF_ERROR(decoder.set_probe_sink([&](const std::string& probe, int64_t position,
                                                      int64_t rows, std::span<const float> values) {
-      recorder.keep_probe(probe, position, rows, values);
+      if (!is_encoder_tensor(probe)) return recorder.keep_probe(probe, position, rows, values);
+      recorder.keep_tensor(probe, {1, rows, std::ssize(values) / rows},
+                           {values.begin(), values.end()});
     }));
+    FERRY_RETURN_IF_ERROR(prompt.sound.give(decoder));
     FERRY_RETURN_IF_ERROR(decoder.force_experts(prompt.routes.empty() ? nullptr : &prompt.routes));
     FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
     Status recorded = record_prompt(decoder, manifest, prompt, recorder);

@@ -216,8 +216,10 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
       images = FERRY_TRY(images_of(reference, from, manifest));
     }
     FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));
+    PromptSound sound = FERRY_TRY(sound_of(reference, from, manifest));
     RecordedPrompt& prompt = prompts.emplace_back();
     prompt.images = std::move(images);
+    prompt.sound = std::move(sound);
     prompt.name = from.name;
     prompt.tokens = from.input_ids;
     prompt.types = FERRY_TRY(token_types(reference, from));

@@ -22,6 +22,10 @@ Failure stateless() {
 
 }  // namespace
 
+Status Decoder::set_sound(std::span<const float>) {
+  return fail(ErrorCode::kUsage, "the bundle has no audio encoder, and takes no sound");
+}
+
 Result<std::vector<StateTensor>> Decoder::state() const { return stateless(); }
 
 Status Decoder::restore(std::span<const int64_t> /*tokens*/, size_t /*kept*/,

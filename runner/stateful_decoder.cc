@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/audio_encoder.h"
 #include "runner/image_spans.h"
 #include "runner/memory.h"
 #include "runner/program_set.h"
@@ -24,9 +26,20 @@ bool takes_ends(const ProgramSet& set) {
          ports.inputs.end();
 }
 
+// Returns the keys and values of cross-attention that the programs take.
+std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports) {
+  std::vector<PortType> inputs;
+  for (const packer::ManifestPort& port : ports.inputs) {
+    const bool is_cross =
+        is_layer_port(port.name, kCrossKPort) || is_layer_port(port.name, kCrossVPort);
+    if (is_cross) inputs.push_back({port.name, DType::kF32, port.shape});
+  }
+  return inputs;
+}
+
 // The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1], in some
-// models attention_end i64 [1,T] -> logits f32 [1,V] or [1,T,V].
-Result<MethodChain> bind_protocol(ProgramSet& set) {
+// models attention_end i64 [1,T], then the keys and values `cross` -> logits f32 [1,V] or [1,T,V].
+Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross) {
   const packer::Manifest& m = set.bundle().manifest();
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
   const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
@@ -35,6 +48,7 @@ Result<MethodChain> bind_protocol(ProgramSet& set) {
   if (takes_ends(set)) {
     inputs.push_back({kAttentionEndPort, DType::kI64, {1, m.prefill_length}});
   }
+  inputs.insert(inputs.end(), cross.begin(), cross.end());
   const PortType outputs[] = {
       {kLogitsPort, DType::kF32,
        m.all_logits ? Shape{1, m.prefill_length, m.vocab_size} : Shape{1, m.vocab_size}}};
@@ -77,6 +91,9 @@ struct StatefulDecoder::Impl {
   ProgramSet set;
   MethodChain chain;
   std::unique_ptr<Embedding> embedding;  // nullptr if the decoder takes tokens
+  std::optional<AudioEncoder> audio;     // of a model of speech
+  size_t cross = 0;                      // keys and values that it gives
+  bool has_sound = false;
   ExpertRouter router;
   int64_t position = 0;
   int64_t announced = 0;         // the known least length of the sequence
@@ -203,6 +220,11 @@ Result<std::span<const float>> StatefulDecoder::Impl::run_again(std::span<const 
 }
 
 Result<std::span<const float>> StatefulDecoder::Impl::checked_run(std::span<const int64_t> tokens) {
+  if (audio && !has_sound) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a model of speech, which needs sound: ferry transcribe gives it",
+                            printable(set.bundle().path())));
+  }
   FERRY_RETURN_IF_ERROR(
       check_tokens(tokens, manifest().vocab_size, position, manifest().context_length));
   const bool was_long = std::exchange(is_long, needs_long(tokens.size()));
@@ -283,10 +305,16 @@ Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, Thre
                                               MemoryBudget& budget) {
   FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget));
-  MethodChain chain = FERRY_TRY(bind_protocol(set));
+  const ProgramSet::Ports ports = set.ports(kForwardMethod);
+  const std::vector<PortType> cross = cross_inputs(ports);
+  MethodChain chain = FERRY_TRY(bind_protocol(set, cross));
   auto embedding = FERRY_TRY(load_embedding(bundle, pool, options, budget));
   StatefulDecoder decoder(
       std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding)));
+  if (!cross.empty()) {
+    decoder.impl_->cross = cross.size();
+    decoder.impl_->audio = FERRY_TRY(AudioEncoder::load(bundle, cross, pool, options, budget));
+  }
   if (guesser == nullptr) return decoder;
   FERRY_RETURN_IF_ERROR(decoder.check_going_back("guessing"));
   if (!bundle.manifest().all_logits) {
@@ -391,6 +419,17 @@ Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   return {};
 }
 
+Status StatefulDecoder::set_sound(std::span<const float> features) {
+  if (!impl_->audio) return Decoder::set_sound(features);
+  FERRY_RETURN_IF_ERROR(impl_->audio->encode(features));
+  const size_t first = impl_->ends.empty() ? kAttentionEnd : kAttentionEnd + 1;
+  for (size_t i = 0; i < impl_->cross; ++i) {
+    impl_->chain.input(first + i) = impl_->audio->output(i);
+  }
+  impl_->has_sound = true;
+  return {};
+}
+
 int64_t StatefulDecoder::tokens_together(int64_t position) const {
   return impl_->images.end_at(position) - position;
 }
@@ -416,6 +455,13 @@ void StatefulDecoder::set_logits_sink(LogitsSink sink) { impl_->logits_sink = st
 
 Status StatefulDecoder::set_probe_sink(ProbeSink sink) {
   impl_->sink = std::move(sink);
+  if (impl_->audio) {
+    const auto deliver = [impl = impl_.get()](const std::string& name, int64_t rows,
+                                              std::span<const float> values) {
+      if (impl->sink) impl->sink(name, 0, rows, values);
+    };
+    FERRY_RETURN_IF_ERROR(impl_->audio->set_probe_sink(deliver));
+  }
   return impl_->sink ? impl_->observe_probes() : Status();
 }
 

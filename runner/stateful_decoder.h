@@ -50,6 +50,7 @@ class StatefulDecoder final : public Decoder {
   Status check_going_back(const std::string& who) const;
   int64_t tokens_together(int64_t position) const override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
+  Status set_sound(std::span<const float> features) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;
   int64_t capacity() const override;

@@ -13,6 +13,7 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/static_ports.h"
+#include "core/program_interface.h"
 
 namespace ferry::converters {
 namespace {
@@ -256,7 +257,8 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   x = rounded_inputs(b, g, x);
   ValueId q =
       projection(b, x, prefix + ".wq", g.hidden_size, g.num_heads * q_width, style.qkv_bias);
-  ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
+  ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(),
+                         style.qkv_bias && !style.bare_keys);
   ValueId v = projection(b, x, prefix + ".wv", g.hidden_size, g.kv_size(), style.qkv_bias);
   if (style.qk_norm == kWhole) norm_qk(q, k);
   if (const std::optional<double> most = g.scalars.qkv_clip) {
@@ -285,6 +287,38 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   if (style.output_norm) out = rms_norm(b, out, prefix + ".output_norm.weight", g.rms_norm_eps);
   out = rounded_inputs(b, g, out);
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
+}
+
+ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                        int64_t rows) {
+  const ModelConfig& g = c.config;
+  const std::string prefix = layer_name(layer, "cross_attention");
+  const Dims shape = {batch(), positions(rows), heads(g.num_heads), head_dim(g.head_dim)};
+  const auto encoded = [&](std::string_view port) {
+    return b.input(fmt::format("{}{}", port, layer), DType::kF32, shape);
+  };
+  const ValueId keys = encoded(kCrossKPort);
+  const ValueId values = encoded(kCrossVPort);
+  ValueId q = projection(b, x, prefix + ".wq", g.hidden_size, g.q_size(), /*bias=*/true);
+  q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(g.head_dim)});
+  // The operator takes as many keys as start_pos and the tokens make, causal or not.
+  const ValueId start = b.int_sub(rows, b.sym_size(x, 1));
+  const ValueId mixed = b.sdpa_full(q, keys, values, g.scalars.attention, start);
+  const ValueId joined = b.view(mixed, {batch(), c.tokens, features(g.q_size())});
+  return projection(b, joined, prefix + ".wo", g.q_size(), g.hidden_size, /*bias=*/true);
+}
+
+void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, int64_t rows) {
+  const Dims shape = {batch(), positions(rows), heads(config.num_heads), head_dim(config.head_dim)};
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const std::string prefix = layer_name(layer, "cross_attention");
+    const ValueId keys = projection(b, x, prefix + ".wk", config.hidden_size, config.q_size(),
+                                    /*bias=*/false);
+    b.output(b.view(keys, shape), fmt::format("{}{}", kCrossKPort, layer));
+    const ValueId values = projection(b, x, prefix + ".wv", config.hidden_size, config.q_size(),
+                                      /*bias=*/true);
+    b.output(b.view(values, shape), fmt::format("{}{}", kCrossVPort, layer));
+  }
 }
 
 ValueId hadamard_rotation(GraphBuilder& b, ValueId x) {

@@ -10,6 +10,7 @@ namespace ferry::converters {
 // How an attention block differs between families.
 struct AttentionStyle {
   bool qkv_bias = false;
+  bool bare_keys = false;  // wk has no bias, whatever qkv_bias says (Whisper)
   bool output_bias = false;
   enum class QkNorm {
     kNone,
@@ -36,6 +37,16 @@ ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId 
 // whether it has a sliding window.
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                   const AttentionStyle& style);
+
+// Builds cross-attention of layer `layer`: every token attends to all rows that an encoder has made
+// keys and values of. They are inputs of the program, cross_k_N and cross_v_N f32
+// [1,rows,heads,head_dim], so that they are computed once for a sequence. Queries and the output
+// have biases. x and the result are [1,T,hidden_size].
+ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                        int64_t rows);
+// Builds those keys and values of x [1,rows,hidden_size], the output of the encoder, for every
+// layer of the decoder, as outputs of the encoder's program.
+void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, int64_t rows);
 
 // Applies the rotation R3 to queries or keys (SpinQuant, arXiv 2405.16406). R3 changes no score,
 // and spreads outliers of a head over all of its elements before keys are quantised. Returns x

@@ -171,6 +171,10 @@ class StyledLayer {
     switch (style_.residuals) {
       case Residuals::kInTurn:
         x = b_.add(x, attended(normed(x, "attention_norm")));
+        if (style_.encoded_rows > 0) {
+          x = b_.add(x,
+                     cross_attention(b_, c_, normed(x, "cross_norm"), layer_, style_.encoded_rows));
+        }
         return b_.add(x, mapped(normed(x, "ffn_norm")));
       case Residuals::kNormAfter:
         x = normed(b_.add(x, attended(x)), "attention_norm");

@@ -68,6 +68,20 @@ struct VisionConfig {
   bool operator==(const VisionConfig&) const = default;
 };
 
+// The sizes of an audio encoder, a transformer over log-mel frames whose output the layers of the
+// text decoder attend to (cross-attention). Two convolutions halve the number of frames; the width
+// is hidden_size of the decoder.
+struct AudioConfig {
+  int64_t mel_bins = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t intermediate_size = 0;
+  int64_t positions = 0;  // rows of the output
+
+  int64_t frames() const { return 2 * positions; }
+  bool operator==(const AudioConfig&) const = default;
+};
+
 enum class LayerType {
   kFullAttention,
   kSlidingAttention,
@@ -288,6 +302,7 @@ struct ModelConfig {
 
   MoeConfig moe;
   std::optional<VisionConfig> vision;
+  std::optional<AudioConfig> audio;
 
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];

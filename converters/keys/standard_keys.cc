@@ -233,6 +233,25 @@ KeyRule transpose_rule(const std::string& source, const std::string& target, int
   return rule;
 }
 
+std::vector<KeyRule> conv1d_window_rules(const std::string& source, const std::string& target,
+                                         int64_t out, int64_t in, int64_t kernel) {
+  KeyRule rule;
+  rule.name = "convolution of windows as a matrix";
+  rule.source = source + ".weight";
+  const Shape stored = {out, in, kernel};
+  rule.expected_shape = [stored](const ModelConfig&) { return stored; };
+  StridedPiece piece;
+  add_axis(piece, {out, in * kernel});
+  add_axis(piece, {kernel, 1});
+  add_axis(piece, {in, kernel});
+  const Shape matrix = {out, kernel * in};
+  rule.targets = {{.name = target + ".weight",
+                   .rows = [piece](const ModelConfig&) { return RowOrder{piece}; },
+                   .shape = [matrix](const ModelConfig&) { return matrix; },
+                   .elements = true}};
+  return {std::move(rule), rename(source + ".bias", target + ".bias", 0)};
+}
+
 std::vector<KeyRule> tower_qkv_rules(const std::string& source, const VisionConfig& vision) {
   constexpr const char* kParts[] = {"wq", "wk", "wv"};
   const int64_t size = vision.hidden_size;

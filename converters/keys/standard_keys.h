@@ -76,6 +76,11 @@ std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& 
 KeyRule transpose_rule(const std::string& source, const std::string& target, int64_t in,
                        int64_t out);
 
+// Rules for SOURCE.weight (out, in, kernel) of a convolution over time, which becomes the matrix
+// TARGET.weight (out, kernel * in) of a linear over windows of rows, and for SOURCE.bias.
+std::vector<KeyRule> conv1d_window_rules(const std::string& source, const std::string& target,
+                                         int64_t out, int64_t in, int64_t kernel);
+
 // Rules for SOURCE.weight and, if `bias`, SOURCE.bias: the rows [q | k | v] become
 // layers.{i}.attention.wq, wk and wv of the tower.
 std::vector<KeyRule> tower_qkv_rules(const std::string& source, const VisionConfig& vision);

@@ -27,9 +27,12 @@ FILE has a prompt in each line: a text, or a JSON object where the first line be
   {"tokens": [1, 450, 4996]}
   {"messages": [{"role": "user", "content": "Hello"}], "name": "chat"}
   {"image": "cat.jpg", "text": "What is this?"}
+  {"audio": "talk.wav"}
+  {"audio": "talk.wav", "tokens": [50258, 50259, 50359, 50363]}
 
-Paths of images are relative to the folder of FILE. name is the prefix of the prompt's tensors (default: lineN).
-Without FILE there are three built-in prompts; for a model without a tokenizer, two rows of pseudo-random ids.
+Paths of images and sounds are relative to the folder of FILE. name is the prefix of the prompt's tensors (default: lineN).
+Without FILE there are three built-in prompts; for a model without a tokenizer, two rows of pseudo-random ids; for a model of speech, noise and silence. The
+tokens of a sound are by default those that its generation config forces, without a language.
 
 exit codes: 0 done, 2 usage, 3 bad input, 4 unsupported, 5 input or output failed, 6 the output exists and is no reference
 """
@@ -44,6 +47,8 @@ def arguments(words):
     parser.add_argument("--prompts", metavar="FILE", help="prompts, a line each; see below")
     parser.add_argument("--image", action="append", default=[], metavar="FILE",
                         help="a prompt that asks what this image shows; may be repeated")
+    parser.add_argument("--audio", action="append", default=[], metavar="FILE",
+                        help="a prompt with this sound, for a model of speech; may be repeated")
     parser.add_argument("--max-new", type=int, metavar="N",
                         help=f"greedy tokens of each prompt, 0 for none (default {GREEDY_TOKENS}, or what the model has positions for)")
     parser.add_argument("--dtype", choices=DTYPES, default="f32",
@@ -132,7 +137,7 @@ class Reference:
                 ids = self.recorder.greedy(inputs, out, cache, count, put)
                 said += f", {len(ids)} greedy{self.text_of(ids)}"
             if self.twin:
-                exact = self.twin(**inputs).logits
+                exact = self.twin(**self.recorder.named(inputs)).logits
                 put("logits_f64", exact)
                 said += f"; {self.options.dtype} is {float((out.double() - exact).abs().max()):.1e} from f64"
             return said
@@ -167,6 +172,7 @@ def run(words):
     output.check(options.out)
     read = prompts.read(options.prompts) if options.prompts else []
     read += [prompts.of_image(path, n) for n, path in enumerate(options.image, 1)]
+    read += [prompts.of_audio(path, n) for n, path in enumerate(options.audio, 1)]
     say = (lambda line: None) if options.quiet else (lambda line: print(f"ferry.reference: {line}", file=sys.stderr, flush=True))
     start = time.monotonic()
     torch, transformers = import_peers(options.threads)

@@ -11,7 +11,7 @@ TEXTS = {
 }
 CHAT = "Write a short poem about the sea, and explain why ships float."
 QUESTION = "What is in this picture?"
-KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images")
+KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
 MOST_BYTES = 64 << 20
 
 
@@ -26,6 +26,7 @@ class Prompt:
     pair: str | None = None
     types: list | None = None
     images: list = dataclasses.field(default_factory=list)
+    audio: str | None = None
 
 
 def read(path):
@@ -66,7 +67,7 @@ def from_json(path, number, line):
         if key not in KEYS:
             raise Refused(BAD_INPUT, f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
     given = [key for key in ("text", "tokens", "messages") if key in row]
-    if len(given) > 1 or not (given or "image" in row or "images" in row):
+    if len(given) > 1 or not (given or "image" in row or "images" in row or "audio" in row):
         raise Refused(BAD_INPUT, f"{where}: expected one of text, tokens, messages; has {' and '.join(given) or 'none'}")
     name = row.get("name", f"line{number}")
     if not isinstance(name, str) or not name or not name.isprintable() or any(c in name for c in "./ "):
@@ -80,6 +81,10 @@ def from_json(path, number, line):
     if images is None or not all(isinstance(image, str) for image in images):
         raise Refused(BAD_INPUT, f"{where}: images: expected paths of files")
     prompt.images = [str(pathlib.Path(path).parent / image) for image in images]
+    if not isinstance(row.get("audio", ""), str):
+        raise Refused(BAD_INPUT, f"{where}: audio: expected the path of a file")
+    if "audio" in row:
+        prompt.audio = str(pathlib.Path(path).parent / row["audio"])
     if prompt.images and prompt.tokens is not None:
         raise Refused(BAD_INPUT, f"{where}: tokens: an image needs text or messages")
     if prompt.images and not given:
@@ -111,8 +116,14 @@ def of_image(path, number):
     return Prompt(f"image{number}", path, text=QUESTION, images=[path])
 
 
+def of_audio(path, number):
+    return Prompt(f"audio{number}", path, audio=path)
+
+
 def built_in(source):
     """Three texts if the model has a tokenizer, else two rows of pseudo-random ids, short enough for it."""
+    if source.hears:
+        return [Prompt(name, f"built-in prompt {name}") for name in ("noise", "silence")]
     if source.tokenizer is None:
         return [Prompt(f"random{n}", f"built-in prompt random{n}", tokens=pseudo_random(source, n)) for n in (9, 24)]
     made = [Prompt(name, f"built-in prompt {name}", text=text) for name, text in TEXTS.items()]
@@ -135,6 +146,11 @@ def pseudo_random(source, count):
 def encode(prompt, source):
     """-> inputs of the model {name: tensor}, with input_ids i64 [1,T]"""
     import torch
+    if source.hears:
+        from .sound import encode_sound
+        return encode_sound(prompt, source)
+    if prompt.audio is not None:
+        raise Refused(UNSUPPORTED, f"{prompt.where}: audio: Ferry converts no audio encoder of {source.model_type}")
     if prompt.images:
         return encode_images(prompt, source)
     if prompt.tokens is not None:

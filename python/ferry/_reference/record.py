@@ -28,6 +28,12 @@ class Recorder:
         self.routers = {router: i for i, layer in enumerate(self.layers) for router in layer.modules()
                         if type(router).__name__.endswith("Router") and hasattr(router, "top_k")}
 
+    def named(self, inputs):
+        """The inputs under the names of forward(): the tokens of a model of speech are those of its decoder."""
+        if not self.source.hears:
+            return inputs
+        return {"decoder_input_ids" if name == "input_ids" else name: value for name, value in inputs.items()}
+
     @contextlib.contextmanager
     def hooks(self):
         kept = []
@@ -44,11 +50,13 @@ class Recorder:
             self.watch_text(hooks, seen)
             if "pixel_values" in inputs:
                 self.watch_images(hooks, put)
+            if self.source.hears:
+                self.watch_sound(hooks, put)
             cache = None if self.source.encodes else self.cache()
             given = dict(inputs, use_cache=False) if cache is None else dict(inputs, use_cache=True, past_key_values=cache)
             if self.source.encodes and "use_cache" not in accepted(self.model):
                 given.pop("use_cache")
-            ran = self.model(**given)
+            ran = self.model(**self.named(given))
         for name, value in inputs.items():
             put(name, value)
         self.put_states({name: value for name, value in seen.items() if name != "last_hidden_state"}, put)
@@ -61,7 +69,7 @@ class Recorder:
             return ran.last_hidden_state, None
         put("logits", ran.logits)
         if cache is not None:
-            put_caches(cache, self.source.config.get_text_config(), put)
+            put_caches(getattr(cache, "self_attention_cache", cache), self.source.config.get_text_config(), put)
         # Some models, such as the first GPT, leave the cache empty.
         kept = cache is not None and not self.turns_anew() and cache.get_seq_length() > 0
         return ran.logits, cache if kept else None
@@ -104,10 +112,24 @@ class Recorder:
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: put("image_features", out.reshape(out.shape[0], -1, out.shape[-1]))))
 
+    def watch_sound(self, hooks, put):
+        encoder = self.model.get_encoder()
+        for i, layer in enumerate(layers_of(encoder)):
+            def before(_, arguments, options, i=i):
+                put(f"encoder_hidden_states.{i}", input_of(arguments, options))
+            hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+
+        def behind(_, __, out):
+            self.encoded = out
+            put("encoder_last_hidden_state", first_tensor(out))
+        hooks.append(encoder.register_forward_hook(behind))
+
     def cache(self):
         """An empty cache that keeps every position, also where a window would forget those before it."""
         import transformers
         from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+        if self.source.hears:
+            return transformers.EncoderDecoderCache(transformers.DynamicCache(), transformers.DynamicCache())
         cache = transformers.DynamicCache(config=self.source.config.get_text_config())
         cache.layers = [DynamicLayer() if type(layer) is DynamicSlidingWindowLayer else layer for layer in cache.layers]
         return cache
@@ -144,6 +166,9 @@ class Recorder:
         return ids
 
     def next_row(self, inputs, ids, cache):
+        if self.source.hears:
+            return self.model(encoder_outputs=self.encoded, decoder_input_ids=torch.tensor([ids[-1:]]), past_key_values=cache,
+                              use_cache=True).logits[0, -1]
         if cache is not None:
             return self.model(input_ids=torch.tensor([ids[-1:]]), past_key_values=cache, use_cache=True).logits[0, -1]
         whole = torch.cat([inputs["input_ids"], torch.tensor([ids])], dim=1)

@@ -8,6 +8,8 @@ from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 
 # Vision-language models whose towers Ferry converts; of others it converts the text decoder.
 SEEING = ("smolvlm", "idefics3", "internvl", "gemma3")
+# Models of speech: an audio encoder, and a text decoder that attends to its output.
+HEARING = ("whisper",)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -67,11 +69,13 @@ class Source:
         self.labels = {"Sequence": "class_logits", "Token": "token_logits"}[found[1]] if found else None
         self.encodes = (program == "encoder") if program else self.looks_like_encoder()
         self.sees = self.model_type in SEEING and not self.encodes
+        self.hears = self.model_type in HEARING and not self.encodes
         self.model = self.load(dtype)
         text = self.config.get_text_config()
-        self.layers = text.num_hidden_layers
-        self.positions = getattr(text, "max_position_embeddings", None)
-        self.vocabulary = self.model.get_input_embeddings().num_embeddings
+        self.layers = self.config.decoder_layers if self.hears else text.num_hidden_layers
+        self.positions = self.config.max_target_positions if self.hears else getattr(text, "max_position_embeddings", None)
+        table = decoder_of(self.model).get_input_embeddings() if self.hears else self.model.get_input_embeddings()
+        self.vocabulary = table.num_embeddings
         token = getattr(self.config, "image_token_id", getattr(self.config, "image_token_index", None))
         self.image_token = token if isinstance(token, int) else None
         self.tokenizer = self.load_tokenizer()
@@ -144,6 +148,13 @@ class Source:
             return transformers.AutoProcessor.from_pretrained(self.folder, local_files_only=True)
         except Exception as error:
             raise Refused(IO, f"{self.folder}: transformers does not load the processor of images: {one_line(error)}")
+
+    def feature_extractor(self):
+        import transformers
+        try:
+            return transformers.AutoFeatureExtractor.from_pretrained(self.folder, local_files_only=True)
+        except Exception as error:
+            raise Refused(IO, f"{self.folder}: transformers does not load the feature extractor of sound: {one_line(error)}")
 
 
 def plain(model):

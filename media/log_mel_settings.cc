@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/json.h"
+#include "core/text.h"
+#include "media/log_mel.h"
+
+namespace ferry::media {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kMostWindow = 1 << 14, kMostMels = 1024, kMostSeconds = 60;
+
+// Reads the fields of one processor file.
+class ExtractorFields {
+ public:
+  ExtractorFields(const json& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
+
+  Status number(const char* name, int64_t least, int64_t most, int64_t& out) const {
+    const auto found = object_.find(name);
+    if (found == object_.end() || found->is_null()) return {};
+    if (!found->is_number_integer() || *found < least || *found > most) {
+      return bad_input(
+          fmt::format("{}: '{}' is not a whole number from {} to {}", where_, name, least, most));
+    }
+    out = found->get<int64_t>();
+    return {};
+  }
+  // Refuses every value but `only`, and null.
+  Status fixed(const char* name, const json& only) const {
+    const auto found = object_.find(name);
+    if (found == object_.end() || found->is_null() || *found == only) return {};
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: '{}' is not {}: not supported", where_, name, only.dump()));
+  }
+  const std::string& where() const { return where_; }
+
+ private:
+  const json& object_;
+  std::string where_;
+};
+
+Result<LogMelSettings> read_extractor(const json& object, const std::string& where) {
+  if (!object.is_object()) return bad_input(where + ": not a JSON object");
+  const ExtractorFields fields(object, where);
+  constexpr const char* kType = "feature_extractor_type";
+  if (!object.contains(kType)) return bad_input(fmt::format("{}: '{}' is missing", where, kType));
+  FERRY_RETURN_IF_ERROR(fields.fixed(kType, "WhisperFeatureExtractor"));
+  LogMelSettings s;
+  FERRY_RETURN_IF_ERROR(fields.number("feature_size", 1, kMostMels, s.mel_bins));
+  FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
+  FERRY_RETURN_IF_ERROR(fields.number("n_fft", 2, kMostWindow, s.window));
+  FERRY_RETURN_IF_ERROR(fields.number("hop_length", 1, s.window, s.hop));
+  FERRY_RETURN_IF_ERROR(fields.number("chunk_length", 1, kMostSeconds, s.chunk_seconds));
+  FERRY_RETURN_IF_ERROR(fields.fixed("dither", 0.0));
+  FERRY_RETURN_IF_ERROR(fields.fixed("padding_value", 0.0));
+  FERRY_RETURN_IF_ERROR(fields.fixed("padding_side", "right"));
+  if (s.window % 2 != 0) {
+    return fail(ErrorCode::kUnsupported, where + ": 'n_fft' is odd: not supported");
+  }
+  return s;
+}
+
+}  // namespace
+
+Result<LogMelSettings> log_mel_settings(std::string_view preprocessor, std::string_view processor,
+                                        const std::string& directory) {
+  const std::string folder = printable(directory) + "/";
+  if (!processor.empty()) {
+    const std::string where = folder + "processor_config.json";
+    const json object = FERRY_TRY(parse_json(processor, where));
+    if (object.is_object() && object.contains("feature_extractor")) {
+      return read_extractor(object["feature_extractor"], where + ": 'feature_extractor'");
+    }
+  }
+  const std::string where = folder + "preprocessor_config.json";
+  if (preprocessor.empty()) return fail(ErrorCode::kIo, where + ": there is no such file");
+  const json object = FERRY_TRY(parse_json(preprocessor, where));
+  return read_extractor(object, where);
+}
+
+}  // namespace ferry::media

@@ -1,0 +1,227 @@
+#include "prompt/transcription.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/file.h"
+#include "core/interrupt.h"
+#include "core/text.h"
+#include "media/sound.h"
+#include "runner/audio_encoder.h"
+#include "runner/sampler.h"
+
+namespace ferry::prompt {
+namespace {
+
+constexpr uint64_t kMostProcessorBytes = 1 << 20;
+// Tokens of a window where the file states neither max_length nor max_new_tokens.
+constexpr int64_t kDefaultLength = 20;
+
+Result<std::string> processor_text(const packer::Bundle& bundle, const std::string& name) {
+  if (!bundle.has_text(name)) return std::string();
+  return read_text_file(bundle.text_directory() + "/" + name, kMostProcessorBytes);
+}
+
+std::vector<std::string> names_in(const std::map<std::string, int64_t>& table) {
+  std::vector<std::string> names;
+  for (const auto& [name, id] : table) names.push_back(name);
+  return names;
+}
+
+// Returns the token of a language or task that a user or the file names.
+Result<int64_t> named_token(const std::map<std::string, int64_t>& table, const std::string& name,
+                            const char* option, const std::string& where) {
+  for (const std::string& form : {name, "<|" + name + "|>"}) {
+    if (const auto found = table.find(form); found != table.end()) return found->second;
+  }
+  return fail(ErrorCode::kUsage,
+              fmt::format("--{} {}: {}", option, printable(name),
+                          table.empty()
+                              ? fmt::format("{} has no tokens for it", where)
+                              : fmt::format("the model has {}", fmt::join(names_in(table), " "))));
+}
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds) {}
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+std::vector<int64_t> Transcript::tokens() const {
+  std::vector<int64_t> all;
+  for (const SpeechSegment& segment : segments) {
+    all.insert(all.end(), segment.tokens.begin(), segment.tokens.end());
+  }
+  return all;
+}
+
+Result<Transcriber> Transcriber::load(const packer::Bundle& bundle, ThreadPool& pool,
+                                      const runner::MethodOptions& options) {
+  if (!runner::AudioEncoder::is_in(bundle)) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: has no audio encoder, and takes no sound",
+                                               printable(bundle.path())));
+  }
+  SpeechSettings settings = FERRY_TRY(speech_settings(bundle));
+  const std::string preprocessor = FERRY_TRY(processor_text(bundle, "preprocessor_config.json"));
+  const std::string processor = FERRY_TRY(processor_text(bundle, "processor_config.json"));
+  const media::LogMelSettings mel =
+      FERRY_TRY(media::log_mel_settings(preprocessor, processor, bundle.text_directory()));
+  const auto sizes = FERRY_TRY(runner::AudioEncoder::sizes_in(bundle));
+  if (sizes.mel_bins != mel.mel_bins || sizes.frames != mel.chunk_frames()) {
+    return bad_input(fmt::format(
+        "{}: the feature extractor makes {} frames of {}, the audio "
+        "encoder takes {} of {}",
+        printable(bundle.path()), mel.chunk_frames(), mel.mel_bins, sizes.frames, sizes.mel_bins));
+  }
+  auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, options));
+  return Transcriber(std::move(decoder), std::move(settings), mel, bundle.manifest().vocab_size,
+                     bundle.manifest().context_length, pool);
+}
+
+Status Transcriber::encode(const media::Features& features, int64_t seek, int64_t count,
+                           Transcript& out) {
+  const Stopwatch watch(out.encode_seconds);
+  const int64_t width = mel_.chunk_frames();
+  window_.assign(static_cast<size_t>(mel_.mel_bins * width), 0.0F);
+  for (int64_t mel = 0; mel < mel_.mel_bins; ++mel) {
+    std::copy_n(features.values.begin() + mel * features.frames + seek, count,
+                window_.begin() + mel * width);
+  }
+  return decoder_->set_sound(window_);
+}
+
+Result<int64_t> Transcriber::detect_language() {
+  decoder_->restart();
+  const std::span<const float> logits = FERRY_TRY(decoder_->forward({&settings_.start, 1}));
+  const std::span<const float> row = logits.last(static_cast<size_t>(vocab_));
+  std::vector<int64_t> ids;
+  for (const auto& [name, id] : settings_.languages) ids.push_back(id);
+  std::ranges::sort(ids);
+  return *std::ranges::max_element(ids, {},
+                                   [&](int64_t id) { return row[static_cast<size_t>(id)]; });
+}
+
+Result<std::vector<int64_t>> Transcriber::forced_tokens(const TranscriptionOptions& options,
+                                                        bool timestamps) {
+  const SpeechSettings& s = settings_;
+  const auto& language = options.language ? options.language : s.language;
+  const auto& task = options.task ? options.task : s.task;
+  if (!s.multilingual && (options.language || options.task)) {
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("{}: an English-only model has neither --language nor --task", s.where));
+  }
+  std::vector<std::optional<int64_t>> tokens = {s.start};
+  if (!language && !task) tokens.insert(tokens.end(), s.forced.begin(), s.forced.end());
+  std::optional<int64_t> language_id;
+  if (language) {
+    language_id = FERRY_TRY(named_token(s.languages, *language, "language", s.where));
+  } else if (!s.languages.empty() && (tokens.size() == 1 || !tokens[1])) {
+    language_id = FERRY_TRY(detect_language());
+  }
+  if (language_id && tokens.size() > 1) {
+    tokens[1] = language_id;
+  } else if (language_id) {
+    tokens.push_back(language_id);
+  }
+  if (task) {
+    tokens.push_back(FERRY_TRY(named_token(s.tasks, *task, "task", s.where)));
+  } else if (language && !s.tasks.empty()) {
+    tokens.push_back(FERRY_TRY(named_token(s.tasks, "transcribe", "task", s.where)));
+  }
+  const bool last_is_mark = tokens.back() == s.no_timestamps;
+  if (!timestamps && s.no_timestamps && !last_is_mark) tokens.push_back(s.no_timestamps);
+  if (timestamps && last_is_mark) tokens.pop_back();
+  std::vector<int64_t> out;
+  for (const std::optional<int64_t>& token : tokens) {
+    if (token) out.push_back(*token);
+  }
+  return out;
+}
+
+Result<std::vector<int64_t>> Transcriber::generate(std::span<const int64_t> forced, int64_t most,
+                                                   bool timestamps) {
+  decoder_->restart();
+  std::span<const float> logits = FERRY_TRY(decoder_->forward(forced));
+  std::vector<int64_t> tokens;
+  for (int64_t length = std::ssize(forced); length < most; ++length) {
+    if (logits.size() < static_cast<size_t>(vocab_)) {
+      return bad_input("the bundle's logits are not [rows, vocabulary]");
+    }
+    const std::span<const float> row = logits.last(static_cast<size_t>(vocab_));
+    logits_.assign(row.begin(), row.end());
+    apply_speech_rules(settings_, tokens, timestamps, logits_);
+    tokens.push_back(static_cast<int64_t>(runner::argmax(logits_)));
+    if (tokens.back() == settings_.end || length + 1 >= most) break;
+    FERRY_RETURN_IF_ERROR(check_interrupt());
+    logits = FERRY_TRY(decoder_->forward({&tokens.back(), 1}));
+  }
+  // The reference takes padding off, as many tokens from the end as there are.
+  if (settings_.pad && !tokens.empty() && tokens.back() == *settings_.pad) {
+    auto pads = std::ranges::count(tokens, *settings_.pad);
+    if (*settings_.pad == settings_.end) pads -= 1;
+    tokens.resize(tokens.size() - static_cast<size_t>(pads));
+  }
+  if (!tokens.empty() && tokens.back() == settings_.end) tokens.pop_back();
+  return tokens;
+}
+
+Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64_t rate,
+                                           const TranscriptionOptions& options) {
+  const int64_t width = mel_.chunk_frames();
+  std::vector<float> sound = media::at_rate(samples, rate, mel_.rate, *pool_);
+  const bool is_long = std::ssize(sound) > mel_.chunk_samples();
+  if (!is_long) sound = media::one_chunk(sound, mel_);
+  const media::Features features = media::log_mel(sound, mel_, *pool_);
+  sound.clear();
+  Transcript out;
+  out.timestamps = options.timestamps || settings_.timestamps || features.frames > width;
+  if (out.timestamps && !settings_.no_timestamps) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: 'no_timestamps_token_id' is missing, and timestamps need it",
+                            settings_.where));
+  }
+  int64_t max_length = settings_.max_length.value_or(kDefaultLength);
+  for (int64_t seek = 0; seek < features.frames;) {
+    if (options.progress) {
+      options.progress(static_cast<uint64_t>(seek), static_cast<uint64_t>(features.frames));
+    }
+    const int64_t count = std::min(width, features.frames - seek);
+    FERRY_RETURN_IF_ERROR(encode(features, seek, count, out));
+    const Stopwatch watch(out.decode_seconds);
+    if (out.windows == 0) out.forced = FERRY_TRY(forced_tokens(options, out.timestamps));
+    const int64_t forced = std::ssize(out.forced);
+    max_length = std::min(max_length + forced, positions_);
+    const int64_t most = settings_.max_new_tokens ? forced + *settings_.max_new_tokens : max_length;
+    if (most > positions_ || forced >= positions_) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: {} forced and {} new tokens, the programs have {} positions",
+                              settings_.where, forced, most - forced, positions_));
+    }
+    const std::vector<int64_t> tokens = FERRY_TRY(generate(out.forced, most, out.timestamps));
+    WindowSegments window = cut_window(tokens, seek, count, first_timestamp());
+    if (window.advance < 1) {
+      return bad_input(fmt::format("the transcript does not advance at frame {}", seek));
+    }
+    std::ranges::move(window.segments, std::back_inserter(out.segments));
+    out.windows += 1;
+    seek += window.advance;
+  }
+  return out;
+}
+
+}  // namespace ferry::prompt

@@ -1,0 +1,88 @@
+// Transcriber turns sound into text with a model of speech, as the generate() of transformers'
+// WhisperForConditionalGeneration does by default: greedily, with forced, suppressed and timestamp
+// tokens, and sequentially over windows where timestamps are asked for or the sound is longer than
+// one window.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "media/log_mel.h"
+#include "packer/bundle_reader.h"
+#include "prompt/speech_rules.h"
+#include "prompt/speech_settings.h"
+#include "runner/decoder.h"
+
+namespace ferry::prompt {
+
+struct TranscriptionOptions {
+  std::optional<std::string> language = {};  // "en" or "<|en|>"; nullopt: detected
+  std::optional<std::string> task = {};      // "transcribe" or "translate"
+  bool timestamps = false;
+  // Receives (done, total) in frames of the sound.
+  std::function<void(uint64_t, uint64_t)> progress = {};
+};
+
+struct Transcript {
+  std::vector<int64_t> forced;  // the tokens that each window begins with
+  std::vector<SpeechSegment> segments;
+  bool timestamps = false;
+  int64_t windows = 0;
+  double encode_seconds = 0, decode_seconds = 0;
+
+  std::vector<int64_t> tokens() const;  // of all segments
+};
+
+class Transcriber {
+ public:
+  // `pool` must outlive the transcriber. kUsage for a bundle without an audio encoder; errors as
+  // for load_decoder(), speech_settings() and log_mel_settings(); kBadInput if the encoder does not
+  // take what the feature extractor makes.
+  static Result<Transcriber> load(const packer::Bundle& bundle, ThreadPool& pool,
+                                  const runner::MethodOptions& options);
+
+  // Transcribes samples of one channel at `rate`. kUsage for a language or task that the model does
+  // not have.
+  Result<Transcript> transcribe(std::span<const float> samples, int64_t rate,
+                                const TranscriptionOptions& options);
+
+  const media::LogMelSettings& features() const { return mel_; }
+  const SpeechSettings& settings() const { return settings_; }
+  // The first token that is a timestamp and no text.
+  int64_t first_timestamp() const { return settings_.first_timestamp(vocab_); }
+
+ private:
+  Transcriber(std::unique_ptr<runner::Decoder> decoder, SpeechSettings settings,
+              media::LogMelSettings mel, int64_t vocab, int64_t positions, ThreadPool& pool)
+      : decoder_(std::move(decoder)),
+        settings_(std::move(settings)),
+        mel_(mel),
+        vocab_(vocab),
+        positions_(positions),
+        pool_(&pool) {}
+
+  // Encodes the frames [seek, seek + count) of the sound, padded with zeros.
+  Status encode(const media::Features& features, int64_t seek, int64_t count, Transcript& out);
+  Result<std::vector<int64_t>> forced_tokens(const TranscriptionOptions& options, bool timestamps);
+  Result<int64_t> detect_language();
+  // Generates the tokens of the window that was encoded. `most` is the most tokens with the forced
+  // ones.
+  Result<std::vector<int64_t>> generate(std::span<const int64_t> forced, int64_t most,
+                                        bool timestamps);
+
+  std::unique_ptr<runner::Decoder> decoder_;
+  SpeechSettings settings_;
+  media::LogMelSettings mel_;
+  int64_t vocab_, positions_;
+  ThreadPool* pool_;
+  std::vector<float> window_, logits_;
+};
+
+}  // namespace ferry::prompt

@@ -1,0 +1,62 @@
+"""Sounds of prompts for models of speech: files, noise and silence become input_features by the model's own extractor."""
+import numpy as np
+
+from .errors import BAD_INPUT, IO, Refused, one_line
+
+NOISE_SECONDS = 3
+
+
+def encode_sound(prompt, source):
+    """-> input_features f32 [1,mels,frames] and input_ids i64 [1,T], the first tokens of the transcript"""
+    import torch
+    if prompt.text is not None or prompt.messages is not None or prompt.images:
+        raise Refused(BAD_INPUT, f"{prompt.where}: a model of speech takes audio and tokens alone")
+    ids = prompt.tokens or forced_tokens(source)
+    wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
+    if wrong is not None:
+        raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
+    extractor = source.feature_extractor()
+    rate = extractor.sampling_rate
+    samples = read(prompt, rate) if prompt.audio is not None else made(prompt.name, rate)
+    features = extractor(samples, sampling_rate=rate, return_tensors="pt").input_features
+    return dict(input_ids=torch.tensor([ids]), input_features=features)
+
+
+def forced_tokens(source):
+    """The start, the forced tokens that are stated, and the mark that there are no timestamps."""
+    config = source.model.generation_config
+    stated = getattr(config, "forced_decoder_ids", None) or []
+    ids = [config.decoder_start_token_id] + [token for _, token in stated if token is not None]
+    mark = getattr(config, "no_timestamps_token_id", None)
+    return ids if mark is None or ids[-1] == mark else ids + [mark]
+
+
+def made(name, rate):
+    """Noise of a fixed seed, or silence."""
+    samples = np.zeros(NOISE_SECONDS * rate, np.float32)
+    if name == "noise":
+        samples += np.random.default_rng(1).standard_normal(len(samples)).astype(np.float32) * np.float32(0.1)
+    return samples
+
+
+def read(prompt, rate):
+    """The mean of the channels, at the rate of the model: resampled as the pipeline of transformers does."""
+    try:
+        import soundfile
+    except ImportError as error:
+        raise Refused(IO, f"{prompt.where}: sounds need the package soundfile ({one_line(error)})")
+    try:
+        samples, stored_rate = soundfile.read(prompt.audio, dtype="float32", always_2d=True)
+    except FileNotFoundError:
+        raise Refused(IO, f"{prompt.where}: {prompt.audio}: no such file")
+    except Exception as error:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {prompt.audio}: is no sound that libsndfile reads: {one_line(error)}")
+    samples = samples.T.mean(axis=0) if samples.shape[1] > 1 else samples[:, 0]
+    if stored_rate == rate:
+        return samples
+    try:
+        import torch
+        from torchaudio.functional import resample
+    except ImportError as error:
+        raise Refused(IO, f"{prompt.where}: a sound at {stored_rate} Hz needs the package torchaudio ({one_line(error)})")
+    return resample(torch.from_numpy(samples), stored_rate, rate).numpy()

@@ -1,0 +1,58 @@
+// AudioEncoder runs the audio encoder of a bundle. Log-mel frames go in, keys and values of the
+// text decoder's cross-attention come out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "packer/bundle_reader.h"
+#include "runner/program_set.h"
+
+namespace ferry::runner {
+
+class AudioEncoder {
+ public:
+  struct Sizes {
+    int64_t mel_bins = 0, frames = 0;
+    int64_t values() const { return mel_bins * frames; }
+  };
+
+  static bool is_in(const packer::Bundle& bundle);
+  // Returns the sizes that the manifest states. kBadInput if the input does not follow the
+  // protocol.
+  static Result<Sizes> sizes_in(const packer::Bundle& bundle);
+  // Loads the encoder, whose outputs are `outputs`. `pool` must outlive it. kBadInput for a program
+  // that does not follow the protocol.
+  static Result<AudioEncoder> load(const packer::Bundle& bundle, std::span<const PortType> outputs,
+                                   ThreadPool& pool, const MethodOptions& options,
+                                   MemoryBudget& budget);
+
+  // Encodes input_features f32 [mel_bins,frames]. kUsage for another number of values.
+  Status encode(std::span<const float> features);
+  // Returns an output in the order of load(), valid until the next encode().
+  const TensorView& output(size_t index) const { return chain_.output(index); }
+
+  // The sink is called for every probe in encode(): name, and f32 values [rows, width].
+  using ProbeSink =
+      std::function<void(const std::string& name, int64_t rows, std::span<const float> values)>;
+  Status set_probe_sink(ProbeSink sink);
+
+ private:
+  AudioEncoder(ProgramSet set, MethodChain chain, Sizes sizes)
+      : set_(std::move(set)),
+        chain_(std::move(chain)),
+        sizes_(sizes),
+        sink_(std::make_unique<ProbeSink>()) {}
+
+  ProgramSet set_;
+  MethodChain chain_;
+  Sizes sizes_;
+  std::unique_ptr<ProbeSink> sink_;  // on the heap, because methods point to it
+  bool observing_ = false;
+};
+
+}  // namespace ferry::runner
