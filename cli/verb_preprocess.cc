@@ -1,4 +1,5 @@
-// ferry preprocess turns images into pixel values, and a prompt with images into token ids.
+// ferry preprocess turns images into pixel values, a sound into log-mel frames, and a prompt with
+// images into token ids.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "prompt/preprocess.h"
+#include "prompt/sound_input.h"
 
 namespace ferry::cli {
 namespace {
@@ -28,7 +30,7 @@ constexpr uint64_t kMaxMessagesFileBytes = uint64_t{16} << 20;
 struct PreprocessLine {
   prompt::PreprocessRequest request;
   std::string backend = "torchvision";
-  std::string messages, chat, prompt;
+  std::string messages, chat, prompt, audio;
 };
 
 void add_tensor(JsonWriter& json, const char* name, const char* dtype, const Shape& shape) {
@@ -139,22 +141,59 @@ Result<std::optional<PromptRequest>> prompt_of(const PreprocessLine& o) {
       PromptRequest{chat ? Form::kChat : Form::kPlain, text, name, text::chat::local_time()});
 }
 
+std::string sound_json(const PreprocessLine& o, const prompt::PreprocessedSound& sound) {
+  JsonWriter json;
+  json.begin_object().member("output", o.request.output).member("backend", o.backend);
+  json.key("images").begin_array().end_array();
+  json.key("audio").begin_object().member("path", sound.path);
+  json.member("sampling_rate", sound.rate).member("channels", sound.channels);
+  json.member("duration", sound.seconds).end_object();
+  json.key("tensors").begin_array();
+  add_tensor(json, "input_features", "f32", sound.input_features);
+  return json.end_array().end_object().take();
+}
+
+Result<int> run_preprocess_sound(Context& context, const PreprocessLine& o) {
+  const bool more = !o.request.images.empty() || !o.messages.empty() || !o.chat.empty() ||
+                    !o.prompt.empty() || o.request.pan_and_scan;
+  if (more) return fail(ErrorCode::kUsage, "--audio takes no images and no prompt");
+  if (o.request.output.empty()) return fail(ErrorCode::kUsage, "-o FILE is required");
+  const auto settings_of = [&]() -> Result<media::LogMelSettings> {
+    if (o.request.bundle.empty()) return prompt::sound_settings(o.request.checkpoint);
+    return prompt::sound_settings(
+        FERRY_TRY(packer::Bundle::open(o.request.bundle, /*check_digests=*/false, context.pool())));
+  };
+  const media::LogMelSettings settings = FERRY_TRY(settings_of());
+  const prompt::PreprocessedSound sound =
+      FERRY_TRY(prompt::preprocess_sound(o.audio, settings, o.request.output, context.pool()));
+  if (context.json) {
+    context.print_result(sound_json(o, sound), 0);
+  } else if (!context.quiet) {
+    context.print(fmt::format("{}: {:.2f} s, {} Hz, {} channel{}\n{}: input_features f32 [{}]\n",
+                              printable(sound.path), sound.seconds, sound.rate, sound.channels,
+                              sound.channels == 1 ? "" : "s", printable(o.request.output),
+                              fmt::join(sound.input_features, ", ")));
+  }
+  return 0;
+}
+
 Result<int> run_preprocess(Context& context, PreprocessLine o) {
   if (o.request.checkpoint.empty() == o.request.bundle.empty()) {
     return fail(ErrorCode::kUsage, o.request.bundle.empty()
                                        ? "--checkpoint DIR or --bundle DIR is required"
                                        : "--checkpoint and --bundle exclude each other");
   }
+  for (const std::string& folder : {o.request.bundle, o.request.checkpoint}) {
+    if (o.request.output.empty() || !checkpoint::is_bundle(folder)) continue;
+    FERRY_RETURN_IF_ERROR(check_directory_of("--out", o.request.output, folder));
+  }
+  if (!o.audio.empty()) return run_preprocess_sound(context, o);
   o.request.prompt = FERRY_TRY(prompt_of(o));
   if (!o.request.prompt && o.request.images.empty()) {
     return fail(ErrorCode::kUsage, "an IMAGE or a prompt is required");
   }
   if (!o.request.prompt && o.request.output.empty()) {
     return fail(ErrorCode::kUsage, "-o FILE is required");
-  }
-  for (const std::string& folder : {o.request.bundle, o.request.checkpoint}) {
-    if (o.request.output.empty() || !checkpoint::is_bundle(folder)) continue;
-    FERRY_RETURN_IF_ERROR(check_directory_of("--out", o.request.output, folder));
   }
   o.request.backend = o.backend == "pil" ? media::Backend::kPil : media::Backend::kTorchvision;
   const prompt::PreprocessReport report = FERRY_TRY(prompt::preprocess(o.request, context.pool()));
@@ -171,15 +210,17 @@ Result<int> run_preprocess(Context& context, PreprocessLine o) {
 void add_preprocess(CommandLine& line) {
   auto o = std::make_shared<PreprocessLine>();
   line.verb("preprocess",
-            "Images to the pixel values of a checkpoint's own processor, "
-            "and prompts with images to token ids")
+            "Images to the pixel values of a checkpoint's own processor, sounds to its log-mel "
+            "frames, and prompts with images to token ids")
       .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
       .option("--checkpoint DIR", o->request.checkpoint,
               "Directory with preprocessor_config.json, or a bundle")
       .finds_models()
       .option("--bundle DIR", o->request.bundle,
-              "Instead: bundle with a vision encoder, which must take what the processor makes")
+              "Instead: bundle with an encoder, which must take what the processor makes")
       .option("-o,--out FILE", o->request.output, "New safetensors file")
+      .option("--audio FILE", o->audio,
+              "Instead of images: a sound, WAV or FLAC, to the input_features of a model of speech")
       .option("--messages FILE", o->messages,
               "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...} and "
               "{\"type\": \"image\"}")
@@ -191,6 +232,8 @@ void add_preprocess(CommandLine& line) {
               "Whose resampler and rounding is computed")
       .example("ferry preprocess cat.jpg --checkpoint checkpoint/ -o pixels.safetensors",
                "The pixel values that the checkpoint's own processor makes.")
+      .example("ferry preprocess --audio talk.wav --checkpoint whisper/ -o features.safetensors",
+               "The log-mel frames of the first window.")
       .example(
           "ferry preprocess cat.jpg --bundle bundle/ --chat 'What is this?' -o inputs.safetensors",
           "Token ids too, with the image before the message.")

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -115,6 +118,7 @@ class ModelCheck {
       add(kManifestName, fmt::format("image_token_id {} is outside of the vocabulary of {}", *id,
                                      model_.vocab_size));
     }
+    sounds();
     if (vision == nullptr) return;
     for (const ManifestProgram& program : vision->programs) {
       for (const ManifestMethod& method : program.methods) {
@@ -171,6 +175,58 @@ class ModelCheck {
                           "{} leaves {} positions",
                           quoted(port.name), to_string(port.shape), tokens, model_.context_length,
                           model_.context_length - tokens));
+  }
+
+  using Ports = std::map<std::string, std::pair<std::string, Shape>>;  // file and shape, by name
+
+  // Returns the keys and values of cross-attention among the inputs or outputs of a component.
+  static Ports cross_ports(const ManifestComponent* component,
+                           std::vector<ManifestPort> ManifestMethod::*side) {
+    Ports found;
+    if (component == nullptr) return found;
+    for (const ManifestProgram& program : component->programs) {
+      for (const ManifestMethod& method : program.methods) {
+        for (const ManifestPort& port : method.*side) {
+          if (!is_layer_port(port.name, kCrossKPort) && !is_layer_port(port.name, kCrossVPort)) {
+            continue;
+          }
+          found[port.name] = {program.file, port.shape};
+        }
+      }
+    }
+    return found;
+  }
+
+  // Checks that the audio encoder gives the keys and values that the text decoder takes.
+  void sounds() {
+    const ManifestComponent* audio = model_.find(kAudioEncoderRole);
+    const Ports given = cross_ports(audio, &ManifestMethod::outputs);
+    const Ports taken = cross_ports(model_.find(kTextDecoderRole), &ManifestMethod::inputs);
+    for (const auto& [name, port] : taken) {
+      const auto found = given.find(name);
+      if (found != given.end() && found->second.second == port.second) continue;
+      add(port.first, fmt::format("input {} is {}, which no audio encoder gives", quoted(name),
+                                  to_string(port.second)));
+    }
+    if (audio == nullptr) return;
+    if (taken.empty()) {
+      add(kManifestName, fmt::format("has a component {}, but its text decoder takes no {}0",
+                                     quoted(kAudioEncoderRole), kCrossKPort));
+    }
+    for (const ManifestProgram& program : audio->programs) {
+      for (const ManifestMethod& method : program.methods) {
+        for (const ManifestPort& port : method.inputs) frames(program.file, port);
+      }
+    }
+  }
+
+  void frames(const std::string& file, const ManifestPort& port) {
+    if (port.name != kInputFeaturesPort) return;
+    const bool plain =
+        port.shape.size() == 3 && port.shape[0] == 1 && port.shape[1] >= 1 && port.shape[2] >= 1;
+    if (plain) return;
+    add(file, fmt::format("input {} is {}, not [1, mels, frames]", quoted(port.name),
+                          to_string(port.shape)));
   }
 
   void pixels(const std::string& file, const ManifestPort& port) {

@@ -7,24 +7,17 @@
 #include <chrono>
 #include <utility>
 
-#include "core/file.h"
 #include "core/interrupt.h"
 #include "core/text.h"
 #include "media/sound.h"
-#include "runner/audio_encoder.h"
+#include "prompt/sound_input.h"
 #include "runner/sampler.h"
 
 namespace ferry::prompt {
 namespace {
 
-constexpr uint64_t kMostProcessorBytes = 1 << 20;
 // Tokens of a window where the file states neither max_length nor max_new_tokens.
 constexpr int64_t kDefaultLength = 20;
-
-Result<std::string> processor_text(const packer::Bundle& bundle, const std::string& name) {
-  if (!bundle.has_text(name)) return std::string();
-  return read_text_file(bundle.text_directory() + "/" + name, kMostProcessorBytes);
-}
 
 std::vector<std::string> names_in(const std::map<std::string, int64_t>& table) {
   std::vector<std::string> names;
@@ -71,22 +64,8 @@ std::vector<int64_t> Transcript::tokens() const {
 
 Result<Transcriber> Transcriber::load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const runner::MethodOptions& options) {
-  if (!runner::AudioEncoder::is_in(bundle)) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: has no audio encoder, and takes no sound",
-                                               printable(bundle.path())));
-  }
+  const media::LogMelSettings mel = FERRY_TRY(sound_settings(bundle));
   SpeechSettings settings = FERRY_TRY(speech_settings(bundle));
-  const std::string preprocessor = FERRY_TRY(processor_text(bundle, "preprocessor_config.json"));
-  const std::string processor = FERRY_TRY(processor_text(bundle, "processor_config.json"));
-  const media::LogMelSettings mel =
-      FERRY_TRY(media::log_mel_settings(preprocessor, processor, bundle.text_directory()));
-  const auto sizes = FERRY_TRY(runner::AudioEncoder::sizes_in(bundle));
-  if (sizes.mel_bins != mel.mel_bins || sizes.frames != mel.chunk_frames()) {
-    return bad_input(fmt::format(
-        "{}: the feature extractor makes {} frames of {}, the audio "
-        "encoder takes {} of {}",
-        printable(bundle.path()), mel.chunk_frames(), mel.mel_bins, sizes.frames, sizes.mel_bins));
-  }
   auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, options));
   return Transcriber(std::move(decoder), std::move(settings), mel, bundle.manifest().vocab_size,
                      bundle.manifest().context_length, pool);

@@ -301,6 +301,13 @@ std::string TensorFile::bytes_of(const std::string& tensor) const {
   return data.substr(begin, end - begin);
 }
 
+std::vector<float> TensorFile::floats_of(const std::string& tensor) const {
+  const std::string bytes = bytes_of(tensor);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
 void TensorFile::set_bytes(const std::string& tensor, const std::string& bytes) {
   data.replace(header.at(tensor).at("data_offsets")[0], bytes.size(), bytes);
 }

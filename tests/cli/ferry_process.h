@@ -87,6 +87,7 @@ struct TensorFile {
   explicit TensorFile(const std::string& path);
   void write(const std::string& path) const;
   std::string bytes_of(const std::string& tensor) const;
+  std::vector<float> floats_of(const std::string& tensor) const;  // of a tensor of f32
   void set_bytes(const std::string& tensor, const std::string& bytes);
   void append(const std::string& name, const std::string& dtype, const std::vector<int64_t>& shape,
               const std::string& bytes);

@@ -57,7 +57,7 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   const Case c = load(GetParam());
   const auto components = assemble_case(c);
   ASSERT_TRUE(components.has_value()) << all_text(components.error());
-  EXPECT_EQ(components->size(), c.config.vision ? 3u : 1u);
+  EXPECT_EQ(components->size(), c.config.vision ? 3u : c.config.audio ? 2u : 1u);
   for (const auto& [role, model] : *components) {
     EXPECT_TRUE(graph::validate(model.methods[0].graph).has_value()) << role;
     for (const graph::Value& value : model.methods[0].graph.values) {

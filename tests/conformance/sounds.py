@@ -1,0 +1,159 @@
+"""Sounds of every kind become the frames of transformers' feature extractor, and random Whispers are converted right.
+
+A case draws a sound (rate, channels, length, file format, noise, silence, clipping, steps) and the settings of an extractor, and
+compares what `ferry preprocess --audio` writes with what WhisperFeatureExtractor makes by its numpy path of the samples that
+libsndfile reads and torchaudio resamples, in f64, because its rounding in f32 is 60 to 80 dB above that of frames. The bound is 1e-6
+where the file has the rate of the model, else 1e-5; the case says how far the torch path and torchaudio in f32 are. Another case draws a Whisper; `python -m ferry.reference`
+makes its reference of a drawn sound, `ferry verify` proves every stage, and `ferry transcribe` gives the tokens of generate().
+
+    python3 tests/conformance/sounds.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
+"""
+import json
+import random
+
+import common
+import make_speech_golden as golden  # it imports torch and transformers
+import numpy as np
+import safetensors.numpy
+import soundfile
+import torch
+import transformers
+from common import Wrong
+from ferry import reference
+from ferry._reference import sound as reference_sound
+
+RATE = golden.RATE
+RATES = [8000, 11025, 16000, 16000, 16000, 22050, 24000, 32000, 44100, 48000, 96000]
+FORMS = [("wav", "PCM_U8"), ("wav", "PCM_16"), ("wav", "PCM_24"), ("wav", "PCM_32"), ("wav", "FLOAT"), ("wav", "DOUBLE"),
+         ("flac", "PCM_16"), ("flac", "PCM_24"), ("flac", "PCM_S8")]
+BOUND, RESAMPLED = 1e-6, 1e-5
+
+
+def draw(r, folder, longest=2.5):
+    """A sound in a random file format."""
+    rate, channels = r.choice(RATES), r.choice([1, 1, 2, 2, 3, 6])
+    count = max(1, int(rate * r.choice([0.003, 0.2, 0.77, longest]) + r.randint(0, 160)))
+    noise = np.random.default_rng(r.randrange(1 << 30))
+    t = np.arange(count)[:, None] / rate
+    kinds = {"silence": np.zeros((count, channels)), "noise": noise.uniform(-1, 1, (count, channels)),
+             "clipped": np.clip(3 * np.sin(2 * np.pi * 440 * t) + np.zeros((1, channels)), -1, 1),
+             "chirp": 0.5 * np.sin(2 * np.pi * (80 + 700 * t) * t * np.arange(1, channels + 1)),
+             "step": np.where(t > count / rate / 2, 0.9, 0.0) + np.zeros((1, channels))}
+    kind = r.choice(list(kinds))
+    extension, subtype = r.choice(FORMS)
+    path = folder / f"{kind}-{rate}-{channels}-{subtype}.{extension}"
+    options = dict(format="WAVEX") if extension == "wav" and r.random() < 0.3 else {}
+    soundfile.write(path, kinds[kind], rate, subtype=subtype, **options)
+    return path, rate
+
+
+def chunk_of(samples, extractor):
+    length = extractor.n_samples
+    return np.pad(samples[:length], (0, max(0, length - len(samples))))
+
+
+def frames(promise, number):
+    """What ferry makes of a sound is what the extractor makes, within the stated rounding."""
+    r = random.Random(f"{promise.seed} sound {number}")
+    folder = promise.folder / f"sound-{number}"
+    folder.mkdir()
+    path, rate = draw(r, folder)
+    extractor = transformers.WhisperFeatureExtractor(feature_size=r.choice([80, 128]), chunk_length=r.choice([1, 2, 30]))
+    extractor.save_pretrained(folder)
+    common.Ferry("preprocess", "--audio", path, "--checkpoint", folder, "-o", folder / "made.safetensors").ends_with(0)
+    made = safetensors.numpy.load_file(folder / "made.safetensors")["input_features"]
+    samples = golden.samples_of(path)
+    wanted = extractor._np_extract_fbank_features(chunk_of(samples, extractor)[None], "cpu").astype(np.float32)
+    in_f32 = reference_sound.read(type("Prompt", (), dict(audio=str(path), where=path.name)), RATE)
+    by_f32 = extractor._np_extract_fbank_features(chunk_of(in_f32, extractor)[None], "cpu")
+    by_torch = extractor(samples, sampling_rate=RATE, return_tensors="np").input_features
+    if made.shape != wanted.shape:
+        raise Wrong(f"{list(made.shape)}, the reference {list(wanted.shape)}")
+    distance, noise = float(np.abs(made - wanted).max()), float(np.abs(by_torch - wanted).max())
+    if distance > (BOUND if rate == RATE else RESAMPLED):
+        raise Wrong(f"{path.name}: differs by {distance:.3g}, its torch path by {noise:.3g}")
+    return (f"{path.name}: {distance:.2g} from the numpy path, {noise:.2g} between it and the torch path, "
+            f"{float(np.abs(by_f32 - wanted).max()):.2g} by torchaudio in f32 (samples {float(np.abs(in_f32 - samples).max()):.2g})")
+
+
+def whisper(r, folder, seed):
+    """A random Whisper with the tokenizer and the generation config of the fixture."""
+    chunk, mels = r.choice([1, 2]), r.choice([4, 20])
+    heads, encoder_heads = r.choice([1, 2, 4]), r.choice([1, 2, 4])
+    width = 8 * r.choice([1, 2, 3])
+    config = transformers.WhisperConfig(
+        vocab_size=golden.LETTERS + len(golden.SPECIAL) + len(golden.TIMES), num_mel_bins=mels, encoder_layers=r.choice([1, 2, 3]),
+        decoder_layers=r.choice([1, 2, 4]), encoder_attention_heads=encoder_heads, decoder_attention_heads=heads, d_model=width,
+        encoder_ffn_dim=r.choice([12, 40]), decoder_ffn_dim=r.choice([12, 40]), max_source_positions=50 * chunk,
+        max_target_positions=r.choice([20, 48]), activation_function=r.choice(["gelu", "relu", "silu"]),
+        scale_embedding=r.random() < 0.5, pad_token_id=golden.END, bos_token_id=golden.END, eos_token_id=golden.END,
+        decoder_start_token_id=golden.START, begin_suppress_tokens=None)
+    torch.manual_seed(seed)
+    model = transformers.WhisperForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn_like(weight)
+            weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * (0.5 if "embed" in name else 0.25))
+    model.generation_config = transformers.GenerationConfig(
+        begin_suppress_tokens=[32, golden.END], suppress_tokens=[1, 2], bos_token_id=golden.END, eos_token_id=golden.END,
+        pad_token_id=golden.END, decoder_start_token_id=golden.START, is_multilingual=True,
+        lang_to_id={"<|de|>": golden.GERMAN, "<|en|>": golden.ENGLISH},
+        task_to_id=dict(translate=golden.TRANSLATE, transcribe=golden.TRANSCRIBE), no_timestamps_token_id=golden.MARK,
+        max_initial_timestamp_index=r.choice([None, 10]), max_length=r.choice([12, 48]))
+    model.save_pretrained(folder)
+    transformers.WhisperFeatureExtractor(feature_size=mels, chunk_length=chunk).save_pretrained(folder)
+    golden.tokenizer(folder)
+    return transformers.WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def model(promise, number):
+    """A random Whisper: all stages, and the transcript of a drawn sound."""
+    r = random.Random(f"{promise.seed} whisper {number}")
+    folder = promise.folder / f"whisper-{number}"
+    folder.mkdir()
+    made = whisper(r, folder, number)
+    path, _ = draw(r, folder)
+    out = folder / "golden.safetensors"
+    if reference.main([str(folder), "-o", str(out), "--audio", str(path), "--max-new", "6", "-q"]):
+        raise Wrong("there is no reference")
+    style = r.choice([[], ["--shards", str(r.randint(1, made.config.decoder_layers))], ["--layout", "one-program"], ["--prefill-length", "2"]])
+    common.convert(folder, folder / "bundle", "--dtype", "f32", *style)
+    proof = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", out)
+    if proof.code:
+        raise Wrong(f"verify exits {proof.code}: {proof.why if proof.code > 1 else common.first_difference(proof.result)}")
+    return transcript(r, made, folder, path)
+
+
+def transcript(r, made, folder, path):
+    extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
+    samples = golden.samples_of(path)
+    whole = len(samples) > extractor.n_samples
+    given = samples if whole else chunk_of(samples, extractor)
+    features = torch.from_numpy(extractor._np_extract_fbank_features(given[None], "cpu").astype(np.float32))
+    options = r.choice([{}, dict(language="de"), dict(language="en", task="translate"), dict(task="transcribe")])
+    timestamps = r.random() < 0.5
+    wanted = made.generate(features, return_timestamps=timestamps or whole, return_segments=True, **options)
+    words = [word for name, value in options.items() for word in (f"--{name}", value)] + (["--timestamps"] if timestamps else [])
+    run = common.Ferry("transcribe", folder / "bundle", path, "--json", *words).ends_with(0)
+    tokens = wanted["sequences"][0].tolist()
+    if run.result["tokens"] != tokens:
+        raise Wrong(f"{path.name} {options}: tokens {run.result['tokens'][:12]}, the reference {tokens[:12]}")
+    ends = [round(float(s["end"]), 4) for s in wanted["segments"][0]]
+    if [round(s["end"], 4) for s in run.result["segments"]] != ends:
+        raise Wrong(f"{path.name} {options}: segments end at other times than {json.dumps(ends)}")
+    return f"{path.name}: {len(tokens)} tokens in {len(ends)} segments"
+
+
+def main():
+    promise = common.Promise(__doc__)
+    transformers.utils.logging.set_verbosity(60)
+    torch.set_grad_enabled(False)
+    for number in range(6 if promise.sample else 20):
+        promise.case(f"sound {number}", frames, promise, number)
+    for number in range(2 if promise.sample else 10):
+        promise.case(f"whisper {number}", model, promise, number)
+    promise.finish()
+
+
+if __name__ == "__main__":
+    main()
