@@ -50,6 +50,7 @@ std::vector<std::string> tags(const Facts& facts) {
 std::string task(const Facts& facts) {
   if (!facts.card.pipeline_tag.empty()) return facts.card.pipeline_tag;
   if (facts.manifest.find(kVisionEncoderRole) != nullptr) return "image-text-to-text";
+  if (facts.manifest.find(kAudioEncoderRole) != nullptr) return "automatic-speech-recognition";
   return facts.manifest.find(kTextDecoderRole) != nullptr ? "text-generation"
                                                           : "feature-extraction";
 }
@@ -176,6 +177,8 @@ std::string run_section(const Facts& facts) {
   if (facts.manifest.find(kTextEncoderRole) != nullptr) {
     line = fmt::format("ferry embed {} {}", name,
                        has_tokenizer(facts) ? "--text \"A sentence.\"" : "--tokens 1,2,3");
+  } else if (facts.manifest.find(kAudioEncoderRole) != nullptr) {
+    line = fmt::format("ferry transcribe {} talk.wav", name);
   } else if (has_tokenizer(facts)) {
     const bool sees = facts.manifest.find(kVisionEncoderRole) != nullptr;
     line = fmt::format("ferry run {} {}--prompt \"{}\"", name, sees ? "--image photo.jpg " : "",

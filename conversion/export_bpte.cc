@@ -138,11 +138,12 @@ Status check_bpte_options(const plan::MappedModel& model, const ExportOptions& o
   if (c.max_file_bytes > 0) {
     return fail_field(ErrorCode::kUsage, "max_file_size", ": a bundled program is one file");
   }
-  if (model.checkpoint.config.vision_family == nullptr) return {};
-  return fail_field(ErrorCode::kUnsupported, "to",
-                    fmt::format(" bpte: {}: {} is a vision-language model, which takes several "
-                                "programs",
-                                printable(c.source), quoted(model.checkpoint.config.model_type)));
+  const converters::ModelConfig& config = model.checkpoint.config;
+  if (config.vision_family == nullptr && !config.audio) return {};
+  return fail_field(
+      ErrorCode::kUnsupported, "to",
+      fmt::format(" bpte: {}: {} is a {} model, which takes several programs", printable(c.source),
+                  quoted(config.model_type), config.audio ? "speech" : "vision-language"));
 }
 
 }  // namespace

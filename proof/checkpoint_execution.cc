@@ -494,6 +494,10 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
         FERRY_RETURN_IF_ERROR(method_->set_input(i, view));
         continue;
       }
+      if (found == passed.end() && inputs[i].name == kInputFeaturesPort) {
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("{}: a model of speech, which texts alone do not run", name_));
+      }
       if (found == passed.end()) {
         return fail(ErrorCode::kInternal,
                     fmt::format("{}: no earlier part has {}", name_, quoted(inputs[i].name)));

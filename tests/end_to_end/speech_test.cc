@@ -79,7 +79,7 @@ TEST(Speech, EveryStageIsProved) {
   const std::string bundle = convert(dir, {"--dtype", "f32"});
   const Json report = verified({bundle, "--reference", golden()});
   std::vector<std::string> names;
-  for (const Json& layer : report["result"]["layers"]) names.push_back(layer["tensor"]);
+  for (const Json& layer : report["result"]["layers"]) names.push_back(layer["name"]);
   ASSERT_GT(names.size(), 4u);
   EXPECT_EQ(std::vector(names.begin(), names.begin() + 4),
             (Line{"encoder_hidden_states.0", "encoder_hidden_states.1", "encoder_last_hidden_state",
@@ -131,9 +131,15 @@ TEST(Speech, WhatDoesNotFitIsRefused) {
   expect_refused({"transcribe", bundle, whisper() + "/config.json"}, 4,
                  "neither a WAV nor a FLAC file");
   expect_refused({"transcribe", bundle, dir / "none.wav"}, 5, "none.wav");
-  expect_refused({"run", bundle, "--tokens", "1,2"}, 2, "a model of speech, which needs sound");
+  expect_refused({"run", bundle, "--tokens", "1,2", "--greedy"}, 2,
+                 "a model of speech, which needs sound");
   expect_refused({"convert", whisper(), "-o", dir / "s", "--program", "static"}, 4,
                  "whisper takes sound, and has stateful programs alone");
+  expect_refused({"convert", whisper(), "-o", dir / "c", "--quantize", "8da4w",
+                  "--calibrate-weights", "default"},
+                 4, "a model of speech, which texts alone do not run");
+  expect_refused({"convert", whisper(), "-o", dir / "p.pth", "--to", "pth"}, 4,
+                 "'whisper' is a speech model, export_llama takes text decoders");
   const std::string text = dir / "text";
   ASSERT_EQ(run_ferry({"convert", text_checkpoint(dir), "-o", text}).code, 0);
   expect_refused({"transcribe", text, wav}, 2, "has no audio encoder, and takes no sound");

@@ -20,7 +20,7 @@ SpeechSettings small_settings() {
 std::vector<int64_t> allowed(const SpeechSettings& settings, const std::vector<int64_t>& tokens,
                              bool timestamps, float text = 20.0F) {
   std::vector<float> logits(kVocab, 0.0F);
-  logits[0] = text;  // likelier than all timestamps together
+  logits[0] = logits[4] = text;  // likelier than all timestamps together
   apply_speech_rules(settings, tokens, timestamps, logits);
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < kVocab; ++i) {
