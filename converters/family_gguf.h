@@ -108,8 +108,10 @@ enum class GgufKey {
   kExpertSizes,
   kExpertLength,
   kSharedCount,
-  kDenseBlocks,  // number of layers before the first one with experts
+  kSharedLength,  // length of the shared expert, where there is one
+  kDenseBlocks,   // number of layers before the first one with experts
   kExpertGating,
+  kPredictingLayers,  // 0: Ferry writes no layers for multi-token prediction
   kExpertScale,
   kExpertNorm,
   kExpertNormIfAny,
@@ -120,7 +122,9 @@ enum class GgufKey {
   kStateSizes,  // as kMambaSizes, in files of the models that are not Granite
   kInnerNorms,  // whether B, C and the input of time steps are normalised
   kExpertCounts,
-  kTurned,  // whether heads have RoPE; without it there is no limit of positions
+  kExpertsOfToken,  // their number, where it does not stand with the number of all
+  kExpertInterval,  // the first layer with experts, and how many layers further each next one is
+  kTurned,          // whether heads have RoPE; without it there is no limit of positions
   kLinearAttention,
   kShortConv,
   kParallelBlocks,
@@ -139,6 +143,7 @@ enum class GgufSign {
   kNoRope,
   kGrowingQueries,
   kInnerNorms,
+  kNever,  // files are read as another architecture of the name
 };
 
 // The keys that few architectures have (readers.cc of the dialect).
@@ -154,6 +159,8 @@ enum class GgufOwnKeys {
   kParallel,
   kGrowingQueries,
   kKindsOfLayers,
+  kAfmoe,
+  kErnie,
 };
 
 // How the files of an architecture state their tokenizers, beyond the plain case: byte-level BPE.
@@ -200,6 +207,7 @@ struct GgufArchitecture {
   bool logit_scale = false;      // multiplies logits
   bool grouped_experts = false;  // groups, a scale of scores, a number of shared experts
   bool sigmoid_experts = false;  // scores are sigmoids
+  bool states_gating = false;    // readers assume no function of scores
   // yarn_log_multiplier over mscale_all_dim; 0: the reference has no such factor.
   double log_multiplier = 0;
   bool states_alone = false;  // has neither heads nor an MLP
@@ -224,15 +232,17 @@ struct GgufArchitecture {
   std::vector<std::string_view> unread = {};
   // Readers assume the following, whatever a file says.
   Activation activation = Activation::kSilu;
-  bool turns_nothing = false;    // positions are learned vectors
-  bool rope_factors = false;     // llama3 scaling is a tensor of factors
-  bool own_head = false;         // no head is tied to the embedding
-  bool equal_heads = false;      // heads share the hidden size
-  bool no_shared_heads = false;  // there are as many key heads as heads
-  bool turns_windows = false;    // where some layers have windows, only those have RoPE
-  bool plain_windows = false;    // layers with a window have RoPE without scaling
-  int64_t qk_norm_layers = 0;    // q and k have norms from so many layers on, and not before
-  int64_t window_layers = 0;     // models of so many layers have windows, and no others
+  bool turns_nothing = false;     // positions are learned vectors
+  bool rope_factors = false;      // llama3 scaling is a tensor of factors
+  bool own_head = false;          // no head is tied to the embedding
+  bool equal_heads = false;       // heads share the hidden size
+  bool no_shared_heads = false;   // there are as many key heads as heads
+  bool lists_windows = false;     // kWindowPattern says which layers have windows, in any order
+  bool scaled_embedding = false;  // embeddings are multiplied by the root of their length
+  bool turns_windows = false;     // where some layers have windows, only those have RoPE
+  bool plain_windows = false;     // layers with a window have RoPE without scaling
+  int64_t qk_norm_layers = 0;     // q and k have norms from so many layers on, and not before
+  int64_t window_layers = 0;      // models of so many layers have windows, and no others
 
   bool has_experts() const {
     const auto stacks = [](const GgufName& row) {

@@ -8,11 +8,27 @@
 #include "converters/config/json_fields.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::afmoe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kAfmoeGguf[] = {
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.self_attn.gate_proj.weight"},
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_mlp_layernorm.weight"},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_mlp_layernorm.weight"},
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.mlp.expert_bias"},
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.router.gate.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight", kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
+};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   if (FERRY_TRY(fields.flag_or("mup_enabled", false))) {
@@ -74,6 +90,16 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kSliding,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "afmoe",
+              .tables = {kFrame, kAttention, kValueAndOutput, kMlp, kAfmoeGguf, kSharedExperts},
+              .sigmoid_experts = true,
+              .window_every = 4,
+              .own_keys = GgufOwnKeys::kAfmoe,
+              .keys = llama_keys(
+                  {kSharedCount, kExpertLength, kDenseBlocks, kExpertNorm, kExpertScale, kWindow}),
+              .unread = attention_biases(),
+              .scaled_embedding = true,
+              .turns_windows = true}}};
 
 }  // namespace ferry::converters::families::afmoe

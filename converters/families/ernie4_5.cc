@@ -15,6 +15,24 @@ namespace ferry::converters::families::ernie4_5 {
 namespace {
 
 using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kErnieGguf[] = {
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.mlp.moe_statics.e_score_correction_bias"},
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight", kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
+};
+
+// Readers of files with experts know no biases.
+TensorNames all_biases() {
+  TensorNames names = attention_biases();
+  for (const std::string_view name : mlp_biases()) names.push_back(name);
+  names.insert(names.end(), {"output.bias", "blk.{i}.ffn_gate_shexp.bias",
+                             "blk.{i}.ffn_up_shexp.bias", "blk.{i}.ffn_down_shexp.bias"});
+  return names;
+}
 
 Status read_moe(const JsonFields& fields, ModelConfig& config) {
   config.numbers[kHeadBias] = config.attention_bias ? 1 : 0;
@@ -100,6 +118,16 @@ const FamilySpec kFamily = {
               .tokenizer_keys = {.sentence_piece = true, .stated_prefix = true},
               .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
               .keys = standard_keys(),
-              .unread = mlp_biases()}}};
+              .unread = mlp_biases()},
+             {.name = "ernie4_5-moe",
+              .tokenizer_keys = {.sentence_piece = true, .stated_prefix = true},
+              .model_type = "ernie4_5_moe",
+              .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp, kErnieGguf,
+                         kSharedExperts},
+              .normed_experts = true,
+              .own_keys = GgufOwnKeys::kErnie,
+              .keys = standard_keys(
+                  {kExpertCounts, kExpertInterval, kExpertLength, kSharedCount, kSharedLength}),
+              .unread = all_biases()}}};
 
 }  // namespace ferry::converters::families::ernie4_5

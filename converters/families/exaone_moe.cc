@@ -3,11 +3,19 @@
 
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::exaone_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kBiasGguf[] = {
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.mlp.e_score_correction_bias"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({dots1::kFamily.text_decoder().rules(config, prefix),
@@ -40,6 +48,19 @@ const FamilySpec kFamily = {
                .experts = ExpertRule::kTyped,
                .read = read_sigmoid_experts}},
     .components = {{.rules = rules, .build = build}},
-    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}}};
+    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}},
+    .gguf = {{.name = "exaone-moe",
+              .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp, kBiasGguf,
+                         kSharedExperts, kExperts},
+              .grouped_experts = true,
+              .sigmoid_experts = true,
+              .states_gating = true,
+              .window_every = 4,
+              .predicting = "blk.",
+              .keys = standard_keys({kVocabulary, kWindow, kWindowPattern, kExpertLength,
+                                     kSharedCount, kSharedLength, kExpertScale, kExpertNorm,
+                                     kDenseBlocks, kPredictingLayers, kRopeScaling}),
+              .lists_windows = true,
+              .turns_windows = true}}};
 
 }  // namespace ferry::converters::families::exaone_moe

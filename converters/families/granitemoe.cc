@@ -58,6 +58,19 @@ const FamilySpec kFamily = {.types = {{.name = "granitemoe",
                                       .own_keys = GgufOwnKeys::kExpertsAlone,
                                       .keys = granite_keys(),
                                       .rope_factors = true,
+                                      .equal_heads = true},
+                                     // Readers take the file for one of Granite 4 without Mamba.
+                                     {.name = "granitemoe",
+                                      .tokenizer_keys = {.sentence_piece = true, .llama = true},
+                                      .model_type = "granitemoeshared",
+                                      .tables = {kFrame, kPairedAttention, kValueAndOutput,
+                                                 kPreNorm, kGraniteExperts, kExpertWeights},
+                                      .multipliers = true,
+                                      .normed_experts = true,
+                                      .sign = GgufSign::kNever,
+                                      .own_keys = GgufOwnKeys::kExpertsAlone,
+                                      .keys = granite_keys({GgufKey::kSharedLength}),
+                                      .rope_factors = true,
                                       .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::granitemoe

@@ -20,6 +20,13 @@ constexpr GgufName kHunyuanGguf[] = {
     {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.key_layernorm.weight"},
 };
 
+constexpr GgufName kHunyuanExpertsGguf[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.wg.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_mlp.down_proj.weight"},
+    {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_mlp.gate_proj.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mlp.shared_mlp.up_proj.weight"},
+};
+
 Status read_moe(const JsonFields&, ModelConfig& config) {
   config.moe.shared_gate = false;
   return {};
@@ -81,6 +88,15 @@ const FamilySpec kFamily = {
               .tables = {kFrame, kHunyuanGguf, kAttention, kFusedAttention, kValueAndOutput,
                          kPreNorm, kMlp},
               .keys = standard_keys({kAlphaRope}),
+              .unread = {kOutputBias}},
+             {.name = "hunyuan-moe",
+              .tokenizer_keys = {.hunyuan = true},
+              .model_type = "hunyuan_v1_moe",
+              .tables = {kFrame, kHunyuanGguf, kAttention, kValueAndOutput, kPreNorm,
+                         kHunyuanExpertsGguf, kExperts},
+              .normed_experts = true,
+              .keys = standard_keys(
+                  {kSharedLength, kExpertLength, kExpertsOfToken, kSharedCount, kAlphaRope}),
               .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::hunyuan_v1_dense

@@ -4,11 +4,26 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::minimax_m2 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kMinimaxGguf[] = {
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.block_sparse_moe.e_score_correction_bias"},
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.gate.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w1.weight",
+     kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight",
+     kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight",
+     kStacked},
+};
 
 // Released configs state rotary_dim, which counts where nothing states the part of a head.
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -55,6 +70,14 @@ const FamilySpec kFamily = {
                .partial_rope = true,
                .experts = ExpertRule::kAll,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "minimax-m2",
+              .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMinimaxGguf},
+              .partial_rotary = true,
+              .normed_experts = true,
+              .sigmoid_experts = true,
+              .states_gating = true,
+              .keys = standard_keys({kExpertLength, kRopeDimension}),
+              .own_head = true}}};
 
 }  // namespace ferry::converters::families::minimax_m2

@@ -60,7 +60,7 @@ TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
     ASSERT_EQ(written->files.size(), 1);
     EXPECT_EQ(to_hex(written->files[0].sha256), digest);
   }
-  EXPECT_EQ(count, 195);
+  EXPECT_EQ(count, 213);
 }
 
 // The matrices of the file: column c of the i-th of them has the importance ((37 c + 11 i) % 101)^2

@@ -24,11 +24,28 @@ Outcome to_gguf(const std::string& checkpoint, const std::string& out,
 
 // The file is read as a checkpoint with the values of its source.
 TEST(GgufFile, IsReadWithTheSameOutputs) {
-  for (const char* name :
-       {"golden/llama", "golden/granite", "golden/olmo2", "golden/gpt_oss", "golden/arcee",
-        "golden/bloom", "golden/dots1", "golden/gemma4_moe", "golden/gpt_bigcode", "golden/olmo",
-        "gguf_written/granitemoe", "gguf_written/qwen3_vl_moe", "golden/mamba2", "golden/mamba",
-        "golden/falcon_mamba", "golden/jamba"}) {
+  for (const char* name : {"golden/llama",
+                           "golden/granite",
+                           "golden/olmo2",
+                           "golden/gpt_oss",
+                           "golden/arcee",
+                           "golden/bloom",
+                           "golden/dots1",
+                           "golden/gemma4_moe",
+                           "golden/gpt_bigcode",
+                           "golden/olmo",
+                           "gguf_written/granitemoe",
+                           "gguf_written/qwen3_vl_moe",
+                           "golden/mamba2",
+                           "golden/mamba",
+                           "golden/falcon_mamba",
+                           "golden/jamba",
+                           "golden/afmoe_fourth",
+                           "golden/ernie4_5_moe_plain",
+                           "golden/exaone_moe",
+                           "golden/granitemoeshared",
+                           "golden/hunyuan_v1_moe",
+                           "golden/minimax_m2"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});
@@ -77,6 +94,10 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
        {{"sliding_window", 7}, {"layer_types", {"sliding_attention", "full_attention"}}},
        "sliding_window"},
       {"gguf_written/olmoe", {{"clip_qkv", 0.5}}, "clip_qkv"},
+      {"golden/afmoe_fourth", {{"mup_enabled", false}}, "mup_enabled"},
+      {"golden/afmoe", Json::object(), "layer_types"},
+      {"golden/ernie4_5_moe_plain", {{"moe_norm_min", 0.4}}, "moe_norm_min"},
+      {"golden/ernie4_5_moe", Json::object(), "lm_head.bias"},
       {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
       {"gguf_written/gpt2", {{"scale_attn_weights", false}}, "scale_attn_weights"},
       {"golden/gpt2_by_layer", Json::object(), "scale_attn_by_inverse_layer_idx"},

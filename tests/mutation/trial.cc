@@ -334,6 +334,7 @@ std::vector<Model> models() {
   };
   // Facts does not know the layouts of these families.
   const std::set<std::string> unknown = {"afmoe",
+                                         "afmoe_fourth",
                                          "apertus",
                                          "bitnet",
                                          "bitnet_offline",
@@ -345,6 +346,7 @@ std::vector<Model> models() {
                                          "deepseek_v3",
                                          "dots1",
                                          "ernie4_5_moe",
+                                         "ernie4_5_moe_plain",
                                          "exaone_moe",
                                          "falcon",
                                          "falcon_alibi",

@@ -40,7 +40,7 @@ struct UnreadKey {
   std::string_view read_by = {}, only = {};
 };
 
-constexpr std::string_view kGrouped = "deepseek2 dots1 glm4moe lfm2moe";
+constexpr std::string_view kGrouped = "afmoe deepseek2 dots1 exaone-moe glm4moe lfm2moe";
 constexpr std::string_view kGranites = "granite granitemoe granitehybrid";
 
 constexpr UnreadKey kUnread[] = {

@@ -245,6 +245,14 @@ Status read_gguf_experts(GgufReading& in) {
     config["first_k_dense_replace"] = dense.value_or(0);
     return {};
   }
+  if (rule == ExpertRule::kTyped) {
+    json types = json::array();
+    for (int64_t i = 0; i < in.layers; ++i) {
+      types.push_back(in.tensors->routed.contains(i) ? "sparse" : "dense");
+    }
+    config["mlp_layer_types"] = std::move(types);
+    return {};
+  }
   config["decoder_sparse_step"] = 1;
   json dense = json::array();
   for (int64_t i = 0; i < in.layers; ++i) {

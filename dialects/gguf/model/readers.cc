@@ -193,6 +193,32 @@ Status read_experts_alone(GgufReading& in) {
                               "is false: not supported where experts have no shared one");
 }
 
+// transformers scales the chosen scores to a sum of 1, whatever a config says.
+Status read_afmoe(GgufReading& in) {
+  json& config = *in.config;
+  config["mup_enabled"] = true;
+  const auto shared = FERRY_TRY(in.integer("expert_shared_count", kGgufCounts));
+  config["num_shared_experts"] = shared.value_or(0);
+  const double scale = FERRY_TRY(
+      in.keys->fields.number_or(in.keys->name("expert_weights_scale"), {0, kGgufReals.max}, 0));
+  config["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
+  if (FERRY_TRY(in.keys->fields.flag_or(in.keys->name("expert_weights_norm"), false))) return {};
+  return in.keys->unsupported("expert_weights_norm", "is not true: not supported");
+}
+
+Status read_ernie(GgufReading& in) {
+  json& config = *in.config;
+  config["moe_layer_interval"] =
+      FERRY_TRY(in.integer("interleave_moe_layer_step", kGgufSizes)).value_or(1);
+  config["moe_layer_start_index"] =
+      FERRY_TRY(in.integer("leading_dense_block_count", kGgufCounts)).value_or(0);
+  config["moe_layer_end_index"] = -1;
+  const auto shared = FERRY_TRY(in.integer("expert_shared_count", kGgufCounts));
+  config["moe_num_shared_experts"] = shared.value_or(0);
+  for (const char* key : {"mlp_only_layers", "decoder_sparse_step"}) config.erase(key);
+  return {};
+}
+
 Status read_short_convs(GgufReading& in) {
   if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // already done
   return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);
@@ -236,6 +262,8 @@ bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
       return turns_nothing(file);
     case GgufSign::kInnerNorms:
       return has_inner_norms(file);
+    case GgufSign::kNever:
+      return false;
     case GgufSign::kGrowingQueries:
       return file.states("attention.temperature_scale");
   }
@@ -264,6 +292,10 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_parallel_residual(reading);
     case GgufOwnKeys::kGrowingQueries:
       return read_growing_queries(reading);
+    case GgufOwnKeys::kErnie:
+      return read_ernie(reading);
+    case GgufOwnKeys::kAfmoe:
+      return read_afmoe(reading);
     case GgufOwnKeys::kKindsOfLayers:
       return read_kinds_of_layers(reading);
   }

@@ -138,9 +138,11 @@ class Keys {
     add_rope();
     add_epsilon();
     if (c_.moe.experts == 0 && !in_.architecture->has_key(GgufKey::kMambaSizes)) return;
+    if (in_.architecture->has_key(GgufKey::kExpertCounts)) return;
     own("expert_count", whole(c_.moe.experts));
-    own("expert_used_count", whole(c_.moe.per_token));
+    if (!in_.architecture->has_key(GgufKey::kExpertsOfToken)) add_experts_of_token();
     if (in_.architecture->grouped_experts) add_expert_groups();
+    if (in_.architecture->states_gating && c_.moe.experts > 0) add_expert_gating();
   }
 
   // Without expert_gating_func readers assume a softmax in this architecture.
@@ -159,6 +161,10 @@ class Keys {
     // The MLP beside the experts has a key of its own.
     const bool granite4 = in_.architecture->has_key(GgufKey::kMambaSizes);
     if (granite4 && c_.moe.experts > 0) return c_.moe.expert_size;
+    const bool only_experts = c_.moe.experts > 0 && !std::ranges::count(c_.moe.layers, false);
+    if (only_experts && states("intermediate_size")) {
+      return static_cast<int64_t>(number("intermediate_size"));
+    }
     return c_.intermediate_size > 0 ? c_.intermediate_size
                                     : static_cast<int64_t>(number("intermediate_size"));
   }
@@ -286,6 +292,12 @@ class Keys {
     own("expert_shared_count",
         whole(c_.moe.shared_size / std::max<int64_t>(c_.moe.expert_size, 1)));
   }
+  void add_shared_length() {
+    if (c_.moe.shared_size > 0) {
+      own("expert_shared_feed_forward_length", whole(c_.moe.shared_size));
+    }
+  }
+  void add_predicting_layers() { own("nextn_predict_layers", whole(0)); }
   void add_dense_blocks() {
     int64_t dense = 0;
     while (dense < c_.num_layers && !c_.has_experts(dense)) ++dense;
@@ -338,7 +350,15 @@ class Keys {
   void add_inner_norms() { own("ssm.dt_b_c_rms", c_.mamba.inner_norms); }
   void add_expert_counts() {
     own("expert_count", whole(c_.moe.experts));
-    own("expert_used_count", whole(c_.moe.per_token));
+    add_experts_of_token();
+  }
+  void add_experts_of_token() { own("expert_used_count", whole(c_.moe.per_token)); }
+  void add_expert_interval() {
+    const auto stated = [&](const char* key) {  // both defaults of the class are 1
+      return whole(states(key) ? static_cast<int64_t>(number(key)) : 1);
+    };
+    own("interleave_moe_layer_step", stated("moe_layer_interval"));
+    own("leading_dense_block_count", stated("moe_layer_start_index"));
   }
   void add_turned() {
     constexpr int64_t kNoLimit = int64_t{1} << 20;
@@ -465,6 +485,8 @@ class Keys {
         {kExpertSizes, &Keys::add_expert_sizes},
         {kExpertLength, &Keys::add_expert_length},
         {kSharedCount, &Keys::add_shared_count},
+        {kSharedLength, &Keys::add_shared_length},
+        {kPredictingLayers, &Keys::add_predicting_layers},
         {kDenseBlocks, &Keys::add_dense_blocks},
         {kExpertGating, &Keys::add_expert_gating},
         {kExpertScale, &Keys::add_expert_scale},
@@ -477,6 +499,8 @@ class Keys {
         {kStateSizes, &Keys::add_state_sizes},
         {kInnerNorms, &Keys::add_inner_norms},
         {kExpertCounts, &Keys::add_expert_counts},
+        {kExpertsOfToken, &Keys::add_experts_of_token},
+        {kExpertInterval, &Keys::add_expert_interval},
         {kTurned, &Keys::add_turned},
         {kLinearAttention, &Keys::add_linear_attention},
         {kShortConv, &Keys::add_short_conv},

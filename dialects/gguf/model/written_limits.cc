@@ -44,8 +44,8 @@ class Limits {
           "the file has the text model alone: images need a projector file (mmproj), "
           "which Ferry does not write");
     }
-    const bool ignored = window_interval() == 0 && !has_kinds_of_layers() && c_.sliding_window &&
-                         *c_.sliding_window < c_.max_positions;
+    const bool ignored = window_interval() == 0 && !has_kinds_of_layers() && !a_.lists_windows &&
+                         c_.sliding_window && *c_.sliding_window < c_.max_positions;
     if (ignored) {
       lines.push_back(
           fmt::format("llama.cpp does not apply the sliding window of {}: its outputs "
@@ -85,6 +85,10 @@ class Limits {
     const bool has_norms = c_.number("qk_norm") > 0;
     if (a_.qk_norm_layers > 0 && has_norms != (c_.num_layers >= a_.qk_norm_layers)) {
       return cannot("use_qk_norm", fmt::format("is {} with {} layers", has_norms, c_.num_layers));
+    }
+    const double root = std::sqrt(static_cast<double>(c_.hidden_size));
+    if (a_.scaled_embedding && c_.scalars.embedding != root) {
+      return cannot("mup_enabled", "is false");
     }
     if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
     constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
@@ -185,7 +189,7 @@ class Limits {
   // Returns n where all but every n-th layer have the window of the file; 0 where readers apply
   // none.
   int64_t window_interval() const {
-    if (has_kinds_of_layers()) return 0;  // the file lists them
+    if (has_kinds_of_layers() || a_.lists_windows) return 0;  // the file lists them
     if (a_.sliding_pattern) return kGlobalEvery;
     if (a_.has_key(GgufKey::kWindowPattern) && !c_.sliding_window) return 0;
     return a_.gemma ? kGemma2GlobalEvery : a_.window_every;
@@ -300,11 +304,30 @@ class Limits {
     if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
       return cannot("use_expert_bias", "is false");
     }
-    if (a_.has_key(GgufKey::kDenseBlocks) || a_.has_key(GgufKey::kExpertCounts)) return {};
-    for (int64_t i = 0; i < c_.num_layers; ++i) {
+    if (a_.has_key(GgufKey::kExpertInterval)) return check_expert_interval();
+    if (a_.has_key(GgufKey::kExpertCounts)) return {};
+    int64_t first = 0;
+    while (a_.has_key(GgufKey::kDenseBlocks) && !c_.has_experts(first)) ++first;
+    for (int64_t i = first; i < c_.num_layers; ++i) {
       if (!c_.has_experts(i)) return cannot("mlp_only_layers", fmt::format("names layer {}", i));
     }
     return {};
+  }
+
+  // The last layer with experts is the last one that the interval meets. Readers add nothing to the
+  // sum of scores, and limit it from below by less than any sum can be.
+  Status check_expert_interval() const {
+    constexpr double kLeast = 1e-5;
+    if (c_.moe.least_norm > kLeast) return cannot("moe_norm_min", "limits sums of scores");
+    int64_t last = 0;
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      if (c_.has_experts(i)) last = i;
+    }
+    int64_t before = last - 1;
+    while (before >= 0 && !c_.has_experts(before)) --before;
+    const int64_t next = before < 0 ? last + 1 : last + (last - before);
+    if (next >= c_.num_layers) return {};
+    return cannot("moe_layer_end_index", fmt::format("ends experts in layer {}", last));
   }
 
   const GgufKeysInput& in_;
