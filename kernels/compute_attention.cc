@@ -7,6 +7,7 @@
 // This include must follow foreach_target.h.
 #include "kernels/compute_tile-inl.h"
 #include "kernels/compute_weighted-inl.h"
+#include "kernels/seen_columns.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
@@ -183,10 +184,13 @@ HWY_INLINE float exp_of_difference(float a, float b) {
   return hn::GetLane(exp_lanes(d1, hn::Set(d1, a - b)));
 }
 
-// Turns the scores of row r into weights, and rescales the earlier sums to the new maximum.
-void weigh(const Attention& a, size_t r, const float* mask, size_t n) {
+// Turns the scores [begin, end) of row r into weights, and rescales the earlier sums to the new
+// maximum.
+void weigh(const Attention& a, size_t r, const float* mask, size_t begin, size_t end) {
   const F32 d;
-  float* scores = a.scores + r * kKeyBlock;
+  const size_t n = end - begin;
+  float* scores = a.scores + r * kKeyBlock + begin;
+  if (mask != nullptr) mask += begin;
   const float block_top = scale_scores(scores, mask, a.args.scale, n);
   const float top = block_top <= a.top[r] ? a.top[r] : block_top;  // NaN is kept
   if (top == kMinusInfinity) {  // only masked keys so far: weights are 0, not e^NaN
@@ -235,10 +239,57 @@ bool all_masked(const Attention& a, size_t key, size_t n) {
   return true;
 }
 
+// Returns whether some value of a mask is above `least`, or is NaN.
+HWY_INLINE bool any_above(const float* mask, size_t n, float least) {
+  const F32 d;
+  const VF32 limit = hn::Set(d, least);
+  size_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    if (!hn::AllTrue(d, hn::Le(load_f32(d, mask + j), limit))) return true;
+  }
+  for (; j < n; ++j) {
+    if (!(mask[j] <= least)) return true;
+  }
+  return false;
+}
+
+// The keys [begin, end) that some query of the block sees. `begin` is a multiple of kMaxLanes.
+struct SeenKeys {
+  size_t begin, end;
+};
+
+bool shows(const Attention& a, size_t begin, size_t end) {
+  for (size_t i = 0; i < a.count; ++i) {
+    const float* mask = a.args.mask + (a.first + i) * a.args.context;
+    if (any_above(mask + begin, end - begin, -kHidden)) return true;
+  }
+  return false;
+}
+
+// Returns the range without which every sum has the same bits: the weights of hidden keys are 0 in
+// a row where the mask does not lower some key.
+SeenKeys seen_keys(const Attention& a) {
+  constexpr float kLowered = -__FLT_DENORM_MIN__;
+  SeenKeys seen{0, a.args.context};
+  if (a.args.mask == nullptr) return seen;
+  while (seen.begin + kMaxLanes < seen.end && !shows(a, seen.begin, seen.begin + kMaxLanes)) {
+    seen.begin += kMaxLanes;
+  }
+  while (seen.end > seen.begin + kMaxLanes && !shows(a, seen.end - kMaxLanes, seen.end)) {
+    seen.end -= kMaxLanes;
+  }
+  for (size_t i = 0; i < a.count; ++i) {
+    const float* mask = a.args.mask + (a.first + i) * a.args.context;
+    if (!any_above(mask + seen.begin, seen.end - seen.begin, kLowered)) return {0, a.args.context};
+  }
+  return seen;
+}
+
 // A block of keys. The first query that sees any of its keys sees `common` keys; later queries see
 // more. The common keys are computed for all queries together, the rest for each query alone.
 struct KeyBlock {
   size_t key, first, common;
+  size_t end = kKeyBlock;  // no query sees a later key
 
   KeyBlock(const Attention& a, size_t from) : key(from), first(0) {
     while (a.seen(first) <= key) ++first;
@@ -246,17 +297,18 @@ struct KeyBlock {
   }
   size_t seen(const Attention& a, size_t i) const {
     const size_t n = a.seen(i) - key;
-    return n < kKeyBlock ? n : kKeyBlock;
+    return n < end ? n : end;
   }
 };
 
-void score_rest_and_weigh(const Attention& a, const KeyBlock& b) {
+// With a mask, only the keys from `begin` on are weighed.
+void score_rest_and_weigh(const Attention& a, const KeyBlock& b, size_t begin) {
   for (size_t i = b.first; i < a.count; ++i) {
     const size_t seen = b.seen(a, i);
     if (seen > b.common) score(a, i, i + 1, b.key, b.common, seen);
     const float* mask = a.args.mask;
     if (mask != nullptr) mask += (a.first + i) * a.args.context + b.key;
-    for (size_t h = 0; h < a.args.group(); ++h) weigh(a, i * a.args.group() + h, mask, seen);
+    for (size_t h = 0; h < a.args.group(); ++h) weigh(a, i * a.args.group() + h, mask, begin, seen);
   }
 }
 
@@ -268,20 +320,23 @@ void add_rest(const Attention& a, const KeyBlock& b) {
 
 // Computes one block of keys for `count` heads. The heads take turns at a few keys, whose rows are
 // adjacent.
-void attend(const Attention* heads, size_t count, size_t key) {
+void attend(const Attention* heads, size_t count, size_t key, const SeenKeys& keys) {
   const Attention& any = heads[0];
-  const KeyBlock b(any, key);
+  KeyBlock b(any, key);
+  if (keys.end <= key || keys.begin >= key + b.common) return;
+  const size_t begin = keys.begin > key ? keys.begin - key : 0;
+  if (keys.end - key < b.common) b.end = b.common = keys.end - key;
   if (any.args.mask && all_masked(any, key, b.common)) return;
   const size_t rows = (any.count - b.first) * any.args.group();
   const size_t turn = count == 1 ? kKeyBlock : rows < kTileRows ? 8 : 12;
   const auto in_turn = [&](auto&& work) {
-    for (size_t j = 0; j < b.common; j += turn) {
+    for (size_t j = begin; j < b.common; j += turn) {
       const size_t end = j + turn < b.common ? j + turn : b.common;
       for (size_t h = 0; h < count; ++h) work(heads[h], b.first, heads[h].count, key, j, end);
     }
   };
   in_turn(score);
-  for (size_t h = 0; h < count; ++h) score_rest_and_weigh(heads[h], b);
+  for (size_t h = 0; h < count; ++h) score_rest_and_weigh(heads[h], b, begin);
   in_turn(add_values);
   for (size_t h = 0; h < count; ++h) add_rest(heads[h], b);
 }
@@ -290,8 +345,9 @@ void attend(const Attention* heads, size_t count, size_t key) {
 void attend_chunk(const Attention* heads, size_t count, size_t chunk) {
   for (size_t h = 0; h < count; ++h) start_sums(heads[h]);
   const size_t seen = heads[0].seen(heads[0].count - 1), end = (chunk + 1) * kKeyChunk;
+  const SeenKeys keys = seen_keys(heads[0]);
   for (size_t key = chunk * kKeyChunk; key < (end < seen ? end : seen); key += kKeyBlock) {
-    attend(heads, count, key);
+    attend(heads, count, key, keys);
   }
 }
 

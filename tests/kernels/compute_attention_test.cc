@@ -153,6 +153,31 @@ TEST(SdpaTest, MatchesDoubleOnEveryTarget) {
   }
 }
 
+// Keys at both ends that no query of a block sees are left out where a mask lowers them so far that
+// they are known to be hidden. The bits are those with a mask whose keys are all computed.
+TEST(SdpaTest, KeysThatNoQuerySeesChangeNoBit) {
+  for (const SdpaShape& shape :
+       {SdpaShape{1, 70, 4, 2, 20, 250}, {1, 3, 4, 4, 32, 900}, {2, 33, 2, 1, 64, 97}}) {
+    const SdpaCase c = {shape, 0, Seen::kMask};
+    const auto run = [&](float hidden) {
+      SdpaData d = sdpa_data(c);
+      for (int64_t i = 0; i < shape.t; ++i) {
+        const int64_t first = i * (shape.context - 41) / shape.t;
+        for (int64_t j = 0; j < shape.context; ++j) {
+          d.mask[i * shape.context + j] = j >= first && j < first + 40 ? 0.0f : hidden;
+        }
+      }
+      ThreadPool pool(1);
+      return run_sdpa(c, d, pool);
+    };
+    on_every_target([&] {
+      const auto left_out = run(-65535.0f), computed = run(-20000.0f);
+      ASSERT_EQ(left_out.size(), computed.size());
+      EXPECT_EQ(std::memcmp(left_out.data(), computed.data(), computed.size() * sizeof(float)), 0);
+    });
+  }
+}
+
 TEST(SdpaTest, SameBitsWithAnyPool) {
   for (const SdpaCase& c : kSdpaCases) {
     const SdpaData d = sdpa_data(c);
