@@ -3,11 +3,9 @@
 
 #include <cmath>
 
-#include "converters/blocks/decoder.h"
 #include "converters/blocks/latent_attention.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::minicpm3 {
 namespace {
@@ -25,12 +23,11 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return concat({deepseek_v3::kFamily.text_decoder().rules(config, prefix),
-                 bias_rules(prefix, /*qkv=*/false, /*output=*/false, config.mlp_bias)});
+  return deepseek_v2::kFamily.text_decoder().rules(config, prefix);
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_decoder(config, options, latent_attention);
+  return deepseek_v2::kFamily.text_decoder().build(config, options);
 }
 
 }  // namespace
