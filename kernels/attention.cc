@@ -17,7 +17,7 @@ namespace {
 class F32View {
  public:
   explicit F32View(const Tensor& tensor) : data_(tensor.as<float>()) {
-    if (tensor.dtype == DType::kF32) return;
+    if (!is_half(tensor.dtype)) return;
     copy_.resize(static_cast<size_t>(tensor.numel));
     data_ = copy_.data();
     load(tensor.dtype, tensor.data, copy_.data(), tensor.numel);
@@ -39,14 +39,27 @@ struct Cache {
 };
 
 struct Attention {
-  const Tensor& query;  // [B,S,H,D]
+  const Tensor& query;  // [B,S,H,D]; codes only with query_codes
   Cache key, value;
   int64_t start_pos;
   const Tensor* mask;  // [S,context], possibly with leading dimensions of 1
   bool causal;
   std::optional<Number> scale;
   Tensor& out;
+  StoredRows query_codes{};  // what the codes of the query stand for
 };
+
+// Returns the numbers that codes stand for, with a scale and a zero point for each row.
+std::vector<float> decoded(const Tensor& codes, const StoredRows& rows) {
+  std::vector<float> values(static_cast<size_t>(codes.numel));
+  const auto width = static_cast<size_t>(codes.sizes.back());
+  const int8_t* code = codes.as<int8_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t row = i / width;
+    values[i] = static_cast<float>(code[i] - rows.zero_points[row]) * rows.scales[row];
+  }
+  return values;
+}
 
 Status check_dtypes(const Attention& a) {
   for (const Tensor* t : {&a.query, &a.key.rows, &a.value.rows}) {
@@ -106,11 +119,13 @@ Status attend(const Call& call, const Attention& a) {
                       wide_scale, a.out.as<double>(), call.pool);
     return {};
   }
+  const bool coded = a.query_codes.scales != nullptr;
+  const std::vector<float> numbers = coded ? decoded(a.query, a.query_codes) : std::vector<float>();
   const F32View query(a.query);
   const float scale =
       a.scale ? static_cast<float>(a.scale->real) : 1.0F / std::sqrt(static_cast<float>(shape.dim));
   std::vector<float> result(a.out.dtype == DType::kF32 ? 0 : static_cast<size_t>(a.out.numel));
-  kernels::sdpa_f32(shape, query.data(), a.key.stored(), a.value.stored(),
+  kernels::sdpa_f32(shape, coded ? numbers.data() : query.data(), a.key.stored(), a.value.stored(),
                     a.mask == nullptr ? nullptr : a.mask->as<float>(), a.causal, a.start_pos, scale,
                     result.empty() ? a.out.as<float>() : result.data(), call.pool);
   if (!result.empty()) store(a.out.dtype, result.data(), a.out.data, a.out.numel);
@@ -165,6 +180,25 @@ Attention sdpa_of(const Call& call, Cache key, Cache value) {
           boolean(call, 6),
           optional_number(call, 7),
           tensor(call, 8)};
+}
+
+// Reads the codes, and the zero points and scales [B,S,H,1] in the arguments from `at` on, which
+// must be there.
+Result<StoredRows> coded_rows(const Call& call, const Tensor& codes, size_t at) {
+  const Tensor* const zero_points = optional_tensor(call, at);
+  const Tensor* const scales = optional_tensor(call, at + 1);
+  if (zero_points == nullptr || scales == nullptr) {
+    return bad_input(fmt::format("{} has no scales and zero points", describe(codes)));
+  }
+  FERRY_RETURN_IF_ERROR(require_rank(codes, 4));
+  FERRY_RETURN_IF_ERROR(require_dtype(codes, DType::kI8));
+  FERRY_RETURN_IF_ERROR(require_dtype(*zero_points, DType::kI8));
+  FERRY_RETURN_IF_ERROR(require_dtype(*scales, DType::kF32));
+  Dims rows = codes.sizes;
+  rows[3] = 1;
+  FERRY_RETURN_IF_ERROR(require_sizes(*zero_points, rows));
+  FERRY_RETURN_IF_ERROR(require_sizes(*scales, rows));
+  return StoredRows{codes.dtype, codes.data, scales->as<float>(), zero_points->as<int8_t>()};
 }
 
 // Checks that the rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] have equal shapes.
@@ -225,6 +259,27 @@ Status custom_sdpa(const Call& call) {
   const Attention a = sdpa_of(call, {tensor(call, 1)}, {tensor(call, 2)});
   FERRY_RETURN_IF_ERROR(check_dtypes(a));
   return attend(call, a);
+}
+
+// The arguments behind those of custom_sdpa are zero points and scales of query, key and value.
+Status custom_quantized_sdpa(const Call& call) {
+  if (boolean(call, 14)) {
+    return fail(ErrorCode::kUnsupported,
+                "llama::custom_quantized_sdpa.out with is_seq_at_dim_2: expected caches [B,S,H,D]");
+  }
+  const StoredRows query = FERRY_TRY(coded_rows(call, tensor(call, 0), 8));
+  const StoredRows key = FERRY_TRY(coded_rows(call, tensor(call, 1), 10));
+  const StoredRows value = FERRY_TRY(coded_rows(call, tensor(call, 2), 12));
+  FERRY_RETURN_IF_ERROR(require_dtype(tensor(call, 15), DType::kF32));
+  return attend(call, {tensor(call, 0),
+                       {tensor(call, 1), key.scales, key.zero_points},
+                       {tensor(call, 2), value.scales, value.zero_points},
+                       integer(call, 3),
+                       optional_tensor(call, 4),
+                       boolean(call, 6),
+                       optional_number(call, 7),
+                       tensor(call, 15),
+                       query});
 }
 
 Status stored_sdpa(const Call& call) {

@@ -250,6 +250,7 @@ constexpr Kernel kKernels[] = {
     row("ferry::block_embedding.out", block_embedding),
     row("ferry::block_linear.out", block_linear),
     row("ferry::block_linears.out", block_linears),
+    row("llama::custom_quantized_sdpa.out", custom_quantized_sdpa),
     row("llama::custom_sdpa.out", custom_sdpa),
     each("llama::fallback.out", same_copy, 1),
     row("llama::gated_delta_rule.out", gated_delta_rule),

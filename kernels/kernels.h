@@ -201,9 +201,10 @@ Status bmm(const Call& call);     // self, mat2 -> out
 Status addmm(const Call& call);   // self, mat1, mat2, beta, alpha -> out
 
 // -- attention.cc
-Status update_cache(const Call& call);          // value, cache, start_pos -> out (unused)
-Status update_cache_indices(const Call& call);  // value, cache, start_pos, indices -> out (unused)
-Status custom_sdpa(const Call& call);           // query, key, value, start_pos, mask?, ... -> out
+Status update_cache(const Call& call);           // value, cache, start_pos -> out (unused)
+Status update_cache_indices(const Call& call);   // value, cache, start_pos, indices -> out (unused)
+Status custom_sdpa(const Call& call);            // query, key, value, start_pos, mask?, ... -> out
+Status custom_quantized_sdpa(const Call& call);  // the same of i8 codes, with scales of their rows
 Status sdpa_with_kv_cache(const Call& call);
 // Computes custom_sdpa with caches in their stored dtype. Its arguments are followed, for keys and
 // then for values, by the buffer [1,context,KV,D], the scales and zero points of codes or None, and

@@ -397,20 +397,25 @@ Result<ManifestMethod> name_stateful_decoder(const pte::Method& method, const st
   PortNamer namer(method, file);
   FERRY_RETURN_IF_ERROR(namer.read());
   FERRY_RETURN_IF_ERROR(namer.name_first(DType::kI64, kFirst));
-  FERRY_RETURN_IF_ERROR(namer.expect_counts(2, 1, "(tokens or embeddings, input_pos) -> logits"));
+  // A program without caches takes all tokens of the sequence, and no position.
+  const bool cached = namer.out_.inputs.size() != 1 || namer.out_.inputs[0].name == kEmbeddingsPort;
+  FERRY_RETURN_IF_ERROR(
+      namer.expect_counts(cached ? 2 : 1, 1, "(tokens or embeddings, input_pos) -> logits"));
   FERRY_RETURN_IF_ERROR(namer.expect_any_length(0));
-  ManifestPort& position = namer.out_.inputs[1];
-  if (position.dtype != DType::kI64 || position.shape != Shape{1}) {
-    return namer.wrong("input", 1, position, "input_pos i64 [1]");
+  if (cached) {
+    ManifestPort& position = namer.out_.inputs[1];
+    if (position.dtype != DType::kI64 || position.shape != Shape{1}) {
+      return namer.wrong("input", 1, position, "input_pos i64 [1]");
+    }
+    position.name = kInputPosPort;
   }
-  position.name = kInputPosPort;
   ManifestPort& logits = namer.out_.outputs[0];
   const size_t rank = logits.shape.size();
   const bool shaped = (rank == 2 || (rank == 3 && logits.shape[1] == namer.call_)) &&
                       logits.shape[0] == 1 && logits.shape.back() >= 1;
-  if (logits.dtype != DType::kF32 || !shaped) {
+  if (!is_castable(logits.dtype) || !shaped) {
     return namer.wrong("output", 0, logits,
-                       fmt::format("logits f32 [1, V] or [1, {}, V]", namer.call_));
+                       fmt::format("logits f32, f16 or bf16 [1, V] or [1, {}, V]", namer.call_));
   }
   logits.name = kLogitsPort;
   return std::move(namer.out_);

@@ -43,10 +43,10 @@ class Sizes {
     }
     for (const std::string_view name : {"use_kv_cache", "get_use_kv_cache"}) {
       const std::optional<bool> cached = FERRY_TRY(stated_.boolean(name));
-      if (cached.value_or(true)) continue;
-      return fail(
-          ErrorCode::kUnsupported,
-          fmt::format("{}: method {} gives false: a program without caches", stated_.file(), name));
+      const bool positions = find_port(first().inputs, kInputPosPort) != nullptr;
+      if (cached.value_or(positions) == positions) continue;
+      return stated_.bad(name, positions ? "gives false, but there is an input_pos"
+                                         : "gives true, but there is no input_pos");
     }
     return {};
   }
@@ -84,6 +84,11 @@ class Sizes {
     FERRY_RETURN_IF_ERROR(check_length(kContextMethod, context));
     m_.num_layers = FERRY_TRY(stated_.integer(kLayersMethod)).value_or(0);
     m_.rope_switch = FERRY_TRY(stated_.integer(kRopeSwitchMethod));
+    if (find_port(first().inputs, kInputPosPort) == nullptr) {
+      // Every call takes the whole sequence.
+      m_.context_length = m_.prefill_length;
+      if (m_.rope_switch) return stated_.bad(kRopeSwitchMethod, "is stated without an input_pos");
+    }
     if (!m_.rope_switch || (*m_.rope_switch >= 1 && *m_.rope_switch < m_.context_length)) return {};
     return stated_.bad(kRopeSwitchMethod,
                        fmt::format("gives {}, which is not inside of the context of {}",

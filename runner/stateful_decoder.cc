@@ -8,6 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "packer/loose_programs.h"
 #include "runner/audio_encoder.h"
 #include "runner/image_spans.h"
 #include "runner/memory.h"
@@ -19,11 +20,20 @@ namespace {
 // Indices of inputs and outputs of the chain.
 constexpr size_t kInput = 0, kInputPos = 1, kAttentionEnd = 2, kLogits = 0;
 
-// Whether the programs take the position behind the last token that each token attends to.
-bool takes_ends(const ProgramSet& set) {
+bool has_port(const ProgramSet& set, std::string_view name) {
   const ProgramSet::Ports ports = set.ports(kForwardMethod);
-  return std::ranges::find(ports.inputs, kAttentionEndPort, &packer::ManifestPort::name) !=
-         ports.inputs.end();
+  return std::ranges::find(ports.inputs, name, &packer::ManifestPort::name) != ports.inputs.end();
+}
+
+// Whether the programs take the position behind the last token that each token attends to.
+bool takes_ends(const ProgramSet& set) { return has_port(set, kAttentionEndPort); }
+
+// Programs of other tools may give logits in half precision.
+DType logits_dtype(const ProgramSet& set) {
+  const ProgramSet::Ports ports = set.ports(kForwardMethod);
+  const auto found = std::ranges::find(ports.outputs, kLogitsPort, &packer::ManifestPort::name);
+  const bool half = found != ports.outputs.end() && is_half(found->dtype);
+  return half && packer::is_loose(set.bundle()) ? found->dtype : DType::kF32;
 }
 
 // Returns the keys and values of cross-attention that the programs take.
@@ -39,18 +49,20 @@ std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports) {
 
 // The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1], in some
 // models attention_end i64 [1,T], then the keys and values `cross` -> logits f32 [1,V] or [1,T,V].
+// Programs of other tools that have no caches take no input_pos, and all tokens of the sequence in
+// every call.
 Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross) {
   const packer::Manifest& m = set.bundle().manifest();
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
   const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
-  std::vector<PortType> inputs = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens,
-                                  {kInputPosPort, DType::kI64, {1}}};
+  std::vector<PortType> inputs = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens};
+  if (has_port(set, kInputPosPort)) inputs.push_back({kInputPosPort, DType::kI64, {1}});
   if (takes_ends(set)) {
     inputs.push_back({kAttentionEndPort, DType::kI64, {1, m.prefill_length}});
   }
   inputs.insert(inputs.end(), cross.begin(), cross.end());
   const PortType outputs[] = {
-      {kLogitsPort, DType::kF32,
+      {kLogitsPort, logits_dtype(set),
        m.all_logits ? Shape{1, m.prefill_length, m.vocab_size} : Shape{1, m.vocab_size}}};
   return set.bind(kForwardMethod, inputs, outputs);
 }
@@ -84,6 +96,7 @@ struct StatefulDecoder::Impl {
       : set(std::move(programs)),
         chain(std::move(methods)),
         embedding(std::move(embeds)),
+        cached(has_port(set, kInputPosPort)),
         router(chain) {
     if (takes_ends(set)) ends.resize(static_cast<size_t>(manifest().prefill_length));
   }
@@ -94,6 +107,7 @@ struct StatefulDecoder::Impl {
   std::optional<AudioEncoder> audio;     // of a model of speech
   size_t cross = 0;                      // keys and values that it gives
   bool has_sound = false;
+  bool cached;  // whether the programs keep caches
   ExpertRouter router;
   int64_t position = 0;
   int64_t announced = 0;         // the known least length of the sequence
@@ -110,6 +124,7 @@ struct StatefulDecoder::Impl {
   int64_t call_tokens = 0;    // of the current call
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
 
+  std::vector<float> wide;   // the logits of the last call, if they are in half precision
   std::vector<float> shown;  // the last result of buffer(), if the program stores codes
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
@@ -126,6 +141,8 @@ struct StatefulDecoder::Impl {
   Result<std::span<const float>> checked_run(std::span<const int64_t> tokens);
   // Runs tokens that fit into the context, in one or more calls.
   Result<std::span<const float>> run(std::span<const int64_t> tokens);
+  // Runs the tokens behind those of `history`, in programs without caches.
+  Result<std::span<const float>> run_whole(std::span<const int64_t> tokens);
   // Makes one pass of at most prefill_length tokens through all programs.
   Result<std::span<const float>> call(std::span<const int64_t> tokens);
   // The parts of call() before and after the programs.
@@ -165,6 +182,7 @@ Status StatefulDecoder::Impl::set_tokens(std::span<const int64_t> tokens) {
 Status StatefulDecoder::Impl::begin_call(std::span<const int64_t> tokens) {
   call_tokens = static_cast<int64_t>(tokens.size());
   FERRY_RETURN_IF_ERROR(set_tokens(tokens));
+  if (!cached) return {};
   // Programs with a switch take the complement of a position as that position in a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
@@ -187,10 +205,15 @@ Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64
 Result<std::span<const float>> StatefulDecoder::Impl::end_call() {
   FERRY_RETURN_IF_ERROR(router.take_error());
   position += call_tokens;
-  const std::span<const std::byte> logits = chain.output(kLogits).bytes;
+  const TensorView& logits = chain.output(kLogits);
   // A tensor's memory is aligned to its dtype, which bind() has checked.
-  const std::span values(reinterpret_cast<const float*>(logits.data()),
-                         logits.size() / sizeof(float));
+  std::span values(reinterpret_cast<const float*>(logits.bytes.data()),
+                   logits.bytes.size() / sizeof(float));
+  if (logits.dtype != DType::kF32) {
+    wide.resize(logits.bytes.size() / 2);
+    to_f32(logits.dtype, logits.bytes.data(), wide.data(), wide.size());
+    values = wide;
+  }
   if (logits_sink) {
     const int64_t rows = std::ssize(values) / manifest().vocab_size;
     logits_sink(position - rows, rows, values);
@@ -198,7 +221,26 @@ Result<std::span<const float>> StatefulDecoder::Impl::end_call() {
   return values;
 }
 
+Result<std::span<const float>> StatefulDecoder::Impl::run_whole(std::span<const int64_t> tokens) {
+  history.resize(static_cast<size_t>(position));
+  history.insert(history.end(), tokens.begin(), tokens.end());
+  position = 0;
+  const auto whole = [&]() -> Result<std::span<const float>> {
+    const LogitsSink sink_of_new = std::exchange(logits_sink, {});
+    auto logits = call(history);
+    logits_sink = sink_of_new;
+    return logits;
+  };
+  const std::span<const float> all = FERRY_TRY(whole());
+  const auto vocab = static_cast<size_t>(manifest().vocab_size);
+  const std::span<const float> logits = all.last(std::min(all.size(), tokens.size() * vocab));
+  const auto rows = static_cast<int64_t>(logits.size() / vocab);
+  if (logits_sink) logits_sink(position - rows, rows, logits);
+  return logits;
+}
+
 Result<std::span<const float>> StatefulDecoder::Impl::run(std::span<const int64_t> tokens) {
+  if (!cached) return run_whole(tokens);
   const auto most = static_cast<size_t>(manifest().prefill_length);
   std::span<const float> logits;
   while (!tokens.empty()) {
@@ -394,7 +436,8 @@ Status StatefulDecoder::forward_together(std::span<StatefulDecoder* const> decod
   for (size_t i = 0; i < decoders.size(); ++i) {
     Impl& impl = *decoders[i]->impl_;
     const std::span<const int64_t> token = tokens.subspan(i, 1);
-    if (impl.position == 0 || impl.guesser != nullptr || impl.is_long != impl.needs_long(1)) {
+    if (impl.position == 0 || !impl.cached || impl.guesser != nullptr ||
+        impl.is_long != impl.needs_long(1)) {
       logits[i] = FERRY_TRY(decoders[i]->forward(token));
       continue;
     }

@@ -47,6 +47,23 @@ TEST(VerifyLoose, AnOfficialProgramComputesWhatItsCheckpointComputes) {
   }
 }
 
+TEST(VerifyLoose, AProgramWithoutCachesTakesTheWholeSequenceInEveryCall) {
+  for (const Line& proof : {Line{"--reference", kReference}, Line{"--checkpoint", kSource}}) {
+    const Outcome outcome = verify("no_cache", proof);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["parity"], true);
+    EXPECT_GT(outcome.json()["metrics"]["sqnr_db"], 100);
+  }
+}
+
+TEST(VerifyLoose, AQuantisedCacheIsWithinTheFloorsOfItsCoding) {
+  for (const Line& proof : {Line{"--reference", kReference}, Line{"--checkpoint", kSource}}) {
+    const Outcome outcome = verify("quantised_cache", proof);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["parity"], true);
+  }
+}
+
 TEST(VerifyLoose, OneWeightThatDiffersIsNoParity) {
   const TempDir dir;
   std::string bytes = read_bytes(program("portable_f32"));

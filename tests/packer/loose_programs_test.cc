@@ -199,7 +199,7 @@ TEST(LooseSizes, WhatAProgramStatesMustBeWhatItsPortsHave) {
       {"get_kv_io_bit_width", int64_t{8}, "gives 8, but k_cache_0 of method 'kv_forward' has 32"},
       {"get_vocab_size", std::string("ten"), "does not give one whole number"},
       {"get_max_batch_size", int64_t{4}, "gives 4; supported is 1"},
-      {"get_use_kv_cache", false, "gives false: a program without caches"},
+      {"get_use_kv_cache", false, "gives false, but there is an input_pos"},
   };
   for (const auto& [name, value, message] : cases) {
     Manifest m;
