@@ -8,7 +8,6 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
-#include "packer/loose_programs.h"
 #include "runner/audio_encoder.h"
 #include "runner/image_spans.h"
 #include "runner/memory.h"
@@ -33,7 +32,7 @@ DType logits_dtype(const ProgramSet& set) {
   const ProgramSet::Ports ports = set.ports(kForwardMethod);
   const auto found = std::ranges::find(ports.outputs, kLogitsPort, &packer::ManifestPort::name);
   const bool half = found != ports.outputs.end() && is_half(found->dtype);
-  return half && packer::is_loose(set.bundle()) ? found->dtype : DType::kF32;
+  return half ? found->dtype : DType::kF32;
 }
 
 // Returns the keys and values of cross-attention that the programs take.
