@@ -195,8 +195,10 @@ void check_family(const Family& family, const std::string& what, const Variant& 
   }
 }
 
-// The states of Mamba-2 in a layer with attention cannot be divided.
+// The states of Mamba-2 in a layer with attention cannot be divided. Models of speech have no static
+// programs.
 bool is_divided(const Family& family) {
+  if (family.config.audio) return false;
   const auto& types = family.config.layer_types;
   return std::ranges::count(types, converters::LayerType::kMambaAndAttention) == 0;
 }
