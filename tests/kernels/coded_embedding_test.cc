@@ -256,6 +256,11 @@ TEST(QuantizeRows, RowsHaveScalesOfTheirOwn) {
                {kPrefix + "dequantize_per_token.out",
                 {codes, typed(DType::kF32, scales), zeros, integer(-128), integer(127), kI8, kF32},
                 {f32({2, 3}, {0, 2, 127, -0.5, 65, -62.5})},
+                0},
+               // Nothing was written into the first row of this cache.
+               {kPrefix + "dequantize_per_token.out",
+                {codes, f64({2, 1}, {0, 0.5}), zeros, integer(-128), integer(127), kI8, kF32},
+                {f32({2, 3}, {0, 0, 0, -0.5, 65, -62.5})},
                 0}});
 }
 
