@@ -141,11 +141,11 @@ struct CacheSlice {
   Cache cache() const { return {rows, scales, zero_points}; }
 };
 
-// Checks scales as the operator that dequantises rows of codes does.
+// Checks scales as the operator that dequantises rows of codes does: 0 is that of an unwritten row.
 Status check_scales(const float* scales, int64_t n) {
   constexpr float kLeast = std::numeric_limits<float>::min(), kGreatest = 1 / kLeast;
   for (int64_t i = 0; i < n; ++i) {
-    if (!(scales[i] >= kLeast && scales[i] <= kGreatest)) {
+    if (scales[i] != 0 && !(scales[i] >= kLeast && scales[i] <= kGreatest)) {
       return bad_input(fmt::format("a scale of {}", scales[i]));
     }
   }

@@ -238,9 +238,9 @@ TEST_F(LooseVision, ComponentsThatDoNotFitAreRefused) {
        4,
        decoder + ": method 'forward': input 0 is f32 [1, 256, 64]; expected tokens i64 [1, T]"},
       {{"--text-decoder", embedding},
-       4,
-       embedding + ": method 'forward': 1 inputs and 1 outputs; expected (tokens or embeddings, "
-                   "input_pos) -> logits"},
+       3,
+       embedding + ": has neither a method get_max_context_len nor a method get_max_seq_len: "
+                   "nothing states how long a sequence may be"},
   };
   for (const auto& test : cases) {
     const Outcome outcome = run_ferry(with(with({"run"}, test.line), rest));

@@ -156,8 +156,8 @@ TEST(LoosePorts, StatefulPortsAreNamedByPosition) {
             "a.pte: method 'forward': input 0 is i32 [1, 31]; expected tokens i64 [1, T] or "
             "embeddings f32 [1, T, E]");
   EXPECT_EQ(decoder(DType::kI64, {1, 31}, {1, 7, 10}, true).error().message,
-            "a.pte: method 'forward': output 0 is f32 [1, 7, 10]; expected logits f32 [1, V] or "
-            "[1, 31, V]");
+            "a.pte: method 'forward': output 0 is f32 [1, 7, 10]; expected logits f32, f16 "
+            "or bf16 [1, V] or [1, 31, V]");
 }
 
 std::string size_refusal(const std::vector<pte::Method>& stated, Manifest& m) {

@@ -195,16 +195,16 @@ void check_family(const Family& family, const std::string& what, const Variant& 
   }
 }
 
-// The states of Mamba-2 in a layer with attention cannot be divided. Models of speech have no static
-// programs.
+// The states of Mamba-2 in a layer with attention cannot be divided, nor the gate of AFMoE, which
+// has a matrix of its own. Models of speech have no static programs.
 bool is_divided(const Family& family) {
-  if (family.config.audio) return false;
+  if (family.config.audio || family.config.model_type == "afmoe") return false;
   const auto& types = family.config.layer_types;
   return std::ranges::count(types, converters::LayerType::kMambaAndAttention) == 0;
 }
 
-TEST(SplitHeads, StatesBesideAttentionAreRefused) {
-  for (const char* name : {"falcon_h1", "zamba2"}) {
+TEST(SplitHeads, LayersThatCannotBeDividedAreRefused) {
+  for (const char* name : {"afmoe", "falcon_h1", "zamba2"}) {
     const Family family(name);
     ASSERT_FALSE(is_divided(family));
     const Result<Model> split = single_heads(family.model({}));
