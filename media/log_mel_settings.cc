@@ -12,7 +12,17 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostWindow = 1 << 14, kMostMels = 1024, kMostSeconds = 60;
+constexpr int64_t kMostWindow = 4096, kMostMels = 1024, kMostChunk = 60, kMostFrames = 1 << 15;
+// A transform takes time in proportion to the prime factors of its length.
+constexpr int64_t kMostFactor = 61;
+
+int64_t largest_prime_factor(int64_t number) {
+  int64_t largest = 1;
+  for (int64_t factor = 2; number > 1; ++factor) {
+    for (; number % factor == 0; number /= factor) largest = factor;
+  }
+  return largest;
+}
 
 // Reads the fields of one processor file.
 class ExtractorFields {
@@ -55,12 +65,22 @@ Result<LogMelSettings> read_extractor(const json& object, const std::string& whe
   FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
   FERRY_RETURN_IF_ERROR(fields.number("n_fft", 2, kMostWindow, s.window));
   FERRY_RETURN_IF_ERROR(fields.number("hop_length", 1, s.window, s.hop));
-  FERRY_RETURN_IF_ERROR(fields.number("chunk_length", 1, kMostSeconds, s.chunk_seconds));
+  FERRY_RETURN_IF_ERROR(fields.number("chunk_length", 1, kMostChunk, s.chunk_seconds));
   FERRY_RETURN_IF_ERROR(fields.fixed("dither", 0.0));
   FERRY_RETURN_IF_ERROR(fields.fixed("padding_value", 0.0));
   FERRY_RETURN_IF_ERROR(fields.fixed("padding_side", "right"));
   if (s.window % 2 != 0) {
     return fail(ErrorCode::kUnsupported, where + ": 'n_fft' is odd: not supported");
+  }
+  if (largest_prime_factor(s.window) > kMostFactor) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: 'n_fft' has a prime factor above {}: not supported", where, kMostFactor));
+  }
+  if (s.chunk_frames() > kMostFrames) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: 'hop_length' makes more than {} frames of a chunk: not supported",
+                            where, kMostFrames));
   }
   return s;
 }

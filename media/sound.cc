@@ -23,6 +23,12 @@ Status check_sound(int64_t rate, int64_t channels, int64_t samples, const std::s
                 fmt::format("{}: {} samples of a channel: at most {} are supported", where, samples,
                             kMostSamples));
   }
+  // Memory is that of the samples at 16 kHz, which a file of a low rate multiplies.
+  if (samples > kMostSeconds * rate) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} samples at {} Hz: at most {} seconds are supported", where,
+                            samples, rate, kMostSeconds));
+  }
   if (samples < 1) return bad_input(where + ": has no samples");
   return {};
 }

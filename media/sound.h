@@ -14,6 +14,7 @@ namespace ferry::media {
 
 // The most samples of a channel that are read: 46 minutes at 48 kHz, 139 at 16 kHz.
 inline constexpr int64_t kMostSamples = int64_t{1} << 27;
+inline constexpr int64_t kMostSeconds = kMostSamples / 16000;
 inline constexpr int kMostChannels = 255;
 inline constexpr int64_t kLeastRate = 1000, kMostRate = 768000;  // Hz
 

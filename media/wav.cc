@@ -19,7 +19,7 @@ constexpr uint64_t kRiffHeader = 12, kChunkHeader = 8, kFormatBytes = 16, kExten
 constexpr int kPcm = 1, kFloat = 3, kExtensible = 0xFFFE;
 // Programs that write a stream do not know the length, and state one of at least this.
 constexpr uint64_t kUnknownLength = 0x7FFFF000;
-// What follows the format number in the GUID of an extensible format.
+// These bytes follow the format number in the GUID of an extensible format.
 constexpr std::array<uint8_t, 14> kGuidTail = {0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x80,
                                                0x00, 0x00, 0xAA, 0x00, 0x38, 0x9B, 0x71};
 
