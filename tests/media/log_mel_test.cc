@@ -65,6 +65,8 @@ TEST(LogMelSettings, RefuseByName) {
       {R"("feature_size": 0)", "'feature_size' is not a whole number from 1 to 1024"},
       {R"("sampling_rate": 8000)", "'sampling_rate' is not a whole number from 16000 to 16000"},
       {R"("hop_length": 401)", "'hop_length' is not a whole number from 1 to 400"},
+      {R"("hop_length": 4)", "'hop_length' makes more than 32768 frames"},
+      {R"("n_fft": 4078)", "'n_fft' has a prime factor above 61"},
       {R"("n_fft": 401)", "'n_fft' is odd"}};
   for (const auto& [field, message] : cases) {
     const auto read = log_mel_settings(fmt::format("{{{}, {}}}", kType, field), "", "dir");

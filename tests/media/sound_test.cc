@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "media/sound_codecs.h"
 #include "tests/cli/checkpoints.h"
 
 namespace ferry::media::sound_test {
@@ -115,6 +116,14 @@ TEST(Sound, ASampleThatIsNotFiniteIsRefused) {
   const auto sound = decode_sound(file, "f");
   ASSERT_FALSE(sound.has_value());
   EXPECT_NE(sound.error().message.find("is not finite"), std::string::npos);
+}
+
+TEST(Sound, MemoryAtTheRateOfModelsIsBounded) {
+  EXPECT_TRUE(check_sound(48000, 1, kMostSamples, "f"));
+  EXPECT_EQ(check_sound(48000, 1, kMostSamples + 1, "f").error().code, ErrorCode::kUnsupported);
+  EXPECT_TRUE(check_sound(1000, 1, kMostSeconds * 1000, "f"));
+  EXPECT_EQ(check_sound(1000, 1, kMostSeconds * 1000 + 1, "f").error().message,
+            "f: 8388001 samples at 1000 Hz: at most 8388 seconds are supported");
 }
 
 TEST(Sound, ResamplingKeepsAConstant) {
