@@ -15,7 +15,7 @@ set(FERRY_ALONE
   "core/version.cc"
   "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|curve_blocks|hqq|plain_blocks|range_blocks|scale_blocks|search).cc"
-  "kernels/(bf16_(amx|avx512)|block_linear).cc"
+  "kernels/(bf16_(amx|avx512)|block_linear|block_vnni).cc"
   "kernels/common_target.cc"
   "kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
   "kernels/quantized_(avx.*|neon_dot|weight_only).cc")

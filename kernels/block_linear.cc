@@ -5,7 +5,8 @@
 
 #include "kernels/block_product.h"
 #include "kernels/compute_targets.h"
-// Wider vectors than those of AVX2 have nothing to do: a group has 32 codes.
+// Wider vectors than those of AVX2 have nothing to do: a group has 32 codes. block_vnni.cc has
+// products of bytes.
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS                                                          \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | \
@@ -15,7 +16,7 @@
 #define HWY_TARGET_INCLUDE "kernels/block_linear.cc"
 #include "hwy/foreach_target.h"
 // These includes must follow foreach_target.h.
-#include "kernels/block_products-inl.h"
+#include "kernels/block_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
@@ -67,33 +68,12 @@ void round_row(const float* x, const BlockActivations& a, size_t row) {
     to[8] = scale * static_cast<float>(sums[0] + sums[1]);
     to[16] = scale * static_cast<float>(sums[0]);
     to[24] = scale * static_cast<float>(sums[1]);
+    const int32_t sum = sums[0] + sums[1];
+    std::memcpy(to + BlockActivations::kCodeSums, &sum, sizeof sum);
   }
 }
 
 // ---- the functions of this target
-
-// Returns the bytes of scratch memory that block_task() needs.
-size_t block_scratch(size_t m, size_t columns) {
-#if FERRY_BLOCK_TILES
-  if (m > kFewBlockRows) return BlockTile::bytes(columns);
-#endif
-  (void)m;
-  (void)columns;
-  return 0;
-}
-
-// Computes rows [begin, end) of the matrix.
-void block_task(const BlockProduct& p, size_t begin, size_t end, [[maybe_unused]] float* scratch) {
-#if FERRY_BLOCK_TILES
-  if (p.x.rows > kFewBlockRows) {
-    with_block_type(p.matrix.layout->type, [&]<class T>() {
-      many_rows<T>(p, begin, end, reinterpret_cast<std::byte*>(scratch));
-    });
-    return;
-  }
-#endif
-  with_block_type(p.matrix.layout->type, [&]<class T>() { few_rows<T>(p, begin, end); });
-}
 
 template <class T>
 void unpack_row(const BlockMatrix& matrix, const uint8_t* blocks, float* out) {
@@ -126,7 +106,9 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <functional>
 
+#include "kernels/common_target.h"
 #include "kernels/compute_scratch.h"
+#include "kernels/processor.h"
 
 namespace ferry::kernels {
 namespace {
@@ -150,6 +132,8 @@ constexpr BlockLayout kLayouts[] = {
 // quantized_linear.cc.
 constexpr size_t kTaskBytes = size_t{1} << 18;
 constexpr size_t kTaskProducts = size_t{1} << 20;
+
+bool uses_vnni() { return processor().avx512_vnni && uses_all_instructions(); }
 
 // Memory of at least `bytes` bytes.
 size_t floats_of(size_t bytes) { return bytes / sizeof(float) + 1; }
@@ -194,7 +178,9 @@ void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, T
   };
   size_t pieces = 0;
   for (const BlockTask& task : tasks) pieces += pieces_of(task);
-  const size_t scratch = HWY_DYNAMIC_DISPATCH(block_scratch)(rows.rows, columns);
+  const bool by_vnni = uses_vnni();
+  const size_t scratch = by_vnni ? block_scratch_vnni(rows.rows, columns)
+                                 : HWY_DYNAMIC_DISPATCH(block_scratch)(rows.rows, columns);
   const auto piece = [&](size_t index) {
     const BlockTask* task = tasks.data();
     for (size_t count = pieces_of(*task); index >= count; count = pieces_of(*task)) {
@@ -205,6 +191,7 @@ void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, T
     const size_t begin = index * step_of(*task);
     const size_t end = std::min(static_cast<size_t>(p.matrix.rows), begin + step_of(*task));
     const Scratch own(floats_of(scratch));
+    if (by_vnni) return block_task_vnni(p, begin, end, own.data());
     HWY_DYNAMIC_DISPATCH(block_task)(p, begin, end, own.data());
   };
   pool.parallel_for(pieces, std::ref(piece));

@@ -12,14 +12,14 @@ namespace ferry::kernels {
 constexpr size_t kFewBlockRows = 4;
 
 // Rows of activations, rounded to 8 bits. Columns are padded to whole chunks of 256, and the padded
-// groups have scales of 0. A `slot` has the codes, then for each chunk 4 times 8 numbers: the scale
-// of each group, and scale times the sum of the codes of the group, of its first half, of its
-// second half.
+// groups have scales of 0. A `slot` has the codes, then for each chunk 5 times 8 numbers: the scale
+// of each group, scale times the sum of the codes of the group, of its first half, of its second
+// half, and the sum of the codes of the group as i32.
 struct BlockActivations {
   std::byte* slots = nullptr;
   size_t rows = 0, columns = 0;
 
-  static constexpr size_t kNumbers = 4 * 8;
+  static constexpr size_t kNumbers = 5 * 8, kCodeSums = 4 * 8;
   size_t chunks() const { return (columns + 255) / 256; }
   size_t slot_bytes() const { return chunks() * (256 + kNumbers * sizeof(float)); }
   int8_t* codes(size_t row) const { return reinterpret_cast<int8_t*>(slots + row * slot_bytes()); }
@@ -36,5 +36,10 @@ struct BlockProduct {
            n * static_cast<size_t>(matrix.row_bytes());
   }
 };
+
+// For processors of x86 with AVX-512 and VNNI. The first returns the bytes of scratch memory that the
+// second needs, which computes rows [begin, end) of the matrix.
+size_t block_scratch_vnni(size_t m, size_t columns);
+void block_task_vnni(const BlockProduct& p, size_t begin, size_t end, float* scratch);
 
 }  // namespace ferry::kernels

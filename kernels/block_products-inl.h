@@ -1,7 +1,5 @@
-// The products of blocks of GGUF files with rounded activations. block_linear.cc includes this file
-// once per target. With few rows of activations each row of the matrix is unpacked 256 columns at a
-// time, and multiplied. With many, 16 rows of the matrix are unpacked into a tile first, which all
-// rows of activations share.
+// The products of blocks of GGUF files with few rows of rounded activations. Each row of the matrix
+// is unpacked 256 columns at a time, and multiplied.
 
 // clang-format off
 #if defined(FERRY_BLOCK_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,9 +15,9 @@
 #include "kernels/block_types-inl.h"
 #include "kernels/fetch_ahead.h"
 
-HWY_BEFORE_NAMESPACE();
+FERRY_BLOCK_BEFORE();
 namespace ferry::kernels {
-namespace HWY_NAMESPACE {
+namespace FERRY_BLOCK_NAMESPACE {
 
 // Whether products with many rows have kernels of their own.
 #undef FERRY_BLOCK_TILES
@@ -38,8 +36,6 @@ HWY_INLINE V fused(V a, V b, V c) {
 #endif
 }
 
-constexpr size_t kTileRows = 16, kTileVectors = 2;  // 8 rows in a vector
-
 using F8 = hn::CappedTag<float, 8>;
 constexpr size_t kF8Lanes = hn::MaxLanes(F8());
 
@@ -51,30 +47,36 @@ template <class T, size_t kGroups>
 HWY_INLINE void group_sums(const BlockChunk& c, const int8_t* x, int32_t* sums) {
 #if FERRY_BLOCK_TILES
   __m256i group[kChunkGroups];
-  const __m256i ones = _mm256_set1_epi16(1);
   for (size_t g = 0; g < kChunkGroups; ++g) {
     if (g >= kGroups) {
       group[g] = _mm256_setzero_si256();
       continue;
     }
-    const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(c.codes) + g);
-    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x) + g);
-    const __m256i pairs = T::kSigned
-                              ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(a, w))
-                              : _mm256_maddubs_epi16(w, a);
-    __m256i factor = ones;
-    if constexpr (T::kHalves) {
-      factor = _mm256_set_m128i(_mm_set1_epi16(c.half[2 * g + 1]), _mm_set1_epi16(c.half[2 * g]));
+    __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(c.codes) + g);
+    __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x) + g);
+    if constexpr (T::kSigned) {
+      a = _mm256_sign_epi8(a, w);
+      w = _mm256_abs_epi8(w);
     }
-    group[g] = _mm256_madd_epi16(pairs, factor);
+#if FERRY_BLOCK_VNNI
+    group[g] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, a);
+#else
+    group[g] = _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1));
+#endif
   }
   const __m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(group[0], group[1]),
                                         _mm256_hadd_epi32(group[2], group[3]));
   const __m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(group[4], group[5]),
                                          _mm256_hadd_epi32(group[6], group[7]));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums),
-                      _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                                       _mm256_permute2x128_si256(low, high, 0x31)));
+  // The sums of the first half of each group, and of the second.
+  __m256i first = _mm256_permute2x128_si256(low, high, 0x20);
+  __m256i second = _mm256_permute2x128_si256(low, high, 0x31);
+  if constexpr (T::kHalves) {
+    const __m256i scales = _mm256_load_si256(reinterpret_cast<const __m256i*>(c.half));
+    first = _mm256_mullo_epi32(first, _mm256_srai_epi32(_mm256_slli_epi32(scales, 16), 16));
+    second = _mm256_mullo_epi32(second, _mm256_srai_epi32(scales, 16));
+  }
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums), _mm256_add_epi32(first, second));
 #else
   const hn::CappedTag<int16_t, 8> d16;
   const hn::Repartition<int32_t, decltype(d16)> d32;
@@ -199,7 +201,7 @@ HWY_INLINE void add_row(const BlockProduct& p, RowReader<T> row, size_t first, s
   }
   HWY_ALIGN BlockChunk c;
   HWY_ALIGN float offsets[2][kChunkGroups];
-  const auto add = [&]<size_t kGroups>(Whole<kGroups>) HWY_ATTR {
+  const auto add = [&]<size_t kGroups>(Whole<kGroups>) FERRY_BLOCK_ATTR {
     chunk_offsets<T>(c, offsets);
     for (size_t i = 0; i < kRows; ++i) {
       add_chunk<T, kGroups>(c, offsets, codes[i], numbers[i], sums + 8 * i);
@@ -252,203 +254,7 @@ void few_rows(const BlockProduct& p, size_t begin, size_t end) {
   }
 }
 
-// ---- many rows of activations
-
-#if FERRY_BLOCK_TILES
-
-// Rows of a matrix: for each group of columns the codes, scales and offsets of all rows. Codes
-// alternate in runs of 4 columns: row 0, row 1, ...
-struct BlockTile {
-  std::byte* codes;
-  float* scales;     // [groups][kTileRows]
-  float* offsets;    // [groups][halves][kTileRows]
-  int16_t* factors;  // [groups][2][kTileRows][2]: the scale of each half, twice
-
-  static size_t bytes(size_t columns) { return columns * kTileRows * 2; }
-};
-template <class T>
-BlockTile tile_at(std::byte* p, size_t columns) {
-  const size_t groups = columns / kGroupColumns;
-  BlockTile t;
-  t.codes = p;
-  t.scales = reinterpret_cast<float*>(p + columns * kTileRows);
-  t.offsets = t.scales + groups * kTileRows;
-  t.factors = reinterpret_cast<int16_t*>(t.offsets + 2 * groups * kTileRows);
-  return t;
-}
-
-template <class T>
-HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_group,
-                          size_t groups, size_t row) {
-  HWY_ALIGN float offsets[2][kChunkGroups];
-  if constexpr (!T::kSigned) chunk_offsets<T>(c, offsets);
-  constexpr size_t kHalfCount = T::kHalves ? 2 : 1;
-  for (size_t g = 0; g < groups; ++g) {
-    const uint8_t* codes = c.codes + kGroupColumns * g;
-    const size_t at = first_group + g;
-    std::byte* to = t.codes + at * kGroupColumns * kTileRows + 4 * row;
-    for (size_t i = 0; i < kGroupColumns; i += 4, to += 4 * kTileRows) {
-      std::memcpy(to, codes + i, 4);
-    }
-    t.scales[at * kTileRows + row] = c.scale[g];
-    if constexpr (T::kSigned) continue;
-    for (size_t h = 0; h < kHalfCount; ++h) {
-      t.offsets[(at * kHalfCount + h) * kTileRows + row] = offsets[h][g];
-      if constexpr (T::kHalves) {
-        int16_t* factor = t.factors + ((at * 2 + h) * kTileRows + row) * 2;
-        factor[0] = factor[1] = c.half[2 * g + h];
-      }
-    }
-  }
-}
-
-template <class T>
-void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
-  const auto rows = static_cast<size_t>(p.matrix.rows);
-  const size_t groups = p.x.columns / kGroupColumns;
-  BlockChunk c = {};
-  for (size_t r = 0; r < kTileRows; ++r) {
-    RowReader<T> row = {p.row(n + r < rows ? n + r : rows - 1), p.x.columns / T::kElements};
-    for (size_t g = 0; g < groups; g += kChunkGroups) {
-      row.next(c);
-      const size_t left = groups - g;
-      put_chunk<T>(c, t, g, left < kChunkGroups ? left : kChunkGroups, r);
-    }
-  }
-}
-
-// Repeats 4 codes.
-HWY_INLINE __m256i repeated(const int8_t* codes) {
-  int32_t bits;
-  std::memcpy(&bits, codes, sizeof bits);
-  return _mm256_set1_epi32(bits);
-}
-
-// Sums or products of all rows of a tile with kActs rows of activations.
-template <class V, size_t kActs>
-using TileOf = V[kActs][kTileVectors];
-
-// Computes the sums of products of codes of one group.
-template <class T, size_t kActs>
-HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)[kActs],
-                          TileOf<__m256i, kActs>& sums) {
-  const size_t at = g * kGroupColumns;
-  for (size_t a = 0; a < kActs; ++a) {
-    for (size_t v = 0; v < kTileVectors; ++v) sums[a][v] = _mm256_setzero_si256();
-  }
-  const auto* w = reinterpret_cast<const __m256i*>(t.codes + at * kTileRows);
-  if constexpr (T::kSigned) {
-    // Magnitudes of the matrix are the unsigned operand; signs go to the activations.
-    const __m256i ones = _mm256_set1_epi16(1);
-    for (size_t k = 0; k < kGroupColumns; k += 4, w += kTileVectors) {
-      const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
-      const __m256i sizes[2] = {_mm256_abs_epi8(codes[0]), _mm256_abs_epi8(codes[1])};
-      for (size_t a = 0; a < kActs; ++a) {
-        const __m256i act = repeated(x[a] + at + k);
-        for (size_t v = 0; v < kTileVectors; ++v) {
-          const __m256i pairs = _mm256_maddubs_epi16(sizes[v], _mm256_sign_epi8(act, codes[v]));
-          sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(pairs, ones));
-        }
-      }
-    }
-  } else {
-    // Sums of pairs fit 16 bits for this many steps of 4 columns.
-    constexpr size_t kFit = 32767 / (2 * 127 * T::kMaxCode);
-    constexpr size_t kMost = T::kHalves ? 4 : 8;
-    constexpr size_t kRun = kFit >= kMost ? kMost : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
-    static_assert(kFit >= 1);
-    const auto* factors = reinterpret_cast<const __m256i*>(t.factors) + 2 * kTileVectors * g;
-    for (size_t k = 0; k < 8; k += kRun) {
-      TileOf<__m256i, kActs> pairs;
-      for (size_t i = 0; i < kRun; ++i, w += kTileVectors) {
-        const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
-        for (size_t a = 0; a < kActs; ++a) {
-          const __m256i act = repeated(x[a] + at + 4 * (k + i));
-          for (size_t v = 0; v < kTileVectors; ++v) {
-            const __m256i two = _mm256_maddubs_epi16(codes[v], act);
-            pairs[a][v] = i == 0 ? two : _mm256_add_epi16(pairs[a][v], two);
-          }
-        }
-      }
-      for (size_t v = 0; v < kTileVectors; ++v) {
-        const __m256i factor = T::kHalves ? _mm256_load_si256(factors + k / 4 * kTileVectors + v)
-                                          : _mm256_set1_epi16(1);
-        for (size_t a = 0; a < kActs; ++a) {
-          sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(pairs[a][v], factor));
-        }
-      }
-    }
-  }
-}
-
-template <class T, size_t kActs>
-void tile_rows(const BlockProduct& p, const BlockTile& t, size_t n, size_t i) {
-  const size_t groups = p.x.columns / kGroupColumns;
-  const int8_t* x[kActs];  // codes
-  const float* numbers[kActs];
-  for (size_t a = 0; a < kActs; ++a) {
-    x[a] = p.x.codes(i + a);
-    numbers[a] = p.x.numbers(i + a);
-  }
-  TileOf<__m256, kActs> partial[8];
-  for (size_t s = 0; s < 8; ++s) {
-    TileOf<__m256, kActs>& acc = partial[s];
-    for (size_t a = 0; a < kActs; ++a) {
-      for (size_t v = 0; v < kTileVectors; ++v) acc[a][v] = _mm256_setzero_ps();
-    }
-    for (size_t g = s; g < groups; g += 8) {
-      TileOf<__m256i, kActs> sums;
-      tile_sums<T, kActs>(t, g, x, sums);
-      const size_t number = g / kChunkGroups * BlockActivations::kNumbers + s;
-      for (size_t v = 0; v < kTileVectors; ++v) {
-        const __m256 scale = _mm256_load_ps(t.scales + g * kTileRows + 8 * v);
-        for (size_t a = 0; a < kActs; ++a) {
-          const float* of = numbers[a] + number;
-          __m256 sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[a][v]),
-                                       _mm256_mul_ps(scale, _mm256_set1_ps(of[0])), acc[a][v]);
-          if constexpr (!T::kSigned) {
-            const float* offset = t.offsets + g * (T::kHalves ? 2 : 1) * kTileRows + 8 * v;
-            sum = _mm256_fmadd_ps(_mm256_load_ps(offset), _mm256_set1_ps(of[T::kHalves ? 16 : 8]),
-                                  sum);
-            if constexpr (T::kHalves) {
-              sum =
-                  _mm256_fmadd_ps(_mm256_load_ps(offset + kTileRows), _mm256_set1_ps(of[24]), sum);
-            }
-          }
-          acc[a][v] = sum;
-        }
-      }
-    }
-  }
-  const auto rows = static_cast<size_t>(p.matrix.rows);
-  for (size_t a = 0; a < kActs; ++a) {
-    HWY_ALIGN float results[kTileRows];
-    for (size_t v = 0; v < kTileVectors; ++v) {
-      const auto sum = [&](size_t s) HWY_ATTR {
-        return _mm256_add_ps(partial[s][a][v], partial[s + 4][a][v]);
-      };
-      _mm256_store_ps(results + 8 * v,
-                      _mm256_add_ps(_mm256_add_ps(sum(0), sum(2)), _mm256_add_ps(sum(1), sum(3))));
-    }
-    const size_t count = rows - n < kTileRows ? rows - n : kTileRows;
-    std::memcpy(p.out + (i + a) * rows + n, results, count * sizeof(float));
-  }
-}
-
-template <class T>
-void many_rows(const BlockProduct& p, size_t begin, size_t end, std::byte* scratch) {
-  constexpr size_t kActs = 4;
-  const BlockTile t = tile_at<T>(scratch, p.x.columns);
-  for (size_t n = begin; n < end; n += kTileRows) {
-    fill_tile<T>(p, n, t);
-    size_t i = 0;
-    for (; i + kActs <= p.x.rows; i += kActs) tile_rows<T, kActs>(p, t, n, i);
-    for (; i < p.x.rows; ++i) tile_rows<T, 1>(p, t, n, i);
-  }
-}
-#endif  // FERRY_BLOCK_TILES
-
-}  // namespace HWY_NAMESPACE
+}  // namespace FERRY_BLOCK_NAMESPACE
 }  // namespace ferry::kernels
 HWY_AFTER_NAMESPACE();
 

@@ -1,5 +1,5 @@
 // Unpacks blocks of GGUF files into codes of a byte, scales and offsets, 256 columns at a time.
-// block_linear.cc includes this file once per target.
+// block_linear.cc includes this file once per target, block_vnni.cc for AVX-512 with VNNI.
 
 // clang-format off
 #if defined(FERRY_BLOCK_TYPES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -16,9 +16,18 @@
 #include "hwy/highway.h"
 #include "kernels/compute_simd-inl.h"
 
-HWY_BEFORE_NAMESPACE();
+// The namespace of this code and the instructions that it may use, if they are not those of the
+// target.
+#ifndef FERRY_BLOCK_VNNI
+#define FERRY_BLOCK_VNNI 0
+#define FERRY_BLOCK_NAMESPACE HWY_NAMESPACE
+#define FERRY_BLOCK_BEFORE() HWY_BEFORE_NAMESPACE()
+#define FERRY_BLOCK_ATTR HWY_ATTR
+#endif
+
+FERRY_BLOCK_BEFORE();
 namespace ferry::kernels {
-namespace HWY_NAMESPACE {
+namespace FERRY_BLOCK_NAMESPACE {
 
 constexpr size_t kChunkColumns = 256, kGroupColumns = 32, kChunkGroups = 8;
 
@@ -424,7 +433,7 @@ HWY_INLINE void with_block_type(BlockType type, const Use& use) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
+}  // namespace FERRY_BLOCK_NAMESPACE
 }  // namespace ferry::kernels
 HWY_AFTER_NAMESPACE();
 

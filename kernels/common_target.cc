@@ -1,8 +1,29 @@
 #include "kernels/common_target.h"
 
-#include "hwy/targets.h"
+#include "kernels/compute_targets.h"
+// These includes must follow the choice of targets.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/common_target.cc"
+#include "hwy/foreach_target.h"
+// These includes must follow foreach_target.h.
+#include "hwy/highway.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
+namespace HWY_NAMESPACE {
+
+bool is_widest() { return HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ferry::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ferry::kernels {
+
+HWY_EXPORT(is_widest);
+
+bool uses_all_instructions() { return HWY_DYNAMIC_DISPATCH(is_widest)(); }
 
 CommonTarget::CommonTarget() {
   is_common_ = (hwy::SupportedTargets() & HWY_AVX2) != 0;
@@ -14,3 +35,4 @@ CommonTarget::~CommonTarget() {
 }
 
 }  // namespace ferry::kernels
+#endif  // HWY_ONCE

@@ -17,4 +17,8 @@ class CommonTarget {
   bool is_common_ = false;
 };
 
+// Returns whether kernels may use instructions beyond AVX-512 that the processor has: false while a
+// CommonTarget exists, and without AVX-512.
+bool uses_all_instructions();
+
 }  // namespace ferry::kernels

@@ -117,9 +117,6 @@ void linear_block_task(const LinearArgs& args, size_t begin, size_t end, float* 
   linear_block<F16>(args, begin, end, scratch);
 }
 
-// Returns whether kernels may use everything that the processor has; CommonTarget forbids it.
-bool takes_all() { return HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL; }
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ferry::kernels
 HWY_AFTER_NAMESPACE();
@@ -130,6 +127,7 @@ HWY_AFTER_NAMESPACE();
 #include <optional>
 
 #include "kernels/bf16_linear.h"
+#include "kernels/common_target.h"
 #include "kernels/compute.h"
 #include "kernels/compute_scratch.h"
 
@@ -138,7 +136,6 @@ namespace {
 
 HWY_EXPORT(linear_direct_task);
 HWY_EXPORT(linear_block_task);
-HWY_EXPORT(takes_all);
 
 // A task should be long enough to pay for its cold start, and short enough to share the work.
 constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
@@ -193,7 +190,7 @@ void linear_batch(const LinearArgs& args, ThreadPool& pool) {
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool) {
   if (m <= 0 || n <= 0) return;
-  if (dtype == DType::kBF16 && k > 0 && HWY_DYNAMIC_DISPATCH(takes_all)()) {
+  if (dtype == DType::kBF16 && k > 0 && uses_all_instructions()) {
     const Bf16Instructions use = bf16_instructions();
     if (use != Bf16Instructions::kNone) {
       const auto at = [](auto* p) { return static_cast<const uint16_t*>(p); };

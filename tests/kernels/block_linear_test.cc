@@ -156,7 +156,7 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
   }
 }
 
-// There is no code for AVX-512, whose processors take that for AVX2.
+// Processors with AVX-512 take the code for VNNI if they have it, else that for AVX2.
 TEST(BlockLinear, ProcessorsWithMoreInstructionsTakeTheNearestCode) {
   if ((hwy::SupportedTargets() & HWY_AVX2) == 0) return;
   const TestBlocks blocks(types()[7], 5, 256);

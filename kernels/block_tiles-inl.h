@@ -1,0 +1,335 @@
+// The products of blocks of GGUF files with many rows of rounded activations: 16 rows of the matrix
+// are unpacked into a tile, which all rows of activations share. block_task() chooses between few
+// and many.
+
+// clang-format off
+#if defined(FERRY_BLOCK_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FERRY_BLOCK_TILES_INL_H_
+#undef FERRY_BLOCK_TILES_INL_H_
+#else
+#define FERRY_BLOCK_TILES_INL_H_
+#endif
+// clang-format on
+
+#include "kernels/block_products-inl.h"
+
+FERRY_BLOCK_BEFORE();
+namespace ferry::kernels {
+namespace FERRY_BLOCK_NAMESPACE {
+
+#if FERRY_BLOCK_TILES
+
+constexpr size_t kTileRows = 16;
+
+// ---- vectors that hold a number of each row of a tile, or of half of them
+
+#if FERRY_BLOCK_VNNI
+constexpr size_t kTileVectors = 1, kMostActs = 8;
+using TileFloats = __m512;
+using TileInts = __m512i;
+
+HWY_INLINE TileFloats load_floats(const float* p) { return _mm512_load_ps(p); }
+HWY_INLINE void store_floats(float* p, TileFloats v) { _mm512_store_ps(p, v); }
+HWY_INLINE TileFloats every(float x) { return _mm512_set1_ps(x); }
+HWY_INLINE TileFloats as_floats(TileInts v) { return _mm512_cvtepi32_ps(v); }
+HWY_INLINE TileFloats plus(TileFloats a, TileFloats b) { return _mm512_add_ps(a, b); }
+HWY_INLINE TileFloats times(TileFloats a, TileFloats b) { return _mm512_mul_ps(a, b); }
+HWY_INLINE TileFloats fused(TileFloats a, TileFloats b, TileFloats c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+HWY_INLINE TileInts load_ints(const void* p) { return _mm512_load_si512(p); }
+HWY_INLINE TileInts every(int32_t x) { return _mm512_set1_epi32(x); }
+#else
+constexpr size_t kTileVectors = 2, kMostActs = 4;
+using TileFloats = __m256;
+using TileInts = __m256i;
+
+HWY_INLINE TileFloats load_floats(const float* p) { return _mm256_load_ps(p); }
+HWY_INLINE void store_floats(float* p, TileFloats v) { _mm256_store_ps(p, v); }
+HWY_INLINE TileFloats every(float x) { return _mm256_set1_ps(x); }
+HWY_INLINE TileFloats as_floats(TileInts v) { return _mm256_cvtepi32_ps(v); }
+HWY_INLINE TileFloats plus(TileFloats a, TileFloats b) { return _mm256_add_ps(a, b); }
+HWY_INLINE TileFloats times(TileFloats a, TileFloats b) { return _mm256_mul_ps(a, b); }
+HWY_INLINE TileFloats fused(TileFloats a, TileFloats b, TileFloats c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+HWY_INLINE TileInts load_ints(const void* p) {
+  return _mm256_load_si256(static_cast<const __m256i*>(p));
+}
+HWY_INLINE TileInts every(int32_t x) { return _mm256_set1_epi32(x); }
+#endif
+constexpr size_t kVectorRows = kTileRows / kTileVectors;
+constexpr size_t kVectorCodes = 4 * kVectorRows;
+
+// ---- tiles
+
+// Rows of a matrix: for each group of columns the codes, scales and offsets of all rows. Codes
+// alternate in runs of 4 columns: row 0, row 1, ...
+struct BlockTile {
+  std::byte* codes;
+  float* scales;     // [groups][kTileRows]
+  float* offsets;    // [groups][halves][kTileRows]
+  int16_t* factors;  // [groups][2][kTileRows][2]: the scale of each half, twice
+
+  static size_t bytes(size_t columns) { return columns * kTileRows * 2; }
+};
+template <class T>
+BlockTile tile_at(std::byte* p, size_t columns) {
+  const size_t groups = columns / kGroupColumns;
+  BlockTile t;
+  t.codes = p;
+  t.scales = reinterpret_cast<float*>(p + columns * kTileRows);
+  t.offsets = t.scales + groups * kTileRows;
+  t.factors = reinterpret_cast<int16_t*>(t.offsets + 2 * groups * kTileRows);
+  return t;
+}
+
+// What is added to signed codes, so that they are the unsigned operand of a product.
+#if FERRY_BLOCK_VNNI
+constexpr uint32_t kShiftedSigns = 0x80808080;
+#else
+constexpr uint32_t kShiftedSigns = 0;
+#endif
+
+template <class T>
+HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_group,
+                          size_t groups, size_t row) {
+  HWY_ALIGN float offsets[2][kChunkGroups];
+  if constexpr (!T::kSigned) chunk_offsets<T>(c, offsets);
+  constexpr size_t kHalfCount = T::kHalves ? 2 : 1;
+  for (size_t g = 0; g < groups; ++g) {
+    const uint8_t* codes = c.codes + kGroupColumns * g;
+    const size_t at = first_group + g;
+    std::byte* to = t.codes + at * kGroupColumns * kTileRows + 4 * row;
+    for (size_t i = 0; i < kGroupColumns; i += 4, to += 4 * kTileRows) {
+      uint32_t four;
+      std::memcpy(&four, codes + i, sizeof four);
+      if constexpr (T::kSigned) four ^= kShiftedSigns;
+      std::memcpy(to, &four, sizeof four);
+    }
+    t.scales[at * kTileRows + row] = c.scale[g];
+    if constexpr (T::kSigned) continue;
+    for (size_t h = 0; h < kHalfCount; ++h) {
+      t.offsets[(at * kHalfCount + h) * kTileRows + row] = offsets[h][g];
+      if constexpr (T::kHalves) {
+        int16_t* factor = t.factors + ((at * 2 + h) * kTileRows + row) * 2;
+        factor[0] = factor[1] = c.half[2 * g + h];
+      }
+    }
+  }
+}
+
+template <class T>
+void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
+  const auto rows = static_cast<size_t>(p.matrix.rows);
+  const size_t groups = p.x.columns / kGroupColumns;
+  BlockChunk c = {};
+  for (size_t r = 0; r < kTileRows; ++r) {
+    RowReader<T> row = {p.row(n + r < rows ? n + r : rows - 1), p.x.columns / T::kElements};
+    for (size_t g = 0; g < groups; g += kChunkGroups) {
+      row.next(c);
+      const size_t left = groups - g;
+      put_chunk<T>(c, t, g, left < kChunkGroups ? left : kChunkGroups, r);
+    }
+  }
+}
+
+// ---- the sums of products of codes of one group
+
+// Repeats 4 codes.
+HWY_INLINE TileInts repeated(const int8_t* codes) {
+  int32_t bits;
+  std::memcpy(&bits, codes, sizeof bits);
+  return every(bits);
+}
+
+// Sums or products of all rows of a tile with kActs rows of activations.
+template <class V, size_t kActs>
+using TileOf = V[kActs][kTileVectors];
+
+#if FERRY_BLOCK_VNNI
+// `code_sums` are the sums of the codes of activations.
+template <class T, size_t kActs>
+HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)[kActs],
+                          const int32_t (&code_sums)[kActs], TileOf<TileInts, kActs>& sums) {
+  const size_t at = g * kGroupColumns;
+  const std::byte* w = t.codes + at * kTileRows;
+  const auto* factors = reinterpret_cast<const std::byte*>(t.factors) + 2 * kVectorCodes * g;
+  for (size_t h = 0; h < (T::kHalves ? 2 : 1); ++h) {
+    TileInts part[kActs];
+    for (size_t a = 0; a < kActs; ++a) part[a] = every(T::kSigned ? -128 * code_sums[a] : 0);
+    const size_t end = T::kHalves ? 16 * (h + 1) : kGroupColumns;
+    for (size_t k = 16 * h; k < end; k += 4, w += kVectorCodes) {
+      const TileInts codes = load_ints(w);
+      for (size_t a = 0; a < kActs; ++a) {
+        part[a] = _mm512_dpbusd_epi32(part[a], codes, repeated(x[a] + at + k));
+      }
+    }
+    if constexpr (T::kHalves) {
+      const TileInts factor = _mm512_srai_epi32(load_ints(factors + kVectorCodes * h), 16);
+      for (TileInts& sum : part) sum = _mm512_mullo_epi32(sum, factor);
+    }
+    for (size_t a = 0; a < kActs; ++a) {
+      sums[a][0] = h == 0 ? part[a] : _mm512_add_epi32(sums[a][0], part[a]);
+    }
+  }
+}
+#else
+template <class T, size_t kActs>
+HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)[kActs],
+                          const int32_t (&)[kActs], TileOf<TileInts, kActs>& sums) {
+  const size_t at = g * kGroupColumns;
+  for (size_t a = 0; a < kActs; ++a) {
+    for (size_t v = 0; v < kTileVectors; ++v) sums[a][v] = _mm256_setzero_si256();
+  }
+  const auto* w = reinterpret_cast<const __m256i*>(t.codes + at * kTileRows);
+  if constexpr (T::kSigned) {
+    // Magnitudes of the matrix are the unsigned operand; signs go to the activations.
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (size_t k = 0; k < kGroupColumns; k += 4, w += kTileVectors) {
+      const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
+      const __m256i sizes[2] = {_mm256_abs_epi8(codes[0]), _mm256_abs_epi8(codes[1])};
+      for (size_t a = 0; a < kActs; ++a) {
+        const __m256i act = repeated(x[a] + at + k);
+        for (size_t v = 0; v < kTileVectors; ++v) {
+          const __m256i pairs = _mm256_maddubs_epi16(sizes[v], _mm256_sign_epi8(act, codes[v]));
+          sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(pairs, ones));
+        }
+      }
+    }
+  } else {
+    // Sums of pairs fit 16 bits for this many steps of 4 columns.
+    constexpr size_t kFit = 32767 / (2 * 127 * T::kMaxCode);
+    constexpr size_t kMost = T::kHalves ? 4 : 8;
+    constexpr size_t kRun = kFit >= kMost ? kMost : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+    static_assert(kFit >= 1);
+    const auto* factors = reinterpret_cast<const __m256i*>(t.factors) + 2 * kTileVectors * g;
+    for (size_t k = 0; k < 8; k += kRun) {
+      TileOf<__m256i, kActs> pairs;
+      for (size_t i = 0; i < kRun; ++i, w += kTileVectors) {
+        const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
+        for (size_t a = 0; a < kActs; ++a) {
+          const __m256i act = repeated(x[a] + at + 4 * (k + i));
+          for (size_t v = 0; v < kTileVectors; ++v) {
+            const __m256i two = _mm256_maddubs_epi16(codes[v], act);
+            pairs[a][v] = i == 0 ? two : _mm256_add_epi16(pairs[a][v], two);
+          }
+        }
+      }
+      for (size_t v = 0; v < kTileVectors; ++v) {
+        const __m256i factor = T::kHalves ? _mm256_load_si256(factors + k / 4 * kTileVectors + v)
+                                          : _mm256_set1_epi16(1);
+        for (size_t a = 0; a < kActs; ++a) {
+          sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(pairs[a][v], factor));
+        }
+      }
+    }
+  }
+}
+#endif  // FERRY_BLOCK_VNNI
+
+// ---- products
+
+template <class T, size_t kActs>
+void tile_rows(const BlockProduct& p, const BlockTile& t, size_t n, size_t i) {
+  const size_t groups = p.x.columns / kGroupColumns;
+  const int8_t* x[kActs];  // codes
+  const float* numbers[kActs];
+  for (size_t a = 0; a < kActs; ++a) {
+    x[a] = p.x.codes(i + a);
+    numbers[a] = p.x.numbers(i + a);
+  }
+  TileOf<TileFloats, kActs> partial[8];
+  for (size_t s = 0; s < 8; ++s) {
+    TileOf<TileFloats, kActs> acc;
+    for (size_t a = 0; a < kActs; ++a) {
+      for (size_t v = 0; v < kTileVectors; ++v) acc[a][v] = every(0.0F);
+    }
+    for (size_t g = s; g < groups; g += 8) {
+      const size_t number = g / kChunkGroups * BlockActivations::kNumbers + s;
+      int32_t code_sums[kActs];
+      for (size_t a = 0; a < kActs; ++a) {
+        std::memcpy(&code_sums[a], numbers[a] + number + BlockActivations::kCodeSums,
+                    sizeof code_sums[a]);
+      }
+      TileOf<TileInts, kActs> sums;
+      tile_sums<T, kActs>(t, g, x, code_sums, sums);
+      for (size_t v = 0; v < kTileVectors; ++v) {
+        const TileFloats scale = load_floats(t.scales + g * kTileRows + kVectorRows * v);
+        for (size_t a = 0; a < kActs; ++a) {
+          const float* of = numbers[a] + number;
+          TileFloats sum = fused(as_floats(sums[a][v]), times(scale, every(of[0])), acc[a][v]);
+          if constexpr (!T::kSigned) {
+            const float* offset =
+                t.offsets + g * (T::kHalves ? 2 : 1) * kTileRows + kVectorRows * v;
+            sum = fused(load_floats(offset), every(of[T::kHalves ? 16 : 8]), sum);
+            if constexpr (T::kHalves) {
+              sum = fused(load_floats(offset + kTileRows), every(of[24]), sum);
+            }
+          }
+          acc[a][v] = sum;
+        }
+      }
+    }
+    for (size_t a = 0; a < kActs; ++a) {
+      for (size_t v = 0; v < kTileVectors; ++v) partial[s][a][v] = acc[a][v];
+    }
+  }
+  const auto rows = static_cast<size_t>(p.matrix.rows);
+  for (size_t a = 0; a < kActs; ++a) {
+    HWY_ALIGN float results[kTileRows];
+    for (size_t v = 0; v < kTileVectors; ++v) {
+      const auto sum = [&](size_t s) FERRY_BLOCK_ATTR {
+        return plus(partial[s][a][v], partial[s + 4][a][v]);
+      };
+      store_floats(results + kVectorRows * v, plus(plus(sum(0), sum(2)), plus(sum(1), sum(3))));
+    }
+    const size_t count = rows - n < kTileRows ? rows - n : kTileRows;
+    std::memcpy(p.out + (i + a) * rows + n, results, count * sizeof(float));
+  }
+}
+
+template <class T>
+void many_rows(const BlockProduct& p, size_t begin, size_t end, std::byte* scratch) {
+  const BlockTile t = tile_at<T>(scratch, p.x.columns);
+  for (size_t n = begin; n < end; n += kTileRows) {
+    fill_tile<T>(p, n, t);
+    size_t i = 0;
+    for (; i + kMostActs <= p.x.rows; i += kMostActs) tile_rows<T, kMostActs>(p, t, n, i);
+    if constexpr (kMostActs > 4) {
+      for (; i + 4 <= p.x.rows; i += 4) tile_rows<T, 4>(p, t, n, i);
+    }
+    for (; i < p.x.rows; ++i) tile_rows<T, 1>(p, t, n, i);
+  }
+}
+
+#endif  // FERRY_BLOCK_TILES
+
+// Returns the bytes of scratch memory that block_task() needs.
+size_t block_scratch(size_t m, size_t columns) {
+#if FERRY_BLOCK_TILES
+  if (m > kFewBlockRows) return BlockTile::bytes(columns);
+#endif
+  (void)m;
+  (void)columns;
+  return 0;
+}
+
+// Computes rows [begin, end) of the matrix.
+void block_task(const BlockProduct& p, size_t begin, size_t end, [[maybe_unused]] float* scratch) {
+#if FERRY_BLOCK_TILES
+  if (p.x.rows > kFewBlockRows) {
+    with_block_type(p.matrix.layout->type, [&]<class T>() {
+      many_rows<T>(p, begin, end, reinterpret_cast<std::byte*>(scratch));
+    });
+    return;
+  }
+#endif
+  with_block_type(p.matrix.layout->type, [&]<class T>() { few_rows<T>(p, begin, end); });
+}
+
+}  // namespace FERRY_BLOCK_NAMESPACE
+}  // namespace ferry::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // FERRY_BLOCK_TILES_INL_H_
