@@ -29,9 +29,6 @@ namespace ferry::kernels {
 namespace {
 
 inline __m512i load512(const void* p) { return _mm512_loadu_si512(p); }
-inline __m512i both(__m256i low, __m256i high) {
-  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-}
 inline __m256i halves_added(__m512i v) {
   return _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
 }
@@ -40,20 +37,18 @@ inline __m256i halves_added(__m512i v) {
 // 1.13 times the tokens per second of 32 bytes at a time (Zen 5). For codes of 8 bits a wider
 // vector gained nothing.
 struct Few512 {
-  // Multiplies 128 codes of 4 bits: lanes 0 to 3 hold the first 32 codes, and so on.
-  static __m512i dot128(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
-    const __m512i mask = _mm512_set1_epi8(15), w = load512(codes);
+  // Multiplies 128 codes of 4 bits from a multiple of 128 on: lanes 0 to 3 hold the first 32 codes,
+  // and so on.
+  static __m512i dot128(__m512i w, const SplitCodes& x) {
+    const __m512i mask = _mm512_set1_epi8(15);
     const __m512i low = _mm512_and_si512(w, mask);
     const __m512i high = _mm512_and_si512(_mm512_srli_epi16(w, 4), mask);
-    const __m512i even = both(load256(split), load256(split + 64));
-    const __m512i odd = both(load256(split + 32), load256(split + 96));
-    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(load512(offsets), low, even), high, odd);
+    const __m512i even = _mm512_dpbusd_epi32(load512(x.offsets()), low, load512(x.even()));
+    return _mm512_dpbusd_epi32(even, high, load512(x.odd()));
   }
 
-  // Returns the sums of 8 groups of 32 columns.
-  static __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
-    const __m512i a = dot128(codes, split, offsets);
-    const __m512i b = dot128(codes + 64, split + 128, offsets + 16);
+  // Returns the sums of 8 groups of 32 columns, of which each vector has 4.
+  static __m256i eight_sums(__m512i a, __m512i b) {
     // Each quarter alternates two lanes of a and of b; then the sums of a and b follow.
     const __m512i pairs =
         _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
@@ -62,10 +57,34 @@ struct Few512 {
     return _mm512_castsi512_si256(_mm512_permutexvar_epi32(order, sums));
   }
 
-  // The lanes of the result sum up to the products of a group of 128 columns.
-  static __m256i group_of_128(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
-    return halves_added(dot128(codes, split, offsets));
+  static __m256i eight_blocks(const uint8_t* codes, const SplitCodes& x) {
+    return eight_sums(dot128(load512(codes), x), dot128(load512(codes + 64), x.from(128)));
   }
+
+  // Computes fewer than 8 groups. Activations are padded with zeros, and so are their offsets.
+  static __m256i some_blocks(const uint8_t* codes, size_t groups, const SplitCodes& x) {
+    const size_t bytes = groups * kBlockColumns / 2, first = bytes < 64 ? bytes : 64;
+    const __m512i a = dot128(_mm512_maskz_loadu_epi8(first_lanes(first), codes), x);
+    if (bytes == first) return eight_sums(a, _mm512_setzero_si512());
+    const __m512i rest = _mm512_maskz_loadu_epi8(first_lanes(bytes - first), codes + 64);
+    return eight_sums(a, dot128(rest, x.from(128)));
+  }
+
+  template <bool kBf16>
+  static __m256 some_scales(const std::byte* scales, size_t count) {
+    const auto lanes = static_cast<__mmask8>(first_lanes(count));
+    if constexpr (!kBf16) return _mm256_maskz_loadu_ps(lanes, scales);
+    const __m128i bits = _mm_maskz_loadu_epi16(lanes, scales);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+
+  // The lanes of the result sum up to the products of a group of 128 columns.
+  static __m256i group_of_128(const uint8_t* codes, const SplitCodes& x) {
+    return halves_added(dot128(load512(codes), x));
+  }
+
+  // Returns a mask of `count` lanes, 1 to 64.
+  static __mmask64 first_lanes(size_t count) { return ~uint64_t{0} >> (64 - count); }
 };
 
 struct Avx512Vnni : CopiesEightRows {

@@ -21,6 +21,8 @@ constexpr size_t kPartialSums = 8;
 // Rows of activations are padded with codes of 0 to a multiple of this.
 constexpr size_t kPaddedColumns = 256;
 constexpr size_t kBlockColumns = 32;
+// Columns that ActivationRow::split_codes() divides at a time.
+constexpr size_t kSplitColumns = 128;
 
 constexpr size_t padded_columns(size_t columns) {
   return (columns + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns;
@@ -41,10 +43,10 @@ struct ActivationRow {
   Head& head() const { return *reinterpret_cast<Head*>(slot); }
   // Returns the codes in their order.
   int8_t* codes() const { return reinterpret_cast<int8_t*>(slot + kHeadBytes); }
-  // Codes for products of one row at a time. In each 64 codes those of even columns come first,
+  // Codes for products of one row at a time. In each 128 codes those of even columns come first,
   // then the others.
   int8_t* split_codes() const { return codes() + padded; }
-  // Holds 8 numbers for each 64 codes: -8 times the sum of 4 even and 4 odd columns.
+  // Holds 8 numbers for each 64 codes: -8 times the sum of 4 even and of the 4 odd columns between.
   int32_t* split_offsets() const { return reinterpret_cast<int32_t*>(split_codes() + padded); }
   // Codes for products of many rows: the codes as 16 bits, for each 32 codes -8 times their sum,
   // and the codes with those of even columns first in each 8.
@@ -57,6 +59,27 @@ struct ActivationRow {
   static constexpr size_t bytes(size_t padded) {
     return kHeadBytes + 4 * padded + padded / kBlockColumns * sizeof(int32_t);
   }
+};
+
+// Split codes and their offsets from a column on, a multiple of 64.
+struct SplitCodes {
+  const int8_t* codes;
+  const int32_t* offset_numbers;
+  size_t column = 0;
+
+  explicit SplitCodes(const ActivationRow& row)
+      : codes(row.split_codes()), offset_numbers(row.split_offsets()) {}
+  SplitCodes from(size_t columns) const {
+    SplitCodes later = *this;
+    later.column += columns;
+    return later;
+  }
+  // Each has the codes of 64 columns, or of 128 at a multiple of 128.
+  const int8_t* even() const {
+    return codes + column / kSplitColumns * kSplitColumns + column % kSplitColumns / 2;
+  }
+  const int8_t* odd() const { return even() + kSplitColumns / 2; }
+  const int32_t* offsets() const { return offset_numbers + column / 8; }
 };
 
 struct Activations {

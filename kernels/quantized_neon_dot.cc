@@ -136,21 +136,21 @@ struct Halves {
 };
 
 // Multiplies 64 columns.
-inline Halves dot64(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
+inline Halves dot64(const uint8_t* codes, const SplitCodes& x) {
   const uint8x16_t mask = vdupq_n_u8(15);
   const uint8x16_t a = vld1q_u8(codes), b = vld1q_u8(codes + 16);
-  Halves sums{vld1q_s32(offsets), vld1q_s32(offsets + 4)};
-  sums.first = dot_bytes(sums.first, vreinterpretq_s8_u8(vandq_u8(a, mask)), split);
-  sums.first = dot_bytes(sums.first, vreinterpretq_s8_u8(vshrq_n_u8(a, 4)), split + 32);
-  sums.second = dot_bytes(sums.second, vreinterpretq_s8_u8(vandq_u8(b, mask)), split + 16);
-  sums.second = dot_bytes(sums.second, vreinterpretq_s8_u8(vshrq_n_u8(b, 4)), split + 48);
+  const int8_t *even = x.even(), *odd = x.odd();
+  Halves sums{vld1q_s32(x.offsets()), vld1q_s32(x.offsets() + 4)};
+  sums.first = dot_bytes(sums.first, vreinterpretq_s8_u8(vandq_u8(a, mask)), even);
+  sums.first = dot_bytes(sums.first, vreinterpretq_s8_u8(vshrq_n_u8(a, 4)), odd);
+  sums.second = dot_bytes(sums.second, vreinterpretq_s8_u8(vandq_u8(b, mask)), even + 16);
+  sums.second = dot_bytes(sums.second, vreinterpretq_s8_u8(vshrq_n_u8(b, 4)), odd + 16);
   return sums;
 }
 
 // Multiplies 4 groups of 32 columns.
-inline int32x4_t four_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
-  const Halves a = dot64(codes, split, offsets);
-  const Halves b = dot64(codes + 32, split + 64, offsets + 8);
+inline int32x4_t four_blocks(const uint8_t* codes, const SplitCodes& x) {
+  const Halves a = dot64(codes, x), b = dot64(codes + 32, x.from(64));
   return vpaddq_s32(vpaddq_s32(a.first, a.second), vpaddq_s32(b.first, b.second));
 }
 
@@ -175,8 +175,7 @@ inline float sum_blocks_of_32(const CodedMatrix& m, size_t n, const ActivationRo
     uint8_t rest[64] = {};
     const uint8_t* from = codes + 16 * g;
     if (count < 4) from = static_cast<const uint8_t*>(__builtin_memcpy(rest, from, 16 * count));
-    const int32x4_t products =
-        four_blocks(from, row.split_codes() + 32 * g, row.split_offsets() + 4 * g);
+    const int32x4_t products = four_blocks(from, SplitCodes(row).from(kBlockColumns * g));
     float32x4_t& sum = sums[g / 4 % 2];
     sum = vfmaq_f32(sum, vcvtq_f32_s32(products), four_scales(m, n * groups + g, count));
   }
@@ -195,7 +194,7 @@ inline float sum_long_groups(const CodedMatrix& m, size_t n, const ActivationRow
       uint8_t rest[32] = {};
       const uint8_t* from = codes + k / 2;
       if (bytes < 32) from = static_cast<const uint8_t*>(__builtin_memcpy(rest, from, bytes));
-      const Halves part = dot64(from, row.split_codes() + k, row.split_offsets() + k / 8);
+      const Halves part = dot64(from, SplitCodes(row).from(k));
       products = vaddq_s32(products, vaddq_s32(part.first, part.second));
     }
     float& sum = sums[g % kPartialSums];

@@ -53,16 +53,17 @@ QuantizedRow quantize_row(std::span<const float> row, std::span<int8_t> codes) {
 }
 
 void split_codes(const ActivationRow& row) {
-  for (size_t k = 0; k < row.padded; k += 64) {
+  constexpr size_t kHalf = kSplitColumns / 2;
+  for (size_t k = 0; k < row.padded; k += kSplitColumns) {
     const int8_t* codes = row.codes() + k;
     int8_t* split = row.split_codes() + k;
-    for (size_t i = 0; i < 32; ++i) {
+    for (size_t i = 0; i < kHalf; ++i) {
       split[i] = codes[2 * i];
-      split[32 + i] = codes[2 * i + 1];
+      split[kHalf + i] = codes[2 * i + 1];
     }
-    for (size_t lane = 0; lane < 8; ++lane) {
+    for (size_t lane = 0; lane < kHalf / 4; ++lane) {
       int32_t sum = 0;
-      for (size_t i = 4 * lane; i < 4 * lane + 4; ++i) sum += split[i] + split[32 + i];
+      for (size_t i = 4 * lane; i < 4 * lane + 4; ++i) sum += split[i] + split[kHalf + i];
       row.split_offsets()[k / 8 + lane] = -8 * sum;
     }
   }

@@ -5,7 +5,7 @@
 //              in 32 bits
 //   Wide       the vectors of many rows: V256 or V512 of quantized_vectors-inl.h
 //   dot(a,u,s) a + the products of 4 unsigned and 4 signed bytes in each lane; absent with kPairs
-//   kFew512    `Few` multiplies few rows and codes of 4 bits by vectors of 512 bits
+//   kFew512    `Few` multiplies few rows and codes of 4 bits by vectors of 512 bits, and has masks
 // Code here calls no functions of the standard library. They would be compiled for this instruction
 // set, and the linker might keep that copy for the whole program.
 
@@ -94,9 +94,9 @@ inline void split_row(const ActivationRow& row) {
     const __m256i a = split_bytes(row.codes() + k), b = split_bytes(row.codes() + k + 32);
     const __m256i even = _mm256_permute2x128_si256(a, b, 0x20);
     const __m256i odd = _mm256_permute2x128_si256(a, b, 0x31);
-    auto* split = reinterpret_cast<__m256i*>(row.split_codes() + k);
+    auto* split = reinterpret_cast<__m256i*>(row.split_codes() + k - k % kSplitColumns / 2);
     _mm256_store_si256(split, even);
-    _mm256_store_si256(split + 1, odd);
+    _mm256_store_si256(split + 2, odd);
     const __m256i pairs =
         _mm256_add_epi16(_mm256_maddubs_epi16(ones, even), _mm256_maddubs_epi16(ones, odd));
     _mm256_store_si256(reinterpret_cast<__m256i*>(row.split_offsets() + k / 8),
@@ -146,12 +146,12 @@ inline void ask_for(const void* p, size_t ahead) {
 // Returns acc + the products of 64 codes of 4 bits: lanes 0 to 3 for the first 32, the others for
 // the rest.
 template <class Dot>
-inline __m256i dot64(__m256i acc, const uint8_t* codes, const int8_t* split) {
+inline __m256i dot64(__m256i acc, const uint8_t* codes, const SplitCodes& x) {
   const __m256i mask = _mm256_set1_epi8(15);
   const __m256i w = load256(codes);
   const __m256i low = _mm256_and_si256(w, mask);
   const __m256i high = _mm256_and_si256(_mm256_srli_epi16(w, 4), mask);
-  const __m256i even = load256(split), odd = load256(split + 32);
+  const __m256i even = load256(x.even()), odd = load256(x.odd());
   if constexpr (Dot::kPairs) {
     const __m256i pairs =
         _mm256_add_epi16(_mm256_maddubs_epi16(low, even), _mm256_maddubs_epi16(high, odd));
@@ -161,41 +161,49 @@ inline __m256i dot64(__m256i acc, const uint8_t* codes, const int8_t* split) {
   }
 }
 
+// Returns the products of codes - 8.
+template <class Dot>
+inline __m256i products64(const uint8_t* codes, const SplitCodes& x) {
+  return dot64<Dot>(load256(x.offsets()), codes, x);
+}
+template <class Dot>
+inline __m256i add_products64(__m256i acc, const uint8_t* codes, const SplitCodes& x) {
+  return dot64<Dot>(_mm256_add_epi32(acc, load256(x.offsets())), codes, x);
+}
+
 inline __m256i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
   return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
 }
 
 // Computes 8 groups of 32 columns.
 template <class Dot>
-inline __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
-  if constexpr (Dot::kFew512) return Dot::Few::eight_blocks(codes, split, offsets);
-  const __m256i a = dot64<Dot>(load256(offsets), codes, split);
-  const __m256i b = dot64<Dot>(load256(offsets + 8), codes + 32, split + 64);
-  const __m256i c = dot64<Dot>(load256(offsets + 16), codes + 64, split + 128);
-  const __m256i d = dot64<Dot>(load256(offsets + 24), codes + 96, split + 192);
+inline __m256i eight_blocks(const uint8_t* codes, const SplitCodes& x) {
+  if constexpr (Dot::kFew512) return Dot::Few::eight_blocks(codes, x);
+  const __m256i a = products64<Dot>(codes, x), b = products64<Dot>(codes + 32, x.from(64));
+  const __m256i c = products64<Dot>(codes + 64, x.from(128)),
+                d = products64<Dot>(codes + 96, x.from(192));
   return _mm256_permutevar8x32_epi32(four_sums(a, b, c, d),
                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 // The lanes of the result are partial sums of one group of `bytes` bytes.
 template <class Dot>
-inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* split,
-                          const int32_t* offsets) {
+inline __m256i long_group(const uint8_t* codes, size_t bytes, SplitCodes x) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
   const size_t ahead = fetch_ahead().stream;
-  for (; bytes >= 64; bytes -= 64, codes += 64, split += 128, offsets += 16) {
+  for (; bytes >= 64; bytes -= 64, codes += 64, x.column += 128) {
     ask_for(codes, ahead);
-    acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), codes, split);
-    other = dot64<Dot>(_mm256_add_epi32(other, load256(offsets + 8)), codes + 32, split + 64);
+    acc = add_products64<Dot>(acc, codes, x);
+    other = add_products64<Dot>(other, codes + 32, x.from(64));
   }
   alignas(32) uint8_t rest[64] = {};
   if (bytes >= 32) {
-    acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), codes, split);
-    bytes -= 32, codes += 32, split += 64, offsets += 8;
+    acc = add_products64<Dot>(acc, codes, x);
+    bytes -= 32, codes += 32, x.column += 64;
   }
   if (bytes > 0) {
     __builtin_memcpy(rest, codes, bytes);
-    acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), rest, split);
+    acc = add_products64<Dot>(acc, rest, x);
   }
   return _mm256_add_epi32(acc, other);
 }
@@ -209,36 +217,32 @@ inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
 
 // Computes 8 groups, each a multiple of 64 columns. The size of groups is a constant if kBytes > 0.
 template <class Dot, size_t kBytes>
-inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, const int8_t* split,
-                            const int32_t* offsets, size_t ahead) {
+inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, SplitCodes x, size_t ahead) {
   const size_t bytes = kBytes > 0 ? kBytes : group_bytes;
   __m256i sums[8];
 #pragma GCC unroll 8
   for (size_t i = 0; i < 8; ++i) {
     ask_for(codes, ahead);
     if constexpr (Dot::kFew512 && kBytes == 64) {
-      sums[i] = Dot::Few::group_of_128(codes, split, offsets);
+      sums[i] = Dot::Few::group_of_128(codes, x);
     } else {
-      sums[i] = dot64<Dot>(load256(offsets), codes, split);
+      sums[i] = products64<Dot>(codes, x);
       for (size_t b = 32; b < bytes; b += 32) {
         if (b % 64 == 0) ask_for(codes + b, ahead);
-        sums[i] = dot64<Dot>(_mm256_add_epi32(sums[i], load256(offsets + b / 4)), codes + b,
-                             split + 2 * b);
+        sums[i] = add_products64<Dot>(sums[i], codes + b, x.from(2 * b));
       }
     }
-    codes += bytes, split += 2 * bytes, offsets += bytes / 4;
+    codes += bytes, x.column += 2 * bytes;
   }
   return sums_of_lanes(sums);
 }
 
 // Computes fewer than 8 groups, or the whole row.
 template <class Dot>
-inline __m256i some_groups(size_t count, const uint8_t* codes, size_t bytes, const int8_t* split,
-                           const int32_t* offsets) {
+inline __m256i some_groups(size_t count, const uint8_t* codes, size_t bytes, const SplitCodes& x) {
   __m256i sums[8];
   for (size_t i = 0; i < 8; ++i) {
-    sums[i] = i < count ? long_group<Dot>(codes + i * bytes, bytes, split + 2 * i * bytes,
-                                          offsets + i * bytes / 4)
+    sums[i] = i < count ? long_group<Dot>(codes + i * bytes, bytes, x.from(2 * i * bytes))
                         : _mm256_setzero_si256();
   }
   return sums_of_lanes(sums);
@@ -259,6 +263,12 @@ inline __m256 some_scales(const std::byte* scales, size_t count) {
   return eight_scales<kBf16>(rest);
 }
 
+template <class Dot, bool kBf16>
+inline __m256 scales_of_rest(const std::byte* scales, size_t count) {
+  if constexpr (Dot::kFew512) return Dot::Few::template some_scales<kBf16>(scales, count);
+  return some_scales<kBf16>(scales, count);
+}
+
 // Returns the sum of the 8 partial sums.
 inline float sum_partials(__m256 v) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -269,26 +279,25 @@ inline float sum_partials(__m256 v) {
 struct RowOfGroups {
   const uint8_t* codes;
   const std::byte* scales;
-  const int8_t* split;
-  const int32_t* offsets;
+  SplitCodes x;
   size_t ahead;  // distance in bytes of codes, for ask_for()
 };
 
 // Computes fewer than 8 groups of 32 columns. The sums of the others are 0.
 template <class Dot>
 inline __m256i some_blocks(const RowOfGroups& r, size_t groups) {
+  if constexpr (Dot::kFew512) return Dot::Few::some_blocks(r.codes, groups, r.x);
   __m256i sums[4];
   for (size_t i = 0; i < 4; ++i) {
     sums[i] = _mm256_setzero_si256();
     if (2 * i >= groups) continue;
-    const __m256i offsets = load256(r.offsets + 8 * i);
     if (2 * i + 1 < groups) {
-      sums[i] = dot64<Dot>(offsets, r.codes + 32 * i, r.split + 64 * i);
+      sums[i] = products64<Dot>(r.codes + 32 * i, r.x.from(64 * i));
       continue;
     }
     alignas(32) uint8_t half[32] = {};
     __builtin_memcpy(half, r.codes + 32 * i, 16);
-    sums[i] = dot64<Dot>(offsets, half, r.split + 64 * i);
+    sums[i] = products64<Dot>(half, r.x.from(64 * i));
   }
   return _mm256_permutevar8x32_epi32(four_sums(sums[0], sums[1], sums[2], sums[3]),
                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -298,18 +307,19 @@ template <class Dot, bool kBf16>
 inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
   __m256 acc = _mm256_setzero_ps();
-  size_t g = 0;
-  for (; g + 8 <= groups; g += 8) {
-    ask_for(r.codes, r.ahead);
-    ask_for(r.codes + 64, r.ahead);
-    ask_for(r.scales, r.ahead / 128 * kScales);
-    const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(r.codes, r.split, r.offsets));
+  for (; groups >= 8; groups -= 8) {
+    if (r.ahead > 0) {
+      ask_for(r.codes, r.ahead);
+      ask_for(r.codes + 64, r.ahead);
+      ask_for(r.scales, r.ahead / 128 * kScales);
+    }
+    const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(r.codes, r.x));
     acc = _mm256_fmadd_ps(sums, eight_scales<kBf16>(r.scales), acc);
-    r = {r.codes + 128, r.scales + kScales, r.split + 256, r.offsets + 32, r.ahead};
+    r = {r.codes + 128, r.scales + kScales, r.x.from(256), r.ahead};
   }
-  if (g == groups) return sum_partials(acc);
-  const __m256 sums = _mm256_cvtepi32_ps(some_blocks<Dot>(r, groups - g));
-  const __m256 scales = some_scales<kBf16>(r.scales, groups - g);
+  if (groups == 0) return sum_partials(acc);
+  const __m256 sums = _mm256_cvtepi32_ps(some_blocks<Dot>(r, groups));
+  const __m256 scales = scales_of_rest<Dot, kBf16>(r.scales, groups);
   return sum_partials(_mm256_fmadd_ps(sums, scales, acc));
 }
 
@@ -320,14 +330,13 @@ inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
   const size_t scales_ahead = r.ahead / (8 * bytes) * kScales;
   for (; groups >= 8; groups -= 8) {
     ask_for(r.scales, scales_ahead);
-    const __m256i sums = eight_groups<Dot, kBytes>(r.codes, bytes, r.split, r.offsets, r.ahead);
+    const __m256i sums = eight_groups<Dot, kBytes>(r.codes, bytes, r.x, r.ahead);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), eight_scales<kBf16>(r.scales), acc);
-    r = {r.codes + 8 * bytes, r.scales + kScales, r.split + 16 * bytes, r.offsets + 2 * bytes,
-         r.ahead};
+    r = {r.codes + 8 * bytes, r.scales + kScales, r.x.from(16 * bytes), r.ahead};
   }
   if (groups == 0) return sum_partials(acc);
-  const __m256i sums = some_groups<Dot>(groups, r.codes, bytes, r.split, r.offsets);
-  const __m256 scales = some_scales<kBf16>(r.scales, groups);
+  const __m256i sums = some_groups<Dot>(groups, r.codes, bytes, r.x);
+  const __m256 scales = scales_of_rest<Dot, kBf16>(r.scales, groups);
   return sum_partials(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scales, acc));
 }
 
@@ -347,11 +356,13 @@ inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin,
   const Groups groups(w);
   const auto rows = static_cast<size_t>(w.rows);
   const size_t ahead = fetch_ahead().stream;
-  for (size_t n = begin; n < end; ++n) {
+  const size_t bytes = row_bytes(w), scale_bytes = groups.count * (kBf16 ? 2 : 4);
+  const uint8_t* codes = row_codes(w, begin);
+  const std::byte* scales = row_scales(w, begin);
+  for (size_t n = begin; n < end; ++n, codes += bytes, scales += scale_bytes) {
     for (size_t i = 0; i < x.rows; ++i) {
       const ActivationRow row = x.row(i);
-      const RowOfGroups r{row_codes(w, n), row_scales(w, n), row.split_codes(), row.split_offsets(),
-                          ahead};
+      const RowOfGroups r{codes, scales, SplitCodes(row), ahead};
       const float sum = sum_of_row<Dot, kBf16>(r, groups);
       p.out[i * rows + n] = group_result(p, row.head().row, sum, n);
     }
