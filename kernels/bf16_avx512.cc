@@ -5,6 +5,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "core/dtype.h"
 #include "kernels/fetch_ahead.h"
 
@@ -36,25 +38,59 @@ inline __m512 add_products(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
 
-// Adds the products of lanes of the columns from c on.
+// Adds the products of lanes of the columns from c on. Loops are unrolled by name, because GCC 12
+// otherwise stores every sum after each step.
 template <size_t kM, size_t kN>
 inline void step(const uint16_t* x, const uint16_t* w, size_t k, size_t apart, __mmask32 lanes,
                  __m512 (&sums)[kM * kN]) {
   __m512i columns[kN];
+#pragma GCC unroll 8
   for (size_t j = 0; j < kN; ++j) columns[j] = load(w + j * apart, lanes);
+#pragma GCC unroll 8
   for (size_t i = 0; i < kM; ++i) {
     const __m512i row = load(x + i * k, lanes);
+#pragma GCC unroll 8
     for (size_t j = 0; j < kN; ++j) {
       sums[i * kN + j] = add_products(sums[i * kN + j], row, columns[j]);
     }
   }
 }
 
+// Returns the sum of the lanes of each vector, in the order of _mm512_reduce_add_ps.
+inline __m128 quarter(__m512 v) {
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+inline __m128 four_sums(__m512 v0, __m512 v1, __m512 v2, __m512 v3) {
+  const __m128 a = quarter(v0), b = quarter(v1), c = quarter(v2), d = quarter(v3);
+  const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+  const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+// Rounds four values as f32_to_bf16() does, and stores them `apart` from each other.
+inline void store_four(__m128 values, uint16_t* out, size_t apart) {
+  const __m128i bits = _mm_castps_si128(values), high = _mm_srli_epi32(bits, 16);
+  const __m128i odd = _mm_and_si128(high, _mm_set1_epi32(1));
+  const __m128i up = _mm_add_epi32(_mm_add_epi32(bits, _mm_set1_epi32(0x7fff)), odd);
+  const __m128i nan = _mm_or_si128(high, _mm_set1_epi32(0x40));
+  const __m128i rounded = _mm_mask_blend_epi32(_mm_cmp_ps_mask(values, values, _CMP_UNORD_Q),
+                                               _mm_srli_epi32(up, 16), nan);
+  alignas(8) uint16_t four[kColumns];
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(four), _mm_cvtepi32_epi16(rounded));
+  if (apart == 1) {
+    std::memcpy(out, four, sizeof four);
+    return;
+  }
+  for (size_t q = 0; q < kColumns; ++q) out[q * apart] = four[q];
+}
+
 // Computes columns j, j + apart, ... of rows [i, i + kM).
 template <size_t kM, size_t kN>
 void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) {
   __m512 sums[kM * kN];
-  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+#pragma GCC unroll 24
+  for (size_t q = 0; q < kM * kN; ++q) sums[q] = _mm512_setzero_ps();
   const uint16_t* x = p.x + i * p.k;
   const uint16_t* w = p.w + j * p.k;
   size_t c = 0;
@@ -72,9 +108,15 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
     const auto rest = static_cast<__mmask32>((uint64_t{1} << (p.k - c)) - 1);
     step<kM, kN>(x + c, w + c, p.k, apart * p.k, rest, sums);
   }
+#pragma GCC unroll 8
   for (size_t r = 0; r < kM; ++r) {
-    for (size_t q = 0; q < kN; ++q) {
-      p.out[(i + r) * p.n + j + q * apart] = f32_to_bf16(_mm512_reduce_add_ps(sums[r * kN + q]));
+    uint16_t* out = p.out + (i + r) * p.n + j;
+    if constexpr (kN == kColumns) {
+      const __m512* row = sums + r * kN;
+      store_four(four_sums(row[0], row[1], row[2], row[3]), out, apart);
+    } else {
+      static_assert(kN == 1);
+      *out = f32_to_bf16(_mm512_reduce_add_ps(sums[r]));
     }
   }
 }

@@ -84,9 +84,11 @@ HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stri
   step<kM, kN>(x + whole, x_stride, rest, kLanes, acc);
 }
 
+// The loop is unrolled by name, because GCC 12 otherwise clears memory and loads it.
 template <size_t kCount>
 HWY_INLINE void clear(VF32 (&acc)[kCount]) {
-  for (VF32& v : acc) v = hn::Zero(F32());
+#pragma GCC unroll 24
+  for (size_t i = 0; i < kCount; ++i) acc[i] = hn::Zero(F32());
 }
 
 // This is recursion and no loop, because GCC keeps an array in registers only if every index is

@@ -11,11 +11,11 @@ namespace {
 #if defined(__x86_64__)
 
 // A Xeon with AMX. For codes, 3072 was the best of 1024 to 8192.
-constexpr FetchAhead kIntel = {.stream = 3072};
+constexpr FetchAhead kIntel = {.stream = 3072, .nibbles = 3072};
 // An EPYC of family 26. For codes of 4 and of 8 bits, 8192 was the best of 512 to 16384, and
 // decodes 1.2 times as fast as without fetches. For bf16, 2048 in each of four streams was the best
 // of 512 to 8192, and decodes 1.08 times as fast.
-constexpr FetchAhead kZen5 = {.stream = 8192, .band = 2048};
+constexpr FetchAhead kZen5 = {.stream = 8192, .nibbles = 8192, .band = 2048};
 
 unsigned family() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -24,10 +24,15 @@ unsigned family() {
   return base == 15 ? base + (eax >> 20 & 255) : base;
 }
 
-// An EPYC of family 25 read bf16 more slowly with fetches.
+// An EPYC of family 25 with AVX-512 (Zen 4). SmolLM2-135M in 4 bits decodes 1.07 times as fast as
+// without fetches, with 2048 as with 4096; bf16, codes of 8 bits and blocks of GGUF files are
+// slower with fetches.
+constexpr FetchAhead kZen4 = {.nibbles = 2048};
+
 FetchAhead of_processor() {
   if (__builtin_cpu_is("intel")) return kIntel;
   if (__builtin_cpu_is("amd") && family() >= 26) return kZen5;
+  if (__builtin_cpu_is("amd") && family() == 25 && __builtin_cpu_supports("avx512f")) return kZen4;
   return {};
 }
 

@@ -190,7 +190,7 @@ inline __m256i eight_blocks(const uint8_t* codes, const SplitCodes& x) {
 template <class Dot>
 inline __m256i long_group(const uint8_t* codes, size_t bytes, SplitCodes x) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
-  const size_t ahead = fetch_ahead().stream;
+  const size_t ahead = fetch_ahead().nibbles;
   for (; bytes >= 64; bytes -= 64, codes += 64, x.column += 128) {
     ask_for(codes, ahead);
     acc = add_products64<Dot>(acc, codes, x);
@@ -355,7 +355,7 @@ inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin,
   const CodedMatrix& w = *p.matrix;
   const Groups groups(w);
   const auto rows = static_cast<size_t>(w.rows);
-  const size_t ahead = fetch_ahead().stream;
+  const size_t ahead = fetch_ahead().nibbles;
   const size_t bytes = row_bytes(w), scale_bytes = groups.count * (kBf16 ? 2 : 4);
   const uint8_t* codes = row_codes(w, begin);
   const std::byte* scales = row_scales(w, begin);
