@@ -62,7 +62,8 @@ void round_row(const float* x, const BlockActivations& a, size_t row) {
     const int8_t* group = codes + kGroupColumns * g;
     const float scale = round_group(x + kGroupColumns * g, codes + kGroupColumns * g);
     int sums[2] = {0, 0};
-    for (size_t i = 0; i < kGroupColumns; ++i) sums[i / 16] += group[i];
+    for (size_t i = 0; i < 16; ++i) sums[0] += group[i];
+    for (size_t i = 16; i < kGroupColumns; ++i) sums[1] += group[i];
     float* to = numbers + g / kChunkGroups * BlockActivations::kNumbers + g % kChunkGroups;
     to[0] = scale;
     to[8] = scale * static_cast<float>(sums[0] + sums[1]);
