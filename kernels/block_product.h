@@ -37,8 +37,8 @@ struct BlockProduct {
   }
 };
 
-// For processors of x86 with AVX-512 and VNNI. The first returns the bytes of scratch memory that the
-// second needs, which computes rows [begin, end) of the matrix.
+// For processors of x86 with AVX-512 and VNNI. The first returns the bytes of scratch memory that
+// the second needs, which computes rows [begin, end) of the matrix.
 size_t block_scratch_vnni(size_t m, size_t columns);
 void block_task_vnni(const BlockProduct& p, size_t begin, size_t end, float* scratch);
 

@@ -17,9 +17,11 @@
 #include "formats/ptd/ptd.h"
 #include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
+#include "formats/ptn/package.h"
 #include "formats/xnnpack/calls.h"
 #include "formats/xnnpack/validate.h"
 #include "listing/listing.h"
+#include "listing/native_package.h"
 
 namespace ferry::listing {
 namespace {
@@ -140,6 +142,10 @@ Status check_delegates(const pte::LoadedProgram& loaded, const std::string& name
 }
 
 Status check_program(const InputFile& input, const std::string& name) {
+  if (FERRY_TRY(is_native_package(input))) {
+    const ptn::Package package = FERRY_TRY(ptn::read_package(input, name));
+    return ptn::check_values(input, package, name);
+  }
   const MappedFile file = FERRY_TRY(MappedFile::map(input));
   const pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), name));
   if (pte::is_bundled(file.bytes())) {

@@ -1,6 +1,7 @@
 #include "listing/listing.h"
 
 #include <fmt/format.h>
+
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -23,6 +24,7 @@
 #include "formats/pte/reader.h"
 #include "formats/xnnpack/calls.h"
 #include "formats/xnnpack/reader.h"
+#include "listing/native_package.h"
 #include "packer/bundle_reader.h"
 
 namespace ferry::listing {
@@ -274,6 +276,7 @@ Result<ListedProgram> list_program(const pte::LoadedProgram& loaded, const std::
 // -- kinds of files
 
 Result<Listing> list_program_file(const InputFile& input) {
+  if (FERRY_TRY(is_native_package(input))) return list_native_package(input);
   const std::string& path = input.path();
   const MappedFile file = FERRY_TRY(MappedFile::map(input));
   const pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
@@ -405,9 +408,13 @@ Result<PathKind> kind_of_path(const std::string& path) {
     return bundle ? PathKind::kBundle : PathKind::kTensors;
   }
   if (!std::filesystem::exists(path, ignored)) return PathKind::kTensors;
-  if (path.ends_with(".pte") || path.ends_with(".bpte")) return PathKind::kProgram;
+  if (path.ends_with(".pte") || path.ends_with(".bpte") || path.ends_with(".ptn")) {
+    return PathKind::kProgram;
+  }
   if (path.ends_with(".ptd")) return PathKind::kData;
+  // Programs and data files under other names are known by the identifier of their FlatBuffer.
   const InputFile file = FERRY_TRY(InputFile::open(path));
+  if (FERRY_TRY(is_native_package(file))) return PathKind::kProgram;
   const std::string identifier = FERRY_TRY(file_identifier(file));
   if (identifier == "ET12" || identifier == "BP08") return PathKind::kProgram;
   return identifier == "FT01" ? PathKind::kData : PathKind::kTensors;

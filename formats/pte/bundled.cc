@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "formats/pte/flat_file.h"
 #include "formats/pte/validate.h"
+#include "formats/ptn/package.h"
 
 namespace ferry::pte {
 namespace {
@@ -247,6 +248,12 @@ Result<BundledProgram> read_bundled(std::span<const std::byte> file, const std::
 }
 
 Result<LoadedProgram> read_any_program(std::span<const std::byte> file, const std::string& name) {
+  if (ptn::is_package(file)) {
+    return fail(ErrorCode::kUnsupported,
+                name +
+                    ": a native package of ExecuTorch (.ptn); inspect and check read it, "
+                    "programs that run are .pte files");
+  }
   if (!is_bundled(file)) return read_program(file, name);
   return read_program(FERRY_TRY(read_bundled(file, name)).program, name);
 }
