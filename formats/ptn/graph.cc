@@ -135,6 +135,8 @@ class GraphReader {
   Status read_argument(const native_wire::Argument& argument, const std::string& user,
                        std::map<std::string, size_t>& operators) {
     using Kind = native_wire::ArgumentValue;
+    // The verifier accepts a kind without a value.
+    if (argument.value() == nullptr) return bad(fmt::format("{} has an empty argument", user));
     switch (argument.value_type()) {
       case Kind::TensorArg:
         return use(view(argument.value_as_TensorArg()->name()), user);
