@@ -43,7 +43,7 @@ build() {
 # because it uses no precompiled headers and all sources are generated.
 configure_sources() {
   configure "$1" --preset release -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DFERRY_BENCH=ON "${@:2}"
-  cmake --build "$1" --target formats/generated/{program,flat_tensor,blob,bundled}_generated.h \
+  cmake --build "$1" --target formats/generated/{program,flat_tensor,blob,bundled,native_graph}_generated.h \
     report/page_parts.cc ferry_build_version -- --quiet
 }
 

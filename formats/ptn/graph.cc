@@ -63,7 +63,9 @@ class GraphReader {
   }
 
   Result<Value> read_value(std::string name, const native_wire::TensorMeta& meta) const {
-    Value value{.name = std::move(name), .dtype = FERRY_TRY(dtype(meta.dtype())), .sizes = {}};
+    Value value;
+    value.name = std::move(name);
+    value.dtype = FERRY_TRY(dtype(meta.dtype()));
     FERRY_RETURN_IF_ERROR(for_all(meta.sizes(), [&](const auto* dim) -> Status {
       if (dim->min() < 0 || (dim->max() >= 0 && dim->max() < dim->min())) {
         return bad(fmt::format("{} has a dimension of {} to {}", quoted(value.name, 60), dim->min(),
@@ -193,18 +195,19 @@ class GraphReader {
 };
 
 Result<Constant> read_constant(const native_wire::NamedTensorRef& ref, const GraphReader& reader) {
-  Constant constant{.key = text_of(ref.data_key()),
-                    .value = FERRY_TRY(reader.read_value(text_of(ref.name()), *ref.meta())),
-                    .mutated = ref.mutated()};
+  Constant constant;
+  constant.key = text_of(ref.data_key());
+  constant.value = FERRY_TRY(reader.read_value(text_of(ref.name()), *ref.meta()));
+  constant.mutated = ref.mutated();
   if (constant.value.dynamic) return reader.bad(quoted(constant.key, 60) + " has no fixed shape");
   const auto* quant = ref.meta()->quant();
   const auto* affine = quant == nullptr ? nullptr : quant->scheme_as_AffineGroup();
   if (affine == nullptr) return constant;
-  constant.parameters.emplace_back(text_of(affine->scale_data_key()),
-                                   FERRY_TRY(reader.dtype(affine->scale_dtype())));
+  const DType scales = FERRY_TRY(reader.dtype(affine->scale_dtype()));
+  constant.parameters.emplace_back(text_of(affine->scale_data_key()), scales);
   if (!view(affine->zero_point_data_key()).empty()) {
-    constant.parameters.emplace_back(text_of(affine->zero_point_data_key()),
-                                     FERRY_TRY(reader.dtype(affine->zero_point_dtype())));
+    const DType zero_points = FERRY_TRY(reader.dtype(affine->zero_point_dtype()));
+    constant.parameters.emplace_back(text_of(affine->zero_point_data_key()), zero_points);
   }
   return constant;
 }
@@ -243,7 +246,8 @@ Result<Method> read_method(const native_wire::Method& wire, const std::string& n
   }));
   FERRY_RETURN_IF_ERROR(add_outputs(wire, reader, method.outputs));
   FERRY_RETURN_IF_ERROR(for_all(wire.constants(), [&](const auto* constant) -> Status {
-    method.constants.push_back(FERRY_TRY(read_constant(*constant, reader)));
+    Constant read = FERRY_TRY(read_constant(*constant, reader));
+    method.constants.push_back(std::move(read));
     return {};
   }));
   FERRY_RETURN_IF_ERROR(for_all(wire.mutable_buffers(), [&](const auto* buffer) -> Status {

@@ -10,6 +10,7 @@
 
 #include "core/result.h"
 #include "formats/xnnpack/graph.h"
+#include "formats/xnnpack/node_check.h"
 #include "formats/xnnpack/node_table.h"
 
 namespace ferry::xnnpack {
