@@ -22,7 +22,7 @@ Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
   if (conversion::is_gguf_file(path)) {
     const auto matrices =
         options.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
-    return conversion::bundle_in_memory(path, options.config, matrices, pool);
+    return conversion::bundle_in_memory(path, options.config, matrices, pool, options.all_logits);
   }
   return packer::Bundle::open(path, options.check_digests, pool,
                               library::show(progress, "checking digests"));
@@ -66,6 +66,16 @@ Result<Bundle> Bundle::open(const std::string& path, const Engine& engine) {
   return open(options, engine);
 }
 
+Result<Bundle> Bundle::with_adapter(const std::string& name) const {
+  Result<packer::Bundle> chosen = impl_->bundle.with_adapter(name);
+  if (!chosen) {
+    Error error = std::move(chosen).error();
+    error.field = "adapter";
+    return Failure(std::move(error));
+  }
+  return Bundle(std::make_shared<const Impl>(Impl{*std::move(chosen), impl_->has_blocks}));
+}
+
 BundleInfo Bundle::info() const {
   const packer::Manifest& manifest = impl_->bundle.manifest();
   BundleInfo info;
@@ -87,6 +97,10 @@ BundleInfo Bundle::info() const {
     info.files.push_back({file.path, file.bytes});
   }
   info.has_reference = !manifest.reference.empty();
+  for (const packer::ManifestAdapter& adapter : manifest.adapters) {
+    info.adapters.push_back(adapter.name);
+  }
+  info.adapter = impl_->bundle.adapter();
   return info;
 }
 

@@ -47,6 +47,7 @@ constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"logits", "all_logits"},
     {"inputs", "images"},
     {"max-file-size", "max_file_bytes"},
+    {"adapter-dtype", "int8_adapters"},
     {"quantize-rule", "quantize_rules"},
     {"quantize-embedding", "embedding_bits"},
     {"quantize-method", "hqq"}};
@@ -97,6 +98,12 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   };
   add("config", !o.config.empty(), o.config);
   add("lora", !o.lora.empty(), o.lora);
+  std::string adapters;
+  for (const AdapterSource& adapter : o.adapters) {
+    adapters += (adapters.empty() ? "" : ",") + adapter.name + "=" + adapter.directory;
+  }
+  add("adapters", !o.adapters.empty(), adapters);
+  add("adapter-dtype", o.int8_adapters, "int8");
   add("reference", !o.reference.empty(), o.reference);
   add("dtype", o.dtype != WeightType::kKeep, text_of(o.dtype));
   add("quantize", o.quantize.scheme != LinearScheme::kNone, text_of(o.quantize));

@@ -1,6 +1,7 @@
 #include <ferry/generate.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/utf8.h"
@@ -53,11 +54,18 @@ namespace {
 
 using library::wrong;
 
-runner::DecodeOptions decode_options(DecodeMode mode) {
+// `from` must outlive the result.
+Result<runner::DecodeOptions> decode_options(const GeneratorOptions& from) {
   runner::DecodeOptions options;
-  if (mode == DecodeMode::kKv) options.mode = runner::DecodeMode::kKv;
-  if (mode == DecodeMode::kHybrid) options.mode = runner::DecodeMode::kHybrid;
-  if (mode == DecodeMode::kLookahead) options.mode = runner::DecodeMode::kLookahead;
+  if (from.mode == DecodeMode::kKv) options.mode = runner::DecodeMode::kKv;
+  if (from.mode == DecodeMode::kHybrid) options.mode = runner::DecodeMode::kHybrid;
+  if (from.mode == DecodeMode::kLookahead) options.mode = runner::DecodeMode::kLookahead;
+  if (from.lookup < 0 || from.lookup > runner::kMostLookup) {
+    return wrong("lookup", "must be 0 to " + std::to_string(runner::kMostLookup));
+  }
+  if (from.lookup > 0 && from.draft) return wrong("draft", "must be absent where lookup is given");
+  options.lookup = from.lookup;
+  if (from.draft) options.draft = &from.draft->impl().bundle;
   return options;
 }
 
@@ -265,8 +273,8 @@ Result<Generator> Generator::load(const Bundle& bundle, const Engine& engine,
     auto impl = std::make_unique<Impl>(Impl{.engine = engine, .bundle = files});
     impl->method.memory = options.memory;
     FERRY_RETURN_IF_ERROR(impl->open_text());
-    impl->decoder =
-        FERRY_TRY(runner::load_decoder(files, pool, impl->method, decode_options(options.mode)));
+    const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
+    impl->decoder = FERRY_TRY(runner::load_decoder(files, pool, impl->method, decode));
     return Generator(std::move(impl));
   });
 }

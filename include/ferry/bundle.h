@@ -36,8 +36,10 @@ struct BundleInfo {
   std::optional<int64_t> bos_token;
   std::vector<int64_t> end_tokens;
   std::vector<BundleComponent> components;
-  std::vector<FileSize> files;  // all files except the manifest
-  bool has_reference = false;   // the bundle contains outputs that verify() can compare with
+  std::vector<FileSize> files;        // all files except the manifest
+  bool has_reference = false;         // the bundle contains outputs that verify() can compare with
+  std::vector<std::string> adapters;  // names for Bundle::with_adapter()
+  std::string adapter;                // the one that is chosen; empty for none
 };
 
 struct OpenOptions {
@@ -48,6 +50,9 @@ struct OpenOptions {
   // effect on a bundle directory.
   bool exact = false;
   bool check_digests = true;  // hash every byte of the bundle
+  // Give the logits of all tokens of a GGUF file, which GeneratorOptions::lookup and draft need. No
+  // effect on a bundle directory.
+  bool all_logits = false;
 };
 
 // Handle of an open bundle. Copies share the mapped files.
@@ -59,6 +64,11 @@ class Bundle {
   ~Bundle();
   Bundle(const Bundle&);
   Bundle& operator=(const Bundle&);
+
+  // Returns the bundle with one of its adapters, which is then that of generators, embedders and
+  // verify(); an empty name chooses none. The files stay mapped once. kUsage for an adapter that
+  // the bundle does not have.
+  Result<Bundle> with_adapter(const std::string& name) const;
 
   BundleInfo info() const;
   // Returns the text of manifest.json (docs/bundle_format.md).

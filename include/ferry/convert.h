@@ -52,12 +52,21 @@ struct QuantizationRule {
   LinearQuantization linear;
 };
 
+// An adapter as peft writes it.
+struct AdapterSource {
+  std::string name;       // letters, digits, '-', '_' and '.'
+  std::string directory;  // without a comma
+};
+
 struct ConvertOptions {
   // A checkpoint: a directory, an index, a tensor file, or a model of the Hugging Face cache as
   // "ORG/NAME[@REVISION][:GGUF]".
   std::string source = {};
   std::string config = {};  // replaces the config.json of the checkpoint; may be empty
   std::string lora = {};    // directory of an adapter to merge into the weights; may be empty
+  // Adapters that stay apart from the weights, for Bundle::with_adapter().
+  std::vector<AdapterSource> adapters = {};
+  bool int8_adapters = false;  // codes of 8 bits for the factors of `adapters`
   OutputFormat format = OutputFormat::kBundle;
   // Path of the output. Its ending says whether weights become one file: ".safetensors", ".gguf",
   // ".pth" or ".pt". If empty, weights become files in a directory, and GGUF becomes one file.

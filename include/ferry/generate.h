@@ -28,6 +28,12 @@ enum class DecodeMode {
 
 struct GeneratorOptions {
   DecodeMode mode = DecodeMode::kDefault;
+  // Guesses of the next tokens, which change the speed and not the answers. One of two: the most
+  // tokens that are guessed at a time from earlier ones, 1 to 64 (0: none), or a smaller model of
+  // the same vocabulary that guesses them. They are for stateful programs with the logits of all
+  // tokens (ConvertOptions::all_logits, OpenOptions::all_logits).
+  int64_t lookup = 0;
+  std::optional<Bundle> draft = {};
   // The most bytes of planned memory; default: the memory that the system has available.
   std::optional<uint64_t> memory = {};
 };

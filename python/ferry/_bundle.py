@@ -137,10 +137,17 @@ class Tokenizer:
 class Bundle:
     """An open bundle, from :func:`open`. One answer at a time: other threads wait for it."""
 
-    def __init__(self, handle: _native.Bundle, threads: int, mode: str = "default") -> None:
+    def __init__(
+        self,
+        handle: _native.Bundle,
+        threads: int,
+        options: Mapping[str, object] | None = None,
+        draft: Bundle | None = None,
+    ) -> None:
         self._handle = handle
         self._threads = threads
-        self._mode = mode
+        self._options = dict(options or {})
+        self._draft = draft
         self._model: _native.Model | None = None
         self._embedder: _native.Embedder | None = None
         self._busy = threading.Lock()
@@ -154,6 +161,12 @@ class Bundle:
     def manifest(self) -> dict[str, Any]:
         """The manifest of the bundle (docs/bundle_format.md)."""
         return dict(json.loads(self._handle.manifest_json()))
+
+    def with_adapter(self, name: str) -> Bundle:
+        """Returns the bundle with one of its adapters (``info.adapters``); "" chooses none. Both
+        share the files. Answers, vectors and proofs of the new one are those of the adapter."""
+        chosen = self._handle.with_adapter(name)
+        return Bundle(chosen, self._threads, self._options, self._draft)
 
     def text_file(self, name: str) -> str:
         """Returns a file that was copied into the bundle, such as "tokenizer.json"."""
@@ -202,8 +215,8 @@ class Bundle:
 
     def _loaded(self) -> _native.Model:
         if self._model is None:
-            options = {"mode": self._mode}
-            self._model = _native.load_model(self._handle, options, self._threads)
+            draft = self._draft._handle if self._draft else None
+            self._model = _native.load_model(self._handle, self._options, draft, self._threads)
         return self._model
 
     @contextmanager
@@ -269,14 +282,18 @@ def open(  # noqa: A001 - ferry.open() reads well
     check_digests: bool = True,
     exact: bool = False,
     mode: Mode = "default",
+    lookup: int = 0,
+    draft: Path | Bundle | None = None,
     progress: Progress | None = None,
     threads: int = 0,
 ) -> Bundle:
     """Opens a bundle, or a GGUF file, which is converted in memory.
 
     ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
-    as f32, which :func:`ferry.verify` needs. ``threads`` is for all work with the bundle; 0 means
-    as many as the process may use.
+    as f32, which :func:`ferry.verify` needs. ``lookup`` guesses up to that many tokens at a time
+    from earlier ones, ``draft`` with a smaller bundle of the same vocabulary: answers are the same,
+    and sooner where guesses are right; a bundle needs ``all_logits`` of :func:`convert` for it.
+    ``threads`` is for all work with the bundle; 0 means as many as the process may use.
 
     >>> open("sample.bundle").info.model_type
     'qwen3_5_text'
@@ -286,8 +303,11 @@ def open(  # noqa: A001 - ferry.open() reads well
         "config": path_of(config),
         "check_digests": check_digests,
         "exact": exact,
+        "all_logits": lookup > 0 or draft is not None,
     }
-    return Bundle(_native.open(options, progress, threads), threads, mode)
+    guesser = draft if draft is None or isinstance(draft, Bundle) else open(draft, threads=threads)
+    handle = _native.open(options, progress, threads)
+    return Bundle(handle, threads, {"mode": mode, "lookup": lookup}, guesser)
 
 
 def run(

@@ -15,6 +15,8 @@ class ConvertOptions(TypedDict, total=False):
 
     - ``format``: "bundle", "safetensors", "hf", "pth", "bpte" or "gguf"
     - ``config``, ``lora``: replace the config.json; the folder of an adapter to merge
+    - ``adapters``: folders by name, of adapters that stay apart for :meth:`Bundle.with_adapter`;
+      ``int8_adapters``: their factors in codes of 8 bits
     - ``dtype``: "keep", "f32", "f16" or "bf16", of the matrices
     - ``quantize``: "none", "8da4w" (groups of 32), "8da4w-gN", "8da8w" or "int8"
     - ``quantize_rules``: globs of weights with other schemes; the last one that matches decides
@@ -37,6 +39,8 @@ class ConvertOptions(TypedDict, total=False):
     format: str
     config: Path
     lora: Path
+    adapters: Mapping[str, Path]
+    int8_adapters: bool
     dtype: str
     quantize: str
     quantize_rules: Mapping[str, str]
@@ -112,6 +116,9 @@ def _options(source: Path, options: Mapping[str, Any], output: str) -> dict[str,
     for name in ("config", "lora", "reference", "gguf_imatrix", "calibrate_weights"):
         if name in given:
             given[name] = path_of(given[name])
+    if "adapters" in given:
+        adapters = (given["adapters"] or {}).items()
+        given["adapters"] = [(name, path_of(folder)) for name, folder in adapters]
     if "quantize_rules" in given:
         given["quantize_rules"] = list((given["quantize_rules"] or {}).items())
     if "allow_unmapped" in given:

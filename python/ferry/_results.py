@@ -145,6 +145,8 @@ class BundleInfo:
     components: tuple[Component, ...]
     files: tuple[File, ...]
     has_reference: bool
+    adapters: tuple[str, ...]  # names for Bundle.with_adapter()
+    adapter: str  # the one that is chosen; empty for none
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,10 @@ struct VectorModel {
   Embedder embedder;
 };
 
-TextModel load_model(const Bundle& bundle, const nb::dict& given, size_t threads) {
-  const GeneratorOptions options = generator_options(given);
+TextModel load_model(const Bundle& bundle, const nb::dict& given, const Bundle* draft,
+                     size_t threads) {
+  GeneratorOptions options = generator_options(given);
+  if (draft != nullptr) options.draft = *draft;
   const Engine engine(threads);
   return {engine, call(engine, [&] { return Generator::load(bundle, engine, options); })};
 }
@@ -132,6 +134,10 @@ void define_handles(nb::module_& m) {
   nb::class_<Bundle>(m, "Bundle")
       .def("info", [](const Bundle& bundle) { return to_dict(bundle.info()); })
       .def("manifest_json", &Bundle::manifest_json)
+      .def("with_adapter",
+           [](const Bundle& bundle, const std::string& name) {
+             return call(Engine(1), [&] { return bundle.with_adapter(name); });
+           })
       .def(
           "text_file",
           [](const Bundle& bundle, const std::string& name) {
@@ -148,7 +154,7 @@ void define_handles(nb::module_& m) {
       .def("clear_interrupt", [](const TextModel& m) { m.engine.clear_interrupt_request(); })
       .def_prop_ro("position", [](const TextModel& model) { return model.generator.position(); })
       .def_prop_ro("capacity", [](const TextModel& model) { return model.generator.capacity(); });
-  m.def("load_model", &load_model, "bundle"_a, "options"_a, "threads"_a);
+  m.def("load_model", &load_model, "bundle"_a, "options"_a, "draft"_a.none(), "threads"_a);
 
   nb::class_<VectorModel>(m, "Embedder")
       .def("embed", &embed, "texts"_a, "options"_a, "progress"_a.none())

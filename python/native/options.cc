@@ -142,11 +142,17 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.read("prefill_length", o.prefill_length).read("decode_length", o.decode_length);
   options.read("kv_type", o.kv_type, kValueTypes).read("mask_type", o.mask_type, kValueTypes);
   options.read("logits_type", o.logits_type, kValueTypes).read("all_logits", o.all_logits);
+  nb::list adapters;
+  options.read("adapters", adapters).read("int8_adapters", o.int8_adapters);
   options.read("images", o.images)
       .read("shards", o.shards)
       .read("reference", o.reference)
       .read("output", o.output);
   options.done();
+  for (const nb::handle adapter : adapters) {
+    const auto [name, directory] = nb::cast<std::pair<nb::str, nb::str>>(adapter);
+    o.adapters.push_back({name.c_str(), directory.c_str()});
+  }
   o.quantize = quantization_of(quantize, "quantize");
   for (const nb::handle rule : rule_list) {
     const auto [pattern, scheme] = nb::cast<std::pair<nb::str, nb::str>>(rule);
@@ -198,14 +204,15 @@ OpenOptions open_options(const nb::dict& given) {
   OpenOptions o;
   Options options(given);
   options.read("path", o.path).read("config", o.config);
-  options.read("check_digests", o.check_digests).read("exact", o.exact).done();
+  options.read("check_digests", o.check_digests).read("exact", o.exact);
+  options.read("all_logits", o.all_logits).done();
   return o;
 }
 
 GeneratorOptions generator_options(const nb::dict& given) {
   GeneratorOptions o;
   Options options(given);
-  options.read("mode", o.mode, kModes).read("memory", o.memory).done();
+  options.read("mode", o.mode, kModes).read("memory", o.memory).read("lookup", o.lookup).done();
   return o;
 }
 

@@ -227,6 +227,8 @@ nb::dict to_dict(const BundleInfo& info) {
   out["components"] = components;
   out["files"] = files_of(info.files);
   out["has_reference"] = info.has_reference;
+  out["adapters"] = info.adapters;
+  out["adapter"] = info.adapter;
   return out;
 }
 

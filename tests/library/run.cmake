@@ -55,6 +55,7 @@ endif()
 file(MAKE_DIRECTORY ${DIRECTORY}/stranger)
 run(${DIRECTORY}/build/stranger ${SOURCE}/testdata/trained
     ${SOURCE}/testdata/encoder/embedding_gemma
-    ${SOURCE}/testdata/hostile/hdf5/h5_valid.h5 ${DIRECTORY}/stranger)
+    ${SOURCE}/testdata/hostile/hdf5/h5_valid.h5 ${DIRECTORY}/stranger
+    ${SOURCE}/testdata/golden/llama ${SOURCE}/testdata/adapters/formal)
 run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
 file(REMOVE_RECURSE ${DIRECTORY})

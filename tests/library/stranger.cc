@@ -1,11 +1,12 @@
 // Uses every part of the public interface once, as a program that knows nothing else of Ferry:
-//   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT HDF5_FILE DIRECTORY
+//   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT HDF5_FILE DIRECTORY ADAPTED_CHECKPOINT ADAPTER
 #include <ferry/ferry.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -171,6 +172,52 @@ ferry::Status reads_hdf5(const std::string& file, const ferry::Engine& engine) {
   return {};
 }
 
+// A bundle with an adapter has another answer with it, and guesses change none.
+ferry::Status adapts(const std::string& source, const std::string& adapter,
+                     const std::string& directory, const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.dtype = ferry::WeightType::kF32;
+  options.adapters = {{"formal", adapter}};
+  options.all_logits = true;
+  ferry::WriteOptions write;
+  write.path = directory + "/adapted";
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  const auto plain = FERRY_TRY(ferry::Bundle::open(write.path, engine));
+  const ferry::BundleInfo info = plain.info();
+  expect(info.adapters == std::vector<std::string>{"formal"} && info.adapter.empty(), "adapters");
+  const auto adapted = FERRY_TRY(plain.with_adapter("formal"));
+  expect(adapted.info().adapter == "formal", "the adapter that is chosen");
+  const auto unknown = plain.with_adapter("other");
+  expect(!unknown && unknown.error().field == "adapter", "an unknown adapter");
+
+  const auto answer =
+      [&](const ferry::Bundle& bundle,
+          const ferry::GeneratorOptions& how) -> ferry::Result<std::vector<int64_t>> {
+    ferry::Generator generator = FERRY_TRY(ferry::Generator::load(bundle, engine, how));
+    ferry::GenerateOptions limits;
+    limits.max_new_tokens = 12;
+    limits.ignore_end_tokens = true;
+    return FERRY_TRY(generator.generate({.tokens = {1, 17, 42, 17, 42}}, limits)).tokens;
+  };
+  const auto without = FERRY_TRY(answer(plain, {}));
+  const auto with = FERRY_TRY(answer(adapted, {}));
+  expect(without != with, "another answer");
+  ferry::GeneratorOptions how;
+  how.lookup = 4;
+  expect(FERRY_TRY(answer(adapted, how)) == with, "an answer by lookup");
+  how.draft = plain;
+  const auto both = answer(adapted, how);
+  expect(!both && both.error().field == "draft", "two kinds of guesses");
+  how.lookup = 0;
+  expect(FERRY_TRY(answer(adapted, how)) == with, "an answer by a draft");
+  how.lookup = 65;
+  how.draft.reset();
+  const auto many = answer(adapted, how);
+  expect(!many && many.error().field == "lookup", "too many guesses");
+  return {};
+}
+
 ferry::Status run(char** argv) {
   const ferry::Engine engine(2);
   const std::string directory = argv[4], out = directory + "/text";
@@ -186,13 +233,14 @@ ferry::Status run(char** argv) {
   expect(ferry::to_json(verified).starts_with("{\"verdict\":"), "JSON of a verification");
   FERRY_RETURN_IF_ERROR(calibrates(argv[1], directory, engine));
   FERRY_RETURN_IF_ERROR(reads_hdf5(argv[3], engine));
+  FERRY_RETURN_IF_ERROR(adapts(argv[5], argv[6], directory, engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 7) return 2;
   const ferry::Status status = run(argv);
   if (!status) std::fprintf(stderr, "%s\n", status.error().message.c_str());
   return status ? 0 : 1;

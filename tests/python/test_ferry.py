@@ -126,6 +126,32 @@ def test_logits_are_those_of_the_reference(bundle, trained):
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 
 
+def test_an_adapter_has_the_answer_of_its_reference(tmp_path):
+    adapters = TESTDATA / "adapters"
+    ferry.convert(TESTDATA / "golden" / "llama", tmp_path / "b", dtype="f32", all_logits=True,
+                  adapters={"formal": adapters / "formal", "short": adapters / "short"})
+    plain = ferry.open(tmp_path / "b")
+    assert plain.info.adapters == ("formal", "short") and plain.info.adapter == ""
+    tokens = [1, 17, 42, 17, 42]
+    answers = set()
+    for name in ("", "formal", "short"):
+        chosen = plain.with_adapter(name)
+        assert chosen.info.adapter == name
+        answer = chosen.generate(tokens, max_new_tokens=8, ignore_end_tokens=True).tokens
+        answers.add(tuple(answer))
+        guessed = ferry.open(tmp_path / "b", lookup=4).with_adapter(name)
+        assert guessed.generate(tokens, max_new_tokens=8, ignore_end_tokens=True).tokens == answer
+        if name:
+            golden = adapters / f"{name}.golden.safetensors"
+            assert ferry.verify(chosen, reference=golden).verdict == "parity"
+    assert len(answers) == 3
+    drafted = ferry.open(tmp_path / "b", draft=plain)
+    assert tuple(drafted.generate(tokens, max_new_tokens=8, ignore_end_tokens=True).tokens) in answers
+    with pytest.raises(ferry.UsageError) as raised:
+        plain.with_adapter("other")
+    assert raised.value.field == "adapter"
+
+
 def test_embed_gives_the_vectors_of_sentence_transformers(encoder):
     cases = json.loads((encoder.parent / "checkpoint" / "texts.json").read_text())
     bundle = ferry.open(encoder)
