@@ -82,6 +82,13 @@ std::vector<std::string_view> supported_types(FamilyTable families);
 // few: "llama, gemma and 59 more (README.md lists them)".
 std::string nearest_types(FamilyTable families, std::string_view model_type);
 
+// The pairs of rotary dimensions that each of the three positions turns, where the config does not
+// say so in mrope_section. They are one behind the other, or in turn.
+struct RopeSections {
+  std::vector<int64_t> sizes;
+  bool in_turn = false;
+};
+
 // How the config of one model_type is read. Defaults are those of transformers 5.23.0.
 struct VisionType {
   std::string_view name;                      // the value of model_type
@@ -95,6 +102,12 @@ struct VisionType {
   // The tower is built only where images are asked for. Otherwise the FamilySpec whose wrapper has
   // this name serves the text part alone.
   bool by_choice = false;
+  // As in WrapperType: the outer config describes the text decoder where it has no `text_key`, and
+  // tie_word_embeddings ties in the text part too.
+  bool flat = false, text_ties = false;
+  // Set where the tower takes images of any shape, which have places in three dimensions in the
+  // text decoder. `read` then reads all of the tower.
+  const RopeSections* sections = nullptr;
 };
 
 struct VisionFamily {

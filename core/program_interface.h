@@ -56,11 +56,31 @@ inline constexpr std::string_view kInputPosPort = "input_pos";  // i64 [1]
 // this input: for each token the position behind the last one that it attends to, i64 [1,T]. It is
 // position + 1 for a token of text. All rows of an image are tokens of one call.
 inline constexpr std::string_view kAttentionEndPort = "attention_end";
+// Stateful text decoders whose images have places in three dimensions have this input: the position
+// of each token in time, in height and in width, i64 [3,T]. The three are equal for a token of
+// text.
+inline constexpr std::string_view kRopePositionsPort = "rope_positions";
 inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [1,T,hidden_size]
 // Vision-language models have these. One image or tile is one call of the vision encoder.
 inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32 [1,T,hidden_size]
 inline constexpr std::string_view kPixelValuesPort = "pixel_values";      // f32 [1,3,H,W]
 inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32 [1,N,hidden_size]
+// A vision encoder for images of any shape takes the patches of one image instead. M is the number
+// of its blocks of merge_size^2 patches, each of which becomes a row of features; N = M
+// merge_size^2; P is the values of a patch. Patches and features are in the order of
+// runner/image_grid.h.
+//   pixel_values      f32 [1,M,merge_size^2 P]
+//   patch_positions   i64 [2,N]: row and column of each patch
+//   patch_windows     i64 [1,N]: the window of each patch, where layers have windows
+//   position_rows     i64 [4,N]: rows of the table of learned positions, where there is one
+//   position_weights  f32 [4,N]: their weights
+inline constexpr std::string_view kPatchPositionsPort = "patch_positions";
+inline constexpr std::string_view kPatchWindowsPort = "patch_windows";
+inline constexpr std::string_view kPositionRowsPort = "position_rows";
+inline constexpr std::string_view kPositionWeightsPort = "position_weights";
+// An output of such an encoder, f32 [K,M,hidden_size], and an input of its text decoder, f32
+// [K,T,hidden_size]: what the outputs of the first K layers get added; zeros for tokens of text.
+inline constexpr std::string_view kDeepstackPort = "deepstack_features";
 // Models of speech have these. The keys and values are outputs of the audio encoder and inputs of
 // the text decoder; the number of the decoder's layer follows.
 inline constexpr std::string_view kInputFeaturesPort = "input_features";  // f32 [1,mels,frames]
@@ -117,12 +137,12 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 // not the first is an output or an input of an earlier program.
 constexpr bool is_component_input(std::string_view port) {
   return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort ||
-         port == kAttentionEndPort || port == kTextIdsPort || port == kPositionIdsPort ||
-         port == kLastTokensPort || port == kTokenTypesPort || port == kAttentionMaskPort ||
-         port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
-         is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
-         is_layer_port(port, kRecurrentStatePort) || is_layer_port(port, kCrossKPort) ||
-         is_layer_port(port, kCrossVPort);
+         port == kAttentionEndPort || port == kRopePositionsPort || port == kDeepstackPort ||
+         port == kTextIdsPort || port == kPositionIdsPort || port == kLastTokensPort ||
+         port == kTokenTypesPort || port == kAttentionMaskPort || port == kWindowMaskPort ||
+         is_layer_port(port, kKCachePort) || is_layer_port(port, kVCachePort) ||
+         is_layer_port(port, kConvStatePort) || is_layer_port(port, kRecurrentStatePort) ||
+         is_layer_port(port, kCrossKPort) || is_layer_port(port, kCrossVPort);
 }
 
 }  // namespace ferry

@@ -153,6 +153,15 @@ static void describe(Archive& a, ManifestClassifier& classifier) {
 }
 
 template <class Archive>
+static void describe(Archive& a, ManifestImageGrid& grid) {
+  a.count("patch_size", grid.patch_size);
+  a.count("temporal_patch_size", grid.temporal_patch_size);
+  a.count("merge_size", grid.merge_size);
+  a.count("window_size", grid.window_size);
+  a.count("table_size", grid.table_size);
+}
+
+template <class Archive>
 static void describe_model(Archive& a, Manifest& m) {
   a.text("model_type", m.model_type);
   a.count("vocab_size", m.vocab_size);
@@ -173,6 +182,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(4)) a.optional_count("image_token_id", m.image_token_id);
   a.optional_count("rope_switch", m.rope_switch);
   if (a.since(10)) a.optional_object("classifier", m.classifier);
+  if (a.since(11)) a.optional_object("image_grid", m.image_grid);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -19,12 +19,13 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of classifiers, that of bundles whose components
-// share one program, that of bundles that take adapters, and that of all others. It reads those
-// from kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member
-// that was added later.
+// The versions that this program writes: that of vision encoders for images of any shape, that of
+// classifiers, that of bundles whose components share one program, that of bundles that take
+// adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
+// manifest.cc states the version of each member that was added later.
+inline constexpr int64_t kImageGridManifestVersion = 11;
+inline constexpr int64_t kManifestVersion = kImageGridManifestVersion;
 inline constexpr int64_t kClassifierManifestVersion = 10;
-inline constexpr int64_t kManifestVersion = kClassifierManifestVersion;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
 inline constexpr int64_t kAdaptersManifestVersion = 8;
 inline constexpr int64_t kPlainManifestVersion = 7;
@@ -173,6 +174,16 @@ struct ManifestClassifier {
   std::vector<std::string> labels;
 };
 
+// How images of any shape become the inputs of a vision encoder (runner/image_grid.h).
+struct ManifestImageGrid {
+  int64_t patch_size = 0;           // pixels of a side
+  int64_t temporal_patch_size = 0;  // equal frames of a patch
+  int64_t merge_size = 0;           // patches of a side of a block, which becomes a row of features
+  int64_t window_size = 0;          // blocks of a side of a window; 0: there are no windows
+  int64_t table_size = 0;           // rows and columns of the learned positions; 0: there are none
+  bool operator==(const ManifestImageGrid&) const = default;
+};
+
 struct Manifest {
   int64_t version = kPlainManifestVersion;  // version of the text, which decides its members
   ManifestTool tool = {};
@@ -196,6 +207,7 @@ struct Manifest {
   // position, the end of the call decides which factors are used.
   std::optional<int64_t> rope_switch;
   std::optional<ManifestClassifier> classifier = {};  // before version 10 there is none
+  std::optional<ManifestImageGrid> image_grid = {};   // before version 11 there is none
   std::vector<ManifestSourceFile> source_files;       // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;

@@ -80,6 +80,14 @@ class ModelCheck {
       return is_static() ? expect(file, "input", port, {1, tokens}, "tokens of a call")
                          : expect(file, "input", port, {1}, "one position");
     }
+    if (port.name == kRopePositionsPort) {
+      return expect(file, "input", port, {3, tokens}, "prefill_length");
+    }
+    if (port.name == kDeepstackPort) {
+      const int64_t layers = port.shape.empty() ? 1 : std::max<int64_t>(1, port.shape[0]);
+      return expect(file, "input", port, {layers, tokens, model_.hidden_size},
+                    "prefill_length and hidden_size");
+    }
     const bool is_mask = port.name == kAttentionMaskPort || port.name == kWindowMaskPort;
     if (is_static() && is_mask) {
       return expect(file, "input", port, {1, 1, tokens, model_.context_length}, "context_length");
@@ -119,6 +127,7 @@ class ModelCheck {
                                      model_.vocab_size));
     }
     sounds();
+    image_grid(vision);
     if (vision == nullptr) return;
     for (const ManifestProgram& program : vision->programs) {
       for (const ManifestMethod& method : program.methods) {
@@ -229,8 +238,39 @@ class ModelCheck {
                           to_string(port.shape)));
   }
 
+  // Checks the numbers of image_grid, which sizes follow from.
+  void image_grid(const ManifestComponent* vision) {
+    if (!model_.image_grid) return;
+    if (vision == nullptr) {
+      add(kManifestName,
+          fmt::format("has an image_grid but no component {}", quoted(kVisionEncoderRole)));
+    }
+    constexpr int64_t kMost = 1 << 14, kMostSide = 256;
+    const ManifestImageGrid& grid = *model_.image_grid;
+    const auto check = [&](const char* name, int64_t value, int64_t least, int64_t most) {
+      if (value >= least && value <= most) return;
+      add(kManifestName,
+          fmt::format("{} of image_grid is {}, expected {} to {}", name, value, least, most));
+    };
+    check("patch_size", grid.patch_size, 1, kMostSide);
+    check("temporal_patch_size", grid.temporal_patch_size, 1, kMostSide);
+    check("merge_size", grid.merge_size, 1, kMostSide);
+    check("window_size", grid.window_size, 0, kMost);
+    check("table_size", grid.table_size, 0, kMost);
+  }
+
+  // Checks the blocks of patches that an encoder of images of any shape takes.
+  void blocks(const std::string& file, const ManifestPort& port) {
+    const ManifestImageGrid& grid = *model_.image_grid;
+    const int64_t sides = grid.merge_size * grid.patch_size;
+    const int64_t most = port.shape.size() == 3 ? std::max<int64_t>(1, port.shape[1]) : 1;
+    expect(file, "input", port, {1, most, 3 * sides * sides * grid.temporal_patch_size},
+           "image_grid");
+  }
+
   void pixels(const std::string& file, const ManifestPort& port) {
     if (port.name != kPixelValuesPort) return;
+    if (model_.image_grid) return blocks(file, port);
     const bool square = port.shape.size() == 4 && port.shape[3] >= 1 &&
                         port.shape == Shape{1, 3, port.shape[3], port.shape[3]};
     if (square) return;

@@ -103,6 +103,12 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
   if (config.vision) m.image_token_id = config.vision->image_token_id;
+  if (config.vision && config.vision->any_shape) {
+    const converters::AnyShapeConfig& shape = *config.vision->any_shape;
+    m.version = packer::kImageGridManifestVersion;
+    m.image_grid = {config.vision->patch_size, shape.temporal_patch_size, config.vision->shuffle,
+                    shape.window, shape.table};
+  }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
     m.version = packer::kClassifierManifestVersion;
@@ -214,7 +220,8 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
 // Returns whether the checkpoint has weights of a vision tower that is built by choice.
 bool has_tower(const TensorSource& source) {
   return std::ranges::any_of(source.entries(), [](const TensorEntry& entry) {
-    return entry.name.find("vision_tower.") != std::string::npos;
+    return entry.name.find("vision_tower.") != std::string::npos ||
+           entry.name.starts_with("visual.") || entry.name.starts_with("model.visual.");
   });
 }
 

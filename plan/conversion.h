@@ -64,6 +64,9 @@ struct ConvertOptions {
   std::optional<int64_t> prefill_length;
   // Whether the model takes images. Default: where the checkpoint has the tower; see the option.
   std::optional<bool> images = {};
+  // Most patches of an image, where a tower takes images of any shape. Default: 4096, but no more
+  // than the rows of a context need.
+  std::optional<int64_t> max_patches = {};
   // Default: encoder for a model whose tokens attend to later tokens, otherwise stateful.
   std::optional<converters::ProgramStyle> style = {};
   DType kv_cache = DType::kF32;  // for stateful programs; see BuildOptions

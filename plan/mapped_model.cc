@@ -29,11 +29,28 @@ constexpr int64_t kDefaultPrefill = 512;
 // all of its positions, however short the prompt is.
 constexpr int64_t kDefaultStaticPrefill = 128;
 constexpr int64_t kDefaultTextLength = 2048;
+// A mask takes memory with the square of the patches.
+constexpr int64_t kDefaultPatches = 4096;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
 constexpr int64_t kTextsLength = 512;
 
+// Returns why programs of these options take no images of any shape, or nullptr.
+const char* any_shape_obstacle(const ConvertOptions& options,
+                               const converters::ModelConfig& config) {
+  if (!config.vision || !config.vision->any_shape) return nullptr;
+  if (options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
+    return "stateful programs alone take images of any shape";
+  }
+  return options.layout == ProgramLayout::kOneProgram
+             ? "one program of all components takes no images of any shape"
+             : nullptr;
+}
+
 // Refuses inputs that the model cannot have.
 Status check_inputs(const ConvertOptions& options, const converters::ModelConfig& config) {
+  if (const char* why = any_shape_obstacle(options, config)) {
+    return fail_field(ErrorCode::kUnsupported, "inputs", fmt::format(" images: {}", why));
+  }
   if (!options.images || *options.images == config.vision.has_value()) return {};
   return fail_field(ErrorCode::kUnsupported, "inputs",
                     fmt::format(*options.images ? " images: Ferry builds no vision tower of {}"
@@ -163,6 +180,24 @@ Status check_image_call(const converters::ModelConfig& config,
                                 build.prefill_length, least, config.model_type));
 }
 
+// Returns the most blocks of patches of an image; 0 where no tower takes images of any shape.
+Result<int64_t> image_blocks(const ConvertOptions& options, const converters::ModelConfig& config,
+                             int64_t context_length) {
+  constexpr const char* kOption = "max-patches";
+  if (!config.vision || !config.vision->any_shape) {
+    if (!options.max_patches) return int64_t{0};
+    return fail_field(ErrorCode::kUsage, kOption,
+                      ": is for vision towers that take images of any shape");
+  }
+  const int64_t unit = config.vision->shuffle * config.vision->shuffle;
+  if (!options.max_patches) {
+    return std::min(std::max<int64_t>(kDefaultPatches / unit, 1), context_length);
+  }
+  if (*options.max_patches >= unit) return *options.max_patches / unit;
+  return fail_field(ErrorCode::kUsage, kOption,
+                    fmt::format(" {}: a block has {} patches", *options.max_patches, unit));
+}
+
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   converters::BuildOptions build;
@@ -200,6 +235,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                       fmt::format(" {}: must be from 1 to the prefill length, {}",
                                   build.decode_length, build.prefill_length));
   }
+  build.image_blocks = FERRY_TRY(image_blocks(options, config, build.context_length));
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;
   size_t caches = 0;
@@ -290,12 +326,14 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
   };
   auto config = read(options.images.value_or(opened.images));
   if (options.images || !opened.images) return config;
-  if (config && has_room_for_image(options, *config)) return config;
+  const char* obstacle = config ? any_shape_obstacle(options, *config) : nullptr;
+  if (config && obstacle == nullptr && has_room_for_image(options, *config)) return config;
   auto text = read(false);
   if (!text) return text;
   if (text->vision) return config;  // the tower is part of every model of this family
   notes.push_back(fmt::format("the programs take text and no images: {}",
-                              config
+                              obstacle != nullptr ? obstacle
+                              : config
                                   ? fmt::format("an image of {} needs {} tokens in a call",
                                                 config->model_type, config->vision->image_tokens())
                                   : config.error().message));

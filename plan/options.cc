@@ -145,6 +145,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.context_length = build.context_length;
   settled.prefill_length = build.prefill_length;
   settled.decode_length = build.decode_length;
+  if (build.image_blocks == 0) settled.max_patches.reset();
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));
   std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });
@@ -238,6 +239,14 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
        .outputs = kBundles,
        .place = 26},
       o.images, {{{"text"}, false}, {{"images"}, true}});
+  v.value({.name = "max-patches",
+           .help = "Most patches of an image, where the vision tower takes images of any shape; "
+                   "default: 4096, or what fills the context",
+           .outputs = kBundles,
+           .least = 1,
+           .most = 1 << 18,
+           .place = 27},
+          o.max_patches);
   v.value({.name = "context-length",
            .help = "Positions of the caches, or tokens of a text; default: the smaller of the "
                    "config and 4096 (encoder: 2048)",

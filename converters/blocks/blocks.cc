@@ -82,6 +82,10 @@ ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
       const ValueId positive = b.relu(x);
       return b.mul(positive, positive);
     }
+    case Activation::kQuickGelu: {
+      const ValueId gate = b.sigmoid(b.mul(x, 1.702));
+      return b.mul(x, gate);
+    }
     case Activation::kSilu:
       break;
   }

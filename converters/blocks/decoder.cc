@@ -41,6 +41,12 @@ int64_t outer_width(const ModelConfig& config, const DecoderParts& parts) {
   return parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
 }
 
+// Adds what the vision tower gives the outputs of this layer.
+ValueId add_deepstack(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+  if (!c.deepstack.valid() || layer >= c.config.deepstack()) return x;
+  return b.add(x, b.slice(c.deepstack, 0, layer, layer + 1));
+}
+
 // Builds the layers and the final norm. `input` is token ids, or embeddings where the model has a
 // component for the token embedding. Returns the states of those tokens that the output is made of.
 ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
@@ -55,10 +61,12 @@ ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderPart
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
     x = parts.layer(b, c, x, layer);
-    b.name(x, "hidden_states");
     // In the reference, the last hidden state is the output of the final norm.
     const bool last = layer + 1 == config.num_layers;
-    b.probe(last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1), x);
+    if (last) b.probe("last_layer_prenorm", x);
+    x = add_deepstack(b, c, x, layer);
+    b.name(x, "hidden_states");
+    if (!last) b.probe(fmt::format("hidden_states.{}", layer + 1), x);
   }
   b.set_layer(static_cast<int32_t>(config.num_layers));
   const bool last_only = c.options.style == ProgramStyle::kStateful && !c.options.all_logits;
@@ -96,7 +104,18 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
     attention_end =
         b.input(std::string(kAttentionEndPort), DType::kI64, {batch(), positions(Dim::of(t))});
   }
-  const DecoderContext c = make_decoder_context(b, config, options, {input_pos, attention_end}, t);
+  ValueId rope_positions;
+  if (!config.rope.axes.empty()) {
+    rope_positions =
+        b.input(std::string(kRopePositionsPort), DType::kI64, {3, positions(Dim::of(t))});
+  }
+  DecoderContext c =
+      make_decoder_context(b, config, options, {input_pos, attention_end, rope_positions}, t);
+  if (config.deepstack() > 0) {
+    c.deepstack =
+        b.input(std::string(kDeepstackPort), DType::kF32,
+                {config.deepstack(), positions(Dim::of(t)), features(config.hidden_size)});
+  }
   b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
   return named(kForwardMethod, b);
 }

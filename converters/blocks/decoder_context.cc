@@ -131,16 +131,47 @@ graph::Literal frequencies_literal(const std::string& name, const std::vector<fl
           }};
 }
 
+// Returns the angles of positions in several dimensions, i64 [n,T]: f32 [T,1,rotary_dim]. `axes`
+// says which of the n turns each pair of dimensions.
+ValueId angles_by_axis(GraphBuilder& b, ValueId all, const std::string& name,
+                       const std::vector<float>& inverse, std::span<const int64_t> axes) {
+  const ValueId numbers = b.to(all, DType::kF32);
+  ValueId angles;
+  for (int64_t axis = 0; axis <= std::ranges::max(axes); ++axis) {
+    std::vector<float> own = inverse;
+    for (size_t pair = 0; pair < own.size(); ++pair) {
+      if (axes[pair] != axis) own[pair] = 0.0F;
+    }
+    const auto dim = static_cast<int64_t>(2 * own.size());
+    const ValueId frequencies =
+        b.literal(DType::kF32, {1, 1, head_dim(dim)},
+                  frequencies_literal(fmt::format("{}.{}", name, axis), own));
+    const ValueId column = b.unsqueeze(b.unsqueeze(b.select(numbers, 0, axis), 1), 2);
+    const ValueId part = b.mul(column, frequencies);
+    // One of the parts is not 0, so that the sum is as exact as it.
+    angles = angles.valid() ? b.add(angles, part) : part;
+  }
+  return angles;
+}
+
+// Returns the angles of this call's positions: f32 [T,1,rotary_dim]. Those of the first half are
+// negated. They are rounded to f32, as the reference implementation computes them.
+ValueId call_angles(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                    const RopeConfig& rope, int64_t rotary_dim) {
+  const std::vector<float> inverse = rope_inverse_frequencies(rope, rotary_dim);
+  if (c.rope_positions.valid())
+    return angles_by_axis(b, c.rope_positions, name, inverse, rope.axes);
+  const ValueId frequencies =
+      b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)}, frequencies_literal(name, inverse));
+  const ValueId numbers = b.to(call_positions(b, c), DType::kF32);
+  return b.mul(b.unsqueeze(b.unsqueeze(numbers, 1), 2), frequencies);
+}
+
 // Returns cos and sin of this call's positions, which the program computes. The angles of the first
 // half are negated, which negates its sines.
 RopeTable compute_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                        const RopeConfig& rope, int64_t rotary_dim) {
-  const ValueId frequencies =
-      b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)},
-                frequencies_literal(name, rope_inverse_frequencies(rope, rotary_dim)));
-  const ValueId numbers = b.to(call_positions(b, c), DType::kF32);
-  // The angle is rounded to f32, as the reference implementation computes it.
-  const ValueId angles = b.mul(b.unsqueeze(b.unsqueeze(numbers, 1), 2), frequencies);
+  const ValueId angles = call_angles(b, c, name, rope, rotary_dim);
   const auto scaled = [&](ValueId rows) {
     return rope.attention_factor == 1.0 ? rows : b.mul(rows, rope.attention_factor);
   };
@@ -398,12 +429,22 @@ ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId posi
 
 }  // namespace
 
+RopeTable rope_by_axis(GraphBuilder& b, ValueId positions, const std::string& name,
+                       const std::vector<float>& inverse, std::span<const int64_t> axes) {
+  const ValueId angles = angles_by_axis(b, positions, name, inverse, axes);
+  RopeTable table;
+  table.cos = b.cos(angles);
+  table.sin = b.sin(angles);
+  return table;
+}
+
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, const PlaceInputs& places,
                                     int32_t token_symbol) {
   DecoderContext c{.config = config, .options = options};
   c.tokens = positions(Dim::of(token_symbol));
   c.attention_end = places.attention_end;
+  c.rope_positions = places.rope_positions;
   const ValueId position = b.select(places.input_pos, 0, 0);
   c.start_pos = b.item(position);
   if (longrope_switch(config.rope, options)) {

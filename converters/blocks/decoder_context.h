@@ -2,7 +2,11 @@
 // once, before the first layer.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
@@ -67,6 +71,10 @@ struct DecoderContext {
   // i64 [1,T]: the position behind the last token that each token attends to. Invalid where tokens
   // attend to no later ones.
   ValueId attention_end = {};
+  // i64 [3,T]: positions in three dimensions (RopeConfig::axes). Invalid where there is one.
+  ValueId rope_positions = {};
+  // f32 [K,T,hidden_size]: added to the outputs of the first K layers. Invalid where there is none.
+  ValueId deepstack = {};
   // If the window is at least context_length, sliding attention equals full attention.
   AttentionKind full = {}, sliding = {};
 
@@ -93,11 +101,12 @@ inline constexpr const char* kScoresByLayer = "scale_attn_by_inverse_layer_idx";
 // Returns the sinks of layer `layer`, f32 [heads]; an invalid value for a model without sinks.
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 
-// The inputs of a stateful program that say where its tokens are. attention_end is as in
+// The inputs of a stateful program that say where its tokens are. Those beside input_pos are as in
 // DecoderContext.
 struct PlaceInputs {
   ValueId input_pos;  // i64 [1]
   ValueId attention_end = {};
+  ValueId rope_positions = {};
 };
 // Makes the context of a stateful program. `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
@@ -118,6 +127,11 @@ DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
 // Makes the context of a method of a static program, which takes `tokens` tokens.
 DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
                                    const BuildOptions& options, StaticPorts& ports, int64_t tokens);
+
+// Returns cos and sin of positions in several dimensions, i64 [n,T]. `axes` says which of the n
+// turns each pair of rotary dimensions, whose inverse frequencies are `inverse`.
+RopeTable rope_by_axis(GraphBuilder& b, ValueId positions, const std::string& name,
+                       const std::vector<float>& inverse, std::span<const int64_t> axes);
 
 // Rotates the first dimensions of every head of x [1,T,heads,head_dim], as many as the table has.
 ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x);

@@ -159,6 +159,7 @@ std::string name_of(Activation activation) {
     case Activation::kRelu:
       return "relu";
     case Activation::kRelu2:  // refused where experts are read
+    case Activation::kQuickGelu:
     case Activation::kSilu:
       break;
   }

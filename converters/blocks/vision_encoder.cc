@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "converters/blocks/any_shape_encoder.h"
 #include "converters/blocks/blocks.h"
 #include "core/program_interface.h"
 
@@ -127,8 +128,9 @@ ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width
 
 }  // namespace
 
-Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptions&) {
+Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptions& options) {
   const VisionConfig& v = *config.vision;
+  if (v.any_shape) return build_any_shape_encoder(config, options);
   GraphBuilder b(static_cast<int32_t>(v.num_layers));
   const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
                                  {batch(), v.channels, v.image_size, v.image_size});

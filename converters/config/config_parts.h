@@ -34,6 +34,13 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config);
 
+// Reads what all towers over images of any shape have. Needs hidden_size and any_shape.
+Status read_any_shape(const JsonFields& vision, VisionConfig& config);
+// Reads hidden_act, which may also be quick_gelu.
+Result<Activation> read_tower_activation(const JsonFields& vision, std::string_view otherwise);
+// Reads mrope_section. Needs read_rope().
+Status read_rope_axes(const JsonFields& text, const RopeSections& otherwise, ModelConfig& config);
+
 // Whether `key` is about training, sampling, notes or the parts of a multimodal model that are
 // dropped. Such keys do not change what a text decoder computes, and are not reported as unused.
 bool is_inert_key(std::string_view key);

@@ -286,10 +286,13 @@ Result<TextPart> own_text_part(const JsonFields& outer, const std::string& model
 Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision,
                               FamilyTable families) {
   const std::string_view key = vision.type->text_key;
-  const auto inside = FERRY_TRY(outer.object(key));
-  if (!inside) return outer.bad(key, "is missing");
-  const std::string type =
-      FERRY_TRY(inside->text("model_type")).value_or(std::string(vision.type->text_type));
+  auto inside = FERRY_TRY(outer.object(key));
+  if (!inside && !vision.type->flat) return outer.bad(key, "is missing");
+  std::string type(vision.type->text_type);
+  if (inside) type = FERRY_TRY(inside->text("model_type")).value_or(type);
+  // Older configs name the whole model there.
+  if (type == vision.type->name) type = vision.type->text_type;
+  if (!inside) inside = outer;
   const auto match = find_family(families, type);
   if (!match || match->multimodal || std::ranges::count(vision.family->text_types, type) == 0) {
     return inside->error(
@@ -311,6 +314,12 @@ Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig&
   FERRY_RETURN_IF_ERROR(refuse_quantization(*vision));
   config.vision_family = match.family;
   FERRY_RETURN_IF_ERROR(read_vision(outer, *vision, match, config.vision.emplace()));
+  const std::optional<AnyShapeConfig>& any_shape = config.vision->any_shape;
+  if (any_shape && any_shape->output_size != config.hidden_size) {
+    return outer.bad("vision_config",
+                     fmt::format("gives features of {}, the text decoder is {} wide",
+                                 any_shape->output_size, config.hidden_size));
+  }
   const std::optional<int64_t>& placeholder = config.vision->image_token_id;
   if (!placeholder || *placeholder < config.vocab_size) return {};
   return outer.bad("image_token_id", fmt::format("is {}, the vocabulary has {} entries",
@@ -319,7 +328,9 @@ Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig&
 
 // Whether the head is tied: the outer config says so, else what its class or the text part says.
 Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const VisionType& type) {
-  if (type.tied) return read_tie(outer, *type.tied);
+  if (type.tied) {
+    return read_tie(outer, text, WrapperType{.tied = *type.tied, .text_ties = type.text_ties});
+  }
   return read_tie(outer, FERRY_TRY(text.flag_or("tie_word_embeddings", false)));
 }
 
@@ -416,6 +427,9 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   config.tie_unless_stored =
       !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
+  if (vision && vision->type->sections != nullptr) {
+    FERRY_RETURN_IF_ERROR(read_rope_axes(text, *vision->type->sections, config));
+  }
   if (report != nullptr) {
     report->unused_keys = unused_keys(document, "", log, is_inert_key);
     report->version_readings = version_readings(outer, text, config);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -19,13 +20,29 @@
 
 namespace ferry::converters {
 
-enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kRelu2 };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kRelu2, kQuickGelu };
 
 // The layers between a vision tower and the text decoder.
 enum class Connector {
   kLinear,   // one linear without bias
   kMlp,      // layer norm, linear, activation, linear
   kAverage,  // the patches of a block are averaged; RMS norm, one linear without bias
+};
+
+// What a tower over images of any shape has beside VisionConfig (Qwen2-VL and its successors). Its
+// patches have the places of their row and column (RoPE), and `shuffle` is the side of the blocks
+// that become one token each.
+struct AnyShapeConfig {
+  int64_t temporal_patch_size = 2;  // equal frames of a patch
+  bool patch_bias = false;
+  bool gated_mlp = false;          // w2(activation(w1 x) * w3 x)
+  int64_t window = 0;              // blocks of a side of a window; 0: all layers are full
+  std::vector<int64_t> full = {};  // the layers without windows, where there are windows
+  int64_t table = 0;               // rows and columns of the learned positions; 0: there are none
+  std::vector<int64_t> deepstack = {};  // layers whose outputs go to the first decoder layers too
+  double rope_theta = 10000.0;
+  int64_t output_size = 0;  // width of the features
+  bool operator==(const AnyShapeConfig&) const = default;
 };
 
 // The sizes of a vision tower and of the connector behind it, as a config states them. The tower is
@@ -37,7 +54,7 @@ struct VisionConfig {
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t channels = 3;
-  int64_t image_size = 0;  // pixels of a side; a multiple of patch_size
+  int64_t image_size = 0;  // pixels of a side; a multiple of patch_size; 0: any shape
   int64_t patch_size = 0;
   int64_t shuffle = 1;  // divides the patches of a side
   double norm_eps = 1e-6;
@@ -54,11 +71,14 @@ struct VisionConfig {
   std::optional<int64_t> image_token_id = {};  // the placeholder of a row of image features
   std::string image_token = {};  // its text in the tokenizer, where the config has no id
   bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
+  std::optional<AnyShapeConfig> any_shape = {};
 
   int64_t head_dim() const { return hidden_size / num_heads; }
   int64_t grid() const { return image_size / patch_size; }  // patches of a side
   int64_t patches() const { return grid() * grid(); }
-  int64_t patch_values() const { return channels * patch_size * patch_size; }
+  int64_t patch_values() const {
+    return channels * patch_size * patch_size * (any_shape ? any_shape->temporal_patch_size : 1);
+  }
   // Returns the rows of image features that one image or tile becomes.
   int64_t image_tokens() const { return patches() / (shuffle * shuffle); }
   // Returns the width of a row of image features before the linears of the connector.
@@ -132,6 +152,9 @@ struct RopeConfig {
   double attention_factor = 1.0;  // longrope, yarn: multiplies cos and sin
   // Queries are multiplied by 1 + query_growth * ln(1 + floor(position / original_max_positions)).
   double query_growth = 0.0;
+  // In a decoder whose images have places in three dimensions: for each pair of rotary dimensions,
+  // the position that turns it, 0 in time, 1 in height, 2 in width. Empty: there is one position.
+  std::vector<int64_t> axes = {};
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -306,6 +329,10 @@ struct ModelConfig {
 
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];
+  }
+  // Returns the number of layers whose outputs get features of the vision tower added.
+  int64_t deepstack() const {
+    return vision && vision->any_shape ? std::ssize(vision->any_shape->deepstack) : 0;
   }
   bool has_rope() const;                        // whether any layer has RoPE
   int64_t number(std::string_view name) const;  // value in `numbers`; 0 if absent

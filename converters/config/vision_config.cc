@@ -40,6 +40,7 @@ Status check_sizes(const JsonFields& outer, const JsonFields& fields, const Visi
 
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config) {
+  if (match.type->sections != nullptr) return match.type->read(outer, vision, config);
   config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
   config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
   config.num_layers = FERRY_TRY(vision.required("num_hidden_layers", kLayerRange));

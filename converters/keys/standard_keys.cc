@@ -186,13 +186,15 @@ std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& 
   KeyRule rule;
   rule.name = "convolution of patches as a matrix";
   rule.source = source + ".weight";
-  const Shape stored = {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size};
+  Shape stored = {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size};
+  if (vision.any_shape) stored.insert(stored.begin() + 2, vision.any_shape->temporal_patch_size);
   rule.expected_shape = [stored](const ModelConfig&) { return stored; };
   const Shape matrix = {vision.hidden_size, vision.patch_values()};
-  const int64_t rows = stored[0] * stored[1] * stored[2];
+  const int64_t rows = vision.hidden_size * vision.patch_values() / vision.patch_size;
   rule.targets = {{.name = "vision.patches.weight",
                    .rows = [rows](const ModelConfig&) { return RowOrder{run_piece(0, 0, rows)}; },
                    .shape = [matrix](const ModelConfig&) { return matrix; }}};
+  if (vision.any_shape && !vision.any_shape->patch_bias) return {std::move(rule)};
   return {std::move(rule), rename(source + ".bias", "vision.patches.bias", 0)};
 }
 

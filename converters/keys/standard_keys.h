@@ -66,7 +66,8 @@ std::vector<KeyRule> tower_renames(const std::string& prefix, int64_t layers,
 
 // Rules for SOURCE.weight (hidden_size, channels, patch_size, patch_size) of a convolution whose
 // windows do not overlap, which becomes the matrix of a linear (hidden_size, channels *
-// patch_size^2), and for SOURCE.bias.
+// patch_size^2), and for SOURCE.bias. Of a tower over images of any shape the third size is
+// temporal_patch_size.
 std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision);
 
 // Rules for a SigLIP tower below `tower`.

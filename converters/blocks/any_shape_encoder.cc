@@ -1,0 +1,189 @@
+#include "converters/blocks/any_shape_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "converters/blocks/decoder_context.h"
+#include "converters/blocks/rope.h"
+#include "core/program_interface.h"
+
+namespace ferry::converters {
+namespace {
+
+// The corners of a cell of the table of learned positions.
+constexpr int64_t kCorners = 4;
+
+class AnyShapeTower {
+ public:
+  AnyShapeTower(GraphBuilder& b, const VisionConfig& v, int64_t most_blocks)
+      : b_(b), v_(v), shape_(*v.any_shape) {
+    unit_ = v.shuffle * v.shuffle;
+    const int32_t blocks = b.symbol("M", most_blocks, ValueId{});
+    blocks_ = positions(Dim::of(blocks));
+    patches_ = positions(Dim::of(blocks, unit_));
+    pixels_ = b.input(std::string(kPixelValuesPort), DType::kF32,
+                      {batch(), blocks_, unit_ * v.patch_values()});
+    b.bind_symbol(blocks, b.sym_size(pixels_, 1));
+  }
+
+  void build() {
+    const ValueId places = b_.input(std::string(kPatchPositionsPort), DType::kI64, {2, patches_});
+    if (has_windows()) {
+      windows_ = b_.input(std::string(kPatchWindowsPort), DType::kI64, {batch(), patches_});
+    }
+    ValueId x = embed();
+    if (shape_.table > 0) x = b_.add(x, learned_positions());
+    rope_ = patch_rope(places);
+    if (windows_.valid()) mask_ = window_mask();
+    std::vector<ValueId> deep;
+    for (int64_t layer = 0; layer < v_.num_layers; ++layer) {
+      b_.probe(fmt::format("vision_hidden_states.{}", layer), x);
+      b_.set_layer(static_cast<int32_t>(layer));
+      x = b_.add(x, attend(normed(x, part(layer, "attention_norm")), layer));
+      x = b_.add(x, mapped(normed(x, part(layer, "ffn_norm")), layer));
+      const auto taken = std::ranges::find(shape_.deepstack, layer);
+      if (taken == shape_.deepstack.end()) continue;
+      const auto number = taken - shape_.deepstack.begin();
+      deep.push_back(merged(x, fmt::format("vision.deepstack.{}", number), /*norm_after=*/true));
+    }
+    b_.set_layer(static_cast<int32_t>(v_.num_layers));
+    b_.probe("vision_last_hidden_state", x);
+    const ValueId features = merged(x, "vision.connector", /*norm_after=*/false);
+    b_.output(features, std::string(kImageFeaturesPort));
+    if (deep.empty()) return;
+    b_.output(deep.size() == 1 ? deep.front() : b_.cat(deep, 0), std::string(kDeepstackPort));
+  }
+
+ private:
+  static std::string part(int64_t layer, const char* name) {
+    return fmt::format("vision.layers.{}.{}", layer, name);
+  }
+  bool is_full(int64_t layer) const {
+    return shape_.window == 0 || std::ranges::count(shape_.full, layer) > 0;
+  }
+  bool has_windows() const {
+    for (int64_t layer = 0; layer < v_.num_layers; ++layer) {
+      if (!is_full(layer)) return true;
+    }
+    return false;
+  }
+
+  ValueId normed(ValueId x, const std::string& name) {
+    return v_.rms_norm ? rms_norm(b_, x, name + ".weight", v_.norm_eps)
+                       : layer_norm(b_, x, name, v_.norm_eps);
+  }
+
+  // A convolution whose windows do not overlap is a product with the flattened windows.
+  ValueId embed() {
+    const ValueId rows = b_.view(pixels_, {batch(), patches_, features(v_.patch_values())});
+    return projection(b_, rows, "vision.patches", v_.patch_values(), v_.hidden_size,
+                      shape_.patch_bias);
+  }
+
+  // The mean of the four rows of the table around the place of a patch, by their weights.
+  ValueId learned_positions() {
+    const ValueId rows =
+        b_.input(std::string(kPositionRowsPort), DType::kI64, {kCorners, patches_});
+    const ValueId weights =
+        b_.input(std::string(kPositionWeightsPort), DType::kF32, {kCorners, patches_});
+    const ValueId table =
+        b_.weight_f32("vision.positions.weight",
+                      {positions(shape_.table * shape_.table), features(v_.hidden_size)});
+    ValueId sum;
+    for (int64_t corner = 0; corner < kCorners; ++corner) {
+      const ValueId picked = b_.embedding(table, b_.slice(rows, 0, corner, corner + 1));
+      const ValueId weight = b_.unsqueeze(b_.slice(weights, 0, corner, corner + 1), 2);
+      const ValueId part = b_.mul(picked, weight);
+      sum = sum.valid() ? b_.add(sum, part) : part;
+    }
+    return sum;
+  }
+
+  // Half of the pairs of dimensions are turned by the row of a patch, half by its column.
+  RopeTable patch_rope(ValueId places) {
+    RopeConfig rope;
+    rope.theta = shape_.rope_theta;
+    std::vector<float> inverse = rope_inverse_frequencies(rope, v_.head_dim() / 2);
+    const size_t half = inverse.size();
+    std::vector<int64_t> axes(half, 0);
+    axes.resize(2 * half, 1);
+    inverse.resize(2 * half);
+    std::copy_n(inverse.begin(), half, inverse.begin() + static_cast<std::ptrdiff_t>(half));
+    return rope_by_axis(b_, places, "patch_rope", inverse, axes);
+  }
+
+  // Patches of other windows are hidden: f32 [N,N]. Floats hold the numbers of windows exactly, and
+  // need half of the memory of integers.
+  ValueId window_mask() {
+    const ValueId numbers = b_.to(b_.select(windows_, 0, 0), DType::kF32);
+    const ValueId rows = b_.unsqueeze(numbers, 1);
+    const ValueId columns = b_.unsqueeze(numbers, 0);
+    const ValueId distance = b_.sub(rows, columns);
+    const ValueId other = b_.clamp(b_.mul(distance, distance), 0.0, 1.0);
+    const ValueId mask = b_.mul(other, static_cast<double>(kMaskedScore));
+    b_.name(mask, "window_mask");
+    return mask;
+  }
+
+  ValueId attend(ValueId x, int64_t layer) {
+    const std::string prefix = part(layer, "attention");
+    const int64_t size = v_.hidden_size;
+    const auto project = [&](const char* name) {
+      const ValueId y = projection(b_, x, prefix + name, size, size, v_.qkv_bias);
+      return b_.view(y, {batch(), patches_, heads(v_.num_heads), head_dim(v_.head_dim())});
+    };
+    const ValueId q = rope(b_, rope_, project(".wq"));
+    const ValueId k = rope(b_, rope_, project(".wk"));
+    const ValueId values = project(".wv");
+    const ValueId mixed =
+        is_full(layer) ? b_.sdpa_full(q, k, values) : b_.sdpa_masked(q, k, values, mask_);
+    const ValueId joined = b_.view(mixed, {batch(), patches_, features(size)});
+    return projection(b_, joined, prefix + ".wo", size, size, /*bias=*/true);
+  }
+
+  ValueId mapped(ValueId x, int64_t layer) {
+    const std::string prefix = part(layer, "feed_forward");
+    const int64_t size = v_.intermediate_size;
+    ValueId y = projection(b_, x, prefix + ".w1", v_.hidden_size, size, /*bias=*/true);
+    y = activate(b_, v_.activation, y);
+    if (shape_.gated_mlp) {
+      y = b_.mul(y, projection(b_, x, prefix + ".w3", v_.hidden_size, size, /*bias=*/true));
+    }
+    return projection(b_, y, prefix + ".w2", size, v_.hidden_size, /*bias=*/true);
+  }
+
+  // Turns the patches of each block into a row: [1,N,c] -> [1,M,output_size].
+  ValueId merged(ValueId x, const std::string& name, bool norm_after) {
+    const int64_t wide = unit_ * v_.hidden_size;
+    if (!norm_after) x = normed(x, name + ".norm");
+    x = b_.view(x, {batch(), blocks_, features(wide)});
+    if (norm_after) x = layer_norm(b_, x, name + ".norm", v_.norm_eps);
+    const ValueId inner = projection(b_, x, name + ".w1", wide, wide, /*bias=*/true);
+    return projection(b_, activate(b_, Activation::kGelu, inner), name + ".w2", wide,
+                      shape_.output_size, /*bias=*/true);
+  }
+
+  GraphBuilder& b_;
+  const VisionConfig& v_;
+  const AnyShapeConfig& shape_;
+  int64_t unit_ = 0;  // patches of a block
+  Dim blocks_, patches_;
+  ValueId pixels_, windows_, mask_;
+  RopeTable rope_;
+};
+
+}  // namespace
+
+Result<Methods> build_any_shape_encoder(const ModelConfig& config, const BuildOptions& options) {
+  GraphBuilder b(static_cast<int32_t>(config.vision->num_layers));
+  AnyShapeTower(b, *config.vision, options.image_blocks).build();
+  Methods methods;
+  graph::Graph graph = FERRY_TRY(b.finish());
+  methods.push_back({std::string(kForwardMethod), std::move(graph)});
+  return methods;
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,17 @@
+// build_any_shape_encoder() makes a component of a vision transformer over the patches of an image
+// of any shape, and the merger behind it. Sources: transformers, models/qwen2_vl, qwen2_5_vl and
+// qwen3_vl.
+#pragma once
+
+#include "converters/blocks/blocks.h"
+#include "converters/build_options.h"
+#include "converters/config/model_config.h"
+
+namespace ferry::converters {
+
+// Builds forward for one image of up to options.image_blocks blocks of patches. Inputs and outputs
+// are those of core/program_interface.h. Probes are vision_hidden_states.L and
+// vision_last_hidden_state, f32 [1,N,hidden_size of the tower]. `config` has such a tower.
+Result<Methods> build_any_shape_encoder(const ModelConfig& config, const BuildOptions& options);
+
+}  // namespace ferry::converters

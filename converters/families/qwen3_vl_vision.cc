@@ -1,0 +1,120 @@
+// Qwen3-VL with images, dense or with experts: a tower over images of any shape with learned
+// positions, which are interpolated, beside RoPE by row and column. What some of its layers see is
+// added to the outputs of the first layers of the text decoder too (DeepStack). Source:
+// transformers, models/qwen3_vl/modeling_qwen3_vl.py.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "converters/config/config_parts.h"
+#include "converters/families/vision_families.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families::qwen3_vl_vision {
+namespace {
+
+constexpr const char* kDefaults = R"({"image_token_id": 151655})";
+constexpr const char* kVisionDefaults =
+    R"({"depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytorch_tanh",
+        "intermediate_size": 4304, "num_heads": 16, "in_channels": 3, "patch_size": 16,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 3584,
+        "num_position_embeddings": 2304, "deepstack_visual_indexes": [8, 16, 24]})";
+
+// The table of positions is a square; the reference rounds its side down.
+Status read_table(const JsonFields& vision, VisionConfig& config) {
+  constexpr const char* kCount = "num_position_embeddings";
+  const int64_t count = FERRY_TRY(vision.required(kCount, IntRange{1, 1 << 24}));
+  AnyShapeConfig& shape = *config.any_shape;
+  shape.table = std::llround(std::sqrt(static_cast<double>(count)));
+  if (shape.table * shape.table == count) return {};
+  return vision.error(ErrorCode::kUnsupported, kCount,
+                      fmt::format("is {}, not a square: not supported", count));
+}
+
+// A layer that the tower does not have, or has once already, leaves a merger without use.
+Status read_deepstack(const JsonFields& vision, VisionConfig& config) {
+  constexpr const char* kLayers = "deepstack_visual_indexes";
+  const auto layers = FERRY_TRY(vision.integers(kLayers, IntRange{-1024, 1 << 20}));
+  if (!layers) return {};
+  AnyShapeConfig& shape = *config.any_shape;
+  for (const int64_t layer : *layers) {
+    const bool known = layer >= 0 && layer < config.num_layers;
+    if (!known || std::ranges::count(shape.deepstack, layer) > 0) {
+      return vision.error(
+          ErrorCode::kUnsupported, kLayers,
+          fmt::format("has {}, {}: not supported", layer,
+                      known ? "twice" : fmt::format("of {} layers", config.num_layers)));
+    }
+    shape.deepstack.push_back(layer);
+  }
+  return {};
+}
+
+Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
+  AnyShapeConfig& shape = config.any_shape.emplace();
+  config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
+  config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
+  shape.output_size = FERRY_TRY(vision.required("out_hidden_size", kSizeRange));
+  shape.patch_bias = true;
+  config.activation = FERRY_TRY(read_tower_activation(vision, "gelu_pytorch_tanh"));
+  config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
+  FERRY_RETURN_IF_ERROR(read_any_shape(vision, config));
+  FERRY_RETURN_IF_ERROR(read_table(vision, config));
+  return read_deepstack(vision, config);
+}
+
+std::vector<KeyRule> merger_rules(const std::string& merger, int64_t count,
+                                  const std::string& target) {
+  const std::string norm = target + ".norm", first = target + ".w1", second = target + ".w2";
+  return tower_rules(
+      merger, count,
+      {{"norm", norm.c_str()}, {"linear_fc1", first.c_str()}, {"linear_fc2", second.c_str()}});
+}
+
+std::vector<KeyRule> tower_of(const VisionConfig& vision, const std::string& tower) {
+  const std::string layer = tower + "blocks.{i}.";
+  const int64_t mergers = std::ssize(vision.any_shape->deepstack);
+  std::vector<KeyRule> deepstack;
+  if (mergers > 0) {
+    deepstack = merger_rules(tower + "deepstack_merger_list.{i}.", mergers, "vision.deepstack.{i}");
+  }
+  return concat({patch_rules(tower + "patch_embed.proj", vision),
+                 tower_renames(tower, 0, {{"pos_embed.weight", "vision.positions.weight"}}),
+                 tower_qkv_rules(layer + "attn.qkv", vision),
+                 tower_rules(layer, vision.num_layers,
+                             {{"norm1", "vision.layers.{i}.attention_norm"},
+                              {"attn.proj", "vision.layers.{i}.attention.wo"},
+                              {"norm2", "vision.layers.{i}.ffn_norm"},
+                              {"mlp.linear_fc1", "vision.layers.{i}.feed_forward.w1"},
+                              {"mlp.linear_fc2", "vision.layers.{i}.feed_forward.w2"}}),
+                 merger_rules(tower + "merger.", 0, "vision.connector"), deepstack});
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config) {
+  return concat({tower_of(*config.vision, "visual."), tower_of(*config.vision, "model.visual.")});
+}
+
+const RopeSections kSections = {.sizes = {24, 20, 20}, .in_turn = true};
+
+VisionType type_of(std::string_view name, std::string_view text_type) {
+  return {.name = name,
+          .text_type = text_type,
+          .vision_defaults = kVisionDefaults,
+          .defaults = kDefaults,
+          .read = read,
+          .by_choice = true,
+          .sections = &kSections};
+}
+
+}  // namespace
+
+const VisionFamily kFamily = {
+    .types = {type_of("qwen3_vl", "qwen3_vl_text"), type_of("qwen3_vl_moe", "qwen3_vl_moe_text")},
+    .text_types = {"qwen3_vl_text", "qwen3_vl_moe_text"},
+    .text_prefixes = {"model.", "model.language_model."},
+    .heads = {"lm_head.weight"},
+    .rules = rules};
+
+}  // namespace ferry::converters::families::qwen3_vl_vision
