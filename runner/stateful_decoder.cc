@@ -12,12 +12,14 @@
 #include "runner/image_spans.h"
 #include "runner/memory.h"
 #include "runner/program_set.h"
+#include "runner/rope_places.h"
 
 namespace ferry::runner {
 namespace {
 
 // Indices of inputs and outputs of the chain.
 constexpr size_t kInput = 0, kInputPos = 1, kAttentionEnd = 2, kLogits = 0;
+constexpr int64_t kPlaces = 3;  // positions of a token in time, height and width
 
 bool has_port(const ProgramSet& set, std::string_view name) {
   const ProgramSet::Ports ports = set.ports(kForwardMethod);
@@ -47,7 +49,8 @@ std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports) {
 }
 
 // The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1], in some
-// models attention_end i64 [1,T], then the keys and values `cross` -> logits f32 [1,V] or [1,T,V].
+// models attention_end i64 [1,T], rope_positions i64 [3,T] and deepstack_features f32
+// [K,T,hidden_size], then the keys and values `cross` -> logits f32 [1,V] or [1,T,V].
 // Programs of other tools that have no caches take no input_pos, and all tokens of the sequence in
 // every call.
 Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross) {
@@ -58,6 +61,12 @@ Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cro
   if (has_port(set, kInputPosPort)) inputs.push_back({kInputPosPort, DType::kI64, {1}});
   if (takes_ends(set)) {
     inputs.push_back({kAttentionEndPort, DType::kI64, {1, m.prefill_length}});
+  }
+  if (has_port(set, kRopePositionsPort)) {
+    inputs.push_back({kRopePositionsPort, DType::kI64, {kPlaces, m.prefill_length}});
+  }
+  if (const int64_t layers = deepstack_layers(m); layers > 0) {
+    inputs.push_back({kDeepstackPort, DType::kF32, {layers, m.prefill_length, m.hidden_size}});
   }
   inputs.insert(inputs.end(), cross.begin(), cross.end());
   const PortType outputs[] = {
@@ -98,6 +107,15 @@ struct StatefulDecoder::Impl {
         cached(has_port(set, kInputPosPort)),
         router(chain) {
     if (takes_ends(set)) ends.resize(static_cast<size_t>(manifest().prefill_length));
+    if (has_port(set, kRopePositionsPort)) {
+      places.resize(static_cast<size_t>(kPlaces * manifest().prefill_length));
+    }
+    layers = deepstack_layers(manifest());
+    if (layers > 0 && embedding != nullptr) {
+      embedding->embedder.set_row_width(row_width(manifest()));
+      deepstack.resize(
+          static_cast<size_t>(layers * manifest().prefill_length * manifest().hidden_size));
+    }
   }
 
   ProgramSet set;
@@ -119,8 +137,14 @@ struct StatefulDecoder::Impl {
   bool observing = false;
   ImageSpans images;          // empty unless rows of an image attend to each other
   std::vector<int64_t> ends;  // attention_end of a call; empty if the programs do not take it
-  int64_t input_pos = 0;      // of the current call
-  int64_t call_tokens = 0;    // of the current call
+  RopePlaces rope_places;
+  std::vector<int64_t> places;   // rope_positions of a call; empty if the programs do not take it
+  int64_t layers = 0;            // K of deepstack_features; 0 if the programs do not take it
+  std::vector<float> deepstack;  // of a call; zeros but for `filled`
+  bool filled = false;           // whether `deepstack` has a row that is not zero
+  std::vector<EmbeddingRows> deep_rows;        // of images, where `deepstack` needs them
+  int64_t input_pos = 0;                       // of the current call
+  int64_t call_tokens = 0;                     // of the current call
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
 
   std::vector<float> wide;   // the logits of the last call, if they are in half precision
@@ -155,6 +179,9 @@ struct StatefulDecoder::Impl {
   }
   // Runs the whole sequence with `tokens` at its end. Returns logits of `tokens` at most.
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
+  // Sets the inputs that say where images are.
+  void set_places(size_t count);
+  void set_deepstack(TensorView& input);
   // Sets the first input of the chain.
   Status set_tokens(std::span<const int64_t> tokens);
   Status observe_probes();
@@ -185,14 +212,51 @@ Status StatefulDecoder::Impl::begin_call(std::span<const int64_t> tokens) {
   // Programs with a switch take the complement of a position as that position in a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
-  if (ends.empty()) return {};
-  const std::span<int64_t> call = std::span(ends).first(tokens.size());
-  for (size_t i = 0; i < call.size(); ++i) {
-    call[i] = images.end_at(position + static_cast<int64_t>(i));
-  }
-  chain.input(kAttentionEnd).shape[1] = call_tokens;
-  chain.input(kAttentionEnd).bytes = std::as_bytes(call);
+  set_places(tokens.size());
   return {};
+}
+
+void StatefulDecoder::Impl::set_places(size_t count) {
+  size_t next = kAttentionEnd;
+  const auto fill = [&](std::span<const std::byte> bytes) -> TensorView& {
+    TensorView& input = chain.input(next++);
+    input.shape[1] = call_tokens;
+    input.bytes = bytes;
+    return input;
+  };
+  if (!ends.empty()) {
+    const std::span<int64_t> call = std::span(ends).first(count);
+    for (size_t i = 0; i < call.size(); ++i) {
+      call[i] = images.end_at(position + static_cast<int64_t>(i));
+    }
+    fill(std::as_bytes(call));
+  }
+  if (!places.empty()) {
+    rope_places.write(position, count, places.data());
+    fill(std::as_bytes(std::span(places).first(kPlaces * count)));
+  }
+  if (layers > 0) set_deepstack(fill({}));
+}
+
+// Features of images at their positions, [K,T,hidden_size].
+void StatefulDecoder::Impl::set_deepstack(TensorView& input) {
+  const int64_t width = manifest().hidden_size, stride = (1 + layers) * width;
+  const auto used = std::span(deepstack).first(static_cast<size_t>(layers * call_tokens * width));
+  input.bytes = std::as_bytes(used);
+  if (std::exchange(filled, false)) std::ranges::fill(deepstack, 0.0F);
+  for (const EmbeddingRows& run : deep_rows) {
+    const int64_t size = std::ssize(run.values) / stride;
+    const int64_t begin = std::max(run.first, position);
+    const int64_t end = std::min(run.first + size, position + call_tokens);
+    for (int64_t at = begin; at < end; ++at) {
+      filled = true;
+      for (int64_t layer = 0; layer < layers; ++layer) {
+        const int64_t from = (at - run.first) * stride + (1 + layer) * width;
+        std::ranges::copy(run.values.subspan(static_cast<size_t>(from), static_cast<size_t>(width)),
+                          used.begin() + (layer * call_tokens + at - position) * width);
+      }
+    }
+  }
 }
 
 Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
@@ -458,13 +522,16 @@ Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   FERRY_RETURN_IF_ERROR(check_rows(impl_->set.bundle(), rows, capacity()));
   if (impl_->embedding != nullptr) impl_->embedding->embedder.set_rows(rows);
   if (!impl_->ends.empty()) impl_->images.set(rows, impl_->manifest().hidden_size);
+  if (!impl_->places.empty()) impl_->rope_places.set(rows, impl_->position);
+  if (impl_->layers > 0) impl_->deep_rows.assign(rows.begin(), rows.end());
   return {};
 }
 
 Status StatefulDecoder::set_sound(std::span<const float> features) {
   if (!impl_->audio) return Decoder::set_sound(features);
   FERRY_RETURN_IF_ERROR(impl_->audio->encode(features));
-  const size_t first = impl_->ends.empty() ? kAttentionEnd : kAttentionEnd + 1;
+  // A model of speech takes no images, and so has no input of places.
+  const size_t first = kAttentionEnd;
   for (size_t i = 0; i < impl_->cross; ++i) {
     impl_->chain.input(first + i) = impl_->audio->output(i);
   }
@@ -481,6 +548,7 @@ void StatefulDecoder::restart(int64_t length) {
   impl_->position = 0;
   impl_->announced = length;
   impl_->is_long = false;
+  impl_->rope_places.restart();
   impl_->history.clear();
   impl_->counts = {};
   if (impl_->guesser != nullptr) impl_->guesser->restart();

@@ -41,9 +41,10 @@ Status TokenEmbedder::run(const TensorView& ids, int64_t position) {
   FERRY_RETURN_IF_ERROR(run(ids));
   const int64_t count = ids.shape[1];
   const int64_t width = output_.shape.back();
+  const int64_t stride = row_width_ > 0 ? row_width_ : width;
   bool merged = false;
   for (const EmbeddingRows& run : rows_) {
-    const int64_t size = std::ssize(run.values) / width;
+    const int64_t size = std::ssize(run.values) / stride;
     const int64_t begin = std::max(run.first, position);
     const int64_t end = std::min(run.first + size, position + count);
     if (begin >= end) continue;
@@ -51,9 +52,11 @@ Status TokenEmbedder::run(const TensorView& ids, int64_t position) {
       merged_.resize(output_.bytes.size() / sizeof(float));
       std::memcpy(merged_.data(), output_.bytes.data(), output_.bytes.size());
     }
-    const auto from = run.values.subspan(static_cast<size_t>((begin - run.first) * width),
-                                         static_cast<size_t>((end - begin) * width));
-    std::ranges::copy(from, merged_.begin() + (begin - position) * width);
+    for (int64_t at = begin; at < end; ++at) {
+      const auto from = run.values.subspan(static_cast<size_t>((at - run.first) * stride),
+                                           static_cast<size_t>(width));
+      std::ranges::copy(from, merged_.begin() + (at - position) * width);
+    }
   }
   if (merged) output_.bytes = std::as_bytes(std::span(merged_));
   return {};
@@ -67,7 +70,8 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
                 fmt::format("{}: the text decoder takes tokens, not rows of images",
                             printable(bundle.path())));
   }
-  const int64_t width = bundle.manifest().hidden_size;
+  const int64_t width = row_width(bundle.manifest());
+  const bool has_places = bundle.manifest().image_grid.has_value();
   int64_t end = 0;
   for (const EmbeddingRows& run : rows) {
     if (std::ssize(run.values) % width != 0) {
@@ -83,9 +87,39 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
                               "position {} in a context of {}",
                               printable(bundle.path()), size, run.first, end, capacity));
     }
+    if (has_places && (run.grid_rows < 1 || run.grid_columns < 1 || run.grid_rows > size ||
+                       run.grid_columns > size || run.grid_rows * run.grid_columns != size)) {
+      return fail(
+          ErrorCode::kUsage,
+          fmt::format("{}: {} rows of image features at position {} have {} x {} places",
+                      printable(bundle.path()), size, run.first, run.grid_rows, run.grid_columns));
+    }
+    if (has_places && end > 0 && run.first == end) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: two images without a token between them, at position {}: their "
+                              "places in three dimensions are not known",
+                              printable(bundle.path()), end));
+    }
     end = run.first + size;
   }
   return {};
+}
+
+int64_t deepstack_layers(const packer::Manifest& manifest) {
+  const packer::ManifestComponent* decoder = manifest.find(kTextDecoderRole);
+  if (decoder == nullptr || !manifest.image_grid) return 0;
+  for (const packer::ManifestProgram& program : decoder->programs) {
+    for (const packer::ManifestMethod& method : program.methods) {
+      for (const packer::ManifestPort& port : method.inputs) {
+        if (port.name == kDeepstackPort && port.shape.size() == 3) return port.shape[0];
+      }
+    }
+  }
+  return 0;
+}
+
+int64_t row_width(const packer::Manifest& manifest) {
+  return manifest.hidden_size * (1 + deepstack_layers(manifest));
 }
 
 }  // namespace ferry::runner

@@ -13,10 +13,13 @@
 
 namespace ferry::runner {
 
-// Values f32 [n, hidden_size] that replace the embeddings of positions [first, first + n).
+// Values f32 [n, width] that replace the embeddings of positions [first, first + n). The width is
+// hidden_size; where the outputs of K layers get features added too, these are behind the
+// embedding in each row, and the width is (1 + K) hidden_size.
 struct EmbeddingRows {
   int64_t first = 0;
   std::span<const float> values;
+  int64_t grid_rows = 0, grid_columns = 0;  // of an image that has places in three dimensions
 };
 
 class TokenEmbedder {
@@ -30,6 +33,8 @@ class TokenEmbedder {
 
   // Sets the rows for later calls. The values must stay until they are replaced.
   void set_rows(std::span<const EmbeddingRows> rows);
+  // Sets the width of the rows, a multiple of hidden_size, which is the width without this call.
+  void set_row_width(int64_t width) { row_width_ = width; }
   // Embeds ids [1,n] at positions [position, position + n). Allocates nothing.
   Status run(const TensorView& ids, int64_t position);
   // Embeds tokens without a position in the sequence, so rows of images are not used.
@@ -45,12 +50,19 @@ class TokenEmbedder {
   size_t most_values_;  // of one call
   TensorView output_;
   std::vector<EmbeddingRows> rows_;
+  int64_t row_width_ = 0;  // 0: that of the embeddings
   std::vector<float> merged_;
 };
 
 // kUsage for a bundle whose decoder takes tokens, and unless the rows are whole, disjoint, in
-// ascending order and inside of `capacity` positions.
+// ascending order and inside of `capacity` positions; where images have places in three dimensions,
+// also unless each has its own and a token behind the one before.
 Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> rows,
                   int64_t capacity);
+
+// Returns the width of the rows that the text decoder of the bundle takes; see EmbeddingRows.
+int64_t row_width(const packer::Manifest& manifest);
+// Returns the number K of layers whose outputs get features of images added.
+int64_t deepstack_layers(const packer::Manifest& manifest);
 
 }  // namespace ferry::runner

@@ -8,12 +8,15 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/token_embedder.h"
 
 namespace ferry::runner {
 namespace {
 
 constexpr int64_t kChannels = 3;
+constexpr int64_t kCorners = 4;  // rows of learned positions around a patch
 constexpr int64_t kMostSide = 1 << 14;
+constexpr int64_t kMostBlocks = 1 << 20;
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
@@ -27,6 +30,49 @@ const packer::ManifestPort* find_vision_port(const packer::ManifestComponent& co
     if (found != (method->*ports).end()) return &*found;
   }
   return nullptr;
+}
+
+Failure wrong_ports(const packer::Bundle& bundle, std::string_view expected) {
+  return bad_input(
+      fmt::format("{}: the vision encoder has no {}", printable(bundle.path()), expected));
+}
+
+// Returns the sizes of an encoder for images of any shape.
+Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
+                                             const packer::ManifestComponent& component) {
+  const packer::ManifestImageGrid& grid = *bundle.manifest().image_grid;
+  const auto* pixels =
+      find_vision_port(component, &packer::ManifestMethod::inputs, kPixelValuesPort);
+  const auto* features =
+      find_vision_port(component, &packer::ManifestMethod::outputs, kImageFeaturesPort);
+  const auto* deep = find_vision_port(component, &packer::ManifestMethod::outputs, kDeepstackPort);
+  const auto in_range = [](int64_t n, int64_t least, int64_t most) {
+    return n >= least && n <= most;
+  };
+  if (!in_range(grid.patch_size, 1, kMostSide) || !in_range(grid.temporal_patch_size, 1, 64) ||
+      !in_range(grid.merge_size, 1, 64) || !in_range(grid.window_size, 0, kMostSide) ||
+      !in_range(grid.table_size, 0, kMostSide)) {
+    return bad_input(
+        fmt::format("{}: image_grid has a number out of range", printable(bundle.path())));
+  }
+  const int64_t values = grid.merge_size * grid.merge_size * kChannels * grid.patch_size *
+                         grid.patch_size * grid.temporal_patch_size;
+  if (pixels == nullptr || pixels->shape.size() != 3 || pixels->shape[0] != 1 ||
+      !in_range(pixels->shape[1], 1, kMostBlocks) || pixels->shape[2] != values) {
+    return wrong_ports(bundle, fmt::format("input {} of f32 [1, M, {}]", kPixelValuesPort, values));
+  }
+  const int64_t blocks = pixels->shape[1], width = bundle.manifest().hidden_size;
+  if (features == nullptr || features->shape != Shape{1, blocks, width}) {
+    return wrong_ports(
+        bundle, fmt::format("output {} of f32 [1, {}, {}]", kImageFeaturesPort, blocks, width));
+  }
+  const int64_t layers = deepstack_layers(bundle.manifest());
+  if (layers > 0 && (deep == nullptr || deep->shape != Shape{layers, blocks, width})) {
+    return wrong_ports(bundle,
+                       fmt::format("output {} of f32 [{}, {}, {}], which the text decoder takes",
+                                   kDeepstackPort, layers, blocks, width));
+  }
+  return VisionEncoder::Sizes{0, blocks, width, layers, values};
 }
 
 }  // namespace
@@ -48,6 +94,7 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
     return bad_input(
         fmt::format("{}: has no component {}", printable(bundle.path()), kVisionEncoderRole));
   }
+  if (bundle.manifest().image_grid) return any_shape_sizes(bundle, *component);
   const auto* pixels =
       find_vision_port(*component, &packer::ManifestMethod::inputs, kPixelValuesPort);
   const auto* features =
@@ -68,7 +115,7 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
     return bad_input(fmt::format("{}: image features are {} wide, the text decoder takes {}",
                                  printable(bundle.path()), features->shape[2], width));
   }
-  return Sizes{pixels->shape[2], features->shape[1], width};
+  return Sizes{pixels->shape[2], features->shape[1], width, 0, 0};
 }
 
 Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
@@ -76,15 +123,103 @@ Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPo
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kVisionEncoderRole, pool, options));
   const Sizes sizes = FERRY_TRY(sizes_in(bundle));
   const int64_t side = sizes.image_size;
-  const PortType inputs[] = {{kPixelValuesPort, DType::kF32, {1, kChannels, side, side}}};
-  const PortType outputs[] = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, sizes.width}}};
+  std::vector<PortType> inputs = {{kPixelValuesPort, DType::kF32, {1, kChannels, side, side}}};
+  std::vector<PortType> outputs = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, sizes.width}}};
+  if (sizes.block_values > 0) {
+    const packer::ManifestImageGrid& grid = *bundle.manifest().image_grid;
+    const int64_t patches = sizes.rows * grid.merge_size * grid.merge_size;
+    inputs = {{kPixelValuesPort, DType::kF32, {1, sizes.rows, sizes.block_values}},
+              {kPatchPositionsPort, DType::kI64, {2, patches}}};
+    const PortType others[] = {{kPatchWindowsPort, DType::kI64, {1, patches}},
+                               {kPositionRowsPort, DType::kI64, {kCorners, patches}},
+                               {kPositionWeightsPort, DType::kF32, {kCorners, patches}}};
+    const packer::ManifestComponent& component = *bundle.manifest().find(kVisionEncoderRole);
+    for (const PortType& port : others) {
+      if (find_vision_port(component, &packer::ManifestMethod::inputs, port.name) == nullptr)
+        continue;
+      inputs.push_back(port);
+    }
+    if (sizes.layers > 0) {
+      outputs.push_back({kDeepstackPort, DType::kF32, {sizes.layers, sizes.rows, sizes.width}});
+    }
+  }
   MethodChain chain = FERRY_TRY(set.bind(kForwardMethod, inputs, outputs));
   VisionEncoder encoder(std::move(set), std::move(chain));
   encoder.sizes_ = sizes;
+  for (const PortType& port : inputs) encoder.inputs_.emplace_back(port.name);
   return encoder;
 }
 
-Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels) {
+Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels,
+                                                 std::span<const ImageShape> shapes) {
+  if (!takes_any_shape()) return encode_tiles(pixels);
+  const packer::ManifestImageGrid& grid = *set_.bundle().manifest().image_grid;
+  const std::string where = printable(set_.bundle().path());
+  size_t values = 0;
+  for (const ImageShape& shape : shapes) {
+    FERRY_RETURN_IF_ERROR(check_image_shape(grid, shape, rows(), where));
+    values += static_cast<size_t>(shape.patches() / (grid.merge_size * grid.merge_size) *
+                                  sizes_.block_values);
+  }
+  if (pixels.size() != values) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: {} pixel values for images of {}", where, pixels.size(), values));
+  }
+  std::vector<float> rows;
+  for (const ImageShape& shape : shapes) {
+    const auto count = static_cast<size_t>(shape.patches() / (grid.merge_size * grid.merge_size) *
+                                           sizes_.block_values);
+    FERRY_RETURN_IF_ERROR(encode_image(pixels.first(count), shape, rows));
+    pixels = pixels.subspan(count);
+  }
+  return rows;
+}
+
+Status VisionEncoder::encode_image(std::span<const float> pixels, const ImageShape& shape,
+                                   std::vector<float>& rows) {
+  const GridInputs grid = grid_inputs(*set_.bundle().manifest().image_grid, shape);
+  const std::vector<float> ordered = take_blocks(pixels, grid.blocks);
+  const int64_t blocks = std::ssize(grid.blocks);
+  const auto bytes_of = [&](std::string_view name) -> std::span<const std::byte> {
+    if (name == kPixelValuesPort) return std::as_bytes(std::span(ordered));
+    if (name == kPatchPositionsPort) return std::as_bytes(std::span(grid.positions));
+    if (name == kPatchWindowsPort) return std::as_bytes(std::span(grid.windows));
+    if (name == kPositionRowsPort) return std::as_bytes(std::span(grid.table_rows));
+    return std::as_bytes(std::span(grid.table_weights));
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    TensorView& input = chain_.input(i);
+    input.shape[1] = inputs_[i] == kPixelValuesPort ? blocks : shape.patches();
+    input.bytes = bytes_of(inputs_[i]);
+  }
+  FERRY_RETURN_IF_ERROR(chain_.run());
+  const size_t at = rows.size();
+  rows.resize(at + static_cast<size_t>(blocks * row_width()));
+  FERRY_RETURN_IF_ERROR(take_output(0, grid, 0, 1, rows.data() + at));
+  return sizes_.layers > 0 ? take_output(1, grid, 1, sizes_.layers, rows.data() + at) : Status();
+}
+
+Status VisionEncoder::take_output(size_t output, const GridInputs& grid, int64_t first,
+                                  int64_t layers, float* rows) const {
+  const std::span<const std::byte> bytes = chain_.output(output).bytes;
+  const size_t width = static_cast<size_t>(sizes_.width), size = grid.blocks.size() * width;
+  if (bytes.size() != static_cast<size_t>(layers) * size * sizeof(float)) {
+    return bad_input(fmt::format("{}: the vision encoder gave {} values, expected {}",
+                                 printable(set_.bundle().path()), bytes.size() / sizeof(float),
+                                 static_cast<size_t>(layers) * size));
+  }
+  // A tensor's memory is aligned to its dtype, which bind() has checked.
+  const std::span values(reinterpret_cast<const float*>(bytes.data()),
+                         bytes.size() / sizeof(float));
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    put_blocks(values.subspan(static_cast<size_t>(layer) * size, size), grid.blocks, width,
+               static_cast<size_t>(row_width()),
+               rows + static_cast<size_t>((first + layer) * sizes_.width));
+  }
+  return {};
+}
+
+Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pixels) {
   const auto tile = static_cast<size_t>(kChannels * image_size() * image_size());
   if (pixels.empty() || pixels.size() % tile != 0) {
     return fail(ErrorCode::kUsage,

@@ -1,5 +1,5 @@
-// VisionEncoder runs the vision encoder of a bundle. Pixels of one image or tile go in, rows for
-// the text decoder come out.
+// VisionEncoder runs the vision encoder of a bundle. Pixels of images or tiles go in, rows for the
+// text decoder come out.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
+#include "runner/image_grid.h"
 #include "runner/program_set.h"
 
 namespace ferry::runner {
@@ -18,9 +19,11 @@ namespace ferry::runner {
 class VisionEncoder {
  public:
   struct Sizes {
-    int64_t image_size = 0;  // pixels of a side
-    int64_t rows = 0;        // rows of features that a tile becomes
-    int64_t width = 0;       // width of a row, which is hidden_size of the text decoder
+    int64_t image_size = 0;  // pixels of a side; 0 for images of any shape
+    int64_t rows = 0;        // rows of features that a tile becomes; of any shape: at most
+    int64_t width = 0;       // width of a row of features, which is hidden_size of the text decoder
+    int64_t layers = 0;      // decoder layers that get features too
+    int64_t block_values = 0;  // images of any shape: pixel values of a block of patches
   };
 
   static bool is_in(const packer::Bundle& bundle);
@@ -38,12 +41,20 @@ class VisionEncoder {
   int64_t image_size() const { return sizes_.image_size; }
   int64_t rows() const { return sizes_.rows; }
   int64_t width() const { return sizes_.width; }
+  // The width of a row of encode(); see EmbeddingRows.
+  int64_t row_width() const { return (1 + sizes_.layers) * sizes_.width; }
+  bool takes_any_shape() const { return sizes_.block_values > 0; }
 
   // Computes features f32 [n,rows(),width()] of pixel_values f32 [n,3,image_size,image_size] of n
   // tiles. The caller owns the result. kUsage for another number of values.
-  Result<std::vector<float>> encode(std::span<const float> pixels);
+  // An encoder for images of any shape takes the patches of the images, as the image processor
+  // gives them, and their shapes. It returns [blocks of all images, row_width()] in the order of
+  // the patches. kBadInput for an image that is too large.
+  Result<std::vector<float>> encode(std::span<const float> pixels,
+                                    std::span<const ImageShape> shapes = {});
 
   // The sink is called for every probe of every tile: name, shape, and f32 values [rows, width].
+  // The rows of images of any shape are in the order of the encoder (runner/image_grid.h).
   using ProbeSink = std::function<void(const std::string& name, const Shape& shape,
                                        std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
@@ -52,11 +63,20 @@ class VisionEncoder {
   VisionEncoder(ProgramSet set, MethodChain chain)
       : set_(std::move(set)), chain_(std::move(chain)), sink_(std::make_unique<ProbeSink>()) {}
 
+  Result<std::vector<float>> encode_tiles(std::span<const float> pixels);
+  // Appends the rows of one image.
+  Status encode_image(std::span<const float> pixels, const ImageShape& shape,
+                      std::vector<float>& rows);
+  // Copies an output [layers,blocks,width] to the columns of its layers, from `first` on.
+  Status take_output(size_t output, const GridInputs& grid, int64_t first, int64_t layers,
+                     float* rows) const;
+
   ProgramSet set_;
   MethodChain chain_;
   std::unique_ptr<ProbeSink> sink_;  // on the heap, because methods point to it
   bool observing_ = false;
   Sizes sizes_;
+  std::vector<std::string> inputs_;  // the names of those of the chain
 };
 
 }  // namespace ferry::runner

@@ -1,0 +1,125 @@
+#include "runner/image_grid.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace ferry::runner {
+namespace {
+
+// The two rows of a table of `table` rows around row `index` of an image of `size` rows, and their
+// weights. The reference computes in f32.
+struct Taps {
+  std::array<int64_t, 2> rows;
+  std::array<float, 2> weights;
+};
+Taps taps_of(int64_t index, int64_t size, int64_t table) {
+  const float last = static_cast<float>(std::max<int64_t>(size - 1, 1));
+  const float place = static_cast<float>(index) * static_cast<float>(table - 1) / last;
+  const float floor = std::floor(place);
+  Taps taps{};
+  for (size_t i = 0; i < 2; ++i) {
+    const float distance = std::abs(place - floor - static_cast<float>(i));
+    taps.rows[i] =
+        std::clamp<int64_t>(static_cast<int64_t>(floor) + static_cast<int64_t>(i), 0, table - 1);
+    taps.weights[i] = std::max(1.0F - distance, 0.0F);
+  }
+  return taps;
+}
+
+struct Block {
+  int64_t row, column, window;
+};
+
+// Returns the blocks of an image in the order of the encoder.
+std::vector<Block> blocks_in_order(int64_t rows, int64_t columns, int64_t window) {
+  const int64_t height = window > 0 ? window : rows, width = window > 0 ? window : columns;
+  std::vector<Block> blocks;
+  int64_t number = 0;
+  for (int64_t top = 0; top < rows; top += height) {
+    for (int64_t left = 0; left < columns; left += width, ++number) {
+      for (int64_t row = top; row < std::min(top + height, rows); ++row) {
+        for (int64_t column = left; column < std::min(left + width, columns); ++column) {
+          blocks.push_back({row, column, number});
+        }
+      }
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
+Status check_image_shape(const packer::ManifestImageGrid& grid, const ImageShape& shape,
+                         int64_t most_blocks, const std::string& where) {
+  const int64_t merge = grid.merge_size;
+  if (merge < 1 || shape.rows < merge || shape.columns < merge || shape.rows % merge != 0 ||
+      shape.columns % merge != 0) {
+    return bad_input(
+        fmt::format("{}: an image of {} x {} patches is not of whole blocks of {} x {}", where,
+                    shape.rows, shape.columns, merge, merge));
+  }
+  const int64_t rows = shape.rows / merge, columns = shape.columns / merge;
+  if (rows <= most_blocks && columns <= most_blocks && rows * columns <= most_blocks) return {};
+  return bad_input(fmt::format(
+      "{}: an image of {} x {} patches, where the vision encoder takes {} patches at most: convert "
+      "with more --max-patches, or lower max_pixels of the image processor",
+      where, shape.rows, shape.columns, most_blocks * merge * merge));
+}
+
+GridInputs grid_inputs(const packer::ManifestImageGrid& grid, const ImageShape& shape) {
+  const int64_t merge = grid.merge_size, columns = shape.columns / merge;
+  GridInputs out;
+  const auto count = static_cast<size_t>(shape.patches());
+  std::vector<int64_t> patch_rows, patch_columns;
+  patch_rows.reserve(count);
+  patch_columns.reserve(count);
+  for (const Block& block : blocks_in_order(shape.rows / merge, columns, grid.window_size)) {
+    out.blocks.push_back(block.row * columns + block.column);
+    for (int64_t at = 0; at < merge * merge; ++at) {
+      patch_rows.push_back(block.row * merge + at / merge);
+      patch_columns.push_back(block.column * merge + at % merge);
+      out.windows.push_back(block.window);
+    }
+  }
+  if (grid.table_size > 0) {
+    out.table_rows.resize(4 * count);
+    out.table_weights.resize(4 * count);
+    for (size_t patch = 0; patch < count; ++patch) {
+      const Taps down = taps_of(patch_rows[patch], shape.rows, grid.table_size);
+      const Taps across = taps_of(patch_columns[patch], shape.columns, grid.table_size);
+      for (size_t corner = 0; corner < 4; ++corner) {
+        const size_t y = corner / 2, x = corner % 2, at = corner * count + patch;
+        out.table_rows[at] = down.rows[y] * grid.table_size + across.rows[x];
+        out.table_weights[at] = down.weights[y] * across.weights[x];
+      }
+    }
+  }
+  out.positions = std::move(patch_rows);
+  out.positions.insert(out.positions.end(), patch_columns.begin(), patch_columns.end());
+  return out;
+}
+
+std::vector<float> take_blocks(std::span<const float> values, std::span<const int64_t> blocks) {
+  std::vector<float> out;
+  if (blocks.empty()) return out;
+  const size_t size = values.size() / blocks.size();
+  out.reserve(values.size());
+  for (const int64_t block : blocks) {
+    const auto from = values.subspan(static_cast<size_t>(block) * size, size);
+    out.insert(out.end(), from.begin(), from.end());
+  }
+  return out;
+}
+
+void put_blocks(std::span<const float> values, std::span<const int64_t> blocks, size_t size,
+                size_t stride, float* out) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const auto from = values.subspan(i * size, size);
+    std::ranges::copy(from, out + static_cast<size_t>(blocks[i]) * stride);
+  }
+}
+
+}  // namespace ferry::runner
