@@ -33,7 +33,7 @@ struct PreprocessLine {
   std::string messages, chat, prompt, audio;
 };
 
-void add_tensor(JsonWriter& json, const char* name, const char* dtype, const Shape& shape) {
+void add_tensor(JsonWriter& json, std::string_view name, const char* dtype, const Shape& shape) {
   json.begin_object().member("name", name).member("dtype", dtype).member("shape", shape);
   json.end_object();
 }
@@ -59,9 +59,10 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   if (!report.pixel_attention_mask.empty()) {
     add_tensor(json, "pixel_attention_mask", "i64", report.pixel_attention_mask);
   }
+  if (!report.image_grid.empty()) add_tensor(json, "image_grid_thw", "i64", report.image_grid);
   if (report.prompt) add_tensor(json, "input_ids", "i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
-    add_tensor(json, "token_type_ids", "i64", ids_shape(*report.prompt));
+    add_tensor(json, report.prompt->token_types_name, "i64", ids_shape(*report.prompt));
   }
   json.end_array();
 }
@@ -88,27 +89,32 @@ std::string prompt_line(const prompt::PreprocessedPrompt& prompt) {
   size_t tiles = 0;
   for (const auto& image : prompt.expanded.images) tiles += image.size();
   return fmt::format("prompt: {} tokens, {} of them for {} tiles\n", prompt.expanded.ids.size(),
-                     tiles * static_cast<size_t>(prompt.tokens_per_tile), tiles);
+                     prompt.placeholders, tiles);
 }
 
 std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   std::vector<std::string> texts;
-  const auto add = [&](const char* name, const Shape& shape) {
+  const auto add = [&](const std::string& name, const Shape& shape) {
     if (!shape.empty()) texts.push_back(fmt::format("{} [{}]", name, fmt::join(shape, ", ")));
   };
   add("pixel_values f32", report.pixel_values);
   add("pixel_attention_mask i64", report.pixel_attention_mask);
+  add("image_grid_thw i64", report.image_grid);
   if (report.prompt) add("input_ids i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
-    add("token_type_ids i64", ids_shape(*report.prompt));
+    add(report.prompt->token_types_name + " i64", ids_shape(*report.prompt));
   }
   return texts;
 }
 
 std::string preprocess_text(const PreprocessLine& o, const prompt::PreprocessReport& report) {
   std::string text;
-  for (const auto& [path, size, grid, tiles] : report.images) {
+  for (const auto& [path, size, grid, tiles, blocks] : report.images) {
     text += fmt::format("{}: {} x {}: ", printable(path), size.width, size.height);
+    if (blocks != media::Grid{}) {
+      text += fmt::format("{} rows of {} patches\n", grid.rows, grid.columns);
+      continue;
+    }
     text += grid.rows * grid.columns > 1
                 ? fmt::format("{} tiles: {} rows of {} and the whole image\n", tiles, grid.rows,
                               grid.columns)

@@ -1,5 +1,7 @@
 #include "media/pixel_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -83,6 +85,14 @@ TiledImage cut_gemma3(const Image& image, const Settings& s, const Resize& to) {
   return out;
 }
 
+template <class Resize>
+TiledImage cut_qwen2vl(const Image& image, const Settings& s, const Resize& to) {
+  const Size size = qwen2vl_size(image.size, s);
+  TiledImage out = single(to(image, size));
+  out.grid = {size.width / s.patch, size.height / s.patch};
+  return out;
+}
+
 }  // namespace
 
 TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool) {
@@ -94,6 +104,8 @@ TiledImage cut(const Image& image, const Settings& settings, Backend backend, Th
       return cut_idefics3(image, settings, to);
     case ProcessorKind::kGotOcr2:
       return cut_gotocr2(image, settings, to);
+    case ProcessorKind::kQwen2Vl:
+      return cut_qwen2vl(image, settings, to);
     case ProcessorKind::kGemma3:
       break;
   }
@@ -176,6 +188,35 @@ Grid gemma3_grid(Size image) {
   return image.width >= image.height ? Grid{count, 1} : Grid{1, count};
 }
 
+Status check_sides(Size image, const Settings& settings) {
+  constexpr double kMostRatio = 200;
+  if (!settings.has_patches()) return {};
+  const double longer = std::max(image.width, image.height);
+  if (longer / std::min(image.width, image.height) <= kMostRatio) return {};
+  return bad_input(
+      fmt::format("{} x {} pixels: one side is more than {} times as long as the other",
+                  image.width, image.height, kMostRatio));
+}
+
+// The source is smart_resize() of the reference. Halves are rounded to even.
+Size qwen2vl_size(Size image, const Settings& s) {
+  const double factor = s.patch * s.merge;
+  const double height = image.height, width = image.width;
+  const auto whole = [&](double parts) { return static_cast<int64_t>(parts) * s.patch * s.merge; };
+  int64_t high = whole(std::nearbyint(height / factor));
+  int64_t wide = whole(std::nearbyint(width / factor));
+  if (high * wide > s.most_pixels) {
+    const double beta = std::sqrt(height * width / s.most_pixels);
+    high = whole(std::max(std::floor(height / beta / factor), 1.0));
+    wide = whole(std::max(std::floor(width / beta / factor), 1.0));
+  } else if (high * wide < s.least_pixels) {
+    const double beta = std::sqrt(s.least_pixels / (height * width));
+    high = whole(std::ceil(height * beta / factor));
+    wide = whole(std::ceil(width * beta / factor));
+  }
+  return {static_cast<int>(wide), static_cast<int>(high)};
+}
+
 namespace {
 
 // The value of each of the 256 levels in each channel. Every operation rounds once to f32.
@@ -212,6 +253,50 @@ void append_planes(std::vector<float>& out, const Image& tile, const Levels& lev
   }
 }
 
+// Appends the patches of an image, block by block: each channel by channel, with equal frames.
+void append_patches(std::vector<float>& out, const TiledImage& image, const Settings& s,
+                    const Levels& levels) {
+  const Image& picture = image.tiles.front();
+  const auto append_patch = [&](int row, int column) {
+    for (size_t c = 0; c < 3; ++c) {
+      const size_t first = out.size();
+      for (int y = 0; y < s.patch; ++y) {
+        const uint8_t* from = picture.row(row * s.patch + y) + size_t{3} * size_t(column * s.patch);
+        for (int x = 0; x < s.patch; ++x) out.push_back(levels[c][from[3 * size_t(x) + c]]);
+      }
+      const size_t size = out.size() - first;
+      for (int frame = 1; frame < s.frames; ++frame) {
+        for (size_t i = 0; i < size; ++i) out.push_back(out[first + i]);
+      }
+    }
+  };
+  for (int top = 0; top < image.grid.rows; top += s.merge) {
+    for (int left = 0; left < image.grid.columns; left += s.merge) {
+      for (int at = 0; at < s.merge * s.merge; ++at) {
+        append_patch(top + at / s.merge, left + at % s.merge);
+      }
+    }
+  }
+}
+
+PixelValues patch_values(std::span<const Sample> samples, const Settings& s, const Levels& levels) {
+  PixelValues out;
+  int64_t patches = 0;
+  for (const Sample& sample : samples) {
+    for (const TiledImage& image : sample) {
+      out.grids.insert(out.grids.end(), {1, image.grid.rows, image.grid.columns});
+      patches += int64_t{image.grid.rows} * image.grid.columns;
+    }
+  }
+  const int64_t values = int64_t{3} * s.frames * s.patch * s.patch;
+  out.shape = {patches, values};
+  out.values.reserve(static_cast<size_t>(patches * values));
+  for (const Sample& sample : samples) {
+    for (const TiledImage& image : sample) append_patches(out.values, image, s, levels);
+  }
+  return out;
+}
+
 size_t tiles_in(const Sample& sample) {
   size_t count = 0;
   for (const TiledImage& image : sample) count += image.tiles.size();
@@ -241,6 +326,7 @@ void append_sample(PixelValues& out, const Sample& sample, const Levels& levels)
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend) {
   const Levels levels = levels_of(settings, backend);
+  if (settings.has_patches()) return patch_values(samples, settings, levels);
   const auto side = static_cast<size_t>(settings.tile), area = side * side;
   const size_t tiles = settings.has_mask() ? most_tiles(samples) : all_tiles(samples);
   PixelValues out;

@@ -20,11 +20,15 @@ struct Grid {
 };
 
 // Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
-// tile; for Gemma3 it is the first.
+// tile; for Gemma3 it is the first. For Qwen2Vl the grid is that of the patches of the only tile.
 struct TiledImage {
   Grid grid;
-  std::vector<Image> tiles;  // each settings.tile wide and high
+  std::vector<Image> tiles;  // each settings.tile wide and high, but for Qwen2Vl
 };
+
+// Returns kBadInput for a picture that the reference refuses: for Qwen2Vl one whose sides differ by
+// a factor of more than 200.
+Status check_sides(Size image, const Settings& settings);
 
 TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool);
 
@@ -43,20 +47,26 @@ Grid gotocr2_grid(Size image, int tile, int least, int most);
 // are too near to each other in length, or too short.
 Grid gemma3_grid(Size image);
 
+// For Qwen2Vl: returns the size to which an image is resized.
+Size qwen2vl_size(Size image, const Settings& settings);
+
 struct PixelValues {
   Shape shape;
   std::vector<float> values;
   // For Idefics3 only: 1 for every pixel of a tile, 0 for pixels of padding.
   Shape mask_shape = {};
   std::vector<int64_t> mask = {};
+  // For Qwen2Vl only: frames, rows and columns of patches of each image, [images,3].
+  std::vector<int64_t> grids = {};
 };
 
 // The images of one prompt.
 using Sample = std::vector<TiledImage>;
 
 // Idefics3: returns [samples, tiles, 3, side, side], in which samples with fewer tiles end with
-// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. The samples
-// are not empty.
+// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. Qwen2Vl:
+// returns [patches of all samples, 3 * frames * patch * patch], in which blocks of merge x merge
+// patches stay together. The samples are not empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 

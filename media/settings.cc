@@ -125,6 +125,28 @@ Status crop(const json& value, Settings&) {
   return set_bool(value, stated);
 }
 
+Status patch(const json& value, Settings& s) { return set_int(value, 256, s.patch); }
+Status frames(const json& value, Settings& s) { return set_int(value, 16, s.frames); }
+Status merge(const json& value, Settings& s) { return set_int(value, 16, s.merge); }
+Status least_pixels(const json& value, Settings& s) {
+  return set_int(value, kMostPixels, s.least_pixels);
+}
+Status most_pixels(const json& value, Settings& s) {
+  return set_int(value, kMostPixels, s.most_pixels);
+}
+
+// The edges are numbers of pixels here. Those of min_pixels and max_pixels, which are applied after
+// this field, win. Older files have these names inside of it, where they have no effect.
+Status pixel_range(const json& value, Settings& s) {
+  if (has_members(value, {"min_pixels", "max_pixels"})) {
+    s.least_pixels = s.most_pixels = 0;
+    return {};
+  }
+  if (!has_members(value, {"shortest_edge", "longest_edge"})) return unsupported(value);
+  FERRY_RETURN_IF_ERROR(least_pixels(value["shortest_edge"], s));
+  return most_pixels(value["longest_edge"], s);
+}
+
 struct Field {
   std::string_view name;
   Rule rule;
@@ -172,6 +194,13 @@ constexpr Field kGemma3Fields[] = {
     {"image_seq_length", no_effect},
 };
 
+// min_pixels and max_pixels come last, because they win over `size`.
+constexpr Field kQwen2VlFields[] = {
+    {"size", pixel_range},       {"patch_size", patch},   {"temporal_patch_size", frames},
+    {"merge_size", merge},       {"do_pad", always_null}, {"min_pixels", least_pixels},
+    {"max_pixels", most_pixels},
+};
+
 struct Kind {
   ProcessorKind kind;
   std::span<const std::string_view> image_classes, processors;
@@ -190,6 +219,10 @@ constexpr std::string_view kGotOcr2Classes[] = {"GotOcr2ImageProcessor",
 constexpr std::string_view kGotOcr2Processors[] = {"InternVLProcessor"};
 constexpr std::string_view kGemma3Classes[] = {"Gemma3ImageProcessor", "Gemma3ImageProcessorFast"};
 constexpr std::string_view kGemma3Processors[] = {"Gemma3Processor"};
+constexpr std::string_view kQwen2VlClasses[] = {"Qwen2VLImageProcessor",
+                                                "Qwen2VLImageProcessorFast"};
+constexpr std::string_view kQwen2VlProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLProcessor",
+                                                   "Qwen3VLProcessor"};
 
 // The defaults are those of the classes in transformers 5.12.1.
 constexpr Kind kKinds[] = {
@@ -217,6 +250,14 @@ constexpr Kind kKinds[] = {
      224,
      {0.5, 0.5, 0.5},
      {0.5, 0.5, 0.5}},
+    {ProcessorKind::kQwen2Vl,
+     kQwen2VlClasses,
+     kQwen2VlProcessors,
+     kQwen2VlFields,
+     Filter::kBicubic,
+     0,
+     {0.48145466, 0.4578275, 0.40821073},
+     {0.26862954, 0.26130258, 0.27577711}},
 };
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -248,13 +289,22 @@ const Field* find_field(const Kind& kind, std::string_view name) {
 }
 
 Status apply(const json& fields, const Kind& kind, Settings& s, const std::string& where) {
+  const auto place = [&](std::string_view name) {
+    return where + ": field " + quoted(name) + ": ";
+  };
   for (const auto& [name, value] : fields.items()) {
-    const std::string place = where + ": field " + quoted(name) + ": ";
-    const Field* field = find_field(kind, name);
-    if (!field) return fail(ErrorCode::kUnsupported, place + "not supported");
-    if (value.is_null()) continue;  // the default of the class stays
-    const Status status = field->rule(value, s);
-    if (!status) return fail(status.error().code, place + status.error().message);
+    if (find_field(kind, name) != nullptr) continue;
+    return fail(ErrorCode::kUnsupported, place(name) + "not supported");
+  }
+  // In the order of the tables, because some fields win over others.
+  for (const std::span<const Field> table : {std::span<const Field>(kCommonFields), kind.fields}) {
+    for (const Field& field : table) {
+      const auto found = fields.find(std::string(field.name));
+      // With null, the default of the class stays.
+      if (found == fields.end() || found->is_null()) continue;
+      const Status status = field.rule(*found, s);
+      if (!status) return fail(status.error().code, place(field.name) + status.error().message);
+    }
   }
   return {};
 }
@@ -283,6 +333,9 @@ Result<Settings> settings_of(const json& fields, std::string processor, const st
   FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
   if (s.least_patches > s.most_patches) {
     return bad_input(where + ": min_patches is greater than max_patches");
+  }
+  if (s.least_pixels == 0 || s.most_pixels == 0) {
+    return bad_input(where + ": field 'size': has no shortest_edge and longest_edge");
   }
   return s;
 }

@@ -16,11 +16,13 @@ enum class ProcessorKind {
   kIdefics3,  // SmolVLM: longest edge, whole tiles, the whole picture as the last tile
   kGotOcr2,   // InternVL: the best grid of tiles, a thumbnail as the last one
   kGemma3,    // the whole picture as one tile; with pan and scan, parts of a long one behind it
+  kQwen2Vl,   // patches of the whole picture, which keeps its shape
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
 inline constexpr int kMaxLongestEdge = 4096;  // the reference limits the longest edge to this
 inline constexpr int kMaxPatches = 256;
+inline constexpr int kMostPixels = 1 << 26;  // of a picture of any shape
 
 // The defaults are those of the classes; settings_from() sets the sizes.
 struct Settings {
@@ -41,7 +43,12 @@ struct Settings {
 
   bool pan_and_scan = false;  // for Gemma3; no file asks for it
 
+  // These are for Qwen2Vl. Sides are multiples of patch * merge, and pixels from least to most.
+  int patch = 14, frames = 2, merge = 2;
+  int least_pixels = 56 * 56, most_pixels = 28 * 28 * 1280;
+
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
+  bool has_patches() const { return kind == ProcessorKind::kQwen2Vl; }
 };
 
 // Asks for pan and scan. kUsage for a processor that does not have it; `where` begins the message.

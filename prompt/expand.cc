@@ -49,6 +49,10 @@ std::string many(size_t count, std::string_view noun) {
 
 }  // namespace
 
+int64_t tile_tokens(const ImageProcessor& p, const ImageLayout& image) {
+  return p.tokens_per_tile > 0 ? p.tokens_per_tile : image.tokens;
+}
+
 size_t count_parts(std::string_view text, std::string_view part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) {
@@ -59,6 +63,7 @@ size_t count_parts(std::string_view text, std::string_view part) {
 
 std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
+  if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens);
   if (p.grammar == ImageGrammar::kInternVl) {
     return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;
   }
@@ -67,6 +72,7 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
 }
 
 std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout& image) {
+  if (p.grammar == ImageGrammar::kQwenVl) return {};
   std::vector<std::string> marks = {p.open, p.close};
   if (p.grammar != ImageGrammar::kIdefics3) return marks;
   marks.push_back(p.global);
@@ -81,12 +87,15 @@ std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout&
 
 Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> images,
                      const std::string& where) {
-  int64_t tiles = 0;
-  for (const auto& [rows, columns, given] : images) {
+  int64_t tiles = 0, tokens = 0;
+  for (const ImageLayout& image : images) {
+    const auto& [rows, columns, given, own] = image;
     const auto in_range = [](int64_t n, int64_t least) {
       return n >= least && n <= kMaxImageTokens;
     };
-    const bool valid = in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1);
+    const int64_t each = tile_tokens(p, image);
+    const bool valid =
+        in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1) && in_range(each, 1);
     const int64_t grid = valid ? rows * columns : 0;
     if (!valid || given != (grid > 1 ? grid + 1 : 1)) {
       return fail(ErrorCode::kInternal,
@@ -94,9 +103,10 @@ Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> image
                               rows, columns));
     }
     tiles += given;
-    if (tiles * p.tokens_per_tile <= kMaxImageTokens) continue;
-    return bad_input(fmt::format("{}: {} tiles of {} tokens each, more than {} tokens", where,
-                                 tiles, p.tokens_per_tile, kMaxImageTokens));
+    tokens += given * each;
+    if (tokens <= kMaxImageTokens) continue;
+    return bad_input(fmt::format("{}: {} tiles of {} tokens, more than {}", where, tiles, tokens,
+                                 kMaxImageTokens));
   }
   return {};
 }

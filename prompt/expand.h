@@ -19,7 +19,11 @@ inline constexpr int64_t kMaxImageTokens = 1 << 20;
 // the whole image. A single tile is 0 x 0 or 1 x 1.
 struct ImageLayout {
   int64_t rows = 0, columns = 0, tiles = 1;
+  int64_t tokens = 0;  // of its only tile, where the size of an image decides
 };
+
+// Returns the number of tokens of each tile of an image.
+int64_t tile_tokens(const ImageProcessor& processor, const ImageLayout& image);
 
 // Counts the occurrences of `part` in `text`, from left to right without overlap.
 size_t count_parts(std::string_view text, std::string_view part);

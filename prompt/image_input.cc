@@ -15,6 +15,20 @@ namespace {
 
 constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
 
+// Says how the patches of a processor differ from those of the encoder.
+std::string grid_difference(const std::optional<packer::ManifestImageGrid>& grid,
+                            const media::Settings& settings) {
+  if (!grid) return "the image processor makes patches, the vision encoder takes tiles";
+  if (!settings.has_patches())
+    return "the image processor makes tiles, the vision encoder takes patches";
+  return fmt::format(
+      "the image processor makes patches of {} x {} pixels and {} frames in blocks of {} x {}, the "
+      "vision encoder takes {} x {}, {} and {} x {}",
+      settings.patch, settings.patch, settings.frames, settings.merge, settings.merge,
+      grid->patch_size, grid->patch_size, grid->temporal_patch_size, grid->merge_size,
+      grid->merge_size);
+}
+
 }  // namespace
 
 // Absent files have empty texts.
@@ -38,7 +52,7 @@ Result<media::Settings> image_settings(const packer::Bundle& bundle) {
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images) {
   std::vector<ImageLayout> layouts;
   for (const EncodedImage& image : images) {
-    layouts.push_back(layout_of(image.file.grid, image.file.tiles));
+    layouts.push_back(layout_of(image.file));
   }
   return layouts;
 }
@@ -50,7 +64,8 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
     const std::span<const float> features = images[i].features;
     const size_t tile = features.size() / prompt.images[i].size();
     for (size_t t = 0; t < prompt.images[i].size(); ++t) {
-      rows.push_back({prompt.images[i][t], features.subspan(t * tile, tile)});
+      rows.push_back({prompt.images[i][t], features.subspan(t * tile, tile),
+                      images[i].file.blocks.rows, images[i].file.blocks.columns});
     }
   }
   return rows;
@@ -72,6 +87,13 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
 
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
   const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
+  const auto& grid = bundle.manifest().image_grid;
+  if (grid.has_value() != settings.has_patches() ||
+      (grid && (grid->patch_size != settings.patch || grid->merge_size != settings.merge ||
+                grid->temporal_patch_size != settings.frames))) {
+    return bad_input(
+        fmt::format("{}: {}", printable(bundle.path()), grid_difference(grid, settings)));
+  }
   if (settings.tile == sizes.image_size) return {};
   return bad_input(
       fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
@@ -88,7 +110,7 @@ Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& promp
                     printable(bundle.path()), prompts.placeholder_id(), *stated));
   }
   const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
-  return prompts.expect_tokens_per_tile(sizes.rows);
+  return prompts.expect_tokens_per_tile(bundle.manifest().image_grid ? 0 : sizes.rows);
 }
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
@@ -111,12 +133,13 @@ Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const media::Image image = FERRY_TRY(media::read_image(path));
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
-    const media::Sample sample = {media::cut(image, settings_, kBackend, *pool_)};
+    const media::Sample sample = {FERRY_TRY(cut_picture(image, path, settings_, kBackend, *pool_))};
     const media::TiledImage& cut = sample.front();
     const media::PixelValues pixels =
         media::pixel_values(std::span(&sample, 1), settings_, kBackend);
-    auto features = FERRY_TRY(encoder_->encode(pixels.values));
-    images.push_back({{path, image.size, cut.grid, cut.tiles.size()}, std::move(features)});
+    const runner::ImageShape shape = {cut.grid.rows, cut.grid.columns};
+    auto features = FERRY_TRY(encoder_->encode(pixels.values, {&shape, 1}));
+    images.push_back({describe_cut(path, image.size, cut, settings_), std::move(features)});
   }
   return images;
 }

@@ -24,7 +24,7 @@ namespace ferry::prompt {
 // An image file after the vision encoder.
 struct EncodedImage {
   PreprocessedImage file;
-  std::vector<float> features;  // [tiles * rows per tile, hidden_size]
+  std::vector<float> features;  // [tiles * rows per tile, runner::row_width()]
 };
 
 // Returns the images of an expanded prompt at their positions. The rows are views of the features.

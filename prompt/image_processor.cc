@@ -37,6 +37,9 @@ struct Processor {
 };
 
 constexpr TokenRule kFake = {"fake_image_token", "<fake_token_around_image>"};
+constexpr TokenRule kImagePad = {"image_token", "<|image_pad|>"};
+constexpr TokenRule kVideoPad = {"video_token", "<|video_pad|>"};
+constexpr TokenRule kVisionStart = {{}, "<|vision_start|>"}, kVisionEnd = {{}, "<|vision_end|>"};
 constexpr Processor kProcessors[] = {
     {"Idefics3Processor",
      ImageGrammar::kIdefics3,
@@ -74,6 +77,33 @@ constexpr Processor kProcessors[] = {
      {"eoi_token", {}},
      {},
      {}},
+    {"Qwen2VLProcessor",
+     ImageGrammar::kQwenVl,
+     {},
+     0,
+     kImagePad,
+     kVisionStart,
+     kVisionEnd,
+     {},
+     kVideoPad},
+    {"Qwen2_5_VLProcessor",
+     ImageGrammar::kQwenVl,
+     {},
+     0,
+     kImagePad,
+     kVisionStart,
+     kVisionEnd,
+     {},
+     kVideoPad},
+    {"Qwen3VLProcessor",
+     ImageGrammar::kQwenVl,
+     {},
+     0,
+     kImagePad,
+     kVisionStart,
+     kVisionEnd,
+     {},
+     kVideoPad},
 };
 
 // The fields of processor_config.json that other code reads, or that older versions of the
@@ -129,7 +159,8 @@ Status check_fields(const Value& config, const Processor& processor, const std::
 
 Result<int64_t> length_in(const Value& config, const Processor& processor,
                           const std::string& path) {
-  const Value* value = processor_member(config, processor.length_field);
+  const Value* value =
+      processor.length_field.empty() ? nullptr : processor_member(config, processor.length_field);
   if (value == nullptr) return processor.length;
   if (value->is<int64_t>() && value->integer() > 0 && value->integer() <= kMaxTokensPerTile) {
     return value->integer();
@@ -203,6 +234,7 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.open = FERRY_TRY(token(processor->open));
   out.close = FERRY_TRY(token(processor->close));
   out.mark = out.grammar == ImageGrammar::kGemma3 ? out.open : out.image;
+  out.stand_in = out.grammar == ImageGrammar::kQwenVl ? out.open + out.mark + out.close : out.mark;
   out.global = FERRY_TRY(token(processor->global));
   out.video = FERRY_TRY(token(processor->video));
   if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {

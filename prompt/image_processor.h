@@ -14,6 +14,7 @@ enum class ImageGrammar {
   kIdefics3,  // SmolVLM: tiles with their row and column, then the whole image
   kInternVl,  // all tiles in one run
   kGemma3,    // the whole image, then its parts, with words between them
+  kQwenVl,    // one run, as long as the image is large
 };
 
 inline constexpr int64_t kMaxTokensPerTile = 65'536;
@@ -21,10 +22,11 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
-  int64_t tokens_per_tile = 0;
-  std::string image;  // the placeholder, of which a tile has tokens_per_tile
-  std::string mark;   // a template writes one for each image: the placeholder, for Gemma3 `open`
-  std::string open, close;  // before and after an image
+  int64_t tokens_per_tile = 0;  // 0: the size of an image decides
+  std::string image;            // the placeholder, of which a tile has tokens_per_tile
+  std::string mark;  // a template writes one for each image: the placeholder, for Gemma3 `open`
+  std::string open, close;  // before and after an image; Qwen-VL: the template writes them
+  std::string stand_in;     // what stands for an image in a prompt that has no mark
   std::string global;       // Idefics3: before the whole image
   std::string video;        // the placeholder of a video; empty if the processor has none
   std::string bos;          // empty if there is none

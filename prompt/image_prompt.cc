@@ -102,7 +102,7 @@ Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::st
                                           std::span<const ImageLayout> images) {
   std::string rendered;
   if (count_parts(prompt, processor_.mark) == 0) {
-    for (size_t i = 0; i < images.size(); ++i) rendered += processor_.mark;
+    for (size_t i = 0; i < images.size(); ++i) rendered += processor_.stand_in;
   }
   return encode(std::move(rendered) + std::string(prompt), /*add_special=*/true, where, images);
 }
@@ -149,24 +149,24 @@ Result<std::vector<std::vector<int64_t>>> ImagePrompt::find_tiles(
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] == placeholder_id_) places.push_back(static_cast<int64_t>(i));
   }
-  const auto length = static_cast<size_t>(processor_.tokens_per_tile);
-  size_t at = 0;
+  size_t at = 0, in_runs = 0;
   std::vector<std::vector<int64_t>> out;
   for (const ImageLayout& image : images) {
     out.emplace_back();
+    const auto length = static_cast<size_t>(tile_tokens(processor_, image));
     for (int64_t tile = 0; tile < image.tiles; ++tile, at += length) {
       const bool whole = at + length <= places.size() &&
-                         places[at + length - 1] - places[at] + 1 == processor_.tokens_per_tile;
-      if (whole) out.back().push_back(places[at]);
+                         places[at + length - 1] - places[at] + 1 == static_cast<int64_t>(length);
+      if (!whole) continue;
+      out.back().push_back(places[at]);
+      in_runs += length;
     }
   }
-  size_t tiles = 0;
-  for (const auto& image : out) tiles += image.size();
-  if (at == places.size() && tiles * length == at) return out;
+  if (at == places.size() && in_runs == at) return out;
   return bad_input(
       fmt::format("{}: the tokenizer makes {} placeholders of an image, {} of them in "
                   "whole runs, where {} are expected",
-                  where, places.size(), tiles * length, at));
+                  where, places.size(), in_runs, at));
 }
 
 }  // namespace ferry::prompt

@@ -1,8 +1,7 @@
 // ImagePrompt makes token ids of prompts with images, like the processor of a vision-language
-// checkpoint: SmolVLM and Idefics3 (Idefics3Processor, SmolVLMProcessor) and InternVL
-// (InternVLProcessor) of transformers 5.12.1. A prompt has one placeholder for each image, which is
-// replaced by a run of placeholders for each tile of the image. The features of a tile, which the
-// vision encoder computes, replace the embeddings of its run.
+// checkpoint: those of prompt/image_processor.cc. A prompt has one placeholder for each image,
+// which is replaced by a run of placeholders for each tile of the image. The features of a tile,
+// which the vision encoder computes, replace the embeddings of its run.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,8 @@ struct ExpandedPrompt {
   std::string rendered;  // with one placeholder for each image
   std::string text;      // with all placeholders
   std::vector<int64_t> ids;
-  // images[i][t]: the position in `ids` of the first of the tokens_per_tile() placeholders of tile
-  // t of image i. Tiles are in the order of the pixel values.
+  // images[i][t]: the position in `ids` of the first of the placeholders of tile t of image i.
+  // Tiles are in the order of the pixel values.
   std::vector<std::vector<int64_t>> images;
 };
 
@@ -65,12 +64,16 @@ class ImagePrompt {
   // Returns the JSON of a chat with one user message.
   std::string user_message(std::string_view text, size_t images) const;
 
+  // Returns 0 where the size of an image decides.
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   int64_t placeholder_id() const { return placeholder_id_; }
-  // Whether the reference's model takes token_type_ids, which are 1 for placeholders.
-  bool has_token_types() const { return processor_.grammar == ImageGrammar::kGemma3; }
+  // The name of the tensor, 1 for placeholders, that the reference's model takes; empty if none.
+  std::string_view token_types() const {
+    if (processor_.grammar == ImageGrammar::kGemma3) return "token_type_ids";
+    return processor_.grammar == ImageGrammar::kQwenVl ? "mm_token_type_ids" : "";
+  }
   // kBadInput unless the processor has `tokens` placeholders per tile, the number that the vision
-  // encoder makes.
+  // encoder makes, or 0 where the size of an image decides.
   Status expect_tokens_per_tile(int64_t tokens) const;
   text::Tokenizer& tokenizer() { return tokenizer_; }
 

@@ -1,5 +1,6 @@
 #include "prompt/preprocess.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,6 +21,10 @@ std::span<const std::byte> bytes_view(const auto& values) {
   return std::as_bytes(std::span(values));
 }
 
+Shape grid_shape(const media::PixelValues& pixels) {
+  return pixels.grids.empty() ? Shape() : Shape{std::ssize(pixels.grids) / 3, 3};
+}
+
 // Tensors that are empty are not written.
 Status write(const std::string& path, const media::PixelValues& pixels,
              const std::optional<PreprocessedPrompt>& prompt) {
@@ -31,13 +36,17 @@ Status write(const std::string& path, const media::PixelValues& pixels,
     tensors.push_back(
         {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_view(pixels.mask)});
   }
-  const auto add = [&](const char* name, const std::vector<int64_t>& values) {
+  if (!pixels.grids.empty()) {
+    tensors.push_back(
+        {{"image_grid_thw", DType::kI64, grid_shape(pixels)}, bytes_view(pixels.grids)});
+  }
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& values) {
     const Shape shape = {1, std::ssize(values)};
     if (!values.empty()) tensors.push_back({{name, DType::kI64, shape}, bytes_view(values)});
   };
   if (prompt) {
     add("input_ids", prompt->expanded.ids);
-    add("token_type_ids", prompt->token_types);
+    add(prompt->token_types_name, prompt->token_types);
   }
   return formats::write_safetensors(path, tensors);
 }
@@ -85,12 +94,14 @@ Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const M
                                        const std::vector<PreprocessedImage>& images) {
   ImagePrompt prompts = FERRY_TRY(open_prompts(request, bundle));
   std::vector<ImageLayout> layouts;
-  for (const auto& image : images) layouts.push_back(layout_of(image.grid, image.tiles));
+  for (const auto& image : images) layouts.push_back(layout_of(image));
   PreprocessedPrompt out;
   out.expanded = FERRY_TRY(expand(prompts, *request.prompt, layouts));
   out.tokens_per_tile = prompts.tokens_per_tile();
   out.placeholder_id = prompts.placeholder_id();
-  if (!prompts.has_token_types()) return out;
+  out.placeholders = std::ranges::count(out.expanded.ids, out.placeholder_id);
+  out.token_types_name = prompts.token_types();
+  if (out.token_types_name.empty()) return out;
   for (const int64_t id : out.expanded.ids) out.token_types.push_back(id == out.placeholder_id);
   return out;
 }
@@ -103,16 +114,36 @@ Result<media::PixelValues> cut_images(const PreprocessRequest& request, const Ma
   for (const std::string& path : request.images) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const media::Image image = FERRY_TRY(media::read_image(path));
-    sample.push_back(media::cut(image, settings, request.backend, pool));
-    images.push_back({path, image.size, sample.back().grid, sample.back().tiles.size()});
+    sample.push_back(FERRY_TRY(cut_picture(image, path, settings, request.backend, pool)));
+    images.push_back(describe_cut(path, image.size, sample.back(), settings));
   }
   return media::pixel_values(std::span(&sample, 1), settings, request.backend);
 }
 
 }  // namespace
 
-ImageLayout layout_of(media::Grid grid, size_t tiles) {
-  return {grid.rows, grid.columns, static_cast<int64_t>(tiles)};
+ImageLayout layout_of(const PreprocessedImage& image) {
+  if (image.blocks != media::Grid{}) {
+    return {.tokens = int64_t{image.blocks.rows} * image.blocks.columns};
+  }
+  return {image.grid.rows, image.grid.columns, static_cast<int64_t>(image.tiles)};
+}
+
+Result<media::TiledImage> cut_picture(const media::Image& image, const std::string& path,
+                                      const media::Settings& settings, media::Backend backend,
+                                      ThreadPool& pool) {
+  const Status sides = media::check_sides(image.size, settings);
+  if (sides) return media::cut(image, settings, backend, pool);
+  return fail(sides.error().code, printable(path) + ": " + sides.error().message);
+}
+
+PreprocessedImage describe_cut(const std::string& path, media::Size size,
+                               const media::TiledImage& cut, const media::Settings& settings) {
+  PreprocessedImage out = {path, size, cut.grid, cut.tiles.size()};
+  if (settings.has_patches()) {
+    out.blocks = {cut.grid.columns / settings.merge, cut.grid.rows / settings.merge};
+  }
+  return out;
 }
 
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool) {
@@ -125,6 +156,7 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   }
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;
+  report.image_grid = grid_shape(pixels);
   return report;
 }
 

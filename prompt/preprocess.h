@@ -41,30 +41,45 @@ struct PreprocessRequest {
 struct PreprocessedImage {
   std::string path;
   media::Size size;  // after the rotation that its EXIF orientation demands
-  media::Grid grid;  // 0 x 0 for one tile that is no part of a grid
+  media::Grid grid;  // 0 x 0 for one tile that is no part of a grid; of patches, where it is cut so
   size_t tiles = 0;  // including the whole picture, if there is one beside the grid
+  // The blocks of patches of a side, where a picture is cut into patches; else 0 x 0.
+  media::Grid blocks = {};
 };
 
 struct PreprocessedPrompt {
   ExpandedPrompt expanded;
   int64_t tokens_per_tile = 0;
   int64_t placeholder_id = 0;
+  std::string token_types_name = {};      // see ImagePrompt::token_types()
   std::vector<int64_t> token_types = {};  // 1 for placeholders, else 0; empty if unknown to a model
+  int64_t placeholders = 0;               // in all
 };
 
 struct PreprocessReport {
   std::vector<PreprocessedImage> images;
   Shape pixel_values = {};          // empty if there are no images
   Shape pixel_attention_mask = {};  // empty if the processor has none
+  Shape image_grid = {};            // of image_grid_thw; empty if pictures become tiles
   std::optional<PreprocessedPrompt> prompt;
 };
 
-ImageLayout layout_of(media::Grid grid, size_t tiles);
+ImageLayout layout_of(const PreprocessedImage& image);
 
-// Writes pixel_values (f32), pixel_attention_mask (i64) if the processor has one, and if there is a
-// prompt input_ids and, for Gemma 3, token_type_ids (i64). The first image that cannot be read ends
-// the call, and nothing is written then. kUsage for a bundle that takes no images, kBadInput for
-// one whose processor does not fit its vision encoder. The digests of a bundle are not checked.
+// Cuts a picture of the file `path`, which begins messages. kBadInput for one that the reference
+// refuses.
+Result<media::TiledImage> cut_picture(const media::Image& image, const std::string& path,
+                                      const media::Settings& settings, media::Backend backend,
+                                      ThreadPool& pool);
+// Describes a picture that was cut.
+PreprocessedImage describe_cut(const std::string& path, media::Size size,
+                               const media::TiledImage& cut, const media::Settings& settings);
+
+// Writes pixel_values (f32), pixel_attention_mask or image_grid_thw (i64) if the processor has one,
+// and if there is a prompt input_ids and, for some models, token types (i64). The first image that
+// cannot be read ends the call, and nothing is written then. kUsage for a bundle that takes no
+// images, kBadInput for one whose processor does not fit its vision encoder. The digests of a
+// bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

@@ -83,6 +83,10 @@ class ImageChats {
     const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));
     const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorFile));
     media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
+    if (vision.any_shape) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: calibration with images of any shape is not supported", name));
+    }
     if (settings.tile != vision.image_size) {
       return bad_input(fmt::format(
           "{}: the image processor makes tiles of {} pixels a side, the vision encoder takes {}",
@@ -110,7 +114,8 @@ class ImageChats {
         return fail(image.error().code, fmt::format("{}: {}", where, image.error().message));
       }
       const media::Sample sample = {media::cut(*image, settings_, kBackend, pool)};
-      layouts.push_back(prompt::layout_of(sample.front().grid, sample.front().tiles.size()));
+      layouts.push_back(
+          prompt::layout_of(prompt::describe_cut(path, image->size, sample.front(), settings_)));
       const media::PixelValues pixels =
           media::pixel_values(std::span(&sample, 1), settings_, kBackend);
       images.pixels.insert(images.pixels.end(), pixels.values.begin(), pixels.values.end());

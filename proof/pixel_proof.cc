@@ -9,6 +9,7 @@
 #include "media/decode.h"
 #include "media/pixel_values.h"
 #include "prompt/image_input.h"
+#include "prompt/preprocess.h"
 
 namespace ferry::proof {
 namespace {
@@ -56,7 +57,8 @@ Result<PixelProof> prove(const PromptFiles& files, const Reference& reference,
   constexpr media::Backend kBackend = media::Backend::kTorchvision;
   media::Sample sample;
   for (const std::string& path : files.files) {
-    sample.push_back(media::cut(FERRY_TRY(media::read_image(path)), settings, kBackend, pool));
+    const media::Image image = FERRY_TRY(media::read_image(path));
+    sample.push_back(FERRY_TRY(prompt::cut_picture(image, path, settings, kBackend, pool)));
   }
   const media::PixelValues got = media::pixel_values(std::span(&sample, 1), settings, kBackend);
   const Shape& shape = reference.shape(*files.prompt, "pixel_values");
