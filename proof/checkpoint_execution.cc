@@ -13,6 +13,7 @@
 #include "core/tensor_source.h"
 #include "core/text.h"
 #include "proof/bundle_noise.h"
+#include "proof/image_inputs.h"
 #include "runner/expert_routes.h"
 #include "runner/method.h"
 
@@ -134,7 +135,7 @@ class F32Path {
                                                                     : run_part(*part));
         progress_.advance(f32_weight_bytes(model));
       }
-      if (component.role == kTokenEmbeddingRole) merge_images();
+      if (component.role == kTokenEmbeddingRole) FERRY_RETURN_IF_ERROR(merge_images());
     }
     auto one_call = std::make_unique<MemorySource>(name_);
     auto several_calls = in_several_calls_ ? std::make_unique<MemorySource>(name_) : nullptr;
@@ -169,19 +170,9 @@ class F32Path {
             probe.value,
             [&tower, &probe](const runner::TensorView& view) { tower.keep(probe.name, view); }));
       }
-      Shape tile = images.pixel_shape;
-      const int64_t tiles = std::exchange(tile[0], 1);
-      const size_t size = images.pixels.size() / static_cast<size_t>(tiles);
-      images.features.clear();
-      for (size_t at = 0; at < images.pixels.size(); at += size) {
-        const auto pixels = std::as_bytes(std::span(images.pixels).subspan(at, size));
-        FERRY_RETURN_IF_ERROR(part.method().set_input(0, {DType::kF32, tile, pixels}));
-        FERRY_RETURN_IF_ERROR(part.method().execute());
-        const std::vector<float> rows = runner::probe_floats(part.method().output(0));
-        images.features.insert(images.features.end(), rows.begin(), rows.end());
-      }
+      images.features = FERRY_TRY(proof::encode_images(part, images));
       for (auto& [name, tensor] : tower.tensors) {
-        tensor.first[0] = tiles;
+        tensor.first = tower_shape(images, tensor.first, tensor.second.size());
         runs_[in_several_calls_ ? 2 * i : i].recorder.keep_tensor(name, tensor.first,
                                                                   std::move(tensor.second));
       }
@@ -215,35 +206,21 @@ class F32Path {
   }
 
   // Replaces the embeddings of the images' positions, which layer 0 takes, by the features.
-  void merge_images() {
+  Status merge_images() {
     for (size_t r = 0; r < runs_.size(); ++r) {
       Run& run = runs_[r];
       const PromptImages& images = prompts_[in_several_calls_ ? r / 2 : r].images;
       for (size_t i = 0; i < run.calls.size(); ++i) {
-        Passed& embeddings = run.passed[i][std::string(kEmbeddingsPort)];
-        const int64_t width = embeddings.shape.back();
-        std::vector<float> values =
-            runner::probe_floats({embeddings.dtype, embeddings.shape, embeddings.bytes});
         const Call& call = run.calls[i];
-        const auto end = call.position + std::ssize(call.tokens);
-        for (const runner::EmbeddingRows& rows : images.rows()) {
-          const int64_t count = std::ssize(rows.values) / width;
-          for (int64_t row = 0; row < count; ++row) {
-            const int64_t at = rows.first + row;
-            if (at < call.position || at >= end) continue;
-            std::ranges::copy(
-                rows.values.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)),
-                values.begin() + (at - call.position) * width);
-          }
-        }
-        const auto bytes = std::as_bytes(std::span(values));
-        embeddings = {DType::kF32, embeddings.shape, {bytes.begin(), bytes.end()}};
-        run.passed[i][std::string(kAttentionEndPort)] =
-            attention_end(images, call.position, std::ssize(call.tokens));
-        run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, std::ssize(call.tokens),
-                                values);
+        const auto count = std::ssize(call.tokens);
+        FERRY_RETURN_IF_ERROR(
+            merge_image_rows(images, images.features, call.position, count, run.passed[i]));
+        const Passed& merged = run.passed[i].at(std::string(kEmbeddingsPort));
+        run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, count,
+                                runner::probe_floats({merged.dtype, merged.shape, merged.bytes}));
       }
     }
+    return {};
   }
 
   Status run_part(LoadedPart& part) {
@@ -476,6 +453,8 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
 Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, PassedTensors& passed) {
   const std::vector<graph::LoweredPort>& inputs = lowered().inputs;
   std::vector<int64_t> ends;  // without images, tokens attend to none behind them
+  std::vector<int64_t> places;
+  std::vector<float> nothing;
   const std::vector<int64_t> no_types(tokens.size(), 0);
   for (size_t i = 0; i < inputs.size(); ++i) {
     runner::TensorView view;
@@ -487,6 +466,14 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
       ends.resize(tokens.size());
       std::iota(ends.begin(), ends.end(), input_pos + 1);
       view = {DType::kI64, {1, std::ssize(ends)}, std::as_bytes(std::span(ends))};
+    } else if (inputs[i].name == kRopePositionsPort && !passed.contains(inputs[i].name)) {
+      places = text_places(input_pos, tokens.size());
+      view = {DType::kI64, {3, std::ssize(tokens)}, std::as_bytes(std::span(places))};
+    } else if (inputs[i].name == kDeepstackPort && !passed.contains(inputs[i].name)) {
+      Shape shape = inputs[i].shape;
+      shape[1] = std::ssize(tokens);
+      nothing.assign(static_cast<size_t>(shape[0] * shape[1] * shape[2]), 0.0F);
+      view = {DType::kF32, std::move(shape), std::as_bytes(std::span(nothing))};
     } else {
       const auto found = passed.find(inputs[i].name);
       if (found == passed.end() && inputs[i].name == kTokenTypesPort) {

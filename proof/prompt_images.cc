@@ -81,8 +81,76 @@ void drop_padding(PromptImages& images) {
   images.pixels = std::move(kept);
 }
 
+// Reads the shapes of images of any shape.
+Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
+                   const packer::Manifest& manifest, PromptImages& images) {
+  constexpr const char* kGrid = "image_grid_thw";
+  const std::string who = name_of(reference, prompt);
+  images.grid = manifest.image_grid;
+  images.width = manifest.hidden_size;
+  const Shape shape = reference.shape(prompt, kGrid);
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] != 3) {
+    return bad_input(
+        fmt::format("{}: {} is {}, expected [images, 3]", who, kGrid, to_string(shape)));
+  }
+  const std::vector<int64_t> numbers = FERRY_TRY(reference.integers(prompt, kGrid, shape));
+  for (size_t i = 0; i < numbers.size(); i += 3) {
+    if (numbers[i] != 1) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} has an image of {} frames: videos are "
+                              "not supported",
+                              who, kGrid, numbers[i]));
+    }
+    images.shapes.push_back({numbers[i + 1], numbers[i + 2]});
+    FERRY_RETURN_IF_ERROR(runner::check_image_shape(*manifest.image_grid, images.shapes.back(),
+                                                    most_blocks(manifest), who));
+  }
+  return {};
+}
+
+int64_t blocks_of(const PromptImages& images) {
+  int64_t patches = 0;
+  for (const runner::ImageShape& shape : images.shapes) patches += shape.patches();
+  return patches / (images.grid->merge_size * images.grid->merge_size);
+}
+
+Status read_patches(const Reference& reference, const ReferencePrompt& prompt,
+                    PromptImages& images) {
+  const packer::ManifestImageGrid& grid = *images.grid;
+  const Shape expected = {blocks_of(images) * grid.merge_size * grid.merge_size,
+                          3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
+  const Shape& shape = reference.shape(prompt, "pixel_values");
+  if (shape != expected) {
+    return bad_input(
+        fmt::format("{}: pixel_values are {}, the vision encoder takes {} for "
+                    "image_grid_thw",
+                    name_of(reference, prompt), to_string(shape), to_string(expected)));
+  }
+  images.pixels = FERRY_TRY(reference.floats(prompt, "pixel_values", shape));
+  images.pixel_shape = expected;
+  return {};
+}
+
+// Gives each run of placeholders the shape of its image.
+Status place_images(PromptImages& images, const std::string& who) {
+  if (images.runs.size() != images.shapes.size()) {
+    return bad_input(fmt::format("{}: {} runs of placeholders for {} images", who,
+                                 images.runs.size(), images.shapes.size()));
+  }
+  for (size_t i = 0; i < images.runs.size(); ++i) {
+    PromptImages::Run& run = images.runs[i];
+    run.grid_rows = images.shapes[i].rows / images.grid->merge_size;
+    run.grid_columns = images.shapes[i].columns / images.grid->merge_size;
+    if (run.count == run.grid_rows * run.grid_columns) continue;
+    return bad_input(fmt::format("{}: {} placeholders for an image of {} x {} blocks", who,
+                                 run.count, run.grid_rows, run.grid_columns));
+  }
+  return {};
+}
+
 Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
                    const packer::Manifest& manifest, PromptImages& images) {
+  if (images.grid) return read_patches(reference, prompt, images);
   Shape shape = reference.shape(prompt, "pixel_values");
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
@@ -113,37 +181,57 @@ Status read_features(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-// The types of Gemma 3's processor, which tell its model where images are.
+// The types of some processors, which tell their models where images are.
 Status check_token_types(const Reference& reference, const ReferencePrompt& prompt,
-                         int64_t placeholder) {
-  if (!prompt.has("token_type_ids")) return {};
+                         const std::string& name, int64_t placeholder) {
+  if (!prompt.has(name)) return {};
   const std::vector<int64_t> types =
-      FERRY_TRY(reference.integers(prompt, "token_type_ids", {1, std::ssize(prompt.input_ids)}));
+      FERRY_TRY(reference.integers(prompt, name, {1, std::ssize(prompt.input_ids)}));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] == (prompt.input_ids[i] == placeholder ? 1 : 0)) continue;
     return bad_input(
-        fmt::format("{}: token_type_ids: {} for token {}, where token {} alone stands "
+        fmt::format("{}: {}: {} for token {}, where token {} alone stands "
                     "for an image",
-                    name_of(reference, prompt), types[i], prompt.input_ids[i], placeholder));
+                    name_of(reference, prompt), name, types[i], prompt.input_ids[i], placeholder));
   }
   return {};
 }
 
 }  // namespace
 
-std::vector<runner::EmbeddingRows> PromptImages::rows() const {
-  std::vector<runner::EmbeddingRows> views;
+Shape tower_shape(const PromptImages& images, Shape shape, size_t values) {
+  if (!images.grid) {
+    shape[0] = images.pixel_shape[0];
+    return shape;
+  }
+  const int64_t width = shape.back();
+  return {1, static_cast<int64_t>(values) / width, width};
+}
+
+int64_t PromptImages::row_count() const {
   int64_t total = 0;
   for (const Run& run : runs) total += run.count;
+  return total;
+}
+
+std::vector<runner::EmbeddingRows> PromptImages::rows_of(std::span<const float> values) const {
+  std::vector<runner::EmbeddingRows> views;
+  const int64_t total = row_count();
   if (total == 0) return views;
-  const size_t width = features.size() / static_cast<size_t>(total);
+  const size_t stride = values.size() / static_cast<size_t>(total);
   size_t at = 0;
   for (const Run& run : runs) {
-    const size_t values = static_cast<size_t>(run.count) * width;
-    views.push_back({run.first, std::span(features).subspan(at, values)});
-    at += values;
+    const size_t size = static_cast<size_t>(run.count) * stride;
+    views.push_back({run.first, values.subspan(at, size), run.grid_rows, run.grid_columns});
+    at += size;
   }
   return views;
+}
+
+int64_t most_blocks(const packer::Manifest& manifest) {
+  const packer::ManifestPort* port =
+      find_port(manifest, &packer::ManifestMethod::inputs, kPixelValuesPort);
+  return manifest.image_grid && port != nullptr && port->shape.size() == 3 ? port->shape[1] : 0;
 }
 
 Shape tile_shape(const packer::Manifest& manifest) {
@@ -163,6 +251,9 @@ int64_t rows_of_tile(const packer::Manifest& manifest) {
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest) {
   PromptImages images;
+  if (manifest.image_grid) {
+    FERRY_RETURN_IF_ERROR(read_shapes(reference, prompt, manifest, images));
+  }
   if (prompt.has("pixel_values")) {
     FERRY_RETURN_IF_ERROR(read_pixels(reference, prompt, manifest, images));
   }
@@ -170,8 +261,10 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     FERRY_RETURN_IF_ERROR(read_features(reference, prompt, manifest, images));
   }
   const std::string who = name_of(reference, prompt);
-  const int64_t encoded =
-      images.pixel_shape.empty() ? 0 : images.pixel_shape[0] * rows_of_tile(manifest);
+  const int64_t encoded = images.grid ? blocks_of(images)
+                          : images.pixel_shape.empty()
+                              ? 0
+                              : images.pixel_shape[0] * rows_of_tile(manifest);
   const int64_t given = std::ssize(images.features) / manifest.hidden_size;
   const int64_t rows = prompt.has("image_features") ? given : encoded;
   if (rows < 1) return bad_input(fmt::format("{}: its images give no rows", who));
@@ -184,8 +277,13 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     return bad_input(fmt::format("{}: {} placeholders (token {}), but its images give {} rows", who,
                                  count, id, rows));
   }
-  FERRY_RETURN_IF_ERROR(check_token_types(reference, prompt, id));
+  for (const char* types : {"token_type_ids", "mm_token_type_ids"}) {
+    FERRY_RETURN_IF_ERROR(check_token_types(reference, prompt, types, id));
+  }
   images.runs = runs_of(prompt.input_ids, id);
+  if (images.grid) FERRY_RETURN_IF_ERROR(place_images(images, who));
+  // What the vision encoder gives the first layers of the decoder is not among image_features.
+  if (runner::row_width(manifest) != manifest.hidden_size) images.features.clear();
   return images;
 }
 

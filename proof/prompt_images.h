@@ -10,30 +10,45 @@
 #include "core/result.h"
 #include "packer/manifest.h"
 #include "proof/reference.h"
+#include "runner/image_grid.h"
 #include "runner/token_embedder.h"
 
 namespace ferry::proof {
 
 struct PromptImages {
-  Shape pixel_shape = {};            // [tiles,3,S,S]
+  Shape pixel_shape = {};            // [tiles,3,S,S]; of images of any shape [patches, values]
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
-  std::vector<float> features = {};  // [rows, hidden_size]; empty until the tiles are encoded
-  // Consecutive positions of placeholders.
+  std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
+  // Of images of any shape: how they are cut, and the patches of each.
+  std::optional<packer::ManifestImageGrid> grid = {};
+  std::vector<runner::ImageShape> shapes = {};
+  int64_t width = 0;  // of images of any shape: hidden_size, the first columns of a row
+  // Consecutive positions of placeholders; of images of any shape with their blocks.
   struct Run {
     int64_t first = 0, count = 0;
+    int64_t grid_rows = 0, grid_columns = 0;
   };
   std::vector<Run> runs = {};
 
   bool empty() const { return runs.empty(); }
-  // Returns views of `features`.
-  std::vector<runner::EmbeddingRows> rows() const;
+  // Returns the number of rows of all images.
+  int64_t row_count() const;
+  // Returns views of `features`, or of those that are given.
+  std::vector<runner::EmbeddingRows> rows() const { return rows_of(features); }
+  std::vector<runner::EmbeddingRows> rows_of(std::span<const float> values) const;
 };
+
+// Returns the shape of a tensor of the vision tower for all images of a prompt, where that of one
+// call is `shape`, and all have `values` values.
+Shape tower_shape(const PromptImages& images, Shape shape, size_t values);
 
 // Returns pixel_values and image_features of a prompt that needs images, and the positions of their
 // rows. A reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; in the second form, tiles of
-// zeros are padding and left out. kBadInput unless both give an equal number of rows, at least one,
-// with one placeholder for each row. The placeholder is image_token_id of the manifest; if the
-// manifest has none, it is the only id that occurs once per row.
+// zeros are padding and left out. Of images of any shape it has pixel_values [patches, values] and
+// image_grid_thw [images,3]; kUnsupported for several frames. kBadInput unless both give an equal
+// number of rows, at least one, with one placeholder for each row. The placeholder is
+// image_token_id of the manifest; if the manifest has none, it is the only id that occurs once per
+// row.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 
@@ -42,5 +57,7 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
 Shape tile_shape(const packer::Manifest& manifest);
 // Returns the number of feature rows per tile; 0 for a bundle without vision encoder.
 int64_t rows_of_tile(const packer::Manifest& manifest);
+// Returns the most blocks of patches of an image of any shape; 0 for other encoders.
+int64_t most_blocks(const packer::Manifest& manifest);
 
 }  // namespace ferry::proof

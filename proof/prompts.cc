@@ -104,10 +104,22 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
   return prompts;
 }
 
+namespace {
+
+Shape patches_shape(const packer::ManifestImageGrid& grid, int64_t blocks) {
+  return {blocks * grid.merge_size * grid.merge_size,
+          3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
+}
+
+}  // namespace
+
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
                        std::vector<RecordedPrompt>& prompts) {
-  const int64_t rows = rows_of_tile(manifest);
-  const Shape tile = tile_shape(manifest);
+  // An image of any shape is of a few blocks, more high than wide.
+  const int64_t most = most_blocks(manifest), wide = most >= 6 ? 2 : 1;
+  const int64_t high = std::min<int64_t>(most, 3);
+  const int64_t rows = most > 0 ? wide * high : rows_of_tile(manifest);
+  const Shape tile = most > 0 ? patches_shape(*manifest.image_grid, rows) : tile_shape(manifest);
   RecordedPrompt& prompt = prompts.front();
   std::vector<int64_t>& tokens = prompt.tokens;
   if (rows < 1 || tile.empty() || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
@@ -118,6 +130,13 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   }
   tokens.insert(tokens.begin() + 1, static_cast<size_t>(rows), placeholder);
   prompt.images.runs = {{1, rows}};
+  if (most > 0) {
+    const int64_t merge = manifest.image_grid->merge_size;
+    prompt.images.grid = manifest.image_grid;
+    prompt.images.width = manifest.hidden_size;
+    prompt.images.shapes = {{high * merge, wide * merge}};
+    prompt.images.runs = {{1, rows, high, wide}};
+  }
   prompt.images.pixel_shape = tile;
   int64_t values = 1;
   for (const int64_t size : prompt.images.pixel_shape) values *= size;
@@ -146,7 +165,7 @@ void add_probing_sound(const packer::Manifest& manifest, std::vector<RecordedPro
 Status encode_images(runner::VisionEncoder* vision, std::vector<RecordedPrompt>& prompts) {
   for (RecordedPrompt& prompt : prompts) {
     if (vision == nullptr || prompt.images.pixels.empty()) continue;
-    prompt.images.features = FERRY_TRY(vision->encode(prompt.images.pixels));
+    prompt.images.features = FERRY_TRY(vision->encode(prompt.images.pixels, prompt.images.shapes));
   }
   return {};
 }

@@ -101,11 +101,31 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   if (!images.pixels.empty()) {
     out.add(prefix + "pixel_values", DType::kF32, images.pixel_shape, images.pixels);
   }
-  int64_t rows = 0;
-  for (const PromptImages::Run& run : images.runs) rows += run.count;
+  const int64_t rows = images.row_count();
   const int64_t width = std::ssize(images.features) / rows;
-  const int64_t tiles = images.pixels.empty() ? 1 : images.pixel_shape[0];
-  out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
+  if (!images.grid) {
+    const int64_t tiles = images.pixels.empty() ? 1 : images.pixel_shape[0];
+    out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
+    return;
+  }
+  write_shapes(prefix, out);
+  std::vector<float> values;
+  for (int64_t row = 0; width > 0 && row < rows; ++row) {
+    const auto from = images.features.begin() + row * width;
+    values.insert(values.end(), from, from + images.width);
+  }
+  if (!values.empty()) {
+    out.add(prefix + "image_features", DType::kF32, {1, rows, images.width}, values);
+  }
+}
+
+void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) const {
+  std::vector<int64_t> numbers;
+  for (const runner::ImageShape& shape : prompt_->images.shapes) {
+    numbers.insert(numbers.end(), {1, shape.rows, shape.columns});
+  }
+  const auto count = std::ssize(prompt_->images.shapes);
+  out.add(prefix + "image_grid_thw", DType::kI64, {count, 3}, numbers);
 }
 
 // Returns the experts of all tokens: those of the prompt's routes, followed by `chosen`, the

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/program_interface.h"
+#include "proof/image_inputs.h"
 #include "runner/method.h"
 
 namespace ferry::proof {
@@ -19,53 +20,14 @@ std::vector<float> floats_of(const Passed& passed) {
   return runner::probe_floats({passed.dtype, passed.shape, passed.bytes});
 }
 
-// Puts the features of all tiles into `state`: f32 [rows, width].
-Status encode_images(LoadedPart& part, const PromptImages& images, PassedTensors& state) {
-  if (images.pixels.empty()) return {};
-  Shape tile = images.pixel_shape;
-  const auto tiles = static_cast<size_t>(std::exchange(tile[0], 1));
-  const size_t size = images.pixels.size() / tiles;
-  std::vector<float> features;
-  Shape shape;
-  for (size_t t = 0; t < tiles; ++t) {
-    PassedTensors of_tile;
-    of_tile[std::string(kPixelValuesPort)] =
-        passed_floats(tile, std::span(images.pixels).subspan(t * size, size));
-    part.method().reset();
-    FERRY_RETURN_IF_ERROR(part.run({}, 0, of_tile));
-    const Passed& rows = of_tile.at(std::string(kImageFeaturesPort));
-    const std::vector<float> values = floats_of(rows);
-    features.insert(features.end(), values.begin(), values.end());
-    shape = rows.shape;
-  }
-  shape = {static_cast<int64_t>(tiles) * shape[1], shape[2]};
-  state[std::string(kImageFeaturesPort)] = passed_floats(std::move(shape), features);
-  return {};
-}
-
 // Replaces the embeddings of placeholders by the features in `state`.
 Status merge_images(const PromptImages& images, PassedTensors& state) {
   const auto found = state.find(std::string(kImageFeaturesPort));
   if (found == state.end()) return {};
-  Passed& embeddings = state.at(std::string(kEmbeddingsPort));
-  const auto width = static_cast<size_t>(embeddings.shape.back());
   const std::vector<float> features = floats_of(found->second);
-  std::vector<float> values = floats_of(embeddings);
-  size_t row = 0;
-  for (const PromptImages::Run& run : images.runs) {
-    const size_t first = static_cast<size_t>(run.first) * width;
-    const size_t count = static_cast<size_t>(run.count) * width;
-    if (first + count > values.size() || row + count > features.size()) {
-      return fail(ErrorCode::kInternal, "placeholders of an image do not fit its features");
-    }
-    std::copy_n(features.begin() + static_cast<std::ptrdiff_t>(row), count,
-                values.begin() + static_cast<std::ptrdiff_t>(first));
-    row += count;
-  }
-  state[std::string(kAttentionEndPort)] = attention_end(images, 0, embeddings.shape[1]);
-  embeddings = passed_floats(embeddings.shape, values);
   state.erase(found);
-  return {};
+  const int64_t count = state.at(std::string(kEmbeddingsPort)).shape[1];
+  return merge_image_rows(images, features, 0, count, state);
 }
 
 }  // namespace
@@ -97,7 +59,12 @@ Status Sequences::run(LoadedPart& part, std::string_view role, size_t index,
                       PassedTensors& state) const {
   const bool has_images = !images.empty() && !images[index].empty();
   if (role == kVisionEncoderRole) {
-    return has_images ? encode_images(part, images[index], state) : Status();
+    if (!has_images || images[index].pixels.empty()) return {};
+    const std::vector<float> features = FERRY_TRY(encode_images(part, images[index]));
+    const int64_t rows = std::max<int64_t>(images[index].row_count(), 1);
+    state[std::string(kImageFeaturesPort)] =
+        passed_floats({rows, std::ssize(features) / rows}, features);
+    return {};
   }
   part.method().reset();
   FERRY_RETURN_IF_ERROR(part.run(tokens[index], 0, state));

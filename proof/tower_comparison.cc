@@ -27,6 +27,18 @@ struct TowerTensors {
   std::vector<float> features;
 };
 
+// Returns the first columns of rows, which take the place of embeddings.
+std::vector<float> embeddings_of(const runner::VisionEncoder& vision, Row rows) {
+  std::vector<float> values;
+  const auto width = static_cast<size_t>(vision.width());
+  const auto stride = static_cast<size_t>(vision.row_width());
+  for (size_t at = 0; at + stride <= rows.size(); at += stride) {
+    const Row row = rows.subspan(at, width);
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return values;
+}
+
 Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePrompt& prompt,
                                const PromptImages& images) {
   TowerTensors out;
@@ -37,13 +49,13 @@ Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePro
         out.shapes[name] = shape;
         out.values[name].insert(out.values[name].end(), values.begin(), values.end());
       }));
-  Result<std::vector<float>> features = vision.encode(images.pixels);
+  Result<std::vector<float>> features = vision.encode(images.pixels, images.shapes);
   FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
   out.features = FERRY_TRY(std::move(features));
   if (prompt.has("image_features")) {
     out.order.emplace_back("image_features");
     out.shapes["image_features"] = {1, vision.rows(), vision.width()};
-    out.values["image_features"] = out.features;
+    out.values["image_features"] = embeddings_of(vision, out.features);
   }
   return out;
 }
@@ -57,8 +69,7 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   TowerTensors computed = FERRY_TRY(run_tower(vision, prompt, images));
   TowerComparison out;
   for (const std::string& name : computed.order) {
-    Shape shape = computed.shapes[name];
-    shape[0] = images.pixel_shape[0];
+    const Shape shape = tower_shape(images, computed.shapes[name], computed.values[name].size());
     const std::vector<float> want = FERRY_TRY(reference.floats(prompt, name, shape));
     ValueComparison comparison(bounds.noise_of(prompt.name, name));
     comparison.add(computed.values[name], want);
@@ -85,14 +96,15 @@ Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision
           sizes = shape;
           all.insert(all.end(), values.begin(), values.end());
         }));
-    Result<std::vector<float>> features = vision.encode(prompt.images.pixels);
+    Result<std::vector<float>> features = vision.encode(prompt.images.pixels, prompt.images.shapes);
     FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
     prompt.images.features = FERRY_TRY(std::move(features));
-    tensors["image_features"] = {{1, vision.rows(), vision.width()}, prompt.images.features};
+    tensors["image_features"] = {{1, vision.rows(), vision.width()},
+                                 embeddings_of(vision, prompt.images.features)};
     const std::string prefix = prompt.name.empty() ? "" : prompt.name + ".";
     source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
     for (auto& [tensor, recorded] : tensors) {
-      recorded.first[0] = prompt.images.pixel_shape[0];
+      recorded.first = tower_shape(prompt.images, recorded.first, recorded.second.size());
       source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
     }
   }

@@ -93,7 +93,61 @@ def gemma3():
         pixels, words, chat_template=template, image_seq_length=16)
 
 
-FAMILIES = dict(gemma3=gemma3)
+QWEN_TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for c in m.content %}{% if c.type == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}{% else %}{{ c.text }}"
+    "{% endif %}{% endfor %}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+def qwen(processor, **pixels):
+    """A processor of Qwen-VL: patches of 4 pixels in blocks of 2 x 2, 1600 pixels of a picture at most."""
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+    words = byte_tokenizer(special, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    settings = dict(dict(patch_size=4, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=256, longest_edge=1600)), **pixels)
+    videos = getattr(transformers, "Qwen3VLVideoProcessor" if "Qwen3" in processor else "Qwen2VLVideoProcessor")
+    return getattr(transformers, processor)(transformers.Qwen2VLImageProcessor(**settings), words,
+                                            videos(patch_size=4, merge_size=2, temporal_patch_size=2), chat_template=QWEN_TEMPLATE)
+
+
+def qwen_ids():
+    return dict(image_token_id=5, video_token_id=6, vision_start_token_id=3, vision_end_token_id=4)
+
+
+def qwen_tower(**more):
+    return dict(dict(depth=3, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=4, spatial_merge_size=2,
+                     temporal_patch_size=2, out_hidden_size=48), **more)
+
+
+def qwen2_5_vl():
+    # Windows of 2 x 2 blocks, but for the second layer. The sections are of unequal size.
+    config = dict(text_config=text_sizes(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 2, 3])),
+                  vision_config=qwen_tower(window_size=16, fullatt_block_indexes=[1]), **qwen_ids())
+    return transformers.Qwen2_5_VLForConditionalGeneration, config, qwen("Qwen2_5_VLProcessor")
+
+
+def qwen2_vl():
+    config = dict(text_config=text_sizes(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[3, 1, 2])),
+                  vision_config=dict(depth=2, embed_dim=32, hidden_size=48, mlp_ratio=2, num_heads=2, patch_size=4,
+                                     spatial_merge_size=2, temporal_patch_size=2), **qwen_ids())
+    return transformers.Qwen2VLForConditionalGeneration, config, qwen("Qwen2VLProcessor")
+
+
+def qwen3_vl():
+    # Layers 0 and 2 of the tower go to the first two of three layers, in this order; the table of positions is 5 x 5.
+    config = dict(text_config=text_sizes(head_dim=16, rope_parameters=dict(
+                      rope_type="default", rope_theta=10000.0, mrope_section=[3, 3, 2], mrope_interleaved=True)),
+                  vision_config=qwen_tower(num_position_embeddings=25, deepstack_visual_indexes=[2, 0]), **qwen_ids())
+    return transformers.Qwen3VLForConditionalGeneration, config, qwen("Qwen3VLProcessor", image_mean=[0.5] * 3, image_std=[0.5] * 3)
+
+
+def qwen3_vl_moe():
+    cls, config, processor = qwen3_vl()
+    config["text_config"].update(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, decoder_sparse_step=1)
+    return transformers.Qwen3VLMoeForConditionalGeneration, config, processor
+
+
+FAMILIES = dict(gemma3=gemma3, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
 
 
 def requests(folder):

@@ -13,6 +13,8 @@ CHAT = "Write a short poem about the sea, and explain why ships float."
 QUESTION = "What is in this picture?"
 KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
 MOST_BYTES = 64 << 20
+# What a processor makes that a model takes.
+TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
 
 
 @dataclasses.dataclass
@@ -199,11 +201,13 @@ def encode_images(prompt, source):
         if prompt.messages is not None:
             text = processor.apply_chat_template(prompt.messages, add_generation_prompt=True, tokenize=False)
         else:
-            text = prompt.text if token in prompt.text else token * len(pictures) + prompt.text
+            # Places in three dimensions need tokens between two images.
+            mark = f"<|vision_start|>{token}<|vision_end|>" if hasattr(source.model.model, "rope_deltas") else token
+            text = prompt.text if token in prompt.text else mark * len(pictures) + prompt.text
         made = processor(text=[text], images=[pictures], return_tensors="pt", add_special_tokens=False)
     except Exception as error:
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
-    return {name: made[name] for name in ("input_ids", "pixel_values", "pixel_attention_mask", "token_type_ids") if name in made}
+    return {name: made[name] for name in TENSORS if name in made}
 
 
 def picture(prompt, path):

@@ -18,6 +18,11 @@ def input_of(arguments, options):
     return arguments[0] if arguments else options["hidden_states"]
 
 
+def by_image(states):
+    """States of a tower as [images,rows,width]; patches of images of any shape are rows of one."""
+    return states[None] if states.dim() == 2 else states
+
+
 class Recorder:
     """Executes a model in its own dtype; `put(name, tensor)` gets every tensor when it is there."""
 
@@ -46,6 +51,8 @@ class Recorder:
     def prompt(self, inputs, put):
         """Everything of the prompt itself; returns logits [1,T,V] (encoders: states [1,T,E]) and the cache behind it."""
         seen = {}
+        if hasattr(getattr(self.model, "model", None), "rope_deltas"):
+            self.model.model.rope_deltas = None  # those of an earlier prompt
         with self.hooks() as hooks:
             self.watch_text(hooks, seen)
             if "pixel_values" in inputs:
@@ -106,9 +113,13 @@ class Recorder:
         tower, connector = tower_of(self.model)
         for i, layer in enumerate(layers_of(tower)):
             def before(_, arguments, options, i=i):
-                put(f"vision_hidden_states.{i}", input_of(arguments, options))
+                put(f"vision_hidden_states.{i}", by_image(input_of(arguments, options)))
             hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
-        hooks.append(tower.register_forward_hook(lambda _, __, out: put("vision_last_hidden_state", first_tensor(out))))
+        hooks.append(tower.register_forward_hook(
+            lambda _, __, out: put("vision_last_hidden_state", by_image(first_tensor(out)))))
+        if connector is None:  # the tower gives features too, in the order of the image
+            hooks.append(tower.register_forward_hook(lambda _, __, out: put("image_features", out.pooler_output[None])))
+            return
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: put("image_features", out.reshape(out.shape[0], -1, out.shape[-1]))))
 
@@ -172,6 +183,9 @@ class Recorder:
         if cache is not None:
             return self.model(input_ids=torch.tensor([ids[-1:]]), past_key_values=cache, use_cache=True).logits[0, -1]
         whole = torch.cat([inputs["input_ids"], torch.tensor([ids])], dim=1)
+        if "mm_token_type_ids" in inputs:
+            types = inputs["mm_token_type_ids"]
+            inputs = dict(inputs, mm_token_type_ids=torch.cat([types, types.new_zeros(1, len(ids))], dim=1))
         return self.model(**dict(inputs, input_ids=whole), use_cache=False).logits[0, -1].clone()
 
 

@@ -7,7 +7,7 @@ import re
 from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 
 # Vision-language models whose towers Ferry converts; of others it converts the text decoder.
-SEEING = ("smolvlm", "idefics3", "internvl", "gemma3")
+SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 # Models of speech: an audio encoder, and a text decoder that attends to its output.
 HEARING = ("whisper",)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -187,7 +187,9 @@ def layers_of(module, count=None):
 
 
 def tower_of(model):
-    """The vision tower and the connector of a vision-language model."""
+    """The vision tower and the connector of a vision-language model; None for a connector inside of the tower."""
     base = getattr(model, "model", model)
+    if hasattr(base, "visual"):
+        return base.visual, None
     find_one = lambda *names: next(getattr(base, name) for name in names if hasattr(base, name))  # noqa: E731
     return find_one("vision_model", "vision_tower"), find_one("connector", "multi_modal_projector")

@@ -1,0 +1,155 @@
+#include "proof/image_inputs.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "core/program_interface.h"
+#include "runner/image_grid.h"
+#include "runner/method.h"
+#include "runner/rope_places.h"
+
+namespace ferry::proof {
+namespace {
+
+Passed passed_values(DType dtype, Shape shape, std::span<const std::byte> bytes) {
+  return {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
+}
+Passed passed_f32(Shape shape, const std::vector<float>& values) {
+  return passed_values(DType::kF32, std::move(shape), std::as_bytes(std::span(values)));
+}
+Passed passed_i64(Shape shape, const std::vector<int64_t>& values) {
+  return passed_values(DType::kI64, std::move(shape), std::as_bytes(std::span(values)));
+}
+std::vector<float> floats_in(const Passed& passed) {
+  return runner::probe_floats({passed.dtype, passed.shape, passed.bytes});
+}
+
+// Appends the features of one tile, in the order of the program.
+Status encode_tile(LoadedPart& part, const Shape& shape, std::span<const float> pixels,
+                   std::vector<float>& features) {
+  PassedTensors passed;
+  passed[std::string(kPixelValuesPort)] = passed_values(DType::kF32, shape, std::as_bytes(pixels));
+  part.method().reset();
+  FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
+  const std::vector<float> rows = floats_in(passed.at(std::string(kImageFeaturesPort)));
+  features.insert(features.end(), rows.begin(), rows.end());
+  return {};
+}
+
+// Appends the rows of one image of any shape.
+Status encode_image(LoadedPart& part, const packer::ManifestImageGrid& grid,
+                    const runner::ImageShape& shape, std::span<const float> pixels,
+                    std::vector<float>& features) {
+  const runner::GridInputs inputs = runner::grid_inputs(grid, shape);
+  const int64_t blocks = std::ssize(inputs.blocks), patches = shape.patches();
+  PassedTensors passed;
+  passed[std::string(kPixelValuesPort)] = passed_f32({1, blocks, std::ssize(pixels) / blocks},
+                                                     runner::take_blocks(pixels, inputs.blocks));
+  passed[std::string(kPatchPositionsPort)] = passed_i64({2, patches}, inputs.positions);
+  passed[std::string(kPatchWindowsPort)] = passed_i64({1, patches}, inputs.windows);
+  passed[std::string(kPositionRowsPort)] = passed_i64({4, patches}, inputs.table_rows);
+  passed[std::string(kPositionWeightsPort)] = passed_f32({4, patches}, inputs.table_weights);
+  part.method().reset();
+  FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
+  const Passed& output = passed.at(std::string(kImageFeaturesPort));
+  std::vector<float> values = floats_in(output);
+  if (const auto deep = passed.find(std::string(kDeepstackPort)); deep != passed.end()) {
+    const std::vector<float> more = floats_in(deep->second);
+    values.insert(values.end(), more.begin(), more.end());
+  }
+  const auto width = static_cast<size_t>(output.shape.back());
+  const size_t size = static_cast<size_t>(blocks) * width, layers = values.size() / size;
+  const size_t at = features.size();
+  features.resize(at + values.size());
+  for (size_t layer = 0; layer < layers; ++layer) {
+    runner::put_blocks(std::span(values).subspan(layer * size, size), inputs.blocks, width,
+                       layers * width, features.data() + at + layer * width);
+  }
+  return {};
+}
+
+// Returns what the outputs of the first `layers` layers get added at the tokens of a call:
+// [layers,count,width].
+std::vector<float> deepstack_of(std::span<const runner::EmbeddingRows> images, int64_t layers,
+                                int64_t position, int64_t count, int64_t width) {
+  std::vector<float> out(static_cast<size_t>(layers * count * width));
+  const int64_t stride = (1 + layers) * width;
+  for (const runner::EmbeddingRows& rows : images) {
+    for (int64_t row = 0; row < std::ssize(rows.values) / stride; ++row) {
+      const int64_t at = rows.first + row - position;
+      if (at < 0 || at >= count) continue;
+      for (int64_t layer = 0; layer < layers; ++layer) {
+        const auto from = static_cast<size_t>(row * stride + (1 + layer) * width);
+        std::ranges::copy(rows.values.subspan(from, static_cast<size_t>(width)),
+                          out.begin() + (layer * count + at) * width);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images) {
+  std::vector<float> features;
+  std::span<const float> pixels = images.pixels;
+  if (!images.grid) {
+    Shape tile = images.pixel_shape;
+    const auto tiles = static_cast<size_t>(std::exchange(tile[0], 1));
+    const size_t size = pixels.size() / tiles;
+    for (size_t t = 0; t < tiles; ++t) {
+      FERRY_RETURN_IF_ERROR(encode_tile(part, tile, pixels.subspan(t * size, size), features));
+    }
+    return features;
+  }
+  for (const runner::ImageShape& shape : images.shapes) {
+    const auto size = static_cast<size_t>(shape.patches() * images.pixel_shape[1]);
+    FERRY_RETURN_IF_ERROR(encode_image(part, *images.grid, shape, pixels.first(size), features));
+    pixels = pixels.subspan(size);
+  }
+  return features;
+}
+
+Status merge_image_rows(const PromptImages& images, std::span<const float> features,
+                        int64_t position, int64_t count, PassedTensors& passed) {
+  const std::vector<runner::EmbeddingRows> all = images.rows_of(features);
+  Passed& embeddings = passed.at(std::string(kEmbeddingsPort));
+  const int64_t width = embeddings.shape.back();
+  const int64_t total = images.row_count();
+  if (total > 0 && std::ssize(features) % (total * width) != 0) {
+    return fail(ErrorCode::kInternal, "placeholders of an image do not fit its features");
+  }
+  const int64_t stride = total > 0 ? std::ssize(features) / total : width;
+  std::vector<float> values = floats_in(embeddings);
+  for (const runner::EmbeddingRows& rows : all) {
+    for (int64_t row = 0; row < std::ssize(rows.values) / stride; ++row) {
+      const int64_t at = rows.first + row - position;
+      if (at < 0 || at >= count) continue;
+      std::ranges::copy(
+          rows.values.subspan(static_cast<size_t>(row * stride), static_cast<size_t>(width)),
+          values.begin() + at * width);
+    }
+  }
+  embeddings = passed_f32(embeddings.shape, values);
+  passed[std::string(kAttentionEndPort)] = attention_end(images, position, count);
+  if (!images.grid) return {};
+  runner::RopePlaces places;
+  places.set(all, 0);
+  std::vector<int64_t> numbers(static_cast<size_t>(3 * count));
+  places.write(position, static_cast<size_t>(count), numbers.data());
+  passed[std::string(kRopePositionsPort)] = passed_i64({3, count}, numbers);
+  const int64_t layers = stride / width - 1;
+  if (layers == 0) return {};
+  passed[std::string(kDeepstackPort)] =
+      passed_f32({layers, count, width}, deepstack_of(all, layers, position, count, width));
+  return {};
+}
+
+std::vector<int64_t> text_places(int64_t position, size_t count) {
+  std::vector<int64_t> places(3 * count);
+  runner::RopePlaces().write(position, count, places.data());
+  return places;
+}
+
+}  // namespace ferry::proof
