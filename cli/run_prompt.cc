@@ -64,9 +64,7 @@ Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
 // vision encoder with its processor, which makes the tokens then.
 Result<std::optional<prompt::ImageInput>> open_image_input(const packer::Bundle& bundle,
                                                            const RunOptions& options) {
-  const bool has_processor =
-      runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json");
-  if (options.images.empty() && (!has_processor || !options.tokens.empty())) {
+  if (options.images.empty() && (!prompt::has_processor(bundle) || !options.tokens.empty())) {
     return std::optional<prompt::ImageInput>();
   }
   return std::optional(FERRY_TRY(prompt::ImageInput::open(bundle)));

@@ -59,8 +59,8 @@ struct BuildOptions {
   bool all_logits = false;     // logits of all tokens, [1,T,V], instead of the last one, [1,V]
   ProgramStyle style = ProgramStyle::kStateful;
   int64_t texts_length = 0;  // encoder: most tokens of a call of several texts; 0: no such method
-  // Vision encoders for images of any shape: most blocks of patches of an image.
-  int64_t image_blocks = 0;
+  // Vision encoders for images of any shape: most patches of an image, in whole blocks; else 0.
+  int64_t image_patches = 0;
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.
   DType kv_cache = DType::kF32;

@@ -26,7 +26,10 @@ std::string row_of(const FamilySpec& family) {
     if (!type.wrapper.name.empty()) types.push_back(type.wrapper.name);
     for (const VisionFamily* tower : all_vision_families()) {
       if (std::ranges::count(tower->text_types, type.name) == 0) continue;
-      for (const VisionType& outer : tower->types) vision.insert(outer.name);
+      for (const VisionType& outer : tower->types) {
+        const bool other = outer.sections != nullptr && outer.text_type != type.name;
+        if (!other) vision.insert(outer.name);
+      }
     }
   }
   for (const GgufArchitecture& architecture : family.gguf) {

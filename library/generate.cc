@@ -174,7 +174,7 @@ class Answer {
 }  // namespace
 
 Status Generator::Impl::open_text() {
-  if (runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json")) {
+  if (prompt::has_processor(bundle)) {
     input = FERRY_TRY(prompt::ImageInput::open(bundle));
     return {};
   }

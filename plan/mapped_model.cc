@@ -180,9 +180,10 @@ Status check_image_call(const converters::ModelConfig& config,
                                 build.prefill_length, least, config.model_type));
 }
 
-// Returns the most blocks of patches of an image; 0 where no tower takes images of any shape.
-Result<int64_t> image_blocks(const ConvertOptions& options, const converters::ModelConfig& config,
-                             int64_t context_length) {
+// Returns the most patches of an image, in whole blocks; 0 where no tower takes images of any
+// shape.
+Result<int64_t> image_patches(const ConvertOptions& options, const converters::ModelConfig& config,
+                              int64_t context_length) {
   constexpr const char* kOption = "max-patches";
   if (!config.vision || !config.vision->any_shape) {
     if (!options.max_patches) return int64_t{0};
@@ -191,9 +192,9 @@ Result<int64_t> image_blocks(const ConvertOptions& options, const converters::Mo
   }
   const int64_t unit = config.vision->shuffle * config.vision->shuffle;
   if (!options.max_patches) {
-    return std::min(std::max<int64_t>(kDefaultPatches / unit, 1), context_length);
+    return unit * std::min(std::max<int64_t>(kDefaultPatches / unit, 1), context_length);
   }
-  if (*options.max_patches >= unit) return *options.max_patches / unit;
+  if (*options.max_patches >= unit) return *options.max_patches / unit * unit;
   return fail_field(ErrorCode::kUsage, kOption,
                     fmt::format(" {}: a block has {} patches", *options.max_patches, unit));
 }
@@ -235,7 +236,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                       fmt::format(" {}: must be from 1 to the prefill length, {}",
                                   build.decode_length, build.prefill_length));
   }
-  build.image_blocks = FERRY_TRY(image_blocks(options, config, build.context_length));
+  build.image_patches = FERRY_TRY(image_patches(options, config, build.context_length));
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;
   size_t caches = 0;

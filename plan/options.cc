@@ -145,7 +145,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.context_length = build.context_length;
   settled.prefill_length = build.prefill_length;
   settled.decode_length = build.decode_length;
-  if (build.image_blocks == 0) settled.max_patches.reset();
+  settled.max_patches = build.image_patches > 0 ? std::optional(build.image_patches) : std::nullopt;
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));
   std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });

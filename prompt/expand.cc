@@ -105,8 +105,11 @@ Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> image
     tiles += given;
     tokens += given * each;
     if (tokens <= kMaxImageTokens) continue;
-    return bad_input(fmt::format("{}: {} tiles of {} tokens, more than {}", where, tiles, tokens,
-                                 kMaxImageTokens));
+    return bad_input(p.tokens_per_tile > 0
+                         ? fmt::format("{}: {} tiles of {} tokens each, more than {} tokens", where,
+                                       tiles, each, kMaxImageTokens)
+                         : fmt::format("{}: {} images of {} tokens in all, more than {}", where,
+                                       tiles, tokens, kMaxImageTokens));
   }
   return {};
 }

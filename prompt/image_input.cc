@@ -71,6 +71,11 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
   return rows;
 }
 
+bool has_processor(const packer::Bundle& bundle) {
+  return runner::VisionEncoder::is_in(bundle) &&
+         (bundle.has_text("processor_config.json") || bundle.has_text("preprocessor_config.json"));
+}
+
 Status expect_vision_encoder(const packer::Bundle& bundle) {
   if (runner::VisionEncoder::is_in(bundle)) return {};
   return fail(ErrorCode::kUsage,

@@ -68,6 +68,10 @@ text::ReadFile reader_of(const packer::Bundle& bundle);
 // Returns a function that tells which of these files the bundle has.
 std::function<bool(std::string_view)> files_of(const packer::Bundle& bundle);
 
+// Whether the bundle has a vision encoder and the files of its processor, which makes the tokens of
+// prompts then, those without images too.
+bool has_processor(const packer::Bundle& bundle);
+
 // Returns kUsage for a bundle without a vision encoder.
 Status expect_vision_encoder(const packer::Bundle& bundle);
 // Returns kBadInput unless the processor makes the tiles that the bundle's vision encoder takes.

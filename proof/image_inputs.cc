@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/program_interface.h"
+#include "runner/deepstack_rows.h"
 #include "runner/image_grid.h"
 #include "runner/method.h"
 #include "runner/rope_places.h"
@@ -69,26 +70,6 @@ Status encode_image(LoadedPart& part, const packer::ManifestImageGrid& grid,
   return {};
 }
 
-// Returns what the outputs of the first `layers` layers get added at the tokens of a call:
-// [layers,count,width].
-std::vector<float> deepstack_of(std::span<const runner::EmbeddingRows> images, int64_t layers,
-                                int64_t position, int64_t count, int64_t width) {
-  std::vector<float> out(static_cast<size_t>(layers * count * width));
-  const int64_t stride = (1 + layers) * width;
-  for (const runner::EmbeddingRows& rows : images) {
-    for (int64_t row = 0; row < std::ssize(rows.values) / stride; ++row) {
-      const int64_t at = rows.first + row - position;
-      if (at < 0 || at >= count) continue;
-      for (int64_t layer = 0; layer < layers; ++layer) {
-        const auto from = static_cast<size_t>(row * stride + (1 + layer) * width);
-        std::ranges::copy(rows.values.subspan(from, static_cast<size_t>(width)),
-                          out.begin() + (layer * count + at) * width);
-      }
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& images) {
@@ -141,8 +122,10 @@ Status merge_image_rows(const PromptImages& images, std::span<const float> featu
   passed[std::string(kRopePositionsPort)] = passed_i64({3, count}, numbers);
   const int64_t layers = stride / width - 1;
   if (layers == 0) return {};
-  passed[std::string(kDeepstackPort)] =
-      passed_f32({layers, count, width}, deepstack_of(all, layers, position, count, width));
+  runner::DeepstackRows deepstack(layers, count, width);
+  deepstack.set(all);
+  passed[std::string(kDeepstackPort)] = passed_values(
+      DType::kF32, {layers, count, width}, std::as_bytes(deepstack.of_call(position, count)));
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/audio_encoder.h"
+#include "runner/deepstack_rows.h"
 #include "runner/image_spans.h"
 #include "runner/memory.h"
 #include "runner/program_set.h"
@@ -110,12 +111,10 @@ struct StatefulDecoder::Impl {
     if (has_port(set, kRopePositionsPort)) {
       places.resize(static_cast<size_t>(kPlaces * manifest().prefill_length));
     }
-    layers = deepstack_layers(manifest());
-    if (layers > 0 && embedding != nullptr) {
-      embedding->embedder.set_row_width(row_width(manifest()));
-      deepstack.resize(
-          static_cast<size_t>(layers * manifest().prefill_length * manifest().hidden_size));
-    }
+    const int64_t layers = deepstack_layers(manifest());
+    if (layers == 0 || embedding == nullptr) return;
+    embedding->embedder.set_row_width(row_width(manifest()));
+    deepstack.emplace(layers, manifest().prefill_length, manifest().hidden_size);
   }
 
   ProgramSet set;
@@ -138,11 +137,8 @@ struct StatefulDecoder::Impl {
   ImageSpans images;          // empty unless rows of an image attend to each other
   std::vector<int64_t> ends;  // attention_end of a call; empty if the programs do not take it
   RopePlaces rope_places;
-  std::vector<int64_t> places;   // rope_positions of a call; empty if the programs do not take it
-  int64_t layers = 0;            // K of deepstack_features; 0 if the programs do not take it
-  std::vector<float> deepstack;  // of a call; zeros but for `filled`
-  bool filled = false;           // whether `deepstack` has a row that is not zero
-  std::vector<EmbeddingRows> deep_rows;        // of images, where `deepstack` needs them
+  std::vector<int64_t> places;  // rope_positions of a call; empty if the programs do not take it
+  std::optional<DeepstackRows> deepstack;      // set if the programs take deepstack_features
   int64_t input_pos = 0;                       // of the current call
   int64_t call_tokens = 0;                     // of the current call
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
@@ -181,7 +177,6 @@ struct StatefulDecoder::Impl {
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
   // Sets the inputs that say where images are.
   void set_places(size_t count);
-  void set_deepstack(TensorView& input);
   // Sets the first input of the chain.
   Status set_tokens(std::span<const int64_t> tokens);
   Status observe_probes();
@@ -218,11 +213,10 @@ Status StatefulDecoder::Impl::begin_call(std::span<const int64_t> tokens) {
 
 void StatefulDecoder::Impl::set_places(size_t count) {
   size_t next = kAttentionEnd;
-  const auto fill = [&](std::span<const std::byte> bytes) -> TensorView& {
+  const auto fill = [&](std::span<const std::byte> bytes) {
     TensorView& input = chain.input(next++);
     input.shape[1] = call_tokens;
     input.bytes = bytes;
-    return input;
   };
   if (!ends.empty()) {
     const std::span<int64_t> call = std::span(ends).first(count);
@@ -235,28 +229,7 @@ void StatefulDecoder::Impl::set_places(size_t count) {
     rope_places.write(position, count, places.data());
     fill(std::as_bytes(std::span(places).first(kPlaces * count)));
   }
-  if (layers > 0) set_deepstack(fill({}));
-}
-
-// Features of images at their positions, [K,T,hidden_size].
-void StatefulDecoder::Impl::set_deepstack(TensorView& input) {
-  const int64_t width = manifest().hidden_size, stride = (1 + layers) * width;
-  const auto used = std::span(deepstack).first(static_cast<size_t>(layers * call_tokens * width));
-  input.bytes = std::as_bytes(used);
-  if (std::exchange(filled, false)) std::ranges::fill(deepstack, 0.0F);
-  for (const EmbeddingRows& run : deep_rows) {
-    const int64_t size = std::ssize(run.values) / stride;
-    const int64_t begin = std::max(run.first, position);
-    const int64_t end = std::min(run.first + size, position + call_tokens);
-    for (int64_t at = begin; at < end; ++at) {
-      filled = true;
-      for (int64_t layer = 0; layer < layers; ++layer) {
-        const int64_t from = (at - run.first) * stride + (1 + layer) * width;
-        std::ranges::copy(run.values.subspan(static_cast<size_t>(from), static_cast<size_t>(width)),
-                          used.begin() + (layer * call_tokens + at - position) * width);
-      }
-    }
-  }
+  if (deepstack) fill(std::as_bytes(deepstack->of_call(position, call_tokens)));
 }
 
 Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
@@ -523,7 +496,7 @@ Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   if (impl_->embedding != nullptr) impl_->embedding->embedder.set_rows(rows);
   if (!impl_->ends.empty()) impl_->images.set(rows, impl_->manifest().hidden_size);
   if (!impl_->places.empty()) impl_->rope_places.set(rows, impl_->position);
-  if (impl_->layers > 0) impl_->deep_rows.assign(rows.begin(), rows.end());
+  if (impl_->deepstack) impl_->deepstack->set(rows);
   return {};
 }
 

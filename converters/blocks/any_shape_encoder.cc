@@ -8,6 +8,7 @@
 
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/rope.h"
+#include "converters/blocks/rope_angles.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
@@ -18,10 +19,10 @@ constexpr int64_t kCorners = 4;
 
 class AnyShapeTower {
  public:
-  AnyShapeTower(GraphBuilder& b, const VisionConfig& v, int64_t most_blocks)
+  AnyShapeTower(GraphBuilder& b, const VisionConfig& v, int64_t most_patches)
       : b_(b), v_(v), shape_(*v.any_shape) {
     unit_ = v.shuffle * v.shuffle;
-    const int32_t blocks = b.symbol("M", most_blocks, ValueId{});
+    const int32_t blocks = b.symbol("M", most_patches / unit_, ValueId{});
     blocks_ = positions(Dim::of(blocks));
     patches_ = positions(Dim::of(blocks, unit_));
     pixels_ = b.input(std::string(kPixelValuesPort), DType::kF32,
@@ -112,7 +113,11 @@ class AnyShapeTower {
     axes.resize(2 * half, 1);
     inverse.resize(2 * half);
     std::copy_n(inverse.begin(), half, inverse.begin() + static_cast<std::ptrdiff_t>(half));
-    return rope_by_axis(b_, places, "patch_rope", inverse, axes);
+    const ValueId angles = angles_by_axis(b_, places, "patch_rope", inverse, axes);
+    RopeTable table;
+    table.cos = b_.cos(angles);
+    table.sin = b_.sin(angles);
+    return table;
   }
 
   // Patches of other windows are hidden: f32 [N,N]. Floats hold the numbers of windows exactly, and
@@ -179,7 +184,7 @@ class AnyShapeTower {
 
 Result<Methods> build_any_shape_encoder(const ModelConfig& config, const BuildOptions& options) {
   GraphBuilder b(static_cast<int32_t>(config.vision->num_layers));
-  AnyShapeTower(b, *config.vision, options.image_blocks).build();
+  AnyShapeTower(b, *config.vision, options.image_patches).build();
   Methods methods;
   graph::Graph graph = FERRY_TRY(b.finish());
   methods.push_back({std::string(kForwardMethod), std::move(graph)});

@@ -9,8 +9,8 @@
 
 namespace ferry::converters {
 
-// Builds forward for one image of up to options.image_blocks blocks of patches. Inputs and outputs
-// are those of core/program_interface.h. Probes are vision_hidden_states.L and
+// Builds forward for one image of up to options.image_patches patches. Inputs and outputs are those
+// of core/program_interface.h. Probes are vision_hidden_states.L and
 // vision_last_hidden_state, f32 [1,N,hidden_size of the tower]. `config` has such a tower.
 Result<Methods> build_any_shape_encoder(const ModelConfig& config, const BuildOptions& options);
 

@@ -13,6 +13,7 @@
 #include "converters/blocks/alibi.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/rope.h"
+#include "converters/blocks/rope_angles.h"
 #include "converters/blocks/shared_layers.h"
 #include "converters/blocks/static_ports.h"
 
@@ -115,43 +116,6 @@ ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t lim
   const ValueId skipped = int_scalar(b, c.options.context_length);
   const ValueId none = int_scalar(b, 0);
   return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
-}
-
-// Makes the literal of the angles of one position, f32 [1, 1, rotary_dim]: the inverse frequencies,
-// those of the first half negated.
-graph::Literal frequencies_literal(const std::string& name, const std::vector<float>& inverse) {
-  std::vector<float> both;
-  for (const float frequency : inverse) both.push_back(-frequency);
-  both.insert(both.end(), inverse.begin(), inverse.end());
-  return {.key = name + ".frequencies",
-          .bytes = both.size() * sizeof(float),
-          .fill = [both](uint64_t offset, std::span<std::byte> out) {
-            std::ranges::copy(std::as_bytes(std::span(both)).subspan(offset, out.size()),
-                              out.begin());
-          }};
-}
-
-// Returns the angles of positions in several dimensions, i64 [n,T]: f32 [T,1,rotary_dim]. `axes`
-// says which of the n turns each pair of dimensions.
-ValueId angles_by_axis(GraphBuilder& b, ValueId all, const std::string& name,
-                       const std::vector<float>& inverse, std::span<const int64_t> axes) {
-  const ValueId numbers = b.to(all, DType::kF32);
-  ValueId angles;
-  for (int64_t axis = 0; axis <= std::ranges::max(axes); ++axis) {
-    std::vector<float> own = inverse;
-    for (size_t pair = 0; pair < own.size(); ++pair) {
-      if (axes[pair] != axis) own[pair] = 0.0F;
-    }
-    const auto dim = static_cast<int64_t>(2 * own.size());
-    const ValueId frequencies =
-        b.literal(DType::kF32, {1, 1, head_dim(dim)},
-                  frequencies_literal(fmt::format("{}.{}", name, axis), own));
-    const ValueId column = b.unsqueeze(b.unsqueeze(b.select(numbers, 0, axis), 1), 2);
-    const ValueId part = b.mul(column, frequencies);
-    // One of the parts is not 0, so that the sum is as exact as it.
-    angles = angles.valid() ? b.add(angles, part) : part;
-  }
-  return angles;
 }
 
 // Returns the angles of this call's positions: f32 [T,1,rotary_dim]. Those of the first half are
@@ -428,15 +392,6 @@ ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId posi
 }
 
 }  // namespace
-
-RopeTable rope_by_axis(GraphBuilder& b, ValueId positions, const std::string& name,
-                       const std::vector<float>& inverse, std::span<const int64_t> axes) {
-  const ValueId angles = angles_by_axis(b, positions, name, inverse, axes);
-  RopeTable table;
-  table.cos = b.cos(angles);
-  table.sin = b.sin(angles);
-  return table;
-}
 
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, const PlaceInputs& places,

@@ -2,11 +2,7 @@
 // once, before the first layer.
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "converters/blocks/blocks.h"
 #include "converters/build_options.h"
@@ -127,11 +123,6 @@ DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
 // Makes the context of a method of a static program, which takes `tokens` tokens.
 DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
                                    const BuildOptions& options, StaticPorts& ports, int64_t tokens);
-
-// Returns cos and sin of positions in several dimensions, i64 [n,T]. `axes` says which of the n
-// turns each pair of rotary dimensions, whose inverse frequencies are `inverse`.
-RopeTable rope_by_axis(GraphBuilder& b, ValueId positions, const std::string& name,
-                       const std::vector<float>& inverse, std::span<const int64_t> axes);
 
 // Rotates the first dimensions of every head of x [1,T,heads,head_dim], as many as the table has.
 ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x);

@@ -132,6 +132,10 @@ constexpr std::string_view kInertKeys[] = {
     "multimodal_projector_bias",
     "projector_hidden_act",
     "spatial_merge_size",
+    // videos, and sizes under names that the reference does not read
+    "tokens_per_second",
+    "in_chans",
+    "spatial_patch_size",
     "vision_feature_layer",
     "vision_token_id",
     "mtp_num_hidden_layers",

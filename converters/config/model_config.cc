@@ -294,11 +294,14 @@ Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision
   if (type == vision.type->name) type = vision.type->text_type;
   if (!inside) inside = outer;
   const auto match = find_family(families, type);
-  if (!match || match->multimodal || std::ranges::count(vision.family->text_types, type) == 0) {
+  // A model whose images have places in three dimensions has one type of text decoder.
+  std::vector<std::string_view> known = vision.family->text_types;
+  if (vision.type->sections != nullptr) known = {vision.type->text_type};
+  if (!match || match->multimodal || std::ranges::count(known, type) == 0) {
     return inside->error(
         ErrorCode::kUnsupported, "model_type",
         fmt::format("is {}: not supported in {}; supported are {}", quoted(type, kShownType),
-                    vision.type->name, fmt::join(vision.family->text_types, ", ")));
+                    vision.type->name, fmt::join(known, ", ")));
   }
   return TextPart{*inside, *match};
 }

@@ -1,5 +1,6 @@
 // Text decoders of Qwen2-VL and Qwen2.5-VL: Qwen2 under other names. A text has one position in all
-// three dimensions of its RoPE, which is then the plain one. The vision tower is dropped.
+// three dimensions of its RoPE, which is then the plain one. Without images the vision tower is
+// dropped; qwen2_vl_vision.cc has it.
 // Source: transformers, models/qwen2_vl/modeling_qwen2_vl.py and
 // models/qwen2_5_vl/modeling_qwen2_5_vl.py.
 

@@ -1,6 +1,7 @@
 // Qwen3.5, dense and with experts (qwen3_5_moe), text decoder, of text checkpoints and of
-// multimodal ones. The vision tower and the head for multi-token prediction are dropped. Source:
-// transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py.
+// multimodal ones. The head for multi-token prediction is dropped, and without images the vision
+// tower, which qwen3_vl_vision.cc has. Source: transformers, models/qwen3_5/modeling_qwen3_5.py and
+// models/qwen3_5_moe/modeling_qwen3_5_moe.py.
 
 #include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"

@@ -1,6 +1,7 @@
 // Text decoder of Qwen3-VL (dense): Qwen3 under another name. A text has one position in all three
-// dimensions of its RoPE, which is then the plain one. The vision tower is dropped, and with it
-// what it adds to the first layers. Source: transformers, models/qwen3_vl/modeling_qwen3_vl.py.
+// dimensions of its RoPE, which is then the plain one. Without images the vision tower is dropped,
+// and with it what it adds to the first layers; qwen3_vl_vision.cc has it. Source: transformers,
+// models/qwen3_vl/modeling_qwen3_vl.py.
 
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"

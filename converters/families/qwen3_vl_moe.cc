@@ -1,6 +1,7 @@
 // Text decoder of Qwen3-VL with experts: Qwen3-MoE under another name, whose chosen scores always
-// sum to 1. Its experts are fused, and often transposed except in GGUF files. The vision tower is
-// dropped. Source: transformers, models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
+// sum to 1. Its experts are fused, and often transposed except in GGUF files. Without images the
+// vision tower is dropped; qwen3_vl_vision.cc has it. Source: transformers,
+// models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
 
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"

@@ -1,7 +1,8 @@
-// Qwen3-VL with images, dense or with experts: a tower over images of any shape with learned
-// positions, which are interpolated, beside RoPE by row and column. What some of its layers see is
-// added to the outputs of the first layers of the text decoder too (DeepStack). Source:
-// transformers, models/qwen3_vl/modeling_qwen3_vl.py.
+// Qwen3-VL and Qwen3.5 with images, dense or with experts: a tower over images of any shape with
+// learned positions, which are interpolated, beside RoPE by row and column. In Qwen3-VL, what some
+// of its layers see is added to the outputs of the first layers of the text decoder too
+// (DeepStack). Source: transformers, models/qwen3_vl/modeling_qwen3_vl.py and
+// models/qwen3_5/modeling_qwen3_5.py.
 
 #include <fmt/format.h>
 
@@ -16,6 +17,8 @@ namespace ferry::converters::families::qwen3_vl_vision {
 namespace {
 
 constexpr const char* kDefaults = R"({"image_token_id": 151655})";
+constexpr const char* kDefaults3_5 = R"({"image_token_id": 248056})";
+constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
 constexpr const char* kVisionDefaults =
     R"({"depth": 27, "hidden_size": 1152, "hidden_act": "gelu_pytorch_tanh",
         "intermediate_size": 4304, "num_heads": 16, "in_channels": 3, "patch_size": 16,
@@ -61,7 +64,11 @@ Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& con
   config.activation = FERRY_TRY(read_tower_activation(vision, "gelu_pytorch_tanh"));
   config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
   FERRY_RETURN_IF_ERROR(read_any_shape(vision, config));
-  FERRY_RETURN_IF_ERROR(read_table(vision, config));
+  return read_table(vision, config);
+}
+
+Status read_3(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
+  FERRY_RETURN_IF_ERROR(read(outer, vision, config));
   return read_deepstack(vision, config);
 }
 
@@ -93,28 +100,40 @@ std::vector<KeyRule> tower_of(const VisionConfig& vision, const std::string& tow
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
-  return concat({tower_of(*config.vision, "visual."), tower_of(*config.vision, "model.visual.")});
+  return concat({tower_of(*config.vision, "visual."),
+                 tower_of(*config.vision, "model.visual."),
+                 {drop_rule("mtp.*", kMtp), drop_rule("model.mtp.*", kMtp)}});
 }
 
 const RopeSections kSections = {.sizes = {24, 20, 20}, .in_turn = true};
+const RopeSections kSections3_5 = {.sizes = {11, 11, 10}, .in_turn = true};
 
 VisionType type_of(std::string_view name, std::string_view text_type) {
   return {.name = name,
           .text_type = text_type,
           .vision_defaults = kVisionDefaults,
           .defaults = kDefaults,
-          .read = read,
+          .read = read_3,
           .by_choice = true,
           .sections = &kSections};
+}
+
+VisionType type_3_5(std::string_view name, std::string_view text_type) {
+  VisionType type = type_of(name, text_type);
+  type.defaults = kDefaults3_5;
+  type.read = read;
+  type.sections = &kSections3_5;
+  return type;
 }
 
 }  // namespace
 
 const VisionFamily kFamily = {
-    .types = {type_of("qwen3_vl", "qwen3_vl_text"), type_of("qwen3_vl_moe", "qwen3_vl_moe_text")},
-    .text_types = {"qwen3_vl_text", "qwen3_vl_moe_text"},
-    .text_prefixes = {"model.", "model.language_model."},
-    .heads = {"lm_head.weight"},
+    .types = {type_of("qwen3_vl", "qwen3_vl_text"), type_of("qwen3_vl_moe", "qwen3_vl_moe_text"),
+              type_3_5("qwen3_5", "qwen3_5_text"), type_3_5("qwen3_5_moe", "qwen3_5_moe_text")},
+    .text_types = {"qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5_text", "qwen3_5_moe_text"},
+    .text_prefixes = {"model.", "model.language_model.", "language_model.model."},
+    .heads = {"lm_head.weight", "language_model.lm_head.weight"},
     .rules = rules};
 
 }  // namespace ferry::converters::families::qwen3_vl_vision

@@ -34,7 +34,7 @@ SEEDS = 60
 IMAGES = ROOT / "testdata" / "media" / "images"
 # Tensors that are kept of a chat that is not the first.
 OF_OTHERS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "token_type_ids", "image_grid_thw",
-             "logits", "greedy_ids")
+             "mm_token_type_ids", "logits", "greedy_ids")
 
 
 def text(words):
@@ -115,28 +115,32 @@ def qwen_ids():
 
 
 def qwen_tower(**more):
-    return dict(dict(depth=3, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=4, spatial_merge_size=2,
-                     temporal_patch_size=2, out_hidden_size=48), **more)
+    return dict(dict(depth=3, hidden_size=24, intermediate_size=28, num_heads=2, patch_size=4, spatial_merge_size=2,
+                     temporal_patch_size=2, out_hidden_size=32), **more)
+
+
+def qwen_text(sections, **more):
+    rope = dict(rope_type="default", rope_theta=10000.0, mrope_section=sections)
+    return text_sizes(hidden_size=32, intermediate_size=40, rope_parameters=rope, **more)
 
 
 def qwen2_5_vl():
     # Windows of 2 x 2 blocks, but for the second layer. The sections are of unequal size.
-    config = dict(text_config=text_sizes(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 2, 3])),
+    config = dict(text_config=qwen_text([1, 1, 2]),
                   vision_config=qwen_tower(window_size=16, fullatt_block_indexes=[1]), **qwen_ids())
     return transformers.Qwen2_5_VLForConditionalGeneration, config, qwen("Qwen2_5_VLProcessor")
 
 
 def qwen2_vl():
-    config = dict(text_config=text_sizes(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[3, 1, 2])),
-                  vision_config=dict(depth=2, embed_dim=32, hidden_size=48, mlp_ratio=2, num_heads=2, patch_size=4,
+    config = dict(text_config=qwen_text([2, 1, 1]),
+                  vision_config=dict(depth=2, embed_dim=24, hidden_size=32, mlp_ratio=2, num_heads=2, patch_size=4,
                                      spatial_merge_size=2, temporal_patch_size=2), **qwen_ids())
     return transformers.Qwen2VLForConditionalGeneration, config, qwen("Qwen2VLProcessor")
 
 
 def qwen3_vl():
     # Layers 0 and 2 of the tower go to the first two of three layers, in this order; the table of positions is 5 x 5.
-    config = dict(text_config=text_sizes(head_dim=16, rope_parameters=dict(
-                      rope_type="default", rope_theta=10000.0, mrope_section=[3, 3, 2], mrope_interleaved=True)),
+    config = dict(text_config=qwen_text([3, 3, 2], head_dim=16),
                   vision_config=qwen_tower(num_position_embeddings=25, deepstack_visual_indexes=[2, 0]), **qwen_ids())
     return transformers.Qwen3VLForConditionalGeneration, config, qwen("Qwen3VLProcessor", image_mean=[0.5] * 3, image_std=[0.5] * 3)
 
@@ -147,7 +151,23 @@ def qwen3_vl_moe():
     return transformers.Qwen3VLMoeForConditionalGeneration, config, processor
 
 
-FAMILIES = dict(gemma3=gemma3, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
+def qwen3_5():
+    # Gated DeltaNet, attention, Gated DeltaNet; RoPE turns half of a head.
+    config = dict(text_config=dict(qwen_text([2, 1, 1], head_dim=16, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                                             linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+                                             linear_value_head_dim=8)),
+                  vision_config=qwen_tower(num_position_embeddings=16), **qwen_ids())
+    config["text_config"]["rope_parameters"]["partial_rotary_factor"] = 0.5
+    return transformers.Qwen3_5ForConditionalGeneration, config, qwen("Qwen3VLProcessor")
+
+
+def qwen3_5_moe():
+    cls, config, processor = qwen3_5()
+    config["text_config"].update(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=20)
+    return transformers.Qwen3_5MoeForConditionalGeneration, config, processor
+
+
+FAMILIES = dict(gemma3=gemma3, qwen3_5=qwen3_5, qwen3_5_moe=qwen3_5_moe, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
 
 
 def requests(folder):
@@ -199,12 +219,45 @@ def make(name, testdata):
     list_keys(folder, testdata / "families" / (name + "_images"))
 
 
+def make_grids(testdata):
+    """testdata/vision/grids.json: what transformers makes of the shapes of images, and of images in sequences."""
+    import transformers.vision_utils as vision
+    images = []
+    for rows, columns, merge, window, table in [(2, 2, 2, 0, 0), (6, 10, 2, 2, 3), (10, 6, 2, 3, 1), (9, 3, 3, 2, 4), (5, 7, 1, 4, 9)]:
+        shape = torch.tensor([[1, rows, columns]])
+        case = dict(rows=rows, columns=columns, merge=merge, window=window, table=table)
+        places = vision.get_vision_position_ids(shape, merge)
+        order, ends = torch.arange(rows * columns // merge**2), torch.tensor([0, rows * columns])
+        if window:
+            order, ends = vision.get_vision_window_index(shape, merge, window * merge * 4, 4)
+        numbers = torch.repeat_interleave(torch.arange(len(ends) - 1), ends.diff().long())
+        arrange = lambda values: values.reshape(len(order), merge**2, -1)[order].reshape(rows * columns, -1)  # noqa: E731
+        case.update(blocks=order.tolist(), positions=arrange(places).T.flatten().tolist(), windows=numbers.tolist())
+        if table:
+            taps, weights = vision.get_vision_interpolation_indices_and_weights(shape, table, align_corners=True,
+                                                                                spatial_merge_size=merge)
+            case.update(table_rows=arrange(taps).T.flatten().tolist(), table_weights=arrange(weights).T.flatten().tolist())
+        images.append(case)
+    model = transformers.Qwen2VLModel(transformers.Qwen2VLConfig(**FAMILIES["qwen2_vl"]()[1]))
+    sequences = []
+    for shapes, texts in [([(4, 6)], [3, 2]), ([(2, 2), (10, 4), (4, 4)], [0, 1, 5, 4]), ([(2, 8), (8, 2)], [2, 1, 0])]:
+        types = []
+        for (rows, columns), words in zip(shapes, texts):
+            types += [0] * words + [1] * (rows * columns // 4)
+        types += [0] * texts[-1]
+        ids = torch.tensor([types])
+        positions, _ = model.get_rope_index(ids, mm_token_type_ids=ids, image_grid_thw=torch.tensor([[1, *shape] for shape in shapes]))
+        sequences.append(dict(types=types, blocks=[[rows // 2, columns // 2] for rows, columns in shapes],
+                              positions=positions[:, 0].tolist()))
+    (testdata / "vision" / "grids.json").write_text(json.dumps(dict(images=images, sequences=sequences)) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=FAMILIES)
+    parser.add_argument("name", choices=[*FAMILIES, "grids"])
     parser.add_argument("--testdata", type=pathlib.Path, default=ROOT / "testdata", help="folder to write into")
     words = parser.parse_args()
-    make(words.name, words.testdata)
+    make_grids(words.testdata) if words.name == "grids" else make(words.name, words.testdata)
 
 
 if __name__ == "__main__":

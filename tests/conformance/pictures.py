@@ -13,6 +13,7 @@ import common
 import make_vision_golden as golden  # it imports torch and transformers
 import PIL.Image
 import PIL.ImageOps
+import qwen_models
 import safetensors.torch
 import torch
 import transformers
@@ -61,10 +62,10 @@ def gemma3(r):
 
 def other_backend(processor):
     """The processor that computes with Pillow what this one computes with torchvision."""
-    made = transformers.Gemma3ImageProcessorPil(**{key: value for key, value in processor.image_processor.to_dict().items()
-                                                   if key not in ("image_processor_type", "_processor_class", "processor_class")})
-    return transformers.Gemma3Processor(made, processor.tokenizer, chat_template=processor.chat_template,
-                                        image_seq_length=processor.image_seq_length)
+    made = getattr(transformers, type(processor.image_processor).__name__ + "Pil")
+    processor.image_processor = made(**{key: value for key, value in processor.image_processor.to_dict().items()
+                                        if key not in ("image_processor_type", "_processor_class", "processor_class")})
+    return processor
 
 
 def gemma3_model(r):
@@ -86,8 +87,10 @@ def gemma3_model(r):
                                                      image_seq_length=side * side)
 
 
-PROCESSORS = dict(gemma3=gemma3)
-MODELS = dict(gemma3=gemma3_model)
+PROCESSORS = dict(gemma3=gemma3, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+                                    for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
+MODELS = dict(gemma3=gemma3_model, **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
+STATIC = ["--program", "static", "--context-length", "200"]
 
 
 def pixels(promise, family, number):
@@ -127,11 +130,17 @@ def model(promise, family, number):
     processor.save_pretrained(folder)
     golden.models.build(cls, config, number).save_pretrained(folder)
     golden.record(folder, folder / "golden.safetensors")
-    style = r.choice([[], ["--shards", "1", "--kv-dtype", "f32"], ["--program", "static", "--context-length", "200"]])
+    style = r.choice([[], ["--shards", "1", "--kv-dtype", "f32"], STATIC])
+    if style is STATIC and family in qwen_models.PROCESSORS:  # their images have no static programs
+        style = ["--prefill-length", "7"]
     common.convert(folder, folder / "bundle", "--dtype", "f32", "--inputs", "images", *style)
     made = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", folder / "golden.safetensors")
     if made.code:
         raise Wrong(f"verify exits {made.code}: {made.why if made.code > 1 else common.first_difference(made.result)}")
+    stages = {layer["name"] for layer in made.result["layers"]}
+    skipped = [case["skipped"] for case in made.result["cases"] if case.get("skipped")]
+    if skipped or not {"vision_last_hidden_state", "image_features", "hidden_states.0"} <= stages:
+        raise Wrong(f"not every stage is compared: {skipped or sorted(stages)}")
 
 
 def main():
@@ -139,6 +148,7 @@ def main():
     for family in PROCESSORS:
         for number in range(4 if promise.sample else 20):
             promise.case(f"{family}, pictures {number}", pixels, promise, family, number)
+    for family in MODELS:
         for number in range(2 if promise.sample else 10):
             promise.case(f"{family}, model {number}", model, promise, family, number)
     promise.finish()

@@ -104,6 +104,7 @@ TEST(FamilyTable, NoTwoRulesOfAFamilyHaveTheSameSource) {
   }
   config.vision.emplace();
   config.vision->hidden_size = config.vision->patch_size = config.vision->num_layers = 1;
+  config.vision->any_shape.emplace().deepstack = {0};
   for (const VisionFamily* family : all_vision_families()) {
     config.vision_family = family;
     config.family = find_family(all_families(), family->text_types.front())->family;
