@@ -120,6 +120,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   constexpr const char* kPrograms[] = {"", "stateful", "static", "encoder"};
   add("inputs", o.images.has_value(), o.images.value_or(false) ? "images" : "text");
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
+  number("max-patches", o.max_patches);
   number("context-length", o.context_length);
   number("prefill-length", o.prefill_length);
   number("decode-length", o.decode_length);

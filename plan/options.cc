@@ -231,14 +231,13 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
       {{{.text = kStatefulStyle}, ProgramStyle::kStateful},
        {{.text = kStaticStyle, .outputs = kBundles}, ProgramStyle::kStatic},
        {{.text = kEncoderStyle, .outputs = kBundles}, ProgramStyle::kEncoder}});
-  v.words<std::optional<bool>>(
-      {.name = "inputs",
-       .help =
-           "Of a model with a vision tower: text alone (gemma3), or images too; default: images "
-           "where the checkpoint has the tower",
-       .outputs = kBundles,
-       .place = 26},
-      o.images, {{{"text"}, false}, {{"images"}, true}});
+  v.words<std::optional<bool>>({.name = "inputs",
+                                .help = "Of a model with a vision tower: text alone (gemma3, "
+                                        "Qwen-VL), or images too; default: images "
+                                        "where the checkpoint has the tower",
+                                .outputs = kBundles,
+                                .place = 26},
+                               o.images, {{{"text"}, false}, {{"images"}, true}});
   v.value({.name = "max-patches",
            .help = "Most patches of an image, where the vision tower takes images of any shape; "
                    "default: 4096, or what fills the context",

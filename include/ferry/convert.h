@@ -99,8 +99,12 @@ struct ConvertOptions {
   ValueType mask_type = ValueType::kF32;      // for kStatic
   ValueType logits_type = ValueType::kF32;    // for kStatic
   bool all_logits = false;  // logits of all tokens instead of the last one; always with kStatic
-  // The vision tower too, or text alone (gemma3); unset: the tower if the checkpoint has it.
+  // The vision tower too, or text alone (gemma3, Qwen-VL); unset: the tower if the checkpoint has
+  // it.
   std::optional<bool> images = {};
+  // Most patches of an image, where the tower takes images of any shape; unset: 4096, or as many as
+  // fill the context.
+  std::optional<int64_t> max_patches = {};
   int32_t shards = 1;          // number of programs that the decoder is split into
   std::string reference = {};  // path of a file of expected outputs to embed; may be empty
 };

@@ -32,7 +32,8 @@ class ConvertOptions(TypedDict, total=False):
     - ``context_length``, ``prefill_length``, ``decode_length``, ``shards``: of programs
     - ``kv_type``, ``mask_type``, ``logits_type``: "f32", "f16", "bf16", "u16", "u8" or "i8"
     - ``all_logits``: logits of all tokens instead of the last one
-    - ``images``: the vision tower too, or text alone (gemma3); by default the tower if the checkpoint has it
+    - ``images``: the vision tower too, or text alone (gemma3, Qwen-VL); by default the tower if the checkpoint has it
+    - ``max_patches``: most patches of an image, where the tower takes images of any shape
     - ``reference``: a file of expected outputs to embed
     """
 
@@ -63,6 +64,7 @@ class ConvertOptions(TypedDict, total=False):
     all_logits: bool
     shards: int
     images: bool | None
+    max_patches: int
     reference: Path
 
 

@@ -145,6 +145,7 @@ ConvertOptions convert_options(const nb::dict& given) {
   nb::list adapters;
   options.read("adapters", adapters).read("int8_adapters", o.int8_adapters);
   options.read("images", o.images)
+      .read("max_patches", o.max_patches)
       .read("shards", o.shards)
       .read("reference", o.reference)
       .read("output", o.output);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "converters/family.h"
@@ -293,6 +294,67 @@ TEST(VisionConfig, WhatCannotBeIsRefusedByName) {
       {internvl(), {{"downsample_ratio", 2.0}}, kCode, "'downsample_ratio'"},
       {opengvlab(), vision({{"num_hidden_layers", 0}}), kCode, "'vision_config.num_hidden_layers'"},
   });
+}
+
+Result<ModelConfig> parse_images(const json& config) {
+  return parse_model_config(config.dump(), "", "config.json", nullptr, all_families(), true);
+}
+
+// The configs of the first releases have no text_config, and name the whole model in vision_config.
+TEST(AnyShapeConfig, FlatConfigsAreThoseWithATextConfig) {
+  const json nested = config_of("families/qwen2_5_vl_images/config.json");
+  json flat = nested;
+  const json text = flat["text_config"];
+  flat.erase("text_config");
+  for (const auto& [key, value] : text.items()) {
+    if (key != "model_type" && key != "layer_types" && key != "rope_parameters") flat[key] = value;
+  }
+  const json& rope = text["rope_parameters"];
+  flat["rope_theta"] = rope["rope_theta"];
+  flat["rope_scaling"] = {{"type", "mrope"}, {"mrope_section", rope["mrope_section"]}};
+  flat["vision_config"]["model_type"] = "qwen2_5_vl";
+  const auto expected = parse_images(nested), made = parse_images(flat);
+  ASSERT_TRUE(expected && made) << made.error().message;
+  EXPECT_EQ(*made->vision, *expected->vision);
+  EXPECT_EQ(made->rope, expected->rope);
+  EXPECT_EQ(made->hidden_size, expected->hidden_size);
+  EXPECT_EQ(made->text_type, "qwen2_5_vl_text");
+  const AnyShapeConfig& shape = *made->vision->any_shape;
+  EXPECT_EQ(shape.window, 2);
+  EXPECT_EQ(shape.full, std::vector<int64_t>{1});
+  EXPECT_TRUE(shape.gated_mlp && made->vision->rms_norm && !shape.patch_bias);
+}
+
+TEST(AnyShapeConfig, SectionsSayWhichPositionTurnsAPairOfDimensions) {
+  using Axes = std::vector<int64_t>;
+  const auto axes = [](const char* family, const json& sections) {
+    json config = config_of(std::string("families/") + family + "/config.json");
+    config["text_config"]["rope_parameters"]["mrope_section"] = sections;
+    return parse_images(config)->rope.axes;
+  };
+  EXPECT_EQ(axes("qwen2_vl_images", {2, 1, 1}), (Axes{0, 0, 1, 2}));
+  EXPECT_EQ(axes("qwen2_vl_images", {1, 0, 1, 2}), (Axes{0, 2, 0, 0}));
+  EXPECT_EQ(axes("qwen3_vl_images", {3, 3, 2}), (Axes{0, 1, 2, 0, 1, 2, 0, 1}));
+  EXPECT_EQ(axes("qwen3_vl_images", {9, 1, 0}), (Axes{0, 1, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(axes("qwen3_5_images", {2, 1, 1}), (Axes{0, 1, 2, 0}));
+}
+
+TEST(AnyShapeConfig, DefaultsAreThoseOfTheReference) {
+  const json text = {{"hidden_size", 3584}, {"num_attention_heads", 28}, {"head_dim", 128}};
+  const auto defaults = [&](const char* type) {
+    return parse_images(
+        {{"model_type", type}, {"text_config", text}, {"vision_config", json::object()}});
+  };
+  const auto two = defaults("qwen2_5_vl"), three = defaults("qwen3_vl");
+  ASSERT_TRUE(two && three) << two.error().message << three.error().message;
+  EXPECT_EQ(two->vision->any_shape->full, (std::vector<int64_t>{7, 15, 23, 31}));
+  EXPECT_EQ(two->vision->any_shape->window, 4);
+  EXPECT_EQ(std::ranges::count(two->rope.axes, 0), 16);
+  EXPECT_EQ(std::ranges::count(two->rope.axes, 1), 24);
+  EXPECT_EQ(three->vision->any_shape->deepstack, (std::vector<int64_t>{8, 16, 24}));
+  EXPECT_EQ(three->vision->any_shape->table, 48);
+  EXPECT_EQ(std::ranges::count(three->rope.axes, 0), 24);
+  EXPECT_EQ(*three->vision->image_token_id, 151655);
 }
 
 }  // namespace
