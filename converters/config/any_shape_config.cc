@@ -17,6 +17,12 @@ constexpr IntRange kPatchRange = {1, 256};
 constexpr IntRange kMergeRange = {1, 16};
 constexpr IntRange kFrameRange = {1, 16};
 
+Result<Activation> read_tower_activation(const JsonFields& vision, std::string_view otherwise) {
+  const std::string name = FERRY_TRY(vision.text("hidden_act")).value_or(std::string(otherwise));
+  if (name == "quick_gelu") return Activation::kQuickGelu;
+  return read_activation(vision, "hidden_act", otherwise);
+}
+
 // A key that has a second name, which counts where the first is absent.
 Result<int64_t> either(const JsonFields& fields, std::string_view name, std::string_view other,
                        IntRange range) {
@@ -69,14 +75,18 @@ std::vector<int64_t> axes_in_turn(const std::vector<int64_t>& sizes, int64_t pai
 
 }  // namespace
 
-Result<Activation> read_tower_activation(const JsonFields& vision, std::string_view otherwise) {
-  const std::string name = FERRY_TRY(vision.text("hidden_act")).value_or(std::string(otherwise));
-  if (name == "quick_gelu") return Activation::kQuickGelu;
-  return read_activation(vision, "hidden_act", otherwise);
+Status read_tower_widths(const JsonFields& vision, VisionConfig& config) {
+  config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
+  config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
+  config.any_shape->output_size = FERRY_TRY(vision.required("out_hidden_size", kSizeRange));
+  return {};
 }
 
-Status read_any_shape(const JsonFields& vision, VisionConfig& config) {
+Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
+                      std::string_view activation, VisionConfig& config) {
   AnyShapeConfig& shape = *config.any_shape;
+  config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
+  config.activation = FERRY_TRY(read_tower_activation(vision, activation));
   config.num_layers = FERRY_TRY(either(vision, "depth", "num_hidden_layers", kLayerRange));
   config.num_heads = FERRY_TRY(either(vision, "num_heads", "num_attention_heads", kHeadRange));
   config.channels = FERRY_TRY(vision.required("in_channels", IntRange{1, 64}));
@@ -87,6 +97,11 @@ Status read_any_shape(const JsonFields& vision, VisionConfig& config) {
   config.patch_size = FERRY_TRY(vision.required("patch_size", kPatchRange));
   shape.temporal_patch_size = FERRY_TRY(vision.required("temporal_patch_size", kFrameRange));
   config.shuffle = FERRY_TRY(vision.required("spatial_merge_size", kMergeRange));
+  if (config.shuffle * config.shuffle * config.hidden_size > kSizeRange.max) {
+    return vision.bad("spatial_merge_size",
+                      fmt::format("is {}: blocks of patches of {} are too wide", config.shuffle,
+                                  config.hidden_size));
+  }
   config.norm_eps = 1e-6;  // whatever the config says
   if (config.hidden_size % config.num_heads != 0 || config.head_dim() % 4 != 0) {
     return vision.bad("num_heads",

@@ -34,10 +34,13 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config);
 
-// Reads what all towers over images of any shape have. Needs hidden_size and any_shape.
-Status read_any_shape(const JsonFields& vision, VisionConfig& config);
-// Reads hidden_act, which may also be quick_gelu.
-Result<Activation> read_tower_activation(const JsonFields& vision, std::string_view otherwise);
+// Reads what all towers over images of any shape have: image_token_id, hidden_act, whose default is
+// `activation` and which may also be quick_gelu, sizes of patches, RoPE. Needs hidden_size and
+// any_shape.
+Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
+                      std::string_view activation, VisionConfig& config);
+// Reads hidden_size, intermediate_size and out_hidden_size.
+Status read_tower_widths(const JsonFields& vision, VisionConfig& config);
 // Reads mrope_section. Needs read_rope().
 Status read_rope_axes(const JsonFields& text, const RopeSections& otherwise, ModelConfig& config);
 

@@ -14,11 +14,6 @@ namespace {
 
 constexpr const char* kDefaults = R"({"image_token_id": 151655})";
 
-Status read_common(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
-  return read_any_shape(vision, config);
-}
-
 // Reads the side of a window in blocks, rounded down as in the reference.
 Status read_windows(const JsonFields& vision, VisionConfig& config) {
   const int64_t pixels = FERRY_TRY(vision.required("window_size", IntRange{1, 1 << 20}));
@@ -34,25 +29,19 @@ Status read_windows(const JsonFields& vision, VisionConfig& config) {
 }
 
 Status read_2_5(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  AnyShapeConfig& shape = config.any_shape.emplace();
-  config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
-  config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
-  shape.output_size = FERRY_TRY(vision.required("out_hidden_size", kSizeRange));
-  shape.gated_mlp = true;
+  config.any_shape.emplace().gated_mlp = true;
   config.rms_norm = true;
-  config.activation = FERRY_TRY(read_tower_activation(vision, "silu"));
-  FERRY_RETURN_IF_ERROR(read_common(outer, vision, config));
+  FERRY_RETURN_IF_ERROR(read_tower_widths(vision, config));
+  FERRY_RETURN_IF_ERROR(read_any_shape(outer, vision, "silu", config));
   return read_windows(vision, config);
 }
 
 Status read_2(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  AnyShapeConfig& shape = config.any_shape.emplace();
   config.hidden_size = FERRY_TRY(vision.required("embed_dim", kSizeRange));
   const int64_t ratio = FERRY_TRY(vision.required("mlp_ratio", IntRange{1, 64}));
   config.intermediate_size = ratio * config.hidden_size;
-  shape.output_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
-  config.activation = FERRY_TRY(read_tower_activation(vision, "quick_gelu"));
-  return read_common(outer, vision, config);
+  config.any_shape.emplace().output_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
+  return read_any_shape(outer, vision, "quick_gelu", config);
 }
 
 std::vector<KeyRule> tower_of(const VisionConfig& vision, const std::string& tower) {

@@ -56,14 +56,9 @@ Status read_deepstack(const JsonFields& vision, VisionConfig& config) {
 }
 
 Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  AnyShapeConfig& shape = config.any_shape.emplace();
-  config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
-  config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
-  shape.output_size = FERRY_TRY(vision.required("out_hidden_size", kSizeRange));
-  shape.patch_bias = true;
-  config.activation = FERRY_TRY(read_tower_activation(vision, "gelu_pytorch_tanh"));
-  config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
-  FERRY_RETURN_IF_ERROR(read_any_shape(vision, config));
+  config.any_shape.emplace().patch_bias = true;
+  FERRY_RETURN_IF_ERROR(read_tower_widths(vision, config));
+  FERRY_RETURN_IF_ERROR(read_any_shape(outer, vision, "gelu_pytorch_tanh", config));
   return read_table(vision, config);
 }
 

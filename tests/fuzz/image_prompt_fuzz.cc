@@ -21,37 +21,45 @@ constexpr std::string_view kTokenizer = R"({"version": "1.0", "added_tokens": [
     {"id": 5, "content": "<row_1_col_1>", "special": true, "normalized": false},
     {"id": 6, "content": "<row_1_col_2>", "special": true, "normalized": false},
     {"id": 7, "content": "<img>", "special": true, "normalized": false},
-    {"id": 8, "content": "</img>", "special": true, "normalized": false}],
+    {"id": 8, "content": "</img>", "special": true, "normalized": false},
+    {"id": 9, "content": "<|image_pad|>", "special": true, "normalized": false},
+    {"id": 10, "content": "<|vision_start|>", "special": true, "normalized": false},
+    {"id": 11, "content": "<|vision_end|>", "special": true, "normalized": false}],
   "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
 
 // Requires that no text is lost between text and ids, and that each tile has its run of
 // placeholders.
 void require_whole(prompt::ImagePrompt& prompts, const prompt::ExpandedPrompt& prompt,
-                   size_t images) {
-  int64_t tiles = 0;
-  require(prompt.images.size() == images);
-  for (const auto& places : prompt.images) {
-    for (const int64_t at : places) {
-      ++tiles;
-      for (int64_t i = 0; i < prompts.tokens_per_tile(); ++i) {
+                   std::span<const prompt::ImageLayout> images) {
+  int64_t tokens = 0;
+  require(prompt.images.size() == images.size());
+  for (size_t image = 0; image < images.size(); ++image) {
+    const int64_t fixed = prompts.tokens_per_tile();
+    const int64_t length = fixed > 0 ? fixed : images[image].tokens;
+    for (const int64_t at : prompt.images[image]) {
+      tokens += length;
+      for (int64_t i = 0; i < length; ++i) {
         require(prompt.ids.at(static_cast<size_t>(at + i)) == prompts.placeholder_id());
       }
     }
   }
-  const auto all = std::count(prompt.ids.begin(), prompt.ids.end(), prompts.placeholder_id());
-  require(all == tiles * prompts.tokens_per_tile());
+  require(std::count(prompt.ids.begin(), prompt.ids.end(), prompts.placeholder_id()) == tokens);
 }
 
 void run(prompt::ImagePrompt& prompts, std::string_view chat) {
-  const std::array<prompt::ImageLayout, 2> images = {{{0, 0, 1}, {1, 2, 3}}};
+  // Where the size of an image decides, its tokens; else tiles.
+  const bool sized = prompts.tokens_per_tile() == 0;
+  const std::array<prompt::ImageLayout, 2> images =
+      sized ? std::array<prompt::ImageLayout, 2>{{{0, 0, 1, 2}, {0, 0, 1, 5}}}
+            : std::array<prompt::ImageLayout, 2>{{{0, 0, 1}, {1, 2, 3}}};
   for (size_t count = 0; count <= images.size(); ++count) {
     const std::span given(images.data(), count);
     const auto made = prompts.chat(chat, "chat", {}, given);
     if (!made) require_good_message(made.error());
-    if (made) require_whole(prompts, *made, count);
+    if (made) require_whole(prompts, *made, given);
     const auto plain = prompts.plain(chat, "prompt", given);
     if (!plain) require_good_message(plain.error());
-    if (plain) require_whole(prompts, *plain, count);
+    if (plain) require_whole(prompts, *plain, given);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "converters/blocks/rope.h"
+#include "converters/family.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry::model_config_fuzz {
@@ -33,7 +34,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const size_t nul = text.find('\0');
   const std::string generation = nul == std::string::npos ? "" : text.substr(nul + 1);
-  const auto config = converters::parse_model_config(text.substr(0, nul), generation, "f");
+  const std::string stated = text.substr(0, nul);
+  const auto images = converters::parse_model_config(stated, generation, "f", nullptr,
+                                                     converters::all_families(), true);
+  if (!images) require_good_message(images.error());
+  if (images && images->vision && images->vision->any_shape) {
+    require(images->vision->head_dim() % 4 == 0 && images->vision->patch_size >= 1);
+    require(std::ssize(images->rope.axes) == images->rotary_dim() / 2);
+  }
+  const auto config = converters::parse_model_config(stated, generation, "f");
   if (!config) {
     require_good_message(config.error());
     return 0;

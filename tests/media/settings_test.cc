@@ -57,6 +57,57 @@ TEST(MediaSettings, TheProcessorFileComesFirst) {
   EXPECT_EQ(settings_from(inner.dump(), bare.dump(), "d")->most_patches, 12);
 }
 
+const json kQwen = {{"image_processor_type", "Qwen2VLImageProcessor"},
+                    {"processor_class", "Qwen2_5_VLProcessor"}};
+
+TEST(MediaSettings, NumbersOfPixelsComeFromTwoPlaces) {
+  const auto pixels = [](const json& change) {
+    json fields = kQwen;
+    fields.update(change);
+    const auto made = settings_from(fields.dump(), "", "d");
+    EXPECT_TRUE(made) << made.error().message;
+    return made ? std::pair(made->least_pixels, made->most_pixels) : std::pair(0, 0);
+  };
+  const json size = {{"size", {{"shortest_edge", 5}, {"longest_edge", 7}}}};
+  EXPECT_EQ(pixels(json::object()), std::pair(3136, 1003520));
+  EXPECT_EQ(pixels(size), std::pair(5, 7));
+  json both = size;
+  both["max_pixels"] = 9;  // wins over `size`, whatever the order of the file
+  EXPECT_EQ(pixels(both), std::pair(5, 9));
+  both["min_pixels"] = 2;
+  EXPECT_EQ(pixels(both), std::pair(2, 9));
+  EXPECT_EQ(pixels({{"min_pixels", 3}}), std::pair(3, 1003520));
+  // Files of older versions, in which the numbers stand in `size` too.
+  EXPECT_EQ(
+      pixels(
+          {{"size", {{"min_pixels", 8}, {"max_pixels", 8}}}, {"min_pixels", 3}, {"max_pixels", 4}}),
+      std::pair(3, 4));
+}
+
+TEST(MediaSettings, PatchesOfQwenVl) {
+  json fields = kQwen;
+  fields.update({{"patch_size", 16}, {"merge_size", 3}, {"temporal_patch_size", 1}});
+  const auto made = settings_from(fields.dump(), "", "d");
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_TRUE(made->has_patches() && !made->has_mask());
+  EXPECT_EQ(made->patch, 16);
+  EXPECT_EQ(made->merge, 3);
+  EXPECT_EQ(made->frames, 1);
+  EXPECT_EQ(made->filter, Filter::kBicubic);
+  const json wrong[] = {{{"patch_size", 0}},
+                        {{"merge_size", 17}},
+                        {{"max_pixels", 1 << 27}},
+                        {{"min_pixels", 0}},
+                        {{"size", {{"min_pixels", 8}, {"max_pixels", 8}}}},
+                        {{"size", {{"shortest_edge", 8}, {"longest_edge", 0}}}}};
+  for (const json& change : wrong) {
+    EXPECT_EQ(refused(kQwen, change).code, ErrorCode::kBadInput) << change;
+  }
+  EXPECT_EQ(refused(kQwen, {{"size", {{"height", 8}, {"width", 8}}}}).code,
+            ErrorCode::kUnsupported);
+  EXPECT_EQ(refused(kQwen, {{"do_resize", false}}).code, ErrorCode::kUnsupported);
+}
+
 TEST(MediaSettings, WhatIsNotKnownIsRefusedByName) {
   EXPECT_EQ(refused(kSmolVlm, {{"do_magic", true}}).message,
             "d/preprocessor_config.json: field 'do_magic': not supported");

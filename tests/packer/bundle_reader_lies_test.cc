@@ -196,6 +196,27 @@ const Lie kLies[] = {
            "image_features", DType::kF32, {1, 6, 3}};
      },
      "output 'image_features' is [1, 6, 3], not [1, 6, 4] by the manifest's hidden_size"},
+    {"a grid for no encoder",
+     [](Manifest& m) {
+       m.version = kImageGridManifestVersion;
+       m.image_grid = {4, 2, 2, 0, 0};
+     },
+     "has an image_grid but no component 'vision_encoder'"},
+    {"a grid of impossible patches",
+     [](Manifest& m) {
+       m.version = kImageGridManifestVersion;
+       m.image_grid = {0, 2, 2, 0, int64_t{1} << 40};
+     },
+     "patch_size of image_grid is 0, expected 1 to 256"},
+    {"patches of another size",
+     [](Manifest& m) {
+       m.version = kImageGridManifestVersion;
+       m.image_grid = {4, 2, 2, 0, 0};
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].inputs[0] = {
+           "pixel_values", DType::kF32, {1, 6, 100}};
+     },
+     "input 'pixel_values' is [1, 6, 100], not [1, 6, 384] by the manifest's image_grid"},
     {"embeddings of another width",
      [](Manifest& m) {
        m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});

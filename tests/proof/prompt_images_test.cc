@@ -167,5 +167,56 @@ TEST(PromptImages, ThatDoNotFitAreRefused) {
   }
 }
 
+// Patches of 2 x 2 pixels and one frame; blocks of two by two become rows of four.
+packer::Manifest any_shape_model() {
+  packer::Manifest manifest = model(9);
+  manifest.image_grid = {2, 1, 2, 0, 0};
+  packer::ManifestMethod& forward = manifest.components[0].programs[0].methods[0];
+  forward.inputs[0].shape = {1, 6, 48};
+  forward.outputs[0].shape = {1, 6, 4};
+  return manifest;
+}
+
+Result<PromptImages> any_shape(std::vector<int64_t> ids, std::vector<int64_t> grids,
+                               int64_t patches) {
+  MemorySource source;
+  const auto count = static_cast<int64_t>(grids.size() / 3);
+  source.ids(std::move(ids));
+  source.add("image_grid_thw", DType::kI64, {count, 3}, std::move(grids));
+  source.add("pixel_values", DType::kF32, {patches, 12},
+             std::vector<float>(static_cast<size_t>(patches * 12)));
+  const Reference reference = Reference::open(source).value();
+  return images_of(reference, reference.prompts().front(), any_shape_model());
+}
+
+TEST(PromptImages, ImagesOfAnyShapeHaveTheirBlocks) {
+  const auto made = any_shape({1, 9, 9, 5, 9, 2}, {1, 2, 4, 1, 2, 2}, 12);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->shapes, (std::vector<runner::ImageShape>{{2, 4}, {2, 2}}));
+  ASSERT_EQ(made->runs.size(), 2u);
+  EXPECT_EQ(made->runs[0].grid_rows, 1);
+  EXPECT_EQ(made->runs[0].grid_columns, 2);
+  EXPECT_EQ(made->runs[1].first, 4);
+  EXPECT_EQ(made->row_count(), 3);
+}
+
+TEST(PromptImages, ImagesOfAnyShapeThatDoNotFitAreRefused) {
+  const auto refused = [](const Result<PromptImages>& made, ErrorCode code,
+                          const std::string& message) {
+    ASSERT_FALSE(made) << message;
+    EXPECT_EQ(made.error().code, code);
+    EXPECT_NE(made.error().message.find(message), std::string::npos) << made.error().message;
+  };
+  const ErrorCode bad = ErrorCode::kBadInput;
+  refused(any_shape({9}, {2, 2, 2}, 4), ErrorCode::kUnsupported, "an image of 2 frames");
+  refused(any_shape({9}, {1, 3, 2}, 6), bad, "not of whole blocks of 2 x 2");
+  refused(any_shape({9}, {1, 2, 14}, 28), bad, "takes 24 patches at most");
+  refused(any_shape({9}, {1, 2, 2}, 8), bad, "pixel_values are [8, 12]");
+  refused(any_shape({9, 9, 1}, {1, 2, 2}, 4), bad, "2 placeholders");
+  refused(any_shape({9, 1, 9}, {1, 2, 4}, 8), bad, "2 runs of placeholders for 1 images");
+  refused(any_shape({9, 1, 9, 9}, {1, 2, 4, 1, 2, 2}, 12), bad,
+          "1 placeholders for an image of 1 x 2 blocks");
+}
+
 }  // namespace
 }  // namespace ferry::proof::prompt_images_test

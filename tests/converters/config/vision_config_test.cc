@@ -340,7 +340,10 @@ TEST(AnyShapeConfig, SectionsSayWhichPositionTurnsAPairOfDimensions) {
 }
 
 TEST(AnyShapeConfig, DefaultsAreThoseOfTheReference) {
-  const json text = {{"hidden_size", 3584}, {"num_attention_heads", 28}, {"head_dim", 128}};
+  const json text = {{"hidden_size", 3584},
+                     {"num_attention_heads", 28},
+                     {"num_key_value_heads", 4},
+                     {"head_dim", 128}};
   const auto defaults = [&](const char* type) {
     return parse_images(
         {{"model_type", type}, {"text_config", text}, {"vision_config", json::object()}});
