@@ -278,6 +278,8 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.query_rope, q);
     k = rope(b, kind.rope, k);
+  } else if (c.query_growth.valid()) {
+    q = b.mul(q, c.query_growth);
   }
   if (after) norm_qk(q, k);
   ValueId out = attend(b, c, layer, q, k, v);

@@ -219,7 +219,10 @@ class StyledLayer {
     return bare ? x
                 : norm(b_, style_.norm, x, layer_name(layer_, name.data()), c_.config.rms_norm_eps);
   }
-  ValueId attended(ValueId x) { return attention(b_, c_, x, layer_, style_.attention); }
+  ValueId attended(ValueId x) {
+    return style_.mixer ? style_.mixer(b_, c_, x, layer_)
+                        : attention(b_, c_, x, layer_, style_.attention);
+  }
   ValueId mapped(ValueId x) {
     const std::string prefix = layer_name(layer_, "feed_forward");
     if (c_.config.has_experts(layer_)) return sparse_mlp(b_, c_, x, layer_, prefix);
@@ -328,6 +331,13 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
     if (options.texts_length == 0) return methods;
     methods.push_back(FERRY_TRY(build_encoder(config, options, parts, /*several=*/true)));
     return methods;
+  }
+  if (config.number(kChunkedWindows) != 0 && has_window(config, options)) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("'attention_chunk_size' is {}: callers of static programs make masks of "
+                    "windows, not of chunks; a context of at most one chunk has none",
+                    *config.sliding_window));
   }
   methods.push_back(
       FERRY_TRY(build_static(config, options, parts, kKvForwardMethod, options.decode_length)));

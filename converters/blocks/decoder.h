@@ -133,6 +133,7 @@ struct DecoderStyle {
   // Rows of an encoder that every layer attends to between attention and MLP, with the norm
   // cross_norm before it; 0: there is no encoder. For Residuals::kInTurn alone.
   int64_t encoded_rows = 0;
+  Mixer mixer = nullptr;  // takes the place of `attention`, if set
   // Width of a token's embedding and of the input of the head. project_in and project_out stand
   // between this width and the layers. 0 or hidden_size: there are no projections.
   int64_t embedding_size = 0;

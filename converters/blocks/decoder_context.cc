@@ -12,6 +12,7 @@
 
 #include "converters/blocks/alibi.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/position_tables.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
 #include "converters/blocks/shared_layers.h"
@@ -214,6 +215,11 @@ ValueId same_text(GraphBuilder& b, const DecoderContext& c) {
   return b.eq(b.sub(rows, columns), 0);
 }
 
+// Returns whether each key is in the window or chunk of each query: bool [T, keys].
+ValueId in_window(GraphBuilder& b, const DecoderContext& c, ValueId distance, int64_t window) {
+  return c.config.number(kChunkedWindows) != 0 ? in_chunk(b, c, distance) : b.lt(distance, window);
+}
+
 // Returns all tokens of the call as the keys of an encoder. A mask hides some of them where
 // attention is causal or has a window, and where they are of another text.
 KeyRange add_encoder_range(GraphBuilder& b, const DecoderContext& c,
@@ -227,7 +233,7 @@ KeyRange add_encoder_range(GraphBuilder& b, const DecoderContext& c,
   if (!two_way || window) {
     const ValueId distance = distances(b, c, range);
     seen = b.ge(distance, two_way ? 1 - *window : 0);
-    if (window) seen = b.logical_and(seen, b.lt(distance, *window));
+    if (window) seen = b.logical_and(seen, in_window(b, c, distance, *window));
   }
   if (several) {
     const ValueId same = same_text(b, c);
@@ -254,7 +260,7 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   range.keys = positions(Dim::of(b.symbol("W", most, keys)));
   const ValueId distance = distances(b, c, range);
   const ValueId not_after = not_beyond(b, c, range, distance);
-  const ValueId inside = b.lt(distance, window);
+  const ValueId inside = in_window(b, c, distance, window);
   range.mask = additive_mask(b, b.logical_and(not_after, inside), "window_mask");
   return range;
 }
@@ -340,6 +346,7 @@ bool slides_differ(const ModelConfig& config) {
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, add_rope);
+  if (plain_queries_grow(c)) c.query_growth = query_growth(b, c, call_positions(b, c));
   // composed_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value() ||
                       config.number(kAttentionSinks) != 0 || config.number(kAlibi) != 0 ||
@@ -436,6 +443,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
   if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, look_up_rope);
+  if (plain_queries_grow(c)) c.query_growth = query_growth(b, c, ports.input_pos());
   c.full.mask = ports.attention_mask();
   if (config.number(kAlibi) != 0) add_alibi(b, c);
   c.sliding = c.full;

@@ -73,6 +73,9 @@ struct DecoderContext {
   ValueId deepstack = {};
   // If the window is at least context_length, sliding attention equals full attention.
   AttentionKind full = {}, sliding = {};
+  // Multiplies the queries of layers without RoPE: f32 [T,1,1], in a static program [1,T,1,1].
+  // Invalid where they do not grow within the context.
+  ValueId query_growth = {};
 
   const AttentionKind& kind_of(int64_t layer) const {
     const LayerType type = config.layer_types[static_cast<size_t>(layer)];

@@ -187,6 +187,29 @@ ValueId ungated_experts(GraphBuilder& b, const DecoderContext& c, ValueId x, con
   return b.add(sum, plain_mlp(b, g, x, prefix + ".shared", g.mlp_bias, moe.shared_size));
 }
 
+// Makes a row of its own for each token and each expert that it passes through, multiplied by the
+// score: rows f32 [T * k,hidden]. The route then has one expert of score 1 for each row.
+ValueId scored_rows(GraphBuilder& b, const DecoderContext& c, ValueId rows, Route& route) {
+  const int64_t slots = c.config.moe.per_token, hidden = c.config.hidden_size;
+  const Dim count = Dim::of(c.tokens.symbol, c.tokens.scale * slots, c.tokens.base * slots);
+  const ValueId scores = b.unsqueeze(route.scores, 2);
+  const ValueId many = b.mul(b.unsqueeze(rows, 1), scores);
+  route.ids = b.view(route.ids, {count, 1});
+  const ValueId none = b.mul(b.view(route.scores, {count, 1}), 0.0);
+  route.scores = b.add(none, b.scalar(1.0F));
+  return b.view(many, {count, features(hidden)});
+}
+
+// Adds up the rows that scored_rows() made of each token: [T * k,hidden] -> [T,hidden].
+ValueId sum_of_slots(GraphBuilder& b, const DecoderContext& c, ValueId rows) {
+  const int64_t slots = c.config.moe.per_token;
+  if (slots == 1) return rows;
+  const ValueId by_slot = b.view(rows, {c.tokens, slots, features(c.config.hidden_size)});
+  ValueId sum = b.select(by_slot, 1, 0);
+  for (int64_t slot = 1; slot < slots; ++slot) sum = b.add(sum, b.select(by_slot, 1, slot));
+  return sum;
+}
+
 }  // namespace
 
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
@@ -194,8 +217,9 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const MoeConfig& moe = c.config.moe;
   const int64_t hidden = c.config.hidden_size;
   const auto rows_of = [&](ValueId value) { return b.view(value, {c.tokens, features(hidden)}); };
-  const ValueId rows = rows_of(x);
-  const Route route = routed(b, c, routed_by.valid() ? rows_of(routed_by) : rows, layer, prefix);
+  ValueId rows = rows_of(x);
+  Route route = routed(b, c, routed_by.valid() ? rows_of(routed_by) : rows, layer, prefix);
+  if (moe.scores_input) rows = scored_rows(b, c, rows, route);
   if (!moe.gated) return ungated_experts(b, c, x, route, prefix);
   const ValueId w1 = b.weight(prefix + ".experts.w1.weight",
                               {experts(moe.experts), features(moe.expert_size), features(hidden)});
@@ -213,9 +237,10 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
                              {experts(moe.experts), features(moe.expert_size)});
     biases.b2 = b.weight_f32(prefix + ".experts.w2.bias", {experts(moe.experts), features(hidden)});
   }
-  const ValueId sum = b.view(
-      b.experts(rows, route.ids, route.scores, w1, w3, w2, biases, name_of(c.config.activation)),
-      {batch(), c.tokens, features(hidden)});
+  ValueId made =
+      b.experts(rows, route.ids, route.scores, w1, w3, w2, biases, name_of(c.config.activation));
+  if (moe.scores_input) made = sum_of_slots(b, c, made);
+  const ValueId sum = b.view(made, {batch(), c.tokens, features(hidden)});
   const auto scaled = [&](ValueId all) {
     return moe.sum_scale == 1.0 ? all : b.mul(all, moe.sum_scale);
   };

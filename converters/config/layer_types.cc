@@ -53,8 +53,10 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
   if (type.rope_layers == RopeLayers::kIfUsed) {
     turned.assign(turned.size(), FERRY_TRY(fields.flag_or("use_mem_rope", false)));
   }
-  if (type.rope_layers != RopeLayers::kListed) return turned;
-  const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
+  const bool if_any = type.rope_layers == RopeLayers::kListedIfAny;
+  if (type.rope_layers != RopeLayers::kListed && !if_any) return turned;
+  auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
+  if (if_any && listed && listed->empty()) listed.reset();
   if (listed && std::ssize(*listed) < config.num_layers) {
     return fields.bad("no_rope_layers", fmt::format("has {} elements for {} layers", listed->size(),
                                                     config.num_layers));
@@ -98,6 +100,8 @@ bool slides(WindowRule rule, int64_t layer, int64_t number, bool has_rope) {
       return layer % number != 0;
     case WindowRule::kWhereNoRope:
       return !has_rope;
+    case WindowRule::kChunks:
+      return has_rope;
     case WindowRule::kAll:
     case WindowRule::kAllIfUsed:
     case WindowRule::kGlobalLocal:
@@ -187,10 +191,11 @@ LayerType recurrent(const ModelType& type) {
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields, const ModelType& type,
                                                   const nlohmann::json& list) {
+  const bool chunks = type.window == WindowRule::kChunks;
   const std::array<std::pair<std::string_view, LayerType>, 7> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"attention", LayerType::kFullAttention},
-      {"sliding_attention", LayerType::kSlidingAttention},
+      {chunks ? "chunked_attention" : "sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", recurrent(type)},
       {"conv", LayerType::kShortConv},
       {"mamba", recurrent(type)},
@@ -272,6 +277,7 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
                         "is not set or not used, but layer_types has sliding attention");
     }
     config.sliding_window = window;
+    if (type.window == WindowRule::kChunks) config.numbers[kChunkedWindows] = 1;
   }
   return {};
 }

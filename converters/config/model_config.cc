@@ -241,7 +241,7 @@ Result<bool> read_tie(const JsonFields& outer, bool otherwise) {
 
 // In some types tie_word_embeddings of the text part counts too.
 Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const WrapperType& wrapper) {
-  const bool tied = FERRY_TRY(read_tie(outer, wrapper.tied));
+  const bool tied = wrapper.outer_ties && FERRY_TRY(read_tie(outer, wrapper.tied));
   if (tied || !wrapper.text_ties) return tied;
   return text.flag_or("tie_word_embeddings", false);
 }
@@ -426,7 +426,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
       FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
                 : match.multimodal ? read_tie(outer, text, type.wrapper)
                                    : text.flag_or("tie_word_embeddings", false));
-  const JsonFields& settling = match.multimodal ? outer : text;
+  const JsonFields& settling = match.multimodal && type.wrapper.outer_ties ? outer : text;
   config.tie_unless_stored =
       !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));

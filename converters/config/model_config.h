@@ -168,6 +168,10 @@ struct ScalarConfig {
   std::optional<double> logit_softcap = {};      // logits likewise
   // Queries, keys and values are limited to -qkv_clip and qkv_clip before RoPE.
   std::optional<double> qkv_clip = {};
+  // Queries of layers without RoPE are multiplied by
+  // 1 + query_growth * ln(1 + floor((position + 1) / query_growth_step)) (Llama 4).
+  double query_growth = 0.0;
+  int64_t query_growth_step = 1;
   // Falcon-H1: multipliers of the input and output of attention, of the input and output of Mamba,
   // of the gate of an MLP before its activation, and of the output of an MLP.
   double attention_in = 1.0, attention_out = 1.0;
@@ -238,7 +242,8 @@ struct MoeConfig {
   // kSparseMixer: the distance of near logits, in proportion to the larger one of the best logit
   // and the absolute value of the other.
   double nearness = 0.0;
-  double sum_scale = 1.0;  // multiplies the sum of routed and shared experts
+  double sum_scale = 1.0;     // multiplies the sum of routed and shared experts
+  bool scores_input = false;  // scores multiply what experts read, not what they give (Llama 4)
   // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
   // `group_best` best scores.
   int64_t groups = 1, top_groups = 1, group_best = 1;
@@ -273,6 +278,10 @@ FamilyTable all_families();
 inline constexpr const char* kRoundedInputs = "rounded_inputs";
 // A member of ModelConfig::numbers: 1 where an MLP normalises what its last matrix reads (BitNet).
 inline constexpr const char* kMlpNorm = "mlp_norm";
+
+// A member of ModelConfig::numbers: 1 where the windows of sliding attention are chunks. A token
+// attends to those tokens before it that are in the same chunk of sliding_window positions.
+inline constexpr const char* kChunkedWindows = "chunked_windows";
 
 struct ModelConfig {
   const FamilySpec* family = nullptr;  // family of the text decoder; never null in a parsed config

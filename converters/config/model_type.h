@@ -20,6 +20,7 @@ enum class WindowRule {
   kPattern,      // all but every sliding_window_pattern-th layer
   kFirstFull,    // all but the first of every sliding_window_pattern layers
   kWhereNoRope,  // layers without RoPE, where use_sliding_window is set
+  kChunks,       // layers with RoPE; windows are chunks, and layer types are named after them
   kGlobalLocal   // those that attention_types calls local
 };
 
@@ -30,6 +31,7 @@ enum class ExpertRule {
   kAll,         // every layer; there is no other MLP, and scores are always normalised
   kAfterFirst,  // all layers but the first first_k_dense_replace
   kTyped,       // those that mlp_layer_types calls sparse; without it as kAfterFirst
+  kNamed,       // those in moe_layers; without it every decoder_sparse_step-th
   kBetween,     // every moe_layer_interval-th of moe_layer_start_index to moe_layer_end_index
   kPeriodic     // layer expert_layer_offset of every expert_layer_period; one expert is an MLP
 };
@@ -54,6 +56,7 @@ struct WrapperType {
   bool tied = false;           // default of tie_word_embeddings in the outer config
   bool flat = false;           // without text_config, the outer config describes the text decoder
   bool text_ties = false;      // tie_word_embeddings ties in text_config too
+  bool outer_ties = true;      // it ties in the outer config
 };
 
 // A member of ModelConfig::numbers: 1 where kSlidingOrDense concerns layers with an MLP.
@@ -63,6 +66,7 @@ inline constexpr const char* kDenseRope = "dense_rope";
 enum class RopeLayers {
   kAll,
   kListed,          // by no_rope_layers, no_rope_layer_interval
+  kListedIfAny,     // as kListed; an empty list counts as none
   kSliding,         // those with a sliding window
   kSlidingOrDense,  // those with a window, and where kDenseRope is 1, those with an MLP
   kSlidingIfAny,    // those with a sliding window; all where the config states none

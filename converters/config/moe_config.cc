@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "converters/config/config_parts.h"
 
@@ -38,6 +39,17 @@ Result<std::vector<bool>> layers_between(const JsonFields& fields, int64_t num_l
   return layers;
 }
 
+// Numbers of layers that the model does not have are of no account.
+Result<std::vector<bool>> named_layers(const JsonFields& fields, std::span<const int64_t> named,
+                                       int64_t num_layers) {
+  (void)fields.find("decoder_sparse_step");  // so that it does not count as unused
+  std::vector<bool> layers(static_cast<size_t>(num_layers), false);
+  for (const int64_t layer : named) {
+    if (layer >= 0 && layer < num_layers) layers[static_cast<size_t>(layer)] = true;
+  }
+  return layers;
+}
+
 Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelType& type,
                                         int64_t num_layers) {
   std::vector<bool> layers(static_cast<size_t>(num_layers), true);
@@ -62,10 +74,15 @@ Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelTyp
     }
     return layers;
   }
+  std::vector<int64_t> dense;
+  if (type.experts == ExpertRule::kNamed) {
+    const auto named = FERRY_TRY(fields.integers("moe_layers", {INT32_MIN, INT32_MAX}));
+    if (named) return named_layers(fields, *named, num_layers);
+  } else {
+    dense = FERRY_TRY(fields.integers("mlp_only_layers", {0, kLayerRange.max}))
+                .value_or(std::vector<int64_t>{});
+  }
   const int64_t step = FERRY_TRY(fields.integer_or("decoder_sparse_step", kLayerRange, 1));
-  const std::vector<int64_t> dense =
-      FERRY_TRY(fields.integers("mlp_only_layers", {0, kLayerRange.max}))
-          .value_or(std::vector<int64_t>{});
   for (int64_t layer = 0; layer < num_layers; ++layer) {
     layers[static_cast<size_t>(layer)] =
         (layer + 1) % step == 0 && std::ranges::count(dense, layer) == 0;
@@ -82,7 +99,9 @@ Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig
   const std::string_view name = "num_experts";
   const int64_t experts = FERRY_TRY(fields.required(name, kExpertRange));
   std::vector<bool> layers = FERRY_TRY(expert_layers(fields, type, config.num_layers));
-  if (experts == 0 && type.experts == ExpertRule::kAll) {
+  const bool no_other = type.experts == ExpertRule::kAll || (type.experts == ExpertRule::kNamed &&
+                                                             std::ranges::count(layers, true) > 0);
+  if (experts == 0 && no_other) {
     return fields.bad(name, "is 0, but there is no other MLP");
   }
   if (experts == 1 && type.experts == ExpertRule::kPeriodic) return {};

@@ -191,9 +191,8 @@ std::vector<KeyRule> plain_expert_rules(const std::string& experts) {
           fused(experts + "down_proj", "w2", plain_down)};
 }
 
-std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
+std::vector<KeyRule> transposed_expert_rules(const std::string& gate_up_key,
                                              const std::string& down_key) {
-  std::vector<KeyRule> rules = fused_expert_rules(gate_up_key, down_key);
   KeyRule gate_up;
   gate_up.name = "split transposed experts";
   gate_up.source = gate_up_key;
@@ -208,7 +207,13 @@ std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
   down.expected_shape = [](const ModelConfig& c) {
     return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
   };
-  rules.insert(rules.end(), {gate_up, down});
+  return {gate_up, down};
+}
+
+std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
+                                             const std::string& down_key) {
+  std::vector<KeyRule> rules = concat(
+      {fused_expert_rules(gate_up_key, down_key), transposed_expert_rules(gate_up_key, down_key)});
   for (KeyRule& rule : rules) rule.by_shape = true;
   return rules;
 }

@@ -31,6 +31,11 @@ std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
 // E.up_proj.weight and E.down_proj.weight, or in the tensors up_proj and down_proj.
 std::vector<KeyRule> plain_expert_rules(const std::string& experts);
 
+// Like fused_expert_rules(), but all matrices are transposed, (experts, hidden, 2 * size) and
+// (experts, size, hidden).
+std::vector<KeyRule> transposed_expert_rules(const std::string& gate_up_key,
+                                             const std::string& down_key);
+
 // Like fused_expert_rules(), but the matrices of either tensor may be transposed. The shape of the
 // tensor tells. If both shapes are equal, the matrices are taken as not transposed.
 std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,

@@ -58,6 +58,15 @@ def nomic_bert(r):
     return "NomicBertModel", c
 
 
+def jina_embeddings_v3(r):
+    c, d = r.base(usual="gelu")
+    without(c, "num_key_value_heads", "tie_word_embeddings")
+    swap(c, "rms_norm_eps", "layer_norm_eps")
+    c["type_vocab_size"] = r.choice([1, 1, 2])
+    r.rope(c)
+    return "JinaEmbeddingsV3Model", c
+
+
 def modernbert(r):
     c, d = r.base(own_head_dim=False, usual="gelu", states_head_dim=False)
     without(c, "num_key_value_heads", "tie_word_embeddings")
@@ -85,5 +94,6 @@ def eurobert(r):
     return "EuroBertModel", c
 
 
-ENCODERS = dict(bert=bert, roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet,
-                distilbert=distilbert, nomic_bert=nomic_bert, modernbert=modernbert, eurobert=eurobert)
+ENCODERS = dict(bert=bert, roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet, distilbert=distilbert,
+                nomic_bert=nomic_bert, jina_embeddings_v3=jina_embeddings_v3, modernbert=modernbert,
+                eurobert=eurobert)

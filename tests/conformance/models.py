@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 torch.set_grad_enabled(False)
 
 # Norms that multiply by 1 + weight.
-ONE_PLUS = re.compile("^(Qwen3_5.*|Qwen3Next|Gemma(?!4).*)RMSNorm$")
+ONE_PLUS = re.compile("^(Qwen3_5.*|Qwen3Next|RecurrentGemma|Gemma(?!4).*)RMSNorm$")
 
 
 def random_parameter(name, parameter, owner, cls, noise):
@@ -26,6 +26,8 @@ def random_parameter(name, parameter, owner, cls, noise):
     leaf, kind = name.rsplit(".", 1)[-1], type(owner).__name__
     if leaf == "A_log":
         return torch.rand(parameter.shape, generator=noise) * 3.7 - 3
+    if leaf == "recurrent_param":
+        return torch.rand(parameter.shape, generator=noise) * 7 - 6
     normal = torch.randn(parameter.shape, generator=noise)
     if leaf == "dt_bias":
         return normal * 0.7
@@ -127,7 +129,8 @@ class Margins:
                 module.register_forward_hook(self.see)
 
     def see(self, router, inputs, outputs):
-        scores = outputs[0].double()
+        # Llama 4's router gives scores of 0 where an expert is not chosen, and the logits beside them.
+        scores = outputs[1 if type(router).__name__ == "Llama4Router" else 0].double()
         scores = scores.reshape(-1, scores.shape[-1])
         bias = getattr(router, "e_score_correction_bias", inputs[1] if len(inputs) > 1 else None)
         if bias is not None:

@@ -89,4 +89,48 @@ def bitnet(r):
     return "BitNetForCausalLM", c
 
 
-RECENT = dict(afmoe=afmoe, bitnet=bitnet, minicpm3=minicpm3, cohere2_moe=cohere2_moe, phimoe=phimoe, xglm=xglm)
+def llama4_text(r):
+    c, d = r.base()
+    layers = c["num_hidden_layers"]
+    r.experts(c, names=("num_local_experts", "num_experts_per_tok"))
+    c.update(head_dim=d, intermediate_size=r.choice([16, 24, 33]), intermediate_size_mlp=r.choice([48, 72]),
+             use_qk_norm=r.chance(0.6), attention_chunk_size=r.window(), attn_temperature_tuning=r.chance(0.7),
+             floor_scale=r.choice([1, 3, 8, 16, 8192]), attn_scale=r.choice([0.1, 0.5, 0.07, 2.0]), attention_bias=r.chance(0.3))
+    if r.chance(0.4):
+        c["moe_layers"] = [layer for layer in range(layers + 1) if r.chance(0.6)]
+    elif r.chance(0.7):
+        c["interleave_moe_layer_step"] = r.choice([1, 2, 2, 3])
+    if r.chance(0.4):
+        c["no_rope_layers"] = [r.choice([0, 1]) for _ in range(layers)]
+    elif r.chance(0.7):
+        c["no_rope_layer_interval"] = r.choice([1, 2, 2, 3, 4])
+    if r.chance(0.3):
+        c["no_rope_layers"] = c.get("no_rope_layers", [])
+        c["layer_types"] = r.layer_types(layers, "chunked_attention", "full_attention")
+    r.rope(c)
+    return "Llama4ForCausalLM", c
+
+
+def llama4(r):
+    _, text = llama4_text(r)
+    vision = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, projector_input_dim=16,
+                  projector_output_dim=16, vision_output_dim=16, image_size=28, patch_size=14)
+    return "Llama4ForConditionalGeneration", dict(text_config=text, vision_config=vision, tie_word_embeddings=r.chance(0.3))
+
+
+def recurrent_gemma(r):
+    c, _ = r.base(usual="gelu_pytorch_tanh", states_head_dim=False, own_head_dim=False)
+    without(c, "max_position_embeddings")
+    swap(c, "hidden_act", "hidden_activation")
+    heads = c["num_attention_heads"]
+    c.update(attention_window_size=r.window(), logits_soft_cap=r.choice([30.0, 5.0, 2.5]), attention_bias=r.chance(0.3),
+             lru_width=r.choice([None, None, heads * r.choice([8, 12, 20])]), conv1d_width=r.choice([2, 3, 4, 4, 6]))
+    if r.chance(0.6):
+        c["block_types"] = [r.choice(["recurrent", "attention"]) for _ in range(r.randint(1, 4))]
+    if r.chance(0.6):
+        c["rope_parameters"] = dict(rope_type="default", rope_theta=r.theta(), partial_rotary_factor=r.choice([0.5, 0.5, 1.0]))
+    return "RecurrentGemmaForCausalLM", c
+
+
+RECENT = dict(afmoe=afmoe, bitnet=bitnet, cohere2_moe=cohere2_moe, llama4=llama4, llama4_text=llama4_text, minicpm3=minicpm3,
+              phimoe=phimoe, recurrent_gemma=recurrent_gemma, xglm=xglm)

@@ -14,9 +14,11 @@ namespace {
 using Json = nlohmann::json;
 
 const std::vector<std::string> kFixtures = {
-    "bert",          "distilbert",      "embedding_gemma", "eurobert", "gemma2_two_way",
-    "llama_two_way", "mistral_two_way", "modernbert",      "mpnet",    "nomic_bert",
-    "qwen3_causal",  "roberta",         "xlm_roberta"};
+    "bert",          "distilbert",      "embedding_gemma",
+    "eurobert",      "gemma2_two_way",  "jina_embeddings_v3",
+    "llama_two_way", "mistral_two_way", "modernbert",
+    "mpnet",         "nomic_bert",      "qwen3_causal",
+    "roberta",       "xlm_roberta"};
 
 class Encoder : public testing::TestWithParam<std::string> {
  protected:

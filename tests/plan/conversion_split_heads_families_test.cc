@@ -67,17 +67,20 @@ struct Variant {
   converters::PortTypes ports = {};
 };
 
+constexpr int64_t kContext = 24;
 constexpr Encoding kCacheEncoding = {2.0 / 255, 128};
 
 struct Family {
   ModelConfig config;
   RandomCheckpoint source;
 
-  explicit Family(const std::string& name)
-      : config(converters::family_config(name)), source(name) {}
+  explicit Family(const std::string& name) : config(converters::family_config(name)), source(name) {
+    // Static programs have one chunk.
+    if (config.number(converters::kChunkedWindows) != 0) config.sliding_window = kContext;
+  }
 
   Model model(const Variant& variant) const {
-    BuildOptions options{.context_length = 24,
+    BuildOptions options{.context_length = kContext,
                          .prefill_length = 8,
                          .all_logits = true,
                          .style = converters::ProgramStyle::kStatic};

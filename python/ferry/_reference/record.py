@@ -23,6 +23,13 @@ def by_image(states):
     return states[None] if states.dim() == 2 else states
 
 
+def route_of(router, out):
+    """The logits of a router and the experts that it chose. That of Llama 4 returns scores, 0 for other experts, and logits."""
+    if len(out) == 2:
+        return out[1], out[1].topk(router.top_k, dim=-1).indices
+    return out[0], out[2]
+
+
 class Recorder:
     """Executes a model in its own dtype; `put(name, tensor)` gets every tensor when it is there."""
 
@@ -96,8 +103,9 @@ class Recorder:
             hooks.append(self.decoder.register_forward_hook(
                 lambda _, __, out: seen.__setitem__("last_hidden_state", first_tensor(out))))
         for router, i in self.routers.items():
-            def routed(_, __, out, i=i):
-                seen[f"router_logits.{i}"], seen[f"router_experts.{i}"] = out[0][None], out[2][None]
+            def routed(router, __, out, i=i):
+                logits, chosen = route_of(router, out)
+                seen[f"router_logits.{i}"], seen[f"router_experts.{i}"] = logits[None], chosen[None]
             hooks.append(router.register_forward_hook(routed))
 
     def put_states(self, seen, put):
@@ -156,8 +164,8 @@ class Recorder:
         ids, rows, routes = [], [], {}
         with self.hooks() as hooks:
             for router, i in self.routers.items() if cache is not None else ():
-                def routed(_, __, out, i=i):
-                    routes.setdefault(i, []).append(out[2])
+                def routed(router, __, out, i=i):
+                    routes.setdefault(i, []).append(route_of(router, out)[1])
                 hooks.append(router.register_forward_hook(routed))
             row = logits[0, -1].clone()
             while len(ids) < count:

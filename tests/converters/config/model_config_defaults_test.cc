@@ -59,6 +59,7 @@ TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
       {"afmoe", 200192, 2048, 6144, 32, 16, 16, 128, 16384, 1e-5, 1e4, false},
       {"bitnet", 128256, 2560, 6912, 30, 20, 5, 128, 2048, 1e-5, 5e5, false},
       {"cohere2_moe", 256000, 8192, 22528, 40, 64, 64, 128, 8192, 1e-5, 1e4, true},
+      {"llama4_text", 202048, 5120, 16384, 48, 40, 8, 128, 131072, 1e-5, 5e5, false},
       {"phimoe", 32064, 4096, 0, 32, 32, 8, 128, 131072, 1e-5, 1e6, false},
       {"ernie4_5_moe", 103424, 2560, 12288, 28, 20, 4, 128, 131072, 1e-5, 5e5, true},
       {"exaone_moe", 102400, 4096, 16384, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
@@ -66,6 +67,7 @@ TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
       {"granitemoeshared", 32000, 4096, 0, 32, 32, 32, 128, 2048, 1e-6, 1e4, false},
       {"minimax_m2", 200064, 3072, 0, 62, 48, 8, 128, 196608, 1e-6, 5e6, false},
       {"nanochat", 50304, 768, 8192, 12, 6, 6, 128, 2048, 1e-6, 1e4, false},
+      {"recurrent_gemma", 256000, 2560, 3840, 26, 10, 10, 256, 8192, 1e-6, 1e4, true},
       {"vaultgemma", 256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, 1e4, true},
       {"cwm", 128256, 6144, 21504, 64, 48, 8, 128, 131072, 1e-5, 1e6, false},
       {"helium", 48000, 2560, 7040, 24, 20, 20, 128, 4096, 1e-8, 1e5, false},
@@ -310,6 +312,63 @@ TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
     EXPECT_EQ(c.error().code, ErrorCode::kBadInput);
     EXPECT_NE(c.error().message.find(message), std::string::npos) << c.error().message;
   }
+}
+
+TEST(ReferenceDefaults, Llama4SaysWhichLayersHaveRopeChunksAndExperts) {
+  const auto of = [](const json& more) {
+    json config = type("llama4_text", {{"num_hidden_layers", 4}});
+    config.update(more);
+    return parse(config);
+  };
+  const ModelConfig usual = of({{"no_rope_layers", json::array()}});
+  EXPECT_EQ(usual.rope_layers, std::vector<bool>({true, true, true, false}));
+  EXPECT_EQ(usual.layer_types[2], LayerType::kSlidingAttention);
+  EXPECT_EQ(usual.layer_types[3], LayerType::kFullAttention);
+  EXPECT_EQ(usual.sliding_window, 8192);
+  EXPECT_EQ(usual.moe.expert_size, 8192);
+  EXPECT_EQ(usual.moe.shared_size, 8192);
+  EXPECT_EQ(of({{"interleave_moe_layer_step", 2}}).moe.layers,
+            std::vector<bool>({false, true, false, true}));
+  EXPECT_EQ(of({{"moe_layers", {0, 7}}, {"interleave_moe_layer_step", 2}}).moe.layers,
+            std::vector<bool>({true, false, false, false}));
+  EXPECT_EQ(of({{"moe_layers", json::array()}}).moe.experts, 0);
+  EXPECT_EQ(of({{"attn_temperature_tuning", false}}).scalars.query_growth, 0.0);
+  EXPECT_EQ(refusal(type("llama4_text", {{"attention_chunk_size", nullptr}})),
+            "3 config.json: 'attention_chunk_size' is null");
+  EXPECT_EQ(refusal(type("llama4_text", {{"is_causal", false}})),
+            "4 config.json: 'is_causal' is not true");
+  EXPECT_EQ(refusal(type("llama4_text",
+                         {{"num_hidden_layers", 1}, {"layer_types", {"sliding_attention"}}})),
+            "4 config.json: 'layer_types' has the unknown type 'sliding_attention'");
+}
+
+// The head is tied by the text part alone.
+TEST(ReferenceDefaults, Llama4IsTiedByItsTextPart) {
+  const auto ties = [](bool outer, bool text) {
+    const json inside = {{"model_type", "llama4_text"}, {"tie_word_embeddings", text}};
+    return parse(type("llama4", {{"text_config", inside}, {"tie_word_embeddings", outer}}))
+        .tie_word_embeddings;
+  };
+  EXPECT_TRUE(ties(false, true));
+  EXPECT_FALSE(ties(true, false));
+}
+
+TEST(ReferenceDefaults, RecurrentGemmaRepeatsItsBlockTypes) {
+  const ModelConfig c = parse(type("recurrent_gemma", {{"num_hidden_layers", 4}}));
+  EXPECT_EQ(c.layer_types,
+            std::vector<LayerType>({LayerType::kMamba, LayerType::kMamba,
+                                    LayerType::kSlidingAttention, LayerType::kMamba}));
+  EXPECT_EQ(c.number("lru_width"), 2560);
+  EXPECT_EQ(c.scalars.embedding, 50.5);  // sqrt(2560) in bf16
+  EXPECT_EQ(refusal(type("recurrent_gemma", {{"block_types", {"recurrent", "local"}}})),
+            "4 config.json: 'block_types' has another name than recurrent, attention");
+  EXPECT_EQ(refusal(type("recurrent_gemma", {{"block_types", json::array()}})),
+            "3 config.json: 'block_types' is not a list of names");
+  EXPECT_EQ(refusal(type("recurrent_gemma", {{"lru_width", 25}})),
+            "3 config.json: 'lru_width' is not a multiple of the number of heads");
+  EXPECT_EQ(
+      refusal(type("recurrent_gemma", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}})),
+      "4 config.json: 'rope_scaling.type' is not default");
 }
 
 }  // namespace
