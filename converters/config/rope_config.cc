@@ -226,7 +226,8 @@ Status read_llama3(const RopeKeys& keys, const ModelConfig& config, RopeConfig& 
   const auto high = FERRY_TRY(keys.of("high_freq_factor").number("high_freq_factor", kFactorRange));
   if (!low) return object.bad("low_freq_factor", "is missing");
   if (!high) return object.bad("high_freq_factor", "is missing");
-  if (*high <= *low) return object.bad("high_freq_factor", "is not above low_freq_factor");
+  // Where the two are equal, as in Llama 4 Scout, no frequency lies between them.
+  if (*high < *low) return object.bad("high_freq_factor", "is below low_freq_factor");
   out.low_freq_factor = *low;
   out.high_freq_factor = *high;
   out.original_max_positions = FERRY_TRY(original_positions(keys, config));

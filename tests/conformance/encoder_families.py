@@ -49,22 +49,32 @@ def distilbert(r):
     return "DistilBertModel", c
 
 
-def nomic_bert(r):
-    c, d = r.base(usual="silu")
+def with_rope(r, usual, types):
+    c, _ = r.base(usual=usual)
     without(c, "num_key_value_heads", "tie_word_embeddings")
     swap(c, "rms_norm_eps", "layer_norm_eps")
-    c["type_vocab_size"] = r.choice([1, 2, 2])
+    c["type_vocab_size"] = r.choice(types)
     r.rope(c)
-    return "NomicBertModel", c
+    return c
+
+
+def nomic_bert(r):
+    return "NomicBertModel", with_rope(r, "silu", [1, 2, 2])
 
 
 def jina_embeddings_v3(r):
-    c, d = r.base(usual="gelu")
-    without(c, "num_key_value_heads", "tie_word_embeddings")
-    swap(c, "rms_norm_eps", "layer_norm_eps")
-    c["type_vocab_size"] = r.choice([1, 1, 2])
-    r.rope(c)
-    return "JinaEmbeddingsV3Model", c
+    return "JinaEmbeddingsV3Model", with_rope(r, "gelu", [1, 1, 2])
+
+
+def deberta_v2(r):
+    c = bert_like(r, type_vocab_size=r.choice([0, 0, 1, 2]), pad_token_id=0, relative_attention=r.chance(0.8),
+                  position_biased_input=r.chance(0.4), share_att_key=r.chance(0.5), norm_rel_ebd=r.choice(["layer_norm", "none"]),
+                  max_relative_positions=r.choice([-1, -1, 40, 96]), position_buckets=r.choice([-1, 8, 16, 32, 7]),
+                  pos_att_type=r.choice(["p2c|c2p", "c2p|p2c", ["p2c", "c2p"], ["c2p"], ["p2c"], "p2c", None]),
+                  pooler_hidden_act=r.choice(["gelu", "gelu", "tanh", "relu"]))
+    if r.chance(0.1):
+        c["conv_kernel_size"] = r.choice([0, 0, 3])
+    return "DebertaV2Model", c
 
 
 def modernbert(r):
@@ -95,5 +105,5 @@ def eurobert(r):
 
 
 ENCODERS = dict(bert=bert, roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet, distilbert=distilbert,
-                nomic_bert=nomic_bert, jina_embeddings_v3=jina_embeddings_v3, modernbert=modernbert,
+                nomic_bert=nomic_bert, jina_embeddings_v3=jina_embeddings_v3, deberta_v2=deberta_v2, modernbert=modernbert,
                 eurobert=eurobert)

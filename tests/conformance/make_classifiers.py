@@ -37,6 +37,8 @@ CASES = {
     "mpnet": ("MPNetForSequenceClassification", dict(BERT, num_labels=2, max_position_embeddings=66)),
     "distilbert": ("DistilBertForSequenceClassification", dict(DISTIL, num_labels=3, problem_type="multi_label_classification")),
     "nomic_bert": ("NomicBertForSequenceClassification", dict(BERT, num_labels=1, problem_type="regression")),
+    "deberta_v2": ("DebertaV2ForSequenceClassification", dict(
+        BERT, num_labels=3, relative_attention=True, position_buckets=8, pos_att_type="p2c|c2p", type_vocab_size=2)),
     "modernbert": ("ModernBertForSequenceClassification", dict(
         BERT, num_labels=2, classifier_pooling="mean", classifier_bias=True, norm_bias=True, local_attention=8,
         pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)),
@@ -50,7 +52,7 @@ CASES = {
     "gpt2": ("GPT2ForSequenceClassification", dict(vocab_size=64, n_embd=24, n_layer=2, n_head=4, n_positions=64, num_labels=2,
                                                    bos_token_id=1, eos_token_id=2)),
 }
-TYPED = ("bert", "nomic_bert")
+TYPED = ("bert", "deberta_v2", "nomic_bert")
 TEXTS = ["Mars is red.", "a bed, a cab", "Café 中 bad", "x"]
 PAIRS = [["which planet is red?", "Mars is red."], ["a", "b a c"], ["a cab", "a bed and a cab and a bed and a cab"]]
 

@@ -108,6 +108,9 @@ def llama4_text(r):
         c["no_rope_layers"] = c.get("no_rope_layers", [])
         c["layer_types"] = r.layer_types(layers, "chunked_attention", "full_attention")
     r.rope(c)
+    if r.chance(0.2):  # as Scout has it: no frequency lies between the two factors
+        c["rope_parameters"] = dict(rope_type="llama3", rope_theta=500000.0, factor=r.choice([8.0, 16.0]), high_freq_factor=1.0,
+                                    low_freq_factor=1.0, original_max_position_embeddings=r.choice([16, 64]))
     return "Llama4ForCausalLM", c
 
 

@@ -11,8 +11,9 @@ namespace {
 using Json = nlohmann::json;
 
 const std::vector<std::string> kFixtures = {
-    "bert",       "bert_tokens", "distilbert",        "eurobert", "gpt2",    "llama_tokens",
-    "modernbert", "mpnet",       "modernbert_tokens", "qwen3",    "roberta", "nomic_bert"};
+    "bert",  "deberta_v2",   "bert_tokens", "distilbert", "eurobert",
+    "gpt2",  "llama_tokens", "modernbert",  "mpnet",      "modernbert_tokens",
+    "qwen3", "roberta",      "nomic_bert"};
 
 std::string classifier(const std::string& name) { return fixture("classifier/" + name); }
 

@@ -3,7 +3,8 @@ import torch
 
 # Families whose RoPE turns neighbouring dimensions (0 and 1, 2 and 3, ...) and leaves them where they are. Bundles have
 # first all even ones and then all odd ones, in weights and caches; scores do not depend on this order.
-PAIRED = ("codegen", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "gptj", "helium", "deepseek_v2")
+PAIRED = ("codegen", "cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "gptj", "helium", "deepseek_v2",
+          "llama4_text")
 LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
 
 
@@ -34,6 +35,8 @@ def halves(config, keys):
 
 
 def turned_dimensions(config, head_dim):
+    if config.model_type == "llama4_text":  # whatever partial_rotary_factor says
+        return head_dim
     rope = getattr(config, "rope_parameters", None) or {}
     stated = getattr(config, "rotary_dim", None)  # CodeGen, GPT-J
     return stated or int(head_dim * rope.get("partial_rotary_factor", 1.0))

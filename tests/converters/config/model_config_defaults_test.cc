@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "converters/blocks/disentangled_attention.h"
 #include "converters/config/model_config.h"
 #include "converters/family.h"
 
@@ -369,6 +370,35 @@ TEST(ReferenceDefaults, RecurrentGemmaRepeatsItsBlockTypes) {
   EXPECT_EQ(
       refusal(type("recurrent_gemma", {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}})),
       "4 config.json: 'rope_scaling.type' is not default");
+}
+
+// Rows for distances from -9 to 9, by make_log_bucket_position() of the reference.
+TEST(ReferenceDefaults, DebertaNumbersDistancesAsTheReferenceDoes) {
+  const json sizes = {{"hidden_size", 24},           {"num_attention_heads", 3},
+                      {"relative_attention", true},  {"position_buckets", 8},
+                      {"pos_att_type", "P2C | c2p"}, {"max_position_embeddings", 64}};
+  const ModelConfig c = parse(type("deberta-v2", sizes));
+  EXPECT_NEAR(*c.scalars.attention, 1 / std::sqrt(24.0), 1e-12);
+  const std::vector<int64_t> rows = {3, 3,  3,  3,  3,  4,  5,  6,  7, 8,
+                                     9, 10, 11, 12, 13, 13, 13, 13, 13};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(relative_row(c, static_cast<int64_t>(i) - 9), rows[i]) << i;
+  }
+  const auto with = [&](const char* key, const json& value) {
+    json config = sizes;
+    config[key] = value;
+    return refusal(type("deberta-v2", config));
+  };
+  EXPECT_EQ(with("conv_kernel_size", 3),
+            "4 config.json: 'conv_kernel_size' is positive: convolutions are not supported");
+  EXPECT_EQ(with("embedding_size", 16),
+            "4 config.json: 'embedding_size' is 16, not 24: not supported");
+  EXPECT_EQ(with("attention_head_size", 12),
+            "4 config.json: 'attention_head_size' is 12, not 8: not supported");
+  EXPECT_EQ(with("position_buckets", 256),
+            "4 config.json: 'position_buckets' is 256 for distances up to 64: not supported");
+  EXPECT_EQ(with("pos_att_type", 3),
+            "3 config.json: 'pos_att_type' is neither a text nor a list of names");
 }
 
 }  // namespace

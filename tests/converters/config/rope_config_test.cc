@@ -63,6 +63,18 @@ TEST(ReferenceRope, OtherTypesTurnWholeHeads) {
             "4 config.json: 'partial_rotary_factor' is 0.5, but 'llama' rotates whole heads");
 }
 
+TEST(ReferenceRope, Llama3FactorsMayBeEqual) {
+  json rope = {{"rope_type", "llama3"},
+               {"factor", 16.0},
+               {"low_freq_factor", 1.0},
+               {"high_freq_factor", 1.0},
+               {"original_max_position_embeddings", 8192}};
+  EXPECT_EQ(parse(with_rope("llama", rope)).rope.high_freq_factor, 1.0);
+  rope["high_freq_factor"] = 0.5;
+  EXPECT_EQ(refusal(with_rope("llama", rope)),
+            "3 config.json: 'rope_parameters.high_freq_factor' is below low_freq_factor");
+}
+
 TEST(ReferenceRope, TheOriginalLengthBesideTheObjectWins) {
   json rope = {{"rope_type", "llama3"},
                {"factor", 8.0},
