@@ -5,7 +5,7 @@ import torch
 # first all even ones and then all odd ones, in weights and caches; scores do not depend on this order.
 PAIRED = ("codegen", "cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "gptj", "helium", "deepseek_v2",
           "llama4_text")
-LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
+LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3")
 
 
 def put_caches(cache, config, put):
