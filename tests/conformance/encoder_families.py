@@ -72,8 +72,6 @@ def deberta_v2(r):
                   max_relative_positions=r.choice([-1, -1, 40, 96]), position_buckets=r.choice([-1, 8, 16, 32, 7]),
                   pos_att_type=r.choice(["p2c|c2p", "c2p|p2c", ["p2c", "c2p"], ["c2p"], ["p2c"], "p2c", None]),
                   pooler_hidden_act=r.choice(["gelu", "gelu", "tanh", "relu"]))
-    if r.chance(0.1):
-        c["conv_kernel_size"] = r.choice([0, 0, 3])
     return "DebertaV2Model", c
 
 
