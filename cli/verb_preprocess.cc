@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -47,7 +48,8 @@ void add_prompt(JsonWriter& json, const prompt::PreprocessedPrompt& prompt) {
   json.member("rendered", prompt.expanded.rendered).member("text", prompt.expanded.text);
   json.member("input_ids", Shape(prompt.expanded.ids));
   json.member("placeholder_id", prompt.placeholder_id);
-  json.member("tokens_per_tile", prompt.tokens_per_tile);
+  json.key("tokens_per_tile");
+  prompt.tokens_per_tile > 0 ? json.value(prompt.tokens_per_tile) : json.null();
   json.key("tile_positions").begin_array();
   for (const auto& tiles : prompt.expanded.images) json.value(Shape(tiles));
   json.end_array().end_object();
@@ -60,6 +62,9 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
     add_tensor(json, "pixel_attention_mask", "i64", report.pixel_attention_mask);
   }
   if (!report.image_grid.empty()) add_tensor(json, "image_grid_thw", "i64", report.image_grid);
+  if (!report.spatial_shapes.empty()) {
+    add_tensor(json, "spatial_shapes", "i64", report.spatial_shapes);
+  }
   if (report.prompt) add_tensor(json, "input_ids", "i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
     add_tensor(json, report.prompt->token_types_name, "i64", ids_shape(*report.prompt));
@@ -77,7 +82,9 @@ std::string preprocess_json(const PreprocessLine& o, const prompt::PreprocessRep
     json.begin_object().member("path", image.path);
     json.member("width", image.size.width).member("height", image.size.height);
     json.member("rows", image.grid.rows).member("columns", image.grid.columns);
-    json.member("tiles", image.tiles).end_object();
+    json.member("tiles", image.tiles);
+    if (!image.tokens.empty()) json.member("tokens", Shape(image.tokens));
+    json.end_object();
   }
   json.end_array();
   add_tensors(json, report);
@@ -89,7 +96,7 @@ std::string prompt_line(const prompt::PreprocessedPrompt& prompt) {
   size_t tiles = 0;
   for (const auto& image : prompt.expanded.images) tiles += image.size();
   return fmt::format("prompt: {} tokens, {} of them for {} tiles\n", prompt.expanded.ids.size(),
-                     prompt.placeholders, tiles);
+                     std::ranges::count(prompt.expanded.ids, prompt.placeholder_id), tiles);
 }
 
 std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
@@ -100,6 +107,7 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   add("pixel_values f32", report.pixel_values);
   add("pixel_attention_mask i64", report.pixel_attention_mask);
   add("image_grid_thw i64", report.image_grid);
+  add("spatial_shapes i64", report.spatial_shapes);
   if (report.prompt) add("input_ids i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
     add(report.prompt->token_types_name + " i64", ids_shape(*report.prompt));
@@ -109,15 +117,16 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
 
 std::string preprocess_text(const PreprocessLine& o, const prompt::PreprocessReport& report) {
   std::string text;
-  for (const auto& [path, size, grid, tiles, blocks] : report.images) {
+  for (const auto& [path, size, grid, tiles, tokens, blocks] : report.images) {
+    const bool has_whole = tiles > static_cast<size_t>(grid.rows * grid.columns);
     text += fmt::format("{}: {} x {}: ", printable(path), size.width, size.height);
     if (blocks != media::Grid{}) {
       text += fmt::format("{} rows of {} patches\n", grid.rows, grid.columns);
       continue;
     }
     text += grid.rows * grid.columns > 1
-                ? fmt::format("{} tiles: {} rows of {} and the whole image\n", tiles, grid.rows,
-                              grid.columns)
+                ? fmt::format("{} tiles: {} rows of {}{}\n", tiles, grid.rows, grid.columns,
+                              has_whole ? " and the whole image" : "")
                 : "1 tile\n";
   }
   if (report.prompt) text += prompt_line(*report.prompt);

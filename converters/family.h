@@ -99,6 +99,10 @@ struct VisionType {
   // Defaults of vision_config and of the outer config, as JSON objects.
   std::string_view vision_defaults = "{}", defaults = "{}";
   Status (*read)(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) = nullptr;
+  // Tiles are lists of patches of any number of rows and columns; vision_config states the number
+  // of positions, the square of a number, in place of image_size.
+  bool patch_lists = false;
+  std::vector<KeyNames> names = {};  // other names of keys of the outer config
   // The tower is built only where images are asked for. Otherwise the FamilySpec whose wrapper has
   // this name serves the text part alone.
   bool by_choice = false;

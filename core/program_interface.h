@@ -61,9 +61,12 @@ inline constexpr std::string_view kAttentionEndPort = "attention_end";
 // text.
 inline constexpr std::string_view kRopePositionsPort = "rope_positions";
 inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [1,T,hidden_size]
-// Vision-language models have these. One image or tile is one call of the vision encoder.
-inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32 [1,T,hidden_size]
-inline constexpr std::string_view kPixelValuesPort = "pixel_values";      // f32 [1,3,H,W]
+// Vision-language models have these. One image or tile is one call of the vision encoder. A tile
+// may be a list of P patches instead, of which `spatial_shapes` states the rows and the columns;
+// the patches behind them are padding, and so are the features behind theirs.
+inline constexpr std::string_view kEmbeddingsPort = "embeddings";     // f32 [1,T,hidden_size]
+inline constexpr std::string_view kPixelValuesPort = "pixel_values";  // f32 [1,3,H,W] or [1,P,V]
+inline constexpr std::string_view kSpatialShapesPort = "spatial_shapes";  // i64 [1,2]
 inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32 [1,N,hidden_size]
 // A vision encoder for images of any shape takes the patches of one image instead. M is the number
 // of its blocks of merge_size^2 patches, each of which becomes a row of features; N = M

@@ -85,20 +85,84 @@ TiledImage cut_gemma3(const Image& image, const Settings& s, const Resize& to) {
   return out;
 }
 
+// A picture whose sides differ by more is refused by the reference.
+Status check_sides(Size image) {
+  constexpr double kMostRatio = 200;
+  const double longer = std::max(image.width, image.height);
+  if (longer / std::min(image.width, image.height) <= kMostRatio) return {};
+  return bad_input(
+      fmt::format("{} x {} pixels: one side is more than {} times as long as the other",
+                  image.width, image.height, kMostRatio));
+}
+
 template <class Resize>
-TiledImage cut_qwen2vl(const Image& image, const Settings& s, const Resize& to) {
+Result<TiledImage> cut_qwen2vl(const Image& image, const Settings& s, const Resize& to) {
+  FERRY_RETURN_IF_ERROR(check_sides(image.size));
   const Size size = qwen2vl_size(image.size, s);
   TiledImage out = single(to(image, size));
   out.grid = {size.width / s.patch, size.height / s.patch};
   return out;
 }
 
+// Of two grids with equally many tiles and equally near shapes, the reference takes one by the
+// order of a set of Python.
+Status check_choice(Size image, Grid grid, const Settings& s) {
+  const double shape = static_cast<double>(image.width) / image.height;
+  const double nearest = std::abs(shape - static_cast<double>(grid.columns) / grid.rows);
+  const int tiles = grid.columns * grid.rows;
+  for (int columns = 1; columns <= tiles; ++columns) {
+    if (tiles % columns != 0 || columns == grid.columns) continue;
+    const int rows = tiles / columns;
+    if (std::abs(shape - static_cast<double>(columns) / rows) != nearest) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("a picture of {} x {} pixels with {} to {} tiles: the reference has no "
+                            "rule for the choice of {} x {} or {} x {} tiles",
+                            image.width, image.height, s.least_patches, s.most_patches,
+                            grid.columns, grid.rows, columns, rows));
+  }
+  return {};
+}
+
+// The thumbnail is the original image, scaled down.
+template <class Resize>
+Result<TiledImage> cut_lfm2(const Image& image, const Settings& s, const Resize& to) {
+  const Size whole = lfm2_size(image.size, s);
+  const int64_t patches = (int64_t{whole.width} / s.patch) * (whole.height / s.patch);
+  if (patches > s.max_patches()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("a picture of {} x {} pixels becomes {} patches, where {} are the most "
+                            "of the processor",
+                            image.size.width, image.size.height, patches, s.max_patches()));
+  }
+  const bool split = s.split && s.most_patches > 1;
+  if (!split || !lfm2_is_large(image.size, s)) return single(to(image, whole));
+  const Grid grid = gotocr2_grid(image.size, s.tile, s.least_patches, s.most_patches);
+  FERRY_RETURN_IF_ERROR(check_choice(image.size, grid, s));
+  TiledImage out{grid, parts(to(image, {grid.columns * s.tile, grid.rows * s.tile}), grid, s.tile)};
+  if (s.thumbnail) out.tiles.push_back(to(image, whole));
+  return out;
+}
+
 }  // namespace
 
-TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool) {
+std::vector<int64_t> TiledImage::tokens(const Settings& settings) const {
+  std::vector<int64_t> counts;
+  if (!settings.has_patches() && !settings.any_shape()) return counts;
+  const int64_t side = int64_t{settings.patch} * settings.merge;
+  for (const Image& tile : tiles) {
+    counts.push_back((tile.size.width / side) * (tile.size.height / side));
+  }
+  return counts;
+}
+
+Result<TiledImage> cut(const Image& image, const Settings& settings, Backend backend,
+                       ThreadPool& pool) {
   const auto to = [&](const Image& from, Size size) {
     return resize(from, size, settings.filter, backend, pool);
   };
+  if (settings.has_patches() && backend == Backend::kPil) {
+    return fail(ErrorCode::kUnsupported, "this image processor has no backend pil");
+  }
   switch (settings.kind) {
     case ProcessorKind::kIdefics3:
       return cut_idefics3(image, settings, to);
@@ -106,6 +170,8 @@ TiledImage cut(const Image& image, const Settings& settings, Backend backend, Th
       return cut_gotocr2(image, settings, to);
     case ProcessorKind::kQwen2Vl:
       return cut_qwen2vl(image, settings, to);
+    case ProcessorKind::kLfm2Vl:
+      return cut_lfm2(image, settings, to);
     case ProcessorKind::kGemma3:
       break;
   }
@@ -188,16 +254,6 @@ Grid gemma3_grid(Size image) {
   return image.width >= image.height ? Grid{count, 1} : Grid{1, count};
 }
 
-Status check_sides(Size image, const Settings& settings) {
-  constexpr double kMostRatio = 200;
-  if (!settings.has_patches()) return {};
-  const double longer = std::max(image.width, image.height);
-  if (longer / std::min(image.width, image.height) <= kMostRatio) return {};
-  return bad_input(
-      fmt::format("{} x {} pixels: one side is more than {} times as long as the other",
-                  image.width, image.height, kMostRatio));
-}
-
 // The source is smart_resize() of the reference. Halves are rounded to even.
 Size qwen2vl_size(Size image, const Settings& s) {
   const double factor = s.patch * s.merge;
@@ -215,6 +271,49 @@ Size qwen2vl_size(Size image, const Settings& s) {
     wide = whole(std::ceil(width * beta / factor));
   }
   return {static_cast<int>(wide), static_cast<int>(high)};
+}
+
+namespace {
+
+// As the function round() of Python: halves go to the even number.
+int64_t rounded(int length, int64_t step) {
+  return static_cast<int64_t>(
+             std::nearbyint(static_cast<double>(length) / static_cast<double>(step))) *
+         step;
+}
+
+int64_t pixels_of(int64_t tokens, const Settings& s) {
+  return tokens * s.patch * s.patch * s.merge * s.merge;
+}
+
+}  // namespace
+
+Size lfm2_size(Size image, const Settings& s) {
+  const int64_t step = int64_t{s.patch} * s.merge;
+  const double area = static_cast<double>(image.width) * image.height;
+  const int64_t least = pixels_of(s.least_tokens, s), most = pixels_of(s.most_tokens, s);
+  int64_t height = std::max(step, rounded(image.height, step));
+  int64_t width = std::max(step, rounded(image.width, step));
+  const auto steps = [&](double length) { return static_cast<int64_t>(length) * step; };
+  const auto count = static_cast<double>(step);
+  if (height * width > most) {
+    const double beta = std::sqrt(area / static_cast<double>(most));
+    height = std::max(step, steps(std::floor(image.height / beta / count)));
+    width = std::max(step, steps(std::floor(image.width / beta / count)));
+  } else if (height * width < least) {
+    const double beta = std::sqrt(static_cast<double>(least) / area);
+    height = steps(std::ceil(image.height * beta / count));
+    width = steps(std::ceil(image.width * beta / count));
+  }
+  return {static_cast<int>(width), static_cast<int>(height)};
+}
+
+bool lfm2_is_large(Size image, const Settings& s) {
+  const int64_t step = int64_t{s.patch} * s.merge;
+  const int64_t height = std::max<int64_t>(s.patch, rounded(image.height, step));
+  const int64_t width = std::max<int64_t>(s.patch, rounded(image.width, step));
+  const auto most = static_cast<double>(pixels_of(s.most_tokens, s));
+  return static_cast<double>(height * width) > most * s.tolerance;
 }
 
 namespace {
@@ -254,7 +353,7 @@ void append_planes(std::vector<float>& out, const Image& tile, const Levels& lev
 }
 
 // Appends the patches of an image, block by block: each channel by channel, with equal frames.
-void append_patches(std::vector<float>& out, const TiledImage& image, const Settings& s,
+void append_blocks(std::vector<float>& out, const TiledImage& image, const Settings& s,
                     const Levels& levels) {
   const Image& picture = image.tiles.front();
   const auto append_patch = [&](int row, int column) {
@@ -279,7 +378,7 @@ void append_patches(std::vector<float>& out, const TiledImage& image, const Sett
   }
 }
 
-PixelValues patch_values(std::span<const Sample> samples, const Settings& s, const Levels& levels) {
+PixelValues block_values(std::span<const Sample> samples, const Settings& s, const Levels& levels) {
   PixelValues out;
   int64_t patches = 0;
   for (const Sample& sample : samples) {
@@ -292,7 +391,7 @@ PixelValues patch_values(std::span<const Sample> samples, const Settings& s, con
   out.shape = {patches, values};
   out.values.reserve(static_cast<size_t>(patches * values));
   for (const Sample& sample : samples) {
-    for (const TiledImage& image : sample) append_patches(out.values, image, s, levels);
+    for (const TiledImage& image : sample) append_blocks(out.values, image, s, levels);
   }
   return out;
 }
@@ -321,11 +420,50 @@ void append_sample(PixelValues& out, const Sample& sample, const Levels& levels)
   }
 }
 
+// Appends the patches of a tile, row by row.
+void append_patches(PixelValues& out, const Image& tile, const Settings& s, const Levels& levels) {
+  const int rows = tile.size.height / s.patch, columns = tile.size.width / s.patch;
+  for (int patch = 0; patch < rows * columns; ++patch) {
+    const int top = patch / columns * s.patch, left = patch % columns * s.patch;
+    for (int y = top; y < top + s.patch; ++y) {
+      const uint8_t* row = tile.row(y) + size_t{3} * static_cast<size_t>(left);
+      for (size_t i = 0; i < size_t{3} * static_cast<size_t>(s.patch); ++i) {
+        out.values.push_back(levels[i % 3][row[i]]);
+      }
+    }
+  }
+  out.spatial_shapes.push_back(rows);
+  out.spatial_shapes.push_back(columns);
+  out.mask.insert(out.mask.end(), static_cast<size_t>(rows * columns), 1);
+}
+
+PixelValues patch_values(std::span<const Sample> samples, const Settings& s, const Levels& levels) {
+  const auto patches = static_cast<size_t>(s.max_patches());
+  const size_t width = size_t{3} * static_cast<size_t>(s.patch * s.patch);
+  PixelValues out;
+  size_t tiles = 0;
+  for (const Sample& sample : samples) {
+    for (const TiledImage& image : sample) {
+      for (const Image& tile : image.tiles) {
+        append_patches(out, tile, s, levels);
+        tiles += 1;
+        out.values.resize(tiles * patches * width, 0.0F);
+        out.mask.resize(tiles * patches, 0);
+      }
+    }
+  }
+  const auto n = static_cast<int64_t>(tiles);
+  out.shape = {n, s.max_patches(), static_cast<int64_t>(width)};
+  out.mask_shape = {n, s.max_patches()};
+  return out;
+}
+
 }  // namespace
 
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend) {
   const Levels levels = levels_of(settings, backend);
+  if (settings.any_shape()) return block_values(samples, settings, levels);
   if (settings.has_patches()) return patch_values(samples, settings, levels);
   const auto side = static_cast<size_t>(settings.tile), area = side * side;
   const size_t tiles = settings.has_mask() ? most_tiles(samples) : all_tiles(samples);

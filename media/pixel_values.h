@@ -20,17 +20,22 @@ struct Grid {
 };
 
 // Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
-// tile; for Gemma3 it is the first. For Qwen2Vl the grid is that of the patches of the only tile.
+// tile; for Gemma3 it is the first; for Lfm2Vl it has a size of its own, or is not there. For
+// Qwen2Vl the grid is that of the patches of the only tile.
 struct TiledImage {
   Grid grid;
-  std::vector<Image> tiles;  // each settings.tile wide and high, but for Qwen2Vl
+  std::vector<Image> tiles;  // each settings.tile wide and high, but for Lfm2Vl and Qwen2Vl
+
+  // Returns the tokens that each tile becomes; empty where all become the same number, which the
+  // processor states.
+  std::vector<int64_t> tokens(const Settings& settings) const;
 };
 
-// Returns kBadInput for a picture that the reference refuses: for Qwen2Vl one whose sides differ by
-// a factor of more than 200.
-Status check_sides(Size image, const Settings& settings);
-
-TiledImage cut(const Image& image, const Settings& settings, Backend backend, ThreadPool& pool);
+// kBadInput for a picture that the reference refuses: for Qwen2Vl one whose sides differ by a
+// factor of more than 200. kUnsupported for a picture that the reference cannot process either, and
+// for a backend that the processor does not have.
+Result<TiledImage> cut(const Image& image, const Settings& settings, Backend backend,
+                       ThreadPool& pool);
 
 // For Idefics3: returns the size whose longer side is `longest_edge`; the other side is even.
 Size idefics3_size(Size image, int longest_edge);
@@ -49,22 +54,32 @@ Grid gemma3_grid(Size image);
 
 // For Qwen2Vl: returns the size to which an image is resized.
 Size qwen2vl_size(Size image, const Settings& settings);
+// For Lfm2Vl: returns the size of a picture that is not cut, or of its thumbnail. Both sides are
+// multiples of patch x merge.
+Size lfm2_size(Size image, const Settings& settings);
+// For Lfm2Vl: returns whether the picture has more pixels than one tile of its shape may have.
+bool lfm2_is_large(Size image, const Settings& settings);
 
 struct PixelValues {
   Shape shape;
   std::vector<float> values;
-  // For Idefics3 only: 1 for every pixel of a tile, 0 for pixels of padding.
+  // For Idefics3: 1 for every pixel of a tile, 0 for pixels of padding. For Lfm2Vl the same of
+  // patches.
   Shape mask_shape = {};
   std::vector<int64_t> mask = {};
   // For Qwen2Vl only: frames, rows and columns of patches of each image, [images,3].
   std::vector<int64_t> grids = {};
+  // For Lfm2Vl: the rows and the columns of patches of each tile, [tiles, 2].
+  std::vector<int64_t> spatial_shapes = {};
 };
 
 // The images of one prompt.
 using Sample = std::vector<TiledImage>;
 
 // Idefics3: returns [samples, tiles, 3, side, side], in which samples with fewer tiles end with
-// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. Qwen2Vl:
+// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. Lfm2Vl:
+// returns [tiles of all samples, max_patches, 3 x patch x patch], where a patch has its pixels row
+// by row, each with its channels, and rows of zeros are padding. Qwen2Vl:
 // returns [patches of all samples, 3 * frames * patch * patch], in which blocks of merge x merge
 // patches stay together. The samples are not empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,

@@ -125,9 +125,8 @@ Status crop(const json& value, Settings&) {
   return set_bool(value, stated);
 }
 
-Status patch(const json& value, Settings& s) { return set_int(value, 256, s.patch); }
 Status frames(const json& value, Settings& s) { return set_int(value, 16, s.frames); }
-Status merge(const json& value, Settings& s) { return set_int(value, 16, s.merge); }
+Status blocks(const json& value, Settings& s) { return set_int(value, 16, s.merge); }
 Status least_pixels(const json& value, Settings& s) {
   return set_int(value, kMostPixels, s.least_pixels);
 }
@@ -145,6 +144,22 @@ Status pixel_range(const json& value, Settings& s) {
   if (!has_members(value, {"shortest_edge", "longest_edge"})) return unsupported(value);
   FERRY_RETURN_IF_ERROR(least_pixels(value["shortest_edge"], s));
   return most_pixels(value["longest_edge"], s);
+}
+Status patch_side(const json& value, Settings& s) { return set_int(value, kMaxPatchSide, s.patch); }
+Status merge(const json& value, Settings& s) { return set_int(value, kMaxPatchSide, s.merge); }
+Status tile_side(const json& value, Settings& s) { return set_int(value, kMaxTile, s.tile); }
+Status least_tokens(const json& value, Settings& s) {
+  return set_int(value, kMaxTilePatches, s.least_tokens);
+}
+Status most_tokens(const json& value, Settings& s) {
+  return set_int(value, kMaxTilePatches, s.most_tokens);
+}
+Status thumbnail(const json& value, Settings& s) { return set_bool(value, s.thumbnail); }
+Status tolerance(const json& value, Settings& s) {
+  const double times = value.is_number() ? value.get<double>() : 0;
+  if (!(times > 0 && times <= 1e6)) return bad_input("not a number up to 1000000");
+  s.tolerance = times;
+  return {};
 }
 
 struct Field {
@@ -196,9 +211,27 @@ constexpr Field kGemma3Fields[] = {
 
 // min_pixels and max_pixels come last, because they win over `size`.
 constexpr Field kQwen2VlFields[] = {
-    {"size", pixel_range},       {"patch_size", patch},   {"temporal_patch_size", frames},
-    {"merge_size", merge},       {"do_pad", always_null}, {"min_pixels", least_pixels},
+    {"size", pixel_range},       {"patch_size", patch_side},   {"temporal_patch_size", frames},
+    {"merge_size", blocks},       {"do_pad", always_null}, {"min_pixels", least_pixels},
     {"max_pixels", most_pixels},
+};
+
+// The reference computes max_num_patches anew, whatever the file says.
+constexpr Field kLfm2VlFields[] = {
+    {"size", no_effect},
+    {"do_pad", always_true},
+    {"return_row_col_info", no_effect},
+    {"max_num_patches", no_effect},
+    {"encoder_patch_size", patch_side},
+    {"downsample_factor", merge},
+    {"tile_size", tile_side},
+    {"do_image_splitting", split},
+    {"min_tiles", least},
+    {"max_tiles", most},
+    {"use_thumbnail", thumbnail},
+    {"min_image_tokens", least_tokens},
+    {"max_image_tokens", most_tokens},
+    {"max_pixels_tolerance", tolerance},
 };
 
 struct Kind {
@@ -208,6 +241,8 @@ struct Kind {
   Filter filter;
   int tile;
   std::array<double, 3> mean, std;
+  int least_patches = 1, most_patches = 12;
+  int patch = 14;
 };
 
 constexpr std::string_view kIdefics3Classes[] = {
@@ -223,6 +258,8 @@ constexpr std::string_view kQwen2VlClasses[] = {"Qwen2VLImageProcessor",
                                                 "Qwen2VLImageProcessorFast"};
 constexpr std::string_view kQwen2VlProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLProcessor",
                                                    "Qwen3VLProcessor"};
+constexpr std::string_view kLfm2VlClasses[] = {"Lfm2VlImageProcessor", "Lfm2VlImageProcessorFast"};
+constexpr std::string_view kLfm2VlProcessors[] = {"Lfm2VlProcessor"};
 
 // The defaults are those of the classes in transformers 5.12.1.
 constexpr Kind kKinds[] = {
@@ -258,6 +295,17 @@ constexpr Kind kKinds[] = {
      0,
      {0.48145466, 0.4578275, 0.40821073},
      {0.26862954, 0.26130258, 0.27577711}},
+    {ProcessorKind::kLfm2Vl,
+     kLfm2VlClasses,
+     kLfm2VlProcessors,
+     kLfm2VlFields,
+     Filter::kBilinear,
+     512,
+     {0.5, 0.5, 0.5},
+     {0.5, 0.5, 0.5},
+     2,
+     10,
+     16},
 };
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -309,6 +357,36 @@ Status apply(const json& fields, const Kind& kind, Settings& s, const std::strin
   return {};
 }
 
+// Settles what a list of patches is. kUnsupported for settings with which the reference fails, or
+// makes another number of placeholders than of features.
+Status check_patches(Settings& s, const std::string& where) {
+  const int64_t patches = std::max(s.max_patches(), int64_t{s.least_tokens} * s.merge * s.merge);
+  const int64_t most = std::min(kMaxTilePatches, kMaxTilePixels / (s.patch * s.patch));
+  if (patches > most) {
+    return bad_input(
+        fmt::format("{}: tiles of {} patches of {} x {} pixels, where {} are the limit", where,
+                    patches, s.patch, s.patch, most));
+  }
+  if (!s.split) {
+    s.least_patches = s.most_patches = 1;
+    return {};
+  }
+  if (s.least_patches > s.most_patches) {
+    return bad_input(where + ": min_tiles is greater than max_tiles");
+  }
+  if (s.least_patches == 1 && s.most_patches > 1) {
+    return fail(ErrorCode::kUnsupported,
+                where +
+                    ": min_tiles 1: of a large picture in one tile the reference makes another "
+                    "number of placeholders than of features");
+  }
+  if (s.tile % (s.patch * s.merge) == 0) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: tile_size {} is not a multiple of {}, encoder_patch_size times "
+                          "downsample_factor: not supported",
+                          where, s.tile, s.patch * s.merge));
+}
+
 Settings defaults_of(const Kind& kind) {
   Settings s;
   s.kind = kind.kind;
@@ -316,6 +394,9 @@ Settings defaults_of(const Kind& kind) {
   s.tile = kind.tile;
   s.mean = kind.mean;
   s.std = kind.std;
+  s.least_patches = kind.least_patches;
+  s.most_patches = kind.most_patches;
+  s.patch = kind.patch;
   return s;
 }
 
@@ -331,6 +412,7 @@ Result<Settings> settings_of(const json& fields, std::string processor, const st
   }
   Settings s = defaults_of(*kind);
   FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
+  if (s.has_patches()) FERRY_RETURN_IF_ERROR(check_patches(s, where));
   if (s.least_patches > s.most_patches) {
     return bad_input(where + ": min_patches is greater than max_patches");
   }
@@ -353,6 +435,13 @@ Result<std::string> text_of(const std::string& path) {
 }
 
 }  // namespace
+
+int64_t Settings::max_patches() const {
+  if (!has_patches()) return 0;
+  const int64_t side = tile / patch;
+  const int64_t whole = int64_t{most_tokens} * merge * merge;
+  return split ? std::max(whole, side * side) : whole;
+}
 
 Status set_pan_and_scan(Settings& settings, const std::string& where) {
   settings.pan_and_scan = true;

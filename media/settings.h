@@ -17,12 +17,16 @@ enum class ProcessorKind {
   kGotOcr2,   // InternVL: the best grid of tiles, a thumbnail as the last one
   kGemma3,    // the whole picture as one tile; with pan and scan, parts of a long one behind it
   kQwen2Vl,   // patches of the whole picture, which keeps its shape
+  kLfm2Vl,    // a picture of its own shape, or a grid of tiles and a thumbnail of its own shape
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
 inline constexpr int kMaxLongestEdge = 4096;  // the reference limits the longest edge to this
 inline constexpr int kMaxPatches = 256;
 inline constexpr int kMostPixels = 1 << 26;  // of a picture of any shape
+inline constexpr int kMaxPatchSide = 256;            // in pixels
+inline constexpr int64_t kMaxTilePatches = 1 << 16;  // in one list of patches
+inline constexpr int64_t kMaxTilePixels = 1 << 24;   // of all of them
 
 // The defaults are those of the classes; settings_from() sets the sizes.
 struct Settings {
@@ -43,12 +47,24 @@ struct Settings {
 
   bool pan_and_scan = false;  // for Gemma3; no file asks for it
 
+  // These are for Lfm2Vl and Qwen2Vl. A token is a square of `merge` x `merge` patches.
+  int patch = 14, merge = 2;  // sides, in pixels and in patches
   // These are for Qwen2Vl. Sides are multiples of patch * merge, and pixels from least to most.
-  int patch = 14, frames = 2, merge = 2;
+  int frames = 2;
   int least_pixels = 56 * 56, most_pixels = 28 * 28 * 1280;
+  // These are for Lfm2Vl, and so are `split`, least_patches and most_patches, the numbers of tiles
+  // of a grid.
+  int least_tokens = 64, most_tokens = 256;
+  double tolerance = 2;  // a picture is cut that has so many times the pixels of most_tokens
+  bool thumbnail = true;
 
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
-  bool has_patches() const { return kind == ProcessorKind::kQwen2Vl; }
+  // Returns whether a picture keeps its shape and becomes blocks of patches.
+  bool any_shape() const { return kind == ProcessorKind::kQwen2Vl; }
+  // Returns whether tiles are lists of patches, with rows and columns of their own.
+  bool has_patches() const { return kind == ProcessorKind::kLfm2Vl; }
+  // Returns the patches that every tile of a list of patches is padded to; 0 for other kinds.
+  int64_t max_patches() const;
 };
 
 // Asks for pan and scan. kUsage for a processor that does not have it; `where` begins the message.

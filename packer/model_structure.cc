@@ -269,13 +269,22 @@ class ModelCheck {
   }
 
   void pixels(const std::string& file, const ManifestPort& port) {
+    const bool listed = port.shape.size() == 3 && port.shape[0] == 1;
+    if (port.name == kSpatialShapesPort) return expect_shape(file, port, {1, 2});
     if (port.name != kPixelValuesPort) return;
     if (model_.image_grid) return blocks(file, port);
+    if (listed) return;
     const bool square = port.shape.size() == 4 && port.shape[3] >= 1 &&
                         port.shape == Shape{1, 3, port.shape[3], port.shape[3]};
     if (square) return;
     add(file,
         fmt::format("input {} is {}, not [1, 3, S, S]", quoted(port.name), to_string(port.shape)));
+  }
+
+  void expect_shape(const std::string& file, const ManifestPort& port, const Shape& shape) {
+    if (port.shape == shape) return;
+    add(file, fmt::format("input {} is {}, not {}", quoted(port.name), to_string(port.shape),
+                          to_string(shape)));
   }
 
   void features(const std::string& file, const ManifestPort& port) {

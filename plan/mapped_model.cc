@@ -16,6 +16,7 @@
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
+#include "plan/image_patches.h"
 #include "plan/options.h"
 
 namespace ferry::plan {
@@ -367,6 +368,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
         "{}: a folder of sentence-transformers; a program of style encoder gives its vectors",
         printable(options.source)));
   }
+  FERRY_RETURN_IF_ERROR(settle_patches(opened.copied, printable(options.source), c.config));
   c.source = std::move(opened.source);
   c.unused_config_keys = std::move(report.unused_keys);
   if (!opened.directory.empty()) {

@@ -19,6 +19,9 @@ bool is_split(const ImageLayout& image) { return image.rows * image.columns > 1;
 std::string place_mark(int64_t row, int64_t column) {
   return fmt::format("<row_{}_col_{}>", row + 1, column + 1);
 }
+std::string lfm2_mark(int64_t row, int64_t column) {
+  return fmt::format("<|img_row_{}_col_{}|>", row + 1, column + 1);
+}
 
 // A tile is followed by no mark. Rows end with a newline, and the grid with another newline.
 std::string idefics3_grid(const ImageProcessor& p, const ImageLayout& image) {
@@ -43,6 +46,18 @@ std::string gemma3_text(const ImageProcessor& p, const ImageLayout& image) {
   return out;
 }
 
+// Every tile of a grid has its place before it; the whole image behind them has a mark of its own.
+std::string lfm2_text(const ImageProcessor& p, const ImageLayout& image) {
+  std::string out = p.open;
+  for (int64_t tile = 0; tile < image.tiles; ++tile) {
+    const bool in_grid = is_split(image) && tile < image.rows * image.columns;
+    if (in_grid) out += lfm2_mark(tile / image.columns, tile % image.columns);
+    if (is_split(image) && !in_grid) out += p.global;
+    out += repeated(p.image, image.tokens_of(p, tile));
+  }
+  return out + p.close;
+}
+
 std::string many(size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -63,7 +78,8 @@ size_t count_parts(std::string_view text, std::string_view part) {
 
 std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
-  if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens);
+  if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens_of(p, 0));
+  if (p.grammar == ImageGrammar::kLfm2Vl) return lfm2_text(p, image);
   if (p.grammar == ImageGrammar::kInternVl) {
     return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;
   }
@@ -74,12 +90,13 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
 std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kQwenVl) return {};
   std::vector<std::string> marks = {p.open, p.close};
-  if (p.grammar != ImageGrammar::kIdefics3) return marks;
-  marks.push_back(p.global);
+  const bool lfm2 = p.grammar == ImageGrammar::kLfm2Vl;
+  if (!lfm2 && p.grammar != ImageGrammar::kIdefics3) return marks;
+  if (!lfm2 || image.tiles > image.rows * image.columns) marks.push_back(p.global);
   if (!is_split(image)) return marks;
   for (int64_t row = 0; row < image.rows; ++row) {
     for (int64_t column = 0; column < image.columns; ++column) {
-      marks.push_back(place_mark(row, column));
+      marks.push_back(lfm2 ? lfm2_mark(row, column) : place_mark(row, column));
     }
   }
   return marks;
@@ -87,9 +104,10 @@ std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout&
 
 Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> images,
                      const std::string& where) {
-  int64_t tiles = 0, tokens = 0;
+  const bool may_lack_whole = p.grammar == ImageGrammar::kLfm2Vl;
+  int64_t tokens = 0;
   for (const ImageLayout& image : images) {
-    const auto& [rows, columns, given, own] = image;
+    const auto& [rows, columns, given, stated] = image;
     const auto in_range = [](int64_t n, int64_t least) {
       return n >= least && n <= kMaxImageTokens;
     };
@@ -97,19 +115,19 @@ Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> image
     const bool valid =
         in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1) && in_range(each, 1);
     const int64_t grid = valid ? rows * columns : 0;
-    if (!valid || given != (grid > 1 ? grid + 1 : 1)) {
+    const bool lacks_whole = may_lack_whole && grid > 1 && given == grid;
+    const bool counted = stated.empty() || std::ssize(stated) == given;
+    if (!valid || !counted || (!lacks_whole && given != (grid > 1 ? grid + 1 : 1))) {
       return fail(ErrorCode::kInternal,
                   fmt::format("{}: {} tiles of a grid of {} rows and {} columns", where, given,
                               rows, columns));
     }
-    tiles += given;
-    tokens += given * each;
+    for (int64_t tile = 0; tile < given && tokens <= kMaxImageTokens; ++tile) {
+      tokens += image.tokens_of(p, tile);
+    }
     if (tokens <= kMaxImageTokens) continue;
-    return bad_input(p.tokens_per_tile > 0
-                         ? fmt::format("{}: {} tiles of {} tokens each, more than {} tokens", where,
-                                       tiles, each, kMaxImageTokens)
-                         : fmt::format("{}: {} images of {} tokens in all, more than {}", where,
-                                       tiles, tokens, kMaxImageTokens));
+    return bad_input(
+        fmt::format("{}: tiles of more than {} tokens together", where, kMaxImageTokens));
   }
   return {};
 }

@@ -16,10 +16,15 @@ namespace ferry::prompt {
 inline constexpr int64_t kMaxImageTokens = 1 << 20;
 
 // The tiles of an image, in the order of its pixel values: rows x columns tiles, row by row, then
-// the whole image. A single tile is 0 x 0 or 1 x 1.
+// the whole image, which Lfm2Vl may leave out. A single tile is 0 x 0 or 1 x 1.
 struct ImageLayout {
   int64_t rows = 0, columns = 0, tiles = 1;
-  int64_t tokens = 0;  // of its only tile, where the size of an image decides
+  // The placeholders of each tile; empty where all have tokens_per_tile of the processor.
+  std::vector<int64_t> tokens = {};
+
+  int64_t tokens_of(const ImageProcessor& processor, int64_t tile) const {
+    return tokens.empty() ? processor.tokens_per_tile : tokens[static_cast<size_t>(tile)];
+  }
 };
 
 // Returns the number of tokens of each tile of an image.

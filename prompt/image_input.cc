@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 #include "core/interrupt.h"
@@ -19,7 +20,7 @@ constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
 std::string grid_difference(const std::optional<packer::ManifestImageGrid>& grid,
                             const media::Settings& settings) {
   if (!grid) return "the image processor makes patches, the vision encoder takes tiles";
-  if (!settings.has_patches())
+  if (!settings.any_shape())
     return "the image processor makes tiles, the vision encoder takes patches";
   return fmt::format(
       "the image processor makes patches of {} x {} pixels and {} frames in blocks of {} x {}, the "
@@ -51,9 +52,7 @@ Result<media::Settings> image_settings(const packer::Bundle& bundle) {
 
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images) {
   std::vector<ImageLayout> layouts;
-  for (const EncodedImage& image : images) {
-    layouts.push_back(layout_of(image.file));
-  }
+  for (const EncodedImage& image : images) layouts.push_back(layout_of(image.file));
   return layouts;
 }
 
@@ -62,10 +61,17 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
   std::vector<runner::EmbeddingRows> rows;
   for (size_t i = 0; i < prompt.images.size() && i < images.size(); ++i) {
     const std::span<const float> features = images[i].features;
-    const size_t tile = features.size() / prompt.images[i].size();
-    for (size_t t = 0; t < prompt.images[i].size(); ++t) {
-      rows.push_back({prompt.images[i][t], features.subspan(t * tile, tile),
+    const std::vector<int64_t>& tokens = images[i].file.tokens;
+    const size_t tiles = prompt.images[i].size();
+    const int64_t all = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+    size_t at = 0;
+    for (size_t t = 0; t < tiles; ++t) {
+      const size_t count = tokens.empty() ? features.size() / tiles
+                                          : features.size() / static_cast<size_t>(all) *
+                                                static_cast<size_t>(tokens[t]);
+      rows.push_back({prompt.images[i][t], features.subspan(at, count),
                       images[i].file.blocks.rows, images[i].file.blocks.columns});
+      at += count;
     }
   }
   return rows;
@@ -90,10 +96,28 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
   return ImageInput(bundle, std::move(prompts));
 }
 
+namespace {
+
+// A list of patches has equal numbers of them, of equal sizes, in equal squares.
+Status check_patches(const packer::Bundle& bundle, const media::Settings& settings,
+                     const runner::VisionEncoder::Sizes& sizes) {
+  const int64_t patches = settings.max_patches();
+  const int64_t square = int64_t{settings.merge} * settings.merge;
+  const Shape tile = {1, patches, int64_t{3} * settings.patch * settings.patch};
+  if (settings.has_patches() && tile == sizes.tile && sizes.rows * square == patches) return {};
+  return bad_input(fmt::format(
+      "{}: the image processor makes tiles of {} with a token for {} patches, the vision "
+      "encoder takes {} and makes {} tokens",
+      printable(bundle.path()), to_string(tile), square, to_string(sizes.tile), sizes.rows));
+}
+
+}  // namespace
+
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
   const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
+  if (settings.has_patches() || sizes.patches > 0) return check_patches(bundle, settings, sizes);
   const auto& grid = bundle.manifest().image_grid;
-  if (grid.has_value() != settings.has_patches() ||
+  if (grid.has_value() != settings.any_shape() ||
       (grid && (grid->patch_size != settings.patch || grid->merge_size != settings.merge ||
                 grid->temporal_patch_size != settings.frames))) {
     return bad_input(
@@ -117,6 +141,22 @@ Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& promp
   const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
   return prompts.expect_tokens_per_tile(bundle.manifest().image_grid ? 0 : sizes.rows);
 }
+
+namespace {
+
+// The rows and columns of patches of images, or of tiles that are lists of patches.
+std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
+  std::vector<runner::ImageShape> shapes;
+  for (size_t i = 0; i + 1 < pixels.spatial_shapes.size(); i += 2) {
+    shapes.push_back({pixels.spatial_shapes[i], pixels.spatial_shapes[i + 1]});
+  }
+  for (size_t i = 0; i + 2 < pixels.grids.size(); i += 3) {
+    shapes.push_back({pixels.grids[i + 1], pixels.grids[i + 2]});
+  }
+  return shapes;
+}
+
+}  // namespace
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
                                 bool pan_and_scan) {
@@ -142,8 +182,7 @@ Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string
     const media::TiledImage& cut = sample.front();
     const media::PixelValues pixels =
         media::pixel_values(std::span(&sample, 1), settings_, kBackend);
-    const runner::ImageShape shape = {cut.grid.rows, cut.grid.columns};
-    auto features = FERRY_TRY(encoder_->encode(pixels.values, {&shape, 1}));
+    auto features = FERRY_TRY(encoder_->encode(pixels.values, shapes_of(pixels)));
     images.push_back({describe_cut(path, image.size, cut, settings_), std::move(features)});
   }
   return images;

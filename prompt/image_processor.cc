@@ -34,6 +34,7 @@ struct Processor {
   std::string_view length_field;
   int64_t length;  // the default if the field is absent
   TokenRule image, open, close, global, video;
+  bool adds_special = true;
 };
 
 constexpr TokenRule kFake = {"fake_image_token", "<fake_token_around_image>"};
@@ -104,16 +105,39 @@ constexpr Processor kProcessors[] = {
      kVisionEnd,
      {},
      kVideoPad},
+    {"Lfm2VlProcessor",
+     ImageGrammar::kLfm2Vl,
+     {},
+     0,
+     {"image_token", "<image>"},
+     {"image_start_token", "<|image_start|>"},
+     {"image_end_token", "<|image_end|>"},
+     {"image_thumbnail_token", "<|img_thumbnail|>"},
+     {},
+     false},
 };
 
 // The fields of processor_config.json that other code reads, or that older versions of the
 // reference saved and no version reads.
-constexpr std::string_view kOtherFields[] = {
-    "processor_class",    "image_processor",      "video_processor",   "chat_template",
-    "image_token",        "image_token_id",       "fake_image_token",  "end_of_utterance_token",
-    "global_image_token", "video_token",          "start_image_token", "start_image_token_id",
-    "end_image_token",    "end_image_token_id",   "video_token_id",    "fake_image_token_id",
-    "global_image_tag",   "global_image_token_id"};
+constexpr std::string_view kOtherFields[] = {"processor_class",
+                                             "image_processor",
+                                             "video_processor",
+                                             "chat_template",
+                                             "image_token",
+                                             "image_token_id",
+                                             "fake_image_token",
+                                             "end_of_utterance_token",
+                                             "global_image_token",
+                                             "video_token",
+                                             "start_image_token",
+                                             "start_image_token_id",
+                                             "end_image_token",
+                                             "end_image_token_id",
+                                             "video_token_id",
+                                             "fake_image_token_id",
+                                             "global_image_tag",
+                                             "global_image_token_id",
+                                             "use_image_special_tokens"};
 
 const Value* processor_member(const Value& object, std::string_view name) {
   const Value* found =
@@ -159,8 +183,8 @@ Status check_fields(const Value& config, const Processor& processor, const std::
 
 Result<int64_t> length_in(const Value& config, const Processor& processor,
                           const std::string& path) {
-  const Value* value =
-      processor.length_field.empty() ? nullptr : processor_member(config, processor.length_field);
+  if (processor.length_field.empty()) return processor.length;
+  const Value* value = processor_member(config, processor.length_field);
   if (value == nullptr) return processor.length;
   if (value->is<int64_t>() && value->integer() > 0 && value->integer() <= kMaxTokensPerTile) {
     return value->integer();
@@ -229,6 +253,7 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   };
   ImageProcessor out;
   out.grammar = processor->grammar;
+  out.adds_special = processor->adds_special;
   out.tokens_per_tile = FERRY_TRY(length_in(config, *processor, path));
   out.image = FERRY_TRY(token(processor->image));
   out.open = FERRY_TRY(token(processor->open));

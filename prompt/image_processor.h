@@ -15,6 +15,7 @@ enum class ImageGrammar {
   kInternVl,  // all tiles in one run
   kGemma3,    // the whole image, then its parts, with words between them
   kQwenVl,    // one run, as long as the image is large
+  kLfm2Vl,    // tiles with their row and column, then the whole image; each with tokens of its own
 };
 
 inline constexpr int64_t kMaxTokensPerTile = 65'536;
@@ -22,14 +23,15 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
-  int64_t tokens_per_tile = 0;  // 0: the size of an image decides
+  int64_t tokens_per_tile = 0;  // 0 where the shape of a tile decides (Lfm2Vl, QwenVl)
   std::string image;            // the placeholder, of which a tile has tokens_per_tile
   std::string mark;  // a template writes one for each image: the placeholder, for Gemma3 `open`
-  std::string open, close;  // before and after an image; Qwen-VL: the template writes them
-  std::string stand_in;     // what stands for an image in a prompt that has no mark
-  std::string global;       // Idefics3: before the whole image
-  std::string video;        // the placeholder of a video; empty if the processor has none
-  std::string bos;          // empty if there is none
+  std::string open, close;   // before and after an image; Qwen-VL: the template writes them
+  std::string stand_in;      // what stands for an image in a prompt that has no mark
+  std::string global;        // Idefics3, Lfm2Vl: before the whole image
+  std::string video;         // the placeholder of a video; empty if the processor has none
+  std::string bos;           // empty if there is none
+  bool adds_special = true;  // whether a prompt without a chat template gets special tokens
 };
 
 // Reads processor_config.json, preprocessor_config.json (for the class, if the former does not name

@@ -47,7 +47,7 @@ Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const text::
 }
 
 Status ImagePrompt::expect_tokens_per_tile(int64_t tokens) const {
-  if (tokens == processor_.tokens_per_tile) return {};
+  if (!has_equal_tiles() || tokens == processor_.tokens_per_tile) return {};
   return bad_input(fmt::format("{}: the processor has {} tokens for a tile, the vision encoder {}",
                                directory_, processor_.tokens_per_tile, tokens));
 }
@@ -95,7 +95,7 @@ Result<ExpandedPrompt> ImagePrompt::chat(std::string_view chat, const std::strin
   }
   std::string rendered = FERRY_TRY(template_->render(chat, where, time));
   const bool has_bos = !processor_.bos.empty() && rendered.starts_with(processor_.bos);
-  return encode(std::move(rendered), /*add_special=*/!has_bos, where, images);
+  return encode(std::move(rendered), processor_.adds_special && !has_bos, where, images);
 }
 
 Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::string& where,
@@ -104,7 +104,7 @@ Result<ExpandedPrompt> ImagePrompt::plain(std::string_view prompt, const std::st
   if (count_parts(prompt, processor_.mark) == 0) {
     for (size_t i = 0; i < images.size(); ++i) rendered += processor_.stand_in;
   }
-  return encode(std::move(rendered) + std::string(prompt), /*add_special=*/true, where, images);
+  return encode(std::move(rendered) + std::string(prompt), processor_.adds_special, where, images);
 }
 
 // The reference's tokenizer would cut the text of a missing token into other tokens.
@@ -153,13 +153,14 @@ Result<std::vector<std::vector<int64_t>>> ImagePrompt::find_tiles(
   std::vector<std::vector<int64_t>> out;
   for (const ImageLayout& image : images) {
     out.emplace_back();
-    const auto length = static_cast<size_t>(tile_tokens(processor_, image));
-    for (int64_t tile = 0; tile < image.tiles; ++tile, at += length) {
-      const bool whole = at + length <= places.size() &&
-                         places[at + length - 1] - places[at] + 1 == static_cast<int64_t>(length);
-      if (!whole) continue;
-      out.back().push_back(places[at]);
-      in_runs += length;
+    for (int64_t tile = 0; tile < image.tiles; ++tile) {
+      const int64_t tokens = image.tokens_of(processor_, tile);
+      const auto length = static_cast<size_t>(tokens);
+      const bool whole = at + length <= places.size() && length > 0 &&
+                         places[at + length - 1] - places[at] + 1 == tokens;
+      if (whole) out.back().push_back(places[at]);
+      if (whole) in_runs += length;
+      at += length;
     }
   }
   if (at == places.size() && in_runs == at) return out;

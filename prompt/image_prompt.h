@@ -24,8 +24,8 @@ struct ExpandedPrompt {
   std::string rendered;  // with one placeholder for each image
   std::string text;      // with all placeholders
   std::vector<int64_t> ids;
-  // images[i][t]: the position in `ids` of the first of the placeholders of tile t of image i.
-  // Tiles are in the order of the pixel values.
+  // images[i][t]: the position in `ids` of the first placeholder of tile t of image i. Tiles are in
+  // the order of the pixel values.
   std::vector<std::vector<int64_t>> images;
 };
 
@@ -64,8 +64,9 @@ class ImagePrompt {
   // Returns the JSON of a chat with one user message.
   std::string user_message(std::string_view text, size_t images) const;
 
-  // Returns 0 where the size of an image decides.
+  // The placeholders of a tile; 0 unless all tiles have equally many.
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
+  bool has_equal_tiles() const { return processor_.tokens_per_tile > 0; }
   int64_t placeholder_id() const { return placeholder_id_; }
   // The name of the tensor, 1 for placeholders, that the reference's model takes; empty if none.
   std::string_view token_types() const {

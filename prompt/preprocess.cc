@@ -36,6 +36,10 @@ Status write(const std::string& path, const media::PixelValues& pixels,
     tensors.push_back(
         {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_view(pixels.mask)});
   }
+  const Shape sides = {std::ssize(pixels.spatial_shapes) / 2, 2};
+  if (!pixels.spatial_shapes.empty()) {
+    tensors.push_back({{"spatial_shapes", DType::kI64, sides}, bytes_view(pixels.spatial_shapes)});
+  }
   if (!pixels.grids.empty()) {
     tensors.push_back(
         {{"image_grid_thw", DType::kI64, grid_shape(pixels)}, bytes_view(pixels.grids)});
@@ -123,24 +127,22 @@ Result<media::PixelValues> cut_images(const PreprocessRequest& request, const Ma
 }  // namespace
 
 ImageLayout layout_of(const PreprocessedImage& image) {
-  if (image.blocks != media::Grid{}) {
-    return {.tokens = int64_t{image.blocks.rows} * image.blocks.columns};
-  }
-  return {image.grid.rows, image.grid.columns, static_cast<int64_t>(image.tiles)};
+  if (image.blocks != media::Grid{}) return {.tokens = image.tokens};
+  return {image.grid.rows, image.grid.columns, static_cast<int64_t>(image.tiles), image.tokens};
 }
 
 Result<media::TiledImage> cut_picture(const media::Image& image, const std::string& path,
                                       const media::Settings& settings, media::Backend backend,
                                       ThreadPool& pool) {
-  const Status sides = media::check_sides(image.size, settings);
-  if (sides) return media::cut(image, settings, backend, pool);
-  return fail(sides.error().code, printable(path) + ": " + sides.error().message);
+  auto tiled = media::cut(image, settings, backend, pool);
+  if (tiled) return tiled;
+  return fail(tiled.error().code, printable(path) + ": " + tiled.error().message);
 }
 
 PreprocessedImage describe_cut(const std::string& path, media::Size size,
                                const media::TiledImage& cut, const media::Settings& settings) {
-  PreprocessedImage out = {path, size, cut.grid, cut.tiles.size()};
-  if (settings.has_patches()) {
+  PreprocessedImage out = {path, size, cut.grid, cut.tiles.size(), cut.tokens(settings)};
+  if (settings.any_shape()) {
     out.blocks = {cut.grid.columns / settings.merge, cut.grid.rows / settings.merge};
   }
   return out;
@@ -157,6 +159,8 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;
   report.image_grid = grid_shape(pixels);
+  const int64_t sides = std::ssize(pixels.spatial_shapes);
+  if (sides > 0) report.spatial_shapes = {sides / 2, 2};
   return report;
 }
 

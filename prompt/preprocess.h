@@ -41,15 +41,16 @@ struct PreprocessRequest {
 struct PreprocessedImage {
   std::string path;
   media::Size size;  // after the rotation that its EXIF orientation demands
-  media::Grid grid;  // 0 x 0 for one tile that is no part of a grid; of patches, where it is cut so
+  media::Grid grid;  // 0 x 0 for one tile that is no part of a grid; of patches, for any shape
   size_t tiles = 0;  // including the whole picture, if there is one beside the grid
-  // The blocks of patches of a side, where a picture is cut into patches; else 0 x 0.
+  std::vector<int64_t> tokens = {};  // of each tile; see media::TiledImage::tokens()
+  // The blocks of patches of a side, where a picture keeps its shape; else 0 x 0.
   media::Grid blocks = {};
 };
 
 struct PreprocessedPrompt {
   ExpandedPrompt expanded;
-  int64_t tokens_per_tile = 0;
+  int64_t tokens_per_tile = 0;  // 0 where tiles have tokens of their own
   int64_t placeholder_id = 0;
   std::string token_types_name = {};      // see ImagePrompt::token_types()
   std::vector<int64_t> token_types = {};  // 1 for placeholders, else 0; empty if unknown to a model
@@ -61,13 +62,14 @@ struct PreprocessReport {
   Shape pixel_values = {};          // empty if there are no images
   Shape pixel_attention_mask = {};  // empty if the processor has none
   Shape image_grid = {};            // of image_grid_thw; empty if pictures become tiles
+  Shape spatial_shapes = {};        // empty unless tiles are lists of patches
   std::optional<PreprocessedPrompt> prompt;
 };
 
 ImageLayout layout_of(const PreprocessedImage& image);
 
 // Cuts a picture of the file `path`, which begins messages. kBadInput for one that the reference
-// refuses.
+// refuses; other errors are those of media::cut().
 Result<media::TiledImage> cut_picture(const media::Image& image, const std::string& path,
                                       const media::Settings& settings, media::Backend backend,
                                       ThreadPool& pool);
@@ -75,9 +77,9 @@ Result<media::TiledImage> cut_picture(const media::Image& image, const std::stri
 PreprocessedImage describe_cut(const std::string& path, media::Size size,
                                const media::TiledImage& cut, const media::Settings& settings);
 
-// Writes pixel_values (f32), pixel_attention_mask or image_grid_thw (i64) if the processor has one,
-// and if there is a prompt input_ids and, for some models, token types (i64). The first image that
-// cannot be read ends the call, and nothing is written then. kUsage for a bundle that takes no
+// Writes pixel_values (f32), pixel_attention_mask, spatial_shapes and image_grid_thw (i64) if the
+// processor has them, and if there is a prompt input_ids and, for some models, token types (i64).
+// The first image that cannot be read ends the call, and nothing is written then. kUsage for a bundle that takes no
 // images, kBadInput for one whose processor does not fit its vision encoder. The digests of a
 // bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);

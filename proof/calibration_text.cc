@@ -87,7 +87,13 @@ class ImageChats {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: calibration with images of any shape is not supported", name));
     }
-    if (settings.tile != vision.image_size) {
+    if (settings.max_patches() != vision.max_patches) {
+      return bad_input(
+          fmt::format("{}: the image processor makes tiles of {} patches, the vision "
+                      "encoder takes {}",
+                      name, settings.max_patches(), vision.max_patches));
+    }
+    if (vision.max_patches == 0 && settings.tile != vision.image_size) {
       return bad_input(fmt::format(
           "{}: the image processor makes tiles of {} pixels a side, the vision encoder takes {}",
           name, settings.tile, vision.image_size));
@@ -103,36 +109,48 @@ class ImageChats {
   Result<std::pair<std::vector<int64_t>, PromptImages>> render(
       const std::string& chat, const std::string& where, const text::chat::TimeText& time,
       const std::vector<std::string>& paths, size_t limit, ThreadPool& pool) {
-    const auto tile_tokens = static_cast<size_t>(prompts_.tokens_per_tile());
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
     PromptImages images;
     std::vector<prompt::ImageLayout> layouts;
+    size_t tokens = 0;
     for (const std::string& path : paths) {
       FERRY_RETURN_IF_ERROR(check_interrupt());
       const Result<media::Image> image = media::read_image(path);
       if (!image) {
         return fail(image.error().code, fmt::format("{}: {}", where, image.error().message));
       }
-      const media::Sample sample = {media::cut(*image, settings_, kBackend, pool)};
+      const media::Sample sample = {
+          FERRY_TRY(prompt::cut_picture(*image, where, settings_, kBackend, pool))};
       layouts.push_back(
           prompt::layout_of(prompt::describe_cut(path, image->size, sample.front(), settings_)));
       const media::PixelValues pixels =
           media::pixel_values(std::span(&sample, 1), settings_, kBackend);
       images.pixels.insert(images.pixels.end(), pixels.values.begin(), pixels.values.end());
-      Shape shape(pixels.shape.end() - 4, pixels.shape.end());
+      images.shapes.insert(images.shapes.end(), pixels.spatial_shapes.begin(),
+                           pixels.spatial_shapes.end());
+      // Idefics3 has one more dimension in front.
+      Shape shape(pixels.shape.begin() + (pixels.shape.size() == 5 ? 1 : 0), pixels.shape.end());
       if (!images.pixel_shape.empty()) shape[0] += images.pixel_shape[0];
       images.pixel_shape = std::move(shape);
-      const auto tokens = static_cast<size_t>(images.pixel_shape[0]) * tile_tokens;
+      for (size_t t = 0; t < cut.tiles.size(); ++t) tokens += tokens_of(layouts.back(), t);
       if (tokens > limit) return too_long(where, tokens, limit);
     }
     prompt::ExpandedPrompt expanded = FERRY_TRY(prompts_.chat(chat, where, time, layouts));
-    for (const std::vector<int64_t>& tiles : expanded.images) {
-      for (const int64_t first : tiles) images.runs.push_back({first, prompts_.tokens_per_tile()});
+    for (size_t i = 0; i < expanded.images.size(); ++i) {
+      for (size_t t = 0; t < expanded.images[i].size(); ++t) {
+        images.runs.push_back(
+            {expanded.images[i][t], static_cast<int64_t>(tokens_of(layouts[i], t))});
+      }
     }
     return std::pair(std::move(expanded.ids), std::move(images));
   }
 
  private:
+  size_t tokens_of(const prompt::ImageLayout& image, size_t tile) const {
+    return static_cast<size_t>(image.tokens.empty() ? prompts_.tokens_per_tile()
+                                                    : image.tokens[tile]);
+  }
+
   ImageChats(const media::Settings& settings, prompt::ImagePrompt prompts)
       : settings_(settings), prompts_(std::move(prompts)) {}
 

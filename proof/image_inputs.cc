@@ -26,15 +26,23 @@ std::vector<float> floats_in(const Passed& passed) {
   return runner::probe_floats({passed.dtype, passed.shape, passed.bytes});
 }
 
-// Appends the features of one tile, in the order of the program.
-Status encode_tile(LoadedPart& part, const Shape& shape, std::span<const float> pixels,
-                   std::vector<float>& features) {
+// Appends the features of tile `number`, in the order of the program.
+Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
+                   std::span<const float> pixels, std::vector<float>& features) {
+  Shape shape = images.pixel_shape;
+  shape[0] = 1;
   PassedTensors passed;
   passed[std::string(kPixelValuesPort)] = passed_values(DType::kF32, shape, std::as_bytes(pixels));
+  if (images.has_lists()) {
+    const auto sides = std::as_bytes(std::span(images.shapes).subspan(number, 1));
+    passed[std::string(kSpatialShapesPort)] = passed_values(DType::kI64, {1, 2}, sides);
+  }
   part.method().reset();
   FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
-  const std::vector<float> rows = floats_in(passed.at(std::string(kImageFeaturesPort)));
-  features.insert(features.end(), rows.begin(), rows.end());
+  const Passed& output = passed.at(std::string(kImageFeaturesPort));
+  const std::vector<float> rows = floats_in(output);
+  const int64_t kept = images.rows_of(number, output.shape[1]) * output.shape[2];
+  features.insert(features.end(), rows.begin(), rows.begin() + kept);
   return {};
 }
 
@@ -76,11 +84,11 @@ Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& i
   std::vector<float> features;
   std::span<const float> pixels = images.pixels;
   if (!images.grid) {
-    Shape tile = images.pixel_shape;
-    const auto tiles = static_cast<size_t>(std::exchange(tile[0], 1));
+    const auto tiles = static_cast<size_t>(images.pixel_shape[0]);
     const size_t size = pixels.size() / tiles;
     for (size_t t = 0; t < tiles; ++t) {
-      FERRY_RETURN_IF_ERROR(encode_tile(part, tile, pixels.subspan(t * size, size), features));
+      const auto tile = pixels.subspan(t * size, size);
+      FERRY_RETURN_IF_ERROR(encode_tile(part, images, t, tile, features));
     }
     return features;
   }

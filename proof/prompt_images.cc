@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/vision_encoder.h"
 
 namespace ferry::proof {
 namespace {
@@ -148,6 +149,36 @@ Status place_images(PromptImages& images, const std::string& who) {
   return {};
 }
 
+// Reads the shapes of lists of patches, of which `rows` features are made. The mask, if there is
+// one, must say the same.
+Status read_list_shapes(const Reference& reference, const ReferencePrompt& prompt, int64_t rows,
+                        PromptImages& images) {
+  const int64_t tiles = images.pixel_shape[0], patches = images.pixel_shape[1];
+  if (!prompt.has("spatial_shapes")) {
+    return bad_input(name_of(reference, prompt) + ": has pixel_values and no spatial_shapes");
+  }
+  const std::vector<int64_t> sides =
+      FERRY_TRY(reference.integers(prompt, "spatial_shapes", {tiles, 2}));
+  const runner::VisionEncoder::Sizes sizes{.patches = patches, .rows = rows};
+  std::vector<int64_t> mask;
+  for (size_t i = 0; i < sides.size(); i += 2) {
+    const int64_t height = sides[i], width = sides[i + 1];
+    images.shapes.push_back({height, width});
+    if (!sizes.takes(images.shapes.back())) {
+      return bad_input(
+          fmt::format("{}: spatial_shapes: the vision encoder takes no {} x {} patches",
+                      name_of(reference, prompt), height, width));
+    }
+    for (int64_t patch = 0; patch < patches; ++patch) mask.push_back(patch < height * width);
+  }
+  if (!prompt.has("pixel_attention_mask")) return {};
+  if (FERRY_TRY(reference.integers(prompt, "pixel_attention_mask", {tiles, patches})) == mask) {
+    return {};
+  }
+  return bad_input(name_of(reference, prompt) +
+                   ": pixel_attention_mask and spatial_shapes differ in the number of patches");
+}
+
 Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
                    const packer::Manifest& manifest, PromptImages& images) {
   if (images.grid) return read_patches(reference, prompt, images);
@@ -155,10 +186,10 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
   Shape expected = tile_shape(manifest);
-  if (expected.size() == 4 && tiles.size() == 4 && tiles[0] > 0) {
+  if (!expected.empty() && expected.size() == tiles.size() && tiles[0] > 0) {
     expected[0] = tiles[0];
   }
-  if (tiles.size() != 4 || tiles != expected) {
+  if (expected.empty() || tiles != expected) {
     return bad_input(fmt::format("{}: pixel_values are {}, the vision encoder takes tiles of {}",
                                  name_of(reference, prompt), to_string(shape),
                                  to_string(expected)));
@@ -166,7 +197,8 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   images.pixels = FERRY_TRY(reference.floats(prompt, "pixel_values", shape));
   images.pixel_shape = std::move(tiles);
   if (batch) drop_padding(images);
-  return {};
+  if (images.pixel_shape.size() == 4) return {};
+  return read_list_shapes(reference, prompt, rows_of_tile(manifest), images);
 }
 
 Status read_features(const Reference& reference, const ReferencePrompt& prompt,
@@ -237,8 +269,8 @@ int64_t most_blocks(const packer::Manifest& manifest) {
 Shape tile_shape(const packer::Manifest& manifest) {
   const packer::ManifestPort* port =
       find_port(manifest, &packer::ManifestMethod::inputs, kPixelValuesPort);
-  const bool usable =
-      port != nullptr && port->shape.size() == 4 && std::ranges::min(port->shape) >= 1;
+  const bool usable = port != nullptr && (port->shape.size() == 4 || port->shape.size() == 3) &&
+                      std::ranges::min(port->shape) >= 1;
   return usable ? port->shape : Shape();
 }
 
@@ -261,10 +293,11 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     FERRY_RETURN_IF_ERROR(read_features(reference, prompt, manifest, images));
   }
   const std::string who = name_of(reference, prompt);
-  const int64_t encoded = images.grid ? blocks_of(images)
-                          : images.pixel_shape.empty()
-                              ? 0
-                              : images.pixel_shape[0] * rows_of_tile(manifest);
+  int64_t encoded = images.grid ? blocks_of(images) : 0;
+  const int64_t tiles = images.grid || images.pixel_shape.empty() ? 0 : images.pixel_shape[0];
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    encoded += images.rows_of(static_cast<size_t>(tile), rows_of_tile(manifest));
+  }
   const int64_t given = std::ssize(images.features) / manifest.hidden_size;
   const int64_t rows = prompt.has("image_features") ? given : encoded;
   if (rows < 1) return bad_input(fmt::format("{}: its images give no rows", who));

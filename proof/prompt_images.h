@@ -16,11 +16,13 @@
 namespace ferry::proof {
 
 struct PromptImages {
-  Shape pixel_shape = {};            // [tiles,3,S,S]; of images of any shape [patches, values]
+  // [tiles,3,S,S]; of lists of patches [tiles,P,V], of images of any shape [patches,values]
+  Shape pixel_shape = {};
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
-  // Of images of any shape: how they are cut, and the patches of each.
+  // Of images of any shape: how they are cut.
   std::optional<packer::ManifestImageGrid> grid = {};
+  // The patches of each image of any shape, or of each tile that is a list of patches.
   std::vector<runner::ImageShape> shapes = {};
   int64_t width = 0;  // of images of any shape: hidden_size, the first columns of a row
   // Consecutive positions of placeholders; of images of any shape with their blocks.
@@ -36,6 +38,13 @@ struct PromptImages {
   // Returns views of `features`, or of those that are given.
   std::vector<runner::EmbeddingRows> rows() const { return rows_of(features); }
   std::vector<runner::EmbeddingRows> rows_of(std::span<const float> values) const;
+  // Returns whether tiles are lists of patches.
+  bool has_lists() const { return !grid && !shapes.empty(); }
+  // Returns the rows of features of a tile, of which the vision encoder gives `given`: the others
+  // are of padding.
+  int64_t rows_of(size_t tile, int64_t given) const {
+    return has_lists() ? shapes[tile].patches() / (pixel_shape[1] / given) : given;
+  }
 };
 
 // Returns the shape of a tensor of the vision tower for all images of a prompt, where that of one
@@ -44,16 +53,18 @@ Shape tower_shape(const PromptImages& images, Shape shape, size_t values);
 
 // Returns pixel_values and image_features of a prompt that needs images, and the positions of their
 // rows. A reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; in the second form, tiles of
-// zeros are padding and left out. Of images of any shape it has pixel_values [patches, values] and
-// image_grid_thw [images,3]; kUnsupported for several frames. kBadInput unless both give an equal
+// zeros are padding and left out. Of lists of patches it has pixel_values [tiles,P,V] and
+// spatial_shapes [tiles,2], and may have pixel_attention_mask. Of images of any shape it has
+// pixel_values [patches,values] and image_grid_thw [images,3]; kUnsupported for several frames.
+// kBadInput unless both give an equal
 // number of rows, at least one, with one placeholder for each row. The placeholder is
 // image_token_id of the manifest; if the manifest has none, it is the only id that occurs once per
 // row.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 
-// Returns [1,3,S,S], the shape that the vision encoder of the bundle takes; empty if the bundle has
-// none.
+// Returns [1,3,S,S] or [1,P,V], the shape that the vision encoder of the bundle takes; empty if the
+// bundle has none.
 Shape tile_shape(const packer::Manifest& manifest);
 // Returns the number of feature rows per tile; 0 for a bundle without vision encoder.
 int64_t rows_of_tile(const packer::Manifest& manifest);

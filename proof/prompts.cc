@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,6 +112,16 @@ Shape patches_shape(const packer::ManifestImageGrid& grid, int64_t blocks) {
           3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
 }
 
+// Returns the rows and columns of a list of patches that leaves some of `patches` as padding and,
+// where they are enough, is not square. `rows` features are made of all patches.
+runner::ImageShape probing_shape(int64_t patches, int64_t rows) {
+  const auto side = [](int64_t area) {
+    return std::max<int64_t>(1, static_cast<int64_t>(std::sqrt(static_cast<double>(area))));
+  };
+  const int64_t square = side(patches / rows), longer = side(rows);
+  return {std::max<int64_t>(1, longer - 1) * square, longer * square};
+}
+
 }  // namespace
 
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
@@ -118,11 +129,16 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   // An image of any shape is of a few blocks, more high than wide.
   const int64_t most = most_blocks(manifest), wide = most >= 6 ? 2 : 1;
   const int64_t high = std::min<int64_t>(most, 3);
-  const int64_t rows = most > 0 ? wide * high : rows_of_tile(manifest);
+  const int64_t given = most > 0 ? wide * high : rows_of_tile(manifest);
+  int64_t rows = given;
   const Shape tile = most > 0 ? patches_shape(*manifest.image_grid, rows) : tile_shape(manifest);
   RecordedPrompt& prompt = prompts.front();
   std::vector<int64_t>& tokens = prompt.tokens;
-  if (rows < 1 || tile.empty() || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
+  if (given < 1 || tile.empty()) return;
+  const bool listed = most == 0 && tile.size() == 3;
+  const runner::ImageShape shape = listed ? probing_shape(tile[1], given) : runner::ImageShape();
+  if (listed) rows = shape.patches() / (tile[1] / given);
+  if (rows < 1 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
   const int64_t placeholder = manifest.image_token_id.value_or(0);
   // The placeholder occurs nowhere else, and no other token occurs as often.
   for (int64_t& id : tokens) {
@@ -138,13 +154,15 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
     prompt.images.runs = {{1, rows, high, wide}};
   }
   prompt.images.pixel_shape = tile;
+  if (listed) prompt.images.shapes = {shape};
   int64_t values = 1;
   for (const int64_t size : prompt.images.pixel_shape) values *= size;
+  const int64_t pixels = listed ? shape.patches() * tile[2] : values;
   uint64_t state = 0x2545f4914f6cdd1d;  // fixed, so that reports repeat
   for (int64_t i = 0; i < values; ++i) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     const auto unit = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
-    prompt.images.pixels.push_back(2 * unit - 1);
+    prompt.images.pixels.push_back(i < pixels ? 2 * unit - 1 : 0.0F);
   }
 }
 

@@ -104,7 +104,9 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   const int64_t rows = images.row_count();
   const int64_t width = std::ssize(images.features) / rows;
   if (!images.grid) {
-    const int64_t tiles = images.pixels.empty() ? 1 : images.pixel_shape[0];
+    if (images.has_lists()) write_list_shapes(prefix, out);
+    const bool equal = !images.pixels.empty() && images.shapes.empty();
+    const int64_t tiles = equal ? images.pixel_shape[0] : 1;
     out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
     return;
   }
@@ -126,6 +128,15 @@ void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) 
   }
   const auto count = std::ssize(prompt_->images.shapes);
   out.add(prefix + "image_grid_thw", DType::kI64, {count, 3}, numbers);
+}
+
+void PromptRecorder::write_list_shapes(const std::string& prefix, MemorySource& out) const {
+  std::vector<int64_t> numbers;
+  for (const runner::ImageShape& shape : prompt_->images.shapes) {
+    numbers.insert(numbers.end(), {shape.rows, shape.columns});
+  }
+  const auto count = std::ssize(prompt_->images.shapes);
+  out.add(prefix + "spatial_shapes", DType::kI64, {count, 2}, numbers);
 }
 
 // Returns the experts of all tokens: those of the prompt's routes, followed by `chosen`, the

@@ -39,6 +39,15 @@ std::vector<float> embeddings_of(const runner::VisionEncoder& vision, Row rows) 
   return values;
 }
 
+// The features of one tile; of lists of patches, which have different numbers of rows, those of all
+// tiles behind each other.
+Shape feature_shape(const runner::VisionEncoder& vision, const PromptImages& images,
+                    std::span<const float> features) {
+  const int64_t width = vision.width();
+  const int64_t rows = images.has_lists() ? std::ssize(features) / width : vision.rows();
+  return {1, rows, width};
+}
+
 Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePrompt& prompt,
                                const PromptImages& images) {
   TowerTensors out;
@@ -54,7 +63,7 @@ Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePro
   out.features = FERRY_TRY(std::move(features));
   if (prompt.has("image_features")) {
     out.order.emplace_back("image_features");
-    out.shapes["image_features"] = {1, vision.rows(), vision.width()};
+    out.shapes["image_features"] = feature_shape(vision, images, out.features);
     out.values["image_features"] = embeddings_of(vision, out.features);
   }
   return out;
@@ -69,7 +78,10 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   TowerTensors computed = FERRY_TRY(run_tower(vision, prompt, images));
   TowerComparison out;
   for (const std::string& name : computed.order) {
-    const Shape shape = tower_shape(images, computed.shapes[name], computed.values[name].size());
+    const bool joined = images.has_lists() && name == "image_features";
+    const Shape shape =
+        joined ? computed.shapes[name]
+               : tower_shape(images, computed.shapes[name], computed.values[name].size());
     const std::vector<float> want = FERRY_TRY(reference.floats(prompt, name, shape));
     ValueComparison comparison(bounds.noise_of(prompt.name, name));
     comparison.add(computed.values[name], want);
@@ -99,12 +111,13 @@ Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision
     Result<std::vector<float>> features = vision.encode(prompt.images.pixels, prompt.images.shapes);
     FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
     prompt.images.features = FERRY_TRY(std::move(features));
-    tensors["image_features"] = {{1, vision.rows(), vision.width()},
+    tensors["image_features"] = {feature_shape(vision, prompt.images, prompt.images.features),
                                  embeddings_of(vision, prompt.images.features)};
     const std::string prefix = prompt.name.empty() ? "" : prompt.name + ".";
     source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
     for (auto& [tensor, recorded] : tensors) {
-      recorded.first = tower_shape(prompt.images, recorded.first, recorded.second.size());
+      const bool joined = prompt.images.has_lists() && tensor == "image_features";
+      if (!joined) recorded.first = tower_shape(prompt.images, recorded.first, recorded.second.size());
       source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
     }
   }

@@ -16,7 +16,8 @@
 
 namespace ferry::runner {
 
-// The patches of an image. Both are multiples of merge_size.
+// The rows and the columns of patches of an image, multiples of merge_size. In memory these are two
+// i64, as programs of lists of patches take them.
 struct ImageShape {
   int64_t rows = 0, columns = 0;
   int64_t patches() const { return rows * columns; }

@@ -1,8 +1,10 @@
 #include "runner/vision_encoder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -17,6 +19,24 @@ constexpr int64_t kChannels = 3;
 constexpr int64_t kCorners = 4;  // rows of learned positions around a patch
 constexpr int64_t kMostSide = 1 << 14;
 constexpr int64_t kMostBlocks = 1 << 20;
+constexpr int64_t kMostPatches = 1 << 16, kMostPatchValues = 1 << 20;
+constexpr int64_t kSides = 2;  // of a shape: rows and columns
+
+bool is_square_tile(const Shape& shape) {
+  return shape.size() == 4 && shape[0] == 1 && shape[1] == kChannels && shape[2] == shape[3] &&
+         shape[2] >= 1 && shape[2] <= kMostSide;
+}
+bool is_list_of_patches(const Shape& shape) {
+  return shape.size() == 3 && shape[0] == 1 && shape[1] >= 1 && shape[1] <= kMostPatches &&
+         shape[2] >= 1 && shape[2] <= kMostPatchValues;
+}
+
+// Returns the side of the squares of patches that become one row each; 0 if there are none.
+int64_t side_of_square(const VisionEncoder::Sizes& sizes) {
+  const int64_t area = sizes.patches / sizes.rows;
+  const int64_t side = std::llround(std::sqrt(static_cast<double>(area)));
+  return side > 0 && side * side * sizes.rows == sizes.patches ? side : 0;
+}
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
@@ -72,7 +92,11 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
                        fmt::format("output {} of f32 [{}, {}, {}], which the text decoder takes",
                                    kDeepstackPort, layers, blocks, width));
   }
-  return VisionEncoder::Sizes{0, blocks, width, layers, values};
+  return VisionEncoder::Sizes{.tile = pixels->shape,
+                              .rows = blocks,
+                              .width = width,
+                              .layers = layers,
+                              .block_values = values};
 }
 
 }  // namespace
@@ -100,11 +124,12 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
   const auto* features =
       find_vision_port(*component, &packer::ManifestMethod::outputs, kImageFeaturesPort);
   const int64_t width = bundle.manifest().hidden_size;
-  if (pixels == nullptr || pixels->shape.size() != 4 || pixels->shape[0] != 1 ||
-      pixels->shape[1] != kChannels || pixels->shape[2] != pixels->shape[3] ||
-      pixels->shape[2] < 1 || pixels->shape[2] > kMostSide) {
-    return bad_input(fmt::format("{}: the vision encoder has no input {} of f32 [1, 3, S, S]",
-                                 printable(bundle.path()), kPixelValuesPort));
+  const bool square = pixels != nullptr && is_square_tile(pixels->shape);
+  const bool listed = pixels != nullptr && is_list_of_patches(pixels->shape);
+  if (!square && !listed) {
+    return bad_input(
+        fmt::format("{}: the vision encoder has no input {} of f32 [1, 3, S, S] or [1, P, V]",
+                    printable(bundle.path()), kPixelValuesPort));
   }
   if (features == nullptr || features->shape.size() != 3 || features->shape[0] != 1 ||
       features->shape[1] < 1) {
@@ -115,15 +140,29 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
     return bad_input(fmt::format("{}: image features are {} wide, the text decoder takes {}",
                                  printable(bundle.path()), features->shape[2], width));
   }
-  return Sizes{pixels->shape[2], features->shape[1], width, 0, 0};
+  Sizes sizes{.tile = pixels->shape, .rows = features->shape[1], .width = width};
+  (square ? sizes.image_size : sizes.patches) = square ? pixels->shape[2] : pixels->shape[1];
+  if (listed && side_of_square(sizes) == 0) {
+    return bad_input(
+        fmt::format("{}: the vision encoder makes {} features of {} patches, not one "
+                    "of each square of them",
+                    printable(bundle.path()), sizes.rows, sizes.patches));
+  }
+  return sizes;
+}
+
+bool VisionEncoder::Sizes::takes(const ImageShape& shape) const {
+  const int64_t side = side_of_square(*this), height = shape.rows, columns = shape.columns;
+  return height > 0 && columns > 0 && height <= patches && columns <= patches &&
+         height * columns <= patches && height % side == 0 && columns % side == 0;
 }
 
 Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
                                           const MethodOptions& options) {
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kVisionEncoderRole, pool, options));
   const Sizes sizes = FERRY_TRY(sizes_in(bundle));
-  const int64_t side = sizes.image_size;
-  std::vector<PortType> inputs = {{kPixelValuesPort, DType::kF32, {1, kChannels, side, side}}};
+  std::vector<PortType> inputs = {{kPixelValuesPort, DType::kF32, sizes.tile}};
+  if (sizes.patches > 0) inputs.push_back({kSpatialShapesPort, DType::kI64, {1, kSides}});
   std::vector<PortType> outputs = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, sizes.width}}};
   if (sizes.block_values > 0) {
     const packer::ManifestImageGrid& grid = *bundle.manifest().image_grid;
@@ -152,7 +191,7 @@ Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPo
 
 Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels,
                                                  std::span<const ImageShape> shapes) {
-  if (!takes_any_shape()) return encode_tiles(pixels);
+  if (!takes_any_shape()) return encode_tiles(pixels, shapes);
   const packer::ManifestImageGrid& grid = *set_.bundle().manifest().image_grid;
   const std::string where = printable(set_.bundle().path());
   size_t values = 0;
@@ -219,18 +258,34 @@ Status VisionEncoder::take_output(size_t output, const GridInputs& grid, int64_t
   return {};
 }
 
-Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pixels) {
-  const auto tile = static_cast<size_t>(kChannels * image_size() * image_size());
+Status VisionEncoder::check_shapes(std::span<const ImageShape> shapes, size_t tiles) const {
+  const auto taken = [&](const ImageShape& shape) { return sizes_.takes(shape); };
+  const size_t wanted = sizes_.patches > 0 ? tiles : 0;
+  if (shapes.size() == wanted && std::ranges::all_of(shapes, taken)) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: the shapes of {} tiles are not those of lists of up to {} patches",
+                          printable(set_.bundle().path()), tiles, sizes_.patches));
+}
+
+Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pixels,
+                                                       std::span<const ImageShape> shapes) {
+  const auto tile = static_cast<size_t>(*checked_numel(sizes_.tile));
   if (pixels.empty() || pixels.size() % tile != 0) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: {} pixel values are not whole tiles of {} (3 x {} x {})",
-                            printable(set_.bundle().path()), pixels.size(), tile, image_size(),
-                            image_size()));
+    const std::span<const int64_t> sides = std::span(sizes_.tile).subspan(1);
+    return fail(ErrorCode::kUsage, fmt::format("{}: {} pixel values are not whole tiles of {} ({})",
+                                               printable(set_.bundle().path()), pixels.size(), tile,
+                                               fmt::join(sides, " x ")));
   }
+  FERRY_RETURN_IF_ERROR(check_shapes(shapes, pixels.size() / tile));
   const auto size = static_cast<size_t>(rows() * width());
-  std::vector<float> features(pixels.size() / tile * size);
+  std::vector<float> features;
   for (size_t i = 0; i < pixels.size() / tile; ++i) {
     chain_.input(0).bytes = std::as_bytes(pixels.subspan(i * tile, tile));
+    size_t kept = size;
+    if (!shapes.empty()) {
+      chain_.input(1).bytes = std::as_bytes(shapes.subspan(i, 1));
+      kept = static_cast<size_t>(sizes_.rows_of(shapes[i]) * width());
+    }
     FERRY_RETURN_IF_ERROR(chain_.run());
     const std::span<const std::byte> out = chain_.output(0).bytes;
     if (out.size() != size * sizeof(float)) {
@@ -238,7 +293,9 @@ Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pi
                                    printable(set_.bundle().path()), out.size() / sizeof(float),
                                    size));
     }
-    std::memcpy(features.data() + i * size, out.data(), out.size());
+    const size_t before = features.size();
+    features.resize(before + kept);
+    std::memcpy(features.data() + before, out.data(), kept * sizeof(float));
   }
   return features;
 }

@@ -19,11 +19,18 @@ namespace ferry::runner {
 class VisionEncoder {
  public:
   struct Sizes {
-    int64_t image_size = 0;  // pixels of a side; 0 for images of any shape
-    int64_t rows = 0;        // rows of features that a tile becomes; of any shape: at most
-    int64_t width = 0;       // width of a row of features, which is hidden_size of the text decoder
-    int64_t layers = 0;      // decoder layers that get features too
+    Shape tile = {};           // of pixel_values: [1,3,S,S], or [1,P,V] for P patches of V values
+    int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
+    int64_t patches = 0;       // P, of lists of patches; 0 for other encoders
+    int64_t rows = 0;          // rows of features that a tile becomes; of any shape: at most
+    int64_t width = 0;         // width of a row of features, which is hidden_size of the decoder
+    int64_t layers = 0;        // decoder layers that get features too
     int64_t block_values = 0;  // images of any shape: pixel values of a block of patches
+
+    // Returns the rows of a list with so many rows and columns of patches.
+    int64_t rows_of(const ImageShape& shape) const { return shape.patches() / (patches / rows); }
+    // Returns whether a list of patches may have this shape.
+    bool takes(const ImageShape& shape) const;
   };
 
   static bool is_in(const packer::Bundle& bundle);
@@ -44,9 +51,12 @@ class VisionEncoder {
   // The width of a row of encode(); see EmbeddingRows.
   int64_t row_width() const { return (1 + sizes_.layers) * sizes_.width; }
   bool takes_any_shape() const { return sizes_.block_values > 0; }
+  const Sizes& sizes() const { return sizes_; }
 
   // Computes features f32 [n,rows(),width()] of pixel_values f32 [n,3,image_size,image_size] of n
-  // tiles. The caller owns the result. kUsage for another number of values.
+  // tiles. Of n lists of patches, [n,P,V], `shapes` has the rows and columns of each, and the
+  // features are those of the patches that are not padding. The caller owns the result. kUsage for
+  // another number of values, or other shapes.
   // An encoder for images of any shape takes the patches of the images, as the image processor
   // gives them, and their shapes. It returns [blocks of all images, row_width()] in the order of
   // the patches. kBadInput for an image that is too large.
@@ -63,7 +73,9 @@ class VisionEncoder {
   VisionEncoder(ProgramSet set, MethodChain chain)
       : set_(std::move(set)), chain_(std::move(chain)), sink_(std::make_unique<ProbeSink>()) {}
 
-  Result<std::vector<float>> encode_tiles(std::span<const float> pixels);
+  Result<std::vector<float>> encode_tiles(std::span<const float> pixels,
+                                          std::span<const ImageShape> shapes);
+  Status check_shapes(std::span<const ImageShape> shapes, size_t tiles) const;
   // Appends the rows of one image.
   Status encode_image(std::span<const float> pixels, const ImageShape& shape,
                       std::vector<float>& rows);

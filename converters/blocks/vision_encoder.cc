@@ -4,6 +4,7 @@
 
 #include "converters/blocks/any_shape_encoder.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/patch_grid.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
@@ -44,10 +45,11 @@ ValueId add_positions(GraphBuilder& b, const VisionConfig& v, ValueId x) {
                b.weight("vision.positions.weight", {batch(), positions(v.patches() + 1), width}));
 }
 
-ValueId attend(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t layer) {
+// `mask` is invalid where every patch attends to all.
+ValueId attend(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId mask, int64_t layer) {
   const std::string prefix = tower_layer(layer, "attention");
   const int64_t size = v.hidden_size;
-  const int64_t rows = v.patches() + (v.class_token ? 1 : 0);
+  const int64_t rows = v.rows() + (v.class_token ? 1 : 0);
   const auto project = [&](const char* name, const char* norm_name) {
     ValueId y = projection(b, x, prefix + name, size, size, v.qkv_bias);
     if (v.qk_norm && norm_name != nullptr) {
@@ -58,7 +60,8 @@ ValueId attend(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t layer)
   const ValueId q = project(".wq", ".q_norm.weight");
   const ValueId k = project(".wk", ".k_norm.weight");
   const ValueId values = project(".wv", nullptr);
-  const ValueId mixed = b.sdpa_full(q, k, values);
+  const ValueId mixed =
+      mask.valid() ? b.sdpa_masked(q, k, values, mask) : b.sdpa_full(q, k, values);
   const ValueId joined = b.view(mixed, {batch(), positions(rows), features(size)});
   return projection(b, joined, prefix + ".wo", size, size, /*bias=*/true);
 }
@@ -78,14 +81,13 @@ ValueId add_scaled(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId y,
   return b.add(x, y);
 }
 
-ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
-  ValueId x = embed_patches(b, v, pixels);
-  x = add_positions(b, v, x);
+// `x` has the embeddings of the patches with their positions.
+ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId mask) {
   for (int64_t layer = 0; layer < v.num_layers; ++layer) {
     b.probe(fmt::format("vision_hidden_states.{}", layer), x);
     b.set_layer(static_cast<int32_t>(layer));
     const ValueId attended =
-        attend(b, v, norm(b, v, x, tower_layer(layer, "attention_norm")), layer);
+        attend(b, v, norm(b, v, x, tower_layer(layer, "attention_norm")), mask, layer);
     x = add_scaled(b, v, x, attended, tower_layer(layer, "attention"));
     const ValueId mapped = feed_forward(b, v, norm(b, v, x, tower_layer(layer, "ffn_norm")), layer);
     x = add_scaled(b, v, x, mapped, tower_layer(layer, "feed_forward"));
@@ -119,11 +121,36 @@ ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width
   if (v.connector != Connector::kMlp) {
     return projection(b, x, name + ".w1", v.shuffled_size(), width, /*bias=*/false);
   }
-  const ValueId normed = layer_norm(b, x, name + ".norm", kConnectorEps);
+  const int64_t between = v.connector_size > 0 ? v.connector_size : width;
+  const ValueId normed = v.connector_norm ? layer_norm(b, x, name + ".norm", kConnectorEps) : x;
   const ValueId inner =
-      projection(b, normed, name + ".w1", v.shuffled_size(), width, /*bias=*/true);
-  return projection(b, activate(b, v.connector_activation, inner), name + ".w2", width, width,
-                    /*bias=*/true);
+      projection(b, normed, name + ".w1", v.shuffled_size(), between, v.connector_bias);
+  return projection(b, activate(b, v.connector_activation, inner), name + ".w2", between, width,
+                    v.connector_bias);
+}
+
+// Returns features of pixel_values [1,3,S,S].
+ValueId encode_square(GraphBuilder& b, const VisionConfig& v, int64_t width) {
+  const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
+                                 {batch(), v.channels, v.image_size, v.image_size});
+  const ValueId x = add_positions(b, v, embed_patches(b, v, pixels));
+  return connect(b, v, pixel_shuffle(b, v, tower(b, v, x, {})), width);
+}
+
+// Returns features of pixel_values [1,P,V] and spatial_shapes [1,2].
+ValueId encode_list(GraphBuilder& b, const VisionConfig& v, int64_t width) {
+  const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
+                                 {batch(), positions(v.max_patches), features(v.patch_values())});
+  const PatchGrid grid(b, v, b.input(std::string(kSpatialShapesPort), DType::kI64, {batch(), 2}));
+  const ValueId table =
+      b.weight_f32("vision.positions.weight", {positions(v.patches()), features(v.hidden_size)});
+  const ValueId embedded =
+      projection(b, pixels, "vision.patches", v.patch_values(), v.hidden_size, /*bias=*/true);
+  const ValueId x = tower(b, v, b.add(embedded, grid.positions_of(table)), grid.mask());
+  const ValueId squares =
+      b.view(grid.by_squares(x, v.hidden_size),
+             {batch(), positions(v.image_tokens()), features(v.shuffled_size())});
+  return connect(b, v, squares, width);
 }
 
 }  // namespace
@@ -132,11 +159,8 @@ Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptio
   const VisionConfig& v = *config.vision;
   if (v.any_shape) return build_any_shape_encoder(config, options);
   GraphBuilder b(static_cast<int32_t>(v.num_layers));
-  const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
-                                 {batch(), v.channels, v.image_size, v.image_size});
-  const ValueId features = tower(b, v, pixels);
-  const ValueId shuffled = pixel_shuffle(b, v, features);
-  b.output(connect(b, v, shuffled, config.hidden_size), std::string(kImageFeaturesPort));
+  const auto encode = v.max_patches > 0 ? encode_list : encode_square;
+  b.output(encode(b, v, config.hidden_size), std::string(kImageFeaturesPort));
   Methods methods;
   graph::Graph graph = FERRY_TRY(b.finish());
   methods.push_back({std::string(kForwardMethod), std::move(graph)});

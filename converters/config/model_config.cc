@@ -330,7 +330,8 @@ Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig&
 }
 
 // Whether the head is tied: the outer config says so, else what its class or the text part says.
-Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const VisionType& type) {
+Result<bool> read_tie(JsonFields outer, const JsonFields& text, const VisionType& type) {
+  if (!type.names.empty()) outer.set_names(type.names);
   if (type.tied) {
     return read_tie(outer, text, WrapperType{.tied = *type.tied, .text_ties = type.text_ties});
   }

@@ -72,6 +72,11 @@ struct VisionConfig {
   std::string image_token = {};  // its text in the tokenizer, where the config has no id
   bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
   std::optional<AnyShapeConfig> any_shape = {};
+  // Set where a tile is a list of up to so many patches, whose rows and columns an input states
+  // (NaFlex). Then image_size is that of the table of positions, which is resized to the tile.
+  int64_t max_patches = 0;
+  bool connector_norm = true, connector_bias = true;  // of kMlp
+  int64_t connector_size = 0;  // of kMlp: between its linears; 0: hidden_size of the decoder
 
   int64_t head_dim() const { return hidden_size / num_heads; }
   int64_t grid() const { return image_size / patch_size; }  // patches of a side
@@ -80,7 +85,9 @@ struct VisionConfig {
     return channels * patch_size * patch_size * (any_shape ? any_shape->temporal_patch_size : 1);
   }
   // Returns the rows of image features that one image or tile becomes.
-  int64_t image_tokens() const { return patches() / (shuffle * shuffle); }
+  int64_t image_tokens() const { return rows() / (shuffle * shuffle); }
+  // Returns the patches of a tile, padding included.
+  int64_t rows() const { return max_patches > 0 ? max_patches : patches(); }
   // Returns the width of a row of image features before the linears of the connector.
   int64_t shuffled_size() const {
     return connector == Connector::kAverage ? hidden_size : hidden_size * shuffle * shuffle;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "converters/config/config_parts.h"
 
 namespace ferry::converters {
@@ -19,6 +21,15 @@ Result<int64_t> read_side(const JsonFields& fields, std::string_view key) {
   return sides->front();
 }
 
+// Returns the side of the square of positions that the tower has.
+Result<int64_t> read_positions(const JsonFields& fields, int64_t patch_size) {
+  constexpr const char* kPatches = "num_patches";
+  const int64_t count = FERRY_TRY(fields.required(kPatches, IntRange{1, 1 << 20}));
+  const int64_t side = std::llround(std::sqrt(static_cast<double>(count)));
+  if (side * side == count) return side * patch_size;
+  return fields.bad(kPatches, fmt::format("is {}, not the square of a number", count));
+}
+
 Status check_sizes(const JsonFields& outer, const JsonFields& fields, const VisionConfig& config) {
   if (config.hidden_size % config.num_heads != 0) {
     return fields.bad("num_attention_heads",
@@ -30,7 +41,7 @@ Status check_sizes(const JsonFields& outer, const JsonFields& fields, const Visi
                         fmt::format("is {}, not a multiple of patch_size {}: not supported",
                                     config.image_size, config.patch_size));
   }
-  if (config.grid() % config.shuffle == 0) return {};
+  if (config.max_patches > 0 || config.grid() % config.shuffle == 0) return {};
   return outer.bad("vision_config", fmt::format("has {} patches a side, which the factor {} of the "
                                                 "pixel shuffle does not divide",
                                                 config.grid(), config.shuffle));
@@ -50,8 +61,9 @@ Status read_vision(const JsonFields& outer, const JsonFields& vision, const Visi
     return vision.error(ErrorCode::kUnsupported, "num_channels",
                         fmt::format("is {}: images have 3 channels", config.channels));
   }
-  config.image_size = FERRY_TRY(read_side(vision, "image_size"));
   config.patch_size = FERRY_TRY(read_side(vision, "patch_size"));
+  config.image_size = FERRY_TRY(match.type->patch_lists ? read_positions(vision, config.patch_size)
+                                                        : read_side(vision, "image_size"));
   config.norm_eps = FERRY_TRY(vision.number_or("layer_norm_eps", kEpsRange, 1e-6));
   config.activation = FERRY_TRY(read_activation(vision, "hidden_act", "gelu"));
   FERRY_RETURN_IF_ERROR(match.type->read(outer, vision, config));

@@ -201,7 +201,9 @@ std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& 
 std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision) {
   const std::string layer = tower + "encoder.layers.{i}.";
   return concat(
-      {patch_rules(tower + "embeddings.patch_embedding", vision),
+      {vision.max_patches > 0
+           ? tower_rules(tower, 0, {{"embeddings.patch_embedding", "vision.patches"}})
+           : patch_rules(tower + "embeddings.patch_embedding", vision),
        tower_renames(tower, 0,
                      {{"embeddings.position_embedding.weight", "vision.positions.weight"}}),
        tower_rules(layer, vision.num_layers,

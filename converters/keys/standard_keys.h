@@ -70,7 +70,8 @@ std::vector<KeyRule> tower_renames(const std::string& prefix, int64_t layers,
 // temporal_patch_size.
 std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision);
 
-// Rules for a SigLIP tower below `tower`.
+// Rules for a SigLIP tower below `tower`, or of SigLIP 2 where tiles are lists of patches, whose
+// embedding is a linear.
 std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision);
 
 // Rule for SOURCE (in, out), which becomes the matrix TARGET (out, in).

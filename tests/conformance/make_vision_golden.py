@@ -93,6 +93,28 @@ def gemma3():
         pixels, words, chat_template=template, image_seq_length=16)
 
 
+def siglip2(**more):
+    return dict(dict(model_type="siglip2_vision_model", hidden_size=32, intermediate_size=40, num_hidden_layers=2,
+                     num_attention_heads=2, patch_size=4, num_patches=25, vision_use_head=False), **more)
+
+
+def lfm2_vl():
+    # Pictures of more than 2 x 16 tokens of 8 x 8 pixels become 2 to 4 tiles of 24 x 24 and a thumbnail.
+    grid = [f"<|img_row_{row}_col_{column}|>" for row in range(1, 5) for column in range(1, 5) if row * column <= 4]
+    special = ["<pad>", "<bos>", "<eos>", "<image>", "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", "<start_of_turn>",
+               "<end_of_turn>"] + grid
+    words = byte_tokenizer(special, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", image_token="<image>",
+                           image_start_token="<|image_start|>", image_end_token="<|image_end|>",
+                           image_thumbnail="<|img_thumbnail|>")
+    pixels = transformers.Lfm2VlImageProcessor(encoder_patch_size=4, tile_size=24, min_image_tokens=4, max_image_tokens=12,
+                                               max_tiles=4)
+    config = dict(text_config=text_sizes(model_type="lfm2", vocab_size=280, hidden_size=32, intermediate_size=48,
+                                         block_auto_adjust_ff_dim=False, layer_types=["conv", "full_attention", "conv"]),
+                  vision_config=siglip2(), image_token_id=3, projector_hidden_size=40)
+    return transformers.Lfm2VlForConditionalGeneration, config, transformers.Lfm2VlProcessor(
+        pixels, words, chat_template="{{ bos_token }}" + TURNS % "<image>")
+
+
 QWEN_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.content is string %}{{ m.content }}{% else %}"
     "{% for c in m.content %}{% if c.type == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}{% else %}{{ c.text }}"
@@ -167,7 +189,7 @@ def qwen3_5_moe():
     return transformers.Qwen3_5MoeForConditionalGeneration, config, processor
 
 
-FAMILIES = dict(gemma3=gemma3, qwen3_5=qwen3_5, qwen3_5_moe=qwen3_5_moe, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
+FAMILIES = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, qwen3_5=qwen3_5, qwen3_5_moe=qwen3_5_moe, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
 
 
 def requests(folder):

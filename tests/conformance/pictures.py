@@ -60,9 +60,26 @@ def gemma3(r):
     return (processor, ["--pan-and-scan"], dict(do_pan_and_scan=True)) if r.random() < 0.5 else (processor, [], {})
 
 
+def lfm2_vl(r):
+    processor = golden.FAMILIES["lfm2_vl"]()[2]
+    pixels = processor.image_processor
+    patch, merge = r.choice([2, 4, 8]), r.choice([1, 2, 3])
+    most = r.choice([4, 12, 64])
+    least, tiles = r.choice([(2, 4), (2, 3), (3, 4), (4, 4), (1, 1)])
+    words = pixels.to_dict() | dict(
+        encoder_patch_size=patch, downsample_factor=merge, max_image_tokens=most, min_image_tokens=r.choice([1, most // 2, most // 4]),
+        tile_size=patch * merge * r.choice([1, 2, 4]), min_tiles=least, max_tiles=tiles, do_image_splitting=r.random() < 0.8,
+        use_thumbnail=r.random() < 0.7, max_pixels_tolerance=r.choice([1.0, 2.0, 2.5]), resample=r.choice([1, 2, 3]),
+        image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)])
+    made = transformers.Lfm2VlImageProcessor(**{key: value for key, value in words.items() if key != "image_processor_type"})
+    return transformers.Lfm2VlProcessor(made, processor.tokenizer, chat_template=processor.chat_template), [], {}
+
+
 def other_backend(processor):
-    """The processor that computes with Pillow what this one computes with torchvision."""
-    made = getattr(transformers, type(processor.image_processor).__name__ + "Pil")
+    """The processor that computes with Pillow what this one computes with torchvision; None where transformers has none."""
+    made = getattr(transformers, type(processor.image_processor).__name__ + "Pil", None)
+    if made is None:
+        return None
     processor.image_processor = made(**{key: value for key, value in processor.image_processor.to_dict().items()
                                         if key not in ("image_processor_type", "_processor_class", "processor_class")})
     return processor
@@ -87,9 +104,35 @@ def gemma3_model(r):
                                                      image_seq_length=side * side)
 
 
-PROCESSORS = dict(gemma3=gemma3, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+def lfm2_vl_model(r):
+    cls, config, processor = golden.FAMILIES["lfm2_vl"]()
+    patch, merge = r.choice([2, 3, 4]), r.choice([1, 2, 3])
+    heads = r.choice([1, 2, 4])
+    config["vision_config"] = golden.siglip2(
+        hidden_size=heads * r.choice([4, 8]), num_attention_heads=heads, intermediate_size=r.choice([12, 20]),
+        num_hidden_layers=r.choice([1, 2, 3]), num_patches=r.choice([1, 4, 9, 36]), patch_size=patch,
+        hidden_act=r.choice(["gelu", "gelu_pytorch_tanh", "relu"]), layer_norm_eps=r.choice([1e-6, 1e-3]),
+        vision_use_head=r.random() < 0.5)
+    layers = ["full_attention"] + [r.choice(["conv", "full_attention"]) for _ in range(r.choice([1, 2]))]
+    config["text_config"].update(num_hidden_layers=len(layers), layer_types=layers)
+    if r.random() < 0.3:
+        config["text_config"].update(model_type="lfm2_moe", moe_intermediate_size=24, num_experts=4, num_experts_per_tok=2,
+                                     num_dense_layers=1)
+    config.update(downsample_factor=merge, tie_word_embeddings=r.random() < 0.7, projector_hidden_size=r.choice([24, 40]),
+                  projector_bias=r.random() < 0.5, projector_use_layernorm=r.random() < 0.5,
+                  projector_hidden_act=r.choice(["gelu", "silu"]))
+    pixels = transformers.Lfm2VlImageProcessor(
+        encoder_patch_size=patch, downsample_factor=merge, tile_size=patch * merge * r.choice([2, 3]), min_image_tokens=2,
+        max_image_tokens=r.choice([6, 12]), max_tiles=r.choice([2, 4]), use_thumbnail=r.random() < 0.7)
+    return cls, config, transformers.Lfm2VlProcessor(pixels, processor.tokenizer, chat_template=processor.chat_template)
+
+
+# Pictures that the reference cannot process either, or by no rule.
+REFUSED = ("are the most of the processor", "the reference has no rule for the choice")
+
+PROCESSORS = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
+MODELS = dict(gemma3=gemma3_model, lfm2_vl=lfm2_vl_model, **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]
 
 
@@ -100,13 +143,17 @@ def pixels(promise, family, number):
     folder.mkdir()
     processor, options, asked = PROCESSORS[family](r)
     processor.save_pretrained(folder)
-    backend = r.choice(["torchvision", "pil"])
-    processor = processor if backend == "torchvision" else other_backend(processor)
+    other = other_backend(processor)
+    backend = r.choice(["torchvision", "pil"] if other else ["torchvision"])
+    processor = processor if backend == "torchvision" else other
     paths = [draw(r, folder) for _ in range(r.choice([1, 1, 2]))]
     chat = [dict(role="user", content=[golden.text("a "), *[golden.IMAGE] * len(paths), golden.text(" b")])]
     (folder / "chat.json").write_text(json.dumps(dict(messages=chat, add_generation_prompt=True)))
-    common.Ferry("preprocess", *paths, "--checkpoint", folder, "--messages", folder / "chat.json", "-o",
-                 folder / "made.safetensors", "--backend", backend, *options).ends_with(0)
+    run = common.Ferry("preprocess", *paths, "--checkpoint", folder, "--messages", folder / "chat.json", "-o",
+                       folder / "made.safetensors", "--backend", backend, *options)
+    if run.code == 4 and any(reason in run.why for reason in REFUSED):
+        return f"refused: {run.why}"
+    run.ends_with(0)
     pictures = [PIL.ImageOps.exif_transpose(PIL.Image.open(path)).convert("RGB") for path in paths]
     words = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     wanted = processor(text=[words], images=[pictures], return_tensors="pt", add_special_tokens=False, **asked)

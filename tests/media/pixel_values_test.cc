@@ -69,7 +69,7 @@ std::vector<uint8_t> planes(const TiledImage& image) {
 
 void check(const Image& image, const Settings& settings, Backend backend, const json& expected,
            ThreadPool& pool) {
-  const Sample sample = {cut(image, settings, backend, pool)};
+  const Sample sample = {*cut(image, settings, backend, pool)};
   const PixelValues pixels = pixel_values(std::span(&sample, 1), settings, backend);
   Shape shape = expected["shape"].get<Shape>();
   if (settings.has_mask()) shape.insert(shape.begin(), 1);
@@ -146,7 +146,7 @@ TEST(MediaGolden, SamplesAreJoinedAndPadded) {
   Sample both;
   for (const json& file : batch["files"]) {
     const Image image = image_of("images/" + file.get<std::string>());
-    both.push_back(cut(image, settings, Backend::kTorchvision, pool));
+    both.push_back(*cut(image, settings, Backend::kTorchvision, pool));
   }
   check_batch({{both[0]}, {both[1]}}, settings, batch["arrays"], "batch2");
   check_batch({both}, settings, batch["arrays"], "one_sample_two_images");

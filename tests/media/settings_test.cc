@@ -17,6 +17,8 @@ const json kInternVl = {{"image_processor_type", "GotOcr2ImageProcessorFast"},
                         {"size", {{"height", 448}, {"width", 448}}}};
 const json kSmolVlm = {{"image_processor_type", "Idefics3ImageProcessor"},
                        {"processor_class", "Idefics3Processor"}};
+const json kLfm2Vl = {{"image_processor_type", "Lfm2VlImageProcessorFast"},
+                      {"processor_class", "Lfm2VlProcessor"}};
 
 Error refused(const json& base, const json& change) {
   json fields = base;
@@ -44,6 +46,40 @@ TEST(MediaSettings, InternVlAlwaysCrops) {
   json fields = kInternVl;
   fields["crop_to_patches"] = false;
   EXPECT_TRUE(settings_from(fields.dump(), "", "d")->crop);
+}
+
+// The longest list of patches is that of a tile or of a picture with most tokens.
+TEST(MediaSettings, Lfm2VlCountsPatches) {
+  const auto patches = [](const json& change) {
+    json fields = kLfm2Vl;
+    fields.update(change);
+    const auto settings = settings_from(fields.dump(), "", "d");
+    return settings ? settings->max_patches() : -1;
+  };
+  EXPECT_EQ(patches(json::object()), 1024);
+  EXPECT_EQ(patches({{"max_num_patches", 7}}), 1024);
+  EXPECT_EQ(patches({{"tile_size", 1024}}), 4096);
+  EXPECT_EQ(patches({{"tile_size", 1024}, {"do_image_splitting", false}}), 1024);
+  EXPECT_EQ(patches({{"tile_size", 1024}, {"min_tiles", 1}, {"max_tiles", 1}}), 4096);
+  EXPECT_EQ(patches({{"max_image_tokens", 64}, {"downsample_factor", 1}, {"tile_size", 64}}), 64);
+}
+
+TEST(MediaSettings, Lfm2VlRefusesWhatTheReferenceCannotUse) {
+  const auto expect = [](const json& change, ErrorCode code, const std::string& message) {
+    const Error error = refused(kLfm2Vl, change);
+    EXPECT_EQ(error.code, code) << change;
+    EXPECT_NE(error.message.find(message), std::string::npos) << error.message;
+  };
+  expect({{"min_tiles", 1}}, ErrorCode::kUnsupported, "min_tiles 1");
+  expect({{"min_tiles", 11}}, ErrorCode::kBadInput, "min_tiles is greater than max_tiles");
+  expect({{"tile_size", 500}}, ErrorCode::kUnsupported, "tile_size 500 is not a multiple of 32");
+  expect({{"do_pad", false}}, ErrorCode::kUnsupported, "do_pad");
+  expect({{"encoder_patch_size", 257}}, ErrorCode::kBadInput, "from 1 to 256");
+  expect({{"max_pixels_tolerance", 0}}, ErrorCode::kBadInput, "up to 1000000");
+  expect({{"max_image_tokens", 65536}}, ErrorCode::kBadInput, "patches of 16 x 16 pixels");
+  expect({{"min_image_tokens", 65536}}, ErrorCode::kBadInput, "where 65536 are the limit");
+  expect({{"encoder_patch_size", 256}, {"tile_size", 1024}}, ErrorCode::kBadInput,
+         "where 256 are the limit");
 }
 
 TEST(MediaSettings, TheProcessorFileComesFirst) {

@@ -14,7 +14,7 @@ QUESTION = "What is in this picture?"
 KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
-TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
+TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_grid_thw", "token_type_ids", "mm_token_type_ids")
 
 
 @dataclasses.dataclass
@@ -207,7 +207,8 @@ def encode_images(prompt, source):
         made = processor(text=[text], images=[pictures], return_tensors="pt", add_special_tokens=False)
     except Exception as error:
         raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
-    return {name: made[name] for name in TENSORS if name in made}
+    # Ferry writes masks of i64 only.
+    return {name: made[name] if made[name].is_floating_point() else made[name].long() for name in TENSORS if name in made}
 
 
 def picture(prompt, path):

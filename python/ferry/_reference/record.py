@@ -57,13 +57,13 @@ class Recorder:
 
     def prompt(self, inputs, put):
         """Everything of the prompt itself; returns logits [1,T,V] (encoders: states [1,T,E]) and the cache behind it."""
-        seen = {}
+        seen, features = {}, []
         if hasattr(getattr(self.model, "model", None), "rope_deltas"):
             self.model.model.rope_deltas = None  # those of an earlier prompt
         with self.hooks() as hooks:
             self.watch_text(hooks, seen)
             if "pixel_values" in inputs:
-                self.watch_images(hooks, put)
+                self.watch_images(hooks, put, features)
             if self.source.hears:
                 self.watch_sound(hooks, put)
             cache = None if self.source.encodes else self.cache()
@@ -73,6 +73,8 @@ class Recorder:
             ran = self.model(**self.named(given))
         for name, value in inputs.items():
             put(name, value)
+        if features:  # a connector that is called for each tile gives different numbers of rows
+            put("image_features", torch.cat(features, dim=0 if len(features) == 1 else 1))
         self.put_states({name: value for name, value in seen.items() if name != "last_hidden_state"}, put)
         if self.source.labels:
             put("last_hidden_state", seen["last_hidden_state"])
@@ -117,7 +119,7 @@ class Recorder:
                 value = value[0]
             put(name, value)
 
-    def watch_images(self, hooks, put):
+    def watch_images(self, hooks, put, features):
         tower, connector = tower_of(self.model)
         for i, layer in enumerate(layers_of(tower)):
             def before(_, arguments, options, i=i):
@@ -129,7 +131,7 @@ class Recorder:
             hooks.append(tower.register_forward_hook(lambda _, __, out: put("image_features", out.pooler_output[None])))
             return
         hooks.append(connector.register_forward_hook(
-            lambda _, __, out: put("image_features", out.reshape(out.shape[0], -1, out.shape[-1]))))
+            lambda _, __, out: features.append(out.reshape(out.shape[0], -1, out.shape[-1]))))
 
     def watch_sound(self, hooks, put):
         encoder = self.model.get_encoder()

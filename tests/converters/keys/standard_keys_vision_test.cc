@@ -111,7 +111,7 @@ TEST_P(VisionKeys, ALayerThatIsMissingIsListed) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, VisionKeys,
                          testing::Values("smolvlm", "gemma3_images", "internvl3_hf",
-                                         "internvl3_opengvlab"),
+                                         "internvl3_opengvlab", "lfm2_vl_images"),
                          [](const auto& test) { return test.param; });
 
 TEST(VisionKeyLayouts, BothLayoutsOfInternVlAndTheNamesInMemoryGiveTheSameWeights) {
@@ -133,18 +133,26 @@ TEST(VisionKeyLayouts, BothLayoutsOfInternVlAndTheNamesInMemoryGiveTheSameWeight
 
 // Released checkpoints have one more name in front of the tower's keys, and may have a pooling
 // head.
-TEST(VisionKeyLayouts, NamesOfReleasedGemma3GiveTheSameWeights) {
-  const ModelConfig config = family_config("gemma3_images", /*images=*/true);
-  const Names saved(family_tensors("gemma3_images"));
-  std::vector<TensorEntry> released = family_tensors("gemma3_images");
-  rename(released, "vision_tower.", "vision_tower.vision_model.");
+void expect_released_names(const std::string& family, const std::string& tower) {
+  const ModelConfig config = family_config(family, /*images=*/true);
+  const Names saved(family_tensors(family));
+  std::vector<TensorEntry> released = family_tensors(family);
+  rename(released, tower, tower + "vision_model.");
   TensorEntry head = released.front();
-  head.name = "vision_tower.vision_model.head.probe";
+  head.name = tower + "vision_model.head.probe";
   released.push_back(head);
   const Names source(released);
   const Assembled made = assembled(source, config);
   ASSERT_TRUE(made.problems.empty()) << made.problems[0].message;
   EXPECT_EQ(weights_of(made), weights_of(assembled(saved, config)));
+}
+
+TEST(VisionKeyLayouts, NamesOfReleasedGemma3GiveTheSameWeights) {
+  expect_released_names("gemma3_images", "vision_tower.");
+}
+
+TEST(VisionKeyLayouts, NamesOfReleasedLfm2VlGiveTheSameWeights) {
+  expect_released_names("lfm2_vl_images", "model.vision_tower.");
 }
 
 // A checkpoint that has a tensor under the names of both layouts has neither layout.
