@@ -89,6 +89,11 @@ struct RopeSections {
   bool in_turn = false;
 };
 
+// A kind of vision tower: the model_type of vision_config, and the defaults of its class as JSON.
+struct VisionTower {
+  std::string_view name, defaults;
+};
+
 // How the config of one model_type is read. Defaults are those of transformers 5.23.0.
 struct VisionType {
   std::string_view name;                      // the value of model_type
@@ -99,6 +104,8 @@ struct VisionType {
   // Defaults of vision_config and of the outer config, as JSON objects.
   std::string_view vision_defaults = "{}", defaults = "{}";
   Status (*read)(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) = nullptr;
+  // The towers that vision_config may name, the default first; in place of vision_defaults.
+  std::vector<VisionTower> towers = {};
   // Tiles are lists of patches of any number of rows and columns; vision_config states the number
   // of positions, the square of a number, in place of image_size.
   bool patch_lists = false;

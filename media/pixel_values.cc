@@ -143,6 +143,74 @@ Result<TiledImage> cut_lfm2(const Image& image, const Settings& s, const Resize&
   return out;
 }
 
+// Returns the size whose shorter side is `shortest`.
+Size by_shortest_edge(Size image, int shortest) {
+  const bool wide = image.width > image.height;
+  const double longer = wide ? image.width : image.height;
+  const double shorter = wide ? image.height : image.width;
+  const auto length = static_cast<int>(shortest * longer / shorter);
+  return wide ? Size{length, shortest} : Size{shortest, length};
+}
+
+// Returns what a window of `size` shows of an image; outside of the image it is of `colour`.
+Image window(const Image& image, int left, int top, Size size,
+             const std::array<uint8_t, 3>& colour) {
+  Image out = make_image(size);
+  for (int y = 0; y < size.height; ++y) {
+    const bool row = top + y >= 0 && top + y < image.size.height;
+    for (int x = 0; x < size.width; ++x) {
+      const bool inside = row && left + x >= 0 && left + x < image.size.width;
+      const uint8_t* from =
+          inside ? image.row(top + y) + size_t{3} * static_cast<size_t>(left + x) : colour.data();
+      std::copy_n(from, 3, out.row(y) + size_t{3} * static_cast<size_t>(x));
+    }
+  }
+  return out;
+}
+
+// Where the middle of a side begins; negative where the side is too short. Of an odd rest, the
+// backends leave the greater half on other sides of a picture that is too small.
+int middle(int side, int wanted, Backend backend) {
+  if (side >= wanted) return (side - wanted) / 2;
+  return backend == Backend::kPil ? -((wanted - side + 1) / 2) : -((wanted - side) / 2);
+}
+
+Result<Image> pad_to_square(const Image& image, const Settings& s) {
+  const int side = std::max(image.size.width, image.size.height);
+  FERRY_RETURN_IF_ERROR(check_size(side, side, "the picture as a square"));
+  std::array<uint8_t, 3> colour{};
+  for (size_t c = 0; c < 3; ++c) {
+    colour[c] = static_cast<uint8_t>(std::clamp(s.mean[c] * 255, 0.0, 255.0));
+  }
+  return window(image, -((side - image.size.width) / 2), -((side - image.size.height) / 2),
+                {side, side}, colour);
+}
+
+template <class Resize>
+Result<TiledImage> cut_clip(const Image& image, const Settings& s, Backend backend,
+                            const Resize& to) {
+  if (s.pad_square && image.size.width != image.size.height) {
+    Settings rest = s;
+    rest.pad_square = false;
+    return cut_clip(FERRY_TRY(pad_to_square(image, s)), rest, backend, to);
+  }
+  const bool fixed = s.shortest_edge == 0;
+  const int64_t shorter = std::min(image.size.width, image.size.height);
+  const int64_t longer = std::max(image.size.width, image.size.height);
+  const int64_t length = fixed ? s.tile : s.shortest_edge * longer / shorter;
+  if (length > kMaxSide) {
+    return bad_input(
+        fmt::format("a picture of {} x {} pixels becomes {} pixels long, where {} are "
+                    "the limit",
+                    image.size.width, image.size.height, length, kMaxSide));
+  }
+  Image whole =
+      to(image, fixed ? Size{s.tile, s.tile} : by_shortest_edge(image.size, s.shortest_edge));
+  if (s.centre.width == 0) return single(std::move(whole));
+  return single(window(whole, middle(whole.size.width, s.centre.width, backend),
+                       middle(whole.size.height, s.centre.height, backend), s.centre, {}));
+}
+
 }  // namespace
 
 std::vector<int64_t> TiledImage::tokens(const Settings& settings) const {
@@ -170,6 +238,8 @@ Result<TiledImage> cut(const Image& image, const Settings& settings, Backend bac
       return cut_gotocr2(image, settings, to);
     case ProcessorKind::kQwen2Vl:
       return cut_qwen2vl(image, settings, to);
+    case ProcessorKind::kClip:
+      return cut_clip(image, settings, backend, to);
     case ProcessorKind::kLfm2Vl:
       return cut_lfm2(image, settings, to);
     case ProcessorKind::kGemma3:

@@ -37,6 +37,11 @@ Status always_true(const json& value, Settings&) {
   return {};
 }
 
+Status always_false(const json& value, Settings&) {
+  if (value != false) return unsupported(value);
+  return {};
+}
+
 Status always_null(const json& value, Settings&) {
   if (!value.is_null()) return unsupported(value);
   return {};
@@ -216,6 +221,36 @@ constexpr Field kQwen2VlFields[] = {
     {"max_pixels", most_pixels},
 };
 
+Status clip_target(const json& value, Settings& s) {
+  s.shortest_edge = 0;
+  if (has_members(value, {"shortest_edge"})) {
+    return set_int(value["shortest_edge"], kMaxTile, s.shortest_edge);
+  }
+  return square(value, s);
+}
+
+Status centre(const json& value, Settings& s) {
+  if (!has_members(value, {"height", "width"})) return unsupported(value);
+  FERRY_RETURN_IF_ERROR(set_int(value["height"], kMaxTile, s.centre.height));
+  return set_int(value["width"], kMaxTile, s.centre.width);
+}
+
+Status crops(const json& value, Settings& s) { return set_bool(value, s.crop); }
+Status pad_square(const json& value, Settings& s) { return set_bool(value, s.pad_square); }
+
+constexpr Field kClipFields[] = {
+    {"size", clip_target},
+    {"crop_size", centre},
+    {"do_center_crop", crops},
+    {"do_pad", always_false},
+};
+constexpr Field kLlavaFields[] = {
+    {"size", clip_target},
+    {"crop_size", centre},
+    {"do_center_crop", crops},
+    {"do_pad", pad_square},
+};
+
 // The reference computes max_num_patches anew, whatever the file says.
 constexpr Field kLfm2VlFields[] = {
     {"size", no_effect},
@@ -243,6 +278,8 @@ struct Kind {
   std::array<double, 3> mean, std;
   int least_patches = 1, most_patches = 12;
   int patch = 14;
+  int shortest_edge = 0;
+  Size centre{};
 };
 
 constexpr std::string_view kIdefics3Classes[] = {
@@ -258,6 +295,12 @@ constexpr std::string_view kQwen2VlClasses[] = {"Qwen2VLImageProcessor",
                                                 "Qwen2VLImageProcessorFast"};
 constexpr std::string_view kQwen2VlProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLProcessor",
                                                    "Qwen3VLProcessor"};
+constexpr std::string_view kClipClasses[] = {"CLIPImageProcessor", "CLIPImageProcessorFast"};
+constexpr std::string_view kLlavaClasses[] = {"LlavaImageProcessor", "LlavaImageProcessorFast"};
+constexpr std::string_view kSiglipClasses[] = {"SiglipImageProcessor", "SiglipImageProcessorFast"};
+constexpr std::string_view kLlavaProcessors[] = {"LlavaProcessor"};
+constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
+constexpr std::array<double, 3> kClipDeviation = {0.26862954, 0.26130258, 0.27577711};
 constexpr std::string_view kLfm2VlClasses[] = {"Lfm2VlImageProcessor", "Lfm2VlImageProcessorFast"};
 constexpr std::string_view kLfm2VlProcessors[] = {"Lfm2VlProcessor"};
 
@@ -271,14 +314,40 @@ constexpr Kind kKinds[] = {
      364,
      {0.5, 0.5, 0.5},
      {0.5, 0.5, 0.5}},
-    {ProcessorKind::kGotOcr2,
-     kGotOcr2Classes,
-     kGotOcr2Processors,
-     kGotOcr2Fields,
+    {ProcessorKind::kGotOcr2, kGotOcr2Classes, kGotOcr2Processors, kGotOcr2Fields, Filter::kBicubic,
+     384, kClipMean, kClipDeviation},
+    {ProcessorKind::kClip,
+     kClipClasses,
+     kLlavaProcessors,
+     kClipFields,
      Filter::kBicubic,
-     384,
-     {0.48145466, 0.4578275, 0.40821073},
-     {0.26862954, 0.26130258, 0.27577711}},
+     224,
+     kClipMean,
+     kClipDeviation,
+     1,
+     1,
+     224,
+     {224, 224}},
+    {ProcessorKind::kClip,
+     kLlavaClasses,
+     kLlavaProcessors,
+     kLlavaFields,
+     Filter::kBicubic,
+     224,
+     kClipMean,
+     kClipDeviation,
+     1,
+     1,
+     224,
+     {224, 224}},
+    {ProcessorKind::kClip,
+     kSiglipClasses,
+     kLlavaProcessors,
+     kClipFields,
+     Filter::kBicubic,
+     224,
+     {0.5, 0.5, 0.5},
+     {0.5, 0.5, 0.5}},
     {ProcessorKind::kGemma3,
      kGemma3Classes,
      kGemma3Processors,
@@ -328,7 +397,7 @@ Result<const Kind*> kind_of(const std::string& name, const std::string& where) {
 }
 
 const Field* find_field(const Kind& kind, std::string_view name) {
-  for (const std::span<const Field> fields : {std::span<const Field>(kCommonFields), kind.fields}) {
+  for (const std::span<const Field> fields : {kind.fields, std::span<const Field>(kCommonFields)}) {
     const auto found =
         std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
     if (found != fields.end()) return &*found;
@@ -387,6 +456,18 @@ Status check_patches(Settings& s, const std::string& where) {
                           where, s.tile, s.patch * s.merge));
 }
 
+// Sets the side of the tile that is left of a picture. kUnsupported unless it is a square.
+Status settle_tile(Settings& s, const std::string& where) {
+  if (!s.crop) s.centre = {};
+  if (s.crop && s.centre.width > 0 && s.centre.width == s.centre.height) {
+    s.tile = s.centre.width;
+    return {};
+  }
+  if (!s.crop && s.shortest_edge == 0) return {};
+  return fail(ErrorCode::kUnsupported,
+              where + ": pictures become tiles that are not square: not supported");
+}
+
 Settings defaults_of(const Kind& kind) {
   Settings s;
   s.kind = kind.kind;
@@ -397,6 +478,9 @@ Settings defaults_of(const Kind& kind) {
   s.least_patches = kind.least_patches;
   s.most_patches = kind.most_patches;
   s.patch = kind.patch;
+  s.shortest_edge = kind.shortest_edge;
+  s.centre = kind.centre;
+  if (kind.kind == ProcessorKind::kClip) s.crop = kind.centre.width > 0;
   return s;
 }
 
@@ -413,6 +497,7 @@ Result<Settings> settings_of(const json& fields, std::string processor, const st
   Settings s = defaults_of(*kind);
   FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
   if (s.has_patches()) FERRY_RETURN_IF_ERROR(check_patches(s, where));
+  if (s.kind == ProcessorKind::kClip) FERRY_RETURN_IF_ERROR(settle_tile(s, where));
   if (s.least_patches > s.most_patches) {
     return bad_input(where + ": min_patches is greater than max_patches");
   }

@@ -17,6 +17,7 @@ enum class ProcessorKind {
   kGotOcr2,   // InternVL: the best grid of tiles, a thumbnail as the last one
   kGemma3,    // the whole picture as one tile; with pan and scan, parts of a long one behind it
   kQwen2Vl,   // patches of the whole picture, which keeps its shape
+  kClip,      // the whole picture as one tile, of its own shape until it is cropped (LLaVA)
   kLfm2Vl,    // a picture of its own shape, or a grid of tiles and a thumbnail of its own shape
 };
 
@@ -52,6 +53,11 @@ struct Settings {
   // These are for Qwen2Vl. Sides are multiples of patch * merge, and pixels from least to most.
   int frames = 2;
   int least_pixels = 56 * 56, most_pixels = 28 * 28 * 1280;
+  // These are for Clip. The shortest edge is in pixels; 0 for a fixed size.
+  int shortest_edge = 0;
+  Size centre{};            // what is left of the middle; 0 x 0 for all
+  bool pad_square = false;  // first, with the mean colour
+
   // These are for Lfm2Vl, and so are `split`, least_patches and most_patches, the numbers of tiles
   // of a grid.
   int least_tokens = 64, most_tokens = 256;

@@ -80,7 +80,7 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
   if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kLfm2Vl) return lfm2_text(p, image);
-  if (p.grammar == ImageGrammar::kInternVl) {
+  if (p.grammar == ImageGrammar::kInternVl || p.grammar == ImageGrammar::kLlava) {
     return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;
   }
   const std::string grid = is_split(image) ? idefics3_grid(p, image) : std::string();
@@ -88,7 +88,7 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
 }
 
 std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout& image) {
-  if (p.grammar == ImageGrammar::kQwenVl) return {};
+  if (p.grammar == ImageGrammar::kQwenVl || p.grammar == ImageGrammar::kLlava) return {};
   std::vector<std::string> marks = {p.open, p.close};
   const bool lfm2 = p.grammar == ImageGrammar::kLfm2Vl;
   if (!lfm2 && p.grammar != ImageGrammar::kIdefics3) return marks;

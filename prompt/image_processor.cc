@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "core/text.h"
+#include "media/settings.h"
 #include "text/chat_template/chat_template.h"
 #include "text/chat_template/lexer.h"
 #include "text/chat_template/value.h"
@@ -105,6 +107,7 @@ constexpr Processor kProcessors[] = {
      kVisionEnd,
      {},
      kVideoPad},
+    {"LlavaProcessor", ImageGrammar::kLlava, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
     {"Lfm2VlProcessor",
      ImageGrammar::kLfm2Vl,
      {},
@@ -138,6 +141,12 @@ constexpr std::string_view kOtherFields[] = {"processor_class",
                                              "global_image_tag",
                                              "global_image_token_id",
                                              "use_image_special_tokens"};
+
+// The fields from which LlavaProcessor computes the length of a run.
+constexpr std::string_view kPatchSize = "patch_size";
+constexpr std::string_view kStrategy = "vision_feature_select_strategy";
+constexpr std::string_view kMoreTokens = "num_additional_image_tokens";
+constexpr std::string_view kLlavaFields[] = {kPatchSize, kStrategy, kMoreTokens};
 
 const Value* processor_member(const Value& object, std::string_view name) {
   const Value* found =
@@ -174,7 +183,10 @@ Result<const Processor*> find_processor(const std::string& name, const std::stri
 Status check_fields(const Value& config, const Processor& processor, const std::string& path) {
   for (const auto& [name, value] : config.members()) {
     const bool known = std::ranges::find(kOtherFields, name) != std::end(kOtherFields);
-    if (known || name == processor.length_field || value.is<text::chat::None>()) continue;
+    const bool of_llava = processor.grammar == ImageGrammar::kLlava &&
+                          std::ranges::find(kLlavaFields, name) != std::end(kLlavaFields);
+    if (known || of_llava || name == processor.length_field || value.is<text::chat::None>())
+      continue;
     return fail(ErrorCode::kUnsupported, fmt::format("{}: field {}: not supported with {}", path,
                                                      quoted(name), processor.name));
   }
@@ -191,6 +203,30 @@ Result<int64_t> length_in(const Value& config, const Processor& processor,
   }
   return bad_input(fmt::format("{}: field '{}': not a whole number from 1 to {}", path,
                                processor.length_field, kMaxTokensPerTile));
+}
+
+// Returns a whole number of a field, or `otherwise`.
+Result<int64_t> number_in(const Value& config, std::string_view field, int64_t least, int64_t most,
+                          std::optional<int64_t> otherwise, const std::string& path) {
+  const Value* value = processor_member(config, field);
+  if (value == nullptr && otherwise) return *otherwise;
+  if (value == nullptr) return bad_input(fmt::format("{}: no field '{}'", path, field));
+  if (value->is<int64_t>() && value->integer() >= least && value->integer() <= most) {
+    return value->integer();
+  }
+  return bad_input(
+      fmt::format("{}: field '{}': not a whole number from {} to {}", path, field, least, most));
+}
+
+// The placeholders of a tile of LlavaProcessor, by the size of the tile and the fields above.
+Result<int64_t> llava_length(const Value& config, int64_t tile, const std::string& path) {
+  const int64_t patch = FERRY_TRY(number_in(config, kPatchSize, 1, tile, std::nullopt, path));
+  const int64_t more = FERRY_TRY(number_in(config, kMoreTokens, 0, kMaxTokensPerTile, 0, path));
+  const std::string strategy = FERRY_TRY(text_in(config, kStrategy, path));
+  const int64_t tokens = (tile / patch) * (tile / patch) + more - (strategy == "default" ? 1 : 0);
+  if (tokens > 0 && tokens <= kMaxTokensPerTile) return tokens;
+  return bad_input(fmt::format("{}: a tile has {} tokens, not a number from 1 to {}", path, tokens,
+                               kMaxTokensPerTile));
 }
 
 // -- tokenizer_config.json
@@ -255,7 +291,18 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.grammar = processor->grammar;
   out.adds_special = processor->adds_special;
   out.tokens_per_tile = FERRY_TRY(length_in(config, *processor, path));
-  out.image = FERRY_TRY(token(processor->image));
+  TokenRule image = processor->image;
+  std::string own_image;
+  if (out.grammar == ImageGrammar::kLlava) {
+    const std::string preprocessor = FERRY_TRY(read(kPreprocessorFile, kMaxConfigBytes));
+    const std::string own = FERRY_TRY(read(kProcessorFile, kMaxConfigBytes));
+    const media::Settings settings =
+        FERRY_TRY(media::settings_from(preprocessor, own, printable(directory)));
+    out.tokens_per_tile = FERRY_TRY(llava_length(config, settings.tile, path));
+    own_image = FERRY_TRY(text_in(config, "image_token", path));
+    if (!own_image.empty()) image.otherwise = own_image;
+  }
+  out.image = FERRY_TRY(token(image));
   out.open = FERRY_TRY(token(processor->open));
   out.close = FERRY_TRY(token(processor->close));
   out.mark = out.grammar == ImageGrammar::kGemma3 ? out.open : out.image;

@@ -15,6 +15,7 @@ enum class ImageGrammar {
   kInternVl,  // all tiles in one run
   kGemma3,    // the whole image, then its parts, with words between them
   kQwenVl,    // one run, as long as the image is large
+  kLlava,     // one run
   kLfm2Vl,    // tiles with their row and column, then the whole image; each with tokens of its own
 };
 

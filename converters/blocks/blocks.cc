@@ -70,6 +70,9 @@ ValueId softplus(GraphBuilder& b, ValueId x) {
   return b.where(linear, x, curved);
 }
 
+// Of the sigmoid that stands for the normal distribution in CLIP.
+constexpr double kQuickGeluScale = 1.702;
+
 ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
   switch (activation) {
     case Activation::kGelu:
@@ -82,10 +85,8 @@ ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
       const ValueId positive = b.relu(x);
       return b.mul(positive, positive);
     }
-    case Activation::kQuickGelu: {
-      const ValueId gate = b.sigmoid(b.mul(x, 1.702));
-      return b.mul(x, gate);
-    }
+    case Activation::kQuickGelu:
+      return b.mul(x, b.sigmoid(b.mul(x, kQuickGeluScale)));
     case Activation::kSilu:
       break;
   }

@@ -158,7 +158,7 @@ std::string name_of(Activation activation) {
       return "gelu_tanh";
     case Activation::kRelu:
       return "relu";
-    case Activation::kRelu2:  // refused where experts are read
+    case Activation::kRelu2:  // refused where experts are read, as is the next
     case Activation::kQuickGelu:
     case Activation::kSilu:
       break;

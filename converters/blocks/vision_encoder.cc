@@ -30,7 +30,7 @@ ValueId embed_patches(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
   const ValueId windows = b.permute(blocks, {1, 3, 0, 2, 4});
   const ValueId rows =
       b.view(windows, {batch(), positions(v.patches()), features(v.patch_values())});
-  return projection(b, rows, "vision.patches", v.patch_values(), v.hidden_size, /*bias=*/true);
+  return projection(b, rows, "vision.patches", v.patch_values(), v.hidden_size, v.patch_bias);
 }
 
 ValueId add_positions(GraphBuilder& b, const VisionConfig& v, ValueId x) {
@@ -81,9 +81,18 @@ ValueId add_scaled(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId y,
   return b.add(x, y);
 }
 
+// Returns the states that are features, which need not be the output of the last layer.
+ValueId side_by_side(GraphBuilder& b, const VisionConfig& v, const std::vector<ValueId>& states) {
+  std::vector<ValueId> taken;
+  for (const int64_t layer : v.feature_layers) taken.push_back(states[static_cast<size_t>(layer)]);
+  return taken.size() == 1 ? taken.front() : b.cat(taken, 2);
+}
+
 // `x` has the embeddings of the patches with their positions.
 ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId mask) {
-  for (int64_t layer = 0; layer < v.num_layers; ++layer) {
+  if (v.pre_norm) x = layer_norm(b, x, "vision.pre_norm", v.norm_eps);
+  std::vector<ValueId> states = {x};
+  for (int64_t layer = 0; layer < v.depth(); ++layer) {
     b.probe(fmt::format("vision_hidden_states.{}", layer), x);
     b.set_layer(static_cast<int32_t>(layer));
     const ValueId attended =
@@ -91,8 +100,10 @@ ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId mask) {
     x = add_scaled(b, v, x, attended, tower_layer(layer, "attention"));
     const ValueId mapped = feed_forward(b, v, norm(b, v, x, tower_layer(layer, "ffn_norm")), layer);
     x = add_scaled(b, v, x, mapped, tower_layer(layer, "feed_forward"));
+    states.push_back(x);
   }
-  b.set_layer(static_cast<int32_t>(v.num_layers));
+  b.set_layer(static_cast<int32_t>(v.depth()));
+  if (!v.feature_layers.empty()) return side_by_side(b, v, states);
   if (v.final_norm) x = layer_norm(b, x, "vision.norm", v.norm_eps);
   b.probe("vision_last_hidden_state", x);
   return x;
@@ -101,7 +112,8 @@ ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId mask) {
 // Turns [1,n,c] into [1, n / s^2, s^2 c]. A row has the rows of an s x s block of patches side by
 // side, or their average.
 ValueId pixel_shuffle(GraphBuilder& b, const VisionConfig& v, ValueId x) {
-  if (v.class_token) x = b.slice(x, 1, 1, v.patches() + 1);
+  if (v.drops_first) x = b.slice(x, 1, 1, v.patches() + (v.class_token ? 1 : 0));
+  if (v.shuffle == 1 && v.connector != Connector::kAverage) return x;
   const int64_t blocks = v.grid() / v.shuffle;
   const ValueId square = b.view(x, {blocks, v.shuffle, blocks, v.shuffle, v.hidden_size});
   if (v.connector == Connector::kAverage) {
@@ -158,7 +170,7 @@ ValueId encode_list(GraphBuilder& b, const VisionConfig& v, int64_t width) {
 Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptions& options) {
   const VisionConfig& v = *config.vision;
   if (v.any_shape) return build_any_shape_encoder(config, options);
-  GraphBuilder b(static_cast<int32_t>(v.num_layers));
+  GraphBuilder b(static_cast<int32_t>(v.depth()));
   const auto encode = v.max_patches > 0 ? encode_list : encode_square;
   b.output(encode(b, v, config.hidden_size), std::string(kImageFeaturesPort));
   Methods methods;

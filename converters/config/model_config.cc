@@ -306,13 +306,29 @@ Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision
   return TextPart{*inside, *match};
 }
 
+// Returns the defaults of vision_config: those of the tower that it names.
+Result<std::string_view> tower_defaults(const JsonFields& vision, const VisionType& type) {
+  if (type.towers.empty()) return type.vision_defaults;
+  const std::string name =
+      FERRY_TRY(vision.text("model_type")).value_or(std::string(type.towers.front().name));
+  std::vector<std::string_view> names;
+  for (const VisionTower& tower : type.towers) {
+    if (tower.name == name) return tower.defaults;
+    names.push_back(tower.name);
+  }
+  return vision.error(ErrorCode::kUnsupported, "model_type",
+                      fmt::format("is {}; {} {} supported", quoted(name, kShownType),
+                                  fmt::join(names, ", "), names.size() == 1 ? "is" : "are"));
+}
+
 // Reads the sizes of the vision tower, which need those of the text decoder.
 Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
   const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
-  const nlohmann::json vision_defaults = nlohmann::json::parse(match.type->vision_defaults);
   outer.set_defaults(defaults);
   auto vision = FERRY_TRY(outer.object("vision_config"));
   if (!vision) return outer.bad("vision_config", "is missing");
+  const nlohmann::json vision_defaults =
+      nlohmann::json::parse(FERRY_TRY(tower_defaults(*vision, *match.type)));
   vision->set_defaults(vision_defaults);
   FERRY_RETURN_IF_ERROR(refuse_quantization(*vision));
   config.vision_family = match.family;
@@ -366,6 +382,7 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
       {"gelu_accurate", Activation::kGeluTanh},
       {"relu", Activation::kRelu},
       {"relu2", Activation::kRelu2},
+      {"quick_gelu", Activation::kQuickGelu},
   };
   const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
   for (const auto& [known, activation] : kNames) {
@@ -373,7 +390,7 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
   }
   return fields.error(
       ErrorCode::kUnsupported, key,
-      fmt::format("is {}; silu, gelu, gelu_pytorch_tanh, relu and relu2 are supported",
+      fmt::format("is {}; silu, gelu, gelu_pytorch_tanh, relu, relu2 and quick_gelu are supported",
                   quoted(name)));
 }
 

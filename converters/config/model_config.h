@@ -4,6 +4,7 @@
 // model come from here, never from a weight.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -59,7 +60,13 @@ struct VisionConfig {
   int64_t shuffle = 1;  // divides the patches of a side
   double norm_eps = 1e-6;
   Activation activation = Activation::kGelu;
-  bool class_token = false;  // before the patches, removed behind the last layer
+  bool class_token = false;  // before the patches
+  bool drops_first = false;  // the first row is no feature: the class token, where there is one
+  bool patch_bias = true;
+  bool pre_norm = false;  // before the first layer
+  // The states that are features, side by side: 0 is the input of the first layer, N the output of
+  // the N-th. Empty: the output of the last layer, behind the final norm.
+  std::vector<int64_t> feature_layers = {};
   bool qkv_bias = true;
   bool qk_norm = false;  // RMS norm of q and k over all heads, before attention
   double qk_norm_eps = 1e-6;
@@ -85,12 +92,20 @@ struct VisionConfig {
     return channels * patch_size * patch_size * (any_shape ? any_shape->temporal_patch_size : 1);
   }
   // Returns the rows of image features that one image or tile becomes.
-  int64_t image_tokens() const { return rows() / (shuffle * shuffle); }
+  int64_t image_tokens() const {
+    return (rows() + (class_token ? 1 : 0) - (drops_first ? 1 : 0)) / (shuffle * shuffle);
+  }
+  // Returns the layers that features need.
+  int64_t depth() const {
+    return feature_layers.empty() ? num_layers : *std::ranges::max_element(feature_layers);
+  }
   // Returns the patches of a tile, padding included.
   int64_t rows() const { return max_patches > 0 ? max_patches : patches(); }
   // Returns the width of a row of image features before the linears of the connector.
   int64_t shuffled_size() const {
-    return connector == Connector::kAverage ? hidden_size : hidden_size * shuffle * shuffle;
+    const auto states = std::max<int64_t>(1, std::ssize(feature_layers));
+    return connector == Connector::kAverage ? hidden_size
+                                            : hidden_size * shuffle * shuffle * states;
   }
   bool operator==(const VisionConfig&) const = default;
 };

@@ -9,12 +9,10 @@
 #include "converters/config/json_fields.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
-#include "core/text.h"
+#include "converters/keys/vision_tower_keys.h"
 
 namespace ferry::converters::families::gemma3_vision {
 namespace {
-
-constexpr std::string_view kTower = "siglip_vision_model";
 
 // Sets the side of the blocks of patches that are averaged. The reference rounds the side of the
 // square of tokens and that of a block down.
@@ -33,12 +31,7 @@ Status read_blocks(const JsonFields& outer, VisionConfig& config) {
   return {};
 }
 
-Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  const std::string tower = FERRY_TRY(vision.text("model_type")).value_or(std::string(kTower));
-  if (tower != kTower) {
-    return vision.error(ErrorCode::kUnsupported, "model_type",
-                        fmt::format("is {}; {} is supported", quoted(tower), kTower));
-  }
+Status read(const JsonFields& outer, const JsonFields&, VisionConfig& config) {
   config.final_norm = true;
   config.connector = Connector::kAverage;
   config.two_way_images = true;
@@ -63,9 +56,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
     all = concat({all, projector_rules(config, prefix + "multi_modal_projector.")});
     for (const std::string name : {"vision_tower.", "vision_tower.vision_model."}) {
       const std::string tower = prefix + name;
-      all = concat({all,
-                    siglip_rules(tower, *config.vision),
-                    {drop_rule(tower + "head.*", "pooling head: its output is not used")}});
+      all = concat({all, siglip_rules(tower, *config.vision)});
     }
   }
   return all;
@@ -77,13 +68,9 @@ const VisionFamily kFamily = {
     .types = {{.name = "gemma3",
                .text_type = "gemma3_text",
                .tied = true,
-               .vision_defaults =
-                   R"({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-                       "num_attention_heads": 12, "num_channels": 3, "image_size": 224,
-                       "patch_size": 16, "hidden_act": "gelu_pytorch_tanh",
-                       "layer_norm_eps": 1e-6})",
                .defaults = R"({"image_token_index": 262144, "mm_tokens_per_image": 256})",
                .read = read,
+               .towers = {kSiglipTower},
                .by_choice = true}},
     .text_types = {"gemma3_text"},
     .text_prefixes = {"language_model.model.", "model.language_model."},

@@ -10,6 +10,7 @@
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/vision_tower_keys.h"
 #include "core/text.h"
 
 namespace ferry::converters::families::internvl {
@@ -55,6 +56,7 @@ Status require_last_layer(const JsonFields& fields, std::string_view key) {
 
 void set_structure(VisionConfig& config) {
   config.class_token = true;
+  config.drops_first = true;
   config.layer_scale = true;
   config.connector = Connector::kMlp;
 }

@@ -7,21 +7,15 @@
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
-#include "core/text.h"
+#include "converters/keys/vision_tower_keys.h"
 
 namespace ferry::converters::families::lfm2_vl {
 namespace {
 
-constexpr std::string_view kTower = "siglip2_vision_model";
 // Patches of a tile by the defaults of the image processor, which a conversion reads.
 constexpr int64_t kMaxPatches = 1024;
 
-Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  const std::string tower = FERRY_TRY(vision.text("model_type")).value_or(std::string(kTower));
-  if (tower != kTower) {
-    return vision.error(ErrorCode::kUnsupported, "model_type",
-                        fmt::format("is {}; {} is supported", quoted(tower), kTower));
-  }
+Status read(const JsonFields& outer, const JsonFields&, VisionConfig& config) {
   config.max_patches = kMaxPatches;
   config.shuffle = FERRY_TRY(outer.required("downsample_factor", IntRange{1, 64}));
   config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
@@ -45,9 +39,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
                                     {"linear_2", "vision.connector.w2"}})});
     for (const std::string name : {"vision_tower.", "vision_tower.vision_model."}) {
       const std::string tower = prefix + name;
-      all = concat({all,
-                    siglip_rules(tower, *config.vision),
-                    {drop_rule(tower + "head.*", "pooling head: its output is not used")}});
+      all = concat({all, siglip_rules(tower, *config.vision)});
     }
   }
   return all;
@@ -59,14 +51,10 @@ const VisionFamily kFamily = {
     .types = {{.name = "lfm2_vl",
                .text_type = "lfm2",
                .tied = true,
-               .vision_defaults =
-                   R"({"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-                       "num_attention_heads": 12, "num_channels": 3, "patch_size": 16,
-                       "num_patches": 256, "hidden_act": "gelu_pytorch_tanh",
-                       "layer_norm_eps": 1e-6})",
                .defaults = R"({"image_token_id": 396, "projector_hidden_size": 2560,
                                "downsample_factor": 2})",
                .read = read,
+               .towers = {kSiglip2Tower},
                .patch_lists = true,
                .names = {{"tie_word_embeddings", {"tie_embedding", "tie_word_embeddings"}}}}},
     .text_types = {"lfm2", "lfm2_moe"},

@@ -5,6 +5,7 @@
 #include "converters/config/json_fields.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/vision_tower_keys.h"
 
 namespace ferry::converters::families::smolvlm {
 namespace {

@@ -182,42 +182,6 @@ std::vector<KeyRule> tower_rules(const std::string& prefix, int64_t layers,
   return rules;
 }
 
-std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision) {
-  KeyRule rule;
-  rule.name = "convolution of patches as a matrix";
-  rule.source = source + ".weight";
-  Shape stored = {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size};
-  if (vision.any_shape) stored.insert(stored.begin() + 2, vision.any_shape->temporal_patch_size);
-  rule.expected_shape = [stored](const ModelConfig&) { return stored; };
-  const Shape matrix = {vision.hidden_size, vision.patch_values()};
-  const int64_t rows = vision.hidden_size * vision.patch_values() / vision.patch_size;
-  rule.targets = {{.name = "vision.patches.weight",
-                   .rows = [rows](const ModelConfig&) { return RowOrder{run_piece(0, 0, rows)}; },
-                   .shape = [matrix](const ModelConfig&) { return matrix; }}};
-  if (vision.any_shape && !vision.any_shape->patch_bias) return {std::move(rule)};
-  return {std::move(rule), rename(source + ".bias", "vision.patches.bias", 0)};
-}
-
-std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision) {
-  const std::string layer = tower + "encoder.layers.{i}.";
-  return concat(
-      {vision.max_patches > 0
-           ? tower_rules(tower, 0, {{"embeddings.patch_embedding", "vision.patches"}})
-           : patch_rules(tower + "embeddings.patch_embedding", vision),
-       tower_renames(tower, 0,
-                     {{"embeddings.position_embedding.weight", "vision.positions.weight"}}),
-       tower_rules(layer, vision.num_layers,
-                   {{"layer_norm1", "vision.layers.{i}.attention_norm"},
-                    {"self_attn.q_proj", "vision.layers.{i}.attention.wq"},
-                    {"self_attn.k_proj", "vision.layers.{i}.attention.wk"},
-                    {"self_attn.v_proj", "vision.layers.{i}.attention.wv"},
-                    {"self_attn.out_proj", "vision.layers.{i}.attention.wo"},
-                    {"layer_norm2", "vision.layers.{i}.ffn_norm"},
-                    {"mlp.fc1", "vision.layers.{i}.feed_forward.w1"},
-                    {"mlp.fc2", "vision.layers.{i}.feed_forward.w2"}}),
-       tower_rules(tower, 0, {{"post_layernorm", "vision.norm"}})});
-}
-
 KeyRule transpose_rule(const std::string& source, const std::string& target, int64_t in,
                        int64_t out) {
   KeyRule rule;

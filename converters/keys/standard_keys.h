@@ -64,16 +64,6 @@ std::vector<KeyRule> tower_rules(const std::string& prefix, int64_t layers,
 std::vector<KeyRule> tower_renames(const std::string& prefix, int64_t layers,
                                    std::initializer_list<Rename> table);
 
-// Rules for SOURCE.weight (hidden_size, channels, patch_size, patch_size) of a convolution whose
-// windows do not overlap, which becomes the matrix of a linear (hidden_size, channels *
-// patch_size^2), and for SOURCE.bias. Of a tower over images of any shape the third size is
-// temporal_patch_size.
-std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision);
-
-// Rules for a SigLIP tower below `tower`, or of SigLIP 2 where tiles are lists of patches, whose
-// embedding is a linear.
-std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision);
-
 // Rule for SOURCE (in, out), which becomes the matrix TARGET (out, in).
 KeyRule transpose_rule(const std::string& source, const std::string& target, int64_t in,
                        int64_t out);

@@ -115,6 +115,21 @@ def lfm2_vl():
         pixels, words, chat_template="{{ bos_token }}" + TURNS % "<image>")
 
 
+def clip(**more):
+    return dict(dict(model_type="clip_vision_model", hidden_size=32, intermediate_size=40, num_hidden_layers=3,
+                     num_attention_heads=2, image_size=32, patch_size=8, projection_dim=16), **more)
+
+
+def llava():
+    words = byte_tokenizer(["<pad>", "<bos>", "<eos>", "<image>", "<start_of_turn>", "<end_of_turn>"], bos_token="<bos>",
+                           eos_token="<eos>", pad_token="<pad>", image_token="<image>")
+    pixels = transformers.CLIPImageProcessor(size=dict(shortest_edge=36), crop_size=dict(height=32, width=32))
+    config = dict(text_config=text_sizes(model_type="llama"), vision_config=clip(), image_token_index=3)
+    return transformers.LlavaForConditionalGeneration, config, transformers.LlavaProcessor(
+        pixels, words, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        chat_template="{{ bos_token }}" + TURNS % "<image>")
+
+
 QWEN_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.content is string %}{{ m.content }}{% else %}"
     "{% for c in m.content %}{% if c.type == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}{% else %}{{ c.text }}"
@@ -189,7 +204,7 @@ def qwen3_5_moe():
     return transformers.Qwen3_5MoeForConditionalGeneration, config, processor
 
 
-FAMILIES = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, qwen3_5=qwen3_5, qwen3_5_moe=qwen3_5_moe, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
+FAMILIES = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, llava=llava, qwen3_5=qwen3_5, qwen3_5_moe=qwen3_5_moe, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
 
 
 def requests(folder):

@@ -77,6 +77,13 @@ def lfm2_vl(r):
 
 def other_backend(processor):
     """The processor that computes with Pillow what this one computes with torchvision; None where transformers has none."""
+    if isinstance(processor, transformers.LlavaProcessor):
+        pixels = processor.image_processor.to_dict()
+        kind = getattr(transformers, pixels.pop("image_processor_type") + "Pil")
+        return transformers.LlavaProcessor(
+            kind(**pixels), processor.tokenizer, patch_size=processor.patch_size, chat_template=processor.chat_template,
+            vision_feature_select_strategy=processor.vision_feature_select_strategy,
+            num_additional_image_tokens=processor.num_additional_image_tokens)
     made = getattr(transformers, type(processor.image_processor).__name__ + "Pil", None)
     if made is None:
         return None
@@ -127,12 +134,52 @@ def lfm2_vl_model(r):
     return cls, config, transformers.Lfm2VlProcessor(pixels, processor.tokenizer, chat_template=processor.chat_template)
 
 
+def llava(r):
+    processor = golden.FAMILIES["llava"]()[2]
+    side = r.choice([16, 33, 56])
+    words = dict(resample=r.choice([1, 2, 3]), image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)])
+    kind = r.choice([transformers.CLIPImageProcessor, transformers.LlavaImageProcessor, transformers.SiglipImageProcessor])
+    if kind is transformers.SiglipImageProcessor or r.random() < 0.2:
+        words |= dict(size=dict(height=side, width=side), do_center_crop=False)
+    else:
+        words |= dict(size=dict(shortest_edge=max(1, side + r.choice([-5, 0, 7]))), crop_size=dict(height=side, width=side))
+    if kind is transformers.LlavaImageProcessor:
+        words |= dict(do_pad=r.random() < 0.5)
+    strategy = r.choice(["default", "full"])
+    return transformers.LlavaProcessor(
+        kind(**words), processor.tokenizer, patch_size=r.choice([4, 7]), vision_feature_select_strategy=strategy,
+        num_additional_image_tokens=r.choice([0, 1]), chat_template=processor.chat_template), [], {}
+
+
+def llava_model(r):
+    cls, config, processor = golden.FAMILIES["llava"]()
+    patch, side, heads, layers = r.choice([2, 4]), r.choice([2, 3]), r.choice([1, 2, 4]), r.choice([1, 2, 4])
+    sizes = dict(hidden_size=heads * r.choice([4, 8]), num_attention_heads=heads, intermediate_size=r.choice([12, 20]),
+                 num_hidden_layers=layers, image_size=side * patch, patch_size=patch, layer_norm_eps=r.choice([1e-6, 1e-3]),
+                 hidden_act=r.choice(["quick_gelu", "gelu", "gelu_pytorch_tanh"]))
+    seen = r.random() < 0.6
+    config["vision_config"] = golden.clip(**sizes) if seen else golden.siglip(**sizes, vision_use_head=r.random() < 0.5)
+    which = [r.randint(1, layers) - r.choice([0, layers + 1]) for _ in range(r.choice([1, 1, 2]))]
+    strategy = r.choice(["default", "full"])
+    config.update(vision_feature_layer=which if len(which) > 1 else which[0], vision_feature_select_strategy=strategy,
+                  multimodal_projector_bias=r.random() < 0.5, projector_hidden_act=r.choice(["gelu", "silu"]),
+                  tie_word_embeddings=r.random() < 0.3)
+    config["text_config"].update(model_type=r.choice(["llama", "mistral", "qwen2", "qwen3", "phi3"]), head_dim=12)
+    if config["text_config"]["model_type"] == "phi3":
+        config["text_config"].pop("head_dim")
+    pixels = transformers.CLIPImageProcessor(size=dict(shortest_edge=side * patch),
+                                             crop_size=dict(height=side * patch, width=side * patch))
+    return cls, config, transformers.LlavaProcessor(
+        pixels, processor.tokenizer, patch_size=patch, vision_feature_select_strategy=strategy,
+        num_additional_image_tokens=int(seen), chat_template=processor.chat_template)
+
+
 # Pictures that the reference cannot process either, or by no rule.
 REFUSED = ("are the most of the processor", "the reference has no rule for the choice")
 
-PROCESSORS = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+PROCESSORS = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, llava=llava, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, lfm2_vl=lfm2_vl_model, **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
+MODELS = dict(gemma3=gemma3_model, lfm2_vl=lfm2_vl_model, llava=llava_model, **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]
 
 

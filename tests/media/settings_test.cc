@@ -148,8 +148,8 @@ TEST(MediaSettings, WhatIsNotKnownIsRefusedByName) {
   EXPECT_EQ(refused(kSmolVlm, {{"do_magic", true}}).message,
             "d/preprocessor_config.json: field 'do_magic': not supported");
   EXPECT_EQ(
-      refused(kSmolVlm, {{"image_processor_type", "CLIPImageProcessor"}}).message,
-      "d/preprocessor_config.json: image_processor_type 'CLIPImageProcessor' is not supported");
+      refused(kSmolVlm, {{"image_processor_type", "ViTImageProcessor"}}).message,
+      "d/preprocessor_config.json: image_processor_type 'ViTImageProcessor' is not supported");
   EXPECT_EQ(refused(kInternVl, {{"processor_class", "GotOcr2Processor"}}).message,
             "d/preprocessor_config.json: processor_class 'GotOcr2Processor' with "
             "GotOcr2ImageProcessorFast is not supported");

@@ -128,14 +128,15 @@ TEST(ReferenceConfig, NamesOfActivations) {
       {"gelu_fast", Activation::kGeluTanh},
       {"gelu_accurate", Activation::kGeluTanh},
       {"relu", Activation::kRelu},
-      {"relu2", Activation::kRelu2}};
+      {"relu2", Activation::kRelu2},
+      {"quick_gelu", Activation::kQuickGelu}};
   for (const auto& [name, activation] : names) {
     EXPECT_EQ(parse(with(sizes("llama"), {{"hidden_act", name}})).activation, activation) << name;
   }
-  for (const std::string name : {"relu6", "quick_gelu", "gelu_10", "mish", "SiLU", ""}) {
+  for (const std::string name : {"relu6", "gelu_10", "mish", "SiLU", ""}) {
     EXPECT_EQ(refusal(with(sizes("llama"), {{"hidden_act", name}})),
               "4 config.json: 'hidden_act' is '" + name +
-                  "'; silu, gelu, gelu_pytorch_tanh, relu and relu2 are supported");
+                  "'; silu, gelu, gelu_pytorch_tanh, relu, relu2 and quick_gelu are supported");
   }
   EXPECT_EQ(parse(with(sizes("lfm2"), {{"hidden_act", "relu"}})).activation, Activation::kSilu);
   const json codegen = {{"activation_function", "gelu"}, {"hidden_act", "relu"}};
@@ -226,7 +227,7 @@ TEST(ReferenceConfig, BiasesThatATypeDoesNotHave) {
 }
 
 TEST(ReferenceConfig, AnUnknownOuterTypeIsNamed) {
-  for (const std::string type : {"llava", "paligemma", "lfm2_vl", "llama"}) {
+  for (const std::string type : {"llava_next", "paligemma", "llama"}) {
     EXPECT_EQ(
         refusal(multimodal(type, sizes("llama")))
             .find("4 config.json: 'model_type' is '" + type + "': not supported; supported are "),

@@ -425,8 +425,8 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
     std::string key;
   };
   const Case cases[] = {
-      {with(llama(), {{"hidden_act", "quick_gelu"}}), "'hidden_act'"},
-      {with(gemma3(), {{"hidden_activation", "quick_gelu"}}), "'hidden_activation'"},
+      {with(llama(), {{"hidden_act", "mish"}}), "'hidden_act'"},
+      {with(gemma3(), {{"hidden_activation", "mish"}}), "'hidden_activation'"},
       {with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}}),
        "'quantization_config'"},
       {with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}, {"factor", 4.0}}}}),

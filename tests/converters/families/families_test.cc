@@ -36,9 +36,18 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
   return std::move(made.components);
 }
 
+// Returns whether no feature of the tower depends on the key.
+bool is_behind_features(const VisionConfig& vision, const std::string& name) {
+  if (vision.feature_layers.empty()) return false;
+  const std::string layers = "encoder.layers.";
+  const size_t at = name.find(layers);
+  return at == std::string::npos ? name.find("post_layernorm.") != std::string::npos
+                                 : std::stoll(name.substr(at + layers.size())) >= vision.depth();
+}
+
 // Returns whether the key belongs to a part that Ferry leaves out.
 bool is_unused(const Case& c, const std::string& name) {
-  if (c.config.vision) return false;
+  if (c.config.vision) return is_behind_features(*c.config.vision, name);
   return name.find("visual.") != std::string::npos || name.starts_with("mtp.") ||
          name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.") ||
          name.starts_with("model.vision_") || name.starts_with("model.audio_") ||

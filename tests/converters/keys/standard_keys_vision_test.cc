@@ -151,6 +151,21 @@ TEST(VisionKeyLayouts, NamesOfReleasedGemma3GiveTheSameWeights) {
   expect_released_names("gemma3_images", "vision_tower.");
 }
 
+TEST(VisionKeyLayouts, NamesOfReleasedLlavaAndThoseInMemoryGiveTheSameWeights) {
+  expect_released_names("llava_images", "vision_tower.");
+  const ModelConfig config = family_config("llava_images");
+  const Names saved(family_tensors("llava_images"));
+  std::vector<TensorEntry> in_memory = family_tensors("llava_images");
+  rename(in_memory, "language_model.lm_head.", "lm_head.");
+  rename(in_memory, "language_model.model.", "model.language_model.");
+  rename(in_memory, "vision_tower.", "model.vision_tower.");
+  rename(in_memory, "multi_modal_projector.", "model.multi_modal_projector.");
+  const Names memory(in_memory);
+  const Assembled made = assembled(memory, config);
+  ASSERT_TRUE(made.problems.empty()) << made.problems[0].message;
+  EXPECT_EQ(weights_of(made), weights_of(assembled(saved, config)));
+}
+
 TEST(VisionKeyLayouts, NamesOfReleasedLfm2VlGiveTheSameWeights) {
   expect_released_names("lfm2_vl_images", "model.vision_tower.");
 }

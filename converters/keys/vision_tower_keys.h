@@ -1,0 +1,23 @@
+// Rules for the keys of vision towers that several vision-language families have, to names under
+// `vision.`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "converters/keys/key_rule.h"
+
+namespace ferry::converters {
+
+// Rules for SOURCE.weight (hidden_size, channels, patch_size, patch_size) of a convolution whose
+// windows do not overlap, which becomes the matrix of a linear (hidden_size, channels *
+// patch_size^2), and for SOURCE.bias. Of a tower over images of any shape the third size is
+// temporal_patch_size, and there may be no bias.
+std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision);
+
+// Rules for a tower of SigLIP or CLIP below `tower`, or of SigLIP 2 where tiles are lists of
+// patches, whose embedding is a linear. Layers behind those that features need are dropped, and so
+// is what makes one vector of an image.
+std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision);
+
+}  // namespace ferry::converters
