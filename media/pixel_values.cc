@@ -424,7 +424,7 @@ void append_planes(std::vector<float>& out, const Image& tile, const Levels& lev
 
 // Appends the patches of an image, block by block: each channel by channel, with equal frames.
 void append_blocks(std::vector<float>& out, const TiledImage& image, const Settings& s,
-                    const Levels& levels) {
+                   const Levels& levels) {
   const Image& picture = image.tiles.front();
   const auto append_patch = [&](int row, int column) {
     for (size_t c = 0; c < 3; ++c) {

@@ -216,8 +216,8 @@ constexpr Field kGemma3Fields[] = {
 
 // min_pixels and max_pixels come last, because they win over `size`.
 constexpr Field kQwen2VlFields[] = {
-    {"size", pixel_range},       {"patch_size", patch_side},   {"temporal_patch_size", frames},
-    {"merge_size", blocks},       {"do_pad", always_null}, {"min_pixels", least_pixels},
+    {"size", pixel_range},       {"patch_size", patch_side}, {"temporal_patch_size", frames},
+    {"merge_size", blocks},      {"do_pad", always_null},    {"min_pixels", least_pixels},
     {"max_pixels", most_pixels},
 };
 
@@ -277,9 +277,9 @@ struct Kind {
   int tile;
   std::array<double, 3> mean, std;
   int least_patches = 1, most_patches = 12;
-  int patch = 14;
   int shortest_edge = 0;
   Size centre{};
+  int patch = 14;
 };
 
 constexpr std::string_view kIdefics3Classes[] = {
@@ -356,14 +356,8 @@ constexpr Kind kKinds[] = {
      224,
      {0.5, 0.5, 0.5},
      {0.5, 0.5, 0.5}},
-    {ProcessorKind::kQwen2Vl,
-     kQwen2VlClasses,
-     kQwen2VlProcessors,
-     kQwen2VlFields,
-     Filter::kBicubic,
-     0,
-     {0.48145466, 0.4578275, 0.40821073},
-     {0.26862954, 0.26130258, 0.27577711}},
+    {ProcessorKind::kQwen2Vl, kQwen2VlClasses, kQwen2VlProcessors, kQwen2VlFields, Filter::kBicubic,
+     0, kClipMean, kClipDeviation},
     {ProcessorKind::kLfm2Vl,
      kLfm2VlClasses,
      kLfm2VlProcessors,
@@ -374,6 +368,8 @@ constexpr Kind kKinds[] = {
      {0.5, 0.5, 0.5},
      2,
      10,
+     0,
+     {},
      16},
 };
 
@@ -416,6 +412,8 @@ Status apply(const json& fields, const Kind& kind, Settings& s, const std::strin
   // In the order of the tables, because some fields win over others.
   for (const std::span<const Field> table : {std::span<const Field>(kCommonFields), kind.fields}) {
     for (const Field& field : table) {
+      const bool own = std::ranges::count(kind.fields, field.name, &Field::name) > 0;
+      if (table.data() == kCommonFields && own) continue;  // has a meaning of its own there
       const auto found = fields.find(std::string(field.name));
       // With null, the default of the class stays.
       if (found == fields.end() || found->is_null()) continue;

@@ -24,7 +24,7 @@ enum class ProcessorKind {
 inline constexpr int kMaxTile = 2048;         // side, in pixels
 inline constexpr int kMaxLongestEdge = 4096;  // the reference limits the longest edge to this
 inline constexpr int kMaxPatches = 256;
-inline constexpr int kMostPixels = 1 << 26;  // of a picture of any shape
+inline constexpr int kMostPixels = 1 << 26;          // of a picture of any shape
 inline constexpr int kMaxPatchSide = 256;            // in pixels
 inline constexpr int64_t kMaxTilePatches = 1 << 16;  // in one list of patches
 inline constexpr int64_t kMaxTilePixels = 1 << 24;   // of all of them

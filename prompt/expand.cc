@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/text.h"
 
 namespace ferry::prompt {
@@ -64,10 +66,6 @@ std::string many(size_t count, std::string_view noun) {
 
 }  // namespace
 
-int64_t tile_tokens(const ImageProcessor& p, const ImageLayout& image) {
-  return p.tokens_per_tile > 0 ? p.tokens_per_tile : image.tokens;
-}
-
 size_t count_parts(std::string_view text, std::string_view part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) {
@@ -111,9 +109,10 @@ Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> image
     const auto in_range = [](int64_t n, int64_t least) {
       return n >= least && n <= kMaxImageTokens;
     };
-    const int64_t each = tile_tokens(p, image);
-    const bool valid =
-        in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1) && in_range(each, 1);
+    const bool sized =
+        (p.tokens_per_tile > 0 || !stated.empty()) &&
+        std::ranges::all_of(stated, [&](int64_t tokens_of) { return in_range(tokens_of, 1); });
+    const bool valid = in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1) && sized;
     const int64_t grid = valid ? rows * columns : 0;
     const bool lacks_whole = may_lack_whole && grid > 1 && given == grid;
     const bool counted = stated.empty() || std::ssize(stated) == given;

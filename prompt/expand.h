@@ -27,9 +27,6 @@ struct ImageLayout {
   }
 };
 
-// Returns the number of tokens of each tile of an image.
-int64_t tile_tokens(const ImageProcessor& processor, const ImageLayout& image);
-
 // Counts the occurrences of `part` in `text`, from left to right without overlap.
 size_t count_parts(std::string_view text, std::string_view part);
 

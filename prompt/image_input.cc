@@ -69,8 +69,8 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
       const size_t count = tokens.empty() ? features.size() / tiles
                                           : features.size() / static_cast<size_t>(all) *
                                                 static_cast<size_t>(tokens[t]);
-      rows.push_back({prompt.images[i][t], features.subspan(at, count),
-                      images[i].file.blocks.rows, images[i].file.blocks.columns});
+      rows.push_back({prompt.images[i][t], features.subspan(at, count), images[i].file.blocks.rows,
+                      images[i].file.blocks.columns});
       at += count;
     }
   }
@@ -142,9 +142,6 @@ Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& promp
   return prompts.expect_tokens_per_tile(bundle.manifest().image_grid ? 0 : sizes.rows);
 }
 
-namespace {
-
-// The rows and columns of patches of images, or of tiles that are lists of patches.
 std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
   std::vector<runner::ImageShape> shapes;
   for (size_t i = 0; i + 1 < pixels.spatial_shapes.size(); i += 2) {
@@ -155,8 +152,6 @@ std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
   }
   return shapes;
 }
-
-}  // namespace
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
                                 bool pan_and_scan) {

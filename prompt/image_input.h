@@ -11,10 +11,12 @@
 
 #include "core/result.h"
 #include "core/thread_pool.h"
+#include "media/pixel_values.h"
 #include "media/settings.h"
 #include "packer/bundle_reader.h"
 #include "prompt/image_prompt.h"
 #include "prompt/preprocess.h"
+#include "runner/image_grid.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
 #include "text/read_file.h"
@@ -30,6 +32,10 @@ struct EncodedImage {
 // Returns the images of an expanded prompt at their positions. The rows are views of the features.
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images);
+// Returns the rows and columns of patches of images of any shape, or of tiles that are lists of
+// patches; nothing for other pixel values.
+std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels);
+
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images);
 
 class ImageInput {

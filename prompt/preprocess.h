@@ -79,9 +79,9 @@ PreprocessedImage describe_cut(const std::string& path, media::Size size,
 
 // Writes pixel_values (f32), pixel_attention_mask, spatial_shapes and image_grid_thw (i64) if the
 // processor has them, and if there is a prompt input_ids and, for some models, token types (i64).
-// The first image that cannot be read ends the call, and nothing is written then. kUsage for a bundle that takes no
-// images, kBadInput for one whose processor does not fit its vision encoder. The digests of a
-// bundle are not checked.
+// The first image that cannot be read ends the call, and nothing is written then. kUsage for a
+// bundle that takes no images, kBadInput for one whose processor does not fit its vision encoder.
+// The digests of a bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

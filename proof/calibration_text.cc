@@ -26,6 +26,7 @@
 #include "media/settings.h"
 #include "plan/mapped_model.h"
 #include "plan/tokenizer_notes.h"
+#include "prompt/image_input.h"
 #include "prompt/image_prompt.h"
 #include "prompt/messages.h"
 #include "prompt/preprocess.h"
@@ -126,13 +127,14 @@ class ImageChats {
       const media::PixelValues pixels =
           media::pixel_values(std::span(&sample, 1), settings_, kBackend);
       images.pixels.insert(images.pixels.end(), pixels.values.begin(), pixels.values.end());
-      images.shapes.insert(images.shapes.end(), pixels.spatial_shapes.begin(),
-                           pixels.spatial_shapes.end());
+      const std::vector<runner::ImageShape> shapes = prompt::shapes_of(pixels);
+      images.shapes.insert(images.shapes.end(), shapes.begin(), shapes.end());
       // Idefics3 has one more dimension in front.
       Shape shape(pixels.shape.begin() + (pixels.shape.size() == 5 ? 1 : 0), pixels.shape.end());
       if (!images.pixel_shape.empty()) shape[0] += images.pixel_shape[0];
       images.pixel_shape = std::move(shape);
-      for (size_t t = 0; t < cut.tiles.size(); ++t) tokens += tokens_of(layouts.back(), t);
+      for (size_t t = 0; t < sample.front().tiles.size(); ++t)
+        tokens += tokens_of(layouts.back(), t);
       if (tokens > limit) return too_long(where, tokens, limit);
     }
     prompt::ExpandedPrompt expanded = FERRY_TRY(prompts_.chat(chat, where, time, layouts));

@@ -117,7 +117,8 @@ Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision
     source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
     for (auto& [tensor, recorded] : tensors) {
       const bool joined = prompt.images.has_lists() && tensor == "image_features";
-      if (!joined) recorded.first = tower_shape(prompt.images, recorded.first, recorded.second.size());
+      if (!joined)
+        recorded.first = tower_shape(prompt.images, recorded.first, recorded.second.size());
       source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
     }
   }

@@ -12,6 +12,7 @@
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/vision_tower_keys.h"
 
 namespace ferry::converters::families::qwen3_vl_vision {
 namespace {

@@ -62,10 +62,10 @@ std::vector<KeyRule> dropped_rules(const std::string& tower, const VisionConfig&
 std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& vision) {
   Shape stored = {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size};
   if (vision.any_shape) stored.insert(stored.begin() + 2, vision.any_shape->temporal_patch_size);
-  KeyRule weight = reshaped("convolution of patches as a matrix", source + ".weight",
-                            "vision.patches.weight", stored,
-                            {vision.hidden_size, vision.patch_values()},
-                            vision.hidden_size * vision.patch_values() / vision.patch_size);
+  KeyRule weight =
+      reshaped("convolution of patches as a matrix", source + ".weight", "vision.patches.weight",
+               stored, {vision.hidden_size, vision.patch_values()},
+               vision.hidden_size * vision.patch_values() / vision.patch_size);
   if (vision.any_shape && !vision.any_shape->patch_bias) return {std::move(weight)};
   return {std::move(weight),
           tower_renames("", 0, {{(source + ".bias").c_str(), "vision.patches.bias"}}).front()};

@@ -93,13 +93,14 @@ TEST(Config, AnUnsupportedWrapperIsOneLine) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
   Json config = Json::parse(read_bytes(source + "/config.json"));
-  config = {{"model_type", "llava"}, {"text_config", config}, {"vision_config", Json::object()}};
+  config = {
+      {"model_type", "llava_next"}, {"text_config", config}, {"vision_config", Json::object()}};
   write_bytes(source + "/config.json", config.dump());
   for (const std::string format : {"--quiet", "--json"}) {
     const Outcome outcome = run_ferry({"convert", source, "--dry-run", format});
     EXPECT_EQ(outcome.code, 4);
     EXPECT_EQ(outcome.error_lines(), 1U);
-    EXPECT_NE(outcome.err.find("config.json: 'model_type' is 'llava': not supported"),
+    EXPECT_NE(outcome.err.find("config.json: 'model_type' is 'llava_next': not supported"),
               std::string::npos)
         << outcome.err;
   }
@@ -108,7 +109,7 @@ TEST(Config, AnUnsupportedWrapperIsOneLine) {
 TEST(Config, MessagesNameTheFileThatWasGiven) {
   const TempDir dir;
   Json config = Json::parse(read_bytes(fixture("llama3_tied/config.json")));
-  config["hidden_act"] = "quick_gelu";
+  config["hidden_act"] = "laplace";
   write_bytes(dir / "other.json", config.dump());
   const Outcome outcome =
       run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--config", dir / "other.json"});

@@ -161,8 +161,8 @@ TEST_P(VisionFamilyStyle, IsAtParityStageByStageAndAnswersAlike) {
   }
 }
 
-const char* const kFamilies[] = {"gemma3",   "lfm2_vl",      "llava",  "qwen2_5_vl", "qwen2_vl",
-                                 "qwen3_vl", "qwen3_vl_moe", "qwen3_5"};
+const char* const kFamilies[] = {"gemma3",   "lfm2_vl",  "llava",        "qwen2_5_vl",
+                                 "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"};
 const char* const kStaticFamilies[] = {"gemma3", "lfm2_vl", "llava"};
 INSTANTIATE_TEST_SUITE_P(Families, VisionFamily, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param); });

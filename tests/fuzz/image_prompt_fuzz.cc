@@ -35,7 +35,7 @@ void require_whole(prompt::ImagePrompt& prompts, const prompt::ExpandedPrompt& p
   require(prompt.images.size() == images.size());
   for (size_t image = 0; image < images.size(); ++image) {
     const int64_t fixed = prompts.tokens_per_tile();
-    const int64_t length = fixed > 0 ? fixed : images[image].tokens;
+    const int64_t length = fixed > 0 ? fixed : images[image].tokens.front();
     for (const int64_t at : prompt.images[image]) {
       tokens += length;
       for (int64_t i = 0; i < length; ++i) {
@@ -50,7 +50,7 @@ void run(prompt::ImagePrompt& prompts, std::string_view chat) {
   // Where the size of an image decides, its tokens; else tiles.
   const bool sized = prompts.tokens_per_tile() == 0;
   const std::array<prompt::ImageLayout, 2> images =
-      sized ? std::array<prompt::ImageLayout, 2>{{{0, 0, 1, 2}, {0, 0, 1, 5}}}
+      sized ? std::array<prompt::ImageLayout, 2>{{{0, 0, 1, {2}}, {0, 0, 1, {5}}}}
             : std::array<prompt::ImageLayout, 2>{{{0, 0, 1}, {1, 2, 3}}};
   for (size_t count = 0; count <= images.size(); ++count) {
     const std::span given(images.data(), count);

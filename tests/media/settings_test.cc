@@ -125,7 +125,7 @@ TEST(MediaSettings, PatchesOfQwenVl) {
   fields.update({{"patch_size", 16}, {"merge_size", 3}, {"temporal_patch_size", 1}});
   const auto made = settings_from(fields.dump(), "", "d");
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_TRUE(made->has_patches() && !made->has_mask());
+  EXPECT_TRUE(made->any_shape() && !made->has_patches() && !made->has_mask());
   EXPECT_EQ(made->patch, 16);
   EXPECT_EQ(made->merge, 3);
   EXPECT_EQ(made->frames, 1);
