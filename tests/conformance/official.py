@@ -142,12 +142,19 @@ def stateful_logits(folder, ids, pixels=None, again=False):
     bundle = Bundle(folder)
     embedded = embeddings(bundle, ids, pixels)
     # A later program may take embeddings that the first one passes on.
-    port = "tokens" if "tokens" in bundle.ports("text_decoder", "forward", "inputs") else "embeddings"
-    most = bundle.ports("text_decoder", "forward", "inputs")[port]["shape"][1]
+    inputs = bundle.ports("text_decoder", "forward", "inputs")
+    port = "tokens" if "tokens" in inputs else "embeddings"
+    most = inputs[port]["shape"][1]
 
     def forward(begin, end, tokens=ids, rows_of=embedded):
         given = torch.tensor([tokens[begin:end]]) if rows_of is None else rows_of[:, begin:end].contiguous()
-        return rows(bundle.call("text_decoder", "forward", {port: given, "input_pos": torch.tensor([begin])})["logits"])
+        values = {port: given, "input_pos": torch.tensor([begin])}
+        if "rope_positions" in inputs:  # a text has one position in all three dimensions
+            values["rope_positions"] = torch.arange(begin, end).repeat(3, 1)
+        if "deepstack_features" in inputs:  # of images, which a text has none of
+            layers, _, width = inputs["deepstack_features"]["shape"]
+            values["deepstack_features"] = torch.zeros(layers, end - begin, width)
+        return rows(bundle.call("text_decoder", "forward", values)["logits"])
 
     if again:
         other = [(7 * token + 13) % bundle.model["vocab_size"] for token in ids]
