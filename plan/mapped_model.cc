@@ -53,10 +53,11 @@ Status check_inputs(const ConvertOptions& options, const converters::ModelConfig
     return fail_field(ErrorCode::kUnsupported, "inputs", fmt::format(" images: {}", why));
   }
   if (!options.images || *options.images == config.vision.has_value()) return {};
-  return fail_field(ErrorCode::kUnsupported, "inputs",
-                    fmt::format(*options.images ? " images: Ferry builds no vision tower of {}"
-                                                : " text: the programs of {} take images",
-                                config.model_type));
+  const std::string& type = config.model_type;
+  const std::string why = *options.images
+                              ? fmt::format(" images: Ferry builds no vision tower of {}", type)
+                              : fmt::format(" text: the programs of {} take images", type);
+  return fail_field(ErrorCode::kUnsupported, "inputs", why);
 }
 
 // Sets config.is_encoder. kUnsupported for a program kind that the model cannot have. `config_name`

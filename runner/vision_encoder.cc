@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/checked.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/token_embedder.h"

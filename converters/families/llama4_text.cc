@@ -2,6 +2,8 @@
 // in the others, experts that read their inputs times a score, beside a shared one.
 // Source: transformers, models/llama4/modeling_llama4.py.
 
+#include <nlohmann/json.hpp>
+
 #include "converters/blocks/decoder.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
