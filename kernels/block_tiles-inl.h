@@ -84,7 +84,7 @@ BlockTile tile_at(std::byte* p, size_t columns) {
   return t;
 }
 
-// What is added to signed codes, so that they are the unsigned operand of a product.
+// Signed codes get this added, so that they are the unsigned operand of a product.
 #if FERRY_BLOCK_VNNI
 constexpr uint32_t kShiftedSigns = 0x80808080;
 #else
@@ -277,7 +277,7 @@ void tile_rows(const BlockProduct& p, const BlockTile& t, size_t n, size_t i) {
   }
   const auto rows = static_cast<size_t>(p.matrix.rows);
   for (size_t a = 0; a < kActs; ++a) {
-    HWY_ALIGN float results[kTileRows];
+    alignas(64) float results[kTileRows];  // of any vector; the target's alignment is AVX2's
     for (size_t v = 0; v < kTileVectors; ++v) {
       const auto sum = [&](size_t s) FERRY_BLOCK_ATTR {
         return plus(partial[s][a][v], partial[s + 4][a][v]);

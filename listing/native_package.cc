@@ -16,10 +16,12 @@
 namespace ferry::listing {
 namespace {
 
+// Returns 0 for sizes without a bound, and for more bytes than a number holds.
 uint64_t bytes_of(const ptn::Value& value) {
   const auto numel = checked_numel(value.sizes);
   if (!numel || *numel < 0) return 0;
-  return static_cast<uint64_t>(*numel) * static_cast<uint64_t>(dtype_bits(value.dtype)) / 8;
+  const auto bits = checked_mul<int64_t>(*numel, dtype_bits(value.dtype));
+  return bits ? static_cast<uint64_t>(*bits) / 8 : 0;
 }
 
 ListedValue list_value(const ptn::Value& value) {

@@ -105,8 +105,8 @@ Result<TiledImage> cut_qwen2vl(const Image& image, const Settings& s, const Resi
   return out;
 }
 
-// Of two grids with equally many tiles and equally near shapes, the reference takes one by the
-// order of a set of Python.
+// The reference chooses between two grids with equally many tiles and equally near shapes by the
+// order of a set of Python. Such a picture is refused.
 Status check_choice(Size image, Grid grid, const Settings& s) {
   const double shape = static_cast<double>(image.width) / image.height;
   const double nearest = std::abs(shape - static_cast<double>(grid.columns) / grid.rows);

@@ -315,7 +315,7 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
   }
   images.runs = runs_of(prompt.input_ids, id);
   if (images.grid) FERRY_RETURN_IF_ERROR(place_images(images, who));
-  // What the vision encoder gives the first layers of the decoder is not among image_features.
+  // image_features lack the rows that the vision encoder gives the first layers of the decoder.
   if (runner::row_width(manifest) != manifest.hidden_size) images.features.clear();
   return images;
 }

@@ -20,7 +20,7 @@ struct PromptImages {
   Shape pixel_shape = {};
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
-  // Of images of any shape: how they are cut.
+  // States how images of any shape are cut; absent for others.
   std::optional<packer::ManifestImageGrid> grid = {};
   // The patches of each image of any shape, or of each tile that is a list of patches.
   std::vector<runner::ImageShape> shapes = {};

@@ -34,6 +34,7 @@ bool is_list_of_patches(const Shape& shape) {
 
 // Returns the side of the squares of patches that become one row each; 0 if there are none.
 int64_t side_of_square(const VisionEncoder::Sizes& sizes) {
+  if (sizes.rows < 1) return 0;
   const int64_t area = sizes.patches / sizes.rows;
   const int64_t side = std::llround(std::sqrt(static_cast<double>(area)));
   return side > 0 && side * side * sizes.rows == sizes.patches ? side : 0;
@@ -154,7 +155,7 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
 
 bool VisionEncoder::Sizes::takes(const ImageShape& shape) const {
   const int64_t side = side_of_square(*this), height = shape.rows, columns = shape.columns;
-  return height > 0 && columns > 0 && height <= patches && columns <= patches &&
+  return side > 0 && height > 0 && columns > 0 && height <= patches && columns <= patches &&
          height * columns <= patches && height % side == 0 && columns % side == 0;
 }
 

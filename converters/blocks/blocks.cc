@@ -70,7 +70,7 @@ ValueId softplus(GraphBuilder& b, ValueId x) {
   return b.where(linear, x, curved);
 }
 
-// Of the sigmoid that stands for the normal distribution in CLIP.
+// CLIP scales the input of the sigmoid that stands for the normal distribution by this.
 constexpr double kQuickGeluScale = 1.702;
 
 ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {

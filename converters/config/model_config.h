@@ -30,7 +30,7 @@ enum class Connector {
   kAverage,  // the patches of a block are averaged; RMS norm, one linear without bias
 };
 
-// What a tower over images of any shape has beside VisionConfig (Qwen2-VL and its successors). Its
+// A tower over images of any shape has this beside VisionConfig (Qwen2-VL and its successors). Its
 // patches have the places of their row and column (RoPE), and `shuffle` is the side of the blocks
 // that become one token each.
 struct AnyShapeConfig {

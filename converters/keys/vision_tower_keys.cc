@@ -42,7 +42,7 @@ std::vector<KeyRule> embedding_rules(const std::string& embeddings, const Vision
                                     {{"position_embedding.weight", "vision.positions.weight"}})});
 }
 
-// What no feature depends on.
+// Drops the tensors that no feature depends on.
 std::vector<KeyRule> dropped_rules(const std::string& tower, const VisionConfig& vision) {
   std::vector<KeyRule> all = {
       drop_rule(tower + "head.*", "pooling head: its output is not used"),

@@ -40,12 +40,13 @@ Result<Entries> sort_entries(const std::vector<formats::ZipEntry>& all, const st
       return fail(ErrorCode::kUnsupported, fmt::format("{}: the zip entry {} (offset {})", name,
                                                        quoted(entry.name), entry.header));
     }
+    // The format stores entries as they are, so no length in a file makes memory of more than it.
+    if (entry.deflated) {
+      return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is compressed", name, entry.name));
+    }
     *place = &entry;
   }
   if (entries.graph == nullptr) return bad_input(fmt::format("{}: no {}", name, kGraph));
-  if (entries.data != nullptr && entries.data->deflated) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is compressed", name, kData));
-  }
   return entries;
 }
 

@@ -13,7 +13,7 @@ packer::ManifestImageGrid grid_of(const Json& one) {
   return {4, 2, one["merge"], one["window"], one["table"]};
 }
 
-// What transformers makes of the same shapes (tests/conformance/make_vision_golden.py grids).
+// Transformers makes the same of these shapes (tests/conformance/make_vision_golden.py grids).
 TEST(ImageGrid, InputsAreThoseOfTheReference) {
   const Json golden = Json::parse(read_bytes(fixture("vision/grids.json")));
   ASSERT_GE(golden["images"].size(), 5u);

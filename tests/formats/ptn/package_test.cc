@@ -133,6 +133,9 @@ TEST(NativePackage, EntriesMustBeTheKnownOnes) {
   items = items_of("lowered.ptn");
   items[1] = deflated_item(items[1].name, items[1].stored);
   EXPECT_EQ(message_of(items), "m.ptn: program.safetensors is compressed");
+  items = items_of("lowered.ptn");
+  items[0] = deflated_item(items[0].name, items[0].stored);
+  EXPECT_EQ(message_of(items), "m.ptn: program.ptg is compressed");
 }
 
 TEST(NativePackage, AliasesNameWhatIsStored) {
