@@ -5,15 +5,12 @@
 #define HWY_TARGET_INCLUDE "kernels/compute_attention.cc"
 #include "hwy/foreach_target.h"
 // This include must follow foreach_target.h.
+#include "kernels/compute_keys-inl.h"
 #include "kernels/compute_tile-inl.h"
-#include "kernels/compute_weighted-inl.h"
-#include "kernels/seen_columns.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
-
-constexpr float kMinusInfinity = -__builtin_inff();
 
 // Computes out = a * b for rows [begin, end) of one batch.
 void bmm_task(const WeightedSums& sums) {
@@ -24,38 +21,6 @@ void bmm_task(const WeightedSums& sums) {
 }
 
 // ---- attention
-
-// Computes a block of queries of all heads that share a kv head, over a chunk of keys.
-struct Attention {
-  const SdpaArgs& args;
-  size_t batch, kv_head;
-  size_t first, count;  // queries
-  float* query;         // (count * group, padded_dim)
-  float* sums;          // (count * group, padded_dim), weighted by e^(score - top)
-  float* scores;        // (count * group, kKeyBlock)
-  float* top;           // (count * group), largest score of the keys so far
-  float* total;         // (count * group), sum of the weights so far
-
-  // Returns the number of keys that query i of the block sees.
-  size_t seen(size_t i) const { return args.seen(first + i + 1); }
-  // Returns the row of a key, counted in rows of one head.
-  size_t row(size_t key) const { return (batch * args.context + key) * args.kv_heads + kv_head; }
-  // Returns the offset of query i for head 0 of the group. The heads of a group are adjacent.
-  size_t query_offset(size_t i) const {
-    return (((batch * args.t) + first + i) * args.heads + kv_head * args.group()) * args.dim;
-  }
-};
-
-Attention attention(const SdpaArgs& args, const SdpaTask& task, size_t head) {
-  const size_t first = task.block * args.block, rows = args.rows();
-  const size_t count = args.t - first < args.block ? args.t - first : args.block;
-  float* const query = task.query + (head - task.begin) * args.query_values();
-  float* const sums = task.sums + (head - task.begin) * task.sums_stride;
-  float* const scores = sums + rows * args.padded_dim();
-  float* const top = scores + rows * kKeyBlock;
-  const size_t batch = head / args.kv_heads;
-  return {args, batch, head % args.kv_heads, first, count, query, sums, scores, top, top + rows};
-}
 
 void load_queries(const Attention& a) {
   const size_t group = a.args.group(), dim = a.args.dim, padded = a.args.padded_dim();
@@ -72,55 +37,6 @@ void start_sums(const Attention& a) {
   for (size_t r = 0; r < rows; ++r) {
     a.top[r] = kMinusInfinity;
     a.total[r] = 0.0f;
-  }
-}
-
-// Rows of a cache as f32.
-struct KeyRows {
-  const float* at;
-  size_t stride;
-};
-
-template <class T>
-KeyRows widened(const Attention& a, const StoredRows& cache, size_t key, size_t n, float* tile) {
-  const size_t dim = a.args.dim;
-  for (size_t j = 0; j < n; ++j) {
-    const size_t row = a.row(key + j);
-    Stored<T> from{static_cast<const T*>(cache.at) + row * dim, 1.0f, 0};
-    if constexpr (std::is_integral_v<T>) {
-      from.scale = cache.scales[row];
-      from.zero_point = cache.zero_points[row];
-    }
-    widen_stored(from, dim, tile + j * dim);
-  }
-  return {tile, dim};
-}
-
-// Returns n keys from `key` on, in the cache's memory or converted into `tile`.
-KeyRows key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t n, float* tile) {
-  switch (cache.dtype) {
-    case DType::kI8:
-      return widened<int8_t>(a, cache, key, n, tile);
-    case DType::kF16:
-      return widened<F16>(a, cache, key, n, tile);
-    case DType::kBF16:
-      return widened<BF16>(a, cache, key, n, tile);
-    default: {
-      const auto* rows = static_cast<const float*>(cache.at);
-      return {rows + a.row(key) * a.args.dim, a.args.kv_heads * a.args.dim};
-    }
-  }
-}
-
-// Calls f(j, n, rows) for keys [key + begin, key + end), as many at a time as fit the tile.
-template <class F>
-HWY_INLINE void for_key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t begin,
-                             size_t end, const F& f) {
-  HWY_ALIGN float tile[kMaxStoredDim];
-  const size_t most = cache.dtype == DType::kF32 ? kKeyBlock : size_t(kMaxStoredDim) / a.args.dim;
-  for (size_t j = begin; j < end; j += most) {
-    const size_t n = j + most < end ? most : end - j;
-    f(j, n, key_rows(a, cache, key + j, n, tile));
   }
 }
 
@@ -141,8 +57,7 @@ void add_value_rows(const Attention& a, size_t i, size_t i_end, size_t j, size_t
   const WeightedSums sums{
       a.scores + i * group * kKeyBlock + j, kKeyBlock, (i_end - i) * group, rows.at, rows.stride, n,
       a.sums + i * group * padded,          padded,    a.args.dim};
-  if (sums.m >= kTileRows) return weighted_sums(sums);
-  stream_sums(Stored<float>{sums.rows, 1.0f, 0}, sums);
+  weighted_sums(sums);
 }
 
 void add_values(const Attention& a, size_t i, size_t i_end, size_t key, size_t begin, size_t end) {
@@ -171,29 +86,14 @@ HWY_INLINE float scale_scores(float* scores, const float* mask, float scale, siz
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
-void scale_sums(float* sums, float factor, size_t n) {
-  const F32 d;
-  for (size_t c = 0; c < n; c += kLanes) {
-    hn::StoreU(hn::Mul(load_f32(d, sums + c), hn::Set(d, factor)), d, sums + c);
-  }
-}
-
-// Returns e^(a - b), which rescales sums when a running maximum changes.
-HWY_INLINE float exp_of_difference(float a, float b) {
-  const F32x1 d1;
-  return hn::GetLane(exp_lanes(d1, hn::Set(d1, a - b)));
-}
-
-// Turns the scores [begin, end) of row r into weights, and rescales the earlier sums to the new
-// maximum.
+// Turns the scores [begin, end) of row r into weights.
 void weigh(const Attention& a, size_t r, const float* mask, size_t begin, size_t end) {
   const F32 d;
   const size_t n = end - begin;
   float* scores = a.scores + r * kKeyBlock + begin;
   if (mask != nullptr) mask += begin;
-  const float block_top = scale_scores(scores, mask, a.args.scale, n);
-  const float top = block_top <= a.top[r] ? a.top[r] : block_top;  // NaN is kept
-  if (top == kMinusInfinity) {  // only masked keys so far: weights are 0, not e^NaN
+  const float top = scale_scores(scores, mask, a.args.scale, n);
+  if (top == kMinusInfinity) {  // only masked keys: weights are 0, not e^NaN
     std::memset(scores, 0, n * sizeof(float));
     return;
   }
@@ -203,86 +103,53 @@ void weigh(const Attention& a, size_t r, const float* mask, size_t begin, size_t
     hn::StoreU(weight, d, scores + j);
     total = hn::Add(total, weight);
   }
-  const float kept = exp_of_difference(a.top[r], top);
-  a.total[r] = a.total[r] * kept + sum1(total);
+  a.total[r] = sum1(total);
   a.top[r] = top;
-  if (kept != 1.0f) scale_sums(a.sums + r * a.args.padded_dim(), kept, a.args.padded_dim());
 }
 
-// Adds the sums of a chunk of keys to the sums of the earlier chunks.
-void join(const Attention& chunk, const Attention& to) {
-  const F32 d;
-  const size_t padded = to.args.padded_dim();
-  for (size_t r = 0; r < to.count * to.args.group(); ++r) {
-    if (chunk.top[r] == kMinusInfinity) continue;  // the query saw no key of the chunk
-    const float top = chunk.top[r] <= to.top[r] ? to.top[r] : chunk.top[r];
-    const float kept = exp_of_difference(to.top[r], top);
-    const float added = exp_of_difference(chunk.top[r], top);
-    to.total[r] = to.total[r] * kept + chunk.total[r] * added;
-    to.top[r] = top;
-    float* sums = to.sums + r * padded;
-    const float* more = chunk.sums + r * padded;
-    for (size_t c = 0; c < padded; c += kLanes) {
-      const VF32 before = hn::Mul(load_f32(d, sums + c), hn::Set(d, kept));
-      hn::StoreU(hn::MulAdd(load_f32(d, more + c), hn::Set(d, added), before), d, sums + c);
-    }
-  }
-}
-
-bool all_masked(const Attention& a, size_t key, size_t n) {
-  for (size_t i = 0; i < a.count; ++i) {
-    const float* mask = a.args.mask + (a.first + i) * a.args.context + key;
-    for (size_t j = 0; j < n; ++j) {
-      if (mask[j] != kMinusInfinity) return false;
-    }
-  }
-  return true;
-}
-
-// Returns whether some value of a mask is above `least`, or is NaN.
-HWY_INLINE bool any_above(const float* mask, size_t n, float least) {
-  const F32 d;
-  const VF32 limit = hn::Set(d, least);
-  size_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) {
-    if (!hn::AllTrue(d, hn::Le(load_f32(d, mask + j), limit))) return true;
-  }
-  for (; j < n; ++j) {
-    if (!(mask[j] <= least)) return true;
-  }
-  return false;
-}
-
-// The keys [begin, end) that some query of the block sees. `begin` is a multiple of kMaxLanes.
-struct SeenKeys {
-  size_t begin, end;
+// The factors by which joined sums of rows [r, r + kLanes) are multiplied.
+struct Factors {
+  HWY_ALIGN float kept[kLanes] = {};   // those of the earlier keys
+  HWY_ALIGN float added[kLanes] = {};  // those of the block
 };
 
-bool shows(const Attention& a, size_t begin, size_t end) {
-  for (size_t i = 0; i < a.count; ++i) {
-    const float* mask = a.args.mask + (a.first + i) * a.args.context;
-    if (any_above(mask + begin, end - begin, -kHidden)) return true;
+// Sets the new maxima and totals of `n` rows from row r on, and returns the factors.
+HWY_INLINE Factors join_totals(const Attention& block, const Attention& to, size_t r, size_t n) {
+  const F32 d;
+  Factors f;
+  for (size_t i = 0; i < n; ++i) {
+    const float mine = block.top[r + i], before = to.top[r + i];
+    const float top = mine <= before ? before : mine;  // NaN is kept
+    f.kept[i] = before - top;
+    f.added[i] = mine - top;
+    if (mine != kMinusInfinity) to.top[r + i] = top;
   }
-  return false;
+  hn::Store(exp_lanes(d, hn::Load(d, f.kept)), d, f.kept);
+  hn::Store(exp_lanes(d, hn::Load(d, f.added)), d, f.added);
+  for (size_t i = 0; i < n; ++i) {
+    if (block.top[r + i] == kMinusInfinity) continue;
+    to.total[r + i] = to.total[r + i] * f.kept[i] + block.total[r + i] * f.added[i];
+  }
+  return f;
 }
 
-// Returns the range without which every sum has the same bits: the weights of hidden keys are 0 in
-// a row where the mask does not lower some key.
-SeenKeys seen_keys(const Attention& a) {
-  constexpr float kLowered = -__FLT_DENORM_MIN__;
-  SeenKeys seen{0, a.args.context};
-  if (a.args.mask == nullptr) return seen;
-  while (seen.begin + kMaxLanes < seen.end && !shows(a, seen.begin, seen.begin + kMaxLanes)) {
-    seen.begin += kMaxLanes;
+// Adds the sums of a block of keys to the sums of the earlier blocks.
+void join(const Attention& block, const Attention& to) {
+  const F32 d;
+  const size_t padded = to.args.padded_dim(), rows = to.count * to.args.group();
+  for (size_t r = 0; r < rows; r += kLanes) {
+    const size_t n = r + kLanes < rows ? kLanes : rows - r;
+    const Factors f = join_totals(block, to, r, n);
+    for (size_t i = 0; i < n; ++i) {
+      if (block.top[r + i] == kMinusInfinity) continue;  // the query saw no key of the block
+      float* sums = to.sums + (r + i) * padded;
+      const float* more = block.sums + (r + i) * padded;
+      for (size_t c = 0; c < padded; c += kLanes) {
+        const VF32 before = hn::Mul(load_f32(d, sums + c), hn::Set(d, f.kept[i]));
+        hn::StoreU(hn::MulAdd(load_f32(d, more + c), hn::Set(d, f.added[i]), before), d, sums + c);
+      }
+    }
   }
-  while (seen.end > seen.begin + kMaxLanes && !shows(a, seen.end - kMaxLanes, seen.end)) {
-    seen.end -= kMaxLanes;
-  }
-  for (size_t i = 0; i < a.count; ++i) {
-    const float* mask = a.args.mask + (a.first + i) * a.args.context;
-    if (!any_above(mask + seen.begin, seen.end - seen.begin, kLowered)) return {0, a.args.context};
-  }
-  return seen;
 }
 
 // A block of keys. The first query that sees any of its keys sees `common` keys; later queries see
@@ -318,8 +185,9 @@ void add_rest(const Attention& a, const KeyBlock& b) {
   }
 }
 
-// Computes one block of keys for `count` heads. The heads take turns at a few keys, whose rows are
-// adjacent.
+// Computes the block of keys from `key` on for `count` heads. The heads take turns at a few keys,
+// whose rows are adjacent. If the queries are few, memory limits: the keys of the next turn and the
+// values of this one are fetched meanwhile.
 void attend(const Attention* heads, size_t count, size_t key, const SeenKeys& keys) {
   const Attention& any = heads[0];
   KeyBlock b(any, key);
@@ -327,28 +195,32 @@ void attend(const Attention* heads, size_t count, size_t key, const SeenKeys& ke
   const size_t begin = keys.begin > key ? keys.begin - key : 0;
   if (keys.end - key < b.common) b.end = b.common = keys.end - key;
   if (any.args.mask && all_masked(any, key, b.common)) return;
-  const size_t rows = (any.count - b.first) * any.args.group();
-  const size_t turn = count == 1 ? kKeyBlock : rows < kTileRows ? 8 : 12;
-  const auto in_turn = [&](auto&& work) {
+  const bool few = any.args.rows() <= kFewQueryRows;
+  const size_t turn = few ? kKeyBlock / 2 : count == 1 ? kKeyBlock : 12;
+  const auto in_turn = [&](auto&& work) HWY_ATTR {
     for (size_t j = begin; j < b.common; j += turn) {
       const size_t end = j + turn < b.common ? j + turn : b.common;
-      for (size_t h = 0; h < count; ++h) work(heads[h], b.first, heads[h].count, key, j, end);
+      for (size_t h = 0; h < count; ++h) work(heads[h], j, end);
     }
   };
-  in_turn(score);
+  in_turn([&](const Attention& a, size_t j, size_t end) HWY_ATTR {
+    if (few) {
+      fetch_rows(a, a.args.key, key, end, end + turn < b.common ? end + turn : b.common);
+      fetch_rows(a, a.args.value, key, j, end);
+    }
+    score(a, b.first, a.count, key, j, end);
+  });
   for (size_t h = 0; h < count; ++h) score_rest_and_weigh(heads[h], b, begin);
-  in_turn(add_values);
+  in_turn([&](const Attention& a, size_t j, size_t end)
+              HWY_ATTR { add_values(a, b.first, a.count, key, j, end); });
   for (size_t h = 0; h < count; ++h) add_rest(heads[h], b);
 }
 
-// Computes the keys of one chunk that the last query sees.
-void attend_chunk(const Attention* heads, size_t count, size_t chunk) {
+// Computes one block of keys. The sums of a head are zero if its queries see none of the keys.
+void attend_block(const Attention* heads, size_t count, size_t block, const SeenKeys& keys) {
   for (size_t h = 0; h < count; ++h) start_sums(heads[h]);
-  const size_t seen = heads[0].seen(heads[0].count - 1), end = (chunk + 1) * kKeyChunk;
-  const SeenKeys keys = seen_keys(heads[0]);
-  for (size_t key = chunk * kKeyChunk; key < (end < seen ? end : seen); key += kKeyBlock) {
-    attend(heads, count, key, keys);
-  }
+  const size_t key = block * kKeyBlock;
+  if (key < heads[0].seen(heads[0].count - 1)) attend(heads, count, key, keys);
 }
 
 // A row that saw no key, or only keys masked with minus infinity, is zero.
@@ -362,27 +234,29 @@ void write_out(const Attention& a) {
   }
 }
 
-// Computes all chunks of one head. task.sums has two times chunk_values() values.
+// Computes all blocks of keys of one head. task.sums has two times block_values() values.
 void sdpa_whole_task(const SdpaArgs& args, const SdpaTask& task) {
   const Attention all = attention(args, task, task.begin);
   SdpaTask next = task;
-  next.sums += args.chunk_values();
-  const Attention chunk = attention(args, next, task.begin);
+  next.sums += args.block_values();
+  const Attention block = attention(args, next, task.begin);
   load_queries(all);
-  attend_chunk(&all, 1, 0);
-  for (size_t c = 1; c < args.chunks(task.block); ++c) {
-    attend_chunk(&chunk, 1, c);
-    join(chunk, all);
+  const SeenKeys keys = seen_keys(all);
+  attend_block(&all, 1, 0, keys);
+  for (size_t i = 1; i < args.key_blocks(task.block); ++i) {
+    attend_block(&block, 1, i, keys);
+    join(block, all);
   }
   write_out(all);
 }
 
-void sdpa_load_task(const SdpaArgs& args, const SdpaTask& task) {
+SeenKeys sdpa_load_task(const SdpaArgs& args, const SdpaTask& task) {
   for (size_t h = task.begin; h < task.end; ++h) load_queries(attention(args, task, h));
+  return seen_keys(attention(args, task, task.begin));
 }
 
-// Computes one chunk of up to kTurnHeads heads. No task reads the scores of another head.
-void sdpa_chunk_task(const SdpaArgs& args, const SdpaTask& task) {
+// Computes one block of keys of up to kTurnHeads heads. No task reads the scores of another head.
+void sdpa_block_task(const SdpaArgs& args, const SdpaTask& task) {
   static_assert(kTurnHeads == 8);
   const auto head = [&](size_t i) {
     const size_t h = task.begin + i;
@@ -390,16 +264,16 @@ void sdpa_chunk_task(const SdpaArgs& args, const SdpaTask& task) {
   };
   const Attention heads[] = {head(0), head(1), head(2), head(3),
                              head(4), head(5), head(6), head(7)};
-  attend_chunk(heads, task.end - task.begin, task.chunk);
+  attend_block(heads, task.end - task.begin, task.key_block, task.keys);
 }
 
-// Joins the chunks of the heads. They lie chunk_values() apart.
+// Joins the blocks of keys of the heads. They lie block_values() apart.
 void sdpa_join_task(const SdpaArgs& args, const SdpaTask& task) {
   for (size_t h = task.begin; h < task.end; ++h) {
     const Attention all = attention(args, task, h);
     SdpaTask next = task;
-    for (size_t c = 1; c < args.chunks(task.block); ++c) {
-      next.sums += args.chunk_values();
+    for (size_t i = 1; i < args.key_blocks(task.block); ++i) {
+      next.sums += args.block_values();
       join(attention(args, next, h), all);
     }
     write_out(all);
@@ -412,6 +286,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <array>
 #include <functional>
 
 #include "kernels/compute.h"
@@ -423,60 +298,77 @@ namespace {
 HWY_EXPORT(bmm_task);
 HWY_EXPORT(sdpa_whole_task);
 HWY_EXPORT(sdpa_load_task);
-HWY_EXPORT(sdpa_chunk_task);
+HWY_EXPORT(sdpa_block_task);
 HWY_EXPORT(sdpa_join_task);
 
 constexpr size_t kBmmRows = 32;
 constexpr size_t kBmmCols = 256;
 constexpr size_t kAttentionRows = 32;
+constexpr size_t kMaxSplitBlocks = 64;
 
 size_t parts(size_t n, size_t size) { return (n + size - 1) / size; }
 
 // Runs a task for each block of queries and head.
 void sdpa_whole(const SdpaArgs& args, ThreadPool& pool) {
   const auto run = [&](size_t index) {
-    const Scratch own(args.query_values() + 2 * args.chunk_values());
+    const Scratch own(args.query_values() + 2 * args.block_values());
     const size_t block = args.blocks - 1 - index % args.blocks;  // the longest block first
     const size_t head = index / args.blocks;
     HWY_DYNAMIC_DISPATCH(sdpa_whole_task)
-    (args, {block, head, head + 1, 0, own.data(), own.data() + args.query_values(), 0});
+    (args, {block, head, head + 1, 0, own.data(), own.data() + args.query_values(), 0, {}});
   };
   pool.parallel_for(args.batch * args.kv_heads * args.blocks, std::ref(run));
 }
 
-// Runs a task for some heads and each chunk of keys. A single query is bound by memory, so heads
+// Runs a task for some heads and each block of keys. A single query is bound by memory, so heads
 // that lie side by side stay in one task if enough tasks remain.
 void sdpa_split(const SdpaArgs& args, ThreadPool& pool) {
   const size_t heads = args.batch * args.kv_heads;
-  const size_t most = parts(std::max<size_t>(1, args.context), kKeyChunk);
-  const size_t stride = most * args.chunk_values();
+  const size_t most = parts(std::max<size_t>(1, args.context), kKeyBlock);
+  const size_t stride = most * args.block_values();
   // The scratch memory is allocated here, of equal size in every call. If threads allocated it,
   // chance would decide which thread needs some, and so whether decoding allocates.
   const size_t queries = args.blocks * heads * args.query_values();
   const Scratch scratch(queries + args.blocks * heads * stride);
-  const auto task = [&](size_t block, size_t begin, size_t end, size_t chunk) {
+  const auto task = [&](size_t block, size_t begin, size_t end) {
     const size_t head = block * heads + begin;
-    float* const sums = scratch.data() + queries + head * stride + chunk * args.chunk_values();
-    return SdpaTask{block, begin, end, chunk, scratch.data() + head * args.query_values(),
-                    sums,  stride};
+    return SdpaTask{block,
+                    begin,
+                    end,
+                    0,
+                    scratch.data() + head * args.query_values(),
+                    scratch.data() + queries + head * stride,
+                    stride,
+                    {}};
   };
+  std::array<SeenKeys, kMaxSplitBlocks> keys;
   for (size_t block = 0; block < args.blocks; ++block) {
-    HWY_DYNAMIC_DISPATCH(sdpa_load_task)(args, task(block, 0, heads, 0));
+    keys[block] = HWY_DYNAMIC_DISPATCH(sdpa_load_task)(args, task(block, 0, heads));
   }
-  const size_t chunks = args.chunks(args.blocks - 1);
-  const bool many = chunks * args.blocks >= 4 * pool.size();
-  const size_t step = std::min(kTurnHeads, many ? heads : parts(heads, pool.size()));
+  const size_t key_blocks = args.key_blocks(args.blocks - 1), pieces = key_blocks * args.blocks;
+  const size_t step =
+      std::clamp<size_t>(heads * pieces / (4 * pool.size()), 1, std::min(kTurnHeads, heads));
   const size_t steps = parts(heads, step);
   const auto run = [&](size_t index) {
     const size_t begin = index % steps * step, block = index / steps % args.blocks;
-    const size_t chunk = index / steps / args.blocks;
-    if (chunk >= args.chunks(block)) return;
-    HWY_DYNAMIC_DISPATCH(sdpa_chunk_task)
-    (args, task(block, begin, std::min(heads, begin + step), chunk));
+    const size_t key_block = index / steps / args.blocks;
+    if (key_block >= args.key_blocks(block)) return;
+    SdpaTask mine = task(block, begin, std::min(heads, begin + step));
+    mine.key_block = key_block;
+    mine.sums += key_block * args.block_values();
+    mine.keys = keys[block];
+    HWY_DYNAMIC_DISPATCH(sdpa_block_task)(args, mine);
   };
-  pool.parallel_for(steps * args.blocks * chunks, std::ref(run));
-  for (size_t block = 0; block < args.blocks; ++block) {
-    HWY_DYNAMIC_DISPATCH(sdpa_join_task)(args, task(block, 0, heads, 0));
+  pool.parallel_for(steps * pieces, std::ref(run));
+  const auto join = [&](size_t index) {
+    const size_t block = index / heads, head = index % heads;
+    HWY_DYNAMIC_DISPATCH(sdpa_join_task)(args, task(block, head, head + 1));
+  };
+  // Waking the threads costs more than joining a few blocks.
+  if (pieces >= 4 * pool.size()) {
+    pool.parallel_for(args.blocks * heads, std::ref(join));
+  } else {
+    for (size_t i = 0; i < args.blocks * heads; ++i) join(i);
   }
 }
 
@@ -522,7 +414,8 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const StoredRows& key,
   args.block = std::min(args.t, std::max<size_t>(1, kAttentionRows / args.group()));
   args.blocks = parts(args.t, args.block);
   const bool few = args.t * args.group() <= kFewQueryRows;
-  if (few || args.blocks * args.batch * args.kv_heads < 2 * pool.size()) {
+  const bool split = few || args.blocks * args.batch * args.kv_heads < 2 * pool.size();
+  if (split && args.blocks <= kMaxSplitBlocks) {
     sdpa_split(args, pool);
   } else {
     sdpa_whole(args, pool);

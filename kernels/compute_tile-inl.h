@@ -16,13 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// The tile of accumulators fits the registers.
+// The tile of accumulators fits the registers. Two rows of x have kPairCols columns.
 #if HWY_TARGET == HWY_SCALAR
-constexpr size_t kTileRows = 2, kTileCols = 4;
+constexpr size_t kTileRows = 2, kTileCols = 4, kPairCols = 4;
 #elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
-constexpr size_t kTileRows = 4, kTileCols = 6;
+constexpr size_t kTileRows = 4, kTileCols = 6, kPairCols = 8;
 #else
-constexpr size_t kTileRows = 4, kTileCols = 3;
+constexpr size_t kTileRows = 4, kTileCols = 3, kPairCols = 4;
 #endif
 static_assert(kTileCols <= kMaxTileCols);
 // A single row of x is multiplied with this many rows of weights at a time.
@@ -130,6 +130,15 @@ HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t ap
   }
 }
 
+// Computes the columns of product_tile() for rows [i, p.m), of which there are at most kM.
+template <size_t kM, size_t kN, class T>
+HWY_INLINE void product_rest(const RowProducts& p, size_t i, size_t j, size_t apart) {
+  if constexpr (kM > 0) {
+    if (p.m - i == kM) return product_tile<kM, kN, T, Fetch::kNothing>(p, i, j, apart);
+    product_rest<kM - 1, kN, T>(p, i, j, apart);
+  }
+}
+
 // Computes the columns of product_tile() for all rows. Only the first tile fetches.
 template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
@@ -138,9 +147,7 @@ HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
     if (p.m >= kM) product_tile<kM, kN, T, kFetch>(p, 0, j, apart), i = kM;
   }
   for (; i + kM <= p.m; i += kM) product_tile<kM, kN, T, Fetch::kNothing>(p, i, j, apart);
-  if constexpr (kM > 1) {
-    for (; i < p.m; ++i) product_tile<1, kN, T, Fetch::kNothing>(p, i, j, apart);
-  }
+  product_rest<kM - 1, kN, T>(p, i, j, apart);
 }
 
 // Computes columns of adjacent rows of w, kN at a time. Returns the first column that is left.
@@ -171,8 +178,10 @@ HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) 
 // Computes columns [begin, end) of out if the rows of w are short or not adjacent.
 template <class T>
 HWY_NOINLINE void products(const RowProducts& p, size_t begin, size_t end) {
-  const size_t j = p.m < kTileRows ? product_range<1, 8, T>(p, begin, end)
-                                   : product_range<kTileRows, kTileCols, T>(p, begin, end);
+  const size_t j = p.m == 1   ? product_range<1, 8, T>(p, begin, end)
+                   : p.m == 2 ? product_range<2, kPairCols, T>(p, begin, end)
+                   : p.m == 3 ? product_range<3, kTileCols, T>(p, begin, end)
+                              : product_range<kTileRows, kTileCols, T>(p, begin, end);
   product_range<1, 1, T>(p, j, end);
 }
 

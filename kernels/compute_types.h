@@ -75,21 +75,18 @@ struct WeightedSums {
 
 // ---- attention
 
-// Blocks of keys begin at multiples of kKeyBlock, whatever the query, so that every query has the
-// same sequence of running maxima alone and in a batch. The size is a multiple of every tile width.
+// Keys are summed in blocks that begin at multiples of kKeyBlock, whatever the query, and the sums
+// of blocks are joined in order. So every query has the same bits alone and in a batch, and threads
+// can share the keys of one head. The size is a multiple of every tile width.
 constexpr size_t kKeyBlock = 96;
-// Blocks are summed in chunks that begin at multiples of kKeyChunk, and the sums of chunks are
-// joined in order, so threads can share the keys of one head.
-constexpr size_t kKeyChunk = 4 * kKeyBlock;
 // A task reads the keys of this many heads in turn, because they lie side by side.
 constexpr size_t kTurnHeads = 8;
 // For up to this many rows of queries the keys are split among tasks, because reading them takes
 // the time.
 constexpr size_t kFewQueryRows = 16;
 
-// The memory of a kv head: its queries (rows, padded_dim) and, for each chunk that is being
-// computed, the sums (rows, padded_dim), scores (rows, kKeyBlock), running maximum and total of
-// each row.
+// The memory of a kv head: its queries (rows, padded_dim) and, for each block of keys that is being
+// computed, the sums (rows, padded_dim), scores (rows, kKeyBlock), maximum and total of each row.
 struct SdpaArgs {
   size_t batch, t, heads, kv_heads, dim, context;
   const float* query;
@@ -106,7 +103,7 @@ struct SdpaArgs {
   size_t rows() const { return block * group(); }
   size_t padded_dim() const { return round_up(dim, kMaxLanes); }
   size_t query_values() const { return rows() * padded_dim(); }
-  size_t chunk_values() const {
+  size_t block_values() const {
     return round_up(rows() * (padded_dim() + kKeyBlock + 2), kMaxLanes);
   }
   // Returns the number of keys that the first `queries` queries see.
@@ -115,19 +112,26 @@ struct SdpaArgs {
     const size_t n = start_pos + queries;
     return n < context ? n : context;
   }
-  size_t chunks(size_t block_index) const {
+  // Returns the number of blocks of keys that a block of queries sees, at least 1.
+  size_t key_blocks(size_t block_index) const {
     const size_t end = (block_index + 1) * block;
     const size_t keys = seen(end < t ? end : t);
-    return keys == 0 ? 1 : (keys + kKeyChunk - 1) / kKeyChunk;
+    return keys == 0 ? 1 : (keys + kKeyBlock - 1) / kKeyBlock;
   }
+};
+
+// The keys [begin, end) that some query of a block sees. `begin` is a multiple of kMaxLanes.
+struct SeenKeys {
+  size_t begin, end;
 };
 
 // A task computes a block of queries of the kv heads [begin, end), counted through the batch.
 struct SdpaTask {
-  size_t block, begin, end, chunk;
+  size_t block, begin, end, key_block;
   float* query;        // memory of head `begin`; heads are query_values() apart
-  float* sums;         // chunk_values() values of head `begin`
+  float* sums;         // block_values() values of head `begin`
   size_t sums_stride;  // distance from one head to the next
+  SeenKeys keys;       // from the task that loads the queries
 };
 
 // ---- gated delta rule

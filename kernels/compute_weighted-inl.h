@@ -58,33 +58,47 @@ HWY_INLINE void weighted_tile(D d, const WeightedSums& a, size_t i, size_t c) {
   }
 }
 
-// Computes rows [i, i + kM), all columns: as many vectors at a time as there are accumulators, then
-// single vectors, then single lanes.
-template <size_t kM, bool kAhead>
-HWY_INLINE void weighted_rows(const WeightedSums& a, size_t i) {
-  constexpr size_t kV = kWeightedSums / kM < 8 ? kWeightedSums / kM : 8;
-  size_t c = 0;
+// Computes columns from `c` on for rows [i, i + kM): kV vectors at a time, then half as many, and
+// at last single lanes.
+template <size_t kM, size_t kV, bool kAhead>
+HWY_INLINE void weighted_columns(const WeightedSums& a, size_t i, size_t c) {
   for (; c + kV * kLanes <= a.width; c += kV * kLanes) {
     weighted_tile<kM, kV, kAhead>(F32(), a, i, c);
   }
-  for (; c + kLanes <= a.width; c += kLanes) weighted_tile<kM, 1, kAhead>(F32(), a, i, c);
-  for (; c < a.width; ++c) weighted_tile<kM, 1, false>(F32x1(), a, i, c);
+  if constexpr (kV > 1) {
+    weighted_columns<kM, kV / 2, kAhead>(a, i, c);
+  } else {
+    for (; c < a.width; ++c) weighted_tile<kM, 1, false>(F32x1(), a, i, c);
+  }
+}
+
+// Returns the largest power of two up to n, at most 8.
+constexpr size_t vectors_of_tile(size_t n) { return n >= 8 ? 8 : n >= 4 ? 4 : n >= 2 ? 2 : 1; }
+
+template <size_t kM, bool kAhead>
+HWY_INLINE void weighted_rows(const WeightedSums& a, size_t i) {
+  weighted_columns<kM, vectors_of_tile(kWeightedSums / kM), kAhead>(a, i, 0);
+}
+
+// Computes rows [i, a.m), of which there are fewer than 4.
+template <bool kAhead>
+HWY_INLINE void weighted_rest(const WeightedSums& a, size_t i) {
+  switch (a.m - i) {
+    case 3:
+      return weighted_rows<3, kAhead>(a, i);
+    case 2:
+      return weighted_rows<2, kAhead>(a, i);
+    case 1:
+      return weighted_rows<1, kAhead>(a, i);
+  }
 }
 
 HWY_NOINLINE inline void weighted_sums(const WeightedSums& a) {
   if (a.count == 0) return;
+  if (a.m < 4) return weighted_rest<true>(a, 0);
   size_t i = 0;
-  if (a.m < 4) {
-    if (a.m >= 2) {
-      weighted_rows<2, true>(a, 0);
-      i = 2;
-    } else if (a.m == 1) {
-      weighted_rows<1, true>(a, 0);
-      i = 1;
-    }
-  }
   for (; i + 4 <= a.m; i += 4) weighted_rows<4, false>(a, i);
-  for (; i < a.m; ++i) weighted_rows<1, false>(a, i);
+  weighted_rest<false>(a, i);
 }
 
 // ---- the same sums over rows that are read once from one end to the other
