@@ -15,10 +15,10 @@ set(FERRY_ALONE
   "core/version.cc"
   "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|curve_blocks|hqq|plain_blocks|range_blocks|scale_blocks|search).cc"
-  "kernels/(bf16_(amx|avx512)|block_linear|block_vnni).cc"
+  "kernels/(bf16_(amx|avx512|neon)|block_(linear|neon_.*|.*vnni)).cc"
   "kernels/common_target.cc"
   "kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
-  "kernels/quantized_(avx.*|neon_dot|weight_only).cc")
+  "kernels/quantized_(avx.*|neon_.*|weight_only).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 
 # GCC warns about anonymous namespaces in included files, but the included files here are sources. Garbage

@@ -57,8 +57,9 @@ Processor find() {
   p.avx512_vnni = p.avx512 && has(extended.ecx, {11});
   p.avx_vnni = p.avx2 && has(more.eax, {4});
   p.avx512_bf16 = p.avx512 && has(more.eax, {5});
-  p.amx_bf16 =
-      p.avx512_bf16 && has(saved, {17, 18}) && has(extended.edx, {22, 24}) && ask_for_tiles();
+  const bool tiles = p.avx512 && has(saved, {17, 18}) && has(extended.edx, {24}) && ask_for_tiles();
+  p.amx_bf16 = tiles && p.avx512_bf16 && has(extended.edx, {22});
+  p.amx_int8 = tiles && p.avx512_vnni && has(extended.edx, {25});
   return p;
 }
 
@@ -66,8 +67,11 @@ Processor find() {
 
 Processor find() {
   Processor p;
-#if defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
-  p.neon_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#if defined(__aarch64__)
+  const unsigned long more = getauxval(AT_HWCAP2);
+  p.neon_dot = FERRY_NEON_DOT && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  p.neon_i8mm = FERRY_NEON_I8MM && p.neon_dot && (more & HWCAP2_I8MM) != 0;
+  p.neon_bf16 = FERRY_NEON_BF16 && (more & HWCAP2_BF16) != 0;
 #endif
   return p;
 }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <span>
 
+#include "kernels/processor.h"
 #include "kernels/quantized_linear.h"
 
 namespace ferry::kernels {
@@ -202,8 +203,12 @@ const InstructionSet& quantized_avx2();
 const InstructionSet& quantized_avx_vnni();
 const InstructionSet& quantized_avx512();
 const InstructionSet& quantized_avx512_vnni();
-#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
+#endif
+#if FERRY_NEON_DOT
 const InstructionSet& quantized_neon_dot();
+#endif
+#if FERRY_NEON_I8MM
+const InstructionSet& quantized_neon_i8mm();
 #endif
 
 }  // namespace ferry::kernels

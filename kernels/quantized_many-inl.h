@@ -6,6 +6,8 @@
 //   kActs                  rows of activations that are multiplied at a time
 //   kCopied                rows that copy4, copy8 and copy_scales copy into the tile at a time
 //   codes4                 the codes of a row of activations in the order of columns of copy4
+//   add_block, settle      in place of `dot`: add products of 32 columns to sums in an order of its
+//                          own, and put the sums in order
 
 namespace ferry::kernels {
 namespace {
@@ -120,7 +122,23 @@ inline __attribute__((always_inline)) void pair_products(const std::byte* tile,
   }
 }
 
+template <class Dot>
+concept OwnOrder = requires {
+  &Dot::template add_block<1>;
+};
+
+template <class Dot, size_t kM>
+inline __attribute__((always_inline)) void settle(Sums<Dot, kM>& sums) {
+  if constexpr (OwnOrder<Dot>) Dot::template settle<kM>(sums);
+}
+
 // Adds products of columns [k, k + 32) to the sums.
+template <OwnOrder Dot, size_t kM>
+inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
+                                                        const ActivationRows<Dot, kM>& x, size_t k,
+                                                        Sums<Dot, kM>& sums) {
+  Dot::template add_block<kM>(tile, x.codes, k, sums);
+}
 template <class Dot, size_t kM>
 inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
                                                         const ActivationRows<Dot, kM>& x, size_t k,
@@ -238,6 +256,7 @@ inline void sum_groups(ManyRows a, const TileBuffer<Dot>& tile, size_t groups, s
       a.fetch(kBlockBytes / 2);
       corrected_products<Dot, kM, false>(codes, x, k, sums);
     }
+    settle<Dot, kM>(sums);
     auto& to = partial.sums[g % kPartialSums];
     const auto* from = g < kPartialSums ? kZeros : to;
 #pragma GCC unroll 2
@@ -290,6 +309,7 @@ inline void many_rows8(ManyRows a, const TileBuffer<Dot>& tile, size_t /*groups*
       dot_products<Dot, kM>(tile.codes + b * kStep, x, b * kBlockColumns, sums);
     }
   }
+  settle<Dot, kM>(sums);
   for (size_t i = 0; i < kM; ++i) {
     const ActivationRow::Head head = a.x->row(a.i + i).head();
     for (size_t h = 0; h < 2; ++h) {

@@ -1,8 +1,7 @@
-// NEON with dot products of bytes. Clang before 16 supports them only if all target processors have
-// them.
+// NEON with dot products of bytes.
 #include "kernels/quantized_kernels.h"
 
-#if defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
+#if FERRY_NEON_DOT
 #include <arm_neon.h>
 
 #include "kernels/compute_scratch.h"
@@ -15,63 +14,25 @@
 #endif
 
 #include "kernels/quantized_many-inl.h"
+// This include must follow that of products of many rows.
+#include "kernels/quantized_neon-inl.h"
 
 namespace ferry::kernels {
 namespace {
-
-struct Neon {
-  using Int = int32x4_t;
-  using Float = float32x4_t;
-  static constexpr size_t kLanes = 4;
-
-  static Int load(const void* p) { return vld1q_s32(static_cast<const int32_t*>(p)); }
-  static Int set(int32_t x) { return vdupq_n_s32(x); }
-  static Int add(Int a, Int b) { return vaddq_s32(a, b); }
-  static Int sub(Int a, Int b) { return vsubq_s32(a, b); }
-  static Int mul(Int a, Int b) { return vmulq_s32(a, b); }
-  static Float to_float(Int v) { return vcvtq_f32_s32(v); }
-  static Float load(const float* p) { return vld1q_f32(p); }
-  static void store(float* p, Float v) { vst1q_f32(p, v); }
-  static void store_any(float* p, Float v) { vst1q_f32(p, v); }
-  static Float set(float x) { return vdupq_n_f32(x); }
-  static Float add(Float a, Float b) { return vaddq_f32(a, b); }
-  static Float sub(Float a, Float b) { return vsubq_f32(a, b); }
-  static Float mul(Float a, Float b) { return vmulq_f32(a, b); }
-  static Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
-};
 
 inline int32x4_t dot_bytes(int32x4_t sum, int8x16_t a, const int8_t* b) {
   return vdotq_s32(sum, a, vld1q_s8(b));
 }
 
-struct NeonDot {
-  using Wide = Neon;
-  static constexpr bool kPairs = false;
-  static constexpr int kOffset4 = 0, kOffset8 = 0;
-  static constexpr size_t kActs = 8, kCopied = 1;
-
+struct NeonDot : NeonRows {
   static int32x4_t dot(int32x4_t sum, int32x4_t a, int32x4_t b) {
     return vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b));
   }
-  static const int8_t* codes4(const ActivationRow& row) { return row.codes(); }
   static void copy4(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
-    auto* codes = reinterpret_cast<int8_t*>(to);
-    for (size_t k = 0; k < columns; k += 2) {
-      const uint8_t pair = rows[0][k / 2];
-      int8_t* place = codes + k / 4 * 4 * tile_rows + k % 4;
-      place[0] = static_cast<int8_t>((pair & 15) - 8);
-      place[1] = static_cast<int8_t>((pair >> 4) - 8);
-    }
+    copy_rows4<4>(rows, columns, tile_rows, to);
   }
   static void copy8(const uint8_t* const* rows, size_t columns, size_t tile_rows, std::byte* to) {
-    size_t k = 0;
-    for (; k + 4 <= columns; k += 4, to += 4 * tile_rows) __builtin_memcpy(to, rows[0] + k, 4);
-    __builtin_memcpy(to, rows[0] + k, columns - k);
-  }
-  static void copy_scales(const CodedMatrix& m, const std::byte* const* rows, size_t tile_rows,
-                          float* to) {
-    const size_t first = static_cast<size_t>(rows[0] - m.scales) / scale_bytes(m);
-    for (size_t g = 0; g < Groups(m).count; ++g) to[g * tile_rows] = scale_at(m, first + g);
+    copy_rows8<4>(rows, columns, tile_rows, to);
   }
 };
 
@@ -271,4 +232,4 @@ const InstructionSet& quantized_neon_dot() {
 #else
 #pragma GCC pop_options
 #endif
-#endif  // aarch64
+#endif  // FERRY_NEON_DOT

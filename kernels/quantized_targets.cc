@@ -14,7 +14,11 @@ std::vector<const InstructionSet*> find_instruction_sets() {
   if (has.avx_vnni) sets.push_back(&quantized_avx_vnni());
   if (has.avx512) sets.push_back(&quantized_avx512());
   if (has.avx2) sets.push_back(&quantized_avx2());
-#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
+#endif
+#if FERRY_NEON_I8MM
+  if (has.neon_i8mm) sets.push_back(&quantized_neon_i8mm());
+#endif
+#if FERRY_NEON_DOT
   if (has.neon_dot) sets.push_back(&quantized_neon_dot());
 #endif
   sets.push_back(&quantized_portable());
