@@ -5,8 +5,8 @@
 
 #include "kernels/block_product.h"
 #include "kernels/compute_targets.h"
-// Wider vectors than those of AVX2 have nothing to do: a group has 32 codes. block_vnni.cc has
-// products of bytes.
+// Wider vectors than those of AVX2 have nothing to do: a group has 32 codes. Products of bytes are
+// in files of their own (block_sets.cc).
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS                                                          \
   (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | \
@@ -107,9 +107,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <functional>
 
-#include "kernels/common_target.h"
 #include "kernels/compute_scratch.h"
-#include "kernels/processor.h"
 
 namespace ferry::kernels {
 namespace {
@@ -134,8 +132,6 @@ constexpr BlockLayout kLayouts[] = {
 constexpr size_t kTaskBytes = size_t{1} << 18;
 constexpr size_t kTaskProducts = size_t{1} << 20;
 
-bool uses_vnni() { return processor().avx512_vnni && uses_all_instructions(); }
-
 // Memory of at least `bytes` bytes.
 size_t floats_of(size_t bytes) { return bytes / sizeof(float) + 1; }
 
@@ -159,6 +155,12 @@ const BlockLayout* find_block_layout(std::string_view name) {
 }
 
 void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, ThreadPool& pool) {
+  const auto sets = block_sets();
+  block_linear_with(sets.empty() ? nullptr : sets.front(), x, m, tasks, pool);
+}
+
+void block_linear_with(const BlockSet* set, const float* x, int64_t m,
+                       std::span<const BlockTask> tasks, ThreadPool& pool) {
   if (m <= 0 || tasks.empty() || tasks.front().matrix.columns <= 0) return;
   const auto columns = static_cast<size_t>(tasks.front().matrix.columns);
   BlockActivations rows = {nullptr, static_cast<size_t>(m), columns};
@@ -179,9 +181,8 @@ void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, T
   };
   size_t pieces = 0;
   for (const BlockTask& task : tasks) pieces += pieces_of(task);
-  const bool by_vnni = uses_vnni();
-  const size_t scratch = by_vnni ? block_scratch_vnni(rows.rows, columns)
-                                 : HWY_DYNAMIC_DISPATCH(block_scratch)(rows.rows, columns);
+  const size_t scratch = set != nullptr ? set->scratch(rows.rows, columns)
+                                        : HWY_DYNAMIC_DISPATCH(block_scratch)(rows.rows, columns);
   const auto piece = [&](size_t index) {
     const BlockTask* task = tasks.data();
     for (size_t count = pieces_of(*task); index >= count; count = pieces_of(*task)) {
@@ -192,7 +193,7 @@ void block_linear(const float* x, int64_t m, std::span<const BlockTask> tasks, T
     const size_t begin = index * step_of(*task);
     const size_t end = std::min(static_cast<size_t>(p.matrix.rows), begin + step_of(*task));
     const Scratch own(floats_of(scratch));
-    if (by_vnni) return block_task_vnni(p, begin, end, own.data());
+    if (set != nullptr) return set->task(p, begin, end, own.data());
     HWY_DYNAMIC_DISPATCH(block_task)(p, begin, end, own.data());
   };
   pool.parallel_for(pieces, std::ref(piece));

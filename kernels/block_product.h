@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "core/thread_pool.h"
 #include "kernels/block_linear.h"
+#include "kernels/processor.h"
 
 namespace ferry::kernels {
 
@@ -37,9 +40,33 @@ struct BlockProduct {
   }
 };
 
-// For processors of x86 with AVX-512 and VNNI. The first returns the bytes of scratch memory that
-// the second needs, which computes rows [begin, end) of the matrix.
-size_t block_scratch_vnni(size_t m, size_t columns);
-void block_task_vnni(const BlockProduct& p, size_t begin, size_t end, float* scratch);
+// Code for instructions that Highway does not choose between. `scratch` returns the bytes of
+// scratch memory that `task` needs, which computes rows [begin, end) of the matrix. All give the
+// same bits.
+struct BlockSet {
+  const char* name;
+  size_t (*scratch)(size_t m, size_t columns);
+  void (*task)(const BlockProduct& p, size_t begin, size_t end, float* scratch);
+};
+
+// Returns the sets that are compiled in and that this processor has, the fastest first.
+std::span<const BlockSet* const> block_sets();
+
+// block_linear() with a given set, or with the code that Highway chooses if `set` is null, for
+// tests.
+void block_linear_with(const BlockSet* set, const float* x, int64_t m,
+                       std::span<const BlockTask> tasks, ThreadPool& pool);
+
+// The sets, each in a file of its own.
+#if defined(__x86_64__)
+const BlockSet& block_vnni();
+const BlockSet& block_avx_vnni();
+#endif
+#if FERRY_NEON_DOT
+const BlockSet& block_neon_dot();
+#endif
+#if FERRY_NEON_I8MM
+const BlockSet& block_neon_i8mm();
+#endif
 
 }  // namespace ferry::kernels

@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "kernels/block_types-inl.h"
+#include "kernels/block_vectors-inl.h"
 #include "kernels/fetch_ahead.h"
 
 FERRY_BLOCK_BEFORE();
@@ -21,7 +22,7 @@ namespace FERRY_BLOCK_NAMESPACE {
 
 // Whether products with many rows have kernels of their own.
 #undef FERRY_BLOCK_TILES
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || FERRY_BLOCK_NEON
 #define FERRY_BLOCK_TILES 1
 #else
 #define FERRY_BLOCK_TILES 0
@@ -41,11 +42,54 @@ constexpr size_t kF8Lanes = hn::MaxLanes(F8());
 
 // ---- few rows of activations
 
+#if FERRY_BLOCK_NEON
+// Returns the sums of the lanes of each vector.
+HWY_INLINE int32x4_t four_sums(const int32x4_t* v) {
+  return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
+}
+
+// group_sums(). Codes of no unsigned type exceed 127.
+template <class T, size_t kGroups>
+HWY_INLINE void group_sums_by_dots(const BlockChunk& c, const int8_t* x, int32_t* sums) {
+  const int32x4_t zero = vdupq_n_s32(0);
+  int32x4_t halves[2][kChunkGroups];
+  for (size_t g = 0; g < kChunkGroups; ++g) {
+    halves[0][g] = halves[1][g] = zero;
+    if (g >= kGroups) continue;
+    const auto* w = reinterpret_cast<const int8_t*>(c.codes) + kGroupColumns * g;
+    const int8_t* a = x + kGroupColumns * g;
+    halves[0][g] = vdotq_s32(zero, vld1q_s8(w), vld1q_s8(a));
+    int32x4_t& second = T::kHalves ? halves[1][g] : halves[0][g];
+    second = vdotq_s32(second, vld1q_s8(w + 16), vld1q_s8(a + 16));
+  }
+  for (size_t g = 0; g < kChunkGroups; g += 4) {
+    int32x4_t sum = four_sums(halves[0] + g);
+    if constexpr (T::kHalves) {
+      const int16x4x2_t scales = vld2_s16(c.half + 2 * g);
+      sum = vmulq_s32(sum, vmovl_s16(scales.val[0]));
+      sum = vmlaq_s32(sum, four_sums(halves[1] + g), vmovl_s16(scales.val[1]));
+    }
+    vst1q_s32(sums + g, sum);
+  }
+}
+#elif FERRY_BLOCK_TILES
+// Returns the sums of the products of four pairs of bytes.
+HWY_INLINE __m256i sums_of_four(__m256i u, __m256i s) {
+#if FERRY_BLOCK_VNNI
+  return add_sums_of_four(_mm256_setzero_si256(), u, s);
+#else
+  return _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1));
+#endif
+}
+#endif
+
 // Computes the sum of products of codes of each of kGroups groups; those of the others are 0. With
 // halves, the products of 16 columns are multiplied with the scale of the half.
 template <class T, size_t kGroups>
 HWY_INLINE void group_sums(const BlockChunk& c, const int8_t* x, int32_t* sums) {
-#if FERRY_BLOCK_TILES
+#if FERRY_BLOCK_NEON
+  group_sums_by_dots<T, kGroups>(c, x, sums);
+#elif FERRY_BLOCK_TILES
   __m256i group[kChunkGroups];
   for (size_t g = 0; g < kChunkGroups; ++g) {
     if (g >= kGroups) {
@@ -58,11 +102,7 @@ HWY_INLINE void group_sums(const BlockChunk& c, const int8_t* x, int32_t* sums) 
       a = _mm256_sign_epi8(a, w);
       w = _mm256_abs_epi8(w);
     }
-#if FERRY_BLOCK_VNNI
-    group[g] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, a);
-#else
-    group[g] = _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1));
-#endif
+    group[g] = sums_of_four(w, a);
   }
   const __m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(group[0], group[1]),
                                         _mm256_hadd_epi32(group[2], group[3]));
@@ -256,6 +296,6 @@ void few_rows(const BlockProduct& p, size_t begin, size_t end) {
 
 }  // namespace FERRY_BLOCK_NAMESPACE
 }  // namespace ferry::kernels
-HWY_AFTER_NAMESPACE();
+FERRY_BLOCK_AFTER();
 
 #endif  // FERRY_BLOCK_PRODUCTS_INL_H_

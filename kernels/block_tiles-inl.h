@@ -19,52 +19,10 @@ namespace FERRY_BLOCK_NAMESPACE {
 
 #if FERRY_BLOCK_TILES
 
-constexpr size_t kTileRows = 16;
-
-// ---- vectors that hold a number of each row of a tile, or of half of them
-
-#if FERRY_BLOCK_VNNI
-constexpr size_t kTileVectors = 1, kMostActs = 8;
-using TileFloats = __m512;
-using TileInts = __m512i;
-
-HWY_INLINE TileFloats load_floats(const float* p) { return _mm512_load_ps(p); }
-HWY_INLINE void store_floats(float* p, TileFloats v) { _mm512_store_ps(p, v); }
-HWY_INLINE TileFloats every(float x) { return _mm512_set1_ps(x); }
-HWY_INLINE TileFloats as_floats(TileInts v) { return _mm512_cvtepi32_ps(v); }
-HWY_INLINE TileFloats plus(TileFloats a, TileFloats b) { return _mm512_add_ps(a, b); }
-HWY_INLINE TileFloats times(TileFloats a, TileFloats b) { return _mm512_mul_ps(a, b); }
-HWY_INLINE TileFloats fused(TileFloats a, TileFloats b, TileFloats c) {
-  return _mm512_fmadd_ps(a, b, c);
-}
-HWY_INLINE TileInts load_ints(const void* p) { return _mm512_load_si512(p); }
-HWY_INLINE TileInts every(int32_t x) { return _mm512_set1_epi32(x); }
-#else
-constexpr size_t kTileVectors = 2, kMostActs = 4;
-using TileFloats = __m256;
-using TileInts = __m256i;
-
-HWY_INLINE TileFloats load_floats(const float* p) { return _mm256_load_ps(p); }
-HWY_INLINE void store_floats(float* p, TileFloats v) { _mm256_store_ps(p, v); }
-HWY_INLINE TileFloats every(float x) { return _mm256_set1_ps(x); }
-HWY_INLINE TileFloats as_floats(TileInts v) { return _mm256_cvtepi32_ps(v); }
-HWY_INLINE TileFloats plus(TileFloats a, TileFloats b) { return _mm256_add_ps(a, b); }
-HWY_INLINE TileFloats times(TileFloats a, TileFloats b) { return _mm256_mul_ps(a, b); }
-HWY_INLINE TileFloats fused(TileFloats a, TileFloats b, TileFloats c) {
-  return _mm256_fmadd_ps(a, b, c);
-}
-HWY_INLINE TileInts load_ints(const void* p) {
-  return _mm256_load_si256(static_cast<const __m256i*>(p));
-}
-HWY_INLINE TileInts every(int32_t x) { return _mm256_set1_epi32(x); }
-#endif
-constexpr size_t kVectorRows = kTileRows / kTileVectors;
-constexpr size_t kVectorCodes = 4 * kVectorRows;
-
 // ---- tiles
 
 // Rows of a matrix: for each group of columns the codes, scales and offsets of all rows. Codes
-// alternate in runs of 4 columns: row 0, row 1, ...
+// alternate in runs of columns: row 0, row 1, ...
 struct BlockTile {
   std::byte* codes;
   float* scales;     // [groups][kTileRows]
@@ -84,13 +42,6 @@ BlockTile tile_at(std::byte* p, size_t columns) {
   return t;
 }
 
-// Signed codes get this added, so that they are the unsigned operand of a product.
-#if FERRY_BLOCK_VNNI
-constexpr uint32_t kShiftedSigns = 0x80808080;
-#else
-constexpr uint32_t kShiftedSigns = 0;
-#endif
-
 template <class T>
 HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_group,
                           size_t groups, size_t row) {
@@ -100,12 +51,12 @@ HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_
   for (size_t g = 0; g < groups; ++g) {
     const uint8_t* codes = c.codes + kGroupColumns * g;
     const size_t at = first_group + g;
-    std::byte* to = t.codes + at * kGroupColumns * kTileRows + 4 * row;
-    for (size_t i = 0; i < kGroupColumns; i += 4, to += 4 * kTileRows) {
-      uint32_t four;
-      std::memcpy(&four, codes + i, sizeof four);
-      if constexpr (T::kSigned) four ^= kShiftedSigns;
-      std::memcpy(to, &four, sizeof four);
+    std::byte* to = t.codes + at * kGroupColumns * kTileRows + sizeof(Run) * row;
+    for (size_t i = 0; i < kGroupColumns; i += sizeof(Run), to += sizeof(Run) * kTileRows) {
+      Run run;
+      std::memcpy(&run, codes + i, sizeof run);
+      if constexpr (T::kSigned) run ^= kShiftedSigns;
+      std::memcpy(to, &run, sizeof run);
     }
     t.scales[at * kTileRows + row] = c.scale[g];
     if constexpr (T::kSigned) continue;
@@ -147,30 +98,84 @@ HWY_INLINE TileInts repeated(const int8_t* codes) {
 template <class V, size_t kActs>
 using TileOf = V[kActs][kTileVectors];
 
-#if FERRY_BLOCK_VNNI
+#if FERRY_BLOCK_VNNI || FERRY_BLOCK_NEON
+#if FERRY_BLOCK_NEON == 2
+// Adds products of columns [begin, end) to the sums, which are 0 at first. A run of two rows of
+// the tile is a vector, as is that of two rows of activations; the four sums of their product are
+// those of the first row of activations, then of the second. A single row is multiplied by dots.
+template <size_t kActs>
+HWY_INLINE void add_products(const std::byte* w, const int8_t* const (&x)[kActs], size_t begin,
+                             size_t end, TileOf<TileInts, kActs>& sums) {
+  constexpr size_t kPairs = 2 * kTileVectors;
+  TileInts of_pairs[(kActs + 1) / 2][kPairs];
+  for (auto& of_row : of_pairs) {
+    for (TileInts& sum : of_row) sum = every(0);
+  }
+  for (size_t k = begin; k < end; k += sizeof(Run)) {
+    for (size_t a = 0; a < kActs; a += 2) {
+      const int8x16_t act = vcombine_s8(vld1_s8(x[a] + k), vld1_s8(x[kActs == 1 ? a : a + 1] + k));
+      for (size_t p = 0; p < kPairs; ++p) {
+        const int8x16_t codes = vld1q_s8(reinterpret_cast<const int8_t*>(w) + 16 * p);
+        TileInts& sum = of_pairs[a / 2][p];
+        sum = kActs == 1 ? vdotq_s32(sum, codes, act) : vmmlaq_s32(sum, act, codes);
+      }
+    }
+    w += sizeof(Run) * kTileRows;
+  }
+  for (size_t a = 0; a < kActs; a += 2) {
+    for (size_t v = 0; v < kTileVectors; ++v) {
+      const TileInts first = of_pairs[a / 2][2 * v], second = of_pairs[a / 2][2 * v + 1];
+      if constexpr (kActs == 1) {
+        sums[a][v] = vpaddq_s32(first, second);
+      } else {
+        const int64x2_t p = vreinterpretq_s64_s32(first), q = vreinterpretq_s64_s32(second);
+        sums[a][v] = vreinterpretq_s32_s64(vzip1q_s64(p, q));
+        sums[a + 1][v] = vreinterpretq_s32_s64(vzip2q_s64(p, q));
+      }
+    }
+  }
+}
+#else
+// Adds products of columns [begin, end) to the sums.
+template <size_t kActs>
+HWY_INLINE void add_products(const std::byte* w, const int8_t* const (&x)[kActs], size_t begin,
+                             size_t end, TileOf<TileInts, kActs>& sums) {
+  for (size_t k = begin; k < end; k += sizeof(Run)) {
+    TileInts codes[kTileVectors];
+    for (size_t v = 0; v < kTileVectors; ++v, w += kVectorCodes) codes[v] = load_ints(w);
+    for (size_t a = 0; a < kActs; ++a) {
+      const TileInts act = repeated(x[a] + k);
+      for (size_t v = 0; v < kTileVectors; ++v) {
+        sums[a][v] = add_sums_of_four(sums[a][v], codes[v], act);
+      }
+    }
+  }
+}
+#endif
+
 // `code_sums` are the sums of the codes of activations.
 template <class T, size_t kActs>
 HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)[kActs],
                           const int32_t (&code_sums)[kActs], TileOf<TileInts, kActs>& sums) {
+  constexpr size_t kPart = T::kHalves ? 16 : kGroupColumns;
   const size_t at = g * kGroupColumns;
-  const std::byte* w = t.codes + at * kTileRows;
-  const auto* factors = reinterpret_cast<const std::byte*>(t.factors) + 2 * kVectorCodes * g;
-  for (size_t h = 0; h < (T::kHalves ? 2 : 1); ++h) {
-    TileInts part[kActs];
-    for (size_t a = 0; a < kActs; ++a) part[a] = every(T::kSigned ? -128 * code_sums[a] : 0);
-    const size_t end = T::kHalves ? 16 * (h + 1) : kGroupColumns;
-    for (size_t k = 16 * h; k < end; k += 4, w += kVectorCodes) {
-      const TileInts codes = load_ints(w);
-      for (size_t a = 0; a < kActs; ++a) {
-        part[a] = _mm512_dpbusd_epi32(part[a], codes, repeated(x[a] + at + k));
+  const auto* factors = reinterpret_cast<const std::byte*>(t.factors) + 2 * 4 * kTileRows * g;
+  for (size_t k = at; k < at + kGroupColumns; k += kPart) {
+    TileOf<TileInts, kActs> part;
+    for (size_t a = 0; a < kActs; ++a) {
+      for (TileInts& sum : part[a]) {
+        sum = every(T::kSigned && kShiftedSigns != 0 ? -128 * code_sums[a] : 0);
       }
     }
-    if constexpr (T::kHalves) {
-      const TileInts factor = _mm512_srai_epi32(load_ints(factors + kVectorCodes * h), 16);
-      for (TileInts& sum : part) sum = _mm512_mullo_epi32(sum, factor);
-    }
-    for (size_t a = 0; a < kActs; ++a) {
-      sums[a][0] = h == 0 ? part[a] : _mm512_add_epi32(sums[a][0], part[a]);
+    add_products<kActs>(t.codes + k * kTileRows, x, k, k + kPart, part);
+    for (size_t v = 0; v < kTileVectors; ++v) {
+      TileInts factor = every(1);
+      if constexpr (T::kHalves) factor = high_halves(load_ints(factors));
+      factors += kVectorCodes;
+      for (size_t a = 0; a < kActs; ++a) {
+        if constexpr (T::kHalves) part[a][v] = times(part[a][v], factor);
+        sums[a][v] = k == at ? part[a][v] : plus(sums[a][v], part[a][v]);
+      }
     }
   }
 }
@@ -226,7 +231,7 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)
     }
   }
 }
-#endif  // FERRY_BLOCK_VNNI
+#endif  // FERRY_BLOCK_VNNI || FERRY_BLOCK_NEON
 
 // ---- products
 
@@ -330,6 +335,6 @@ void block_task(const BlockProduct& p, size_t begin, size_t end, [[maybe_unused]
 
 }  // namespace FERRY_BLOCK_NAMESPACE
 }  // namespace ferry::kernels
-HWY_AFTER_NAMESPACE();
+FERRY_BLOCK_AFTER();
 
 #endif  // FERRY_BLOCK_TILES_INL_H_

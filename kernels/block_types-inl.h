@@ -1,5 +1,6 @@
 // Unpacks blocks of GGUF files into codes of a byte, scales and offsets, 256 columns at a time.
-// block_linear.cc includes this file once per target, block_vnni.cc for AVX-512 with VNNI.
+// block_linear.cc includes this file once per target, block_vnni.cc for AVX-512 with VNNI, and
+// others for other instructions (block_sets.cc).
 
 // clang-format off
 #if defined(FERRY_BLOCK_TYPES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,12 +18,19 @@
 #include "kernels/compute_simd-inl.h"
 
 // The namespace of this code and the instructions that it may use, if they are not those of the
-// target.
-#ifndef FERRY_BLOCK_VNNI
-#define FERRY_BLOCK_VNNI 0
+// target. FERRY_BLOCK_VNNI is the number of bits of the vectors of tiles. FERRY_BLOCK_NEON is 1 for
+// dot products, 2 for products of matrices too.
+#ifndef FERRY_BLOCK_NAMESPACE
 #define FERRY_BLOCK_NAMESPACE HWY_NAMESPACE
 #define FERRY_BLOCK_BEFORE() HWY_BEFORE_NAMESPACE()
+#define FERRY_BLOCK_AFTER() HWY_AFTER_NAMESPACE()
 #define FERRY_BLOCK_ATTR HWY_ATTR
+#endif
+#ifndef FERRY_BLOCK_VNNI
+#define FERRY_BLOCK_VNNI 0
+#endif
+#ifndef FERRY_BLOCK_NEON
+#define FERRY_BLOCK_NEON 0
 #endif
 
 FERRY_BLOCK_BEFORE();
@@ -113,6 +121,22 @@ HWY_INLINE void nibbles_of_16(const uint8_t* p, const uint8_t* fifth, uint8_t* c
     out = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), out);
   }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes), out);
+#elif HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON
+  const uint8x16_t v = vld1q_u8(p);
+  uint8x16_t halves[2] = {vandq_u8(v, vdupq_n_u8(15)), vshrq_n_u8(v, 4)};
+  for (size_t h = 0; h < 2; ++h) {
+    if constexpr (kKind == Nibble::kFifth) {
+      const uint8x16_t bits = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
+      const uint8x16_t bytes = vcombine_u8(vdup_n_u8(fifth[2 * h]), vdup_n_u8(fifth[2 * h + 1]));
+      const uint8x16_t set = vandq_u8(vtstq_u8(bytes, bits), vdupq_n_u8(16));
+      halves[h] = vorrq_u8(halves[h], set);
+    }
+    if constexpr (kIsLookedUp<kKind>) {
+      const auto* table = reinterpret_cast<const uint8_t*>(kNibbleTable<kKind>);
+      halves[h] = vqtbl1q_u8(vld1q_u8(table), halves[h]);
+    }
+    vst1q_u8(codes + 16 * h, halves[h]);
+  }
 #else
   for (size_t j = 0; j < 32; ++j) {
     const uint8_t code = j < 16 ? p[j] & 15 : p[j - 16] >> 4;
@@ -435,6 +459,6 @@ HWY_INLINE void with_block_type(BlockType type, const Use& use) {
 
 }  // namespace FERRY_BLOCK_NAMESPACE
 }  // namespace ferry::kernels
-HWY_AFTER_NAMESPACE();
+FERRY_BLOCK_AFTER();
 
 #endif  // FERRY_BLOCK_TYPES_INL_H_

@@ -21,10 +21,11 @@
 #include "hwy/highway.h"
 
 #if HWY_TARGET == HWY_AVX2
-#define FERRY_BLOCK_VNNI 1
+#define FERRY_BLOCK_VNNI 512
 #define FERRY_BLOCK_TARGET HWY_TARGET_STR ",avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 #define FERRY_BLOCK_NAMESPACE HWY_NAMESPACE::vnni
 #define FERRY_BLOCK_BEFORE() HWY_PUSH_ATTRIBUTES(FERRY_BLOCK_TARGET)
+#define FERRY_BLOCK_AFTER() HWY_POP_ATTRIBUTES
 #define FERRY_BLOCK_ATTR __attribute__((target(FERRY_BLOCK_TARGET)))
 #include "kernels/block_tiles-inl.h"
 #endif
@@ -32,23 +33,12 @@
 #if HWY_ONCE
 namespace ferry::kernels {
 
-size_t block_scratch_vnni(size_t m, size_t columns) {
-  return N_AVX2::vnni::block_scratch(m, columns);
-}
-
-void block_task_vnni(const BlockProduct& p, size_t begin, size_t end, float* scratch) {
-  N_AVX2::vnni::block_task(p, begin, end, scratch);
+const BlockSet& block_vnni() {
+  static constexpr BlockSet set{"AVX-512 VNNI", N_AVX2::vnni::block_scratch,
+                                N_AVX2::vnni::block_task};
+  return set;
 }
 
 }  // namespace ferry::kernels
 #endif  // HWY_ONCE
-#else
-
-namespace ferry::kernels {
-
-// Nobody calls these on other processors.
-size_t block_scratch_vnni(size_t, size_t) { return 0; }
-void block_task_vnni(const BlockProduct&, size_t, size_t, float*) {}
-
-}  // namespace ferry::kernels
 #endif  // __x86_64__

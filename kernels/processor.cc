@@ -57,9 +57,8 @@ Processor find() {
   p.avx512_vnni = p.avx512 && has(extended.ecx, {11});
   p.avx_vnni = p.avx2 && has(more.eax, {4});
   p.avx512_bf16 = p.avx512 && has(more.eax, {5});
-  const bool tiles = p.avx512 && has(saved, {17, 18}) && has(extended.edx, {24}) && ask_for_tiles();
-  p.amx_bf16 = tiles && p.avx512_bf16 && has(extended.edx, {22});
-  p.amx_int8 = tiles && p.avx512_vnni && has(extended.edx, {25});
+  p.amx_bf16 =
+      p.avx512_bf16 && has(saved, {17, 18}) && has(extended.edx, {22, 24}) && ask_for_tiles();
   return p;
 }
 

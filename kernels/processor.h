@@ -30,7 +30,6 @@ struct Processor {
   bool avx_vnni = false;     // products of bytes, of 32 at a time
   bool avx512_bf16 = false;  // products of bf16
   bool amx_bf16 = false;     // tiles of bf16; the system has granted their registers
-  bool amx_int8 = false;     // tiles of bytes; the system has granted their registers
   bool neon_dot = false;     // products of bytes on Arm
   bool neon_i8mm = false;    // products of pairs of rows of bytes on Arm, with those of neon_dot
   bool neon_bf16 = false;    // products of bf16 on Arm

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "dialects/gguf/file/dequant.h"
+#include "kernels/block_product.h"
+#include "tests/kernels/block_evex.h"
 #include "tests/kernels/compute_testing.h"
 
 namespace ferry::kernels::block_linear_test {
@@ -76,12 +78,40 @@ std::vector<double> rounded(const float* x, int64_t columns) {
   return out;
 }
 
+// Which code product() takes: that of every processor, or a set of instructions.
+struct Code {
+  bool chosen = false;
+  const BlockSet* set = nullptr;
+};
+Code code;
+
+// Calls body for each target of Highway and for each set of instructions of this processor.
+template <class Body>
+void on_every_code(const Body& body) {
+  code = {true, nullptr};
+  on_every_target(body);
+  std::vector<const BlockSet*> sets(block_sets().begin(), block_sets().end());
+#if defined(__x86_64__)
+  if (processor().avx512_vnni) sets.push_back(&block_evex());
+#endif
+  for (const BlockSet* set : sets) {
+    SCOPED_TRACE(set->name);
+    code = {true, set};
+    body();
+  }
+  code = {};
+}
+
 std::vector<float> product(const BlockMatrix& matrix, const std::vector<float>& x, size_t threads) {
   const int64_t m = std::ssize(x) / matrix.columns;
   std::vector<float> out(static_cast<size_t>(m * matrix.rows), kNan);
   ThreadPool pool(threads);
   const BlockTask task = {matrix, out.data()};
-  block_linear(x.data(), m, {&task, 1}, pool);
+  if (code.chosen) {
+    block_linear_with(code.set, x.data(), m, {&task, 1}, pool);
+  } else {
+    block_linear(x.data(), m, {&task, 1}, pool);
+  }
   return out;
 }
 
@@ -126,7 +156,7 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
       const TestBlocks blocks(type, rows, columns);
       const std::vector<float> x = random_values(static_cast<size_t>(m * columns), 3, 2.0F);
       std::vector<float> expected_bits;
-      on_every_target([&] {
+      on_every_code([&] {
         const std::vector<float> out = product(blocks.matrix, x, 2);
         for (int64_t i = 0; i < m; ++i) {
           const std::vector<double> act = rounded(x.data() + i * columns, columns);
@@ -156,14 +186,16 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
   }
 }
 
-// Processors with AVX-512 take the code for VNNI if they have it, else that for AVX2.
+// Processors with AVX-512 but without products of bytes take the code for AVX2.
 TEST(BlockLinear, ProcessorsWithMoreInstructionsTakeTheNearestCode) {
   if ((hwy::SupportedTargets() & HWY_AVX2) == 0) return;
   const TestBlocks blocks(types()[7], 5, 256);
   const std::vector<float> x = random_values(20 * 256);
   const std::vector<float> expected = product(blocks.matrix, x, 1);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets() | HWY_AVX3);
+  code = {true, nullptr};
   const std::vector<float> out = product(blocks.matrix, x, 1);
+  code = {};
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   EXPECT_EQ(out, expected);
 }
@@ -194,7 +226,7 @@ TEST(BlockLinear, ActivationsMayBeExtreme) {
   const TestBlocks blocks(types()[0], 2, 96);
   for (const float special :
        {kNan, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
-    on_every_target([&] {
+    on_every_code([&] {
       std::vector<float> x(2 * 96, 0.0F);
       x[40] = special;
       x[100] = 1e-39F;
@@ -226,7 +258,7 @@ TEST(BlockLinear, SumsOfExtremeCodesAreExact) {
         encoding.decode(blocks.bytes.data() + at, value);
       }
       for (const float sign : {1.0F, -1.0F}) {
-        on_every_target([&] {
+        on_every_code([&] {
           for (const size_t m : {size_t{1}, size_t{17}}) {
             const std::vector<float> x(m * 256, sign * 127.0F);
             double sum = 0, size = 0;
