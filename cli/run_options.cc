@@ -22,10 +22,6 @@ Status check_kind(const BundleChoice& choice, bool is_gguf) {
     return fail(ErrorCode::kUsage,
                 "--config is for GGUF files; bundles and programs have their configuration");
   }
-  if (choice.exact && !is_gguf) {
-    return fail(ErrorCode::kUsage,
-                "--exact is for GGUF files; bundles and programs state how they compute");
-  }
   if (!choice.check_digests && is_gguf) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: --skip-digests is for bundles; a GGUF file has no digests",

@@ -291,7 +291,8 @@ Result<int> classify(Context& context, const ClassifyLine& o) {
   FERRY_RETURN_IF_ERROR(check_classify_options(o));
   std::optional<text::TypedTokens> tokens;
   if (!o.tokens.empty()) tokens = FERRY_TRY(tokens_on_line(o));
-  const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(o.memory))};
+  const runner::MethodOptions method = {.own_bf16 = true,
+                                        .memory = FERRY_TRY(memory_limit(o.memory))};
   const packer::Bundle bundle = FERRY_TRY(packer::Bundle::open(
       o.bundle, /*check_digests=*/true, context.pool(), context.progress("checking digests")));
   runner::TextBatches batches =

@@ -394,7 +394,8 @@ Result<int> run(Context& context, const EmbedLine& o) {
   if (!o.tokens.empty()) {
     tokens = FERRY_TRY(parse_numbers("--tokens", o.tokens, kTokensExpected));
   }
-  const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(o.memory))};
+  const runner::MethodOptions method = {.own_bf16 = true,
+                                        .memory = FERRY_TRY(memory_limit(o.memory))};
   const packer::Bundle opened = FERRY_TRY(packer::Bundle::open(
       o.bundle, /*check_digests=*/true, context.pool(), context.progress("checking digests")));
   const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(o.adapter));

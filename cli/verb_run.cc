@@ -276,7 +276,8 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   if (!options.prompts.empty()) lines = FERRY_TRY(read_prompt_lines(options));
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   runner::Profile profile;
-  const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory)),
+  const runner::MethodOptions method = {.own_bf16 = !options.exact,
+                                        .memory = FERRY_TRY(memory_limit(options.memory)),
                                         .profile = options.profile.empty() ? nullptr : &profile};
   Generation g;
   g.profile = method.profile;
@@ -417,8 +418,9 @@ void add_run(CommandLine& line) {
               "Of a GGUF file: config.json for what its metadata do not tell, as for convert")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--exact", o->exact,
-            "GGUF file: compute with its matrices as f32, instead of multiplying its blocks with "
-            "activations of 8 bits; slower, and takes the memory of f32")
+            "Compute as verify does: matrices of a GGUF file as f32, instead of multiplying its "
+            "blocks with activations of 8 bits, which takes the memory of f32; products of bf16 "
+            "in f32, instead of the processor's own. Slower")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")
       .example("ferry run bundle/ --chat 'Why is the sky blue?' --temperature 0.7",

@@ -70,7 +70,7 @@ Result<int> run_transcribe(Context& context, const TranscribeLine& o) {
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open_to_execute(o.bundle, context.pool()));
   prompt::Transcriber transcriber =
-      FERRY_TRY(prompt::Transcriber::load(bundle, context.pool(), {}));
+      FERRY_TRY(prompt::Transcriber::load(bundle, context.pool(), {.own_bf16 = true}));
   const text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(bundle.text_directory()));
   const media::Sound sound = FERRY_TRY(media::read_sound(o.sound));
   prompt::TranscriptionOptions options;

@@ -1,6 +1,7 @@
 // linear() of bf16 by the processor's own products of bf16. Products of two bf16 numbers are exact
 // in f32, so only the order of sums differs from other instruction sets. Sums are f32; numbers
-// below the normal range count as zero, as these instructions state. Every output is summed in an
+// below the normal range count as zero, as these instructions state, and those of Arm round sums to
+// odd. Every output is summed in an
 // order that depends on k only, so a row of a batch has the bits that it has alone.
 // Source: Intel, Architecture Instruction Set Extensions Programming Reference (VDPBF16PS,
 // TDPBF16PS).
@@ -21,7 +22,22 @@ struct Bf16Product {
   size_t m, n, k;
 };
 
-enum class Bf16Instructions { kNone, kAvx512, kAmx };
+// While an object exists, linear() of bf16 on its thread uses these instructions, or computes in
+// f32. Without an object it computes in f32.
+class Bf16Choice {
+ public:
+  explicit Bf16Choice(bool use_instructions);
+  ~Bf16Choice();
+  Bf16Choice(const Bf16Choice&) = delete;
+  Bf16Choice& operator=(const Bf16Choice&) = delete;
+
+  static bool uses_instructions();
+
+ private:
+  bool before_;
+};
+
+enum class Bf16Instructions { kNone, kAvx512, kAmx, kNeon };
 
 // Returns the fastest of this processor.
 Bf16Instructions bf16_instructions();
@@ -32,6 +48,9 @@ void bf16_linear(const Bf16Product& product, Bf16Instructions use, ThreadPool& p
 void bf16_columns_avx512(const Bf16Product& product, size_t begin, size_t end);
 // `packed` are the rows of x as pack_for_tiles() writes them.
 void bf16_columns_amx(const Bf16Product& product, const uint16_t* packed, size_t begin, size_t end);
+// `packed` are the rows of x as pack_pair() writes them.
+void bf16_columns_neon(const Bf16Product& product, const uint16_t* packed, size_t begin,
+                       size_t end);
 
 // A tile of x has 16 rows and 32 columns: for each pair of columns, that pair of every row. Tiles
 // follow each other along k, then along m, and are filled with zeros.
@@ -40,5 +59,9 @@ inline constexpr size_t kTileValues = kTileSide * kTileDepth;
 inline size_t tiles_along(size_t size, size_t side) { return (size + side - 1) / side; }
 // Writes the tiles of rows [16 block, 16 block + 16).
 void pack_for_tiles(const Bf16Product& product, size_t block, uint16_t* packed);
+
+// Writes rows 2 pair and 2 pair + 1 of x: 4 values of the first, 4 of the second, and so on, with
+// zeros where x ends. Pairs follow each other.
+void pack_pair(const Bf16Product& product, size_t pair, uint16_t* packed);
 
 }  // namespace ferry::kernels

@@ -12,7 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-bool is_widest() { return HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL; }
+bool is_widest() {
+  return HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ferry::kernels

@@ -17,8 +17,8 @@ class CommonTarget {
   bool is_common_ = false;
 };
 
-// Returns whether kernels may use instructions beyond AVX-512 that the processor has: false while a
-// CommonTarget exists, and without AVX-512.
+// Returns whether kernels may use instructions beyond AVX-512 or NEON that the processor has. On
+// x86 it is false while a CommonTarget exists, and without AVX-512.
 bool uses_all_instructions();
 
 }  // namespace ferry::kernels

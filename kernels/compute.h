@@ -22,7 +22,8 @@ namespace ferry::kernels {
 // Computes out[m,n] = sum_k x[m,k] * w[n,k], accumulated in f32. `dtype` is that of x, w and out:
 // f32, f16 or bf16 (out is rounded once, to nearest even). For a few rows (decode) w is read once
 // at memory speed, for more (prefill) the product uses register tiles. bf16 uses the processor's
-// own products of bf16 (kernels/bf16_linear.h), unless CommonTarget forbids them.
+// own products of bf16 (kernels/bf16_linear.h) where Bf16Choice asks for them and CommonTarget does
+// not forbid them.
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool);
 

@@ -190,7 +190,8 @@ void linear_batch(const LinearArgs& args, ThreadPool& pool) {
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool) {
   if (m <= 0 || n <= 0) return;
-  if (dtype == DType::kBF16 && k > 0 && uses_all_instructions()) {
+  if (dtype == DType::kBF16 && k > 0 && Bf16Choice::uses_instructions() &&
+      uses_all_instructions()) {
     const Bf16Instructions use = bf16_instructions();
     if (use != Bf16Instructions::kNone) {
       const auto at = [](auto* p) { return static_cast<const uint16_t*>(p); };

@@ -56,7 +56,7 @@ Result<Bundle> Bundle::open(const OpenOptions& options, const Engine& engine,
   return library::run(engine, options.path, [&](ThreadPool& pool) -> Result<Bundle> {
     packer::Bundle bundle = FERRY_TRY(open_bundle(options, pool, progress));
     const bool has_blocks = conversion::is_gguf_file(bundle.path()) && !options.exact;
-    return Bundle(std::make_shared<const Impl>(Impl{std::move(bundle), has_blocks}));
+    return Bundle(std::make_shared<const Impl>(Impl{std::move(bundle), has_blocks, options.exact}));
   });
 }
 
@@ -73,7 +73,8 @@ Result<Bundle> Bundle::with_adapter(const std::string& name) const {
     error.field = "adapter";
     return Failure(std::move(error));
   }
-  return Bundle(std::make_shared<const Impl>(Impl{*std::move(chosen), impl_->has_blocks}));
+  return Bundle(
+      std::make_shared<const Impl>(Impl{*std::move(chosen), impl_->has_blocks, impl_->exact}));
 }
 
 BundleInfo Bundle::info() const {

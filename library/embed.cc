@@ -70,6 +70,7 @@ Result<Embedder> Embedder::load(const Bundle& bundle, const Engine& engine,
   return library::run(engine, files.path(), [&](ThreadPool& pool) -> Result<Embedder> {
     runner::MethodOptions method;
     method.memory = memory;
+    method.own_bf16 = !bundle.impl().exact;
     runner::TextEncoder encoder = FERRY_TRY(runner::TextEncoder::load(files, pool, method));
     return Embedder(std::make_unique<Impl>(Impl{engine, files, std::move(encoder)}));
   });

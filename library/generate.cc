@@ -272,6 +272,7 @@ Result<Generator> Generator::load(const Bundle& bundle, const Engine& engine,
   return library::run(engine, files.path(), [&](ThreadPool& pool) -> Result<Generator> {
     auto impl = std::make_unique<Impl>(Impl{.engine = engine, .bundle = files});
     impl->method.memory = options.memory;
+    impl->method.own_bf16 = !bundle.impl().exact;
     FERRY_RETURN_IF_ERROR(impl->open_text());
     const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
     impl->decoder = FERRY_TRY(runner::load_decoder(files, pool, impl->method, decode));

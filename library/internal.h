@@ -29,6 +29,7 @@ struct Engine::Impl {
 struct Bundle::Impl {
   packer::Bundle bundle;
   bool has_blocks = false;  // whether matrices are in the blocks of a GGUF file
+  bool exact = false;       // OpenOptions::exact
 };
 
 namespace library {

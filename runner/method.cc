@@ -233,6 +233,7 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->state.round_rows = options.round_rows;
     impl->state.f64 = options.f64;
     impl->state.disturb = options.disturb;
+    impl->state.own_bf16 = options.own_bf16;
     impl->state.literal = options.literal || options.f64;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), impl->state));
   }

@@ -63,6 +63,9 @@ struct MethodOptions {
   // Execute every instruction as stated, even if its result is available without it. The bits of
   // the results are equal, but execution takes longer.
   bool literal = false;
+  // Multiply matrices of bf16 by the processor's own products of bf16, whose sums differ in
+  // rounding from those of f32 (kernels/bf16_linear.h). Proofs leave this out.
+  bool own_bf16 = false;
   // The limit of the bytes of planned memory. The default is the memory that the system has
   // available.
   std::optional<uint64_t> memory = {};

@@ -3,6 +3,7 @@
 
 #include "core/interrupt.h"
 #include "core/text.h"
+#include "kernels/bf16_linear.h"
 #include "kernels/kernel.h"
 #include "runner/method_state.h"
 
@@ -103,6 +104,7 @@ void prefetch(const Step& step) {
 }  // namespace
 
 Status run_range(MethodState& state, size_t begin, size_t end, ThreadPool& pool) {
+  const kernels::Bf16Choice products(state.own_bf16);
   constexpr size_t kAhead = 2;
   int64_t executed = 0;
   for (size_t i = begin; i < end;) {

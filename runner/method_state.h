@@ -96,6 +96,7 @@ struct MethodState {
   bool f64 = false;
   std::optional<uint64_t> disturb;
   bool literal = false;
+  bool own_bf16 = false;
   // Factor of planned sizes and offsets, because values wider than the program states need more
   // memory.
   uint64_t scale = 1;

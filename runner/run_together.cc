@@ -14,6 +14,7 @@
 #include "core/checked.h"
 #include "core/interrupt.h"
 #include "formats/pte/operator_args.h"
+#include "kernels/bf16_linear.h"
 #include "kernels/compute_scratch.h"
 #include "kernels/kernel.h"
 #include "runner/method_state.h"
@@ -344,6 +345,7 @@ bool can_share(std::span<MethodState* const> states) {
 }  // namespace
 
 Status run_together(std::span<MethodState* const> states, ThreadPool& pool) {
+  const kernels::Bf16Choice products(!states.empty() && states.front()->own_bf16);
   if (states.size() > 1 && can_share(states)) return Together(states, pool).run();
   for (MethodState* state : states) FERRY_RETURN_IF_ERROR(run_steps(*state, pool));
   return {};

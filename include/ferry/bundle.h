@@ -46,8 +46,9 @@ struct OpenOptions {
   std::string path = {};    // a bundle directory, or a GGUF file, which is converted in memory
   std::string config = {};  // a config.json for a GGUF file whose metadata is incomplete
   // Compute with the matrices of a GGUF file as f32, which takes their memory. Otherwise programs
-  // multiply its blocks, with activations of 8 bits, and verify() does not take the bundle. No
-  // effect on a bundle directory.
+  // multiply its blocks, with activations of 8 bits, and verify() does not take the bundle.
+  // Multiply matrices of bf16 in f32, as verify() always does; otherwise generators and embedders
+  // use the processor's own products of bf16, whose sums round differently.
   bool exact = false;
   bool check_digests = true;  // hash every byte of the bundle
   // Give the logits of all tokens of a GGUF file, which GeneratorOptions::lookup and draft need. No

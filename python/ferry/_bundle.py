@@ -290,7 +290,7 @@ def open(  # noqa: A001 - ferry.open() reads well
     """Opens a bundle, or a GGUF file, which is converted in memory.
 
     ``check_digests`` hashes every byte first. ``exact`` computes with the matrices of a GGUF file
-    as f32, which :func:`ferry.verify` needs. ``lookup`` guesses up to that many tokens at a time
+    as f32, which :func:`ferry.verify` needs, and products of bf16 in f32. ``lookup`` guesses up to that many tokens at a time
     from earlier ones, ``draft`` with a smaller bundle of the same vocabulary: answers are the same,
     and sooner where guesses are right; a bundle needs ``all_logits`` of :func:`convert` for it.
     ``threads`` is for all work with the bundle; 0 means as many as the process may use.

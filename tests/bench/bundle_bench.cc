@@ -124,7 +124,8 @@ void plain_read(benchmark::State& state) {
 constexpr int64_t kDecoded = 32;
 
 void decode(benchmark::State& state) {
-  Result<runner::StatefulDecoder> decoder = runner::StatefulDecoder::load(bundle(), pool(), {});
+  Result<runner::StatefulDecoder> decoder =
+      runner::StatefulDecoder::load(bundle(), pool(), {.own_bf16 = true});
   const std::vector<int64_t> one = {1};
   read_data<1>();
   for (auto _ : state) {
@@ -138,7 +139,8 @@ void decode(benchmark::State& state) {
 }
 
 void prefill(benchmark::State& state) {
-  Result<runner::StatefulDecoder> decoder = runner::StatefulDecoder::load(bundle(), pool(), {});
+  Result<runner::StatefulDecoder> decoder =
+      runner::StatefulDecoder::load(bundle(), pool(), {.own_bf16 = true});
   const std::vector<int64_t> tokens(static_cast<size_t>(state.range(0)), 1);
   if (state.range(0) > bundle().manifest().context_length) {
     return state.SkipWithError("the context is shorter");

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/bf16_linear.h"
 #include "kernels/compute.h"
 
 namespace ferry::kernels {
@@ -69,6 +70,7 @@ BENCHMARK(plain_read)->Arg(1)->Arg(2)->UseRealTime()->Unit(benchmark::kMilliseco
 // Args: dtype, k, threads. Reads the weights of a model one after the other: 1 GiB of [1024, k]
 // matrices.
 void linear_decode(benchmark::State& state) {
+  const kernels::Bf16Choice instructions(true);
   const auto dtype = static_cast<DType>(state.range(0));
   const int64_t k = state.range(1), n = 1024;
   ThreadPool pool(static_cast<size_t>(state.range(2)));
@@ -93,6 +95,7 @@ BENCHMARK(linear_decode)
 
 // Args: dtype, m, k, n, threads.
 void linear_prefill(benchmark::State& state) {
+  const kernels::Bf16Choice instructions(true);
   const auto dtype = static_cast<DType>(state.range(0));
   const int64_t m = state.range(1), k = state.range(2), n = state.range(3);
   ThreadPool pool(static_cast<size_t>(state.range(4)));

@@ -56,7 +56,7 @@ Subject load(const std::string& path, bool literal, ThreadPool& pool) {
   const packer::Bundle bundle = or_exit(packer::Bundle::open(path, /*check_digests=*/false, pool));
   const std::string name = std::filesystem::path(path).filename().string();
   return {name + (literal ? ", as stated" : ""),
-          or_exit(runner::load_decoder(bundle, pool, {.literal = literal}))};
+          or_exit(runner::load_decoder(bundle, pool, {.literal = literal, .own_bf16 = true}))};
 }
 
 Seconds time_of(runner::Decoder& decoder, std::span<const int64_t> tokens, size_t piece) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bf16_linear.h"
 #include "tests/cli/ferry_process.h"
 
 namespace ferry::gguf_verify_test {
@@ -249,12 +250,16 @@ TEST(GgufRun, MultipliesBlocksOfExperts) {
   }
 }
 
-TEST(GgufRun, ExactIsForGgufFiles) {
+// A processor without products of bf16 computes both in f32.
+TEST(BundleRun, ExactComputesProductsOfBf16InF32) {
   const TempDir dir;
-  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
-  const Outcome ran = run_ferry({"run", dir / "b", "--tokens", "1", "--exact"});
-  EXPECT_EQ(ran.code, 2);
-  EXPECT_NE(ran.err.find("--exact is for GGUF files"), std::string::npos) << ran.err;
+  ASSERT_EQ(run_ferry({"convert", fixture("golden/qwen3_moe_bf16"), "-o", dir / "b"}).code, 0);
+  const double far =
+      distance(logits_of(dir, dir / "b", {}), logits_of(dir, dir / "b", {"--exact"}));
+  if (kernels::bf16_instructions() == kernels::Bf16Instructions::kNone) {
+    EXPECT_EQ(far, 0);
+  }
+  EXPECT_LT(far, 0.02);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "kernels/compute.h"
 #include "kernels/processor.h"
 #include "tests/kernels/compute_testing.h"
 
@@ -33,6 +34,7 @@ std::vector<Bf16Instructions> available() {
   std::vector<Bf16Instructions> sets;
   if (processor().avx512_bf16) sets.push_back(Bf16Instructions::kAvx512);
   if (processor().amx_bf16) sets.push_back(Bf16Instructions::kAmx);
+  if (processor().neon_bf16) sets.push_back(Bf16Instructions::kNeon);
   return sets;
 }
 
@@ -79,6 +81,44 @@ TEST(Bf16Linear, ARowOfABatchHasTheBitsThatItHasAlone) {
   }
 }
 
+std::vector<uint16_t> linear_of(const Matrices& a) {
+  std::vector<uint16_t> out(a.m * a.n);
+  ThreadPool pool(2);
+  linear(DType::kBF16, a.x.data(), a.w.data(), out.data(), static_cast<int64_t>(a.m),
+         static_cast<int64_t>(a.n), static_cast<int64_t>(a.k), pool);
+  return out;
+}
+
+std::vector<float> widened(const std::vector<uint16_t>& values) {
+  std::vector<float> wide;
+  for (const uint16_t value : values) wide.push_back(bf16_to_f32(value));
+  return wide;
+}
+
+// linear() has the bits of f32, rounded, where nobody asks for the instructions.
+TEST(Bf16Linear, IsUsedWhereItIsAskedFor) {
+  for (const size_t m : {1, 19}) {
+    Matrices a(m, 67, 576);
+    std::vector<float> sums(a.m * a.n);
+    ThreadPool pool(1);
+    linear(DType::kF32, widened(a.x).data(), widened(a.w).data(), sums.data(),
+           static_cast<int64_t>(a.m), static_cast<int64_t>(a.n), static_cast<int64_t>(a.k), pool);
+    std::vector<uint16_t> in_f32;
+    for (const float sum : sums) in_f32.push_back(f32_to_bf16(sum));
+    EXPECT_EQ(linear_of(a), in_f32);
+    const Bf16Choice instructions(true);
+    if (!available().empty()) {
+      bf16_linear(a.product(), bf16_instructions(), pool);
+      EXPECT_EQ(linear_of(a), a.out);
+    }
+    {
+      const Bf16Choice exact(false);
+      EXPECT_EQ(linear_of(a), in_f32);
+    }
+    EXPECT_TRUE(Bf16Choice::uses_instructions());
+  }
+}
+
 TEST(Bf16Linear, TilesHoldPairsOfEveryRow) {
   Matrices a(19, 1, 37);
   const size_t tiles = tiles_along(a.k, kTileDepth), blocks = tiles_along(a.m, kTileSide);
@@ -90,6 +130,17 @@ TEST(Bf16Linear, TilesHoldPairsOfEveryRow) {
     const size_t tile = i / kTileValues, within = i % kTileValues;
     const size_t row = tile / tiles * kTileSide + within / 2 % kTileSide;
     const size_t column = tile % tiles * kTileDepth + within / (2 * kTileSide) * 2 + within % 2;
+    const bool inside = row < a.m && column < a.k;
+    ASSERT_EQ(packed[i], inside ? a.x[row * a.k + column] : 0) << i;
+  }
+}
+
+TEST(Bf16Linear, PairsHoldFourValuesOfEachRow) {
+  Matrices a(5, 1, 10);
+  std::vector<uint16_t> packed(3 * 3 * 8, 0x7fc0);
+  for (size_t pair = 0; pair < 3; ++pair) pack_pair(a.product(), pair, packed.data());
+  for (size_t i = 0; i < packed.size(); ++i) {
+    const size_t row = i / 24 * 2 + i / 4 % 2, column = i % 24 / 8 * 4 + i % 4;
     const bool inside = row < a.m && column < a.k;
     ASSERT_EQ(packed[i], inside ? a.x[row * a.k + column] : 0) << i;
   }
