@@ -87,7 +87,7 @@ class Recorder:
         if cache is not None:
             put_caches(getattr(cache, "self_attention_cache", cache), self.source.config.get_text_config(), put)
         # Some models, such as the first GPT, leave the cache empty.
-        kept = cache is not None and not self.turns_anew() and cache.get_seq_length() > 0
+        kept = cache is not None and not self.turns_anew() and not self.limits_steps() and cache.get_seq_length() > 0
         return ran.logits, cache if kept else None
 
     def watch_text(self, hooks, seen):
@@ -161,13 +161,18 @@ class Recorder:
         kinds = [rope] + [value for value in rope.values() if isinstance(value, dict)]
         return any(kind.get("rope_type") in ("longrope", "dynamic") for kind in kinds)
 
+    def limits_steps(self):
+        """Whether Mamba-2 layers limit their time steps: transformers does so for a whole text, but not for a token behind a cache."""
+        return any(tuple(module.time_step_limit) != (0, float("inf")) for module in self.model.modules()
+                   if getattr(module, "time_step_limit", None) is not None)
+
     def greedy(self, inputs, logits, cache, count, put):
         """The continuation by the largest logit, whatever token it is, but for a placeholder of images."""
         ids, rows, routes = [], [], {}
         with self.hooks() as hooks:
-            for router, i in self.routers.items() if cache is not None else ():
+            for router, i in self.routers.items():
                 def routed(router, __, out, i=i):
-                    routes.setdefault(i, []).append(route_of(router, out)[1])
+                    routes.setdefault(i, []).append(route_of(router, out)[1][-1:])  # without a cache, of the whole text
                 hooks.append(router.register_forward_hook(routed))
             row = logits[0, -1].clone()
             while len(ids) < count:
