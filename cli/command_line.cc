@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "checkpoint/hub_cache.h"
+#include "cli/app_options.h"
 #include "cli/help_text.h"
 #include "cli/option_values.h"
 #include "cli/suggestion.h"
@@ -20,79 +21,6 @@ namespace ferry::cli {
 namespace {
 
 constexpr int64_t kMostThreads = 1024;
-
-// CLI11 takes only "-o,--out" of "-o,--out DIR".
-std::string names_of(const std::string& name) { return name.substr(0, name.find(' ')); }
-
-OptionSpec described(const std::string& name, const std::string& value, const std::string& help) {
-  OptionSpec spec = {.value = value, .help = help};
-  for (std::string_view rest = name; !rest.empty();) {
-    const size_t end = std::min(rest.find_first_of(", "), rest.size());
-    if (rest[0] == '-') {
-      spec.names.emplace_back(rest.substr(0, end));
-    } else {
-      spec.value = rest.substr(0, end);
-    }
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return spec;
-}
-
-// Numbers are not read by CLI11, because it accepts octal numbers and clamps numbers out of range.
-template <class T, class Value>
-CLI::Option* add_number(CLI::App* app, const std::string& name, Value& value,
-                        std::optional<T> (*parse)(std::string_view), const char* expected) {
-  const std::string names = names_of(name);
-  const auto store = [names, &value, parse, expected](const CLI::results_t& words) {
-    const std::optional<T> number = parse(words.back());
-    if (!number) {
-      throw CLI::ValidationError(names, fmt::format("{} is not {}", words.back(), expected));
-    }
-    value = *number;
-    return true;
-  };
-  return app->add_option(names, store)->expected(1);
-}
-
-template <class Value>
-CLI::Option* add_integer(CLI::App* app, const std::string& name, Value& value) {
-  return add_number<int64_t>(app, name, value, parse_integer, "a whole number below 2^63");
-}
-
-template <class Value>
-CLI::Option* add_real(CLI::App* app, const std::string& name, Value& value) {
-  return add_number<double>(app, name, value, parse_real, "a finite number");
-}
-
-CLI::Option* add_size(CLI::App* app, const std::string& name, std::optional<int64_t>& value) {
-  const auto parse = [](std::string_view text) -> std::optional<int64_t> {
-    if (const std::optional<uint64_t> bytes = parse_size(text)) {
-      return static_cast<int64_t>(*bytes);
-    }
-    return parse_integer(text);  // a number out of range, which the verb refuses
-  };
-  return add_number<int64_t>(app, name, value, parse, kSizeSyntax.data());
-}
-
-// Returns a check that refuses all but these words.
-std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words) {
-  return [words](const std::string& word) {
-    if (std::ranges::count(words, word) > 0) return std::string();
-    return fmt::format("{} not in {{{}}}{}", word, fmt::join(words, ","), suggestion(word, words));
-  };
-}
-
-// Refuses empty values that cannot be meant. A script whose variable is not set gives an empty
-// word. If that counted as an absent option, it would turn off what the script asks for, such as
-// the check of a signature.
-void refuse_empty(CLI::Option* option, std::string_view value) {
-  constexpr std::string_view kNeverEmpty[] = {"FILE",   "DIR", "PATH", "SRC",
-                                              "BUNDLE", "OUT", "TIME"};
-  if (std::ranges::count(kNeverEmpty, value) == 0) return;
-  option->check([value = std::string(value)](const std::string& word) {
-    return word.empty() ? fmt::format("{} is empty", value) : std::string();
-  });
-}
 
 // Rewords CLI11's messages about an option that is given too often or without its value.
 std::string plain_words(std::string text) {

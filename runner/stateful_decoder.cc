@@ -9,6 +9,8 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/audio_encoder.h"
+#include "runner/decoder_buffers.h"
+#include "runner/decoder_ports.h"
 #include "runner/deepstack_rows.h"
 #include "runner/image_spans.h"
 #include "runner/memory.h"
@@ -16,89 +18,6 @@
 #include "runner/rope_places.h"
 
 namespace ferry::runner {
-namespace {
-
-// Indices of inputs and outputs of the chain.
-constexpr size_t kInput = 0, kInputPos = 1, kAttentionEnd = 2, kLogits = 0;
-constexpr int64_t kPlaces = 3;  // positions of a token in time, height and width
-
-bool has_port(const ProgramSet& set, std::string_view name) {
-  const ProgramSet::Ports ports = set.ports(kForwardMethod);
-  return std::ranges::find(ports.inputs, name, &packer::ManifestPort::name) != ports.inputs.end();
-}
-
-// Whether the programs take the position behind the last token that each token attends to.
-bool takes_ends(const ProgramSet& set) { return has_port(set, kAttentionEndPort); }
-
-// Programs of other tools may give logits in half precision.
-DType logits_dtype(const ProgramSet& set) {
-  const ProgramSet::Ports ports = set.ports(kForwardMethod);
-  const auto found = std::ranges::find(ports.outputs, kLogitsPort, &packer::ManifestPort::name);
-  const bool half = found != ports.outputs.end() && is_half(found->dtype);
-  return half ? found->dtype : DType::kF32;
-}
-
-// Returns the keys and values of cross-attention that the programs take.
-std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports) {
-  std::vector<PortType> inputs;
-  for (const packer::ManifestPort& port : ports.inputs) {
-    const bool is_cross =
-        is_layer_port(port.name, kCrossKPort) || is_layer_port(port.name, kCrossVPort);
-    if (is_cross) inputs.push_back({port.name, DType::kF32, port.shape});
-  }
-  return inputs;
-}
-
-// The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1], in some
-// models attention_end i64 [1,T], rope_positions i64 [3,T] and deepstack_features f32
-// [K,T,hidden_size], then the keys and values `cross` -> logits f32 [1,V] or [1,T,V].
-// Programs of other tools that have no caches take no input_pos, and all tokens of the sequence in
-// every call.
-Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross) {
-  const packer::Manifest& m = set.bundle().manifest();
-  const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
-  const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
-  std::vector<PortType> inputs = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens};
-  if (has_port(set, kInputPosPort)) inputs.push_back({kInputPosPort, DType::kI64, {1}});
-  if (takes_ends(set)) {
-    inputs.push_back({kAttentionEndPort, DType::kI64, {1, m.prefill_length}});
-  }
-  if (has_port(set, kRopePositionsPort)) {
-    inputs.push_back({kRopePositionsPort, DType::kI64, {kPlaces, m.prefill_length}});
-  }
-  if (const int64_t layers = deepstack_layers(m); layers > 0) {
-    inputs.push_back({kDeepstackPort, DType::kF32, {layers, m.prefill_length, m.hidden_size}});
-  }
-  inputs.insert(inputs.end(), cross.begin(), cross.end());
-  const PortType outputs[] = {
-      {kLogitsPort, logits_dtype(set),
-       m.all_logits ? Shape{1, m.prefill_length, m.vocab_size} : Shape{1, m.vocab_size}}};
-  return set.bind(kForwardMethod, inputs, outputs);
-}
-
-std::vector<float> halves(const TensorView& stored) {
-  std::vector<float> values(stored.bytes.size() / 2);
-  to_f32(DType::kF16, stored.bytes.data(), values.data(), values.size());
-  return values;
-}
-
-// The component that turns tokens into the decoder's inputs.
-struct Embedding {
-  ProgramSet set;
-  TokenEmbedder embedder;
-};
-
-Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, ThreadPool& pool,
-                                                  const MethodOptions& options,
-                                                  MemoryBudget& budget) {
-  if (!TokenEmbedder::is_in(bundle)) return std::unique_ptr<Embedding>();
-  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
-  TokenEmbedder embedder = FERRY_TRY(
-      TokenEmbedder::bind(set, kForwardMethod, DType::kI64, bundle.manifest().prefill_length));
-  return std::make_unique<Embedding>(Embedding{std::move(set), std::move(embedder)});
-}
-
-}  // namespace
 
 struct StatefulDecoder::Impl {
   Impl(ProgramSet&& programs, MethodChain&& methods, std::unique_ptr<Embedding>&& embeds)
@@ -147,9 +66,6 @@ struct StatefulDecoder::Impl {
   std::vector<float> shown;  // the last result of buffer(), if the program stores codes
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
-  Result<TensorView> stored_buffer(const std::string& name) const;
-  // Returns a cache of i8 rows as f32, by its scales and zero points.
-  Result<std::vector<float>> coded_rows(const std::string& name) const;
 
   // Returns whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
   bool needs_long(size_t count) const {
@@ -309,38 +225,6 @@ Result<std::span<const float>> StatefulDecoder::Impl::checked_run(std::span<cons
   if (position == 0 || was_long == is_long) return run(tokens);
   // The caches have the factors of shorter sequences.
   return run_again(tokens);
-}
-
-Result<TensorView> StatefulDecoder::Impl::stored_buffer(const std::string& name) const {
-  for (const MethodChain::Link& link : chain.links()) {
-    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
-      if (buffer.name == name) return link.method->value(buffer.value);
-    }
-  }
-  return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
-}
-
-Result<std::vector<float>> StatefulDecoder::Impl::coded_rows(const std::string& name) const {
-  const TensorView codes = FERRY_TRY(stored_buffer(name));
-  const TensorView scales = FERRY_TRY(stored_buffer(name + kCacheScales));
-  const TensorView zero_points = FERRY_TRY(stored_buffer(name + kCacheZeroPoints));
-  const size_t rows = zero_points.bytes.size();
-  if (codes.shape.empty() || scales.dtype != DType::kF32 || zero_points.dtype != DType::kI8 ||
-      scales.bytes.size() != rows * sizeof(float) ||
-      codes.bytes.size() != rows * static_cast<size_t>(codes.shape.back())) {
-    return fail(ErrorCode::kBadInput,
-                fmt::format("buffer {} does not have a scale for each row", quoted(name)));
-  }
-  const auto* scale = reinterpret_cast<const float*>(scales.bytes.data());
-  const auto* code = reinterpret_cast<const int8_t*>(codes.bytes.data());
-  const auto* zero = reinterpret_cast<const int8_t*>(zero_points.bytes.data());
-  const auto width = static_cast<size_t>(codes.shape.back());
-  std::vector<float> values(codes.bytes.size());
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t row = i / width;
-    values[i] = static_cast<float>(code[i] - zero[row]) * scale[row];
-  }
-  return values;
 }
 
 void StatefulDecoder::Impl::deliver(const std::string& name, const TensorView& value) const {
@@ -558,9 +442,9 @@ std::pair<int64_t, int64_t> StatefulDecoder::experts_of(int64_t layer) const {
 }
 
 Result<TensorView> StatefulDecoder::buffer(const std::string& name) const {
-  const TensorView stored = FERRY_TRY(impl_->stored_buffer(name));
+  const TensorView stored = FERRY_TRY(stored_buffer(impl_->chain, name));
   if (stored.dtype != DType::kF16 && stored.dtype != DType::kI8) return stored;
-  impl_->shown = stored.dtype == DType::kF16 ? halves(stored) : FERRY_TRY(impl_->coded_rows(name));
+  impl_->shown = FERRY_TRY(decoded_buffer(impl_->chain, name));
   return TensorView{DType::kF32, stored.shape, std::as_bytes(std::span(impl_->shown))};
 }
 

@@ -10,6 +10,21 @@
 #include "core/text.h"
 
 namespace ferry::runner {
+namespace {
+
+// Copies the first `width` values of rows that lie `stride` apart. Fills `to`.
+void copy_rows(std::span<const float> from, int64_t stride, int64_t width, std::span<float> to) {
+  if (stride == width) {
+    std::ranges::copy(from.first(to.size()), to.begin());
+    return;
+  }
+  for (auto row = to.begin(); row != to.end(); row += width) {
+    std::ranges::copy(from.first(static_cast<size_t>(width)), row);
+    from = from.subspan(static_cast<size_t>(stride));
+  }
+}
+
+}  // namespace
 
 bool TokenEmbedder::is_in(const packer::Bundle& bundle) {
   return bundle.manifest().find(kTokenEmbeddingRole) != nullptr;
@@ -52,11 +67,9 @@ Status TokenEmbedder::run(const TensorView& ids, int64_t position) {
       merged_.resize(output_.bytes.size() / sizeof(float));
       std::memcpy(merged_.data(), output_.bytes.data(), output_.bytes.size());
     }
-    for (int64_t at = begin; at < end; ++at) {
-      const auto from = run.values.subspan(static_cast<size_t>((at - run.first) * stride),
-                                           static_cast<size_t>(width));
-      std::ranges::copy(from, merged_.begin() + (at - position) * width);
-    }
+    copy_rows(run.values.subspan(static_cast<size_t>((begin - run.first) * stride)), stride, width,
+              std::span(merged_).subspan(static_cast<size_t>((begin - position) * width),
+                                         static_cast<size_t>((end - begin) * width)));
   }
   if (merged) output_.bytes = std::as_bytes(std::span(merged_));
   return {};
@@ -120,6 +133,16 @@ int64_t deepstack_layers(const packer::Manifest& manifest) {
 
 int64_t row_width(const packer::Manifest& manifest) {
   return manifest.hidden_size * (1 + deepstack_layers(manifest));
+}
+
+Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, ThreadPool& pool,
+                                                  const MethodOptions& options,
+                                                  MemoryBudget& budget) {
+  if (!TokenEmbedder::is_in(bundle)) return std::unique_ptr<Embedding>();
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
+  TokenEmbedder embedder = FERRY_TRY(
+      TokenEmbedder::bind(set, kForwardMethod, DType::kI64, bundle.manifest().prefill_length));
+  return std::make_unique<Embedding>(Embedding{std::move(set), std::move(embedder)});
 }
 
 }  // namespace ferry::runner

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/result.h"
+#include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
+#include "runner/method.h"
 #include "runner/program_set.h"
 
 namespace ferry::runner {
@@ -64,5 +67,16 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
 int64_t row_width(const packer::Manifest& manifest);
 // Returns the number K of layers whose outputs get features of images added.
 int64_t deepstack_layers(const packer::Manifest& manifest);
+
+// The component that turns tokens into the decoder's inputs.
+struct Embedding {
+  ProgramSet set;
+  TokenEmbedder embedder;
+};
+
+// Returns nullptr if the bundle has no such component.
+Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, ThreadPool& pool,
+                                                  const MethodOptions& options,
+                                                  MemoryBudget& budget);
 
 }  // namespace ferry::runner
