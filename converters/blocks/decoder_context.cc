@@ -473,7 +473,9 @@ ValueId call_positions(GraphBuilder& b, const DecoderContext& c) {
 }
 
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer) {
-  if (c.config.number(kAttentionSinks) == 0) return {};
+  const int64_t sinks = c.config.number(kAttentionSinks);
+  const LayerType type = c.config.layer_types[static_cast<size_t>(layer)];
+  if (sinks == 0 || (sinks == kSlidingSinks && type != LayerType::kSlidingAttention)) return {};
   return b.weight(fmt::format("layers.{}.attention.sinks", layer), {heads(c.config.num_heads)});
 }
 

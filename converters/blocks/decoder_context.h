@@ -93,11 +93,13 @@ int64_t distance_bucket(int64_t distance);
 // Returns the position of every token of the call: i64 [T].
 ValueId call_positions(GraphBuilder& b, const DecoderContext& c);
 
-// A member of ModelConfig::numbers: 1 where every head has an attention sink.
+// A member of ModelConfig::numbers: 1 where every head has an attention sink, kSlidingSinks where
+// those of layers with a window have one.
 inline constexpr const char* kAttentionSinks = "attention_sinks";
+inline constexpr int64_t kSlidingSinks = 2;
 // A member of ModelConfig::numbers: 1 where the scores of layer N are also divided by N + 1.
 inline constexpr const char* kScoresByLayer = "scale_attn_by_inverse_layer_idx";
-// Returns the sinks of layer `layer`, f32 [heads]; an invalid value for a model without sinks.
+// Returns the sinks of layer `layer`, f32 [heads]; an invalid value for a layer without sinks.
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 
 // The inputs of a stateful program that say where its tokens are. Those beside input_pos are as in

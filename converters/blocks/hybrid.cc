@@ -27,15 +27,28 @@ ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t count, int6
   return b.view(wide, {batch(), tokens, heads(count * groups), head_dim(dim)});
 }
 
-// Builds Gated DeltaNet, the token mixer of a linear layer, with its convolution and recurrent
-// state. x and the result are [1,T,hidden_size].
-ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+// Returns [queries | keys | values] of all heads, before the convolution: [1,T,channels].
+ValueId queries_keys_values(GraphBuilder& b, const ModelConfig& g, ValueId x,
+                            const std::string& prefix, const DeltaNetStyle& style) {
+  const LinearAttentionConfig& lin = g.linear;
+  const auto projected = [&](const char* name, int64_t size) {
+    return projection(b, x, prefix + name, g.hidden_size, size, false);
+  };
+  if (!style.apart) return projected(".in_proj_qkv", lin.conv_channels());
+  return b.cat({projected(".in_proj_q", lin.key_size()), projected(".in_proj_k", lin.key_size()),
+                projected(".in_proj_v", lin.value_size())},
+               2);
+}
+
+}  // namespace
+
+ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                        const DeltaNetStyle& style) {
   const std::string prefix = layer_name(layer, "attention");
   const ModelConfig& g = c.config;
   const LinearAttentionConfig& lin = g.linear;
   const int64_t count = lin.value_heads;
-  const ValueId mixed =
-      projection(b, x, prefix + ".in_proj_qkv", g.hidden_size, lin.conv_channels(), false);
+  const ValueId mixed = queries_keys_values(b, g, x, prefix, style);
   const ValueId z = projection(b, x, prefix + ".in_proj_z", g.hidden_size, lin.value_size(), false);
   const ValueId beta_in =
       projection(b, x, prefix + ".in_proj_b", g.hidden_size, heads(count), false);
@@ -59,8 +72,10 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   const ValueId value = b.permute(
       b.view(parts[2], {batch(), c.tokens, heads(count), head_dim(lin.value_dim)}), {0, 2, 1, 3});
 
-  // Per value head: beta in (0, 1), and the decay exp(A * softplus(a + dt_bias)) with A < 0.
-  const ValueId beta = b.permute(b.sigmoid(beta_in), {0, 2, 1});
+  // Per value head: beta in (0, 1) or (0, 2), and the decay exp(A * softplus(a + dt_bias)) with A <
+  // 0.
+  const ValueId share = b.sigmoid(beta_in);
+  const ValueId beta = b.permute(style.doubled ? b.mul(share, 2.0) : share, {0, 2, 1});
   const ValueId rate = softplus(b, b.add(alpha_in, b.weight(prefix + ".dt_bias", {heads(count)})));
   const ValueId decay =
       b.permute(b.exp(b.mul(rate, b.weight(prefix + ".A", {heads(count)}))), {0, 2, 1});
@@ -72,15 +87,13 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
       b.gated_delta_rule(query, key, value, decay, beta, memory.before, memory.buffer);
   keep(c, memory, after);
 
-  const ValueId normed =
-      rms_norm(b, b.permute(mixed_out, {0, 2, 1, 3}), prefix + ".norm.weight", g.rms_norm_eps);
+  const ValueId normed = rms_norm(b, b.permute(mixed_out, {0, 2, 1, 3}), prefix + ".norm.weight",
+                                  style.norm_eps.value_or(g.rms_norm_eps));
   const ValueId gate =
       silu(b, b.view(z, {batch(), c.tokens, heads(count), head_dim(lin.value_dim)}));
   const ValueId out = b.view(b.mul(normed, gate), {batch(), c.tokens, features(lin.value_size())});
   return projection(b, out, prefix + ".out_proj", lin.value_size(), g.hidden_size, false);
 }
-
-}  // namespace
 
 std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix) {
   std::vector<KeyRule> rules = concat(
@@ -130,7 +143,8 @@ Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& opti
                               .output_bias = config.attention_bias,
                               .qk_norm = AttentionStyle::QkNorm::kHead,
                               .output_gate = true},
-                             gated_delta_net);
+                             [](GraphBuilder& b, const DecoderContext& c, ValueId x,
+                                int64_t layer) { return gated_delta_net(b, c, x, layer, {}); });
 }
 
 }  // namespace ferry::converters

@@ -13,12 +13,17 @@ namespace {
 
 constexpr int64_t kDefaultFullAttentionInterval = 4;
 
-Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
+Status read_linear_attention(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   LinearAttentionConfig& linear = config.linear;
-  linear.key_heads = FERRY_TRY(fields.required("linear_num_key_heads", kHeadRange));
-  linear.value_heads = FERRY_TRY(fields.required("linear_num_value_heads", kHeadRange));
-  linear.key_dim = FERRY_TRY(fields.required("linear_key_head_dim", kHeadDimRange));
-  linear.value_dim = FERRY_TRY(fields.required("linear_value_head_dim", kHeadDimRange));
+  const auto size = [&](std::string_view key, IntRange range, int64_t derived) -> Result<int64_t> {
+    return type.linear_from_heads ? fields.integer_or(key, range, derived)
+                                  : fields.required(key, range);
+  };
+  linear.key_heads = FERRY_TRY(size("linear_num_key_heads", kHeadRange, config.num_heads));
+  linear.value_heads = FERRY_TRY(size("linear_num_value_heads", kHeadRange, config.num_heads));
+  const int64_t key_dim = 3 * config.hidden_size / (4 * linear.key_heads);
+  linear.key_dim = FERRY_TRY(size("linear_key_head_dim", kHeadDimRange, key_dim));
+  linear.value_dim = FERRY_TRY(size("linear_value_head_dim", kHeadDimRange, 2 * linear.key_dim));
   linear.conv_kernel = FERRY_TRY(fields.required("linear_conv_kernel_dim", kConvRange));
   if (linear.value_heads % linear.key_heads == 0) return {};
   return fields.bad("linear_num_value_heads", fmt::format("is {}, not a multiple of {} key heads",
@@ -260,7 +265,7 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     if (!type.hybrid) {
       return fields.error(ErrorCode::kUnsupported, "layer_types", "has linear attention");
     }
-    FERRY_RETURN_IF_ERROR(read_linear_attention(fields, config));
+    FERRY_RETURN_IF_ERROR(read_linear_attention(fields, type, config));
   }
   if (has(LayerType::kMambaAndAttention) && !type.mamba) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba beside attention");

@@ -188,6 +188,7 @@ struct ScalarConfig {
   std::optional<double> attention = {};          // multiplies the scores; none: 1/sqrt(head_dim)
   std::optional<double> attention_softcap = {};  // scaled scores become cap * tanh(score / cap)
   std::optional<double> logit_softcap = {};      // logits likewise
+  double values = 1.0;                           // multiplies the values of attention (MiMo)
   // Queries, keys and values are limited to -qkv_clip and qkv_clip before RoPE.
   std::optional<double> qkv_clip = {};
   // Queries of layers without RoPE are multiplied by

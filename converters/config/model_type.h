@@ -121,8 +121,10 @@ struct ModelType {
   bool ternary = false;
   TwoWayRule two_way = TwoWayRule::kUnread;
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
-  bool convs = false;   // layers are full attention or short convolutions
-  bool mamba = false;   // layers are Mamba where layer_types does not list attention
+  // Sizes of linear attention that a config leaves out follow from the heads and hidden_size.
+  bool linear_from_heads = false;
+  bool convs = false;  // layers are full attention or short convolutions
+  bool mamba = false;  // layers are Mamba where layer_types does not list attention
   // Returns the types of the layers, where the config determines them in a way of its own. It is
   // called after `read`.
   Result<std::vector<LayerType>> (*layers)(const JsonFields&, const ModelConfig&) = nullptr;

@@ -81,7 +81,9 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
 Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
                     const ModelConfig& config, RopeConfig& out) {
   if (rope_type == Type::kDefault && !type.partial_rope) return {};
-  const auto outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
+  const bool is_read = type.rope != RopeRule::kNested || rope_type == Type::kDefault;
+  std::optional<double> outside;
+  if (is_read) outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
   const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
   out.partial_rotary_factor = inside ? *inside : outside.value_or(1.0);
   const auto head = static_cast<double>(keys.head_dim);

@@ -114,6 +114,13 @@ constexpr VersionRule kRules[] = {
        const json* outside = s.fields.find("partial_rotary_factor");
        return s.scales_rope() && inside.is_number() && outside != nullptr && *outside != inside;
      }},
+    {"dbrx", "attn_config.rope_theta", "has no effect, which rope_theta has", "is the base of RoPE",
+     [](const Subject& s) {
+       const json* attention = s.fields.find("attn_config");
+       if (attention == nullptr || !attention->is_object()) return false;
+       const double theta = s.config.rope.theta;
+       return number_in(*attention, "rope_theta", theta) != theta;
+     }},
     {"gpt_oss", "swiglu_alpha", "is the steepness of the experts' gate", "is not read: 1.702",
      [](const Subject& s) { return s.number("swiglu_alpha", 1.702) != 1.702; }},
     {"gpt_oss", "swiglu_limit", "is the limit of the experts' values", "is not read: 7",

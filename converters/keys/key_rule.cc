@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -21,33 +22,6 @@ namespace {
 constexpr size_t kMaxSuggestions = 64;      // unknown keys for which a known one is looked for
 constexpr size_t kMaxCompared = 1 << 18;    // known keys with which unknown ones are compared
 constexpr int64_t kMaxMissingExperts = 64;  // missing experts that are listed for one weight
-
-// Wrappers of PyTorch that put a prefix before all keys of a state dict.
-struct Wrapper {
-  std::string_view prefix, rule;
-};
-constexpr Wrapper kWrappers[] = {
-    {"_orig_mod.", "torch.compile"}, {"module.", "DataParallel"},  // and DistributedDataParallel
-};
-
-// Returns the prefixes that all keys have. A prefix that only some keys have is kept: without it
-// two keys could be equal.
-std::vector<TakenPrefix> prefixes_of(const std::vector<KeyedTensor>& tensors) {
-  std::vector<TakenPrefix> taken;
-  if (tensors.empty()) return taken;
-  size_t length = 0;
-  const auto all_have = [&](const Wrapper& wrapper) {
-    return std::ranges::all_of(tensors, [&](const KeyedTensor& tensor) {
-      return std::string_view(tensor.key).substr(length).starts_with(wrapper.prefix);
-    });
-  };
-  for (;;) {
-    const auto* found = std::ranges::find_if(kWrappers, all_have);
-    if (found == std::end(kWrappers)) return taken;
-    taken.push_back({std::string(found->prefix), std::string(found->rule)});
-    length += found->prefix.size();
-  }
-}
 
 int64_t rows_of(const Shape& shape) {
   int64_t rows = 1;
@@ -64,7 +38,7 @@ class Mapper {
       : source_(source), keyed_(keyed), config_(config), rules_(rules), options_(options) {
     for (const KeyRule& rule : rules_) patterns_.emplace_back(rule.source);
     out.matched.assign(rules.size(), false);
-    out.report.prefixes = prefixes_of(keyed.tensors);
+    out.report.prefixes = wrapper_prefixes(keyed.tensors);
     prefix_ = out.report.prefix();
   }
 
@@ -95,6 +69,8 @@ class Mapper {
       report(tensor, {name_of(tensor), {}, matching[0]->name, matching[0]->reason});
     } else if (matching[0]->kind == KeyRule::Kind::kStack) {
       add_to_stack(*matching[0], index, found);
+    } else if (matching[0]->kind == KeyRule::Kind::kJoin) {
+      add_to_join(*matching[0], index, found);
     } else if (const KeyRule* rule = choose(matching, tensor)) {
       apply(*rule, index, found);
     } else {
@@ -107,7 +83,9 @@ class Mapper {
 
   // Must be called after the last entry.
   void finish_stacks() {
-    for (Stack& stack : stacks_) finish(stack);
+    for (Stack& stack : stacks_) {
+      stack.rule->kind == KeyRule::Kind::kJoin ? finish_join(stack) : finish(stack);
+    }
   }
 
   void tie(const TieRule& tie) {
@@ -206,16 +184,21 @@ class Mapper {
     problem(KeyProblem::Kind::kUnmapped, tensor, std::move(message));
   }
 
+  // Whether the tensor has numbers that can be converted. Adds a problem if not.
+  bool has_real_dtype(const KeyedTensor& tensor) {
+    const DType dtype = tensor.recipe.output().dtype;
+    if (is_castable(dtype)) return true;
+    problem(KeyProblem::Kind::kDType, tensor,
+            fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(name_of(tensor)),
+                        dtype_name(dtype)));
+    return false;
+  }
+
   // Whether dtype and shape of the tensor are those that the rule expects. Adds a problem if not.
   bool fits(const KeyRule& rule, const KeyedTensor& tensor) {
     const graph::RecipeOutput& made = tensor.recipe.output();
     const std::string name = quoted(name_of(tensor));
-    if (!is_castable(made.dtype)) {
-      problem(
-          KeyProblem::Kind::kDType, tensor,
-          fmt::format("dtype: {} is {}, expected f32, f16 or bf16", name, dtype_name(made.dtype)));
-      return false;
-    }
+    if (!has_real_dtype(tensor)) return false;
     if (rule.expected_shape && made.shape != rule.expected_shape(config_)) {
       problem(KeyProblem::Kind::kShape, tensor,
               fmt::format("shape: {} {}, the config wants {}", name, to_string(made.shape),
@@ -338,15 +321,27 @@ class Mapper {
                         target));
   }
 
-  // -- stacks: one weight of the matrices of all experts
+  // -- stacks and joins: one weight of the matrices of all experts, or of the rows of all parts
   struct Stack {
     const KeyRule* rule;
     KeyNumbers numbers;  // number of the layer
     std::string target;
-    std::map<int64_t, size_t> parts;  // expert -> index in KeyedTensors::tensors
+    std::map<int64_t, size_t> parts;  // expert or part -> index in KeyedTensors::tensors
   };
 
   void add_to_stack(const KeyRule& rule, size_t index, const KeyNumbers& numbers) {
+    if (add_part(rule, index, numbers, std::stoll(numbers.expert))) {
+      (void)fits(rule, keyed_.tensors[index]);
+    }
+  }
+
+  void add_to_join(const KeyRule& rule, size_t index, const KeyNumbers& numbers) {
+    const auto part = std::ranges::find(rule.parts, rule.source) - rule.parts.begin();
+    if (add_part(rule, index, numbers, part)) (void)has_real_dtype(keyed_.tensors[index]);
+  }
+
+  // Returns false and adds a problem if another key is the part.
+  bool add_part(const KeyRule& rule, size_t index, const KeyNumbers& numbers, int64_t number) {
     const KeyedTensor& tensor = keyed_.tensors[index];
     const std::string name = name_of(tensor);
     const std::string target = fill_in(rule.targets[0].name, numbers);
@@ -354,21 +349,65 @@ class Mapper {
     if (fresh) {
       if (const auto [other, first] = made_by_.emplace(target, name); !first) {
         stack_of_.erase(known);
-        return duplicate(tensor, other->second, target);
+        duplicate(tensor, other->second, target);
+        return false;
       }
       stacks_.push_back({&rule, numbers, target, {}});
     }
     Stack& stack = stacks_[known->second];
-    const auto [part, added] = stack.parts.emplace(std::stoll(numbers.expert), index);
-    if (!added) return duplicate(tensor, name_of(keyed_.tensors[part->second]), target);
+    const auto [part, added] = stack.parts.emplace(number, index);
+    if (!added) {
+      duplicate(tensor, name_of(keyed_.tensors[part->second]), target);
+      return false;
+    }
     const KeyedTensor& first = keyed_.tensors[stack.parts.begin()->second];
     const DType dtype = tensor.recipe.output().dtype, expected = first.recipe.output().dtype;
-    if (fits(rule, tensor) && is_castable(expected) && dtype != expected) {
+    if (is_castable(dtype) && is_castable(expected) && dtype != expected) {
       problem(KeyProblem::Kind::kDType, tensor,
               fmt::format("dtype: {} is {}, but {} is {}", quoted(name), dtype_name(dtype),
                           quoted(name_of(first)), dtype_name(expected)));
     }
     report(tensor, {name, {target}, rule.name, rule.reason});
+    return true;
+  }
+
+  void missing_part(const std::string& key, const std::string& target) {
+    out.problems.push_back({KeyProblem::Kind::kMissing, key,
+                            fmt::format("missing: {} (for {})", quoted(key), target)});
+  }
+
+  // Adds the weight if its parts have the rows that the config wants together.
+  void finish_join(Stack& join) {
+    const KeyRule& rule = *join.rule;
+    const Shape whole = rule.expected_shape(config_);
+    graph::Recipe recipe = keyed_.tensors[join.parts.begin()->second].recipe;
+    recipe.pieces.clear();
+    const auto inner = whole | std::views::drop(1);
+    Shape shape = whole;
+    shape[0] = 0;
+    for (size_t p = 0; p < rule.parts.size(); ++p) {
+      const auto known = join.parts.find(static_cast<int64_t>(p));
+      if (known == join.parts.end()) {
+        missing_part(fill_in(rule.parts[p], join.numbers), join.target);
+        continue;
+      }
+      const graph::Recipe& part = keyed_.tensors[known->second].recipe;
+      const Shape& made = part.output().shape;
+      const bool alike = !made.empty() && std::ranges::equal(made | std::views::drop(1), inner);
+      shape[0] += alike ? made[0] : whole[0] + 1;
+      std::ranges::copy(part.pieces, std::back_inserter(recipe.pieces));
+    }
+    if (join.parts.size() == rule.parts.size() && shape != whole) {
+      const KeyedTensor& first = keyed_.tensors[join.parts.begin()->second];
+      problem(
+          KeyProblem::Kind::kShape, first,
+          fmt::format("shape: {} {} and the parts behind it are not the {} that the config wants",
+                      quoted(name_of(first)), to_string(first.recipe.output().shape),
+                      to_string(whole)));
+    }
+    recipe.output().shape = whole;
+    recipe.pieces = folded(recipe.pieces);
+    (void)out.weights.add({.name = join.target, .recipe = std::move(recipe), .rule = rule.name});
   }
 
   // Adds the weight even if parts of it are missing; the problems list them.

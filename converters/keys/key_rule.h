@@ -35,6 +35,7 @@ struct KeyRule {
   enum class Kind {
     kMap,    // one source to one target (rename) or several (split, de-interleave)
     kStack,  // the tensors of all experts ("{e}" in `source`) to one target (experts, ...)
+    kJoin,   // the rows of the tensors `parts`, one after the other, to one target
     kDrop,   // accounted for, not used; `reason` says why
   };
   std::string name;  // for reports: "attention.wq", "drop mtp"
@@ -47,11 +48,13 @@ struct KeyRule {
   std::string reason = {};
   int64_t layers = 0;   // layers of the tower that the key belongs to; 0: num_layers of the config
   int64_t stacked = 0;  // tensors of a stack; 0: moe.experts of the config
+  std::vector<std::string> parts =
+      {};  // patterns of all sources of a join; `source` is one of them
   // The number of rows that the source must have, if it is split. The source is then a matrix or a
   // vector.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
   // The shape that the source must have, if the number of rows does not determine it. Stacks state
-  // it for each of their sources.
+  // it for each of their sources, joins for all of them together.
   std::function<Shape(const ModelConfig&)> expected_shape = nullptr;
   // If a source key exists in several layouts (layout_keys.h), there is one rule for each; at most
   // one is that of the family's own checkpoints.
@@ -83,6 +86,10 @@ struct TakenPrefix {
   std::string prefix;  // "_orig_mod."
   std::string rule;    // "torch.compile"
 };
+
+// Returns the prefixes that all keys have. A prefix that only some keys have is kept: without it
+// two keys could be equal (key_wrappers.cc).
+std::vector<TakenPrefix> wrapper_prefixes(const std::vector<KeyedTensor>& tensors);
 
 struct MappingReport {
   std::vector<MappedEntry> entries;   // one per source entry, in order; then ties, without source

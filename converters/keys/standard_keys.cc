@@ -157,6 +157,21 @@ std::vector<TieRule> standard_ties(const ModelConfig& config) {
            .unless_stored = config.tie_unless_stored}};
 }
 
+std::vector<KeyRule> join_rules(const std::vector<std::string>& parts, const std::string& target,
+                                Shape (*shape)(const ModelConfig&)) {
+  std::vector<KeyRule> rules;
+  for (const std::string& part : parts) {
+    KeyRule& rule = rules.emplace_back();
+    rule.name = "join the parts of " + target;
+    rule.kind = KeyRule::Kind::kJoin;
+    rule.source = part;
+    rule.targets = {{target}};
+    rule.parts = parts;
+    rule.expected_shape = shape;
+  }
+  return rules;
+}
+
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists) {
   std::vector<KeyRule> all;
   for (const std::vector<KeyRule>& list : lists) all.insert(all.end(), list.begin(), list.end());

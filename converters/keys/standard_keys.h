@@ -53,6 +53,10 @@ KeyRule head_rule(const std::string& source = "lm_head.weight");
 // The head is the embedding if the config ties them.
 std::vector<TieRule> standard_ties(const ModelConfig& config);
 
+// Rules for `parts`, whose rows are those of `target`, one part after the other.
+std::vector<KeyRule> join_rules(const std::vector<std::string>& parts, const std::string& target,
+                                Shape (*shape)(const ModelConfig&));
+
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists);
 
 // -- vision towers

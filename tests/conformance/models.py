@@ -31,7 +31,7 @@ def random_parameter(name, parameter, owner, cls, noise):
     normal = torch.randn(parameter.shape, generator=noise)
     if leaf == "dt_bias":
         return normal * 0.7
-    if leaf == "sinks":
+    if leaf in ("sinks", "A"):
         return normal
     if leaf == "bias" or leaf.endswith("_bias"):
         return normal * 0.1
@@ -125,12 +125,18 @@ class Margins:
     def __init__(self, model):
         self.least = math.inf
         for module in model.modules():
-            if "Router" in type(module).__name__ or type(module).__name__.endswith("Gate"):
+            if type(module).__name__ == "DbrxFFN":
+                module.router.top_k = module.top_k
+            if type(module).__name__.endswith("TopKGating"):  # JetMoE
+                module.register_forward_hook(lambda gate, _, outputs: self.narrow(outputs[-1].double(), gate.top_k))
+            elif "Router" in type(module).__name__ or type(module).__name__.endswith("Gate"):
                 module.register_forward_hook(self.see)
 
     def see(self, router, inputs, outputs):
         # Llama 4's router gives scores of 0 where an expert is not chosen, and the logits beside them.
-        scores = outputs[1 if type(router).__name__ == "Llama4Router" else 0].double()
+        if not isinstance(outputs, torch.Tensor):
+            outputs = outputs[1 if type(router).__name__ == "Llama4Router" else 0]
+        scores = outputs.double()
         scores = scores.reshape(-1, scores.shape[-1])
         bias = getattr(router, "e_score_correction_bias", inputs[1] if len(inputs) > 1 else None)
         if bias is not None:

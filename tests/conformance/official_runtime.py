@@ -27,11 +27,12 @@ STYLES = {
     "static": ["--program", "static", "--context-length", "64", "--prefill-length", "8"],
     "static, heads apart": ["--program", "static", "--context-length", "64", "--prefill-length", "8", "--attention", "sha"],
 }
-# Static programs state the context by masks of attention, which are of windows and not of chunks; states beside attention, and gates
-# of their own, have no heads.
+# Static programs state the context by masks of attention, which are of windows and not of chunks; states beside attention, and gates,
+# biases of keys, values and routed queries of their own have no heads.
 REFUSED = {
     "static": {"mamba", "mamba2", "falcon_mamba", "llama4_text"},
-    "static, heads apart": {"mamba", "mamba2", "falcon_mamba", "falcon_h1", "zamba2", "afmoe", "afmoe_fourth", "llama4_text"},
+    "static, heads apart": {"mamba", "mamba2", "falcon_mamba", "falcon_h1", "zamba2", "afmoe", "afmoe_fourth", "llama4_text", "doge", "jetmoe",
+                            "mimo_v2_flash"},
 }
 ROUNDING = {
     "bf16": ["--dtype", "bf16"],

@@ -6,6 +6,7 @@ from expert_families import MORE
 from gpt_families import GPT_LIKE
 from hybrid_families import HYBRIDS
 from llama_families import LLAMA_LIKE, granite_scalars
+from newest_families import NEWEST
 from recent_families import RECENT
 
 MOSTLY_PLAIN = (70, 10, 10, 5, 5)
@@ -388,5 +389,5 @@ FAMILIES = dict(
     glm=glm, glm4=glm4, cohere=cohere, cohere2=cohere2, gpt_neox=gpt_neox, nemotron=nemotron, phi=phi,
     stablelm=stablelm, starcoder2=starcoder2, granitemoe=granitemoe, granitemoehybrid=granitemoehybrid, lfm2=lfm2,
     lfm2_moe=lfm2_moe, deepseek_v2=deepseek_v2, deepseek_v3=deepseek_v3, glm4_moe=glm4_moe, gpt_oss=gpt_oss,
-    mixtral=mixtral, olmoe=olmoe, encoder=encoder, **ENCODERS, **GPT_LIKE, **MORE, **HYBRIDS, **RECENT)
+    mixtral=mixtral, olmoe=olmoe, encoder=encoder, **ENCODERS, **GPT_LIKE, **MORE, **HYBRIDS, **RECENT, **NEWEST)
 FAMILIES.update(classifier_families.classifiers(FAMILIES))

@@ -5,6 +5,8 @@ import torch
 # first all even ones and then all odd ones, in weights and caches; scores do not depend on this order.
 PAIRED = ("codegen", "cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "gptj", "helium", "deepseek_v2",
           "llama4_text")
+# Bundles have one dimension more in keys and values, the bias of the key.
+BIASED = ("doge",)
 LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3")
 
 
@@ -12,16 +14,21 @@ def put_caches(cache, config, put):
     """put(name, tensor) for everything that the layers of a cache keep; `config` is that of the text model."""
     for i, layer in enumerate(cache.layers):
         keys = getattr(layer, "keys", None)
-        if keys is not None and keys.numel():
+        if keys is not None and keys.numel() and config.model_type not in BIASED:
             if config.model_type in LATENT:  # the cache of transformers has the latent vector as keys, the turned part as values
                 put(f"cache.{i}.key", torch.cat([halves(config, layer.values), keys], dim=-1))
             else:
                 put(f"cache.{i}.key", halves(config, keys))
-                put(f"cache.{i}.value", layer.values)
+                put(f"cache.{i}.value", widened(layer.values, keys.shape[-1]))
         for name in ("conv_state", "recurrent_state"):
             state = getattr(layer, f"{name}s", {0: None})[0]
             if state is not None:
                 put(f"cache.{i}.{name}", state)
+
+
+def widened(values, size):
+    """Values narrower than keys (MiMo), followed by zeros."""
+    return torch.nn.functional.pad(values, (0, size - values.shape[-1])) if values.shape[-1] < size else values
 
 
 def halves(config, keys):

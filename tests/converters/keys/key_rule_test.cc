@@ -4,6 +4,7 @@
 
 #include "converters/keys/key_hints.h"
 #include "converters/keys/row_layouts.h"
+#include "converters/keys/standard_keys.h"
 #include "tests/converters/names_source.h"
 
 namespace ferry::converters::key_rule_test {
@@ -71,6 +72,47 @@ TEST(KeyRule, LiteralKeysMatchAsAWhole) {
     EXPECT_EQ(map({entry(key)}, rules).problems.size(), 1u) << key;
   }
   EXPECT_TRUE(map({entry("lm_head.weight")}, rules).problems.empty());
+}
+
+std::vector<KeyRule> joined() {
+  return join_rules({"m.layers.{i}.q", "m.layers.{i}.k"}, "layers.{i}.qk", [](const ModelConfig&) {
+    return Shape{6, 2};
+  });
+}
+
+// Where a part ends is of no account.
+TEST(KeyRule, JoinsHaveTheRowsOfTheirPartsInOrder) {
+  for (const int64_t first : {1, 3, 4}) {
+    const MappedKeys mapped =
+        map({entry("m.layers.2.k", {6 - first, 2}), entry("m.layers.2.q", {first, 2})}, joined());
+    EXPECT_TRUE(mapped.problems.empty());
+    const graph::Weight* weight = mapped.weights.find("layers.2.qk");
+    ASSERT_NE(weight, nullptr);
+    EXPECT_EQ(weight->recipe.output().shape, (Shape{6, 2}));
+    ASSERT_EQ(weight->recipe.pieces.size(), 2U);
+    EXPECT_EQ(weight->recipe.pieces[0].tensor, 1U);
+    EXPECT_EQ(weight->recipe.pieces[0].count(), 2 * first);
+    EXPECT_EQ(weight->recipe.pieces[1].tensor, 0U);
+  }
+}
+
+TEST(KeyRule, JoinsNeedAllPartsOfOneKind) {
+  const std::vector<KeyRule> rules = joined();
+  const auto said = [&](std::vector<TensorEntry> entries) {
+    return messages(map(std::move(entries), rules));
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(said({entry("m.layers.0.q", {3, 2})}),
+            Lines{"missing: 'm.layers.0.k' (for layers.0.qk)"});
+  EXPECT_EQ(
+      said({entry("m.layers.0.q", {3, 2}), entry("m.layers.0.k", {4, 2})}),
+      Lines{"shape: 'm.layers.0.q' [3, 2] and the parts behind it are not the [6, 2] that the "
+            "config wants"});
+  EXPECT_EQ(said({entry("m.layers.0.q", {3, 2}), entry("m.layers.0.k", {3})}).size(), 1U);
+  EXPECT_EQ(said({entry("m.layers.0.q", {3, 2}), entry("m.layers.0.k", {3, 2}, DType::kF32)}),
+            Lines{"dtype: 'm.layers.0.k' is f32, but 'm.layers.0.q' is bf16"});
+  EXPECT_EQ(said({entry("m.layers.0.q", {3, 2}, DType::kI64), entry("m.layers.0.k", {3, 2})}),
+            Lines{"dtype: 'm.layers.0.q' is i64, expected f32, f16 or bf16"});
 }
 
 TEST(KeyRule, DropsAreReportedWithTheirReason) {
