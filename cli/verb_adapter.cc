@@ -3,21 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "cli/trust.h"
 #include "cli/verbs.h"
-#include "conversion/adapters.h"
+#include "conversion/adapter_edits.h"
 #include "core/json_writer.h"
 #include "core/text.h"
-#include "packer/adapter_edit.h"
 #include "packer/bundle_reader.h"
 #include "plan/bundle_options.h"
-#include "signing/model_digest.h"
-#include "signing/sign_model.h"
 
 namespace ferry::cli {
 namespace {
@@ -28,39 +23,8 @@ struct AdapterLine {
   signing::SigningKey key;
 };
 
-std::string name_of_folder(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
-
-// Opens the bundle. Before its files are signed, every byte is compared with the manifest.
-Result<packer::Bundle> open(Context& context, const AdapterLine& line) {
-  const bool signs = !line.key.private_key.empty();
-  const std::string signature = fmt::format("{}/{}", line.bundle, signing::kSignatureName);
-  if (!signs && std::filesystem::exists(signature)) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: is signed, and the signature would no longer fit: --key signs it "
-                            "again",
-                            printable(line.bundle)));
-  }
-  return packer::Bundle::open(line.bundle, signs, context.pool(), context.progress("checking"));
-}
-
-// Returns what signs the new directory; `signed_by` gets the signer.
-packer::AdapterEdit edit_of(Context& context, const AdapterLine& line,
-                            std::optional<signing::Signer>& signed_by) {
-  packer::AdapterEdit edit;
-  edit.progress = context.progress("writing");
-  if (line.key.private_key.empty()) return edit;
-  edit.finish = [&](const std::string& directory) -> Status {
-    const signing::DigestOptions digest{.progress = context.progress("signing"),
-                                        .name = base_name(name_of_folder(line.bundle))};
-    const std::string to = fmt::format("{}/{}", directory, signing::kSignatureName);
-    signed_by =
-        FERRY_TRY(signing::sign_model(directory, line.key, to, digest, context.pool())).signer;
-    return {};
-  };
-  return edit;
+conversion::BundleEdit edit_of(Context& context, const AdapterLine& line) {
+  return {line.bundle, line.key, [&](const char* step) { return context.progress(step); }};
 }
 
 const packer::ManifestFile& file_of(const packer::Manifest& manifest, const std::string& path) {
@@ -80,8 +44,9 @@ void write_adapter(JsonWriter& json, const packer::Manifest& manifest,
   json.end_array().end_object();
 }
 
-int print_changed(Context& context, const AdapterLine& line, const packer::Manifest& manifest,
-                  bool added, const std::optional<signing::Signer>& signer) {
+int print_changed(Context& context, const AdapterLine& line, const conversion::EditedBundle& edited,
+                  bool added) {
+  const packer::Manifest& manifest = edited.manifest;
   if (context.json) {
     JsonWriter json;
     json.begin_object().member("path", line.bundle).member("name", line.name);
@@ -90,7 +55,7 @@ int print_changed(Context& context, const AdapterLine& line, const packer::Manif
       json.key("adapter");
       write_adapter(json, manifest, *manifest.find_adapter(line.name));
     }
-    write_signer(json, signer);
+    write_signer(json, edited.signer);
     json.end_object();
     context.print_result(json.take(), 0);
     return 0;
@@ -102,28 +67,25 @@ int print_changed(Context& context, const AdapterLine& line, const packer::Manif
             : std::string();
   context.print(fmt::format("{}: adapter {} {}{}; {} in all\n", printable(line.bundle), line.name,
                             added ? "added" : "removed", size, manifest.adapters.size()));
-  if (signer) {
-    context.print(fmt::format("signed with the key {} ({})\n", signer->key, signer->curve));
+  if (edited.signer) {
+    context.print(
+        fmt::format("signed with the key {} ({})\n", edited.signer->key, edited.signer->curve));
   }
   return 0;
 }
 
 Result<int> add(Context& context, const AdapterLine& line) {
   if (line.name.empty()) return fail(ErrorCode::kUsage, "--name NAME is required");
-  const packer::Bundle bundle = FERRY_TRY(open(context, line));
-  std::optional<signing::Signer> signer;
-  const packer::Manifest manifest = FERRY_TRY(conversion::add_adapter(
-      bundle, {.path = line.adapter, .name = line.name, .overwrite = line.overwrite},
-      edit_of(context, line, signer), context.pool()));
-  return print_changed(context, line, manifest, /*added=*/true, signer);
+  const conversion::EditedBundle edited = FERRY_TRY(conversion::edit_adding(
+      edit_of(context, line),
+      {.path = line.adapter, .name = line.name, .overwrite = line.overwrite}, context.pool()));
+  return print_changed(context, line, edited, /*added=*/true);
 }
 
 Result<int> remove(Context& context, const AdapterLine& line) {
-  const packer::Bundle bundle = FERRY_TRY(open(context, line));
-  std::optional<signing::Signer> signer;
-  const packer::Manifest manifest =
-      FERRY_TRY(packer::remove_adapter(bundle, line.name, edit_of(context, line, signer)));
-  return print_changed(context, line, manifest, /*added=*/false, signer);
+  const conversion::EditedBundle edited =
+      FERRY_TRY(conversion::edit_removing(edit_of(context, line), line.name, context.pool()));
+  return print_changed(context, line, edited, /*added=*/false);
 }
 
 std::string list_text(const AdapterLine& line, const packer::Bundle& bundle,

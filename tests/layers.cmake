@@ -20,7 +20,7 @@ set(prompt_may core formats/safetensors packer/bundle_reader.h text media runner
 set(plan_may core graph converters packer text media/settings.h checkpoint plan)
 set(proof_may core formats graph kernels/common_target.h kernels/compute.h kernels/quantized_linear.h calibration converters packer runner text media prompt checkpoint plan signing
     proof)
-set(conversion_may core formats graph kernels/block_linear.h converters packer dialects runner text checkpoint plan proof conversion)
+set(conversion_may core formats graph kernels/block_linear.h converters packer dialects runner text checkpoint plan proof signing conversion)
 set(card_may core checkpoint/checkpoint.h packer/manifest.h packer/bundle_reader.h plan proof signing card)
 set(listing_may core formats packer/bundle_reader.h checkpoint listing)
 set(audit_may core formats packer dialects checkpoint audit)

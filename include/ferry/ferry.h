@@ -1,6 +1,7 @@
 // Includes the whole library. docs/library.md describes the library with an example.
 #pragma once
 
+#include <ferry/adapters.h>
 #include <ferry/bundle.h>
 #include <ferry/convert.h>
 #include <ferry/embed.h>

@@ -15,6 +15,7 @@ from importlib.util import find_spec as _find_spec
 
 # In a source tree the compiled module is missing, and ``python -m ferry.reference`` needs none.
 if _find_spec("ferry._native") is not None:
+    from ferry._adapters import add_adapter, list_adapters, remove_adapter
     from ferry._bundle import (
         Bundle,
         EmbedOptions,
@@ -40,6 +41,9 @@ if _find_spec("ferry._native") is not None:
     from ferry._files import audit, check, inspect, sign
     from ferry._native import version
     from ferry._results import (
+        Adapter,
+        AdapterFactors,
+        AdapterList,
         Audit,
         AuditFile,
         AuditItem,
@@ -72,6 +76,9 @@ if _find_spec("ferry._native") is not None:
     )
 
     __all__ = [
+        "Adapter",
+        "AdapterFactors",
+        "AdapterList",
         "Audit",
         "AuditFile",
         "AuditItem",
@@ -115,13 +122,16 @@ if _find_spec("ferry._native") is not None:
         "Value",
         "Verification",
         "Weights",
+        "add_adapter",
         "audit",
         "check",
         "convert",
         "embed",
         "inspect",
+        "list_adapters",
         "open",
         "plan",
+        "remove_adapter",
         "run",
         "sign",
         "verify",

@@ -334,6 +334,35 @@ class SignatureCheck:
 
 
 @dataclass(frozen=True)
+class Adapter:
+    """An adapter of a bundle."""
+
+    name: str  # for Bundle.with_adapter()
+    path: str  # of its data file, in the bundle
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class AdapterFactors:
+    """A weight for which adapters may have factors."""
+
+    weight: str  # such as "layers.0.attention.wq.weight"
+    embedding: bool  # a table, not the matrix of a linear layer
+    rank: int  # the largest that fits
+
+
+@dataclass(frozen=True)
+class AdapterList:
+    """The adapters of a bundle, and what adapters it can hold."""
+
+    path: str
+    dtype: str  # of the factors; empty where the programs take none
+    factors: tuple[AdapterFactors, ...]
+    adapters: tuple[Adapter, ...]
+
+
+@dataclass(frozen=True)
 class Problem:
     """Something that is wrong with a file."""
 

@@ -257,6 +257,23 @@ void define_functions(nb::module_& m) {
                             [&] { return verify(bundle, options, engine, callback.progress()); }));
       },
       "bundle"_a, "options"_a, "progress"_a.none(), "threads"_a);
+  define(m, "add_adapter", &adapter_edit, &add_adapter);
+  m.def(
+      "remove_adapter",
+      [](const nb::dict& given, nb::object progress, size_t threads) {
+        const AdapterEdit edit = adapter_edit(given);
+        const Engine engine(threads);
+        Callback callback(std::move(progress));
+        call(engine, callback, [&] { return remove_adapter(edit, engine, callback.progress()); });
+      },
+      "options"_a, "progress"_a.none(), "threads"_a);
+  m.def(
+      "list_adapters",
+      [](const std::string& path, size_t threads) {
+        const Engine engine(threads);
+        return to_dict(call(engine, [&] { return list_adapters(path, engine); }));
+      },
+      "path"_a, "threads"_a);
   define(m, "sign", &sign_options, &sign);
   define(m, "check_signature", &signature_check_options, &check_signature);
   m.def("version", &library_version);

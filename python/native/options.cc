@@ -227,6 +227,16 @@ VerifyOptions verify_options(const nb::dict& given) {
   return o;
 }
 
+AdapterEdit adapter_edit(const nb::dict& given) {
+  AdapterEdit o;
+  Options options(given);
+  options.read("bundle", o.bundle).read("name", o.name).read("adapter", o.adapter);
+  options.read("overwrite", o.overwrite).read("private_key", o.private_key);
+  options.read("passphrase_file", o.passphrase_file).read("certificate", o.certificate);
+  options.read("chain", o.chain).done();
+  return o;
+}
+
 SignOptions sign_options(const nb::dict& given) {
   SignOptions o;
   Options options(given);

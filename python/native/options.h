@@ -16,6 +16,7 @@ Prompt prompt_of(const nanobind::dict& given);
 GenerateOptions generate_options(const nanobind::dict& given);
 EmbedOptions embed_options(const nanobind::dict& given);
 VerifyOptions verify_options(const nanobind::dict& given);
+AdapterEdit adapter_edit(const nanobind::dict& given);
 SignOptions sign_options(const nanobind::dict& given);
 SignatureCheckOptions signature_check_options(const nanobind::dict& given);
 

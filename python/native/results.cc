@@ -271,6 +271,32 @@ nb::dict to_dict(const CheckResult& result) {
   return out;
 }
 
+nb::dict to_dict(const AdapterInfo& adapter) {
+  nb::dict out;
+  out["name"] = adapter.name;
+  out["path"] = adapter.file;
+  out["bytes"] = adapter.bytes;
+  out["sha256"] = adapter.sha256;
+  return out;
+}
+
+nb::dict to_dict(const AdapterList& list) {
+  nb::list factors, adapters;
+  for (const AdapterSlot& slot : list.factors) {
+    nb::dict item;
+    item["weight"] = slot.weight;
+    item["embedding"] = slot.embedding;
+    item["rank"] = slot.rank;
+    factors.append(item);
+  }
+  for (const AdapterInfo& adapter : list.adapters) adapters.append(to_dict(adapter));
+  nb::dict out;
+  out["dtype"] = list.dtype;
+  out["factors"] = factors;
+  out["adapters"] = adapters;
+  return out;
+}
+
 nb::dict to_dict(const Signature& signature) {
   nb::dict out;
   out["signature"] = signature.file;

@@ -11,6 +11,8 @@ nanobind::dict to_dict(const PlanSummary& summary);
 nanobind::dict to_dict(const BundleInfo& info);
 nanobind::dict to_dict(const Inspection& inspection);
 nanobind::dict to_dict(const CheckResult& result);
+nanobind::dict to_dict(const AdapterInfo& adapter);
+nanobind::dict to_dict(const AdapterList& list);
 nanobind::dict to_dict(const Signature& signature);
 nanobind::dict to_dict(const SignatureCheck& check);
 nanobind::dict to_dict(const Generation& generation);

@@ -218,6 +218,33 @@ ferry::Status adapts(const std::string& source, const std::string& adapter,
   return {};
 }
 
+// Adapters are added to a bundle, and removed; a signed bundle needs the key.
+ferry::Status edits(const std::string& bundle, const std::string& adapter,
+                    const ferry::Engine& engine) {
+  ferry::AdapterEdit edit;
+  edit.bundle = bundle;
+  const auto nameless = ferry::add_adapter(edit, engine);
+  expect(!nameless && nameless.error().field == "name", "an adapter without a name");
+  edit.name = "other";
+  edit.adapter = adapter;
+  const ferry::AdapterInfo added = FERRY_TRY(ferry::add_adapter(edit, engine));
+  expect(added.name == "other" && added.bytes > 0 && added.sha256.size() == 64, "added");
+  const auto again = ferry::add_adapter(edit, engine);
+  expect(!again && again.error().code == ferry::ErrorCode::kExists, "an adapter that is there");
+  const ferry::AdapterList list = FERRY_TRY(ferry::list_adapters(bundle, engine));
+  expect(list.adapters.size() == 2 && !list.factors.empty() && !list.dtype.empty(), "listed");
+  const auto opened = FERRY_TRY(ferry::Bundle::open(bundle, engine));
+  FERRY_TRY(opened.with_adapter("other"));
+  FERRY_RETURN_IF_ERROR(ferry::remove_adapter(edit, engine));
+  const ferry::Status gone = ferry::remove_adapter(edit, engine);
+  expect(!gone && gone.error().code == ferry::ErrorCode::kUsage, "an adapter that is gone");
+  std::ofstream(bundle + "/model.sig") << "{}";
+  edit.name = "formal";
+  const ferry::Status is_signed = ferry::remove_adapter(edit, engine);
+  expect(!is_signed && is_signed.error().field == "private_key", "a signed bundle");
+  return {};
+}
+
 ferry::Status run(char** argv) {
   const ferry::Engine engine(2);
   const std::string directory = argv[4], out = directory + "/text";
@@ -234,6 +261,7 @@ ferry::Status run(char** argv) {
   FERRY_RETURN_IF_ERROR(calibrates(argv[1], directory, engine));
   FERRY_RETURN_IF_ERROR(reads_hdf5(argv[3], engine));
   FERRY_RETURN_IF_ERROR(adapts(argv[5], argv[6], directory, engine));
+  FERRY_RETURN_IF_ERROR(edits(directory + "/adapted", argv[6], engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }
 

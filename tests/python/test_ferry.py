@@ -152,6 +152,35 @@ def test_an_adapter_has_the_answer_of_its_reference(tmp_path):
     assert raised.value.field == "adapter"
 
 
+def test_adapters_are_added_and_removed(tmp_path):
+    adapters = TESTDATA / "adapters"
+    bundle = tmp_path / "b"
+    ferry.convert(TESTDATA / "golden" / "llama", bundle, dtype="f32",
+                  adapters={"formal": adapters / "formal"})
+    added = ferry.add_adapter(bundle, adapters / "formal", "other")
+    assert (added.name, added.path) == ("other", "adapter-other.ptd")
+    assert added.bytes == (bundle / added.path).stat().st_size
+    listed = ferry.list_adapters(bundle)
+    assert [adapter.name for adapter in listed.adapters] == ["formal", "other"]
+    assert listed.dtype == "f32" and listed.adapters[1] == added
+    assert all(slot.rank == 4 for slot in listed.factors if not slot.embedding)
+    chosen = ferry.open(bundle).with_adapter("other")
+    golden = adapters / "formal.golden.safetensors"
+    assert ferry.verify(chosen, reference=golden).verdict == "parity"
+    with pytest.raises(ferry.ExistsError):
+        ferry.add_adapter(bundle, adapters / "formal", "other")
+    ferry.add_adapter(bundle, adapters / "formal", "other", overwrite=True)
+    ferry.remove_adapter(bundle, "other")
+    with pytest.raises(ferry.UsageError):
+        ferry.remove_adapter(bundle, "other")
+    with pytest.raises(ferry.UsageError) as raised:
+        ferry.add_adapter(bundle, adapters / "formal", "a/b")
+    assert raised.value.field == "name"
+    with pytest.raises(TypeError):
+        ferry.remove_adapter(bundle, "formal", key="key.pem")
+    assert ferry.open(bundle).info.adapters == ("formal",)
+
+
 def test_embed_gives_the_vectors_of_sentence_transformers(encoder):
     cases = json.loads((encoder.parent / "checkpoint" / "texts.json").read_text())
     bundle = ferry.open(encoder)
