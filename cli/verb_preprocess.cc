@@ -65,6 +65,7 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   if (!report.spatial_shapes.empty()) {
     add_tensor(json, "spatial_shapes", "i64", report.spatial_shapes);
   }
+  if (!report.image_sizes.empty()) add_tensor(json, "image_sizes", "i64", report.image_sizes);
   if (report.prompt) add_tensor(json, "input_ids", "i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
     add_tensor(json, report.prompt->token_types_name, "i64", ids_shape(*report.prompt));
@@ -108,6 +109,7 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   add("pixel_attention_mask i64", report.pixel_attention_mask);
   add("image_grid_thw i64", report.image_grid);
   add("spatial_shapes i64", report.spatial_shapes);
+  add("image_sizes i64", report.image_sizes);
   if (report.prompt) add("input_ids i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
     add(report.prompt->token_types_name + " i64", ids_shape(*report.prompt));

@@ -92,6 +92,7 @@ struct RopeSections {
 // A kind of vision tower: the model_type of vision_config, and the defaults of its class as JSON.
 struct VisionTower {
   std::string_view name, defaults;
+  bool any_shape = false;  // takes images of any shape; VisionType::read then reads all of it
 };
 
 // How the config of one model_type is read. Defaults are those of transformers 5.23.0.
@@ -116,6 +117,10 @@ struct VisionType {
   // As in WrapperType: the outer config describes the text decoder where it has no `text_key`, and
   // tie_word_embeddings ties in the text part too.
   bool flat = false, text_ties = false;
+  // The text decoder gets its masks from the model around it, whatever its own config says of
+  // attention in both directions, and its positions begin at this number.
+  bool gives_masks = false;
+  int64_t first_position = 0;
   // Set where the tower takes images of any shape, which have places in three dimensions in the
   // text decoder. `read` then reads all of the tower.
   const RopeSections* sections = nullptr;

@@ -105,6 +105,19 @@ Result<TiledImage> cut_qwen2vl(const Image& image, const Settings& s, const Resi
   return out;
 }
 
+template <class Resize>
+Result<TiledImage> cut_pixtral(const Image& image, const Settings& s, const Resize& to) {
+  const Size size = pixtral_size(image.size, s);
+  if (size.width == 0 || size.height == 0) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("a picture of {} x {} pixels is too narrow to become {} x {} at most",
+                            image.size.width, image.size.height, s.fixed.width, s.fixed.height));
+  }
+  TiledImage out = single(to(image, size));
+  out.grid = {size.width / s.patch, size.height / s.patch};
+  return out;
+}
+
 // The reference chooses between two grids with equally many tiles and equally near shapes by the
 // order of a set of Python. Such a picture is refused.
 Status check_choice(Size image, Grid grid, const Settings& s) {
@@ -218,6 +231,10 @@ std::vector<int64_t> TiledImage::tokens(const Settings& settings) const {
   std::vector<int64_t> counts;
   if (!settings.has_patches() && !settings.any_shape()) return counts;
   const int64_t side = int64_t{settings.patch} * settings.merge;
+  if (settings.kind == ProcessorKind::kPixtral) {
+    const Size& size = tiles.front().size;
+    return std::vector<int64_t>(static_cast<size_t>(size.height / side), size.width / side);
+  }
   for (const Image& tile : tiles) {
     counts.push_back((tile.size.width / side) * (tile.size.height / side));
   }
@@ -243,6 +260,8 @@ Result<TiledImage> cut(const Image& image, const Settings& settings, Backend bac
       return cut_clip(image, settings, backend, to);
     case ProcessorKind::kLfm2Vl:
       return cut_lfm2(image, settings, to);
+    case ProcessorKind::kPixtral:
+      return cut_pixtral(image, settings, to);
     case ProcessorKind::kGemma3:
       break;
   }
@@ -323,6 +342,17 @@ Grid gemma3_grid(Size image) {
   const int count = std::min(std::max(fitting, 2), kMostParts);
   if (std::min(parts_of(longer, count), shorter) < kLeastSide) return {};
   return image.width >= image.height ? Grid{count, 1} : Grid{1, count};
+}
+
+Size pixtral_size(Size image, const Settings& s) {
+  const double ratio = std::max(static_cast<double>(image.height) / s.fixed.height,
+                                static_cast<double>(image.width) / s.fixed.width);
+  const int side = s.patch * s.merge;
+  const auto whole = [&](int length) {
+    if (ratio > 1) length = static_cast<int>(std::floor(length / ratio));
+    return whole_tiles(length, side);
+  };
+  return {whole(image.width), whole(image.height)};
 }
 
 // The source is smart_resize() of the reference. Halves are rounded to even.

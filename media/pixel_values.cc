@@ -151,11 +151,44 @@ PixelValues patch_values(std::span<const Sample> samples, const Settings& s, con
   return out;
 }
 
+// Appends the planes of an image, padded with zeros to `size`.
+void append_padded(std::vector<float>& out, const Image& image, Size size, const Levels& levels) {
+  for (size_t c = 0; c < 3; ++c) {
+    for (int y = 0; y < size.height; ++y) {
+      const int columns = y < image.size.height ? image.size.width : 0;
+      const uint8_t* row = columns > 0 ? image.row(y) : nullptr;
+      for (int x = 0; x < columns; ++x)
+        out.push_back(levels[c][row[3 * static_cast<size_t>(x) + c]]);
+      out.insert(out.end(), static_cast<size_t>(size.width - columns), 0.0F);
+    }
+  }
+}
+
+PixelValues padded_values(std::span<const Sample> samples, const Levels& levels) {
+  PixelValues out;
+  Size size;
+  for (const Sample& sample : samples) {
+    for (const TiledImage& image : sample) {
+      const auto [width, height] = image.tiles.front().size;
+      size = {std::max(size.width, width), std::max(size.height, height)};
+      out.image_sizes.insert(out.image_sizes.end(), {height, width});
+    }
+  }
+  for (const Sample& sample : samples) {
+    for (const TiledImage& image : sample) {
+      append_padded(out.values, image.tiles.front(), size, levels);
+    }
+  }
+  out.shape = {std::ssize(out.image_sizes) / 2, 3, size.height, size.width};
+  return out;
+}
+
 }  // namespace
 
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend) {
   const Levels levels = levels_of(settings, backend);
+  if (settings.kind == ProcessorKind::kPixtral) return padded_values(samples, levels);
   if (settings.any_shape()) return block_values(samples, settings, levels);
   if (settings.has_patches()) return patch_values(samples, settings, levels);
   const auto side = static_cast<size_t>(settings.tile), area = side * side;

@@ -21,13 +21,14 @@ struct Grid {
 
 // Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
 // tile; for Gemma3 it is the first; for Lfm2Vl it has a size of its own, or is not there. For
-// Qwen2Vl the grid is that of the patches of the only tile.
+// Qwen2Vl and Pixtral the grid is that of the patches of the only tile.
 struct TiledImage {
   Grid grid;
-  std::vector<Image> tiles;  // each settings.tile wide and high, but for Lfm2Vl and Qwen2Vl
+  std::vector<Image>
+      tiles;  // each settings.tile wide and high, but for Lfm2Vl, Qwen2Vl and Pixtral
 
-  // Returns the tokens that each tile becomes; empty where all become the same number, which the
-  // processor states.
+  // Returns the tokens that each tile becomes, of Pixtral those of each row of tokens; empty where
+  // all become the same number, which the processor states.
   std::vector<int64_t> tokens(const Settings& settings) const;
 };
 
@@ -54,6 +55,8 @@ Grid gemma3_grid(Size image);
 
 // For Qwen2Vl: returns the size to which an image is resized.
 Size qwen2vl_size(Size image, const Settings& settings);
+// For Pixtral: the same. A side is 0 for a picture that is too narrow.
+Size pixtral_size(Size image, const Settings& settings);
 // For Lfm2Vl: returns the size of a picture that is not cut, or of its thumbnail. Both sides are
 // multiples of patch x merge.
 Size lfm2_size(Size image, const Settings& settings);
@@ -71,6 +74,8 @@ struct PixelValues {
   std::vector<int64_t> grids = {};
   // For Lfm2Vl: the rows and the columns of patches of each tile, [tiles, 2].
   std::vector<int64_t> spatial_shapes = {};
+  // For Pixtral: height and width of each image in pixels, [images, 2].
+  std::vector<int64_t> image_sizes = {};
 };
 
 // The images of one prompt.
@@ -81,7 +86,8 @@ using Sample = std::vector<TiledImage>;
 // returns [tiles of all samples, max_patches, 3 x patch x patch], where a patch has its pixels row
 // by row, each with its channels, and rows of zeros are padding. Qwen2Vl:
 // returns [patches of all samples, 3 * frames * patch * patch], in which blocks of merge x merge
-// patches stay together. The samples are not empty.
+// patches stay together. Pixtral: returns [images of all samples, 3, height, width], where smaller
+// images end with zeros. The samples are not empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,6 +11,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "media/processor_kinds.h"
 
 namespace ferry::media {
 namespace {
@@ -22,361 +22,6 @@ constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 constexpr const char* kProcessorFile = "processor_config.json";
 constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
-// Applies the value of a field to `s`, or returns what is wrong with the value.
-using Rule = Result<void> (*)(const json& value, Settings& s);
-
-Failure unsupported(const json& value) {
-  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-  return fail(ErrorCode::kUnsupported, "the value " + quoted(text, 60) + " is not supported");
-}
-
-Status no_effect(const json&, Settings&) { return {}; }
-
-Status always_true(const json& value, Settings&) {
-  if (value != true) return unsupported(value);
-  return {};
-}
-
-Status always_false(const json& value, Settings&) {
-  if (value != false) return unsupported(value);
-  return {};
-}
-
-Status always_null(const json& value, Settings&) {
-  if (!value.is_null()) return unsupported(value);
-  return {};
-}
-
-Status set_bool(const json& value, bool& out) {
-  if (!value.is_boolean()) return bad_input("not true or false");
-  out = value.get<bool>();
-  return {};
-}
-
-Status set_int(const json& value, int most, int& out) {
-  if (!value.is_number_unsigned() || value == 0U || value.get<uint64_t>() > uint64_t(most)) {
-    return bad_input(fmt::format("not a whole number from 1 to {}", most));
-  }
-  out = value.get<int>();
-  return {};
-}
-
-Status set_three(const json& value, bool positive, std::array<double, 3>& out) {
-  const auto good = [&](const json& v) { return v.is_number() && (!positive || v > 0); };
-  if (!value.is_array() || value.size() != 3 || !std::all_of(value.begin(), value.end(), good)) {
-    return bad_input(positive ? "not three positive numbers" : "not three numbers");
-  }
-  for (size_t i = 0; i < 3; ++i) out[i] = value[i].get<double>();
-  return {};
-}
-
-Status mean(const json& value, Settings& s) { return set_three(value, false, s.mean); }
-Status deviation(const json& value, Settings& s) { return set_three(value, true, s.std); }
-
-Status rescale(const json& value, Settings& s) {
-  const double factor = value.is_number() ? value.get<double>() : 0;
-  if (!(factor > 1e-6 && factor <= 1)) return bad_input("not a number from 0.000001 to 1");
-  s.rescale = factor;
-  return {};
-}
-
-Status resample(const json& value, Settings& s) {
-  // The numbers of Pillow's Resampling.
-  constexpr std::pair<int, Filter> kFilters[] = {
-      {1, Filter::kLanczos}, {2, Filter::kBilinear}, {3, Filter::kBicubic}};
-  for (const auto& [number, filter] : kFilters) {
-    if (value != number) continue;
-    s.filter = filter;
-    return {};
-  }
-  return unsupported(value);
-}
-
-bool has_members(const json& value, std::initializer_list<const char*> names) {
-  return value.is_object() && value.size() == names.size() &&
-         std::all_of(names.begin(), names.end(), [&](auto name) { return value.contains(name); });
-}
-
-Status idefics3_target(const json& value, Settings& s) {
-  if (has_members(value, {"longest_edge"})) {
-    return set_int(value["longest_edge"], kMaxLongestEdge, s.longest_edge);
-  }
-  if (!has_members(value, {"height", "width"})) return unsupported(value);
-  FERRY_RETURN_IF_ERROR(set_int(value["height"], kMaxLongestEdge, s.fixed.height));
-  return set_int(value["width"], kMaxLongestEdge, s.fixed.width);
-}
-
-Status idefics3_tile(const json& value, Settings& s) {
-  if (!has_members(value, {"longest_edge"})) return unsupported(value);
-  return set_int(value["longest_edge"], kMaxTile, s.tile);
-}
-
-Status split(const json& value, Settings& s) { return set_bool(value, s.split); }
-
-Status square(const json& value, Settings& s) {
-  if (!has_members(value, {"height", "width"})) return unsupported(value);
-  if (value["height"] != value["width"]) return unsupported(value);
-  return set_int(value["height"], kMaxTile, s.tile);
-}
-
-Status least(const json& value, Settings& s) {
-  return set_int(value, kMaxPatches, s.least_patches);
-}
-Status most(const json& value, Settings& s) { return set_int(value, kMaxPatches, s.most_patches); }
-
-// InternVLProcessor crops images whatever the file of its image processor says.
-Status crop(const json& value, Settings&) {
-  bool stated = false;
-  return set_bool(value, stated);
-}
-
-Status frames(const json& value, Settings& s) { return set_int(value, 16, s.frames); }
-Status blocks(const json& value, Settings& s) { return set_int(value, 16, s.merge); }
-Status least_pixels(const json& value, Settings& s) {
-  return set_int(value, kMostPixels, s.least_pixels);
-}
-Status most_pixels(const json& value, Settings& s) {
-  return set_int(value, kMostPixels, s.most_pixels);
-}
-
-// The edges are numbers of pixels here. Those of min_pixels and max_pixels, which are applied after
-// this field, win. Older files have these names inside of it, where they have no effect.
-Status pixel_range(const json& value, Settings& s) {
-  if (has_members(value, {"min_pixels", "max_pixels"})) {
-    s.least_pixels = s.most_pixels = 0;
-    return {};
-  }
-  if (!has_members(value, {"shortest_edge", "longest_edge"})) return unsupported(value);
-  FERRY_RETURN_IF_ERROR(least_pixels(value["shortest_edge"], s));
-  return most_pixels(value["longest_edge"], s);
-}
-Status patch_side(const json& value, Settings& s) { return set_int(value, kMaxPatchSide, s.patch); }
-Status merge(const json& value, Settings& s) { return set_int(value, kMaxPatchSide, s.merge); }
-Status tile_side(const json& value, Settings& s) { return set_int(value, kMaxTile, s.tile); }
-Status least_tokens(const json& value, Settings& s) {
-  return set_int(value, kMaxTilePatches, s.least_tokens);
-}
-Status most_tokens(const json& value, Settings& s) {
-  return set_int(value, kMaxTilePatches, s.most_tokens);
-}
-Status thumbnail(const json& value, Settings& s) { return set_bool(value, s.thumbnail); }
-Status tolerance(const json& value, Settings& s) {
-  const double times = value.is_number() ? value.get<double>() : 0;
-  if (!(times > 0 && times <= 1e6)) return bad_input("not a number up to 1000000");
-  s.tolerance = times;
-  return {};
-}
-
-struct Field {
-  std::string_view name;
-  Rule rule;
-};
-
-// Fields that both kinds have. The reference also saves fields that are null or have no effect.
-constexpr Field kCommonFields[] = {
-    {"do_resize", always_true},
-    {"do_rescale", always_true},
-    {"do_normalize", always_true},
-    {"do_convert_rgb", always_true},
-    {"image_mean", mean},
-    {"image_std", deviation},
-    {"rescale_factor", rescale},
-    {"resample", resample},
-    {"image_processor_type", no_effect},
-    {"processor_class", no_effect},
-    {"data_format", no_effect},
-    {"default_to_square", no_effect},
-    {"crop_size", always_null},
-    {"device", always_null},
-    {"disable_grouping", always_null},
-    {"do_center_crop", always_null},
-    {"input_data_format", always_null},
-    {"pad_size", always_null},
-    {"return_tensors", always_null},
-};
-constexpr Field kIdefics3Fields[] = {
-    {"size", idefics3_target}, {"max_image_size", idefics3_tile},  {"do_image_splitting", split},
-    {"do_pad", always_true},   {"return_row_col_info", no_effect}, {"video_sampling", no_effect},
-};
-constexpr Field kGotOcr2Fields[] = {
-    {"size", square},       {"crop_to_patches", crop}, {"max_patches", most},
-    {"min_patches", least}, {"do_pad", always_null},
-};
-
-// The processor class has values of its own for pan and scan, whatever the file says.
-constexpr Field kGemma3Fields[] = {
-    {"size", square},
-    {"do_pan_and_scan", no_effect},
-    {"pan_and_scan_min_crop_size", no_effect},
-    {"pan_and_scan_max_num_crops", no_effect},
-    {"pan_and_scan_min_ratio_to_activate", no_effect},
-    {"do_pad", always_null},
-    {"image_seq_length", no_effect},
-};
-
-// min_pixels and max_pixels come last, because they win over `size`.
-constexpr Field kQwen2VlFields[] = {
-    {"size", pixel_range},       {"patch_size", patch_side}, {"temporal_patch_size", frames},
-    {"merge_size", blocks},      {"do_pad", always_null},    {"min_pixels", least_pixels},
-    {"max_pixels", most_pixels},
-};
-
-Status clip_target(const json& value, Settings& s) {
-  s.shortest_edge = 0;
-  if (has_members(value, {"shortest_edge"})) {
-    return set_int(value["shortest_edge"], kMaxTile, s.shortest_edge);
-  }
-  return square(value, s);
-}
-
-Status centre(const json& value, Settings& s) {
-  if (!has_members(value, {"height", "width"})) return unsupported(value);
-  FERRY_RETURN_IF_ERROR(set_int(value["height"], kMaxTile, s.centre.height));
-  return set_int(value["width"], kMaxTile, s.centre.width);
-}
-
-Status crops(const json& value, Settings& s) { return set_bool(value, s.crop); }
-Status pad_square(const json& value, Settings& s) { return set_bool(value, s.pad_square); }
-
-constexpr Field kClipFields[] = {
-    {"size", clip_target},
-    {"crop_size", centre},
-    {"do_center_crop", crops},
-    {"do_pad", always_false},
-};
-constexpr Field kLlavaFields[] = {
-    {"size", clip_target},
-    {"crop_size", centre},
-    {"do_center_crop", crops},
-    {"do_pad", pad_square},
-};
-
-// The reference computes max_num_patches anew, whatever the file says.
-constexpr Field kLfm2VlFields[] = {
-    {"size", no_effect},
-    {"do_pad", always_true},
-    {"return_row_col_info", no_effect},
-    {"max_num_patches", no_effect},
-    {"encoder_patch_size", patch_side},
-    {"downsample_factor", merge},
-    {"tile_size", tile_side},
-    {"do_image_splitting", split},
-    {"min_tiles", least},
-    {"max_tiles", most},
-    {"use_thumbnail", thumbnail},
-    {"min_image_tokens", least_tokens},
-    {"max_image_tokens", most_tokens},
-    {"max_pixels_tolerance", tolerance},
-};
-
-struct Kind {
-  ProcessorKind kind;
-  std::span<const std::string_view> image_classes, processors;
-  std::span<const Field> fields;
-  Filter filter;
-  int tile;
-  std::array<double, 3> mean, std;
-  int least_patches = 1, most_patches = 12;
-  int shortest_edge = 0;
-  Size centre{};
-  int patch = 14;
-};
-
-constexpr std::string_view kIdefics3Classes[] = {
-    "Idefics3ImageProcessor", "Idefics3ImageProcessorFast", "SmolVLMImageProcessor",
-    "SmolVLMImageProcessorFast"};
-constexpr std::string_view kIdefics3Processors[] = {"Idefics3Processor", "SmolVLMProcessor"};
-constexpr std::string_view kGotOcr2Classes[] = {"GotOcr2ImageProcessor",
-                                                "GotOcr2ImageProcessorFast"};
-constexpr std::string_view kGotOcr2Processors[] = {"InternVLProcessor"};
-constexpr std::string_view kGemma3Classes[] = {"Gemma3ImageProcessor", "Gemma3ImageProcessorFast"};
-constexpr std::string_view kGemma3Processors[] = {"Gemma3Processor"};
-constexpr std::string_view kQwen2VlClasses[] = {"Qwen2VLImageProcessor",
-                                                "Qwen2VLImageProcessorFast"};
-constexpr std::string_view kQwen2VlProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLProcessor",
-                                                   "Qwen3VLProcessor"};
-constexpr std::string_view kClipClasses[] = {"CLIPImageProcessor", "CLIPImageProcessorFast"};
-constexpr std::string_view kLlavaClasses[] = {"LlavaImageProcessor", "LlavaImageProcessorFast"};
-constexpr std::string_view kSiglipClasses[] = {"SiglipImageProcessor", "SiglipImageProcessorFast"};
-constexpr std::string_view kLlavaProcessors[] = {"LlavaProcessor"};
-constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
-constexpr std::array<double, 3> kClipDeviation = {0.26862954, 0.26130258, 0.27577711};
-constexpr std::string_view kLfm2VlClasses[] = {"Lfm2VlImageProcessor", "Lfm2VlImageProcessorFast"};
-constexpr std::string_view kLfm2VlProcessors[] = {"Lfm2VlProcessor"};
-
-// The defaults are those of the classes in transformers 5.12.1.
-constexpr Kind kKinds[] = {
-    {ProcessorKind::kIdefics3,
-     kIdefics3Classes,
-     kIdefics3Processors,
-     kIdefics3Fields,
-     Filter::kLanczos,
-     364,
-     {0.5, 0.5, 0.5},
-     {0.5, 0.5, 0.5}},
-    {ProcessorKind::kGotOcr2, kGotOcr2Classes, kGotOcr2Processors, kGotOcr2Fields, Filter::kBicubic,
-     384, kClipMean, kClipDeviation},
-    {ProcessorKind::kClip,
-     kClipClasses,
-     kLlavaProcessors,
-     kClipFields,
-     Filter::kBicubic,
-     224,
-     kClipMean,
-     kClipDeviation,
-     1,
-     1,
-     224,
-     {224, 224}},
-    {ProcessorKind::kClip,
-     kLlavaClasses,
-     kLlavaProcessors,
-     kLlavaFields,
-     Filter::kBicubic,
-     224,
-     kClipMean,
-     kClipDeviation,
-     1,
-     1,
-     224,
-     {224, 224}},
-    {ProcessorKind::kClip,
-     kSiglipClasses,
-     kLlavaProcessors,
-     kClipFields,
-     Filter::kBicubic,
-     224,
-     {0.5, 0.5, 0.5},
-     {0.5, 0.5, 0.5}},
-    {ProcessorKind::kGemma3,
-     kGemma3Classes,
-     kGemma3Processors,
-     kGemma3Fields,
-     Filter::kBilinear,
-     224,
-     {0.5, 0.5, 0.5},
-     {0.5, 0.5, 0.5}},
-    {ProcessorKind::kQwen2Vl, kQwen2VlClasses, kQwen2VlProcessors, kQwen2VlFields, Filter::kBicubic,
-     0, kClipMean, kClipDeviation},
-    {ProcessorKind::kLfm2Vl,
-     kLfm2VlClasses,
-     kLfm2VlProcessors,
-     kLfm2VlFields,
-     Filter::kBilinear,
-     512,
-     {0.5, 0.5, 0.5},
-     {0.5, 0.5, 0.5},
-     2,
-     10,
-     0,
-     {},
-     16},
-};
-
-bool contains(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 Result<std::string> class_in(const json& object, const char* field, const std::string& where) {
   if (!object.contains(field) || object[field].is_null()) return std::string();
   if (object[field].is_string()) return object[field].get<std::string>();
@@ -385,20 +30,13 @@ Result<std::string> class_in(const json& object, const char* field, const std::s
 
 Result<const Kind*> kind_of(const std::string& name, const std::string& where) {
   if (name.empty()) return bad_input(where + ": no field 'image_processor_type'");
-  for (const Kind& kind : kKinds) {
-    if (contains(kind.image_classes, name)) return &kind;
-  }
+  if (const Kind* kind = find_kind(name)) return kind;
   return fail(ErrorCode::kUnsupported,
               where + ": image_processor_type " + quoted(name) + " is not supported");
 }
 
-const Field* find_field(const Kind& kind, std::string_view name) {
-  for (const std::span<const Field> fields : {kind.fields, std::span<const Field>(kCommonFields)}) {
-    const auto found =
-        std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
-    if (found != fields.end()) return &*found;
-  }
-  return nullptr;
+bool has_field(std::span<const Field> fields, std::string_view name) {
+  return std::ranges::find(fields, name, &Field::name) != fields.end();
 }
 
 Status apply(const json& fields, const Kind& kind, Settings& s, const std::string& where) {
@@ -406,14 +44,14 @@ Status apply(const json& fields, const Kind& kind, Settings& s, const std::strin
     return where + ": field " + quoted(name) + ": ";
   };
   for (const auto& [name, value] : fields.items()) {
-    if (find_field(kind, name) != nullptr) continue;
+    if (has_field(kind.fields, name) || has_field(common_fields(), name)) continue;
     return fail(ErrorCode::kUnsupported, place(name) + "not supported");
   }
   // In the order of the tables, because some fields win over others.
-  for (const std::span<const Field> table : {std::span<const Field>(kCommonFields), kind.fields}) {
+  for (const std::span<const Field> table : {common_fields(), kind.fields}) {
     for (const Field& field : table) {
-      const bool own = std::ranges::count(kind.fields, field.name, &Field::name) > 0;
-      if (table.data() == kCommonFields && own) continue;  // has a meaning of its own there
+      const bool common = table.data() == common_fields().data();
+      if (common && has_field(kind.fields, field.name)) continue;  // has a meaning of its own there
       const auto found = fields.find(std::string(field.name));
       // With null, the default of the class stays.
       if (found == fields.end() || found->is_null()) continue;
@@ -466,36 +104,50 @@ Status settle_tile(Settings& s, const std::string& where) {
               where + ": pictures become tiles that are not square: not supported");
 }
 
-Settings defaults_of(const Kind& kind) {
-  Settings s;
-  s.kind = kind.kind;
-  s.filter = kind.filter;
-  s.tile = kind.tile;
-  s.mean = kind.mean;
-  s.std = kind.std;
-  s.least_patches = kind.least_patches;
-  s.most_patches = kind.most_patches;
-  s.patch = kind.patch;
-  s.shortest_edge = kind.shortest_edge;
-  s.centre = kind.centre;
-  if (kind.kind == ProcessorKind::kClip) s.crop = kind.centre.width > 0;
-  return s;
+// Sets the sides of patches and of the blocks that become tokens, which the processor states in
+// place of its image processor.
+Status settle_blocks(const json& processor, Settings& s, const std::string& where) {
+  for (const auto& [name, side] :
+       {std::pair("patch_size", &s.patch), std::pair("spatial_merge_size", &s.merge)}) {
+    const auto found = processor.find(name);
+    if (found == processor.end() || found->is_null()) continue;
+    const bool whole = found->is_number_unsigned() && *found >= 1U && *found <= kMaxPatchSide;
+    if (!whole) {
+      return bad_input(fmt::format("{}: field '{}': not a whole number from 1 to {}", where, name,
+                                   kMaxPatchSide));
+    }
+    *side = found->get<int>();
+  }
+  if (s.patch * s.merge <= kMaxPatchSide) return {};
+  return bad_input(
+      fmt::format("{}: blocks of {} x {} patches of {} pixels", where, s.merge, s.merge, s.patch));
 }
 
-Result<Settings> settings_of(const json& fields, std::string processor, const std::string& where) {
+// The fields of an image processor, and the object with those of the processor around it.
+struct ProcessorFiles {
+  json fields, processor;
+  std::string fields_path, processor_path;
+};
+
+Result<Settings> settings_of(const ProcessorFiles& files, std::string processor) {
+  const json& fields = files.fields;
+  const std::string& where = files.fields_path;
   if (!fields.is_object()) return bad_input(where + ": not an object");
   const std::string name = FERRY_TRY(class_in(fields, "image_processor_type", where));
   const Kind* kind = FERRY_TRY(kind_of(name, where));
   if (processor.empty()) processor = FERRY_TRY(class_in(fields, "processor_class", where));
   if (processor.empty()) return bad_input(where + ": no field 'processor_class'");
-  if (!contains(kind->processors, processor)) {
+  if (std::ranges::find(kind->processors, processor) == kind->processors.end()) {
     return fail(ErrorCode::kUnsupported, where + ": processor_class " + quoted(processor) +
                                              " with " + name + " is not supported");
   }
-  Settings s = defaults_of(*kind);
+  Settings s = kind->defaults;
   FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
   if (s.has_patches()) FERRY_RETURN_IF_ERROR(check_patches(s, where));
   if (s.kind == ProcessorKind::kClip) FERRY_RETURN_IF_ERROR(settle_tile(s, where));
+  if (s.kind == ProcessorKind::kPixtral) {
+    FERRY_RETURN_IF_ERROR(settle_blocks(files.processor, s, files.processor_path));
+  }
   if (s.least_patches > s.most_patches) {
     return bad_input(where + ": min_patches is greater than max_patches");
   }
@@ -535,20 +187,27 @@ Status set_pan_and_scan(Settings& settings, const std::string& where) {
 
 Result<Settings> settings_from(std::string_view preprocessor, std::string_view processor,
                                const std::string& directory) {
-  const std::string inner = directory + "/" + kProcessorFile;
-  const std::string outer = directory + "/" + kPreprocessorFile;
+  ProcessorFiles files;
+  files.processor = json::object();
+  files.processor_path = directory + "/" + kProcessorFile;
+  files.fields_path = directory + "/" + kPreprocessorFile;
   std::string name;
   if (!processor.empty()) {
-    const json object = FERRY_TRY(parse_object(processor, inner));
-    name = FERRY_TRY(class_in(object, "processor_class", inner));
-    if (object.contains("image_processor") && !object["image_processor"].is_null()) {
-      return settings_of(object["image_processor"], name, inner);
+    files.processor = FERRY_TRY(parse_object(processor, files.processor_path));
+    name = FERRY_TRY(class_in(files.processor, "processor_class", files.processor_path));
+    if (const auto own = files.processor.find("image_processor");
+        own != files.processor.end() && !own->is_null()) {
+      files.fields = *own;
+      files.fields_path = files.processor_path;
+      return settings_of(files, name);
     }
   }
   if (preprocessor.empty()) {
-    return fail(ErrorCode::kIo, outer + ": no such file; it says how images become pixel values");
+    return fail(ErrorCode::kIo,
+                files.fields_path + ": no such file; it says how images become pixel values");
   }
-  return settings_of(FERRY_TRY(parse_object(preprocessor, outer)), name, outer);
+  files.fields = FERRY_TRY(parse_object(preprocessor, files.fields_path));
+  return settings_of(files, name);
 }
 
 Result<Settings> load_settings(const std::string& directory) {

@@ -19,6 +19,7 @@ enum class ProcessorKind {
   kQwen2Vl,   // patches of the whole picture, which keeps its shape
   kClip,      // the whole picture as one tile, of its own shape until it is cropped (LLaVA)
   kLfm2Vl,    // a picture of its own shape, or a grid of tiles and a thumbnail of its own shape
+  kPixtral,   // the whole picture, which keeps its shape, in whole tokens
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
@@ -26,6 +27,7 @@ inline constexpr int kMaxLongestEdge = 4096;  // the reference limits the longes
 inline constexpr int kMaxPatches = 256;
 inline constexpr int kMostPixels = 1 << 26;          // of a picture of any shape
 inline constexpr int kMaxPatchSide = 256;            // in pixels
+inline constexpr int kMaxPictureSide = 8192;         // of a picture that keeps its shape
 inline constexpr int64_t kMaxTilePatches = 1 << 16;  // in one list of patches
 inline constexpr int64_t kMaxTilePixels = 1 << 24;   // of all of them
 
@@ -37,7 +39,8 @@ struct Settings {
   std::array<double, 3> mean{}, std{};
   double rescale = 1.0 / 255;
 
-  // These are for Idefics3. A fixed size replaces the longest edge.
+  // These are for Idefics3. A fixed size replaces the longest edge. For Pixtral it is the largest
+  // that a picture has before it is filled up to whole tokens.
   int longest_edge = 4 * 364;
   Size fixed{};
   bool split = true;
@@ -46,12 +49,14 @@ struct Settings {
   bool crop = true;
   int least_patches = 1, most_patches = 12;
 
+  int tile_tokens = 0;  // the tokens that the file states for a tile (PaliGemma); 0: it does not
+
   bool pan_and_scan = false;  // for Gemma3; no file asks for it
 
-  // These are for Lfm2Vl and Qwen2Vl. A token is a square of `merge` x `merge` patches.
+  // These are for Lfm2Vl, Qwen2Vl and Pixtral. A token is a square of `merge` x `merge` patches.
   int patch = 14, merge = 2;  // sides, in pixels and in patches
+  int frames = 2;             // of a patch, for Qwen2Vl and Pixtral
   // These are for Qwen2Vl. Sides are multiples of patch * merge, and pixels from least to most.
-  int frames = 2;
   int least_pixels = 56 * 56, most_pixels = 28 * 28 * 1280;
   // These are for Clip. The shortest edge is in pixels; 0 for a fixed size.
   int shortest_edge = 0;
@@ -66,7 +71,9 @@ struct Settings {
 
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
   // Returns whether a picture keeps its shape and becomes blocks of patches.
-  bool any_shape() const { return kind == ProcessorKind::kQwen2Vl; }
+  bool any_shape() const {
+    return kind == ProcessorKind::kQwen2Vl || kind == ProcessorKind::kPixtral;
+  }
   // Returns whether tiles are lists of patches, with rows and columns of their own.
   bool has_patches() const { return kind == ProcessorKind::kLfm2Vl; }
   // Returns the patches that every tile of a list of patches is padded to; 0 for other kinds.

@@ -183,6 +183,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.optional_count("rope_switch", m.rope_switch);
   if (a.since(10)) a.optional_object("classifier", m.classifier);
   if (a.since(11)) a.optional_object("image_grid", m.image_grid);
+  if (a.since(12)) a.boolean("two_way_prompts", m.two_way_prompts);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -109,6 +109,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.image_grid = {config.vision->patch_size, shape.temporal_patch_size, config.vision->shuffle,
                     shape.window, shape.table};
   }
+  if (config.vision && config.vision->two_way_prompts) {
+    m.version = packer::kTwoWayPromptsManifestVersion;
+    m.two_way_prompts = true;
+  }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
     m.version = packer::kClassifierManifestVersion;

@@ -30,6 +30,9 @@ constexpr int64_t kDefaultPrefill = 512;
 // all of its positions, however short the prompt is.
 constexpr int64_t kDefaultStaticPrefill = 128;
 constexpr int64_t kDefaultTextLength = 2048;
+// The tokens of text that are in one call with an image, where they attend to each other: at least
+// the two that every prompt has.
+constexpr int64_t kLeastText = 2, kDefaultText = 256;
 // A mask takes memory with the square of the patches.
 constexpr int64_t kDefaultPatches = 4096;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
@@ -166,20 +169,37 @@ Status check_rotation(const converters::ModelConfig& config,
   return {};
 }
 
-// Returns the length of calls that have room for an image, where all of its rows are in one.
-int64_t with_image(int64_t length, const converters::ModelConfig& config) {
+// Returns the length of calls that have room for an image, where all of its rows are in one, and
+// for the text of a prompt, where that is in it too.
+int64_t with_image(int64_t length, const converters::ModelConfig& config, int64_t text) {
   if (!config.vision || !config.vision->two_way_images) return length;
-  return std::max(length, config.vision->image_tokens());
+  const int64_t more = config.vision->two_way_prompts ? text : 0;
+  return std::max(length, config.vision->image_tokens() + more);
+}
+
+// In a prompt whose tokens attend to each other a window has no effect, and in the text behind it
+// it has. Programs have one mask for both.
+Status check_two_way_window(const converters::ModelConfig& config,
+                            const converters::BuildOptions& build) {
+  if (!config.vision || !config.vision->two_way_prompts || !config.sliding_window) return {};
+  if (*config.sliding_window >= build.context_length) return {};
+  return fail_field(ErrorCode::kUnsupported, "context-length",
+                    fmt::format(" {}: the tokens of a prompt of {} see beyond the window of {}: "
+                                "a context length of more is not supported",
+                                build.context_length, config.model_type, *config.sliding_window));
 }
 
 Status check_image_call(const converters::ModelConfig& config,
                         const converters::BuildOptions& build) {
-  const int64_t least = with_image(0, config);
+  const int64_t least = with_image(0, config, kLeastText);
   if (build.prefill_length >= least) return {};
-  return fail_field(ErrorCode::kUsage, "prefill-length",
-                    fmt::format(" {}: the {} rows of an image of {} attend to each other, and so "
-                                "are tokens of one call; inputs text leaves images out",
-                                build.prefill_length, least, config.model_type));
+  return fail_field(
+      ErrorCode::kUsage, "prefill-length",
+      fmt::format(" {}: the {} rows of an image of {} attend to each other, and so "
+                  "are tokens of one call{}",
+                  build.prefill_length, least, config.model_type,
+                  config.vision->two_way_prompts ? ", with the text of the prompt"
+                                                 : "; inputs text leaves images out"));
 }
 
 // Returns the most patches of an image, in whole blocks; 0 where no tower takes images of any
@@ -222,15 +242,22 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   build.prefill_length = options.prefill_length.value_or(
       fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
             : std::min(build.context_length, kDefaultPrefill));
-  if (!options.prefill_length) build.prefill_length = with_image(build.prefill_length, config);
   // A static program needs at least one column for the cache beside the columns of the call.
   const int64_t most = build.context_length - (fixed ? 1 : 0);
+  if (!options.prefill_length) {
+    const int64_t wanted = with_image(build.prefill_length, config, kDefaultText);
+    // A static program caches only the positions that its longest call leaves.
+    const int64_t room = fixed ? build.context_length / 2 : most;
+    build.prefill_length =
+        std::max(with_image(build.prefill_length, config, kLeastText), std::min(wanted, room));
+  }
   if (build.prefill_length < 1 || build.prefill_length > most) {
     return fail_field(ErrorCode::kUsage, "prefill-length",
                       fmt::format(" {}: must be from 1 to {} with a context of {}",
                                   build.prefill_length, most, build.context_length));
   }
   FERRY_RETURN_IF_ERROR(check_image_call(config, build));
+  FERRY_RETURN_IF_ERROR(check_two_way_window(config, build));
   build.all_logits = options.all_logits || fixed;
   build.decode_length = options.decode_length.value_or(1);
   if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
@@ -312,8 +339,8 @@ bool has_room_for_image(const ConvertOptions& options, const converters::ModelCo
   const int64_t context =
       options.context_length.value_or(std::min(config.max_positions, kDefaultContext));
   const int64_t most = context - (options.style == ProgramStyle::kStatic ? 1 : 0);
-  return options.prefill_length.value_or(most) >= with_image(0, config) &&
-         most >= with_image(0, config);
+  const int64_t least = with_image(0, config, kLeastText);
+  return options.prefill_length.value_or(most) >= least && most >= least;
 }
 
 // Reads the config. A tower that is built where the checkpoint has it is left out, with a note, if

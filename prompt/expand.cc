@@ -60,6 +60,16 @@ std::string lfm2_text(const ImageProcessor& p, const ImageLayout& image) {
   return out + p.close;
 }
 
+// A row ends with a mark, the last one with another.
+std::string pixtral_text(const ImageProcessor& p, const ImageLayout& image) {
+  std::string out;
+  for (int64_t row = 0; row < image.tiles; ++row) {
+    out += repeated(p.image, image.tokens_of(p, row));
+    out += row + 1 < image.tiles ? p.open : p.close;
+  }
+  return out;
+}
+
 std::string many(size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
@@ -78,7 +88,9 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
   if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kLfm2Vl) return lfm2_text(p, image);
-  if (p.grammar == ImageGrammar::kInternVl || p.grammar == ImageGrammar::kLlava) {
+  if (p.grammar == ImageGrammar::kPixtral) return pixtral_text(p, image);
+  if (p.grammar == ImageGrammar::kInternVl || p.grammar == ImageGrammar::kLlava ||
+      p.grammar == ImageGrammar::kPaliGemma) {
     return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;
   }
   const std::string grid = is_split(image) ? idefics3_grid(p, image) : std::string();
@@ -86,7 +98,7 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
 }
 
 std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout& image) {
-  if (p.grammar == ImageGrammar::kQwenVl || p.grammar == ImageGrammar::kLlava) return {};
+  if (p.open.empty() || p.grammar == ImageGrammar::kQwenVl) return {};
   std::vector<std::string> marks = {p.open, p.close};
   const bool lfm2 = p.grammar == ImageGrammar::kLfm2Vl;
   if (!lfm2 && p.grammar != ImageGrammar::kIdefics3) return marks;
@@ -103,6 +115,7 @@ std::vector<std::string> image_marks(const ImageProcessor& p, const ImageLayout&
 Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> images,
                      const std::string& where) {
   const bool may_lack_whole = p.grammar == ImageGrammar::kLfm2Vl;
+  const bool by_rows = p.grammar == ImageGrammar::kPixtral;
   int64_t tokens = 0;
   for (const ImageLayout& image : images) {
     const auto& [rows, columns, given, stated] = image;
@@ -114,7 +127,7 @@ Status check_layouts(const ImageProcessor& p, std::span<const ImageLayout> image
         std::ranges::all_of(stated, [&](int64_t tokens_of) { return in_range(tokens_of, 1); });
     const bool valid = in_range(rows, 0) && in_range(columns, 0) && in_range(given, 1) && sized;
     const int64_t grid = valid ? rows * columns : 0;
-    const bool lacks_whole = may_lack_whole && grid > 1 && given == grid;
+    const bool lacks_whole = (may_lack_whole && grid > 1 && given == grid) || by_rows;
     const bool counted = stated.empty() || std::ssize(stated) == given;
     if (!valid || !counted || (!lacks_whole && given != (grid > 1 ? grid + 1 : 1))) {
       return fail(ErrorCode::kInternal,

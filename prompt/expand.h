@@ -16,7 +16,8 @@ namespace ferry::prompt {
 inline constexpr int64_t kMaxImageTokens = 1 << 20;
 
 // The tiles of an image, in the order of its pixel values: rows x columns tiles, row by row, then
-// the whole image, which Lfm2Vl may leave out. A single tile is 0 x 0 or 1 x 1.
+// the whole image, which Lfm2Vl may leave out. A single tile is 0 x 0 or 1 x 1. For Pixtral the
+// rows of tokens take the place of tiles.
 struct ImageLayout {
   int64_t rows = 0, columns = 0, tiles = 1;
   // The placeholders of each tile; empty where all have tokens_per_tile of the processor.

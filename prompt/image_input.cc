@@ -70,7 +70,8 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                           : features.size() / static_cast<size_t>(all) *
                                                 static_cast<size_t>(tokens[t]);
       rows.push_back({prompt.images[i][t], features.subspan(at, count), images[i].file.blocks.rows,
-                      images[i].file.blocks.columns});
+                      images[i].file.blocks.columns,
+                      prompt.two_way ? std::ssize(prompt.ids) : int64_t{0}});
       at += count;
     }
   }
@@ -153,6 +154,24 @@ std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
   return shapes;
 }
 
+namespace {
+
+// Computes the features of a picture that was cut.
+Result<std::vector<float>> encode_cut(runner::VisionEncoder& encoder, const packer::Bundle& bundle,
+                                      const media::Settings& settings,
+                                      const media::PixelValues& pixels) {
+  if (settings.kind != media::ProcessorKind::kPixtral) {
+    return encoder.encode(pixels.values, shapes_of(pixels));
+  }
+  const runner::ImageShape shape = {pixels.image_sizes[0] / settings.patch,
+                                    pixels.image_sizes[1] / settings.patch};
+  const std::vector<float> patches = runner::patches_of_planes(
+      pixels.values, pixels.shape[2], pixels.shape[3], *bundle.manifest().image_grid, shape);
+  return encoder.encode(patches, {&shape, 1});
+}
+
+}  // namespace
+
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
                                 bool pan_and_scan) {
   pool_ = &pool;
@@ -177,7 +196,7 @@ Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string
     const media::TiledImage& cut = sample.front();
     const media::PixelValues pixels =
         media::pixel_values(std::span(&sample, 1), settings_, kBackend);
-    auto features = FERRY_TRY(encoder_->encode(pixels.values, shapes_of(pixels)));
+    auto features = FERRY_TRY(encode_cut(*encoder_, bundle_, settings_, pixels));
     images.push_back({describe_cut(path, image.size, cut, settings_), std::move(features)});
   }
   return images;

@@ -118,6 +118,25 @@ constexpr Processor kProcessors[] = {
      {"image_thumbnail_token", "<|img_thumbnail|>"},
      {},
      false},
+    {"PaliGemmaProcessor",
+     ImageGrammar::kPaliGemma,
+     {},
+     0,
+     {"image_token", "<image>"},
+     {},
+     {},
+     {},
+     {},
+     false},
+    {"PixtralProcessor",
+     ImageGrammar::kPixtral,
+     {},
+     0,
+     {"image_token", "[IMG]"},
+     {"image_break_token", "[IMG_BREAK]"},
+     {"image_end_token", "[IMG_END]"},
+     {},
+     {}},
 };
 
 // The fields of processor_config.json that other code reads, or that older versions of the
@@ -142,6 +161,9 @@ constexpr std::string_view kOtherFields[] = {"processor_class",
                                              "global_image_token_id",
                                              "use_image_special_tokens"};
 
+// The fields of PixtralProcessor, which names its own tokens.
+constexpr std::string_view kPixtralFields[] = {"patch_size", "spatial_merge_size",
+                                               "image_break_token", "image_end_token"};
 // The fields from which LlavaProcessor computes the length of a run.
 constexpr std::string_view kPatchSize = "patch_size";
 constexpr std::string_view kStrategy = "vision_feature_select_strategy";
@@ -180,13 +202,19 @@ Result<const Processor*> find_processor(const std::string& name, const std::stri
               fmt::format("{}: processor_class {} is not supported", path, quoted(name)));
 }
 
+// Returns the fields that a kind of processor has beside those of all.
+std::span<const std::string_view> own_fields(ImageGrammar grammar) {
+  if (grammar == ImageGrammar::kLlava) return kLlavaFields;
+  if (grammar == ImageGrammar::kPixtral) return kPixtralFields;
+  return {};
+}
+
 Status check_fields(const Value& config, const Processor& processor, const std::string& path) {
   for (const auto& [name, value] : config.members()) {
     const bool known = std::ranges::find(kOtherFields, name) != std::end(kOtherFields);
-    const bool of_llava = processor.grammar == ImageGrammar::kLlava &&
-                          std::ranges::find(kLlavaFields, name) != std::end(kLlavaFields);
-    if (known || of_llava || name == processor.length_field || value.is<text::chat::None>())
-      continue;
+    const auto more = own_fields(processor.grammar);
+    const bool own = std::ranges::find(more, name) != more.end();
+    if (known || own || name == processor.length_field || value.is<text::chat::None>()) continue;
     return fail(ErrorCode::kUnsupported, fmt::format("{}: field {}: not supported with {}", path,
                                                      quoted(name), processor.name));
   }
@@ -284,8 +312,9 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
 
   const Value tokenizer =
       FERRY_TRY(open(text::kTokenizerConfigFile, text::kMaxTokenizerConfigBytes, tokenizer_path));
+  const bool own_tokens = processor->grammar == ImageGrammar::kPixtral;
   const auto token = [&](const TokenRule& rule) {
-    return token_of(tokenizer, rule, tokenizer_path);
+    return own_tokens ? token_of(config, rule, path) : token_of(tokenizer, rule, tokenizer_path);
   };
   ImageProcessor out;
   out.grammar = processor->grammar;
@@ -293,14 +322,23 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.tokens_per_tile = FERRY_TRY(length_in(config, *processor, path));
   TokenRule image = processor->image;
   std::string own_image;
-  if (out.grammar == ImageGrammar::kLlava) {
+  const auto tile_settings = [&]() -> Result<media::Settings> {
     const std::string preprocessor = FERRY_TRY(read(kPreprocessorFile, kMaxConfigBytes));
     const std::string own = FERRY_TRY(read(kProcessorFile, kMaxConfigBytes));
-    const media::Settings settings =
-        FERRY_TRY(media::settings_from(preprocessor, own, printable(directory)));
+    return media::settings_from(preprocessor, own, printable(directory));
+  };
+  if (out.grammar == ImageGrammar::kLlava) {
+    const media::Settings settings = FERRY_TRY(tile_settings());
     out.tokens_per_tile = FERRY_TRY(llava_length(config, settings.tile, path));
     own_image = FERRY_TRY(text_in(config, "image_token", path));
     if (!own_image.empty()) image.otherwise = own_image;
+  }
+  if (out.grammar == ImageGrammar::kPaliGemma) {
+    out.tokens_per_tile = FERRY_TRY(tile_settings()).tile_tokens;
+    if (out.tokens_per_tile == 0) {
+      return bad_input(fmt::format("{}: the image processor has no field 'image_seq_length'",
+                                   printable(directory)));
+    }
   }
   out.image = FERRY_TRY(token(image));
   out.open = FERRY_TRY(token(processor->open));
@@ -311,6 +349,9 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   out.video = FERRY_TRY(token(processor->video));
   if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {
     out.bos = bos->str();
+  }
+  if (out.grammar == ImageGrammar::kPaliGemma && out.bos.empty()) {
+    return bad_input(tokenizer_path + ": no field 'bos_token'");
   }
   return out;
 }

@@ -11,12 +11,14 @@
 namespace ferry::prompt {
 
 enum class ImageGrammar {
-  kIdefics3,  // SmolVLM: tiles with their row and column, then the whole image
-  kInternVl,  // all tiles in one run
-  kGemma3,    // the whole image, then its parts, with words between them
-  kQwenVl,    // one run, as long as the image is large
-  kLlava,     // one run
-  kLfm2Vl,    // tiles with their row and column, then the whole image; each with tokens of its own
+  kIdefics3,   // SmolVLM: tiles with their row and column, then the whole image
+  kInternVl,   // all tiles in one run
+  kGemma3,     // the whole image, then its parts, with words between them
+  kQwenVl,     // one run, as long as the image is large
+  kLlava,      // one run
+  kLfm2Vl,     // tiles with their row and column, then the whole image; each with tokens of its own
+  kPaliGemma,  // one run; the first token of a text behind the last image, and a newline at its end
+  kPixtral,    // the rows of an image, with a mark behind each
 };
 
 inline constexpr int64_t kMaxTokensPerTile = 65'536;
@@ -24,10 +26,12 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
-  int64_t tokens_per_tile = 0;  // 0 where the shape of a tile decides (Lfm2Vl, QwenVl)
+  int64_t tokens_per_tile = 0;  // 0 where the shape of a tile decides (Lfm2Vl, QwenVl, Pixtral)
   std::string image;            // the placeholder, of which a tile has tokens_per_tile
   std::string mark;  // a template writes one for each image: the placeholder, for Gemma3 `open`
-  std::string open, close;   // before and after an image; Qwen-VL: the template writes them
+  // Before and after an image; Qwen-VL: the template writes them; Pixtral: after a row, and after
+  // the last.
+  std::string open, close;
   std::string stand_in;      // what stands for an image in a prompt that has no mark
   std::string global;        // Idefics3, Lfm2Vl: before the whole image
   std::string video;         // the placeholder of a video; empty if the processor has none

@@ -131,6 +131,8 @@ Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_specia
   }
   FERRY_RETURN_IF_ERROR(check_layouts(processor_, images, where));
   ExpandedPrompt out;
+  out.two_way = is_two_way();
+  if (out.two_way) FERRY_RETURN_IF_ERROR(finish_two_way(rendered, images, where));
   out.text = FERRY_TRY(expand(processor_, rendered, images, where));
   FERRY_RETURN_IF_ERROR(check_marks(images));
   out.rendered = std::move(rendered);
@@ -139,6 +141,22 @@ Result<ExpandedPrompt> ImagePrompt::encode(std::string rendered, bool add_specia
   out.ids = std::move(*ids);
   out.images = FERRY_TRY(find_tiles(out.ids, images, where));
   return out;
+}
+
+// The reference takes no prompt without an image. It adds tokens of places and segments that a
+// tokenizer lacks, whose numbers are then not those of the model.
+Status ImagePrompt::finish_two_way(std::string& rendered, std::span<const ImageLayout> images,
+                                   const std::string& where) const {
+  if (images.empty()) return bad_input(where + ": a prompt of this processor needs an image");
+  for (const char* token : {"<loc0000>", "<loc1023>", "<seg000>", "<seg127>"}) {
+    if (!tokenizer_.find(token)) {
+      return bad_input(fmt::format("{}: the tokenizer has no token {}", directory_, token));
+    }
+  }
+  const size_t last = rendered.rfind(processor_.mark);
+  const size_t behind = last == rendered.npos ? 0 : last + processor_.mark.size();
+  rendered = rendered.substr(0, behind) + processor_.bos + rendered.substr(behind) + "\n";
+  return {};
 }
 
 // Each tile has a run of placeholders of its own, even if runs are adjacent.

@@ -27,6 +27,7 @@ struct ExpandedPrompt {
   // images[i][t]: the position in `ids` of the first placeholder of tile t of image i. Tiles are in
   // the order of the pixel values.
   std::vector<std::vector<int64_t>> images;
+  bool two_way = false;  // whether all tokens of the prompt attend to each other
 };
 
 // A message of a chat: its images, then its text.
@@ -68,11 +69,15 @@ class ImagePrompt {
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }
   bool has_equal_tiles() const { return processor_.tokens_per_tile > 0; }
   int64_t placeholder_id() const { return placeholder_id_; }
-  // The name of the tensor, 1 for placeholders, that the reference's model takes; empty if none.
+  // The name of the tensor, 1 for placeholders but for is_two_way(), that the reference's model
+  // takes; empty if none.
   std::string_view token_types() const {
-    if (processor_.grammar == ImageGrammar::kGemma3) return "token_type_ids";
+    const bool gemma = processor_.grammar == ImageGrammar::kGemma3 || is_two_way();
+    if (gemma) return "token_type_ids";
     return processor_.grammar == ImageGrammar::kQwenVl ? "mm_token_type_ids" : "";
   }
+  // Whether all tokens of a prompt attend to each other. Then their token types are 0.
+  bool is_two_way() const { return processor_.grammar == ImageGrammar::kPaliGemma; }
   // kBadInput unless the processor has `tokens` placeholders per tile, the number that the vision
   // encoder makes, or 0 where the size of an image decides.
   Status expect_tokens_per_tile(int64_t tokens) const;
@@ -84,6 +89,9 @@ class ImagePrompt {
   Status check_strings(const std::string& where, const text::chat::TimeText& time) const;
   Result<ExpandedPrompt> encode(std::string rendered, bool add_special, const std::string& where,
                                 std::span<const ImageLayout> images);
+  // Puts the first token of a text behind the last image, and a newline behind the text.
+  Status finish_two_way(std::string& rendered, std::span<const ImageLayout> images,
+                        const std::string& where) const;
   Result<std::vector<std::vector<int64_t>>> find_tiles(std::span<const int64_t> ids,
                                                        std::span<const ImageLayout> images,
                                                        const std::string& where) const;

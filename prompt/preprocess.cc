@@ -25,6 +25,10 @@ Shape grid_shape(const media::PixelValues& pixels) {
   return pixels.grids.empty() ? Shape() : Shape{std::ssize(pixels.grids) / 3, 3};
 }
 
+Shape sizes_shape(const media::PixelValues& pixels) {
+  return pixels.image_sizes.empty() ? Shape() : Shape{std::ssize(pixels.image_sizes) / 2, 2};
+}
+
 // Tensors that are empty are not written.
 Status write(const std::string& path, const media::PixelValues& pixels,
              const std::optional<PreprocessedPrompt>& prompt) {
@@ -43,6 +47,10 @@ Status write(const std::string& path, const media::PixelValues& pixels,
   if (!pixels.grids.empty()) {
     tensors.push_back(
         {{"image_grid_thw", DType::kI64, grid_shape(pixels)}, bytes_view(pixels.grids)});
+  }
+  if (!pixels.image_sizes.empty()) {
+    tensors.push_back(
+        {{"image_sizes", DType::kI64, sizes_shape(pixels)}, bytes_view(pixels.image_sizes)});
   }
   const auto add = [&](const std::string& name, const std::vector<int64_t>& values) {
     const Shape shape = {1, std::ssize(values)};
@@ -106,7 +114,9 @@ Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const M
   out.placeholders = std::ranges::count(out.expanded.ids, out.placeholder_id);
   out.token_types_name = prompts.token_types();
   if (out.token_types_name.empty()) return out;
-  for (const int64_t id : out.expanded.ids) out.token_types.push_back(id == out.placeholder_id);
+  for (const int64_t id : out.expanded.ids) {
+    out.token_types.push_back(!out.expanded.two_way && id == out.placeholder_id);
+  }
   return out;
 }
 
@@ -127,7 +137,9 @@ Result<media::PixelValues> cut_images(const PreprocessRequest& request, const Ma
 }  // namespace
 
 ImageLayout layout_of(const PreprocessedImage& image) {
-  if (image.blocks != media::Grid{}) return {.tokens = image.tokens};
+  if (image.blocks != media::Grid{}) {
+    return {.tiles = std::ssize(image.tokens), .tokens = image.tokens};
+  }
   return {image.grid.rows, image.grid.columns, static_cast<int64_t>(image.tiles), image.tokens};
 }
 
@@ -159,6 +171,7 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;
   report.image_grid = grid_shape(pixels);
+  report.image_sizes = sizes_shape(pixels);
   const int64_t sides = std::ssize(pixels.spatial_shapes);
   if (sides > 0) report.spatial_shapes = {sides / 2, 2};
   return report;

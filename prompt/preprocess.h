@@ -43,7 +43,8 @@ struct PreprocessedImage {
   media::Size size;  // after the rotation that its EXIF orientation demands
   media::Grid grid;  // 0 x 0 for one tile that is no part of a grid; of patches, for any shape
   size_t tiles = 0;  // including the whole picture, if there is one beside the grid
-  std::vector<int64_t> tokens = {};  // of each tile; see media::TiledImage::tokens()
+  std::vector<int64_t> tokens =
+      {};  // of each tile; or row of tokens; see media::TiledImage::tokens()
   // The blocks of patches of a side, where a picture keeps its shape; else 0 x 0.
   media::Grid blocks = {};
 };
@@ -52,9 +53,10 @@ struct PreprocessedPrompt {
   ExpandedPrompt expanded;
   int64_t tokens_per_tile = 0;  // 0 where tiles have tokens of their own
   int64_t placeholder_id = 0;
-  std::string token_types_name = {};      // see ImagePrompt::token_types()
-  std::vector<int64_t> token_types = {};  // 1 for placeholders, else 0; empty if unknown to a model
-  int64_t placeholders = 0;               // in all
+  std::string token_types_name = {};  // see ImagePrompt::token_types()
+  // 1 for placeholders, else 0; all 0 for two-way prompts; empty if unknown to a model
+  std::vector<int64_t> token_types = {};
+  int64_t placeholders = 0;  // in all
 };
 
 struct PreprocessReport {
@@ -63,6 +65,7 @@ struct PreprocessReport {
   Shape pixel_attention_mask = {};  // empty if the processor has none
   Shape image_grid = {};            // of image_grid_thw; empty if pictures become tiles
   Shape spatial_shapes = {};        // empty unless tiles are lists of patches
+  Shape image_sizes = {};           // empty unless the processor states them
   std::optional<PreprocessedPrompt> prompt;
 };
 
@@ -77,11 +80,11 @@ Result<media::TiledImage> cut_picture(const media::Image& image, const std::stri
 PreprocessedImage describe_cut(const std::string& path, media::Size size,
                                const media::TiledImage& cut, const media::Settings& settings);
 
-// Writes pixel_values (f32), pixel_attention_mask, spatial_shapes and image_grid_thw (i64) if the
-// processor has them, and if there is a prompt input_ids and, for some models, token types (i64).
-// The first image that cannot be read ends the call, and nothing is written then. kUsage for a
-// bundle that takes no images, kBadInput for one whose processor does not fit its vision encoder.
-// The digests of a bundle are not checked.
+// Writes pixel_values (f32), pixel_attention_mask, spatial_shapes, image_grid_thw and image_sizes
+// (i64) if the processor has them, and if there is a prompt input_ids and, for some models, token
+// types (i64). The first image that cannot be read ends the call, and nothing is written then.
+// kUsage for a bundle that takes no images, kBadInput for one whose processor does not fit its
+// vision encoder. The digests of a bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

@@ -62,6 +62,7 @@ std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
     for (const PromptImages::Run& run : prompt.images.runs) {
       if (run.first < next && next < run.first + run.count) next = run.first;
     }
+    if (next < prompt.images.two_way_tokens) continue;
     if (next <= begin) continue;
     calls.push_back({{all.begin() + begin, all.begin() + next}, begin, next == end});
     begin = next;
@@ -312,11 +313,20 @@ class F32Path {
   const Call* call_ = nullptr;
 };
 
+Passed passed_ends(const std::vector<int64_t>& ends, int64_t count) {
+  const auto bytes = std::as_bytes(std::span(ends));
+  return {DType::kI64, {1, count}, {bytes.begin(), bytes.end()}};
+}
+
 }  // namespace
 
 Passed attention_end(const PromptImages& images, int64_t position, int64_t count) {
   std::vector<int64_t> ends(static_cast<size_t>(count));
   std::iota(ends.begin(), ends.end(), position + 1);
+  for (int64_t at = position; at < std::min(images.two_way_tokens, position + count); ++at) {
+    ends[static_cast<size_t>(at - position)] = images.two_way_tokens;
+  }
+  if (images.two_way_tokens > 0) return passed_ends(ends, count);
   // From the back, so that rows without a token between them are one image.
   int64_t first = -1, end = 0;
   for (size_t i = images.runs.size(); i-- > 0;) {
@@ -328,8 +338,7 @@ Passed attention_end(const PromptImages& images, int64_t position, int64_t count
       ends[static_cast<size_t>(at - position)] = end;
     }
   }
-  const auto bytes = std::as_bytes(std::span(ends));
-  return {DType::kI64, {1, count}, {bytes.begin(), bytes.end()}};
+  return passed_ends(ends, count);
 }
 
 Result<ExecutionOutputs> execute_checkpoint(const plan::Conversion& conversion,

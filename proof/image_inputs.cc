@@ -122,7 +122,7 @@ Status merge_image_rows(const PromptImages& images, std::span<const float> featu
   }
   embeddings = passed_f32(embeddings.shape, values);
   passed[std::string(kAttentionEndPort)] = attention_end(images, position, count);
-  if (!images.grid) return {};
+  if (!images.placed) return {};
   runner::RopePlaces places;
   places.set(all, 0);
   std::vector<int64_t> numbers(static_cast<size_t>(3 * count));

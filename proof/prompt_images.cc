@@ -7,10 +7,14 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
 
 namespace ferry::proof {
 namespace {
+
+// The heights and widths of images that are planes, in pixels.
+constexpr const char* kImageSizes = "image_sizes";
 
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
@@ -82,13 +86,18 @@ void drop_padding(PromptImages& images) {
   images.pixels = std::move(kept);
 }
 
-// Reads the shapes of images of any shape.
-Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
-                   const packer::Manifest& manifest, PromptImages& images) {
+// Adds the shape of an image of any shape.
+Status add_shape(const packer::Manifest& manifest, runner::ImageShape shape, const std::string& who,
+                 PromptImages& images) {
+  images.shapes.push_back(shape);
+  return runner::check_image_shape(*manifest.image_grid, shape, most_blocks(manifest), who);
+}
+
+// Reads the rows and columns of patches of images of any shape.
+Status read_grids(const Reference& reference, const ReferencePrompt& prompt,
+                  const packer::Manifest& manifest, PromptImages& images) {
   constexpr const char* kGrid = "image_grid_thw";
   const std::string who = name_of(reference, prompt);
-  images.grid = manifest.image_grid;
-  images.width = manifest.hidden_size;
   const Shape shape = reference.shape(prompt, kGrid);
   if (shape.size() != 2 || shape[0] < 1 || shape[1] != 3) {
     return bad_input(
@@ -102,11 +111,41 @@ Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
                               "not supported",
                               who, kGrid, numbers[i]));
     }
-    images.shapes.push_back({numbers[i + 1], numbers[i + 2]});
-    FERRY_RETURN_IF_ERROR(runner::check_image_shape(*manifest.image_grid, images.shapes.back(),
-                                                    most_blocks(manifest), who));
+    FERRY_RETURN_IF_ERROR(add_shape(manifest, {numbers[i + 1], numbers[i + 2]}, who, images));
   }
   return {};
+}
+
+// Reads the sizes of images in planes, in pixels.
+Status read_image_sizes(const Reference& reference, const ReferencePrompt& prompt,
+                        const packer::Manifest& manifest, PromptImages& images) {
+  const std::string who = name_of(reference, prompt);
+  const Shape shape = reference.shape(prompt, kImageSizes);
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] != 2) {
+    return bad_input(
+        fmt::format("{}: {} is {}, expected [images, 2]", who, kImageSizes, to_string(shape)));
+  }
+  const int64_t patch = manifest.image_grid->patch_size;
+  const std::vector<int64_t> sides = FERRY_TRY(reference.integers(prompt, kImageSizes, shape));
+  for (size_t i = 0; i < sides.size(); i += 2) {
+    if (sides[i] % patch != 0 || sides[i + 1] % patch != 0) {
+      return bad_input(fmt::format("{}: {}: {} x {} pixels are not whole patches of {}", who,
+                                   kImageSizes, sides[i], sides[i + 1], patch));
+    }
+    FERRY_RETURN_IF_ERROR(
+        add_shape(manifest, {sides[i] / patch, sides[i + 1] / patch}, who, images));
+  }
+  return {};
+}
+
+// Reads the shapes of images of any shape.
+Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
+                   const packer::Manifest& manifest, PromptImages& images) {
+  images.grid = manifest.image_grid;
+  images.width = manifest.hidden_size;
+  images.placed = runner::has_places(manifest);
+  const auto read = prompt.has(kImageSizes) ? read_image_sizes : read_grids;
+  return read(reference, prompt, manifest, images);
 }
 
 int64_t blocks_of(const PromptImages& images) {
@@ -115,8 +154,34 @@ int64_t blocks_of(const PromptImages& images) {
   return patches / (images.grid->merge_size * images.grid->merge_size);
 }
 
+// Cuts images in planes [images,3,H,W] into patches.
+Status cut_planes(const Reference& reference, const ReferencePrompt& prompt, PromptImages& images) {
+  const packer::ManifestImageGrid& grid = *images.grid;
+  const std::string who = name_of(reference, prompt);
+  Shape shape = reference.shape(prompt, "pixel_values");
+  const bool planes = shape.size() == 4 && shape[0] == std::ssize(images.shapes) && shape[1] == 3;
+  const auto fits = [&](const runner::ImageShape& image) {
+    return image.rows * grid.patch_size <= shape[2] && image.columns * grid.patch_size <= shape[3];
+  };
+  if (!planes || grid.temporal_patch_size != 1 || !std::ranges::all_of(images.shapes, fits)) {
+    return bad_input(fmt::format("{}: pixel_values are {}, not images of {}", who, to_string(shape),
+                                 kImageSizes));
+  }
+  const std::vector<float> all = FERRY_TRY(reference.floats(prompt, "pixel_values", shape));
+  const size_t size = all.size() / images.shapes.size();
+  for (size_t i = 0; i < images.shapes.size(); ++i) {
+    const std::vector<float> patches = runner::patches_of_planes(
+        std::span(all).subspan(i * size, size), shape[2], shape[3], grid, images.shapes[i]);
+    images.pixels.insert(images.pixels.end(), patches.begin(), patches.end());
+  }
+  const int64_t values = 3 * grid.patch_size * grid.patch_size;
+  images.pixel_shape = {std::ssize(images.pixels) / values, values};
+  return {};
+}
+
 Status read_patches(const Reference& reference, const ReferencePrompt& prompt,
                     PromptImages& images) {
+  if (prompt.has(kImageSizes)) return cut_planes(reference, prompt, images);
   const packer::ManifestImageGrid& grid = *images.grid;
   const Shape expected = {blocks_of(images) * grid.merge_size * grid.merge_size,
                           3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
@@ -132,7 +197,8 @@ Status read_patches(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-// Gives each run of placeholders the shape of its image.
+// Gives each run of placeholders the shape of its image, where images have places in three
+// dimensions.
 Status place_images(PromptImages& images, const std::string& who) {
   if (images.runs.size() != images.shapes.size()) {
     return bad_input(fmt::format("{}: {} runs of placeholders for {} images", who,
@@ -213,18 +279,23 @@ Status read_features(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-// The types of some processors, which tell their models where images are.
+// The types of some processors, which tell their models where images are; without a placeholder,
+// that all tokens attend to each other.
 Status check_token_types(const Reference& reference, const ReferencePrompt& prompt,
-                         const std::string& name, int64_t placeholder) {
+                         const std::string& name, std::optional<int64_t> placeholder) {
   if (!prompt.has(name)) return {};
   const std::vector<int64_t> types =
       FERRY_TRY(reference.integers(prompt, name, {1, std::ssize(prompt.input_ids)}));
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] == (prompt.input_ids[i] == placeholder ? 1 : 0)) continue;
+    if (!placeholder) {
+      return bad_input(fmt::format("{}: {}: {} for a token of a prompt, expected 0",
+                                   name_of(reference, prompt), name, types[i]));
+    }
     return bad_input(
         fmt::format("{}: {}: {} for token {}, where token {} alone stands "
                     "for an image",
-                    name_of(reference, prompt), name, types[i], prompt.input_ids[i], placeholder));
+                    name_of(reference, prompt), name, types[i], prompt.input_ids[i], *placeholder));
   }
   return {};
 }
@@ -254,7 +325,8 @@ std::vector<runner::EmbeddingRows> PromptImages::rows_of(std::span<const float> 
   size_t at = 0;
   for (const Run& run : runs) {
     const size_t size = static_cast<size_t>(run.count) * stride;
-    views.push_back({run.first, values.subspan(at, size), run.grid_rows, run.grid_columns});
+    views.push_back(
+        {run.first, values.subspan(at, size), run.grid_rows, run.grid_columns, two_way_tokens});
     at += size;
   }
   return views;
@@ -311,10 +383,12 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
                                  count, id, rows));
   }
   for (const char* types : {"token_type_ids", "mm_token_type_ids"}) {
-    FERRY_RETURN_IF_ERROR(check_token_types(reference, prompt, types, id));
+    FERRY_RETURN_IF_ERROR(check_token_types(
+        reference, prompt, types, manifest.two_way_prompts ? std::nullopt : std::optional(id)));
   }
   images.runs = runs_of(prompt.input_ids, id);
-  if (images.grid) FERRY_RETURN_IF_ERROR(place_images(images, who));
+  if (manifest.two_way_prompts) images.two_way_tokens = std::ssize(prompt.input_ids);
+  if (images.placed) FERRY_RETURN_IF_ERROR(place_images(images, who));
   // image_features lack the rows that the vision encoder gives the first layers of the decoder.
   if (runner::row_width(manifest) != manifest.hidden_size) images.features.clear();
   return images;

@@ -22,15 +22,18 @@ struct PromptImages {
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
   // States how images of any shape are cut; absent for others.
   std::optional<packer::ManifestImageGrid> grid = {};
+  bool placed = false;  // whether these have places in three dimensions in the text decoder
   // The patches of each image of any shape, or of each tile that is a list of patches.
   std::vector<runner::ImageShape> shapes = {};
   int64_t width = 0;  // of images of any shape: hidden_size, the first columns of a row
-  // Consecutive positions of placeholders; of images of any shape with their blocks.
+  // Consecutive positions of placeholders; of images that have places with their blocks.
   struct Run {
     int64_t first = 0, count = 0;
     int64_t grid_rows = 0, grid_columns = 0;
   };
   std::vector<Run> runs = {};
+  // Where all tokens of the prompt attend to each other, the number of these, else 0.
+  int64_t two_way_tokens = 0;
 
   bool empty() const { return runs.empty(); }
   // Returns the number of rows of all images.
@@ -55,7 +58,8 @@ Shape tower_shape(const PromptImages& images, Shape shape, size_t values);
 // rows. A reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; in the second form, tiles of
 // zeros are padding and left out. Of lists of patches it has pixel_values [tiles,P,V] and
 // spatial_shapes [tiles,2], and may have pixel_attention_mask. Of images of any shape it has
-// pixel_values [patches,values] and image_grid_thw [images,3]; kUnsupported for several frames.
+// pixel_values [patches,values] and image_grid_thw [images,3], or pixel_values [images,3,H,W] and
+// image_sizes [images,2]; kUnsupported for several frames.
 // kBadInput unless both give an equal
 // number of rows, at least one, with one placeholder for each row. The placeholder is
 // image_token_id of the manifest; if the manifest has none, it is the only id that occurs once per

@@ -13,6 +13,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/sampler.h"
+#include "runner/token_embedder.h"
 
 namespace ferry::proof {
 namespace {
@@ -139,6 +140,7 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   const runner::ImageShape shape = listed ? probing_shape(tile[1], given) : runner::ImageShape();
   if (listed) rows = shape.patches() / (tile[1] / given);
   if (rows < 1 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
+  if (manifest.two_way_prompts && std::ssize(tokens) + rows > manifest.prefill_length) return;
   const int64_t placeholder = manifest.image_token_id.value_or(0);
   // The placeholder occurs nowhere else, and no other token occurs as often.
   for (int64_t& id : tokens) {
@@ -151,9 +153,11 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
     prompt.images.grid = manifest.image_grid;
     prompt.images.width = manifest.hidden_size;
     prompt.images.shapes = {{high * merge, wide * merge}};
-    prompt.images.runs = {{1, rows, high, wide}};
+    prompt.images.placed = runner::has_places(manifest);
+    if (prompt.images.placed) prompt.images.runs = {{1, rows, high, wide}};
   }
   prompt.images.pixel_shape = tile;
+  if (manifest.two_way_prompts) prompt.images.two_way_tokens = std::ssize(tokens);
   if (listed) prompt.images.shapes = {shape};
   int64_t values = 1;
   for (const int64_t size : prompt.images.pixel_shape) values *= size;

@@ -102,6 +102,30 @@ GridInputs grid_inputs(const packer::ManifestImageGrid& grid, const ImageShape& 
   return out;
 }
 
+std::vector<float> patches_of_planes(std::span<const float> planes, int64_t height, int64_t width,
+                                     const packer::ManifestImageGrid& grid,
+                                     const ImageShape& shape) {
+  const int64_t merge = grid.merge_size, patch = grid.patch_size;
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(shape.patches() * 3 * patch * patch));
+  const auto append = [&](int64_t row, int64_t column) {
+    for (int64_t channel = 0; channel < 3; ++channel) {
+      for (int64_t y = row * patch; y < (row + 1) * patch; ++y) {
+        const auto from =
+            planes.subspan(static_cast<size_t>((channel * height + y) * width + column * patch),
+                           static_cast<size_t>(patch));
+        out.insert(out.end(), from.begin(), from.end());
+      }
+    }
+  };
+  for (const Block& block : blocks_in_order(shape.rows / merge, shape.columns / merge, 0)) {
+    for (int64_t at = 0; at < merge * merge; ++at) {
+      append(block.row * merge + at / merge, block.column * merge + at % merge);
+    }
+  }
+  return out;
+}
+
 std::vector<float> take_blocks(std::span<const float> values, std::span<const int64_t> blocks) {
   std::vector<float> out;
   if (blocks.empty()) return out;

@@ -43,6 +43,12 @@ Status check_image_shape(const packer::ManifestImageGrid& grid, const ImageShape
 // check_image_shape() must have accepted the shape.
 GridInputs grid_inputs(const packer::ManifestImageGrid& grid, const ImageShape& shape);
 
+// Returns the patches of an image, in the order of the image processor, whose pixels are the upper
+// left part of planes [3,height,width]. The image must fit; a patch has one frame.
+std::vector<float> patches_of_planes(std::span<const float> planes, int64_t height, int64_t width,
+                                     const packer::ManifestImageGrid& grid,
+                                     const ImageShape& shape);
+
 // Returns the blocks of `values`, which are of equal size, in the order `blocks`.
 std::vector<float> take_blocks(std::span<const float> values, std::span<const int64_t> blocks);
 // Writes blocks that are in the order `blocks` to their places in `out`, which begin every `stride`

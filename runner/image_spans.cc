@@ -8,7 +8,12 @@ namespace ferry::runner {
 
 void ImageSpans::set(std::span<const EmbeddingRows> rows, int64_t width) {
   spans_.clear();
+  are_prompts_ = !rows.empty() && rows.front().prompt_end > 0;
   for (const EmbeddingRows& run : rows) {
+    if (run.prompt_end > 0) {
+      spans_ = {{0, run.prompt_end}};
+      return;
+    }
     const int64_t end = run.first + std::ssize(run.values) / width;
     if (!spans_.empty() && spans_.back().end == run.first) {
       spans_.back().end = end;
@@ -36,9 +41,11 @@ Result<size_t> ImageSpans::call_length(int64_t position, size_t count, size_t mo
   if (end > position && !begins_inside) return static_cast<size_t>(end - position);
   const Span image = begins_inside ? inside(position) : cut;
   return fail(ErrorCode::kUsage,
-              fmt::format("the {} rows of the image at position {} attend to each other, and so "
-                          "must be tokens of one call, which has room for {} here",
-                          image.end - image.first, image.first, length));
+              fmt::format("the {} {} at position {} attend to each other, and so must be tokens of "
+                          "one call, which has room for {} here",
+                          image.end - image.first,
+                          are_prompts_ ? "tokens of the prompt" : "rows of the image", image.first,
+                          length));
 }
 
 }  // namespace ferry::runner

@@ -15,8 +15,9 @@ namespace ferry::runner {
 
 class ImageSpans {
  public:
-  // Rows without a token between them are one image, as in the reference. check_rows() must have
-  // accepted the rows, which are `width` wide.
+  // Rows without a token between them are one image, as in the reference. With a prompt_end all
+  // tokens of the sequence before it are as those of one image. check_rows() must have accepted the
+  // rows, which are `width` wide.
   void set(std::span<const EmbeddingRows> rows, int64_t width);
 
   // Returns the position behind the last row of the image at `position`, or position + 1 where
@@ -33,7 +34,8 @@ class ImageSpans {
   // Returns the image with `position` inside of it, or one that is empty.
   Span inside(int64_t position) const;
 
-  std::vector<Span> spans_;  // ascending, disjoint
+  std::vector<Span> spans_;   // ascending, disjoint
+  bool are_prompts_ = false;  // whether spans are whole prompts
 };
 
 }  // namespace ferry::runner

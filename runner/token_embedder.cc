@@ -84,7 +84,7 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
                             printable(bundle.path())));
   }
   const int64_t width = row_width(bundle.manifest());
-  const bool has_places = bundle.manifest().image_grid.has_value();
+  const bool placed = has_places(bundle.manifest());
   int64_t end = 0;
   for (const EmbeddingRows& run : rows) {
     if (std::ssize(run.values) % width != 0) {
@@ -100,14 +100,14 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
                               "position {} in a context of {}",
                               printable(bundle.path()), size, run.first, end, capacity));
     }
-    if (has_places && (run.grid_rows < 1 || run.grid_columns < 1 || run.grid_rows > size ||
-                       run.grid_columns > size || run.grid_rows * run.grid_columns != size)) {
+    if (placed && (run.grid_rows < 1 || run.grid_columns < 1 || run.grid_rows > size ||
+                   run.grid_columns > size || run.grid_rows * run.grid_columns != size)) {
       return fail(
           ErrorCode::kUsage,
           fmt::format("{}: {} rows of image features at position {} have {} x {} places",
                       printable(bundle.path()), size, run.first, run.grid_rows, run.grid_columns));
     }
-    if (has_places && end > 0 && run.first == end) {
+    if (placed && end > 0 && run.first == end) {
       return fail(ErrorCode::kUsage,
                   fmt::format("{}: two images without a token between them, at position {}: their "
                               "places in three dimensions are not known",
@@ -118,17 +118,31 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
   return {};
 }
 
-int64_t deepstack_layers(const packer::Manifest& manifest) {
+namespace {
+
+// Returns an input of the text decoder; nullptr if none of its programs has it.
+const packer::ManifestPort* decoder_input(const packer::Manifest& manifest, std::string_view name) {
   const packer::ManifestComponent* decoder = manifest.find(kTextDecoderRole);
-  if (decoder == nullptr || !manifest.image_grid) return 0;
+  if (decoder == nullptr) return nullptr;
   for (const packer::ManifestProgram& program : decoder->programs) {
     for (const packer::ManifestMethod& method : program.methods) {
-      for (const packer::ManifestPort& port : method.inputs) {
-        if (port.name == kDeepstackPort && port.shape.size() == 3) return port.shape[0];
-      }
+      const auto found = std::ranges::find(method.inputs, name, &packer::ManifestPort::name);
+      if (found != method.inputs.end()) return &*found;
     }
   }
-  return 0;
+  return nullptr;
+}
+
+}  // namespace
+
+bool has_places(const packer::Manifest& manifest) {
+  return decoder_input(manifest, kRopePositionsPort) != nullptr;
+}
+
+int64_t deepstack_layers(const packer::Manifest& manifest) {
+  const packer::ManifestPort* port =
+      manifest.image_grid ? decoder_input(manifest, kDeepstackPort) : nullptr;
+  return port != nullptr && port->shape.size() == 3 ? port->shape[0] : 0;
 }
 
 int64_t row_width(const packer::Manifest& manifest) {

@@ -23,6 +23,8 @@ struct EmbeddingRows {
   int64_t first = 0;
   std::span<const float> values;
   int64_t grid_rows = 0, grid_columns = 0;  // of an image that has places in three dimensions
+  // Where all tokens of a prompt attend to each other, the position behind its last one, else 0.
+  int64_t prompt_end = 0;
 };
 
 class TokenEmbedder {
@@ -65,6 +67,8 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
 
 // Returns the width of the rows that the text decoder of the bundle takes; see EmbeddingRows.
 int64_t row_width(const packer::Manifest& manifest);
+// Returns whether the images of the text decoder have places in three dimensions.
+bool has_places(const packer::Manifest& manifest);
 // Returns the number K of layers whose outputs get features of images added.
 int64_t deepstack_layers(const packer::Manifest& manifest);
 

@@ -19,8 +19,9 @@ constexpr int64_t kCorners = 4;
 
 class AnyShapeTower {
  public:
-  AnyShapeTower(GraphBuilder& b, const VisionConfig& v, int64_t most_patches)
-      : b_(b), v_(v), shape_(*v.any_shape) {
+  AnyShapeTower(GraphBuilder& b, const ModelConfig& config, int64_t most_patches)
+      : b_(b), v_(*config.vision), shape_(*config.vision->any_shape), config_(config) {
+    const VisionConfig& v = v_;
     unit_ = v.shuffle * v.shuffle;
     const int32_t blocks = b.symbol("M", most_patches / unit_, ValueId{});
     blocks_ = positions(Dim::of(blocks));
@@ -37,22 +38,24 @@ class AnyShapeTower {
     }
     ValueId x = embed();
     if (shape_.table > 0) x = b_.add(x, learned_positions());
+    if (v_.pre_norm) x = normed(x, "vision.pre_norm");
     rope_ = patch_rope(places);
     if (windows_.valid()) mask_ = window_mask();
-    std::vector<ValueId> deep;
-    for (int64_t layer = 0; layer < v_.num_layers; ++layer) {
+    std::vector<ValueId> deep, states = {x};
+    for (int64_t layer = 0; layer < v_.depth(); ++layer) {
       b_.probe(fmt::format("vision_hidden_states.{}", layer), x);
       b_.set_layer(static_cast<int32_t>(layer));
       x = b_.add(x, attend(normed(x, part(layer, "attention_norm")), layer));
       x = b_.add(x, mapped(normed(x, part(layer, "ffn_norm")), layer));
+      states.push_back(x);
       const auto taken = std::ranges::find(shape_.deepstack, layer);
       if (taken == shape_.deepstack.end()) continue;
       const auto number = taken - shape_.deepstack.begin();
       deep.push_back(merged(x, fmt::format("vision.deepstack.{}", number), /*norm_after=*/true));
     }
-    b_.set_layer(static_cast<int32_t>(v_.num_layers));
-    b_.probe("vision_last_hidden_state", x);
-    const ValueId features = merged(x, "vision.connector", /*norm_after=*/false);
+    b_.set_layer(static_cast<int32_t>(v_.depth()));
+    if (v_.depth() == v_.num_layers) b_.probe("vision_last_hidden_state", x);
+    const ValueId features = connected(v_.feature_layers.empty() ? x : side_by_side(states));
     b_.output(features, std::string(kImageFeaturesPort));
     if (deep.empty()) return;
     b_.output(deep.size() == 1 ? deep.front() : b_.cat(deep, 0), std::string(kDeepstackPort));
@@ -107,12 +110,17 @@ class AnyShapeTower {
   RopeTable patch_rope(ValueId places) {
     RopeConfig rope;
     rope.theta = shape_.rope_theta;
-    std::vector<float> inverse = rope_inverse_frequencies(rope, v_.head_dim() / 2);
-    const size_t half = inverse.size();
-    std::vector<int64_t> axes(half, 0);
-    axes.resize(2 * half, 1);
-    inverse.resize(2 * half);
-    std::copy_n(inverse.begin(), half, inverse.begin() + static_cast<std::ptrdiff_t>(half));
+    const bool in_turn = shape_.rope_in_turn;
+    const std::vector<float> all =
+        rope_inverse_frequencies(rope, in_turn ? v_.head_dim() : v_.head_dim() / 2);
+    std::vector<float> inverse;
+    std::vector<int64_t> axes;
+    for (size_t axis = 0; axis < 2; ++axis) {
+      for (size_t i = in_turn ? axis : 0; i < all.size(); i += in_turn ? 2 : 1) {
+        inverse.push_back(all[i]);
+        axes.push_back(static_cast<int64_t>(axis));
+      }
+    }
     const ValueId angles = angles_by_axis(b_, places, "patch_rope", inverse, axes);
     RopeTable table;
     table.cos = b_.cos(angles);
@@ -146,18 +154,50 @@ class AnyShapeTower {
     const ValueId mixed =
         is_full(layer) ? b_.sdpa_full(q, k, values) : b_.sdpa_masked(q, k, values, mask_);
     const ValueId joined = b_.view(mixed, {batch(), patches_, features(size)});
-    return projection(b_, joined, prefix + ".wo", size, size, /*bias=*/true);
+    return projection(b_, joined, prefix + ".wo", size, size, shape_.bias);
   }
 
   ValueId mapped(ValueId x, int64_t layer) {
     const std::string prefix = part(layer, "feed_forward");
     const int64_t size = v_.intermediate_size;
-    ValueId y = projection(b_, x, prefix + ".w1", v_.hidden_size, size, /*bias=*/true);
+    ValueId y = projection(b_, x, prefix + ".w1", v_.hidden_size, size, shape_.bias);
     y = activate(b_, v_.activation, y);
     if (shape_.gated_mlp) {
-      y = b_.mul(y, projection(b_, x, prefix + ".w3", v_.hidden_size, size, /*bias=*/true));
+      y = b_.mul(y, projection(b_, x, prefix + ".w3", v_.hidden_size, size, shape_.bias));
     }
-    return projection(b_, y, prefix + ".w2", size, v_.hidden_size, /*bias=*/true);
+    return projection(b_, y, prefix + ".w2", size, v_.hidden_size, shape_.bias);
+  }
+
+  // The states that are features, side by side.
+  ValueId side_by_side(const std::vector<ValueId>& states) {
+    std::vector<ValueId> taken;
+    for (const int64_t layer : v_.feature_layers) {
+      taken.push_back(states[static_cast<size_t>(layer)]);
+    }
+    return taken.size() == 1 ? taken.front() : b_.cat(taken, 2);
+  }
+
+  ValueId connected(ValueId x) {
+    if (v_.connector == Connector::kMerger) {
+      return merged(x, "vision.connector", /*norm_after=*/false);
+    }
+    if (v_.connector == Connector::kLinearMerger) x = linearly_merged(x);
+    const std::string name = "vision.connector";
+    const int64_t from = v_.hidden_size * std::max<int64_t>(1, std::ssize(v_.feature_layers));
+    const int64_t width = config_.hidden_size;
+    const ValueId inner = projection(b_, x, name + ".w1", from, width, v_.connector_bias);
+    return projection(b_, activate(b_, v_.connector_activation, inner), name + ".w2", width, width,
+                      v_.connector_bias);
+  }
+
+  // The patches of each block become one: [1,N,c] -> [1,M,c]. The values of a block are in the
+  // order of the reference, all patches of a value behind each other.
+  ValueId linearly_merged(ValueId x) {
+    const int64_t width = v_.hidden_size;
+    x = rms_norm(b_, x, "vision.connector.norm.weight", config_.rms_norm_eps);
+    x = b_.view(x, {batch(), blocks_, unit_, features(width)});
+    x = b_.view(b_.permute(x, {0, 1, 3, 2}), {batch(), blocks_, features(unit_ * width)});
+    return projection(b_, x, "vision.connector.merger", unit_ * width, width, /*bias=*/false);
   }
 
   // Turns the patches of each block into a row: [1,N,c] -> [1,M,output_size].
@@ -174,6 +214,7 @@ class AnyShapeTower {
   GraphBuilder& b_;
   const VisionConfig& v_;
   const AnyShapeConfig& shape_;
+  const ModelConfig& config_;
   int64_t unit_ = 0;  // patches of a block
   Dim blocks_, patches_;
   ValueId pixels_, windows_, mask_;
@@ -183,8 +224,8 @@ class AnyShapeTower {
 }  // namespace
 
 Result<Methods> build_any_shape_encoder(const ModelConfig& config, const BuildOptions& options) {
-  GraphBuilder b(static_cast<int32_t>(config.vision->num_layers));
-  AnyShapeTower(b, *config.vision, options.image_patches).build();
+  GraphBuilder b(static_cast<int32_t>(config.vision->depth()));
+  AnyShapeTower(b, config, options.image_patches).build();
   Methods methods;
   graph::Graph graph = FERRY_TRY(b.finish());
   methods.push_back({std::string(kForwardMethod), std::move(graph)});

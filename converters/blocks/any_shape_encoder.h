@@ -1,6 +1,6 @@
 // build_any_shape_encoder() makes a component of a vision transformer over the patches of an image
-// of any shape, and the merger behind it. Sources: transformers, models/qwen2_vl, qwen2_5_vl and
-// qwen3_vl.
+// of any shape, and the connector behind it. Sources: transformers, models/qwen2_vl, qwen2_5_vl,
+// qwen3_vl, pixtral, mistral3 and llava.
 #pragma once
 
 #include "converters/blocks/blocks.h"

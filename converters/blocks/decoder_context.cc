@@ -23,17 +23,19 @@ namespace {
 
 constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
 
-// Consecutive rows of a RoPE table: the positions from 0 on, with these inverse frequencies.
+// Consecutive rows of a RoPE table: the positions from `first` on, with these inverse frequencies.
 struct RopeRows {
   int64_t positions = 0;
   std::vector<float> inverse;
+  int64_t first = 0;
 };
 
 // Returns the rows of the table. A longrope table has all positions of the context with the long
 // factors, then those up to the switch with the short factors.
 std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim,
                                       const BuildOptions& options) {
-  const RopeRows rows = {options.context_length, rope_inverse_frequencies(rope, rotary_dim)};
+  const RopeRows rows = {options.context_length, rope_inverse_frequencies(rope, rotary_dim),
+                         rope.first_position};
   const std::optional<int64_t> limit = longrope_switch(rope, options);
   if (!limit) return {rows};
   RopeConfig longer = rope;
@@ -70,7 +72,7 @@ graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>
     for (uint64_t p = offset / bytes.size(); !out.empty(); ++p) {
       const auto first = static_cast<uint64_t>(runs.front().positions);
       const RopeRows& run = p < first ? runs.front() : runs.back();
-      const uint64_t position = p < first ? p : p - first;
+      const uint64_t position = (p < first ? p : p - first) + static_cast<uint64_t>(run.first);
       const float scale = scale_of(position);
       for (size_t i = 0; i < row.size(); ++i) {
         // The angle is rounded to f32, as the reference implementation computes it.
@@ -128,7 +130,10 @@ ValueId call_angles(GraphBuilder& b, const DecoderContext& c, const std::string&
     return angles_by_axis(b, c.rope_positions, name, inverse, rope.axes);
   const ValueId frequencies =
       b.literal(DType::kF32, {1, 1, head_dim(rotary_dim)}, frequencies_literal(name, inverse));
-  const ValueId numbers = b.to(call_positions(b, c), DType::kF32);
+  ValueId numbers = b.to(call_positions(b, c), DType::kF32);
+  if (rope.first_position != 0) {
+    numbers = b.add(numbers, b.scalar(static_cast<float>(rope.first_position)));
+  }
   return b.mul(b.unsqueeze(b.unsqueeze(numbers, 1), 2), frequencies);
 }
 

@@ -131,7 +131,8 @@ ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width
   const std::string name = "vision.connector";
   if (v.connector == Connector::kAverage) x = rms_norm(b, x, name + ".norm.weight", v.norm_eps);
   if (v.connector != Connector::kMlp) {
-    return projection(b, x, name + ".w1", v.shuffled_size(), width, /*bias=*/false);
+    const bool bias = v.connector == Connector::kLinear && v.connector_bias;
+    return projection(b, x, name + ".w1", v.shuffled_size(), width, bias);
   }
   const int64_t between = v.connector_size > 0 ? v.connector_size : width;
   const ValueId normed = v.connector_norm ? layer_norm(b, x, name + ".norm", kConnectorEps) : x;

@@ -53,6 +53,19 @@ Status read_patch_rope(const JsonFields& vision, VisionConfig& config) {
                        fmt::format("is {}; axial is supported", quoted(type)));
 }
 
+Status check_patch_heads(const JsonFields& vision, std::string_view key,
+                         const VisionConfig& config) {
+  if (config.hidden_size % config.num_heads != 0 || config.head_dim() % 4 != 0) {
+    return vision.bad(key, fmt::format("is {}: heads of {} / {} dimensions are not whole "
+                                       "quarters, which RoPE by row and column needs",
+                                       config.num_heads, config.hidden_size, config.num_heads));
+  }
+  const auto head = FERRY_TRY(vision.integer("head_dim", kHeadDimRange));
+  if (!head || *head == config.head_dim()) return {};
+  return vision.error(ErrorCode::kUnsupported, "head_dim",
+                      fmt::format("is {}, where a head has {}", *head, config.head_dim()));
+}
+
 // The pairs of a section behind the other: as many as its size, dimension after dimension.
 std::vector<int64_t> axes_behind(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> axes;
@@ -85,6 +98,7 @@ Status read_tower_widths(const JsonFields& vision, VisionConfig& config) {
 Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
                       std::string_view activation, VisionConfig& config) {
   AnyShapeConfig& shape = *config.any_shape;
+  config.connector = Connector::kMerger;
   config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
   config.activation = FERRY_TRY(read_tower_activation(vision, activation));
   config.num_layers = FERRY_TRY(either(vision, "depth", "num_hidden_layers", kLayerRange));
@@ -103,17 +117,31 @@ Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
                                   config.hidden_size));
   }
   config.norm_eps = 1e-6;  // whatever the config says
-  if (config.hidden_size % config.num_heads != 0 || config.head_dim() % 4 != 0) {
-    return vision.bad("num_heads",
-                      fmt::format("is {}: heads of {} / {} dimensions are not whole "
-                                  "quarters, which RoPE by row and column needs",
-                                  config.num_heads, config.hidden_size, config.num_heads));
+  FERRY_RETURN_IF_ERROR(check_patch_heads(vision, "num_heads", config));
+  return read_patch_rope(vision, config);
+}
+
+// The epsilons of norms are those of the reference, whatever the config says. image_size has no
+// effect there.
+Status read_pixtral(const JsonFields& vision, VisionConfig& config) {
+  AnyShapeConfig& shape = config.any_shape.emplace();
+  shape.temporal_patch_size = 1;
+  shape.gated_mlp = shape.rope_in_turn = true;
+  shape.bias = config.qkv_bias = false;
+  config.rms_norm = config.pre_norm = true;
+  config.norm_eps = 1e-5;
+  config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
+  config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
+  config.num_layers = FERRY_TRY(vision.required("num_hidden_layers", kLayerRange));
+  config.num_heads = FERRY_TRY(vision.required("num_attention_heads", kHeadRange));
+  config.channels = FERRY_TRY(vision.required("num_channels", IntRange{1, 64}));
+  if (config.channels != 3) {
+    return vision.error(ErrorCode::kUnsupported, "num_channels",
+                        fmt::format("is {}: images have 3 channels", config.channels));
   }
-  const auto head = FERRY_TRY(vision.integer("head_dim", kHeadDimRange));
-  if (head && *head != config.head_dim()) {
-    return vision.error(ErrorCode::kUnsupported, "head_dim",
-                        fmt::format("is {}, where a head has {}", *head, config.head_dim()));
-  }
+  config.patch_size = FERRY_TRY(read_side(vision, "patch_size", kPatchRange));
+  config.activation = FERRY_TRY(read_activation(vision, "hidden_act", "gelu"));
+  FERRY_RETURN_IF_ERROR(check_patch_heads(vision, "num_attention_heads", config));
   return read_patch_rope(vision, config);
 }
 

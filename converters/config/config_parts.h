@@ -34,11 +34,23 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config);
 
+// Returns the tower that vision_config names, or the one of the type. kUnsupported for another.
+Result<VisionTower> tower_of(const JsonFields& vision, const VisionType& type);
+
 // Reads what all towers over images of any shape have: image_token_id, hidden_act, whose default is
 // `activation` and which may also be quick_gelu, sizes of patches, RoPE. Needs hidden_size and
 // any_shape.
 Status read_any_shape(const JsonFields& outer, const JsonFields& vision,
                       std::string_view activation, VisionConfig& config);
+// Reads a tower of Pixtral, without what is behind it.
+Status read_pixtral(const JsonFields& vision, VisionConfig& config);
+// Reads a side of a square: a number, or a list of two equal ones.
+Result<int64_t> read_side(const JsonFields& fields, std::string_view key, IntRange range);
+// Reads vision_feature_layer: the states that are features, a number or a list. Negative numbers
+// count from the last. Needs num_layers.
+Status read_feature_layers(const JsonFields& outer, VisionConfig& config);
+// Reads the placeholder of images, which has two names. image_token_id counts where both are there.
+Status read_image_token(const JsonFields& outer, VisionConfig& config);
 // Reads hidden_size, intermediate_size and out_hidden_size.
 Status read_tower_widths(const JsonFields& vision, VisionConfig& config);
 // Reads mrope_section. Needs read_rope().

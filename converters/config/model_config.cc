@@ -306,21 +306,6 @@ Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision
   return TextPart{*inside, *match};
 }
 
-// Returns the defaults of vision_config: those of the tower that it names.
-Result<std::string_view> tower_defaults(const JsonFields& vision, const VisionType& type) {
-  if (type.towers.empty()) return type.vision_defaults;
-  const std::string name =
-      FERRY_TRY(vision.text("model_type")).value_or(std::string(type.towers.front().name));
-  std::vector<std::string_view> names;
-  for (const VisionTower& tower : type.towers) {
-    if (tower.name == name) return tower.defaults;
-    names.push_back(tower.name);
-  }
-  return vision.error(ErrorCode::kUnsupported, "model_type",
-                      fmt::format("is {}; {} {} supported", quoted(name, kShownType),
-                                  fmt::join(names, ", "), names.size() == 1 ? "is" : "are"));
-}
-
 // Reads the sizes of the vision tower, which need those of the text decoder.
 Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
   const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
@@ -328,16 +313,21 @@ Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig&
   auto vision = FERRY_TRY(outer.object("vision_config"));
   if (!vision) return outer.bad("vision_config", "is missing");
   const nlohmann::json vision_defaults =
-      nlohmann::json::parse(FERRY_TRY(tower_defaults(*vision, *match.type)));
+      nlohmann::json::parse(FERRY_TRY(tower_of(*vision, *match.type)).defaults);
   vision->set_defaults(vision_defaults);
   FERRY_RETURN_IF_ERROR(refuse_quantization(*vision));
   config.vision_family = match.family;
   FERRY_RETURN_IF_ERROR(read_vision(outer, *vision, match, config.vision.emplace()));
   const std::optional<AnyShapeConfig>& any_shape = config.vision->any_shape;
-  if (any_shape && any_shape->output_size != config.hidden_size) {
+  if (any_shape && any_shape->output_size > 0 && any_shape->output_size != config.hidden_size) {
     return outer.bad("vision_config",
                      fmt::format("gives features of {}, the text decoder is {} wide",
                                  any_shape->output_size, config.hidden_size));
+  }
+  const int64_t width = config.vision->connector_size;
+  if (config.vision->connector == Connector::kLinear && width > 0 && width != config.hidden_size) {
+    return outer.bad("projection_dim",
+                     fmt::format("is {}, the text decoder is {} wide", width, config.hidden_size));
   }
   const std::optional<int64_t>& placeholder = config.vision->image_token_id;
   if (!placeholder || *placeholder < config.vocab_size) return {};
@@ -429,6 +419,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   text.set_defaults(defaults);
   std::vector<KeyNames> names = type.names;
   for (const std::string_view key : type.unread) names.push_back({key, {}});
+  if (vision && vision->type->gives_masks) names.push_back({"use_bidirectional_attention", {}});
   text.set_names(names);
 
   ModelConfig config;
@@ -448,6 +439,9 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   config.tie_unless_stored =
       !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
+  if (vision) {
+    config.rope.first_position = config.sliding_rope.first_position = vision->type->first_position;
+  }
   if (vision && vision->type->sections != nullptr) {
     FERRY_RETURN_IF_ERROR(read_rope_axes(text, *vision->type->sections, config));
   }

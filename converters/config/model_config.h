@@ -25,24 +25,31 @@ enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kRelu2, kQuickGelu };
 
 // The layers between a vision tower and the text decoder.
 enum class Connector {
-  kLinear,   // one linear without bias
+  kLinear,   // one linear
   kMlp,      // layer norm, linear, activation, linear
   kAverage,  // the patches of a block are averaged; RMS norm, one linear without bias
+  kMerger,   // of any shape: norm, the patches of a block side by side, linear, activation, linear
+  // Of any shape: RMS norm, a linear over the patches of a block, linear, activation, linear.
+  kLinearMerger,
 };
 
-// A tower over images of any shape has this beside VisionConfig (Qwen2-VL and its successors). Its
-// patches have the places of their row and column (RoPE), and `shuffle` is the side of the blocks
-// that become one token each.
+// A tower over images of any shape has this beside VisionConfig (Qwen2-VL and its successors,
+// Pixtral). Its patches have the places of their row and column (RoPE), and `shuffle` is the side
+// of the blocks that become one token each.
 struct AnyShapeConfig {
   int64_t temporal_patch_size = 2;  // equal frames of a patch
   bool patch_bias = false;
+  bool bias = true;                // of the output of attention and of the MLP
   bool gated_mlp = false;          // w2(activation(w1 x) * w3 x)
   int64_t window = 0;              // blocks of a side of a window; 0: all layers are full
   std::vector<int64_t> full = {};  // the layers without windows, where there are windows
   int64_t table = 0;               // rows and columns of the learned positions; 0: there are none
   std::vector<int64_t> deepstack = {};  // layers whose outputs go to the first decoder layers too
   double rope_theta = 10000.0;
-  int64_t output_size = 0;  // width of the features
+  // The pairs of dimensions of a head that a row turns have every second frequency of those of the
+  // whole head, those of a column the others. False: both have the frequencies of half a head.
+  bool rope_in_turn = false;
+  int64_t output_size = 0;  // width of the features; 0: hidden_size of the decoder
   bool operator==(const AnyShapeConfig&) const = default;
 };
 
@@ -78,12 +85,16 @@ struct VisionConfig {
   std::optional<int64_t> image_token_id = {};  // the placeholder of a row of image features
   std::string image_token = {};  // its text in the tokenizer, where the config has no id
   bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
+  bool two_way_prompts = false;  // and so do all tokens of a prompt with images (PaliGemma)
   std::optional<AnyShapeConfig> any_shape = {};
   // Set where a tile is a list of up to so many patches, whose rows and columns an input states
   // (NaFlex). Then image_size is that of the table of positions, which is resized to the tile.
   int64_t max_patches = 0;
-  bool connector_norm = true, connector_bias = true;  // of kMlp
-  int64_t connector_size = 0;  // of kMlp: between its linears; 0: hidden_size of the decoder
+  bool connector_norm = true;  // of kMlp
+  bool connector_bias = true;  // of kLinear and kMlp
+  // Of kMlp: between its linears; 0: hidden_size of the decoder. Of kLinear: that of the config,
+  // where it states one.
+  int64_t connector_size = 0;
 
   int64_t head_dim() const { return hidden_size / num_heads; }
   int64_t grid() const { return image_size / patch_size; }  // patches of a side
@@ -172,6 +183,7 @@ struct RopeConfig {
   // original_max_positions and for longer ones.
   std::vector<double> factors = {}, long_factors = {};
   double attention_factor = 1.0;  // longrope, yarn: multiplies cos and sin
+  int64_t first_position = 0;     // the number of the first position (PaliGemma: 1)
   // Queries are multiplied by 1 + query_growth * ln(1 + floor(position / original_max_positions)).
   double query_growth = 0.0;
   // In a decoder whose images have places in three dimensions: for each pair of rotary dimensions,

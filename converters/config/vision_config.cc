@@ -1,25 +1,18 @@
 #include "converters/config/model_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "converters/config/config_parts.h"
+#include "core/text.h"
 
 namespace ferry::converters {
 namespace {
 
 constexpr IntRange kSideRange = {1, 1 << 14};
-
-// Reads a side of a square: a number, or a list of two equal ones.
-Result<int64_t> read_side(const JsonFields& fields, std::string_view key) {
-  const auto sides = FERRY_TRY(fields.integers(key, kSideRange));
-  if (!sides || sides->empty()) return fields.bad(key, "is missing");
-  if (sides->size() > 2 || sides->front() != sides->back()) {
-    return fields.error(ErrorCode::kUnsupported, key, "is not square: not supported");
-  }
-  return sides->front();
-}
 
 // Returns the side of the square of positions that the tower has.
 Result<int64_t> read_positions(const JsonFields& fields, int64_t patch_size) {
@@ -49,9 +42,59 @@ Status check_sizes(const JsonFields& outer, const JsonFields& fields, const Visi
 
 }  // namespace
 
+Result<VisionTower> tower_of(const JsonFields& vision, const VisionType& type) {
+  if (type.towers.empty()) return VisionTower{.name = {}, .defaults = type.vision_defaults};
+  const std::string name =
+      FERRY_TRY(vision.text("model_type")).value_or(std::string(type.towers.front().name));
+  std::vector<std::string_view> names;
+  for (const VisionTower& tower : type.towers) {
+    if (tower.name == name) return tower;
+    names.push_back(tower.name);
+  }
+  return vision.error(ErrorCode::kUnsupported, "model_type",
+                      fmt::format("is {}; {} {} supported", quoted(name, 40),
+                                  fmt::join(names, ", "), names.size() == 1 ? "is" : "are"));
+}
+
+Result<int64_t> read_side(const JsonFields& fields, std::string_view key, IntRange range) {
+  const auto sides = FERRY_TRY(fields.integers(key, range));
+  if (!sides || sides->empty()) return fields.bad(key, "is missing");
+  if (sides->size() > 2 || sides->front() != sides->back()) {
+    return fields.error(ErrorCode::kUnsupported, key, "is not square: not supported");
+  }
+  return sides->front();
+}
+
+Status read_feature_layers(const JsonFields& outer, VisionConfig& config) {
+  constexpr const char* kKey = "vision_feature_layer";
+  const int64_t last = config.num_layers;
+  const nlohmann::json* stated = outer.find(kKey);
+  const IntRange range = {-last - 1, last};
+  if (stated != nullptr && stated->is_array()) {
+    config.feature_layers = FERRY_TRY(outer.integers(kKey, range)).value_or(std::vector<int64_t>());
+  } else {
+    config.feature_layers = {FERRY_TRY(outer.required(kKey, range))};
+  }
+  if (config.feature_layers.empty()) return outer.bad(kKey, "is an empty list");
+  for (int64_t& layer : config.feature_layers) {
+    if (layer < 0) layer += last + 1;
+  }
+  if (config.depth() > 0) return {};
+  return outer.error(ErrorCode::kUnsupported, kKey, "asks for no layer of the tower");
+}
+
+Status read_image_token(const JsonFields& outer, VisionConfig& config) {
+  const bool renamed = outer.states("image_token_id");
+  config.image_token_id = FERRY_TRY(
+      outer.required(renamed ? "image_token_id" : "image_token_index", IntRange{0, INT32_MAX}));
+  return {};
+}
+
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config) {
-  if (match.type->sections != nullptr) return match.type->read(outer, vision, config);
+  if (match.type->sections != nullptr || FERRY_TRY(tower_of(vision, *match.type)).any_shape) {
+    return match.type->read(outer, vision, config);
+  }
   config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));
   config.intermediate_size = FERRY_TRY(vision.required("intermediate_size", kSizeRange));
   config.num_layers = FERRY_TRY(vision.required("num_hidden_layers", kLayerRange));
@@ -61,9 +104,10 @@ Status read_vision(const JsonFields& outer, const JsonFields& vision, const Visi
     return vision.error(ErrorCode::kUnsupported, "num_channels",
                         fmt::format("is {}: images have 3 channels", config.channels));
   }
-  config.patch_size = FERRY_TRY(read_side(vision, "patch_size"));
-  config.image_size = FERRY_TRY(match.type->patch_lists ? read_positions(vision, config.patch_size)
-                                                        : read_side(vision, "image_size"));
+  config.patch_size = FERRY_TRY(read_side(vision, "patch_size", kSideRange));
+  config.image_size =
+      FERRY_TRY(match.type->patch_lists ? read_positions(vision, config.patch_size)
+                                        : read_side(vision, "image_size", kSideRange));
   config.norm_eps = FERRY_TRY(vision.number_or("layer_norm_eps", kEpsRange, 1e-6));
   config.activation = FERRY_TRY(read_activation(vision, "hidden_act", "gelu"));
   FERRY_RETURN_IF_ERROR(match.type->read(outer, vision, config));

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "converters/config/json_fields.h"
+#include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/vision_tower_keys.h"
@@ -35,10 +35,7 @@ Status read(const JsonFields& outer, const JsonFields&, VisionConfig& config) {
   config.final_norm = true;
   config.connector = Connector::kAverage;
   config.two_way_images = true;
-  // The reference has both names for one number; this one counts.
-  const bool renamed = outer.states("image_token_id");
-  config.image_token_id = FERRY_TRY(
-      outer.required(renamed ? "image_token_id" : "image_token_index", IntRange{0, INT32_MAX}));
+  FERRY_RETURN_IF_ERROR(read_image_token(outer, config));
   return read_blocks(outer, config);
 }
 

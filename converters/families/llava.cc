@@ -1,10 +1,8 @@
-// LLaVA: a tower of CLIP or SigLIP over square images, of which any layers give the features, an
-// MLP, and a text decoder of another family. Source: transformers, models/llava/modeling_llava.py
-// and models/clip/modeling_clip.py.
+// LLaVA: a tower of CLIP or SigLIP over square images, or of Pixtral over images of any shape, of
+// which any layers give the features, an MLP, and a text decoder of another family. Source:
+// transformers, models/llava/modeling_llava.py and models/clip/modeling_clip.py.
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 #include "converters/config/config_parts.h"
 #include "converters/families/vision_families.h"
@@ -15,49 +13,45 @@
 namespace ferry::converters::families::llava {
 namespace {
 
-// Reads the states that are features: a number or a list. Negative numbers count from the last.
-Status read_layers(const JsonFields& outer, VisionConfig& config) {
-  constexpr const char* kKey = "vision_feature_layer";
-  const int64_t last = config.num_layers;
-  const nlohmann::json* stated = outer.find(kKey);
-  const IntRange range = {-last - 1, last};
-  if (stated != nullptr && stated->is_array()) {
-    config.feature_layers = FERRY_TRY(outer.integers(kKey, range)).value_or(std::vector<int64_t>());
-  } else {
-    config.feature_layers = {FERRY_TRY(outer.required(kKey, range))};
-  }
-  if (config.feature_layers.empty()) return outer.bad(kKey, "is an empty list");
-  for (int64_t& layer : config.feature_layers) {
-    if (layer < 0) layer += last + 1;
-  }
-  if (config.depth() > 0) return {};
-  return outer.error(ErrorCode::kUnsupported, kKey, "asks for no layer of the tower");
-}
+constexpr const char* kStrategy = "vision_feature_select_strategy";
 
 // With the strategy "default" the first row is no feature, whatever the tower has there.
 Status read_strategy(const JsonFields& outer, VisionConfig& config) {
-  constexpr const char* kKey = "vision_feature_select_strategy";
-  const std::string strategy = FERRY_TRY(outer.text(kKey)).value_or("default");
+  const std::string strategy = FERRY_TRY(outer.text(kStrategy)).value_or("default");
   config.drops_first = strategy == "default";
   if (config.drops_first || strategy == "full") return {};
-  return outer.error(ErrorCode::kUnsupported, kKey,
+  return outer.error(ErrorCode::kUnsupported, kStrategy,
                      fmt::format("is {}; default and full are supported", quoted(strategy)));
 }
 
-Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
-  const bool clip = FERRY_TRY(vision.text("model_type")).value_or("") != kSiglipTower.name;
-  config.class_token = config.pre_norm = clip;
-  config.patch_bias = !clip;
+Status read_projector(const JsonFields& outer, VisionConfig& config) {
   config.connector = Connector::kMlp;
   config.connector_norm = false;
   config.connector_bias = FERRY_TRY(outer.flag_or("multimodal_projector_bias", true));
   config.connector_activation = FERRY_TRY(read_activation(outer, "projector_hidden_act", "gelu"));
-  // The reference has both names for one number; this one counts.
-  const bool renamed = outer.states("image_token_id");
-  config.image_token_id = FERRY_TRY(
-      outer.required(renamed ? "image_token_id" : "image_token_index", IntRange{0, INT32_MAX}));
+  FERRY_RETURN_IF_ERROR(read_image_token(outer, config));
+  return read_feature_layers(outer, config);
+}
+
+// A tower of Pixtral has no class token, whose place the strategy "default" would take.
+Status read_any_shape(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
+  FERRY_RETURN_IF_ERROR(read_pixtral(vision, config));
   FERRY_RETURN_IF_ERROR(read_strategy(outer, config));
-  return read_layers(outer, config);
+  if (config.drops_first) {
+    return outer.error(ErrorCode::kUnsupported, kStrategy,
+                       "is default; of a tower of pixtral full is supported");
+  }
+  return read_projector(outer, config);
+}
+
+Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
+  const std::string tower = FERRY_TRY(vision.text("model_type")).value_or("");
+  if (tower == kPixtralTower.name) return read_any_shape(outer, vision, config);
+  const bool clip = tower != kSiglipTower.name;
+  config.class_token = config.pre_norm = clip;
+  config.patch_bias = !clip;
+  FERRY_RETURN_IF_ERROR(read_strategy(outer, config));
+  return read_projector(outer, config);
 }
 
 // Keys are as transformers saves them or as in memory. Up to version 4 the tower has one more name.
@@ -67,6 +61,10 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
     all = concat({all, tower_rules(prefix + "multi_modal_projector.", 0,
                                    {{"linear_1", "vision.connector.w1"},
                                     {"linear_2", "vision.connector.w2"}})});
+    if (config.vision->any_shape) {
+      all = concat({all, pixtral_rules(prefix + "vision_tower.", *config.vision)});
+      continue;
+    }
     for (const std::string name : {"vision_tower.", "vision_tower.vision_model."}) {
       all = concat({all, siglip_rules(prefix + name, *config.vision)});
     }
@@ -82,7 +80,7 @@ const VisionFamily kFamily = {
                .tied = false,
                .defaults = R"({"image_token_index": 32000, "vision_feature_layer": -2})",
                .read = read,
-               .towers = {kClipTower, kSiglipTower},
+               .towers = {kClipTower, kSiglipTower, kPixtralTower},
                .text_ties = true}},
     .text_types = {"llama", "mistral", "qwen2", "qwen3", "phi3"},
     .text_prefixes = {"language_model.model.", "model.language_model."},

@@ -20,6 +20,7 @@ Status read(const JsonFields& outer, const JsonFields&, VisionConfig& config) {
   config.shuffle = FERRY_TRY(outer.required("scale_factor", IntRange{1, 64}));
   config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
   config.final_norm = true;
+  config.connector_bias = false;
   return {};
 }
 

@@ -22,6 +22,12 @@ inline constexpr VisionTower kClipTower = {
         "num_attention_heads": 12, "num_channels": 3, "image_size": 224, "patch_size": 32,
         "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5})"};
 
+inline constexpr VisionTower kPixtralTower = {
+    "pixtral",
+    R"({"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "num_channels": 3, "patch_size": 16, "hidden_act": "gelu"})",
+    /*any_shape=*/true};
+
 #define FERRY_VISION_FAMILY(name)    \
   namespace name {                   \
   extern const VisionFamily kFamily; \

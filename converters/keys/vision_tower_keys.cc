@@ -42,19 +42,23 @@ std::vector<KeyRule> embedding_rules(const std::string& embeddings, const Vision
                                     {{"position_embedding.weight", "vision.positions.weight"}})});
 }
 
+std::vector<KeyRule> layers_behind(const std::string& layers, const VisionConfig& vision) {
+  std::vector<KeyRule> all;
+  for (int64_t layer = vision.depth(); layer < vision.num_layers; ++layer) {
+    all.push_back(drop_rule(fmt::format("{}{}.*", layers, layer), "layer behind the features"));
+  }
+  return all;
+}
+
 // Drops the tensors that no feature depends on.
 std::vector<KeyRule> dropped_rules(const std::string& tower, const VisionConfig& vision) {
   std::vector<KeyRule> all = {
       drop_rule(tower + "head.*", "pooling head: its output is not used"),
       drop_rule(tower + "embeddings.position_ids", "numbers of the positions")};
-  for (int64_t layer = vision.depth(); layer < vision.num_layers; ++layer) {
-    all.push_back(
-        drop_rule(fmt::format("{}encoder.layers.{}.*", tower, layer), "layer behind the features"));
-  }
   if (!vision.final_norm) {
     all.push_back(drop_rule(tower + "post_layernorm.*", "norm behind the features"));
   }
-  return all;
+  return concat({all, layers_behind(tower + "encoder.layers.", vision)});
 }
 
 }  // namespace
@@ -87,6 +91,30 @@ std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& 
                  vision.final_norm ? tower_rules(tower, 0, {{"post_layernorm", "vision.norm"}})
                                    : std::vector<KeyRule>(),
                  dropped_rules(tower, vision)});
+}
+
+std::vector<KeyRule> pixtral_rules(const std::string& tower, const VisionConfig& vision) {
+  const std::string layers = tower + "transformer.layers.";
+  std::vector<KeyRule> behind = layers_behind(layers, vision);
+  return concat(
+      {{reshaped("convolution of patches as a matrix", tower + "patch_conv.weight",
+                 "vision.patches.weight",
+                 {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size},
+                 {vision.hidden_size, vision.patch_values()},
+                 vision.hidden_size * vision.patch_values() / vision.patch_size)},
+       tower_renames(tower, 0, {{"ln_pre.weight", "vision.pre_norm.weight"}}),
+       tower_renames(
+           layers + "{i}.", vision.depth(),
+           {{"attention_norm.weight", "vision.layers.{i}.attention_norm.weight"},
+            {"attention.q_proj.weight", "vision.layers.{i}.attention.wq.weight"},
+            {"attention.k_proj.weight", "vision.layers.{i}.attention.wk.weight"},
+            {"attention.v_proj.weight", "vision.layers.{i}.attention.wv.weight"},
+            {"attention.o_proj.weight", "vision.layers.{i}.attention.wo.weight"},
+            {"ffn_norm.weight", "vision.layers.{i}.ffn_norm.weight"},
+            {"feed_forward.gate_proj.weight", "vision.layers.{i}.feed_forward.w1.weight"},
+            {"feed_forward.up_proj.weight", "vision.layers.{i}.feed_forward.w3.weight"},
+            {"feed_forward.down_proj.weight", "vision.layers.{i}.feed_forward.w2.weight"}}),
+       behind});
 }
 
 }  // namespace ferry::converters

@@ -20,4 +20,7 @@ std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& 
 // is what makes one vector of an image.
 std::vector<KeyRule> siglip_rules(const std::string& tower, const VisionConfig& vision);
 
+// Rules for a tower of Pixtral below `tower`. Layers behind those that features need are dropped.
+std::vector<KeyRule> pixtral_rules(const std::string& tower, const VisionConfig& vision);
+
 }  // namespace ferry::converters

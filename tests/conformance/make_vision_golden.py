@@ -34,7 +34,7 @@ SEEDS = 60
 IMAGES = ROOT / "testdata" / "media" / "images"
 # Tensors that are kept of a chat that is not the first.
 OF_OTHERS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "token_type_ids", "image_grid_thw",
-             "mm_token_type_ids", "logits", "greedy_ids")
+             "image_sizes", "mm_token_type_ids", "logits", "greedy_ids")
 
 
 def text(words):
@@ -130,6 +130,53 @@ def llava():
         chat_template="{{ bos_token }}" + TURNS % "<image>")
 
 
+def pixtral(**more):
+    return dict(dict(model_type="pixtral", hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
+                     patch_size=4, image_size=48), **more)
+
+
+def pixtral_processor(merge, patch=4, longest=48):
+    words = byte_tokenizer(["<pad>", "<s>", "</s>", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "[INST]", "[/INST]"], bos_token="<s>",
+                           eos_token="</s>", pad_token="<pad>")
+    pixels = transformers.PixtralImageProcessor(size=dict(longest_edge=longest), patch_size=patch)
+    return transformers.PixtralProcessor(pixels, words, patch_size=patch, spatial_merge_size=merge,
+                                         chat_template="{{ bos_token }}" + TURNS.replace("<start_of_turn>", "[INST]").replace(
+                                             "<end_of_turn>", "[/INST]") % "[IMG]")
+
+
+def mistral3():
+    # Blocks of 2 x 2 patches of 4 pixels; the longer side has 48 pixels at most.
+    config = dict(text_config=text_sizes(model_type="mistral", head_dim=16, sliding_window=None, rms_norm_eps=1e-4),
+                  vision_config=pixtral(), image_token_index=3)
+    return transformers.Mistral3ForConditionalGeneration, config, pixtral_processor(2)
+
+
+def llava_pixtral():
+    config = dict(text_config=text_sizes(model_type="mistral", head_dim=16, sliding_window=None), vision_config=pixtral(num_hidden_layers=3),
+                  image_token_index=3, vision_feature_layer=[1, -1], vision_feature_select_strategy="full")
+    return transformers.LlavaForConditionalGeneration, config, pixtral_processor(1, longest=32)
+
+
+def paligemma_processor(side, patch):
+    words = byte_tokenizer(["<pad>", "<bos>", "<eos>", "<image>", "<start_of_turn>", "<end_of_turn>"], bos_token="<bos>",
+                           eos_token="<eos>", pad_token="<pad>", image_token="<image>")
+    pixels = transformers.SiglipImageProcessor(size=dict(height=side, width=side))
+    pixels.image_seq_length = (side // patch) ** 2
+    return transformers.PaliGemmaProcessor(pixels, words, chat_template=TURNS % "<image>")
+
+
+def paligemma(text="gemma", **more):
+    # Positions count from 1; the tokens of a prompt attend to each other. The 1152 tokens that the processor adds are no part of the model.
+    config = dict(text_config=text_sizes(model_type=text, hidden_size=32, head_dim=16, **more),
+                  vision_config=siglip(patch_size=8), image_token_index=3, projection_dim=32, vocab_size=272, hidden_size=32)
+    return transformers.PaliGemmaForConditionalGeneration, config, paligemma_processor(32, 8)
+
+
+def paligemma2():
+    return paligemma("gemma2", query_pre_attn_scalar=16, sliding_window=256, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention"])
+
+
 QWEN_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.content is string %}{{ m.content }}{% else %}"
     "{% for c in m.content %}{% if c.type == 'image' %}{{ '<|vision_start|><|image_pad|><|vision_end|>' }}{% else %}{{ c.text }}"
@@ -204,7 +251,8 @@ def qwen3_5_moe():
     return transformers.Qwen3_5MoeForConditionalGeneration, config, processor
 
 
-FAMILIES = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, llava=llava, qwen3_5=qwen3_5, qwen3_5_moe=qwen3_5_moe, qwen2_5_vl=qwen2_5_vl, qwen2_vl=qwen2_vl, qwen3_vl=qwen3_vl, qwen3_vl_moe=qwen3_vl_moe)
+FAMILIES = {family.__name__: family for family in (
+    gemma3, lfm2_vl, llava, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
 
 
 def requests(folder):

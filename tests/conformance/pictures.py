@@ -169,12 +169,85 @@ def llava_model(r):
         num_additional_image_tokens=int(seen), chat_template=processor.chat_template)
 
 
-# Pictures that the reference cannot process either, or by no rule.
-REFUSED = ("are the most of the processor", "the reference has no rule for the choice")
+def pixtral(r):
+    patch, merge = r.choice([2, 7, 14, 16]), r.choice([1, 2, 3])
+    processor = golden.pixtral_processor(merge, patch)
+    size = r.choice([dict(longest_edge=r.choice([64, 300, 1024])), dict(height=r.choice([50, 200]), width=r.choice([40, 300]))])
+    made = transformers.PixtralImageProcessor(size=size, resample=r.choice([1, 2, 3]),
+                                              image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)])
+    return transformers.PixtralProcessor(made, processor.tokenizer, patch_size=patch, spatial_merge_size=merge,
+                                         chat_template=processor.chat_template), [], {}
 
-PROCESSORS = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, llava=llava, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+
+def pixtral_tower(r, **more):
+    heads = r.choice([1, 2, 4])
+    return golden.pixtral(hidden_size=heads * r.choice([4, 8, 12]), num_attention_heads=heads, intermediate_size=r.choice([12, 20]),
+                          num_hidden_layers=r.choice([1, 2, 3]), hidden_act=r.choice(["gelu", "silu"]),
+                          **(dict(rope_parameters=dict(rope_type="axial", rope_theta=r.choice([50.0, 1e5]))) if r.random() < 0.3 else {}),
+                          **more)
+
+
+def mistral3_model(r):
+    cls, config, _ = golden.FAMILIES["mistral3"]()
+    patch, merge = r.choice([2, 3, 4]), r.choice([1, 2, 3])
+    tower = config["vision_config"] = pixtral_tower(r, patch_size=patch)
+    layers = tower["num_hidden_layers"]
+    config.update(spatial_merge_size=merge, multimodal_projector_bias=r.random() < 0.5, projector_hidden_act=r.choice(["gelu", "silu"]),
+                  vision_feature_layer=r.choice([-1, -1, [-1], r.randint(1, layers)]), tie_word_embeddings=r.random() < 0.5)
+    if r.random() < 0.5:
+        config["text_config"] = golden.text_sizes(model_type="ministral3", head_dim=16, sliding_window=None, rope_parameters=dict(
+            rope_type="yarn", rope_theta=1e4, factor=8.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
+            mscale_all_dim=1.0, llama_4_scaling_beta=r.choice([0.1, 0.5])))
+    elif r.random() < 0.5:
+        config["text_config"]["sliding_window"] = r.choice([5, 40])
+    return cls, config, golden.pixtral_processor(merge, patch, patch * merge * r.choice([3, 5, 6]))
+
+
+def llava_pixtral_model(r):
+    cls, config, _ = golden.FAMILIES["llava_pixtral"]()
+    patch = r.choice([3, 4])
+    tower = config["vision_config"] = pixtral_tower(r, patch_size=patch)
+    layers = tower["num_hidden_layers"]
+    which = [r.randint(1, layers) - r.choice([0, layers + 1]) for _ in range(r.choice([1, 1, 2]))]
+    config.update(vision_feature_layer=which if len(which) > 1 else which[0], multimodal_projector_bias=r.random() < 0.5,
+                  projector_hidden_act=r.choice(["gelu", "silu"]), tie_word_embeddings=r.random() < 0.3)
+    return cls, config, golden.pixtral_processor(1, patch, patch * r.choice([4, 7]))
+
+
+def paligemma(r):
+    processor = golden.FAMILIES["paligemma"]()[2]
+    side = r.choice([16, 33, 56])
+    pixels = transformers.SiglipImageProcessor(size=dict(height=side, width=side), resample=r.choice([1, 2, 3]),
+                                               image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)])
+    pixels.image_seq_length = r.choice([1, 16, 49])
+    return transformers.PaliGemmaProcessor(pixels, processor.tokenizer, chat_template=processor.chat_template), [], {}
+
+
+def paligemma_model(r):
+    cls, config, _ = golden.FAMILIES[r.choice(["paligemma", "paligemma2"])]()
+    side, patch, heads = r.choice([1, 2, 4]), r.choice([2, 3, 4]), r.choice([1, 2, 4])
+    config["vision_config"] = golden.siglip(
+        hidden_size=heads * r.choice([4, 8]), num_attention_heads=heads, intermediate_size=r.choice([12, 20]),
+        num_hidden_layers=r.choice([1, 2, 3]), image_size=side * patch, patch_size=patch,
+        hidden_act=r.choice(["gelu", "gelu_pytorch_tanh", "relu"]), layer_norm_eps=r.choice([1e-6, 1e-3]),
+        vision_use_head=r.random() < 0.5)
+    if config["text_config"]["model_type"] == "gemma2":
+        layers = [r.choice(["sliding_attention", "full_attention"]) for _ in range(r.choice([1, 2, 4]))]
+        config["text_config"].update(num_hidden_layers=len(layers), layer_types=layers)
+    config["tie_word_embeddings"] = r.random() < 0.5
+    return cls, config, golden.paligemma_processor(side * patch, patch)
+
+
+# Pictures that the reference cannot process either, or by no rule.
+REFUSED = ("are the most of the processor", "the reference has no rule for the choice", "is too narrow to become")
+# Families whose pictures keep their shape, and which have no static programs for that.
+ANY_SHAPE = (*qwen_models.PROCESSORS, "mistral3", "llava_pixtral")
+
+PROCESSORS = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, llava=llava, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, lfm2_vl=lfm2_vl_model, llava=llava_model, **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
+MODELS = dict(gemma3=gemma3_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_pixtral=llava_pixtral_model,
+              mistral3=mistral3_model, paligemma=paligemma_model,
+              **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]
 
 
@@ -200,7 +273,7 @@ def pixels(promise, family, number):
     words = processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
     wanted = processor(text=[words], images=[pictures], return_tensors="pt", add_special_tokens=False, **asked)
     made = safetensors.torch.load_file(folder / "made.safetensors")
-    for name in sorted((set(wanted) | set(made)) - {"attention_mask"}):
+    for name in sorted((set(wanted) | set(made)) - {"attention_mask", "labels"}):
         if name not in made or name not in wanted:
             raise Wrong(f"{name}: only one of the two has it")
         if made[name].shape != wanted[name].shape:
@@ -220,7 +293,7 @@ def model(promise, family, number):
     golden.models.build(cls, config, number).save_pretrained(folder)
     golden.record(folder, folder / "golden.safetensors")
     style = r.choice([[], ["--shards", "1", "--kv-dtype", "f32"], STATIC])
-    if style is STATIC and family in qwen_models.PROCESSORS:  # their images have no static programs
+    if style is STATIC and family in ANY_SHAPE:
         style = ["--prefill-length", "7"]
     common.convert(folder, folder / "bundle", "--dtype", "f32", "--inputs", "images", *style)
     made = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", folder / "golden.safetensors")
@@ -229,7 +302,7 @@ def model(promise, family, number):
     stages = {layer["name"] for layer in made.result["layers"]}
     skipped = [case["skipped"] for case in made.result["cases"] if case.get("skipped")]
     # Features of earlier layers need not have the last one.
-    last = "vision_hidden_states.0" if family == "llava" else "vision_last_hidden_state"
+    last = "vision_hidden_states.0" if "vision_feature_layer" in config else "vision_last_hidden_state"
     if skipped or not {last, "image_features", "hidden_states.0"} <= stages:
         raise Wrong(f"not every stage is compared: {skipped or sorted(stages)}")
 

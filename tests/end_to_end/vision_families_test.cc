@@ -161,8 +161,24 @@ TEST_P(VisionFamilyStyle, IsAtParityStageByStageAndAnswersAlike) {
   }
 }
 
-const char* const kFamilies[] = {"gemma3",   "lfm2_vl",  "llava",        "qwen2_5_vl",
-                                 "qwen2_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"};
+// All tokens of a prompt of PaliGemma are in one call.
+const Style kWholeStyles[] = {
+    {"stateful", {"--prefill-length", "160"}, {}},
+    {"static_hybrid",
+     {"--program", "static", "--context-length", "256", "--prefill-length", "128"},
+     {}},
+    {"static_kv",
+     {"--program", "static", "--context-length", "256", "--prefill-length", "128", "--shards", "2"},
+     {"--mode", "kv"}},
+};
+
+const char* const kFamilies[] = {"gemma3",   "lfm2_vl",   "llava",        "llava_pixtral",
+                                 "mistral3", "paligemma", "paligemma2",   "qwen2_5_vl",
+                                 "qwen2_vl", "qwen3_vl",  "qwen3_vl_moe", "qwen3_5"};
+const char* const kCutFamilies[] = {"gemma3",       "lfm2_vl",    "llava",    "llava_pixtral",
+                                    "mistral3",     "qwen2_5_vl", "qwen2_vl", "qwen3_vl",
+                                    "qwen3_vl_moe", "qwen3_5"};
+const char* const kWholeFamilies[] = {"paligemma", "paligemma2"};
 const char* const kStaticFamilies[] = {"gemma3", "lfm2_vl", "llava"};
 INSTANTIATE_TEST_SUITE_P(Families, VisionFamily, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param); });
@@ -170,7 +186,12 @@ const auto name_of_style = [](const auto& test) {
   return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param).name;
 };
 INSTANTIATE_TEST_SUITE_P(Families, VisionFamilyStyle,
-                         testing::Combine(testing::ValuesIn(kFamilies), testing::ValuesIn(kStyles)),
+                         testing::Combine(testing::ValuesIn(kCutFamilies),
+                                          testing::ValuesIn(kStyles)),
+                         name_of_style);
+INSTANTIATE_TEST_SUITE_P(WholeFamilies, VisionFamilyStyle,
+                         testing::Combine(testing::ValuesIn(kWholeFamilies),
+                                          testing::ValuesIn(kWholeStyles)),
                          name_of_style);
 INSTANTIATE_TEST_SUITE_P(StaticFamilies, VisionFamilyStyle,
                          testing::Combine(testing::ValuesIn(kStaticFamilies),
@@ -355,7 +376,7 @@ TEST(LlavaImages, ConfigsThatTheReferenceComputesOtherwiseAreRefused) {
     expect_refused(Line{"convert", source, "-o", dir / "b"}, code, message);
   };
   refused({{"vision_config", {{"model_type", "dinov2"}}}}, 4,
-          "clip_vision_model, siglip_vision_model are supported");
+          "clip_vision_model, siglip_vision_model, pixtral are supported");
   refused({{"vision_feature_layer", 4}}, 3, "vision_feature_layer");
   refused({{"vision_feature_layer", -5}}, 3, "vision_feature_layer");
   refused({{"vision_feature_layer", Json::array()}}, 3, "is an empty list");

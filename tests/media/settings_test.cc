@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 
 #include "tests/formats/temp_dir.h"
 
@@ -184,6 +185,43 @@ TEST(MediaSettings, WrongValuesAreRefused) {
             "d/preprocessor_config.json: min_patches is greater than max_patches");
   EXPECT_EQ(settings_from("[]", "", "d").error().code, ErrorCode::kBadInput);
   EXPECT_EQ(settings_from("{", "", "d").error().code, ErrorCode::kBadInput);
+}
+
+const json kPixtral = {{"image_processor_type", "PixtralImageProcessorFast"},
+                       {"processor_class", "PixtralProcessor"},
+                       {"patch_size", {{"height", 2}, {"width", 2}}}};
+
+// The processor has patches of its own, whatever its image processor says.
+TEST(MediaSettings, PixtralTakesPatchesFromTheProcessor) {
+  const Settings alone = *settings_from(kPixtral.dump(), "", "d");
+  EXPECT_EQ(std::tuple(alone.patch, alone.merge, alone.frames), std::tuple(16, 1, 1));
+  EXPECT_EQ(alone.fixed, (Size{1024, 1024}));
+  EXPECT_TRUE(alone.any_shape());
+  json processor = {
+      {"processor_class", "PixtralProcessor"}, {"patch_size", 14}, {"spatial_merge_size", 2}};
+  json fields = kPixtral;
+  fields["size"] = {{"height", 300}, {"width", 200}};
+  const Settings both = *settings_from(fields.dump(), processor.dump(), "d");
+  EXPECT_EQ(std::tuple(both.patch, both.merge), std::tuple(14, 2));
+  EXPECT_EQ(both.fixed, (Size{200, 300}));
+  processor["patch_size"] = 0;
+  EXPECT_EQ(settings_from(fields.dump(), processor.dump(), "d").error().message,
+            "d/processor_config.json: field 'patch_size': not a whole number from 1 to 256");
+  processor["patch_size"] = 200;
+  EXPECT_EQ(settings_from(fields.dump(), processor.dump(), "d").error().message,
+            "d/processor_config.json: blocks of 2 x 2 patches of 200 pixels");
+  EXPECT_EQ(refused(kPixtral, {{"do_pad", false}}).code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refused(kPixtral, {{"size", {{"longest_edge", 8193}}}}).code, ErrorCode::kBadInput);
+}
+
+TEST(MediaSettings, PaliGemmaStatesTheTokensOfATile) {
+  json fields = {{"image_processor_type", "SiglipImageProcessor"},
+                 {"processor_class", "PaliGemmaProcessor"},
+                 {"image_seq_length", 256}};
+  EXPECT_EQ(settings_from(fields.dump(), "", "d")->tile_tokens, 256);
+  fields.erase("image_seq_length");
+  EXPECT_EQ(settings_from(fields.dump(), "", "d")->tile_tokens, 0);
+  EXPECT_EQ(refused(fields, {{"image_seq_length", 0}}).code, ErrorCode::kBadInput);
 }
 
 TEST(MediaSettings, ACheckpointWithoutAPreprocessorFile) {

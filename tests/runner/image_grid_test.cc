@@ -43,6 +43,18 @@ TEST(ImageGrid, BlocksComeBackInTheirOrder) {
   EXPECT_TRUE(take_blocks({}, {}).empty());
 }
 
+// Blocks of 2 x 2 patches of one pixel, of an image of 2 x 4 in planes of 3 x 5.
+TEST(ImageGrid, PatchesOfPlanesAreInTheOrderOfBlocks) {
+  const packer::ManifestImageGrid grid = {1, 1, 2, 0, 0};
+  std::vector<float> planes(45);
+  for (size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<float>(i);
+  std::vector<float> expected;
+  for (const int place : {0, 1, 5, 6, 2, 3, 7, 8}) {
+    for (const int channel : {0, 15, 30}) expected.push_back(static_cast<float>(channel + place));
+  }
+  EXPECT_EQ(patches_of_planes(planes, 3, 5, grid, {2, 4}), expected);
+}
+
 TEST(ImageGrid, OnlyWholeBlocksWithinTheBoundAreAccepted) {
   const packer::ManifestImageGrid grid = {4, 2, 2, 0, 0};
   EXPECT_TRUE(check_image_shape(grid, {4, 6}, 6, "b"));

@@ -36,6 +36,20 @@ TEST(ImageSpans, ACallEndsBeforeTheImageThatItWouldCut) {
   EXPECT_EQ(ImageSpans().call_length(0, 20, 4).value(), 4u);
 }
 
+TEST(ImageSpans, AWholePromptMayBeAsOneImage) {
+  const std::vector<float> values(4);
+  const EmbeddingRows rows[] = {{.first = 1, .values = values, .prompt_end = 6}};
+  ImageSpans prompt;
+  prompt.set(rows, 2);
+  EXPECT_EQ(prompt.end_at(0), 6);
+  EXPECT_EQ(prompt.end_at(5), 6);
+  EXPECT_EQ(prompt.end_at(6), 7);
+  EXPECT_EQ(prompt.call_length(0, 9, 6).value(), 6u);
+  EXPECT_EQ(prompt.call_length(0, 6, 5).error().message,
+            "the 6 tokens of the prompt at position 0 attend to each other, and so must be tokens "
+            "of one call, which has room for 5 here");
+}
+
 TEST(ImageSpans, AnImageThatDoesNotFitIsRefused) {
   const ImageSpans images = spans();
   const auto refused = [&](int64_t position, size_t count, size_t most) {

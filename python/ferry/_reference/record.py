@@ -23,6 +23,22 @@ def by_image(states):
     return states[None] if states.dim() == 2 else states
 
 
+def by_blocks(model, inputs):
+    """A function that puts the patches of a tower of Pixtral, row after row, into the order of the blocks that become a token."""
+    merge = getattr(model.config, "spatial_merge_size", 1)
+    sizes = inputs.get("image_sizes")
+    if sizes is None or merge == 1:
+        return by_image
+    patch, order, first = model.config.vision_config.patch_size, [], 0
+    for height, width in sizes.tolist():
+        rows, columns = height // patch, width // patch
+        grid = torch.arange(first, first + rows * columns).view(rows // merge, merge, columns // merge, merge)
+        order.append(grid.transpose(1, 2).flatten())
+        first += rows * columns
+    order = torch.cat(order)
+    return lambda states: states[:, order]
+
+
 def route_of(router, out):
     """The logits of a router and the experts that it chose. That of Llama 4 returns scores, 0 for other experts, and logits."""
     if len(out) == 2:
@@ -63,7 +79,7 @@ class Recorder:
         with self.hooks() as hooks:
             self.watch_text(hooks, seen)
             if "pixel_values" in inputs:
-                self.watch_images(hooks, put, features)
+                self.watch_images(hooks, put, features, by_blocks(self.model, inputs))
             if self.source.hears:
                 self.watch_sound(hooks, put)
             cache = None if self.source.encodes else self.cache()
@@ -119,7 +135,7 @@ class Recorder:
                 value = value[0]
             put(name, value)
 
-    def watch_images(self, hooks, put, features):
+    def watch_images(self, hooks, put, features, by_image):
         tower, connector = tower_of(self.model)
         for i, layer in enumerate(layers_of(tower)):
             def before(_, arguments, options, i=i):
@@ -131,7 +147,7 @@ class Recorder:
             hooks.append(tower.register_forward_hook(lambda _, __, out: put("image_features", out.pooler_output[None])))
             return
         hooks.append(connector.register_forward_hook(
-            lambda _, __, out: features.append(out.reshape(out.shape[0], -1, out.shape[-1]))))
+            lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))
 
     def watch_sound(self, hooks, put):
         encoder = self.model.get_encoder()

@@ -50,7 +50,8 @@ TEST(VisionConfig, OfSmolVlm) {
                                  .shuffle = 2,
                                  .activation = Activation::kGeluTanh,
                                  .final_norm = true,
-                                 .image_token_id = 358};
+                                 .image_token_id = 358,
+                                 .connector_bias = false};
   EXPECT_EQ(*config->vision, expected);
   EXPECT_EQ(expected.head_dim(), 12);
   EXPECT_EQ(expected.patches(), 64);
@@ -97,7 +98,8 @@ TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
                                              .shuffle = 2,
                                              .activation = Activation::kGeluTanh,
                                              .final_norm = true,
-                                             .image_token_id = 128257}));
+                                             .image_token_id = 128257,
+                                             .connector_bias = false}));
   config = internvl();
   config["vision_config"] = json::object();
   config["text_config"]["vocab_size"] = 151674;
@@ -361,6 +363,80 @@ TEST(AnyShapeConfig, DefaultsAreThoseOfTheReference) {
   EXPECT_EQ(three->vision->any_shape->table, 48);
   EXPECT_EQ(std::ranges::count(three->rope.axes, 0), 24);
   EXPECT_EQ(*three->vision->image_token_id, 151655);
+}
+
+std::string refusal_of_images(const json& config, const json& change) {
+  json changed = config;
+  changed.merge_patch(change);
+  const auto parsed = parse_images(changed);
+  EXPECT_FALSE(parsed) << change;
+  return parsed ? std::string() : parsed.error().message;
+}
+
+json mistral3() {
+  return {{"model_type", "mistral3"},
+          {"text_config",
+           {{"hidden_size", 64}, {"num_attention_heads", 4}, {"num_key_value_heads", 2}}},
+          {"vision_config",
+           {{"model_type", "pixtral"}, {"hidden_size", 32}, {"num_attention_heads", 2}}}};
+}
+
+TEST(PixtralConfig, DefaultsAreThoseOfTheReference) {
+  const auto config = parse_images(mistral3());
+  ASSERT_TRUE(config) << config.error().message;
+  const VisionConfig& vision = *config->vision;
+  EXPECT_EQ(vision.shuffle, 2);
+  EXPECT_EQ(vision.patch_size, 16);
+  EXPECT_EQ(vision.num_layers, 24);
+  EXPECT_EQ(vision.feature_layers, std::vector<int64_t>{24});
+  EXPECT_EQ(*vision.image_token_id, 10);
+  EXPECT_FALSE(vision.connector_bias || vision.qkv_bias || vision.any_shape->bias);
+  EXPECT_TRUE(config->tie_word_embeddings && config->rope.axes.empty());
+  json llava = mistral3();
+  llava["model_type"] = "llava";
+  llava["vision_feature_select_strategy"] = "full";
+  llava["image_token_index"] = 10;
+  const auto other = parse_images(llava);
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(other->vision->shuffle, 1);
+  EXPECT_EQ(other->vision->depth(), 23);
+}
+
+TEST(PixtralConfig, WhatIsNotSupportedIsRefusedByName) {
+  const auto expect = [](const json& change, const std::string& message) {
+    const std::string said = refusal_of_images(mistral3(), change);
+    EXPECT_NE(said.find(message), std::string::npos) << said;
+  };
+  expect({{"vision_feature_layer", {-1, -2}}}, "vision_feature_layer' has several layers");
+  expect({{"vision_config", {{"model_type", "clip_vision_model"}}}}, "pixtral is supported");
+  expect({{"vision_config", {{"num_attention_heads", 3}}}}, "not whole quarters");
+  expect({{"vision_config", {{"head_dim", 8}}}}, "is 8, where a head has 16");
+  expect({{"vision_config", {{"patch_size", {2, 4}}}}}, "is not square");
+  expect({{"vision_config", {{"num_channels", 4}}}}, "images have 3 channels");
+  expect({{"spatial_merge_size", 17}}, "spatial_merge_size");
+  expect({{"image_token_index", 1 << 20}}, "image_token_id");
+  expect({{"model_type", "llava"}}, "of a tower of pixtral full is supported");
+}
+
+TEST(PaliGemmaConfig, PositionsBeginAtOneAndMasksAreThoseOfTheModel) {
+  json config = {{"model_type", "paligemma"},
+                 {"projection_dim", 2048},
+                 {"text_config",
+                  {{"hidden_size", 2048},
+                   {"num_attention_heads", 8},
+                   {"num_key_value_heads", 1},
+                   {"vocab_size", 257216},
+                   {"use_bidirectional_attention", true}}},
+                 {"vision_config", {{"model_type", "siglip_vision_model"}}}};
+  const auto made = parse_images(config);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_TRUE(made->vision->two_way_prompts && made->vision->two_way_images);
+  EXPECT_TRUE(made->vision->connector_bias && made->tie_word_embeddings);
+  EXPECT_EQ(made->rope.first_position, 1);
+  EXPECT_EQ(made->family->name(), "gemma");
+  EXPECT_NE(refusal_of_images(config, {{"projection_dim", 1024}})
+                .find("is 1024, the text decoder is 2048 wide"),
+            std::string::npos);
 }
 
 }  // namespace
