@@ -63,11 +63,11 @@ Status read_layers(const JsonFields& fields, ModelConfig& config) {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string layer = prefix + "layers.{i}.";
-  std::vector<KeyRule> all = concat(
-      {standard_matrix_rules(prefix), standard_norm_rules(prefix),
-       bias_rules(prefix, config.attention_bias, /*output=*/false, /*mlp=*/false),
-       rename_rules(layer, {{"self_attn.sinks", "layers.{i}.attention.sinks"},
-                            {"self_attn.attention_sink_bias", "layers.{i}.attention.sinks"}})});
+  std::vector<KeyRule> all =
+      concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
+              bias_rules(prefix, config.attention_bias, /*output=*/false, /*mlp=*/false),
+              rename_rules(layer, {{"self_attn.attention_sink_bias", "layers.{i}.attention.sinks"},
+                                   {"self_attn.sinks", "layers.{i}.attention.sinks"}})});
   if (config.moe.experts == 0) return all;
   return concat({all, expert_rules(prefix, config),
                  rename_rules(layer, {{"mlp.gate.e_score_correction_bias",

@@ -79,10 +79,10 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
        rename_rules(layer,
                     {{"self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
                      {"self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"},
-                     {"input_layernorm.weight", "layers.{i}.attention_norm.weight"},
                      {"attention_layer_norm.weight", "layers.{i}.attention_norm.weight"},
-                     {"post_attention_layernorm.weight", "layers.{i}.post_attention_norm.weight"},
+                     {"input_layernorm.weight", "layers.{i}.attention_norm.weight"},
                      {"feedforward_layer_norm.weight", "layers.{i}.post_attention_norm.weight"},
+                     {"post_attention_layernorm.weight", "layers.{i}.post_attention_norm.weight"},
                      {"post_feedforward_layernorm.weight", "layers.{i}.post_ffn_norm.weight"}}),
        rename_rules(prefix, {{"norm.weight", "norm.weight"}})});
 }

@@ -94,11 +94,12 @@ class FamilyAxes : public testing::TestWithParam<std::string> {};
 
 TEST_P(FamilyAxes, HeadsAreNamedWhereverAttentionIs) {
   const Graph g = graph_of(GetParam());
-  // Mamba-2 layers have products of groups and of pairs of tokens, and Gemma 3n has products of the
-  // streams of each token.
+  // Mamba-2 layers have products of groups and of pairs of tokens, Gemma 3n has products of the
+  // streams of each token, and JetMoE of its experts.
   const std::set<std::string> mamba2 = {
       "granitemoehybrid_mamba", "mamba2", "bamba", "falcon_h1", "zamba2", "nemotron_h"};
-  const bool other_products = mamba2.contains(GetParam()) || GetParam() == "gemma3n";
+  const bool other_products =
+      mamba2.contains(GetParam()) || GetParam() == "gemma3n" || GetParam() == "jetmoe";
   const bool attends = GetParam() != "mamba2";
   EXPECT_EQ(check_heads(g, other_products) > 0, attends);
   for (const graph::Value& value : g.values) {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "converters/assemble.h"
 #include "core/checked.h"
@@ -199,15 +201,17 @@ void check_family(const Family& family, const std::string& what, const Variant& 
 }
 
 // The states of Mamba-2 in a layer with attention cannot be divided, nor the gate of AFMoE, which
-// has a matrix of its own. Models of speech have no static programs.
+// has a matrix of its own, biases of keys (Doge), routed queries (JetMoE) and widened values
+// (MiMo). Models of speech have no static programs.
 bool is_divided(const Family& family) {
-  if (family.config.audio || family.config.model_type == "afmoe") return false;
+  const std::set<std::string> whole = {"afmoe", "doge", "jetmoe", "mimo_v2_flash"};
+  if (family.config.audio || whole.contains(family.config.model_type)) return false;
   const auto& types = family.config.layer_types;
   return std::ranges::count(types, converters::LayerType::kMambaAndAttention) == 0;
 }
 
 TEST(SplitHeads, LayersThatCannotBeDividedAreRefused) {
-  for (const char* name : {"afmoe", "falcon_h1", "zamba2"}) {
+  for (const char* name : {"afmoe", "doge", "falcon_h1", "jetmoe", "mimo_v2_flash", "zamba2"}) {
     const Family family(name);
     ASSERT_FALSE(is_divided(family));
     const Result<Model> split = single_heads(family.model({}));

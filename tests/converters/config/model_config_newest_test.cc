@@ -143,7 +143,7 @@ TEST(NewestConfigs, SizesOfOlmoHybridFollowFromItsHeads) {
 
 TEST(NewestConfigs, ANullAsTheBaseTakesRopeFromOlmoHybrid) {
   const auto turned = [](const json& more) { return parse(type("olmo_hybrid", more)).has_rope(); };
-  EXPECT_TRUE(turned({}));
+  EXPECT_TRUE(turned(json::object()));
   EXPECT_TRUE(turned({{"rope_parameters", nullptr}}));
   EXPECT_FALSE(turned({{"rope_theta", nullptr}}));
   EXPECT_FALSE(turned({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", nullptr}}}}));
