@@ -96,6 +96,23 @@ bool has_delegates(const packer::Bundle& bundle) {
                              [](const auto* program) { return !program->backends.empty(); });
 }
 
+// Returns the noise of the bundle's program on the prompts, or null if a program with delegates has
+// no vectors that could be disturbed: the constant bounds hold for it.
+Result<std::shared_ptr<const NoiseModel>> noise_of(const packer::Bundle& bundle,
+                                                   RecordedPrompts prompts,
+                                                   const BundleNoiseOptions& options,
+                                                   ThreadPool& pool) {
+  if (!has_delegates(bundle)) return f32_noise(bundle, std::move(prompts), options, pool);
+  TextModel model =
+      FERRY_TRY(TextModel::load(bundle, pool, {.memory = options.memory}, options.decode));
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(model.record(prompts, bundle.path()));
+  const Reference exact = FERRY_TRY(Reference::open(*source));
+  std::shared_ptr<const NoiseModel> noise =
+      FERRY_TRY(disturbed_noise(bundle, exact, std::move(prompts), options, pool));
+  if (noise->logits_rms() == 0) noise = nullptr;
+  return noise;
+}
+
 Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
                      const BundleProofOptions& options, ThreadPool& pool, Verification& out) {
   const ParityBounds bounds = before_factor_codes(bundle, bounds_of(bundle, options.tolerance));
@@ -114,16 +131,15 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
   std::shared_ptr<const NoiseModel> noise;
-  // Delegates compute in f32 alone, so that the constant bounds hold for a program with them.
-  if (!bounds.given && !bounds.has_floors() && !has_delegates(bundle)) {
+  if (!bounds.given && !bounds.has_floors()) {
     Result<RecordedPrompts> prompts = prompts_of(reference, bundle.manifest(), vision != nullptr);
     // If no prompt can be run, the comparison reports why.
     if (!prompts && prompts.error().code != ErrorCode::kUnsupported) {
       return Failure(std::move(prompts).error());
     }
     if (prompts) {
-      noise = FERRY_TRY(f32_noise(bundle, *std::move(prompts),
-                                  {.memory = options.memory, .decode = decode}, pool));
+      noise = FERRY_TRY(noise_of(bundle, *std::move(prompts),
+                                 {.memory = options.memory, .decode = decode}, pool));
     }
   }
   out.direct = FERRY_TRY(model.verify(

@@ -287,8 +287,6 @@ class Binder {
   Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
   // `dtype` is the dtype of the bytes.
   Status bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to);
-  // Returns the constant of a norm or a bias, with each value moved by one unit in the last place.
-  std::span<const std::byte> disturbed(std::span<const std::byte> bytes, int32_t value);
   Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from,
                                                     const kernels::Tensor& to);
   Result<std::span<const std::byte>> initial_contents(const pte::Tensor& from,
@@ -317,24 +315,9 @@ Result<std::span<const std::byte>> Binder::external_bytes(const pte::Tensor& fro
                     dtype_name(from.dtype), fmt::join(from.sizes, ", ")));
   }
   if (state_.disturb && from.dtype == DType::kF32 && from.sizes.size() == 1) {
-    return disturbed(tensor.bytes.first(bytes), to.id);
+    return disturbed(state_, tensor.bytes.first(bytes), static_cast<uint64_t>(to.id));
   }
   return tensor.bytes.first(bytes);
-}
-
-std::span<const std::byte> Binder::disturbed(std::span<const std::byte> bytes, int32_t value) {
-  const std::span<std::byte> copy = state_.memory->own_copy(bytes);
-  uint64_t random = *state_.disturb * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(value) + 1;
-  for (size_t at = 0; at + sizeof(float) <= copy.size(); at += sizeof(float)) {
-    random = random * 6364136223846793005 + 1442695040888963407;
-    float number;
-    std::memcpy(&number, copy.data() + at, sizeof number);
-    const float end = (random >> 63) != 0 ? std::numeric_limits<float>::infinity()
-                                          : -std::numeric_limits<float>::infinity();
-    number = number == 0 ? number : std::nextafter(number, end);
-    std::memcpy(copy.data() + at, &number, sizeof number);
-  }
-  return copy;
 }
 
 Status Binder::bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to) {
@@ -409,6 +392,22 @@ Status Binder::bind(const pte::Tensor& from, kernels::Tensor& to) {
 }
 
 }  // namespace
+
+std::span<const std::byte> disturbed(MethodState& state, std::span<const std::byte> bytes,
+                                     uint64_t place) {
+  const std::span<std::byte> copy = state.memory->own_copy(bytes);
+  uint64_t random = *state.disturb * 0x9e3779b97f4a7c15 + place + 1;
+  for (size_t at = 0; at + sizeof(float) <= copy.size(); at += sizeof(float)) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    float number;
+    std::memcpy(&number, copy.data() + at, sizeof number);
+    const float end = (random >> 63) != 0 ? std::numeric_limits<float>::infinity()
+                                          : -std::numeric_limits<float>::infinity();
+    number = number == 0 ? number : std::nextafter(number, end);
+    std::memcpy(copy.data() + at, &number, sizeof number);
+  }
+  return copy;
+}
 
 Status make_values(Loading& loading) {
   MethodState& state = loading.state;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <set>
 
 #include "core/text.h"
 #include "formats/xnnpack/reader.h"
@@ -57,6 +58,24 @@ Result<std::vector<Bytes>> constants_of(const Loading& loading, const xnnpack::G
   return constants;
 }
 
+bool is_f32_vector(const xnnpack::Value& value) {
+  const auto is_long = [](uint64_t n) { return n > 1; };
+  return value.datatype == xnnpack::Datatype::kF32 && value.constant != 0 &&
+         std::ranges::count_if(value.dims, is_long) == 1;
+}
+
+// See MethodOptions::disturb.
+void disturb_vectors(Loading& loading, const xnnpack::Graph& graph, size_t index,
+                     std::vector<Bytes>& constants) {
+  std::set<uint32_t> done;
+  for (const xnnpack::Value& value : graph.values) {
+    if (!is_f32_vector(value) || value.constant >= constants.size()) continue;
+    if (!done.insert(value.constant).second) continue;
+    const uint64_t place = (uint64_t{index} << 32) + value.constant;
+    constants[value.constant] = disturbed(loading.state, constants[value.constant], place);
+  }
+}
+
 Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateCall& call,
                                           size_t index) {
   const auto delegate = static_cast<size_t>(call.delegate);
@@ -66,7 +85,8 @@ Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateC
   const auto named = std::ranges::find_if(
       graph.constants, [](const auto& constant) { return !constant.key.empty(); });
   if (named != graph.constants.end()) loading.state.step_weights[index] = named->key;
-  const std::vector<Bytes> constants = FERRY_TRY(constants_of(loading, graph, blob));
+  std::vector<Bytes> constants = FERRY_TRY(constants_of(loading, graph, blob));
+  if (loading.state.disturb) disturb_vectors(loading, graph, index, constants);
   const std::vector<kernels::Tensor*> args = FERRY_TRY(arguments_of(loading, call));
   const auto copy = [&](Bytes bytes) { return loading.state.memory->aligned_copy(bytes); };
   return Delegate::compile({graph, constants, args, copy, loading.state.literal,

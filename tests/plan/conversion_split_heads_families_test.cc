@@ -88,6 +88,7 @@ struct Family {
                          .style = converters::ProgramStyle::kStatic};
     options.softmax = variant.softmax;
     options.rotation = variant.rotation;
+    options.image_patches = 64;  // for towers that take images of any shape
     options.ports = variant.ports;
     options.ports.keys.assign(static_cast<size_t>(config.num_layers), kCacheEncoding);
     options.ports.values = options.ports.keys;

@@ -111,9 +111,9 @@ TEST(ImagePromptRefusals, Lengths) {
 
 TEST(ImagePromptRefusals, ClassesAndFieldsThatAreNotKnown) {
   const Error named =
-      refused("smolvlm", "processor_config.json", {{"processor_class", "PaliGemmaProcessor"}});
+      refused("smolvlm", "processor_config.json", {{"processor_class", "Kosmos2Processor"}});
   EXPECT_EQ(named.message,
-            "d/processor_config.json: processor_class 'PaliGemmaProcessor' is not supported");
+            "d/processor_config.json: processor_class 'Kosmos2Processor' is not supported");
   EXPECT_EQ(named.code, ErrorCode::kUnsupported);
   // Another class has this field name for the number of placeholders.
   EXPECT_EQ(refused("smolvlm", "processor_config.json", {{"image_seq_length", 3}}).message,

@@ -174,6 +174,12 @@ packer::Manifest any_shape_model() {
   packer::ManifestMethod& forward = manifest.components[0].programs[0].methods[0];
   forward.inputs[0].shape = {1, 6, 48};
   forward.outputs[0].shape = {1, 6, 4};
+  packer::ManifestMethod decode;
+  decode.name = kForwardMethod;
+  decode.inputs = {{std::string(kRopePositionsPort), DType::kI64, {3, 1}}};
+  packer::ManifestProgram decoder;
+  decoder.methods = {decode};
+  manifest.components.push_back({std::string(kTextDecoderRole), {decoder}});
   return manifest;
 }
 
