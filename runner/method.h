@@ -57,8 +57,9 @@ struct MethodOptions {
   // the dtypes that the program states; inputs may also be f64, and output_f64() rounds nothing.
   // kUnsupported for programs with delegates. Takes up to four times the planned memory.
   bool f64 = false;
-  // Move every f32 vector outside of the program, and every one that is a constant of a delegate
-  // (norms, biases), up or down by one unit in the last place, with this seed. Any honest execution could be of such a program.
+  // Move every f32 vector outside of the program, or inside if nothing is outside, and every one
+  // that is a constant of a delegate (norms, biases), up or down by one unit in the last place,
+  // with this seed. Any honest execution could be of such a program.
   std::optional<uint64_t> disturb = {};
   // Execute every instruction as stated, even if its result is available without it. The bits of
   // the results are equal, but execution takes longer.

@@ -284,6 +284,9 @@ class Binder {
   std::vector<std::string> missing;  // names of absent external tensors
 
  private:
+  bool is_disturbed(const pte::Tensor& from) const {
+    return state_.disturb && from.dtype == DType::kF32 && from.sizes.size() == 1;
+  }
   Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
   // `dtype` is the dtype of the bytes.
   Status bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to);
@@ -314,7 +317,7 @@ Result<std::span<const std::byte>> Binder::external_bytes(const pte::Tensor& fro
                     quoted(from.fqn), dtype_name(tensor.dtype), fmt::join(tensor.sizes, ", "),
                     dtype_name(from.dtype), fmt::join(from.sizes, ", ")));
   }
-  if (state_.disturb && from.dtype == DType::kF32 && from.sizes.size() == 1) {
+  if (is_disturbed(from)) {
     return disturbed(state_, tensor.bytes.first(bytes), static_cast<uint64_t>(to.id));
   }
   return tensor.bytes.first(bytes);
@@ -385,7 +388,12 @@ Status Binder::bind(const pte::Tensor& from, kernels::Tensor& to) {
     if (from.data_index >= constants.size()) {
       return state_.bad(fmt::format("value {} has no constant {}", to.id, from.data_index));
     }
-    FERRY_RETURN_IF_ERROR(bind_constant(constants[from.data_index], from.dtype, to));
+    std::span<const std::byte> bytes = constants[from.data_index];
+    // A program of another tool has its norms inside. Ours have nothing but tables there.
+    if (is_disturbed(from) && loading_.external.empty()) {
+      bytes = disturbed(state_, bytes, static_cast<uint64_t>(to.id));
+    }
+    FERRY_RETURN_IF_ERROR(bind_constant(bytes, from.dtype, to));
   }
   if (to.capacity == 0) to.data = no_bytes();
   return {};
@@ -403,7 +411,7 @@ std::span<const std::byte> disturbed(MethodState& state, std::span<const std::by
     std::memcpy(&number, copy.data() + at, sizeof number);
     const float end = (random >> 63) != 0 ? std::numeric_limits<float>::infinity()
                                           : -std::numeric_limits<float>::infinity();
-    number = number == 0 ? number : std::nextafter(number, end);
+    if (number != 0 && std::isfinite(number)) number = std::nextafter(number, end);
     std::memcpy(copy.data() + at, &number, sizeof number);
   }
   return copy;
