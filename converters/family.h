@@ -110,6 +110,7 @@ struct VisionType {
   // Tiles are lists of patches of any number of rows and columns; vision_config states the number
   // of positions, the square of a number, in place of image_size.
   bool patch_lists = false;
+  bool reads_all = false;            // `read` reads all of the tower
   std::vector<KeyNames> names = {};  // other names of keys of the outer config
   // The tower is built only where images are asked for. Otherwise the FamilySpec whose wrapper has
   // this name serves the text part alone.

@@ -3,6 +3,7 @@
 // from here.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace ferry {
@@ -60,6 +61,9 @@ inline constexpr std::string_view kAttentionEndPort = "attention_end";
 // of each token in time, in height and in width, i64 [3,T]. The three are equal for a token of
 // text.
 inline constexpr std::string_view kRopePositionsPort = "rope_positions";
+// Text decoders whose layers have inputs of their own for each token, beside the embeddings of a
+// vision-language model, have this input: the tokens, i64 [1,T], in a static program i32 [1,A].
+inline constexpr std::string_view kLayerTokensPort = "layer_tokens";
 inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [1,T,hidden_size]
 // Vision-language models have these. One image or tile is one call of the vision encoder. A tile
 // may be a list of P patches instead, of which `spatial_shapes` states the rows and the columns;
@@ -126,9 +130,10 @@ inline constexpr std::string_view kNewStatePrefix = "new_";
 // positions of a window.
 inline constexpr std::string_view kSlidingWindowMethod = "get_sliding_window";
 
-// A method without inputs that returns 1, which static programs have whose masks must let the rows
-// of an image attend to each other in both directions.
+// A method without inputs, which static programs have whose masks must let the rows of an image
+// attend to each other in both directions: it says which masks, both or window_mask alone.
 inline constexpr std::string_view kTwoWayImagesMethod = "get_two_way_images";
+inline constexpr int64_t kTwoWayInAll = 1, kTwoWayInWindows = 2;
 
 // Returns whether `port` is `stem` followed by the number of a layer.
 constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
@@ -141,11 +146,12 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 constexpr bool is_component_input(std::string_view port) {
   return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort ||
          port == kAttentionEndPort || port == kRopePositionsPort || port == kDeepstackPort ||
-         port == kTextIdsPort || port == kPositionIdsPort || port == kLastTokensPort ||
-         port == kTokenTypesPort || port == kAttentionMaskPort || port == kWindowMaskPort ||
-         is_layer_port(port, kKCachePort) || is_layer_port(port, kVCachePort) ||
-         is_layer_port(port, kConvStatePort) || is_layer_port(port, kRecurrentStatePort) ||
-         is_layer_port(port, kCrossKPort) || is_layer_port(port, kCrossVPort);
+         port == kLayerTokensPort || port == kTextIdsPort || port == kPositionIdsPort ||
+         port == kLastTokensPort || port == kTokenTypesPort || port == kAttentionMaskPort ||
+         port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
+         is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
+         is_layer_port(port, kRecurrentStatePort) || is_layer_port(port, kCrossKPort) ||
+         is_layer_port(port, kCrossVPort);
 }
 
 }  // namespace ferry

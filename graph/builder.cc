@@ -283,6 +283,9 @@ ValueId GraphBuilder::relu(ValueId x) { return emit_one(Op::kRelu, {x}); }
 ValueId GraphBuilder::clamp(ValueId x, double low, double high) {
   return emit_one(Op::kClamp, {x, low, high});
 }
+ValueId GraphBuilder::clamp(ValueId x, ValueId low, ValueId high) {
+  return emit_one(Op::kClampTensor, {x, low, high});
+}
 ValueId GraphBuilder::softmax_last(ValueId x) {
   return emit_one(Op::kSoftmax, {x, IntArg(-1), false});
 }

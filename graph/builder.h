@@ -88,6 +88,7 @@ class GraphBuilder {
   ValueId gelu(ValueId x, std::string approximate);  // "none" or "tanh"
   ValueId relu(ValueId x);
   ValueId clamp(ValueId x, double low, double high);
+  ValueId clamp(ValueId x, ValueId low, ValueId high);  // by tensors that broadcast to x
   ValueId softmax_last(ValueId x);
   // Returns the k largest values of the last dimension in descending order, and their indices
   // (i64).

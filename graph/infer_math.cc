@@ -83,6 +83,18 @@ Result<Types> infer_float(const RuleInput& in) {
   return tensor_of(in.tensor(0).dtype, in.tensor(0).shape);
 }
 
+// Arguments: self, min, max.
+Result<Types> infer_clamp_tensor(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  for (const size_t limit : {size_t{1}, size_t{2}}) {
+    if (!in.given(limit)) return misfit("needs both limits");
+    if (in.tensor(limit).dtype != x.dtype) return misfit("limits have another dtype");
+    const std::optional<Dims> shape = broadcast(x.shape, in.tensor(limit).shape);
+    if (!shape || *shape != x.shape) return misfit("limits do not broadcast to the values");
+  }
+  return infer_float(in);
+}
+
 // Arguments: self, dim, half_to_float.
 Result<Types> infer_softmax(const RuleInput& in) {
   const int64_t rank = static_cast<int64_t>(in.tensor(0).shape.size());

@@ -34,6 +34,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kGelu, "aten::gelu.out", infer_float},
     OpInfo{Op::kRelu, "aten::relu.out", infer_float},
     OpInfo{Op::kClamp, "aten::clamp.out", infer_float},
+    OpInfo{Op::kClampTensor, "aten::clamp.Tensor_out", infer_clamp_tensor},
     OpInfo{Op::kSoftmax, "aten::_softmax.out", infer_softmax},
     OpInfo{Op::kTopk, "aten::topk.values", infer_topk},
     OpInfo{Op::kGather, "aten::gather.out", infer_gather},

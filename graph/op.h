@@ -30,14 +30,15 @@ enum class Op {
   kGelu,       // aten::gelu.out
   kRelu,       // aten::relu.out
   kClamp,      // aten::clamp.out
-  kSoftmax,    // aten::_softmax.out
-  kTopk,       // aten::topk.values
-  kGather,     // aten::gather.out
-  kWhere,      // aten::where.self_out
-  kEqScalar,   // aten::eq.Scalar_out
-  kGtScalar,   // aten::gt.Scalar_out
-  kGeScalar,   // aten::ge.Scalar_out
-  kLtScalar,   // aten::lt.Scalar_out
+  kClampTensor,     // aten::clamp.Tensor_out
+  kSoftmax,         // aten::_softmax.out
+  kTopk,            // aten::topk.values
+  kGather,          // aten::gather.out
+  kWhere,           // aten::where.self_out
+  kEqScalar,        // aten::eq.Scalar_out
+  kGtScalar,        // aten::gt.Scalar_out
+  kGeScalar,        // aten::ge.Scalar_out
+  kLtScalar,        // aten::lt.Scalar_out
   kLogicalAnd,      // aten::logical_and.out
   kArange,          // aten::arange.start_out
   kCat,             // aten::cat.out

@@ -78,6 +78,7 @@ Result<Types> infer_linear(const RuleInput& in);
 Result<Types> infer_binary(const RuleInput& in);
 Result<Types> infer_logical(const RuleInput& in);
 Result<Types> infer_float(const RuleInput& in);
+Result<Types> infer_clamp_tensor(const RuleInput& in);
 Result<Types> infer_compare(const RuleInput& in);
 Result<Types> infer_softmax(const RuleInput& in);
 Result<Types> infer_reduce(const RuleInput& in);

@@ -157,6 +157,11 @@ Result<TiledImage> cut_lfm2(const Image& image, const Settings& s, const Resize&
   return out;
 }
 
+template <class Resize>
+Result<TiledImage> cut_gemma4(const Image& image, const Settings& s, const Resize& to) {
+  return single(to(image, FERRY_TRY(gemma4_size(image.size, s))));
+}
+
 // Returns the size whose shorter side is `shortest`.
 Size by_shortest_edge(Size image, int shortest) {
   const bool wide = image.width > image.height;
@@ -246,7 +251,7 @@ Result<TiledImage> cut(const Image& image, const Settings& settings, Backend bac
   const auto to = [&](const Image& from, Size size) {
     return resize(from, size, settings.filter, backend, pool);
   };
-  if (settings.has_patches() && backend == Backend::kPil) {
+  if (settings.kind == ProcessorKind::kLfm2Vl && backend == Backend::kPil) {
     return fail(ErrorCode::kUnsupported, "this image processor has no backend pil");
   }
   switch (settings.kind) {
@@ -262,6 +267,8 @@ Result<TiledImage> cut(const Image& image, const Settings& settings, Backend bac
       return cut_lfm2(image, settings, to);
     case ProcessorKind::kPixtral:
       return cut_pixtral(image, settings, to);
+    case ProcessorKind::kGemma4:
+      return cut_gemma4(image, settings, to);
     case ProcessorKind::kGemma3:
       break;
   }
@@ -407,6 +414,34 @@ Size lfm2_size(Size image, const Settings& s) {
     width = steps(std::ceil(image.width * beta / count));
   }
   return {static_cast<int>(width), static_cast<int>(height)};
+}
+
+// The source is get_aspect_ratio_preserving_size() of the reference.
+Result<Size> gemma4_size(Size image, const Settings& s) {
+  const int64_t step = int64_t{s.patch} * s.merge;
+  const int64_t most = pixels_of(s.most_tokens, s);
+  const double height = image.height, width = image.width;
+  const double factor = std::sqrt(static_cast<double>(most) / (height * width));
+  const auto steps = [&](double length) {
+    return static_cast<int64_t>(std::floor(length / static_cast<double>(step))) * step;
+  };
+  int64_t high = steps(factor * height), wide = steps(factor * width);
+  if (high == 0 && wide == 0) {
+    return bad_input(
+        fmt::format("a picture of {} x {} pixels becomes one of 0 x 0", image.width, image.height));
+  }
+  const auto along = [&](double longer, double shorter) {
+    return std::min(static_cast<int64_t>(std::floor(longer / shorter)), int64_t{s.most_tokens}) *
+           step;
+  };
+  if (high == 0) {
+    high = step;
+    wide = along(width, height);
+  } else if (wide == 0) {
+    wide = step;
+    high = along(height, width);
+  }
+  return Size{static_cast<int>(wide), static_cast<int>(high)};
 }
 
 bool lfm2_is_large(Size image, const Settings& s) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,9 +28,22 @@ float plain_value(int level, double mean, double deviation, double rescale) {
   return (value - static_cast<float>(mean)) / static_cast<float>(deviation);
 }
 
+// Without normalisation torchvision multiplies in f32, Pillow's backend in f64.
+float scaled_value(int level, double rescale, Backend backend) {
+  return backend == Backend::kTorchvision ? static_cast<float>(level) * static_cast<float>(rescale)
+                                          : static_cast<float>(level * rescale);
+}
+
 Levels levels_of(const Settings& s, Backend backend) {
   const auto value = backend == Backend::kTorchvision ? fused_value : plain_value;
   Levels levels;
+  if (!s.normalize) {
+    for (int i = 0; i < 256; ++i) {
+      const float scaled = scaled_value(i, s.rescale, backend);
+      for (auto& channel : levels) channel[static_cast<size_t>(i)] = scaled;
+    }
+    return levels;
+  }
   for (size_t c = 0; c < 3; ++c) {
     for (size_t i = 0; i < 256; ++i) {
       levels[c][i] = value(static_cast<int>(i), s.mean[c], s.std[c], s.rescale);
@@ -130,6 +144,23 @@ void append_patches(PixelValues& out, const Image& tile, const Settings& s, cons
   out.mask.insert(out.mask.end(), static_cast<size_t>(rows * columns), 1);
 }
 
+// Gemma4 has the column and the row of each patch in the place of the mask, and -1 for padding.
+void place_patches(PixelValues& out) {
+  const int64_t tiles = out.shape[0], patches = out.shape[1];
+  out.position_shape = {tiles, patches, 2};
+  out.positions.assign(static_cast<size_t>(tiles * patches * 2), -1);
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const auto sides = std::span(out.spatial_shapes).subspan(static_cast<size_t>(2 * tile), 2);
+    for (int64_t patch = 0; patch < sides[0] * sides[1]; ++patch) {
+      const auto at = static_cast<size_t>(2 * (tile * patches + patch));
+      out.positions[at] = patch % sides[1];
+      out.positions[at + 1] = patch / sides[1];
+    }
+  }
+  out.mask_shape = {};
+  out.mask = {};
+}
+
 PixelValues patch_values(std::span<const Sample> samples, const Settings& s, const Levels& levels) {
   const auto patches = static_cast<size_t>(s.max_patches());
   const size_t width = size_t{3} * static_cast<size_t>(s.patch * s.patch);
@@ -148,6 +179,7 @@ PixelValues patch_values(std::span<const Sample> samples, const Settings& s, con
   const auto n = static_cast<int64_t>(tiles);
   out.shape = {n, s.max_patches(), static_cast<int64_t>(width)};
   out.mask_shape = {n, s.max_patches()};
+  if (s.kind == ProcessorKind::kGemma4) place_patches(out);
   return out;
 }
 

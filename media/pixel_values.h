@@ -60,6 +60,9 @@ Size pixtral_size(Size image, const Settings& settings);
 // For Lfm2Vl: returns the size of a picture that is not cut, or of its thumbnail. Both sides are
 // multiples of patch x merge.
 Size lfm2_size(Size image, const Settings& settings);
+// For Gemma4: returns the largest size of this shape with most_tokens, whose sides are multiples of
+// patch x merge. kBadInput for a picture so narrow that the reference fails.
+Result<Size> gemma4_size(Size image, const Settings& settings);
 // For Lfm2Vl: returns whether the picture has more pixels than one tile of its shape may have.
 bool lfm2_is_large(Size image, const Settings& settings);
 
@@ -72,22 +75,25 @@ struct PixelValues {
   std::vector<int64_t> mask = {};
   // For Qwen2Vl only: frames, rows and columns of patches of each image, [images,3].
   std::vector<int64_t> grids = {};
-  // For Lfm2Vl: the rows and the columns of patches of each tile, [tiles, 2].
+  // For Gemma4 and Lfm2Vl: the rows and the columns of patches of each tile, [tiles, 2].
   std::vector<int64_t> spatial_shapes = {};
   // For Pixtral: height and width of each image in pixels, [images, 2].
   std::vector<int64_t> image_sizes = {};
+  // For Gemma4: the column and the row of each patch, [tiles, max_patches, 2]; -1 for padding.
+  Shape position_shape = {};
+  std::vector<int64_t> positions = {};
 };
 
 // The images of one prompt.
 using Sample = std::vector<TiledImage>;
 
 // Idefics3: returns [samples, tiles, 3, side, side], in which samples with fewer tiles end with
-// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. Lfm2Vl:
-// returns [tiles of all samples, max_patches, 3 x patch x patch], where a patch has its pixels row
-// by row, each with its channels, and rows of zeros are padding. Qwen2Vl:
-// returns [patches of all samples, 3 * frames * patch * patch], in which blocks of merge x merge
-// patches stay together. Pixtral: returns [images of all samples, 3, height, width], where smaller
-// images end with zeros. The samples are not empty.
+// tiles of zeros. GotOcr2 and Gemma3: returns [tiles of all samples, 3, side, side]. Gemma4 and
+// Lfm2Vl: returns [tiles of all samples, max_patches, 3 x patch x patch], where a patch has its
+// pixels row by row, each with its channels, and rows of zeros are padding. Qwen2Vl: returns
+// [patches of all samples, 3 * frames * patch * patch], in which blocks of merge x merge patches
+// stay together. Pixtral: returns [images of all samples, 3, height, width], where smaller images
+// end with zeros. The samples are not empty.
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend);
 

@@ -284,6 +284,29 @@ constexpr Field kPixtralFields[] = {
     {"do_pad", always_true},
 };
 
+Status normalize(const json& value, Settings& s) { return set_bool(value, s.normalize); }
+
+// The budgets that the reference knows.
+Status budget(const json& value, Settings& s) {
+  constexpr int kBudgets[] = {70, 140, 280, 560, 1120};
+  for (const int tokens : kBudgets) {
+    if (value != tokens) continue;
+    s.most_tokens = tokens;
+    return {};
+  }
+  return bad_input("not one of 70, 140, 280, 560 and 1120");
+}
+
+constexpr Field kGemma4Fields[] = {
+    {"size", no_effect},
+    {"do_normalize", normalize},
+    {"do_pad", always_null},
+    {"patch_size", patch_side},
+    {"pooling_kernel_size", merge},
+    {"max_soft_tokens", budget},
+    {"image_seq_length", no_effect},
+};
+
 // The defaults of the classes in transformers 5.23, without what they have in common.
 constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
 constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
@@ -301,6 +324,16 @@ constexpr Settings kGemma3 = {.kind = ProcessorKind::kGemma3,
                               .tile = 224,
                               .mean = kHalf,
                               .std = kHalf};
+constexpr Settings kGemma4 = {.kind = ProcessorKind::kGemma4,
+                              .filter = Filter::kBicubic,
+                              .mean = {0.0, 0.0, 0.0},
+                              .std = {1.0, 1.0, 1.0},
+                              .normalize = false,
+                              .split = false,
+                              .patch = 16,
+                              .merge = 3,
+                              .least_tokens = 1,
+                              .most_tokens = 280};
 constexpr Settings kQwen2Vl = {.kind = ProcessorKind::kQwen2Vl,
                                .filter = Filter::kBicubic,
                                .mean = kClipMean,
@@ -338,6 +371,7 @@ constexpr Settings kPixtral = {.kind = ProcessorKind::kPixtral,
 constexpr std::string_view kIdefics3Processors[] = {"Idefics3Processor", "SmolVLMProcessor"};
 constexpr std::string_view kInternVlProcessors[] = {"InternVLProcessor"};
 constexpr std::string_view kGemma3Processors[] = {"Gemma3Processor"};
+constexpr std::string_view kGemma4Processors[] = {"Gemma4Processor"};
 constexpr std::string_view kQwenProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLProcessor",
                                                 "Qwen3VLProcessor"};
 constexpr std::string_view kLlavaProcessors[] = {"LlavaProcessor"};
@@ -353,6 +387,7 @@ constexpr Kind kKinds[] = {
     {"LlavaImageProcessor", kLlavaProcessors, kLlavaFields, kClip},
     {"SiglipImageProcessor", kSiglipProcessors, kSiglipFields, kSiglip},
     {"Gemma3ImageProcessor", kGemma3Processors, kGemma3Fields, kGemma3},
+    {"Gemma4ImageProcessor", kGemma4Processors, kGemma4Fields, kGemma4},
     {"Qwen2VLImageProcessor", kQwenProcessors, kQwen2VlFields, kQwen2Vl},
     {"Lfm2VlImageProcessor", kLfm2VlProcessors, kLfm2VlFields, kLfm2Vl},
     {"PixtralImageProcessor", kPixtralProcessors, kPixtralFields, kPixtral},

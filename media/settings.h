@@ -20,6 +20,7 @@ enum class ProcessorKind {
   kClip,      // the whole picture as one tile, of its own shape until it is cropped (LLaVA)
   kLfm2Vl,    // a picture of its own shape, or a grid of tiles and a thumbnail of its own shape
   kPixtral,   // the whole picture, which keeps its shape, in whole tokens
+  kGemma4,    // a picture of its own shape, as large as most_tokens allow
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
@@ -37,6 +38,7 @@ struct Settings {
   Filter filter = Filter::kLanczos;
   int tile = 0;  // side, in pixels
   std::array<double, 3> mean{}, std{};
+  bool normalize = true;  // by mean and std
   double rescale = 1.0 / 255;
 
   // These are for Idefics3. A fixed size replaces the longest edge. For Pixtral it is the largest
@@ -53,7 +55,8 @@ struct Settings {
 
   bool pan_and_scan = false;  // for Gemma3; no file asks for it
 
-  // These are for Lfm2Vl, Qwen2Vl and Pixtral. A token is a square of `merge` x `merge` patches.
+  // These are for Gemma4, Lfm2Vl, Qwen2Vl and Pixtral. A token is a square of `merge` x `merge`
+  // patches.
   int patch = 14, merge = 2;  // sides, in pixels and in patches
   int frames = 2;             // of a patch, for Qwen2Vl and Pixtral
   // These are for Qwen2Vl. Sides are multiples of patch * merge, and pixels from least to most.
@@ -64,7 +67,7 @@ struct Settings {
   bool pad_square = false;  // first, with the mean colour
 
   // These are for Lfm2Vl, and so are `split`, least_patches and most_patches, the numbers of tiles
-  // of a grid.
+  // of a grid. Gemma4 has most_tokens.
   int least_tokens = 64, most_tokens = 256;
   double tolerance = 2;  // a picture is cut that has so many times the pixels of most_tokens
   bool thumbnail = true;
@@ -75,7 +78,9 @@ struct Settings {
     return kind == ProcessorKind::kQwen2Vl || kind == ProcessorKind::kPixtral;
   }
   // Returns whether tiles are lists of patches, with rows and columns of their own.
-  bool has_patches() const { return kind == ProcessorKind::kLfm2Vl; }
+  bool has_patches() const {
+    return kind == ProcessorKind::kLfm2Vl || kind == ProcessorKind::kGemma4;
+  }
   // Returns the patches that every tile of a list of patches is padded to; 0 for other kinds.
   int64_t max_patches() const;
 };

@@ -71,7 +71,9 @@ class ModelCheck {
     if (port.name == kLastTokensPort) {
       return expect(file, "input", port, {1, texts}, "texts of a call");
     }
-    if (port.name == kTokensPort) return expect(file, "input", port, {1, tokens}, "prefill_length");
+    if (port.name == kTokensPort || port.name == kLayerTokensPort) {
+      return expect(file, "input", port, {1, tokens}, "prefill_length");
+    }
     if (port.name == kEmbeddingsPort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
                     "prefill_length and hidden_size");

@@ -10,6 +10,16 @@ namespace {
 
 constexpr uint64_t kMaxProcessorBytes = uint64_t{1} << 20;
 
+// A picture of Gemma 4 may be one token high, or one wide.
+Status check_positions(const converters::VisionConfig& vision, const std::string& name) {
+  const int64_t longest = vision.max_patches / vision.shuffle;
+  if (!vision.gemma4 || vision.gemma4->positions >= longest) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: 'position_embedding_size' is {}, less than the {} patches of the "
+                          "longest picture: not supported",
+                          name, vision.gemma4->positions, longest));
+}
+
 }  // namespace
 
 Status settle_patches(const std::vector<packer::CopiedFile>& copied, const std::string& name,
@@ -19,7 +29,7 @@ Status settle_patches(const std::vector<packer::CopiedFile>& copied, const std::
   const text::ReadFile read = reader_of(copied);
   const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorBytes));
   const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorBytes));
-  if (preprocessor.empty() && processor.empty()) return {};
+  if (preprocessor.empty() && processor.empty()) return check_positions(vision, name);
   const media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
   if (settings.patch != vision.patch_size || settings.merge != vision.shuffle ||
       !settings.has_patches()) {
@@ -30,7 +40,7 @@ Status settle_patches(const std::vector<packer::CopiedFile>& copied, const std::
         vision.shuffle));
   }
   vision.max_patches = settings.max_patches();
-  return {};
+  return check_positions(vision, name);
 }
 
 }  // namespace ferry::plan

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_input.h"
+#include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
@@ -38,9 +39,18 @@ constexpr int64_t kDefaultPatches = 4096;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
 constexpr int64_t kTextsLength = 512;
 
-// Returns why programs of these options take no images of any shape, or nullptr.
-const char* any_shape_obstacle(const ConvertOptions& options,
-                               const converters::ModelConfig& config) {
+// Returns why programs of these options take no images of Gemma 4, or nullptr.
+const char* gemma4_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
+  if (options.style == ProgramStyle::kEncoder) return "an encoder takes no images";
+  const bool one = options.layout == ProgramLayout::kOneProgram;
+  return one && converters::takes_layer_tokens(config)
+             ? "in one program of all components, layers have no inputs for each token"
+             : nullptr;
+}
+
+// Returns why programs of these options take no images, or nullptr.
+const char* image_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
+  if (config.vision && config.vision->gemma4) return gemma4_obstacle(options, config);
   if (!config.vision || !config.vision->any_shape) return nullptr;
   if (options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
     return "stateful programs alone take images of any shape";
@@ -52,7 +62,7 @@ const char* any_shape_obstacle(const ConvertOptions& options,
 
 // Refuses inputs that the model cannot have.
 Status check_inputs(const ConvertOptions& options, const converters::ModelConfig& config) {
-  if (const char* why = any_shape_obstacle(options, config)) {
+  if (const char* why = image_obstacle(options, config)) {
     return fail_field(ErrorCode::kUnsupported, "inputs", fmt::format(" images: {}", why));
   }
   if (!options.images || *options.images == config.vision.has_value()) return {};
@@ -355,8 +365,12 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
                                           &report, converters::all_families(), images);
   };
   auto config = read(options.images.value_or(opened.images));
+  if (config) {
+    const Status settled = settle_patches(opened.copied, printable(options.source), *config);
+    if (!settled) config = fail(settled.error().code, settled.error().message);
+  }
   if (options.images || !opened.images) return config;
-  const char* obstacle = config ? any_shape_obstacle(options, *config) : nullptr;
+  const char* obstacle = config ? image_obstacle(options, *config) : nullptr;
   if (config && obstacle == nullptr && has_room_for_image(options, *config)) return config;
   auto text = read(false);
   if (!text) return text;
@@ -396,7 +410,6 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
         "{}: a folder of sentence-transformers; a program of style encoder gives its vectors",
         printable(options.source)));
   }
-  FERRY_RETURN_IF_ERROR(settle_patches(opened.copied, printable(options.source), c.config));
   c.source = std::move(opened.source);
   c.unused_config_keys = std::move(report.unused_keys);
   if (!opened.directory.empty()) {

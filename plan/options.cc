@@ -233,7 +233,7 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
        {{.text = kEncoderStyle, .outputs = kBundles}, ProgramStyle::kEncoder}});
   v.words<std::optional<bool>>({.name = "inputs",
                                 .help = "Of a model with a vision tower: text alone (gemma3, "
-                                        "Qwen-VL), or images too; default: images "
+                                        "gemma4, Qwen-VL), or images too; default: images "
                                         "where the checkpoint has the tower",
                                 .outputs = kBundles,
                                 .place = 26},

@@ -91,7 +91,8 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
     methods.push_back({std::string(kSlidingWindowMethod), {*config.sliding_window}});
   }
   if (config.vision && config.vision->two_way_images) {
-    methods.push_back({std::string(kTwoWayImagesMethod), {int64_t{1}}});
+    const int64_t number = config.vision->two_way_in_windows ? kTwoWayInWindows : kTwoWayInAll;
+    methods.push_back({std::string(kTwoWayImagesMethod), {number}});
   }
   add_kinds_of_layers(config, methods);
   if (config.bos_id) {

@@ -89,6 +89,9 @@ std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kLfm2Vl) return lfm2_text(p, image);
   if (p.grammar == ImageGrammar::kPixtral) return pixtral_text(p, image);
+  if (p.grammar == ImageGrammar::kGemma4) {
+    return p.open + repeated(p.image, image.tokens_of(p, 0)) + p.close;
+  }
   if (p.grammar == ImageGrammar::kInternVl || p.grammar == ImageGrammar::kLlava ||
       p.grammar == ImageGrammar::kPaliGemma) {
     return p.open + repeated(p.image, p.tokens_per_tile * image.tiles) + p.close;

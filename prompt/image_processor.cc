@@ -80,6 +80,15 @@ constexpr Processor kProcessors[] = {
      {"eoi_token", {}},
      {},
      {}},
+    {"Gemma4Processor",
+     ImageGrammar::kGemma4,
+     {},
+     0,
+     {"image_token", {}},
+     {"boi_token", {}},
+     {"eoi_token", {}},
+     {},
+     {{}, "<|video|>"}},
     {"Qwen2VLProcessor",
      ImageGrammar::kQwenVl,
      {},
@@ -170,6 +179,11 @@ constexpr std::string_view kStrategy = "vision_feature_select_strategy";
 constexpr std::string_view kMoreTokens = "num_additional_image_tokens";
 constexpr std::string_view kLlavaFields[] = {kPatchSize, kStrategy, kMoreTokens};
 
+// The fields of Gemma4Processor about sounds, and the run of an image, which the reference makes as
+// long as the image has tokens.
+constexpr std::string_view kGemma4Fields[] = {"image_seq_length", "audio_seq_length",
+                                              "audio_ms_per_token", "feature_extractor"};
+
 const Value* processor_member(const Value& object, std::string_view name) {
   const Value* found =
       object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name) : nullptr;
@@ -206,6 +220,7 @@ Result<const Processor*> find_processor(const std::string& name, const std::stri
 std::span<const std::string_view> own_fields(ImageGrammar grammar) {
   if (grammar == ImageGrammar::kLlava) return kLlavaFields;
   if (grammar == ImageGrammar::kPixtral) return kPixtralFields;
+  if (grammar == ImageGrammar::kGemma4) return kGemma4Fields;
   return {};
 }
 

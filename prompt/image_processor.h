@@ -16,6 +16,7 @@ enum class ImageGrammar {
   kGemma3,     // the whole image, then its parts, with words between them
   kQwenVl,     // one run, as long as the image is large
   kLlava,      // one run
+  kGemma4,     // one run, as long as the image has tokens
   kLfm2Vl,     // tiles with their row and column, then the whole image; each with tokens of its own
   kPaliGemma,  // one run; the first token of a text behind the last image, and a newline at its end
   kPixtral,    // the rows of an image, with a mark behind each
@@ -26,7 +27,7 @@ inline constexpr size_t kMaxImageTokenBytes = 128;
 
 struct ImageProcessor {
   ImageGrammar grammar = ImageGrammar::kIdefics3;
-  int64_t tokens_per_tile = 0;  // 0 where the shape of a tile decides (Lfm2Vl, QwenVl, Pixtral)
+  int64_t tokens_per_tile = 0;  // 0 where the shape of a tile decides
   std::string image;            // the placeholder, of which a tile has tokens_per_tile
   std::string mark;  // a template writes one for each image: the placeholder, for Gemma3 `open`
   // Before and after an image; Qwen-VL: the template writes them; Pixtral: after a row, and after

@@ -74,7 +74,9 @@ class ImagePrompt {
   std::string_view token_types() const {
     const bool gemma = processor_.grammar == ImageGrammar::kGemma3 || is_two_way();
     if (gemma) return "token_type_ids";
-    return processor_.grammar == ImageGrammar::kQwenVl ? "mm_token_type_ids" : "";
+    const bool mixed =
+        processor_.grammar == ImageGrammar::kQwenVl || processor_.grammar == ImageGrammar::kGemma4;
+    return mixed ? "mm_token_type_ids" : "";
   }
   // Whether all tokens of a prompt attend to each other. Then their token types are 0.
   bool is_two_way() const { return processor_.grammar == ImageGrammar::kPaliGemma; }

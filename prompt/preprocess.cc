@@ -40,8 +40,12 @@ Status write(const std::string& path, const media::PixelValues& pixels,
     tensors.push_back(
         {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_view(pixels.mask)});
   }
+  if (!pixels.position_shape.empty()) {
+    tensors.push_back(
+        {{"image_position_ids", DType::kI64, pixels.position_shape}, bytes_view(pixels.positions)});
+  }
   const Shape sides = {std::ssize(pixels.spatial_shapes) / 2, 2};
-  if (!pixels.spatial_shapes.empty()) {
+  if (!pixels.spatial_shapes.empty() && pixels.position_shape.empty()) {
     tensors.push_back({{"spatial_shapes", DType::kI64, sides}, bytes_view(pixels.spatial_shapes)});
   }
   if (!pixels.grids.empty()) {
@@ -172,7 +176,8 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   report.pixel_attention_mask = pixels.mask_shape;
   report.image_grid = grid_shape(pixels);
   report.image_sizes = sizes_shape(pixels);
-  const int64_t sides = std::ssize(pixels.spatial_shapes);
+  report.image_positions = pixels.position_shape;
+  const int64_t sides = pixels.position_shape.empty() ? std::ssize(pixels.spatial_shapes) : 0;
   if (sides > 0) report.spatial_shapes = {sides / 2, 2};
   return report;
 }

@@ -173,7 +173,7 @@ class F32Path {
       }
       images.features = FERRY_TRY(proof::encode_images(part, images));
       for (auto& [name, tensor] : tower.tensors) {
-        tensor.first = tower_shape(images, tensor.first, tensor.second.size());
+        tensor.first = join_tower(images, name, tensor.first, tensor.second);
         runs_[in_several_calls_ ? 2 * i : i].recorder.keep_tensor(name, tensor.first,
                                                                   std::move(tensor.second));
       }

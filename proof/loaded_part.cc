@@ -95,7 +95,7 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
   const std::vector<int64_t> no_types(tokens.size(), 0);
   for (size_t i = 0; i < inputs.size(); ++i) {
     runner::TensorView view;
-    if (inputs[i].name == kTokensPort) {
+    if (inputs[i].name == kTokensPort || inputs[i].name == kLayerTokensPort) {
       view = {DType::kI64, {1, std::ssize(tokens)}, std::as_bytes(tokens)};
     } else if (inputs[i].name == kInputPosPort) {
       view = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};

@@ -215,16 +215,63 @@ Status place_images(PromptImages& images, const std::string& who) {
   return {};
 }
 
+constexpr const char* kLastTowerState = "vision_last_hidden_state";
+constexpr const char* kPositions = "image_position_ids";
+
+// Returns the rows and columns of lists of patches whose columns and rows are `positions`, i64
+// [tiles,patches,2]. The patches must stand row by row, with -1 for padding behind them.
+Result<std::vector<int64_t>> sides_of(std::span<const int64_t> positions, int64_t tiles,
+                                      int64_t patches, const std::string& who) {
+  std::vector<int64_t> sides;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const auto size = static_cast<size_t>(2 * patches);
+    const auto own = positions.subspan(static_cast<size_t>(tile) * size, size);
+    int64_t rows = 0, columns = 0;
+    for (size_t i = 0; i < size; i += 2) {
+      columns = std::max(columns, std::min(own[i], patches - 1) + 1);
+      rows = std::max(rows, std::min(own[i + 1], patches - 1) + 1);
+    }
+    for (int64_t patch = 0; patch < patches; ++patch) {
+      const bool inside = columns > 0 && patch < rows * columns;
+      const auto at = static_cast<size_t>(2 * patch);
+      if (own[at] == (inside ? patch % columns : -1) &&
+          own[at + 1] == (inside ? patch / columns : -1)) {
+        continue;
+      }
+      return bad_input(fmt::format("{}: {}: the patches of image {} do not stand row by row", who,
+                                   kPositions, tile));
+    }
+    sides.insert(sides.end(), {rows, columns});
+  }
+  return sides;
+}
+
+// Returns the rows and columns of each list of patches.
+Result<std::vector<int64_t>> read_sides(const Reference& reference, const ReferencePrompt& prompt,
+                                        int64_t tiles, int64_t patches) {
+  if (prompt.has("spatial_shapes")) {
+    return reference.integers(prompt, "spatial_shapes", {tiles, 2});
+  }
+  if (prompt.has(kPositions)) {
+    const auto positions = FERRY_TRY(reference.integers(prompt, kPositions, {tiles, patches, 2}));
+    return sides_of(positions, tiles, patches, name_of(reference, prompt));
+  }
+  return bad_input(fmt::format("{}: has pixel_values and neither spatial_shapes nor {}",
+                               name_of(reference, prompt), kPositions));
+}
+
 // Reads the shapes of lists of patches, of which `rows` features are made. The mask, if there is
 // one, must say the same.
 Status read_list_shapes(const Reference& reference, const ReferencePrompt& prompt, int64_t rows,
                         PromptImages& images) {
   const int64_t tiles = images.pixel_shape[0], patches = images.pixel_shape[1];
-  if (!prompt.has("spatial_shapes")) {
-    return bad_input(name_of(reference, prompt) + ": has pixel_values and no spatial_shapes");
+  const std::vector<int64_t> sides = FERRY_TRY(read_sides(reference, prompt, tiles, patches));
+  if (prompt.has(kLastTowerState)) {
+    const Shape& shape = reference.shape(prompt, kLastTowerState);
+    const bool apart =
+        shape.size() == 3 && shape[0] == tiles && (shape[1] == patches || shape[1] == rows);
+    images.joins_states = shape.size() == 3 && !apart;
   }
-  const std::vector<int64_t> sides =
-      FERRY_TRY(reference.integers(prompt, "spatial_shapes", {tiles, 2}));
   const runner::VisionEncoder::Sizes sizes{.patches = patches, .rows = rows};
   std::vector<int64_t> mask;
   for (size_t i = 0; i < sides.size(); i += 2) {
@@ -302,13 +349,23 @@ Status check_token_types(const Reference& reference, const ReferencePrompt& prom
 
 }  // namespace
 
-Shape tower_shape(const PromptImages& images, Shape shape, size_t values) {
-  if (!images.grid) {
+Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
+                 std::vector<float>& values) {
+  const int64_t width = shape.back();
+  if (images.has_lists() && images.joins_states && name == kLastTowerState) {
+    const auto size = static_cast<size_t>(shape[1] * width);
+    std::vector<float> kept;
+    for (size_t tile = 0; tile < values.size() / size; ++tile) {
+      const auto rows = static_cast<size_t>(images.rows_of(tile, shape[1]) * width);
+      const auto own = std::span(values).subspan(tile * size, rows);
+      kept.insert(kept.end(), own.begin(), own.end());
+    }
+    values = std::move(kept);
+  } else if (!images.grid) {
     shape[0] = images.pixel_shape[0];
     return shape;
   }
-  const int64_t width = shape.back();
-  return {1, static_cast<int64_t>(values) / width, width};
+  return {1, static_cast<int64_t>(values.size()) / width, width};
 }
 
 int64_t PromptImages::row_count() const {

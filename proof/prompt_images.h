@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -25,6 +26,9 @@ struct PromptImages {
   bool placed = false;  // whether these have places in three dimensions in the text decoder
   // The patches of each image of any shape, or of each tile that is a list of patches.
   std::vector<runner::ImageShape> shapes = {};
+  // Of lists of patches: whether the reference's last state of the tower is without the rows of
+  // padding, those of all tiles behind each other.
+  bool joins_states = false;
   int64_t width = 0;  // of images of any shape: hidden_size, the first columns of a row
   // Consecutive positions of placeholders; of images that have places with their blocks.
   struct Run {
@@ -50,20 +54,21 @@ struct PromptImages {
   }
 };
 
-// Returns the shape of a tensor of the vision tower for all images of a prompt, where that of one
-// call is `shape`, and all have `values` values.
-Shape tower_shape(const PromptImages& images, Shape shape, size_t values);
+// Makes a tensor of the vision tower that of all images of a prompt, of which `values` has the
+// values of all calls; that of one call is `shape`. Returns the shape of the result, and takes rows
+// of padding out where the reference does (`joins_states`).
+Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
+                 std::vector<float>& values);
 
 // Returns pixel_values and image_features of a prompt that needs images, and the positions of their
 // rows. A reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; in the second form, tiles of
 // zeros are padding and left out. Of lists of patches it has pixel_values [tiles,P,V] and
-// spatial_shapes [tiles,2], and may have pixel_attention_mask. Of images of any shape it has
-// pixel_values [patches,values] and image_grid_thw [images,3], or pixel_values [images,3,H,W] and
-// image_sizes [images,2]; kUnsupported for several frames.
-// kBadInput unless both give an equal
-// number of rows, at least one, with one placeholder for each row. The placeholder is
-// image_token_id of the manifest; if the manifest has none, it is the only id that occurs once per
-// row.
+// spatial_shapes [tiles,2] or image_position_ids [tiles,P,2], and may have pixel_attention_mask. Of
+// images of any shape it has pixel_values [patches,values] and image_grid_thw [images,3], or
+// pixel_values [images,3,H,W] and image_sizes [images,2]; kUnsupported for several frames.
+// kBadInput unless both give an equal number of rows, at least one, with one placeholder for each
+// row. The placeholder is image_token_id of the manifest; if the manifest has none, it is the only
+// id that occurs once per row.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 

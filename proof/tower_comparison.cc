@@ -81,7 +81,7 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
     const bool joined = images.has_lists() && name == "image_features";
     const Shape shape =
         joined ? computed.shapes[name]
-               : tower_shape(images, computed.shapes[name], computed.values[name].size());
+               : join_tower(images, name, computed.shapes[name], computed.values[name]);
     const std::vector<float> want = FERRY_TRY(reference.floats(prompt, name, shape));
     ValueComparison comparison(bounds.noise_of(prompt.name, name));
     comparison.add(computed.values[name], want);
@@ -118,7 +118,7 @@ Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision
     for (auto& [tensor, recorded] : tensors) {
       const bool joined = prompt.images.has_lists() && tensor == "image_features";
       if (!joined)
-        recorded.first = tower_shape(prompt.images, recorded.first, recorded.second.size());
+        recorded.first = join_tower(prompt.images, tensor, recorded.first, recorded.second);
       source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
     }
   }

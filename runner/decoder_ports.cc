@@ -51,6 +51,9 @@ Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cro
   if (const int64_t layers = deepstack_layers(m); layers > 0) {
     inputs.push_back({kDeepstackPort, DType::kF32, {layers, m.prefill_length, m.hidden_size}});
   }
+  if (has_port(set, kLayerTokensPort)) {
+    inputs.push_back({kLayerTokensPort, DType::kI64, {1, m.prefill_length}});
+  }
   inputs.insert(inputs.end(), cross.begin(), cross.end());
   const PortType outputs[] = {
       {kLogitsPort, logits_dtype(set),

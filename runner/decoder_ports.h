@@ -25,10 +25,10 @@ bool takes_ends(const ProgramSet& set);
 std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports);
 
 // The chain is tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1], in some
-// models attention_end i64 [1,T], rope_positions i64 [3,T] and deepstack_features f32
-// [K,T,hidden_size], then the keys and values `cross` -> logits f32 [1,V] or [1,T,V].
-// Programs of other tools that have no caches take no input_pos, and all tokens of the sequence in
-// every call. Their logits may be in half precision.
+// models attention_end i64 [1,T], rope_positions i64 [3,T], deepstack_features f32
+// [K,T,hidden_size] and layer_tokens i64 [1,T], then the keys and values `cross` -> logits f32
+// [1,V] or [1,T,V]. Programs of other tools that have no caches take no input_pos, and all tokens
+// of the sequence in every call. Their logits may be in half precision.
 Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross);
 
 }  // namespace ferry::runner

@@ -25,6 +25,7 @@ struct StatefulDecoder::Impl {
         chain(std::move(methods)),
         embedding(std::move(embeds)),
         cached(has_port(set, kInputPosPort)),
+        has_layer_tokens(has_port(set, kLayerTokensPort)),
         router(chain) {
     if (takes_ends(set)) ends.resize(static_cast<size_t>(manifest().prefill_length));
     if (has_port(set, kRopePositionsPort)) {
@@ -42,7 +43,8 @@ struct StatefulDecoder::Impl {
   std::optional<AudioEncoder> audio;     // of a model of speech
   size_t cross = 0;                      // keys and values that it gives
   bool has_sound = false;
-  bool cached;  // whether the programs keep caches
+  bool cached;            // whether the programs keep caches
+  bool has_layer_tokens;  // whether the programs take tokens beside embeddings
   ExpertRouter router;
   int64_t position = 0;
   int64_t announced = 0;         // the known least length of the sequence
@@ -101,13 +103,13 @@ struct StatefulDecoder::Impl {
 
 Status StatefulDecoder::Impl::set_tokens(std::span<const int64_t> tokens) {
   TensorView& input = chain.input(kInput);
-  if (embedding == nullptr) {
-    input.shape[1] = call_tokens;
-    input.bytes = std::as_bytes(tokens);
-    return {};
-  }
   ids.shape[1] = call_tokens;
   ids.bytes = std::as_bytes(tokens);
+  if (embedding == nullptr) {
+    input.shape[1] = call_tokens;
+    input.bytes = ids.bytes;
+    return {};
+  }
   FERRY_RETURN_IF_ERROR(embedding->embedder.run(ids, position));
   const TensorView& embedded = embedding->embedder.output();
   input.shape[1] = call_tokens;
@@ -146,6 +148,7 @@ void StatefulDecoder::Impl::set_places(size_t count) {
     fill(std::as_bytes(std::span(places).first(kPlaces * count)));
   }
   if (deepstack) fill(std::as_bytes(deepstack->of_call(position, call_tokens)));
+  if (has_layer_tokens) fill(ids.bytes);
 }
 
 Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {

@@ -2,9 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 namespace ferry::converters {
+
+ValueId int_scalar(GraphBuilder& b, int64_t number) {
+  const std::array<int64_t, 1> value = {number};
+  return b.literal(DType::kI64, {},
+                   {.key = fmt::format("i64:{}", number),
+                    .bytes = sizeof number,
+                    .fill = [value](uint64_t offset, std::span<std::byte> out) {
+                      const auto bytes = std::as_bytes(std::span(value));
+                      std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+                    }});
+}
 
 std::string layer_name(int64_t layer, const char* part) {
   return fmt::format("layers.{}.{}", layer, part);

@@ -29,6 +29,9 @@ inline Dim experts(Dim count) { return count.as(graph::Axis::kExpert); }
 // Returns the name of a part of a layer: "layers.3.attention".
 std::string layer_name(int64_t layer, const char* part);
 
+// Returns a number as i64 [].
+ValueId int_scalar(GraphBuilder& b, int64_t number);
+
 // Returns x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add
 // the 1 when the weight is packed.
 ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps);

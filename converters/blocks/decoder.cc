@@ -7,6 +7,7 @@
 
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/classifier.h"
+#include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/keys/standard_keys.h"
@@ -111,6 +112,10 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   }
   DecoderContext c =
       make_decoder_context(b, config, options, {input_pos, attention_end, rope_positions}, t);
+  if (takes_layer_tokens(config)) {
+    c.layer_tokens =
+        b.input(std::string(kLayerTokensPort), DType::kI64, {batch(), positions(Dim::of(t))});
+  }
   if (config.deepstack() > 0) {
     c.deepstack =
         b.input(std::string(kDeepstackPort), DType::kF32,
@@ -356,7 +361,8 @@ Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOpti
     if (!tokens) count = Dim::of(b.symbol("T", options.prefill_length, ValueId{}));
     const ValueId input = b.input(std::string(kTokensPort), ids, {batch(), positions(count)});
     if (!tokens) b.bind_symbol(count.symbol, b.sym_size(input, 1));
-    b.output(embed(b, config, input, config.hidden_size), std::string(kEmbeddingsPort));
+    const ValueId padded = padded_ids(b, config, input);
+    b.output(embed(b, config, padded, config.hidden_size), std::string(kEmbeddingsPort));
     return named(name, b);
   };
   Methods methods;

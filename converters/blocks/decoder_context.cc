@@ -98,17 +98,6 @@ ValueId both_halves(GraphBuilder& b, ValueId angles, bool sine) {
   return b.cat({first, angles}, -1);
 }
 
-ValueId int_scalar(GraphBuilder& b, int64_t number) {
-  const std::array<int64_t, 1> value = {number};
-  return b.literal(DType::kI64, {},
-                   {.key = fmt::format("i64:{}", number),
-                    .bytes = sizeof number,
-                    .fill = [value](uint64_t offset, std::span<std::byte> out) {
-                      const auto bytes = std::as_bytes(std::span(value));
-                      std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
-                    }});
-}
-
 // Returns the row of the call's first position in a table where the rows of the short factors
 // follow those of the long factors.
 ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t limit) {
@@ -352,10 +341,11 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, add_rope);
   if (plain_queries_grow(c)) c.query_growth = query_growth(b, c, call_positions(b, c));
+  const bool in_windows = config.vision && config.vision->two_way_in_windows;
   // composed_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value() ||
                       config.number(kAttentionSinks) != 0 || config.number(kAlibi) != 0 ||
-                      c.text_ids.valid() || c.attention_end.valid();
+                      c.text_ids.valid() || (c.attention_end.valid() && !in_windows);
   const bool shared = first_shared_layer(config) < config.num_layers;
   if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
@@ -365,7 +355,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   c.sliding = c.full;
   if (!config.sliding_window) return;
   if (slides_differ(config)) add_tables(b, c, LayerType::kSlidingAttention, add_rope);
-  if (*config.sliding_window < c.options.context_length) {
+  if (*config.sliding_window < c.options.context_length || in_windows) {
     c.sliding.range = add_window(b, c, *config.sliding_window);
   }
 }
@@ -445,6 +435,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   DecoderContext c{.config = config, .options = options};
   c.tokens = positions(tokens);
   c.ports = &ports;
+  c.layer_tokens = ports.layer_tokens();
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
   if (config.has_rope()) add_tables(b, c, LayerType::kFullAttention, look_up_rope);

@@ -69,6 +69,9 @@ struct DecoderContext {
   ValueId attention_end = {};
   // i64 [3,T]: positions in three dimensions (RopeConfig::axes). Invalid where there is one.
   ValueId rope_positions = {};
+  // i64 [1,T], in a static program i32: the tokens of embeddings, for layers with inputs of their
+  // own. Invalid in other programs.
+  ValueId layer_tokens = {};
   // f32 [K,T,hidden_size]: added to the outputs of the first K layers. Invalid where there is none.
   ValueId deepstack = {};
   // If the window is at least context_length, sliding attention equals full attention.

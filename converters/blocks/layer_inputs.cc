@@ -8,8 +8,10 @@ namespace {
 
 // Returns the ids in the table of the layers' inputs. Tokens beyond the table, which stand for
 // sounds and images, have the row of token 0.
-ValueId layer_table_ids(GraphBuilder& b, const ModelConfig& config) {
-  const ValueId tokens = b.graph().inputs.front();
+ValueId layer_table_ids(GraphBuilder& b, const DecoderContext& c) {
+  const ModelConfig& config = c.config;
+  const ValueId tokens =
+      c.layer_tokens.valid() ? padded_ids(b, config, c.layer_tokens) : b.graph().inputs.front();
   const int64_t rows = config.number(kLayerVocab);
   if (rows >= config.vocab_size) return tokens;
   const ValueId zero = b.sub(tokens, tokens);
@@ -17,6 +19,20 @@ ValueId layer_table_ids(GraphBuilder& b, const ModelConfig& config) {
 }
 
 }  // namespace
+
+bool takes_layer_tokens(const ModelConfig& config) {
+  return config.vision.has_value() && config.number(kLayerInputSize) > 0;
+}
+
+ValueId padded_ids(GraphBuilder& b, const ModelConfig& config, ValueId ids) {
+  if (!config.vision) return ids;
+  for (const int64_t id : config.vision->padded_ids) {
+    if (id >= config.vocab_size) continue;
+    const ValueId is_placeholder = b.eq(ids, id);
+    ids = b.where(is_placeholder, int_scalar(b, config.vision->pad_id), ids);
+  }
+  return ids;
+}
 
 ValueId layer_inputs(GraphBuilder& b, const DecoderContext& c, ValueId x) {
   const ModelConfig& g = c.config;
@@ -30,7 +46,7 @@ ValueId layer_inputs(GraphBuilder& b, const DecoderContext& c, ValueId x) {
                                   "layer_inputs.norm.weight", g.rms_norm_eps);
   const ValueId table =
       b.weight("layer_inputs.embeddings.weight", {features(g.number(kLayerVocab)), features(all)});
-  const ValueId looked_up = b.embedding(table, layer_table_ids(b, g));
+  const ValueId looked_up = b.embedding(table, layer_table_ids(b, c));
   const ValueId stored = b.view(b.mul(looked_up, std::sqrt(static_cast<double>(size))), by_layer);
   const ValueId inputs = b.mul(b.add(normed, stored), 1.0 / std::numbers::sqrt2);
   b.name(inputs, "layer_inputs");

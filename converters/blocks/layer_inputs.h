@@ -17,6 +17,12 @@ namespace ferry::converters {
 inline constexpr const char* kLayerInputSize = "hidden_size_per_layer_input";
 inline constexpr const char* kLayerVocab = "vocab_size_per_layer_input";
 
+// Whether the text decoder of a vision-language model takes tokens beside their embeddings.
+bool takes_layer_tokens(const ModelConfig& config);
+
+// Returns the ids with the padding token in the place of placeholders, where the config says so.
+ValueId padded_ids(GraphBuilder& b, const ModelConfig& config, ValueId ids);
+
 // Returns the inputs of all layers, [1,T,layers,size], of the embeddings x [1,T,hidden_size].
 ValueId layer_inputs(GraphBuilder& b, const DecoderContext& c, ValueId x);
 

@@ -46,6 +46,17 @@ ValueId PatchGrid::shares(ValueId index, ValueId count) const {
   return b_.div(weights, b_.sum_last(weights));
 }
 
+std::pair<ValueId, ValueId> PatchGrid::places(float padding) const {
+  const auto [row, column] = divide(indices(v_.max_patches, positions(v_.max_patches)), columns_);
+  const ValueId none = b_.scalar(padding);
+  return {b_.where(inside_, row, none), b_.where(inside_, column, none)};
+}
+
+ValueId PatchGrid::is_patch() const {
+  const ValueId one = b_.scalar(1.0F);
+  return b_.where(inside_, one, b_.scalar(0.0F));
+}
+
 ValueId PatchGrid::positions_of(ValueId table) const {
   const int64_t grid = v_.grid(), count = v_.max_patches;
   const ValueId all = indices(count, positions(count));

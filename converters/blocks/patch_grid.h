@@ -17,6 +17,11 @@ class PatchGrid {
   // Returns the table of positions [1,patches,hidden_size], resized bilinearly with antialiasing to
   // rows x columns, f32 [1,max_patches,hidden_size]. Padding has that of the first patch.
   ValueId positions_of(ValueId table) const;
+  // Returns the row and the column of each patch, whole numbers, f32 [max_patches]. Those of
+  // padding are `padding`.
+  std::pair<ValueId, ValueId> places(float padding) const;
+  // Returns 1 for each patch and 0 for padding, f32 [max_patches].
+  ValueId is_patch() const;
   // Returns the additive mask f32 [max_patches,max_patches] with which padding is seen by none.
   ValueId mask() const;
   // Returns the rows of x [1,max_patches,n] with those of each square of patches behind each other.

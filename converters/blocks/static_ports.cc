@@ -6,6 +6,7 @@
 
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder_context.h"
+#include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/shared_layers.h"
 #include "core/program_interface.h"
 
@@ -24,7 +25,8 @@ bool has_cache(const ModelConfig& config, int64_t layer) {
 }
 
 bool has_window(const ModelConfig& config, const BuildOptions& options) {
-  return config.sliding_window && *config.sliding_window < options.context_length &&
+  const bool apart = config.vision && config.vision->two_way_in_windows;
+  return config.sliding_window && (apart || *config.sliding_window < options.context_length) &&
          std::ranges::count(config.layer_types, LayerType::kSlidingAttention) > 0;
 }
 
@@ -79,6 +81,9 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
   input_ = decoder_input(b, config, DType::kI32, positions(tokens));
   add_masks(b, config, options, tokens);
   input_pos_ = b.input(std::string(kInputPosPort), DType::kI32, call);
+  if (takes_layer_tokens(config)) {
+    layer_tokens_ = b.input(std::string(kLayerTokensPort), DType::kI32, call);
+  }
   const Dim past = positions(options.context_length - tokens);
   for (Layer& layer : layers_) {
     const HeadSizes sizes = config.heads_of(layer.number);

@@ -15,15 +15,17 @@ namespace ferry::converters {
 
 class StaticPorts {
  public:
-  // Adds the inputs, with the dtypes of options.ports: tokens, masks, input_pos, then K of all
-  // attention layers, then V of all of them. States, in f32, follow when blocks ask for them
-  // (caches.h).
+  // Adds the inputs, with the dtypes of options.ports: tokens, masks, input_pos, in some models
+  // layer_tokens, then K of all attention layers, then V of all of them. States, in f32, follow
+  // when blocks ask for them (caches.h).
   StaticPorts(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
               int64_t tokens);
 
   // Returns tokens i32 [1,A], or embeddings f32 [1,A,hidden_size].
   ValueId input() const { return input_; }
   ValueId input_pos() const { return input_pos_; }  // i32 [1,A]
+  // Returns layer_tokens i32 [1,A]; invalid where the model has none.
+  ValueId layer_tokens() const { return layer_tokens_; }
   // Returns the additive mask f32 [1,1,A,S]. Columns [0, C) are the cache, [C, S) the tokens of the
   // call.
   ValueId attention_mask() const { return attention_mask_; }
@@ -57,7 +59,7 @@ class StaticPorts {
                  int64_t tokens);
 
   Port logits_, mask_;
-  ValueId input_, attention_mask_, window_mask_, input_pos_;
+  ValueId input_, attention_mask_, window_mask_, input_pos_, layer_tokens_;
   std::vector<Layer> layers_;
   std::vector<std::pair<std::string, ValueId>> states_;
 };
@@ -73,7 +75,8 @@ Encoding mask_encoding(DType dtype);
 // Whether a layer has keys and values of its own, and therefore inputs and outputs for them.
 bool has_cache(const ModelConfig& config, int64_t layer);
 
-// Whether sliding layers see less than the whole context.
+// Whether sliding layers see less than the whole context, or rows of images that other layers do
+// not see.
 bool has_window(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

@@ -4,6 +4,7 @@
 
 #include "converters/blocks/any_shape_encoder.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/gemma4_encoder.h"
 #include "converters/blocks/patch_grid.h"
 #include "core/program_interface.h"
 
@@ -171,6 +172,7 @@ ValueId encode_list(GraphBuilder& b, const VisionConfig& v, int64_t width) {
 Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptions& options) {
   const VisionConfig& v = *config.vision;
   if (v.any_shape) return build_any_shape_encoder(config, options);
+  if (v.gemma4) return build_gemma4_encoder(config, options);
   GraphBuilder b(static_cast<int32_t>(v.depth()));
   const auto encode = v.max_patches > 0 ? encode_list : encode_square;
   b.output(encode(b, v, config.hidden_size), std::string(kImageFeaturesPort));

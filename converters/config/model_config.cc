@@ -318,6 +318,9 @@ Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig&
   FERRY_RETURN_IF_ERROR(refuse_quantization(*vision));
   config.vision_family = match.family;
   FERRY_RETURN_IF_ERROR(read_vision(outer, *vision, match, config.vision.emplace()));
+  if (config.vision->two_way_in_windows && !config.sliding_window) {
+    config.vision->two_way_images = config.vision->two_way_in_windows = false;
+  }
   const std::optional<AnyShapeConfig>& any_shape = config.vision->any_shape;
   if (any_shape && any_shape->output_size > 0 && any_shape->output_size != config.hidden_size) {
     return outer.bad("vision_config",

@@ -53,6 +53,17 @@ struct AnyShapeConfig {
   bool operator==(const AnyShapeConfig&) const = default;
 };
 
+// A tower of Gemma 4 has this beside VisionConfig. Its tiles are lists of patches (max_patches).
+struct Gemma4TowerConfig {
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;  // a multiple of 4: half of a head is turned by the column, half by the row
+  int64_t positions = 0;      // rows of each of the two tables of learned positions
+  bool clips = false;         // inputs and outputs of linear layers are held between stored limits
+  bool standardizes = false;  // features are shifted and scaled by stored vectors
+  double rope_theta = 100.0;
+  bool operator==(const Gemma4TowerConfig&) const = default;
+};
+
 // The sizes of a vision tower and of the connector behind it, as a config states them. The tower is
 // a transformer over square patches of a square image. Every s x s block of patches becomes one
 // token of the text decoder, where s is `shuffle`.
@@ -86,7 +97,12 @@ struct VisionConfig {
   std::string image_token = {};  // its text in the tokenizer, where the config has no id
   bool two_way_images = false;   // in the text decoder, the rows of an image attend to each other
   bool two_way_prompts = false;  // and so do all tokens of a prompt with images (PaliGemma)
+  bool two_way_in_windows = false;  // of two_way_images: only in layers with windows
+  // Token ids whose embedding is that of token `pad_id`, and so are their layer inputs.
+  std::vector<int64_t> padded_ids = {};
+  int64_t pad_id = 0;
   std::optional<AnyShapeConfig> any_shape = {};
+  std::optional<Gemma4TowerConfig> gemma4 = {};
   // Set where a tile is a list of up to so many patches, whose rows and columns an input states
   // (NaFlex). Then image_size is that of the table of positions, which is resized to the tile.
   int64_t max_patches = 0;

@@ -92,7 +92,8 @@ Status read_image_token(const JsonFields& outer, VisionConfig& config) {
 
 Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
                    VisionConfig& config) {
-  if (match.type->sections != nullptr || FERRY_TRY(tower_of(vision, *match.type)).any_shape) {
+  if (match.type->sections != nullptr || match.type->reads_all ||
+      FERRY_TRY(tower_of(vision, *match.type)).any_shape) {
     return match.type->read(outer, vision, config);
   }
   config.hidden_size = FERRY_TRY(vision.required("hidden_size", kSizeRange));

@@ -73,6 +73,8 @@ class EmbeddedMethod final : public StaticMethod {
     packer::ManifestPort& port = inputs_[embeddings_];
     port = {std::string(kTokensPort), DType::kI32, {1, port.shape[1]}};
     ids_ = {port.dtype, port.shape, {}};
+    const auto found = std::ranges::find(inputs_, kLayerTokensPort, &packer::ManifestPort::name);
+    if (found != inputs_.end()) layer_tokens_ = static_cast<size_t>(found - inputs_.begin());
   }
 
   std::span<const packer::ManifestPort> inputs() const override { return inputs_; }
@@ -89,6 +91,7 @@ class EmbeddedMethod final : public StaticMethod {
     FERRY_RETURN_IF_ERROR(guesses ? embedder_.run(ids_)
                                   : embedder_.run(ids_, merging_.sequence->position()));
     decoder_->input(embeddings_).bytes = embedder_.output().bytes;
+    if (layer_tokens_) decoder_->input(*layer_tokens_).bytes = ids_.bytes;
     if (merging_.show) merging_.show(embedder_.output());
     return decoder_->run();
   }
@@ -101,6 +104,7 @@ class EmbeddedMethod final : public StaticMethod {
   TokenEmbedder embedder_;
   const Merging& merging_;
   size_t embeddings_;  // index of the decoder's input
+  std::optional<size_t> layer_tokens_;
   std::vector<packer::ManifestPort> inputs_;
   TensorView ids_;
 };
@@ -283,7 +287,9 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
   std::vector<TokenEmbedder*> embedders;
   StaticMethods methods;
   methods.window = constant_of(bundle, kSlidingWindowMethod);
-  methods.two_way_images = constant_of(bundle, kTwoWayImagesMethod) == 1;
+  const std::optional<int64_t> two_way = constant_of(bundle, kTwoWayImagesMethod);
+  methods.two_way_in_windows = two_way == kTwoWayInWindows;
+  methods.two_way_images = two_way == kTwoWayInAll || methods.two_way_in_windows;
   std::vector<const MethodChain*> chains;
   const auto add = [&](std::string_view name, std::string_view embedding_name,
                        std::unique_ptr<StaticMethod>& method) -> Status {

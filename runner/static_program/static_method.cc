@@ -141,6 +141,10 @@ class PortReader {
       return {};
     }
     if (port.name == kInputPosPort) return read_positions(index);
+    if (port.name == kLayerTokensPort) {
+      const bool shaped = port.dtype == DType::kI32 && port.shape == Shape{1, out_.ar};
+      return shaped ? Status() : wrong(port, fmt::format("i32{}", to_string({1, out_.ar})));
+    }
     if (const auto layer = layer_of(port.name, kKCachePort)) return read_cache(index, *layer, true);
     if (const auto layer = layer_of(port.name, kVCachePort)) {
       return read_cache(index, *layer, false);

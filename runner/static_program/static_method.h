@@ -39,6 +39,7 @@ struct StaticMethods {
   std::unique_ptr<StaticMethod> prefill;  // nullptr if there is none
   std::optional<int64_t> window;          // positions of a sliding window
   bool two_way_images = false;            // whether the rows of an image attend to each other
+  bool two_way_in_windows = false;        // and only in layers with windows
 };
 
 // The roles of the inputs and outputs of one method. A role follows from the name. Sizes and dtypes

@@ -79,6 +79,7 @@ Result<StaticSequence> StaticSequence::make(StaticMethods methods, const DecodeO
                                             MemoryBudget& budget, const std::string& file) {
   StaticSequence out;
   out.two_way_images_ = methods.two_way_images;
+  out.two_way_in_windows_ = methods.two_way_in_windows;
   const auto call = [&](std::unique_ptr<StaticMethod> method, std::string_view name) {
     return make_call(std::move(method), name, methods.window, budget, file);
   };
@@ -241,7 +242,9 @@ void StaticSequence::show_images(Call& call, int64_t count, bool seen) {
   for (int64_t row = 0; row < count; ++row) {
     const int64_t end = images_.end_at(position_ + row) - position_;
     if (end == row + 1) continue;
-    for (AttentionMask& mask : call.masks) mask.see_later(row, end, seen);
+    // The mask of windows is the last, where there are two.
+    const size_t first = two_way_in_windows_ && call.ports.attention_mask ? 1 : 0;
+    for (size_t i = first; i < call.masks.size(); ++i) call.masks[i].see_later(row, end, seen);
   }
 }
 

@@ -141,7 +141,7 @@ class StaticSequence {
   LookaheadCounts counts_;
   std::vector<int32_t> likeliest_;
   Arrangement arrangement_ = Arrangement::kNone;
-  bool two_way_images_ = false;
+  bool two_way_images_ = false, two_way_in_windows_ = false;
   ImageSpans images_;  // empty unless the rows of an image attend to each other
   int64_t position_ = 0, call_tokens_ = 0;
   Decoder::LogitsSink sink_;

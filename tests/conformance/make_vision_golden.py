@@ -33,7 +33,7 @@ MARGIN = 0.01
 SEEDS = 60
 IMAGES = ROOT / "testdata" / "media" / "images"
 # Tensors that are kept of a chat that is not the first.
-OF_OTHERS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "token_type_ids", "image_grid_thw",
+OF_OTHERS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "token_type_ids", "image_grid_thw",
              "image_sizes", "mm_token_type_ids", "logits", "greedy_ids")
 
 
@@ -91,6 +91,42 @@ def gemma3():
                   vision_config=siglip(), mm_tokens_per_image=16, boi_token_index=3, eoi_token_index=4, image_token_index=5)
     return transformers.Gemma3ForConditionalGeneration, config, transformers.Gemma3Processor(
         pixels, words, chat_template=template, image_seq_length=16)
+
+
+def gemma4_processor(template="{{ bos_token }}" + TURNS % "<|image|>", **pixels):
+    """Pictures of 2 x 2 pixels a patch, 2 x 2 patches a token, 70 tokens at most."""
+    special = ["<pad>", "<bos>", "<eos>", "<|image|>", "<|image>", "<image|>", "<|audio|>", "<|audio>", "<audio|>", "<|video|>",
+               "<start_of_turn>", "<end_of_turn>"]
+    words = byte_tokenizer(special, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", image_token="<|image|>",
+                           boi_token="<|image>", eoi_token="<image|>", audio_token="<|audio|>", boa_token="<|audio>",
+                           eoa_token="<audio|>")
+    settings = dict(dict(patch_size=2, pooling_kernel_size=2, max_soft_tokens=70), **pixels)
+    return transformers.Gemma4Processor(transformers.Gemma4AudioFeatureExtractor(), transformers.Gemma4ImageProcessor(**settings), words,
+                                        transformers.Gemma4VideoProcessor(), chat_template=template)
+
+
+def gemma4_ids():
+    return dict(image_token_id=3, boi_token_id=4, eoi_token_id=5, audio_token_id=6, boa_token_id=7, eoa_token_index=8,
+                video_token_id=9)
+
+
+def gemma4_tower(**more):
+    return dict(dict(hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                     head_dim=8, patch_size=2, pooling_kernel_size=2, position_embedding_size=150), **more)
+
+
+def gemma4_text(**more):
+    return text_sizes(head_dim=16, global_head_dim=24, vocab_size_per_layer_input=272, **more)
+
+
+def gemma4():
+    # Layers have inputs of their own; images attend to each other in the layers with windows, which are shorter than an image.
+    # The last two layers share keys and values.
+    layers = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+    config = dict(text_config=gemma4_text(num_hidden_layers=4, layer_types=layers, sliding_window=12, num_kv_shared_layers=2,
+                                          hidden_size_per_layer_input=12, use_bidirectional_attention="vision"),
+                  vision_config=gemma4_tower(use_clipped_linears=True, standardize=True), audio_config=None, **gemma4_ids())
+    return transformers.Gemma4ForConditionalGeneration, config, gemma4_processor()
 
 
 def siglip2(**more):
@@ -252,7 +288,7 @@ def qwen3_5_moe():
 
 
 FAMILIES = {family.__name__: family for family in (
-    gemma3, lfm2_vl, llava, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
+    gemma3, gemma4, lfm2_vl, llava, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
 
 
 def requests(folder):

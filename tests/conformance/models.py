@@ -41,6 +41,8 @@ def random_parameter(name, parameter, owner, cls, noise):
         return normal * 0.2 + (0 if ONE_PLUS.match(kind) else 1)
     if "conv" in name:
         return normal * 0.4
+    if leaf == "position_embedding_table":
+        return normal * 0.3
     if "Embedding" in kind or "wte" in name:
         return normal * (0.05 if "Gemma" in cls else 0.15)
     if "Router" in kind or name.endswith(("shared_expert_gate.weight", "mlp.gate.weight")):
@@ -60,6 +62,11 @@ def randomise(model, seed):
     for name, buffer in model.named_buffers():
         if "bias" in name:  # which chooses experts
             buffer.copy_(torch.randn(buffer.shape, generator=noise) * 0.1)
+        if name.endswith("std_scale"):  # of features
+            buffer.copy_(0.2 + 0.4 * torch.rand(buffer.shape, generator=noise))
+        if name.endswith((".input_min", ".output_min", ".input_max", ".output_max")):  # limits that some values reach
+            limit = 1 + torch.rand(buffer.shape, generator=noise)
+            buffer.copy_(-limit if name.endswith("_min") else limit)
         if name.endswith("layer_scalar"):
             buffer.copy_(0.6 + 0.8 * torch.rand(buffer.shape, generator=noise))
     model.tie_weights()

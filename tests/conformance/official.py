@@ -164,6 +164,33 @@ def stateful_logits(folder, ids, pixels=None, again=False):
     return torch.cat([forward(i, i + 1) for i in range(len(ids))]).numpy(), whole[-1:].numpy()
 
 
+def picture_logits(folder, ids, pixels, shapes=None):
+    """Logits of a prompt with pictures, and their features. All of the prompt is one call.
+
+    shapes: rows and columns of the patches of each picture, where a picture is a list of patches.
+    """
+    bundle = Bundle(folder)
+    tokens, token = torch.tensor([ids]), bundle.model["image_token_id"]
+    rows_of = bundle.call("token_embedding", "forward", {"tokens": tokens})["embeddings"].clone()
+    features = []
+    for i, picture in enumerate(torch.from_numpy(pixels)):
+        values = {"pixel_values": picture[None].clone()}
+        if shapes is not None:
+            values["spatial_shapes"] = torch.tensor([shapes[i]])
+        made = bundle.call("vision_encoder", "forward", values)["image_features"][0].clone()
+        features.append(made if shapes is None else made[:len(made) * shapes[i][0] * shapes[i][1] // len(picture)])
+    places = [i for i, t in enumerate(ids) if t == token]
+    rows_of[0, places] = torch.cat(features)
+    ends, at = list(range(1, len(ids) + 1)), 0
+    for rows in map(len, features):
+        ends[places[at]:places[at] + rows] = [places[at] + rows] * rows
+        at += rows
+    values = {"embeddings": rows_of, "input_pos": torch.tensor([0]), "attention_end": torch.tensor([ends]), "layer_tokens": tokens}
+    inputs = bundle.ports("text_decoder", "forward", "inputs")
+    logits = bundle.call("text_decoder", "forward", {name: values[name] for name in inputs})["logits"]
+    return logits[0].numpy(), torch.cat(features).numpy()
+
+
 def embeddings(bundle, ids, pixels):
     """Rows of tokens and images, where the decoder takes them; None where it takes tokens."""
     if "token_embedding" not in bundle.parts:

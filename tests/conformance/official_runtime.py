@@ -78,6 +78,24 @@ def in_f32(promise, runtime, source, style):
     return f"max_abs {worst:.2e}"
 
 
+def pictures_in_f32(promise, runtime, source):
+    """A golden checkpoint whose images are lists of patches, or whose rows attend to each other: features and logits."""
+    from safetensors.numpy import load_file
+    golden = load_file(source / "golden.safetensors")
+    ids, pixels = golden["one.input_ids"][0].tolist(), golden["one.pixel_values"]
+    shapes = golden.get("one.spatial_shapes")
+    if "one.image_position_ids" in golden:  # of columns and rows
+        shapes = golden["one.image_position_ids"].max(axis=1)[:, ::-1] + 1
+    bundle = convert(source, promise.folder / f"{source.name}-pictures", "--dtype", "f32", "--inputs", "images", "--logits", "all",
+                     "--prefill-length", str(len(ids)), "--context-length", "200")
+    logits, features = runtime(official.picture_logits, bundle, ids, pixels, None if shapes is None else shapes.tolist())
+    width = features.shape[-1]
+    worst = max(abs(logits - golden["one.logits"][0]).max(), abs(features - golden["one.image_features"].reshape(-1, width)).max())
+    if not worst <= 1e-4:
+        raise Wrong(f"features and logits differ by {worst:.2e}, at most 1e-4 expected")
+    return f"max_abs {worst:.2e}"
+
+
 def encoder_in_f32(promise, runtime, source):
     """An encoder of testdata: its prompts alone, and together in one call."""
     golden = source / "golden.safetensors"
@@ -199,6 +217,8 @@ def main():
         promise.case(f"{golden.parent.name}, encoder", encoder_in_f32, promise, runtime, golden.parent)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
+    for name in ("gemma3", "gemma4", "lfm2_vl"):
+        promise.case(f"{name}, images", pictures_in_f32, promise, runtime, common.TESTDATA / "vision" / name)
 
     for source in [path for path in goldens if not promise.sample or path.name in ("llama", "qwen3")]:
         if "short.greedy_ids" not in safetensors_header(source / "golden.safetensors")[0]:

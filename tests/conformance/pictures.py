@@ -61,6 +61,14 @@ def gemma3(r):
     return (processor, ["--pan-and-scan"], dict(do_pan_and_scan=True)) if r.random() < 0.5 else (processor, [], {})
 
 
+def gemma4(r):
+    patch, pool = r.choice([2, 3, 4, 8]), r.choice([1, 2, 3])
+    normal = r.random() < 0.3
+    return golden.gemma4_processor(
+        patch_size=patch, pooling_kernel_size=pool, max_soft_tokens=r.choice([70, 140, 280]), resample=r.choice([1, 2, 3]),
+        do_normalize=normal, **(dict(image_mean=[0.5, 0.4, 0.485], image_std=[0.5, 0.3, 0.25]) if normal else {})), [], {}
+
+
 def lfm2_vl(r):
     processor = golden.FAMILIES["lfm2_vl"]()[2]
     pixels = processor.image_processor
@@ -104,6 +112,34 @@ def gemma3_model(r):
     pixels = transformers.Gemma3ImageProcessor(size=dict(height=side * block * patch, width=side * block * patch))
     return cls, config, transformers.Gemma3Processor(pixels, processor.tokenizer, chat_template=processor.chat_template,
                                                      image_seq_length=side * side)
+
+
+def gemma4_model(r):
+    cls, config, _ = golden.FAMILIES["gemma4"]()
+    patch, pool, heads, dim = r.choice([2, 3]), r.choice([2, 3]), r.choice([1, 2, 4]), r.choice([4, 8, 12])
+    config["vision_config"] = golden.gemma4_tower(
+        hidden_size=r.choice([16, 24, 32]), num_attention_heads=heads, num_key_value_heads=r.choice([k for k in (1, 2, 4) if heads % k == 0]),
+        head_dim=dim, intermediate_size=r.choice([12, 20]), num_hidden_layers=r.choice([1, 2, 3]), patch_size=patch,
+        pooling_kernel_size=pool, position_embedding_size=70 * pool + r.choice([0, 9]), use_clipped_linears=r.random() < 0.5,
+        standardize=r.random() < 0.5, hidden_activation=r.choice(["gelu", "gelu_pytorch_tanh", "silu"]),
+        rms_norm_eps=r.choice([1e-6, 1e-3]), rope_parameters=dict(rope_type="axial", rope_theta=r.choice([100.0, 10000.0])))
+    layers = [r.choice(["sliding_attention", "full_attention"]) for _ in range(r.choice([1, 2, 4]))]
+    if r.random() < 0.5:
+        layers = ["sliding_attention", "full_attention"] + layers
+    shared = r.choice([n for n in range(len(layers)) if set(layers[len(layers) - n:] + ["full_attention"]) <= set(layers[:len(layers) - n])
+                       or n == 0])
+    layers[-1] = "full_attention"
+    config["text_config"].update(
+        num_hidden_layers=len(layers), layer_types=layers, sliding_window=r.choice([3, 8, 40, 250]), num_kv_shared_layers=shared,
+        hidden_size_per_layer_input=8 if shared else r.choice([0, 0, 8]),  # the reference shares nothing without
+        use_bidirectional_attention=r.choice([None, "vision"]),
+        final_logit_softcapping=r.choice([None, 30.0]), pad_token_id=r.choice([0, 7]), use_double_wide_mlp=r.random() < 0.3)
+    if r.random() < 0.3:
+        config["text_config"].update(enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=24)
+    if r.random() < 0.3:  # whose weights are left out
+        config["audio_config"] = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, subsampling_conv_channels=[4, 4],
+                                      output_proj_dims=24)
+    return cls, config, golden.gemma4_processor(patch_size=patch, pooling_kernel_size=pool)
 
 
 def lfm2_vl_model(r):
@@ -243,9 +279,9 @@ REFUSED = ("are the most of the processor", "the reference has no rule for the c
 # Families whose pictures keep their shape, and which have no static programs for that.
 ANY_SHAPE = (*qwen_models.PROCESSORS, "mistral3", "llava_pixtral")
 
-PROCESSORS = dict(gemma3=gemma3, lfm2_vl=lfm2_vl, llava=llava, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+PROCESSORS = dict(gemma3=gemma3, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_pixtral=llava_pixtral_model,
+MODELS = dict(gemma3=gemma3_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_pixtral=llava_pixtral_model,
               mistral3=mistral3_model, paligemma=paligemma_model,
               **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]
@@ -295,6 +331,8 @@ def model(promise, family, number):
     style = r.choice([[], ["--shards", "1", "--kv-dtype", "f32"], STATIC])
     if style is STATIC and family in ANY_SHAPE:
         style = ["--prefill-length", "7"]
+    if style is STATIC and family == "gemma4":  # a call has an image of 70 rows, and the cache the others
+        style = ["--program", "static", "--context-length", "256", "--prefill-length", "72"]
     common.convert(folder, folder / "bundle", "--dtype", "f32", "--inputs", "images", *style)
     made = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", folder / "golden.safetensors")
     if made.code:

@@ -113,6 +113,18 @@ const Style kStaticStyles[] = {
      {"--mode", "lookahead"}},
 };
 
+// Images of gemma4 have up to 70 rows, in one call; its layers pass on more than one tensor.
+Line options_of(const std::string& family, const Style& style) {
+  Line line = style.convert;
+  if (family != "gemma4") return line;
+  std::erase(line, "--shards-in-one-file");
+  for (size_t i = 0; i + 1 < line.size(); ++i) {
+    if (line[i] == "--context-length") line[i + 1] = "256";
+    if (line[i] == "--prefill-length") line[i + 1] = "71";
+  }
+  return line;
+}
+
 class VisionFamilyStyle : public testing::TestWithParam<std::tuple<const char*, Style>> {};
 
 // Tower, connector, merged embeddings, layers, caches, logits and tokens.
@@ -124,7 +136,7 @@ TEST_P(VisionFamilyStyle, IsAtParityStageByStageAndAnswersAlike) {
                    "recurrent states of lfm2_vl cannot be rolled back");
     return;
   }
-  const std::string bundle = convert(dir, family, kInputs + style.convert);
+  const std::string bundle = convert(dir, family, kInputs + options_of(family, style));
   EXPECT_EQ(run_ferry({"check", bundle}).code, 0);
   Line line = {bundle, "--reference", vision_golden(family)};
   const Json cases = cases_of(family);
@@ -172,14 +184,14 @@ const Style kWholeStyles[] = {
      {"--mode", "kv"}},
 };
 
-const char* const kFamilies[] = {"gemma3",   "lfm2_vl",   "llava",        "llava_pixtral",
-                                 "mistral3", "paligemma", "paligemma2",   "qwen2_5_vl",
-                                 "qwen2_vl", "qwen3_vl",  "qwen3_vl_moe", "qwen3_5"};
-const char* const kCutFamilies[] = {"gemma3",       "lfm2_vl",    "llava",    "llava_pixtral",
-                                    "mistral3",     "qwen2_5_vl", "qwen2_vl", "qwen3_vl",
-                                    "qwen3_vl_moe", "qwen3_5"};
+const char* const kFamilies[] = {
+    "gemma3",     "gemma4",     "lfm2_vl",  "llava",    "llava_pixtral", "mistral3", "paligemma",
+    "paligemma2", "qwen2_5_vl", "qwen2_vl", "qwen3_vl", "qwen3_vl_moe",  "qwen3_5"};
+const char* const kCutFamilies[] = {"gemma3",        "gemma4",       "lfm2_vl",    "llava",
+                                    "llava_pixtral", "mistral3",     "qwen2_5_vl", "qwen2_vl",
+                                    "qwen3_vl",      "qwen3_vl_moe", "qwen3_5"};
 const char* const kWholeFamilies[] = {"paligemma", "paligemma2"};
-const char* const kStaticFamilies[] = {"gemma3", "lfm2_vl", "llava"};
+const char* const kStaticFamilies[] = {"gemma3", "gemma4", "lfm2_vl", "llava"};
 INSTANTIATE_TEST_SUITE_P(Families, VisionFamily, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param); });
 const auto name_of_style = [](const auto& test) {
@@ -247,6 +259,81 @@ TEST(Gemma3Images, TheTextPartAloneIsBuiltOnDemand) {
                  "--inputs images: Ferry builds no vision tower of qwen3");
   expect_refused({"convert", fixture("vision/smolvlm"), "-o", dir / "c", "--inputs", "text"}, 4,
                  "--inputs text: the programs of smolvlm take images");
+}
+
+TEST(Gemma4Images, ProgramsThatTakeNoImagesAreOfTextAlone) {
+  const std::string source = source_of("gemma4");
+  const Line others[] = {{"--program", "encoder"},
+                         {"--layout", "one-program"},
+                         {"--prefill-length", "69"},
+                         {"--program", "static", "--context-length", "70"}};
+  for (const Line& options : others) {
+    const TempDir dir;
+    const Outcome text = run_ferry(Line{"convert", source, "-o", dir / "text"} + options);
+    EXPECT_EQ(text.code, 0) << text.err;
+    EXPECT_NE((text.out + text.err).find("the programs take text and no images"),
+              std::string::npos);
+    EXPECT_EQ(
+        run_ferry(Line{"convert", source, "-o", dir / "b", "--inputs", "text"} + options).code, 0);
+    EXPECT_NE(run_ferry(Line{"convert", source, "-o", dir / "c"} + kInputs + options).code, 0);
+  }
+}
+
+TEST(Gemma4Images, OneProgramOfAModelWithoutLayerInputsTakesImages) {
+  const TempDir dir;
+  const std::string source =
+      changed_config(dir, "vision/gemma4", {{"text_config", {{"hidden_size_per_layer_input", 0}}}});
+  const Line left = {"--allow-unmapped", "*per_layer*"};
+  const Outcome outcome = run_ferry(
+      Line{"convert", source, "-o", dir / "b", "--layout", "one-program"} + kInputs + left);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST(Gemma4Images, ConfigsThatTheReferenceComputesOtherwiseAreRefused) {
+  const auto refused = [](const Json& change, int code, const std::string& message) {
+    const TempDir dir;
+    const std::string source = changed_config(dir, "vision/gemma4", change);
+    expect_refused(Line{"convert", source, "-o", dir / "b"} + kInputs, code, message);
+  };
+  const auto tower = [](const Json& change) { return Json{{"vision_config", change}}; };
+  refused(tower({{"model_type", "siglip_vision_model"}}), 4, "gemma4_vision is supported");
+  refused(tower({{"rope_parameters", {{"rope_type", "default"}}}}), 4, "axial is supported");
+  refused(tower({{"head_dim", 6}}), 3, "needs whole quarters");
+  refused(tower({{"num_key_value_heads", 3}}), 3, "which does not divide 4 heads");
+  refused(tower({{"hidden_activation", "mish"}}), 4, "hidden_activation");
+  refused(tower({{"position_embedding_size", 139}}), 4,
+          "is 139, less than the 140 patches of the longest picture");
+  refused(tower({{"pooling_kernel_size", 3}}), 3, "a token of 2 x 2, the vision tower takes");
+  refused(tower({{"pooling_kernel_size", 1}}), 4, "takes padding for features");
+  refused({{"text_config", {{"pad_token_id", 272}}}}, 3, "pad_token_id");
+  refused({{"image_token_id", 272}}, 3, "the vocabulary has 272");
+}
+
+TEST(Gemma4Images, APictureOfWhichNothingIsLeftIsRefusedAsInTheReference) {
+  const TempDir dir;
+  const std::string source = changed_config(dir, "vision/gemma4", Json::object());
+  Json fields = Json::parse(read_bytes(source + "/processor_config.json"));
+  fields["image_processor"]["max_soft_tokens"] = 71;
+  write_bytes(source + "/processor_config.json", fields.dump());
+  const Line line = {"preprocess", fixture("media/images/tiny.png"), "-o", dir / "o",
+                     "--checkpoint"};
+  expect_refused(line + Line{source}, 3, "not one of 70, 140, 280, 560 and 1120");
+  expect_refused(line + Line{source_of("gemma4"), "--prompt", "<|image|><|video|>"}, 4,
+                 "videos are not supported");
+}
+
+// Placeholders of sounds have the embedding and the layer inputs of the padding token.
+TEST(Gemma4Images, PlaceholdersOfSoundsAreThePaddingTokens) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, "gemma4", kInputs);
+  const auto answer = [&](const std::string& tokens) {
+    const Outcome outcome = run_ferry({"--json", "run", bundle, "--tokens", tokens, "--max-new",
+                                       "6", "--ignore-eos", "--greedy"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.json()["result"]["tokens"];
+  };
+  EXPECT_EQ(answer("1,20,6,30"), answer("1,20,0,30"));
+  EXPECT_EQ(answer("1,20,9,30"), answer("1,20,0,30"));
 }
 
 TEST(AnyShapeImages, OtherProgramsThanStatefulOnesAreOfTextAlone) {

@@ -57,6 +57,15 @@ TEST(Builder, ArithmeticBroadcastsAndPromotes) {
          return f.b.where(f.b.eq(f.of(DType::kI64, {f.t, 1}), 0), f.b.scalar(0), f.f32({1, 5}));
        },
        "f32[T,5]"},
+      {"limits of one number",
+       [](Fixture& f) {
+         return f.b.clamp(f.f32({2, f.t}), f.f32({}), f.f32({}));
+       },
+       "f32[2,T]"},
+      {"limits have the dtype of the values",
+       [](Fixture& f) { return f.b.clamp(f.f32({2}), f.of(DType::kF16, {}), f.f32({})); }, ""},
+      {"limits do not widen the values",
+       [](Fixture& f) { return f.b.clamp(f.f32({1}), f.f32({2}), f.f32({})); }, ""},
       {"where wants a condition",
        [](Fixture& f) { return f.b.where(f.f32({2}), f.f32({2}), f.f32({2})); }, ""},
       {"mean",

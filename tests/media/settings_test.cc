@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "media/pixel_values.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::media::settings_test {
@@ -81,6 +82,39 @@ TEST(MediaSettings, Lfm2VlRefusesWhatTheReferenceCannotUse) {
   expect({{"min_image_tokens", 65536}}, ErrorCode::kBadInput, "where 65536 are the limit");
   expect({{"encoder_patch_size", 256}, {"tile_size", 1024}}, ErrorCode::kBadInput,
          "where 256 are the limit");
+}
+
+const json kGemma4 = {{"image_processor_type", "Gemma4ImageProcessor"},
+                      {"processor_class", "Gemma4Processor"}};
+
+TEST(MediaSettings, Gemma4HasBudgetsOfTokens) {
+  const Settings released = *settings_from(kGemma4.dump(), "", "d");
+  EXPECT_EQ(released.max_patches(), 2520);
+  EXPECT_EQ(released.filter, Filter::kBicubic);
+  EXPECT_FALSE(released.normalize);
+  json fields = kGemma4;
+  fields.update({{"max_soft_tokens", 1120}, {"pooling_kernel_size", 2}, {"do_normalize", true}});
+  const Settings large = *settings_from(fields.dump(), "", "d");
+  EXPECT_EQ(large.max_patches(), 4480);
+  EXPECT_TRUE(large.normalize);
+  EXPECT_EQ(refused(kGemma4, {{"max_soft_tokens", 256}}).code, ErrorCode::kBadInput);
+  EXPECT_EQ(refused(kGemma4, {{"do_resize", false}}).code, ErrorCode::kUnsupported);
+  EXPECT_EQ(refused(kGemma4, {{"patch_size", 257}}).code, ErrorCode::kBadInput);
+  EXPECT_EQ(refused(kGemma4, {{"pooling_kernel_size", 200}}).code, ErrorCode::kBadInput);
+}
+
+// The sizes are those of get_aspect_ratio_preserving_size() of transformers 5.23.
+TEST(MediaSettings, Gemma4KeepsTheShapeOfAPicture) {
+  const Settings s = *settings_from(kGemma4.dump(), "", "d");
+  const auto size = [&](int width, int height) {
+    const auto made = gemma4_size({width, height}, s);
+    return made ? std::pair(made->width, made->height) : std::pair(0, 0);
+  };
+  EXPECT_EQ(size(640, 480), std::pair(912, 672));
+  EXPECT_EQ(size(1, 1), std::pair(768, 768));
+  EXPECT_EQ(size(1000, 1), std::pair(13440, 48));
+  EXPECT_EQ(size(1, 300), std::pair(48, 13440));
+  EXPECT_EQ(size(200, 1), std::pair(11328, 48));
 }
 
 TEST(MediaSettings, TheProcessorFileComesFirst) {

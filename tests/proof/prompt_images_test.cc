@@ -167,6 +167,50 @@ TEST(PromptImages, ThatDoNotFitAreRefused) {
   }
 }
 
+// Lists of up to 8 patches of 12 values; squares of two by two become rows of four.
+Result<PromptImages> listed(std::vector<int64_t> positions) {
+  packer::Manifest manifest = model(9);
+  packer::ManifestMethod& forward = manifest.components[0].programs[0].methods[0];
+  forward.inputs[0].shape = {1, 8, 12};
+  forward.outputs[0].shape = {1, 2, 4};
+  MemorySource source;
+  source.ids({1, 9, 2});
+  source.add("pixel_values", DType::kF32, {1, 8, 12}, std::vector<float>(96));
+  source.add("image_position_ids", DType::kI64, {1, 8, 2}, std::move(positions));
+  const Reference reference = Reference::open(source).value();
+  return images_of(reference, reference.prompts().front(), manifest);
+}
+
+// The column and the row of each patch.
+TEST(PromptImages, ListsOfPatchesHaveTheirPositions) {
+  const std::vector<int64_t> square = {0, 0, 1, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1};
+  const auto made = listed(square);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->shapes, (std::vector<runner::ImageShape>{{2, 2}}));
+  EXPECT_EQ(made->row_count(), 1);
+}
+
+TEST(PromptImages, ListsOfPatchesInAnotherOrderAreRefused) {
+  const std::vector<int64_t> square = {0, 0, 1, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1};
+  const auto refuse = [&](size_t at, int64_t value) {
+    std::vector<int64_t> changed = square;
+    changed[at] = value;
+    const auto made = listed(changed);
+    ASSERT_FALSE(made) << at;
+    EXPECT_EQ(made.error().code, ErrorCode::kBadInput);
+    EXPECT_NE(made.error().message.find("do not stand row by row"), std::string::npos)
+        << made.error().message;
+  };
+  refuse(0, 1);
+  refuse(2, -1);
+  refuse(5, 0);
+  refuse(8, 0);
+  refuse(15, 1);
+  refuse(3, INT64_MAX);
+  refuse(3, INT64_MIN);
+  EXPECT_FALSE(listed(std::vector<int64_t>(16, -1)));
+}
+
 // Patches of 2 x 2 pixels and one frame; blocks of two by two become rows of four.
 packer::Manifest any_shape_model() {
   packer::Manifest manifest = model(9);

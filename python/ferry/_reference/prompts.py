@@ -14,8 +14,8 @@ QUESTION = "What is in this picture?"
 KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
-TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_grid_thw", "image_sizes", "token_type_ids",
-           "mm_token_type_ids")
+TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes",
+           "token_type_ids", "mm_token_type_ids")
 
 
 @dataclasses.dataclass

@@ -110,8 +110,8 @@ TEST_P(VisionKeys, ALayerThatIsMissingIsListed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, VisionKeys,
-                         testing::Values("smolvlm", "gemma3_images", "internvl3_hf",
-                                         "internvl3_opengvlab", "lfm2_vl_images"),
+                         testing::Values("smolvlm", "gemma3_images", "gemma4_images",
+                                         "internvl3_hf", "internvl3_opengvlab", "lfm2_vl_images"),
                          [](const auto& test) { return test.param; });
 
 TEST(VisionKeyLayouts, BothLayoutsOfInternVlAndTheNamesInMemoryGiveTheSameWeights) {
