@@ -40,7 +40,8 @@ Status make_values(Loading& loading);
 // Gives the tensors planned memory and constants. kBadInput lists every absent external tensor.
 Status bind_tensors(Loading& loading);
 // Returns a copy of the f32 constant of a norm or a bias, with each finite value but 0 moved by one
-// unit in the last place (MethodOptions::disturb, which must be set). `place` chooses the directions.
+// unit in the last place (MethodOptions::disturb, which must be set). `place` chooses the
+// directions.
 std::span<const std::byte> disturbed(MethodState& state, std::span<const std::byte> bytes,
                                      uint64_t place);
 // Compiles one call of a delegate. It is defined in delegate/delegate.cc. Errors begin with the
