@@ -1,5 +1,5 @@
-// What the instruction sets of NEON share: the vectors of products of many rows, and how rows of
-// the matrix are copied into a tile. Files include it after quantized_many-inl.h.
+// Shared by the instruction sets of NEON: the vectors of products of many rows, and the copying of
+// rows of the matrix into a tile. Files include it after quantized_many-inl.h.
 
 namespace ferry::kernels {
 namespace {

@@ -26,8 +26,8 @@ struct PromptImages {
   bool placed = false;  // whether these have places in three dimensions in the text decoder
   // The patches of each image of any shape, or of each tile that is a list of patches.
   std::vector<runner::ImageShape> shapes = {};
-  // Of lists of patches: whether the reference's last state of the tower is without the rows of
-  // padding, those of all tiles behind each other.
+  // For lists of patches: the reference's last state of the tower has no rows of padding, and the
+  // rows of all tiles lie behind each other.
   bool joins_states = false;
   int64_t width = 0;  // of images of any shape: hidden_size, the first columns of a row
   // Consecutive positions of placeholders; of images that have places with their blocks.

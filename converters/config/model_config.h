@@ -29,7 +29,7 @@ enum class Connector {
   kMlp,      // layer norm, linear, activation, linear
   kAverage,  // the patches of a block are averaged; RMS norm, one linear without bias
   kMerger,   // of any shape: norm, the patches of a block side by side, linear, activation, linear
-  // Of any shape: RMS norm, a linear over the patches of a block, linear, activation, linear.
+  // Any shape; RMS norm, a linear over the patches of a block, linear, activation, linear.
   kLinearMerger,
 };
 
@@ -108,8 +108,8 @@ struct VisionConfig {
   int64_t max_patches = 0;
   bool connector_norm = true;  // of kMlp
   bool connector_bias = true;  // of kLinear and kMlp
-  // Of kMlp: between its linears; 0: hidden_size of the decoder. Of kLinear: that of the config,
-  // where it states one.
+  // Width between the linears of kMlp; 0 is hidden_size of the decoder. For kLinear the width that
+  // the config states, if it states one.
   int64_t connector_size = 0;
 
   int64_t head_dim() const { return hidden_size / num_heads; }
