@@ -12,6 +12,7 @@
 
 #include <cmath>
 
+#include "kernels/block_nibble_rows-inl.h"
 #include "kernels/block_types-inl.h"
 #include "kernels/block_vectors-inl.h"
 #include "kernels/fetch_ahead.h"
@@ -199,14 +200,6 @@ HWY_INLINE float total(const float* s) {
   return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-// Fetches the cache lines of `bytes` bytes at p + ahead. The address may lie behind the matrix,
-// because processors ignore a fetch of unmapped memory.
-HWY_INLINE void fetch(const uint8_t* p, size_t ahead, size_t bytes) {
-  if (ahead == 0) return;
-  const auto from = reinterpret_cast<uintptr_t>(p) + ahead;
-  for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(reinterpret_cast<const void*>(from + i));
-}
-
 // The blocks of one row of a matrix, chunk by chunk.
 template <class T>
 struct RowReader {
@@ -278,6 +271,9 @@ void few_rows(const BlockProduct& p, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix.rows);
   const auto row_bytes = static_cast<size_t>(p.matrix.row_bytes());
   const size_t ahead = fetch_ahead().stream, blocks = p.x.columns / T::kElements;
+#if FERRY_BLOCK_VNNI == 512
+  if constexpr (kIsNibbles<T>) begin = nibble_rows<T>(p, begin, end);
+#endif
   const uint8_t* row = p.row(begin);
   for (size_t n = begin; n < end; ++n, row += row_bytes) {
     size_t i = 0;

@@ -62,6 +62,14 @@ struct Whole {
   constexpr operator size_t() const { return kBlocks; }
 };
 
+// Fetches the cache lines of `bytes` bytes at p + ahead. The address may lie behind the matrix,
+// because processors ignore a fetch of unmapped memory.
+HWY_INLINE void fetch(const uint8_t* p, size_t ahead, size_t bytes) {
+  if (ahead == 0) return;
+  const auto from = reinterpret_cast<uintptr_t>(p) + ahead;
+  for (size_t i = 0; i < bytes; i += 64) hwy::Prefetch(reinterpret_cast<const void*>(from + i));
+}
+
 // ---- steps that types share
 
 // Codes are made in registers: a load of bytes that two stores wrote would wait for both.

@@ -9,8 +9,9 @@ namespace ferry::kernels {
 struct FetchAhead {
   // bytes, for rows of weights that are read one after the other; 0 for no fetches
   size_t stream = 0;
-  size_t nibbles = 0;  // the same, for rows of 4-bit codes in groups
-  size_t band = 0;     // bytes, in each stream of banded products (compute_tile-inl.h)
+  // the same, for 4-bit codes in groups and for blocks of nibbles whose rows are read four at once
+  size_t nibbles = 0;
+  size_t band = 0;  // bytes, in each stream of banded products (compute_tile-inl.h)
 };
 
 // Returns the distances for this processor.

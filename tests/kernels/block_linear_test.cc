@@ -149,7 +149,7 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
   for (const Type& type : types()) {
     SCOPED_TRACE(type.name);
     const bool small = find_block_layout(type.name)->elements == 32;
-    for (const int64_t columns : small ? std::vector<int64_t>{32, 64, 128, 224, 576, 1056}
+    for (const int64_t columns : small ? std::vector<int64_t>{32, 64, 96, 160, 192, 224, 576, 1056}
                                        : std::vector<int64_t>{256, 1024}) {
       SCOPED_TRACE(columns);
       const int64_t rows = 37, m = 21;
@@ -176,7 +176,7 @@ TEST(BlockLinear, MultipliesRoundedActivations) {
         EXPECT_EQ(std::memcmp(out.data(), expected_bits.data(), out.size() * sizeof(float)), 0);
       });
       // So do rows alone, several rows, and another number of threads.
-      for (const int64_t alone : {int64_t{1}, int64_t{5}}) {
+      for (const int64_t alone : {1, 3, 4, 5}) {
         const std::vector<float> part(x.begin(), x.begin() + alone * columns);
         const std::vector<float> out = product(blocks.matrix, part, 3);
         EXPECT_EQ(std::memcmp(out.data(), expected_bits.data(), out.size() * sizeof(float)), 0)
