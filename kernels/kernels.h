@@ -212,6 +212,13 @@ Status sdpa_with_kv_cache(const Call& call);
 Status stored_sdpa(const Call& call);
 Status gated_delta_rule(const Call& call);
 
+// -- rms_norm.cc
+// Computes x * rsqrt(mean(x^2) + eps) * weight over the last dimension with the bits of mul.out,
+// mean.out, add.out, rsqrt.out, mul.out, _to_copy.out and mul.out. eps is an f32 tensor of one
+// value. The product is rounded to the dtype of the weight before it is multiplied with that.
+// Programs cannot contain this operator.
+Status rms_norm_steps(const Call& call);  // x, eps, weight? -> out
+
 // -- quantize.cc: one scale for the whole tensor, or one for each row of the last dimension
 Status quantize(const Call& call);       // self, scale, zero_point, min, max, dtype -> out
 Status dequantize(const Call& call);     // self, scale, zero_point, min, max, dtype, dtype? -> out

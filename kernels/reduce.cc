@@ -189,6 +189,10 @@ Result<uint32_t> dims_argument(const Call& call, size_t i, const Tensor& self) {
 
 }  // namespace
 
+double sum_of_row(const float* row, int64_t length) {
+  return sum_row(DType::kF32, reinterpret_cast<const std::byte*>(row), length).real;
+}
+
 Dims row_order(int rank, uint32_t along) {
   Dims order;
   for (const bool last : {false, true}) {

@@ -22,6 +22,9 @@ Rows as_rows(const Call& call, const Tensor& tensor, uint32_t along);
 // Returns the dimension order of as_rows(): the other dimensions, then those of `along`.
 Dims row_order(int rank, uint32_t along);
 
+// Returns the sum of a row in f32, as sum.out and mean.out add it.
+double sum_of_row(const float* row, int64_t length);
+
 // Returns how many rows one item of a parallel loop computes.
 inline int64_t rows_per_piece(int64_t length) {
   return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));

@@ -333,6 +333,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   join_caches(loading);
   leave_out_hidden_columns(loading);
   read_stored_caches(loading);
+  join_norms(loading);
   find_row_outputs(loading);
   return {};
 }

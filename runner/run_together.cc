@@ -18,6 +18,7 @@
 #include "kernels/compute_scratch.h"
 #include "kernels/kernel.h"
 #include "runner/method_state.h"
+#include "runner/step_rewrites.h"
 
 namespace ferry::runner {
 namespace {
@@ -36,7 +37,7 @@ constexpr std::string_view kRowWise[] = {
     "aten::add.out",      "aten::add.Scalar_out", "aten::mean.out",  "aten::mul.out",
     "aten::_to_copy.out", "aten::mul.Scalar_out", "aten::rsqrt.out", "aten::sigmoid.out",
     "aten::sub.out",      "aten::gelu.out",       "aten::tanh.out",  "aten::native_layer_norm.out",
-    "aten::relu.out",     "aten::div.out"};
+    "aten::relu.out",     "aten::div.out",        kRmsNormName};
 
 bool is_product(const Step& step) {
   if (step.kind == Step::Kind::kDelegate) {

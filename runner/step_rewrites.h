@@ -32,6 +32,12 @@ void leave_out_hidden_columns(Loading& loading);
 // _to_copy or dequantize of a cache, custom_sdpa. Each of these writes all positions again, but
 // attention reads them only once. After the rewrite custom_sdpa reads caches in their stored dtype.
 void read_stored_caches(Loading& loading);
+// Computes RMS norms as one step each. Programs state a norm as _to_copy to f32, mul, mean, add of
+// eps, rsqrt, mul, _to_copy back, mul with the weight, where the casts and the weight may be
+// absent. A decoder has two to four norms in each layer, and each step writes and reads memory.
+void join_norms(Loading& loading);
+inline constexpr std::string_view kRmsNormName = "ferry::rms_norm_steps.out";
+
 // Restores the stated steps if `value` is one that these functions leave out.
 void compute_again(MethodState& state, int32_t value);
 
