@@ -26,10 +26,11 @@ namespace ferry::kernels {
 namespace {
 
 constexpr size_t kLanes = 32;  // bf16 values of a vector
-// The tile of accumulators fits the registers. Its rows of w stay in the first cache.
+// The tile of accumulators fits the registers. Its rows of x stay in the first cache.
 constexpr size_t kRows = 6, kColumns = 4;
-// Rows of x that stay in the second cache, at most.
-constexpr size_t kBlockBytes = size_t{1} << 19;
+// Rows of w that stay in the second cache, at most. Tiles that follow each other write the same
+// lines of out: rows of out that are a power of two apart share places of the caches.
+constexpr size_t kBlockBytes = size_t{1} << 18;
 
 inline __m512i load(const uint16_t* p, __mmask32 lanes) {
   return _mm512_maskz_loadu_epi16(lanes, p);
@@ -41,14 +42,14 @@ inline __m512 add_products(__m512 sum, __m512i a, __m512i b) {
 // Adds the products of lanes of the columns from c on. Loops are unrolled by name, because GCC 12
 // otherwise stores every sum after each step.
 template <size_t kM, size_t kN>
-inline void step(const uint16_t* x, const uint16_t* w, size_t k, size_t apart, __mmask32 lanes,
-                 __m512 (&sums)[kM * kN]) {
+inline void step(const uint16_t* x, const uint16_t* w, size_t x_apart, size_t apart,
+                 __mmask32 lanes, __m512 (&sums)[kM * kN]) {
   __m512i columns[kN];
 #pragma GCC unroll 8
   for (size_t j = 0; j < kN; ++j) columns[j] = load(w + j * apart, lanes);
 #pragma GCC unroll 8
   for (size_t i = 0; i < kM; ++i) {
-    const __m512i row = load(x + i * k, lanes);
+    const __m512i row = load(x + i * x_apart, lanes);
 #pragma GCC unroll 8
     for (size_t j = 0; j < kN; ++j) {
       sums[i * kN + j] = add_products(sums[i * kN + j], row, columns[j]);
@@ -85,13 +86,62 @@ inline void store_four(__m128 values, uint16_t* out, size_t apart) {
   for (size_t q = 0; q < kColumns; ++q) out[q * apart] = four[q];
 }
 
+// The steps of sixteen_sums(), each of which halves the lanes of a sum.
+inline __m512 add_halves(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+}
+inline __m512 add_quarters(__m512 ab, __m512 cd) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+}
+inline __m512d add_pairs(__m512 a, __m512 b) {
+  return _mm512_castps_pd(_mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b)));
+}
+inline __m512 add_neighbours(__m512d ab, __m512d cd) {
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)),
+                       _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+}
+
+// The same as four_sums() for rows a, b, c and d of kColumns vectors, in fewer instructions: lane
+// 4 r + c has the sum of column c of the r-th row.
+template <size_t a, size_t b, size_t c, size_t d, size_t kVectors>
+inline __m512 sixteen_sums(const __m512 (&v)[kVectors]) {
+  constexpr size_t k = kColumns;
+  const __m512 first = add_quarters(add_halves(v[a * k], v[b * k]), add_halves(v[c * k], v[d * k]));
+  const __m512 second =
+      add_quarters(add_halves(v[a * k + 1], v[b * k + 1]), add_halves(v[c * k + 1], v[d * k + 1]));
+  const __m512 third =
+      add_quarters(add_halves(v[a * k + 2], v[b * k + 2]), add_halves(v[c * k + 2], v[d * k + 2]));
+  const __m512 fourth =
+      add_quarters(add_halves(v[a * k + 3], v[b * k + 3]), add_halves(v[c * k + 3], v[d * k + 3]));
+  return add_neighbours(add_pairs(first, second), add_pairs(third, fourth));
+}
+
+// Rounds values as f32_to_bf16() does.
+inline __m256i rounded(__m512 values) {
+  const __m512i bits = _mm512_castps_si512(values), high = _mm512_srli_epi32(bits, 16);
+  const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+  const __m512i nan = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan, _mm512_srli_epi32(up, 16), nan));
+}
+
+// Stores kColumns columns of the first `count` of four rows, which are `apart` from each other.
+inline void store_rows(__m256i values, uint16_t* out, size_t apart, size_t count) {
+  alignas(32) uint16_t rows[4][kColumns];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(rows), values);
+#pragma GCC unroll 4
+  for (size_t r = 0; r < count; ++r) std::memcpy(out + r * apart, rows[r], sizeof rows[r]);
+}
+
 // Computes columns j, j + apart, ... of rows [i, i + kM).
 template <size_t kM, size_t kN>
 void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) {
   __m512 sums[kM * kN];
 #pragma GCC unroll 24
   for (size_t q = 0; q < kM * kN; ++q) sums[q] = _mm512_setzero_ps();
-  const uint16_t* x = p.x + i * p.k;
+  const uint16_t* x = p.x_row(i);
+  const size_t x_apart = p.x_apart();
   const uint16_t* w = p.w + j * p.k;
   size_t c = 0;
   for (; c + kLanes <= p.k; c += kLanes) {
@@ -102,15 +152,20 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
         _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0);
       }
     }
-    step<kM, kN>(x + c, w + c, p.k, apart * p.k, ~__mmask32{0}, sums);
+    step<kM, kN>(x + c, w + c, x_apart, apart * p.k, ~__mmask32{0}, sums);
   }
   if (c < p.k) {
     const auto rest = static_cast<__mmask32>((uint64_t{1} << (p.k - c)) - 1);
-    step<kM, kN>(x + c, w + c, p.k, apart * p.k, rest, sums);
+    step<kM, kN>(x + c, w + c, x_apart, apart * p.k, rest, sums);
+  }
+  uint16_t* out = p.out + i * p.n + j;
+  if constexpr (kN == kColumns && kM == kRows) {
+    store_rows(rounded(sixteen_sums<0, 1, 2, 3>(sums)), out, p.n, 4);
+    store_rows(rounded(sixteen_sums<4, 5, 4, 5>(sums)), out + 4 * p.n, p.n, 2);
+    return;
   }
 #pragma GCC unroll 8
-  for (size_t r = 0; r < kM; ++r) {
-    uint16_t* out = p.out + (i + r) * p.n + j;
+  for (size_t r = 0; r < kM; ++r, out += p.n) {
     if constexpr (kN == kColumns) {
       const __m512* row = sums + r * kN;
       store_four(four_sums(row[0], row[1], row[2], row[3]), out, apart);
@@ -121,10 +176,10 @@ void tile(const Bf16Product& p, size_t i, size_t j, size_t apart, size_t ahead) 
   }
 }
 
-template <size_t kN>
-void columns_of_rows(const Bf16Product& p, size_t i, size_t end, size_t j) {
-  for (; i + kRows <= end; i += kRows) tile<kRows, kN>(p, i, j, 1, 0);
-  for (; i < end; ++i) tile<1, kN>(p, i, j, 1, 0);
+template <size_t kM>
+void columns_of_rows(const Bf16Product& p, size_t i, size_t j, size_t end) {
+  for (; j + kColumns <= end; j += kColumns) tile<kM, kColumns>(p, i, j, 1, 0);
+  for (; j < end; ++j) tile<kM, 1>(p, i, j, 1, 0);
 }
 
 // A few rows read w once, at the speed of memory: as several streams, each of which continues
@@ -144,13 +199,13 @@ void few_rows(const Bf16Product& p, size_t begin, size_t end) {
 
 void bf16_columns_avx512(const Bf16Product& p, size_t begin, size_t end) {
   if (p.m < kRows) return few_rows(p, begin, end);
-  const size_t fit = kBlockBytes / (p.k * sizeof(uint16_t)) / kRows * kRows;
-  const size_t block = fit < kRows ? kRows : fit;
-  for (size_t i = 0; i < p.m; i += block) {
-    const size_t i_end = i + block < p.m ? i + block : p.m;
-    size_t j = begin;
-    for (; j + kColumns <= end; j += kColumns) columns_of_rows<kColumns>(p, i, i_end, j);
-    for (; j < end; ++j) columns_of_rows<1>(p, i, i_end, j);
+  const size_t fit = kBlockBytes / (p.k * sizeof(uint16_t)) / kColumns * kColumns;
+  const size_t block = fit < kColumns ? kColumns : fit;
+  for (size_t j = begin; j < end; j += block) {
+    const size_t j_end = j + block < end ? j + block : end;
+    size_t i = 0;
+    for (; i + kRows <= p.m; i += kRows) columns_of_rows<kRows>(p, i, j, j_end);
+    for (; i < p.m; ++i) columns_of_rows<1>(p, i, j, j_end);
   }
 }
 

@@ -68,6 +68,11 @@ void pack_pair(const Bf16Product& p, size_t pair, uint16_t* packed) {
 
 namespace {
 
+// Writes a row of x to rows of spaced_row() values.
+void copy_row(const Bf16Product& p, size_t row, uint16_t* to) {
+  std::memcpy(to + row * spaced_row(p.k), p.x + row * p.k, p.k * sizeof(uint16_t));
+}
+
 // The copy of x that the columns of a set of instructions read, if they need one.
 class Packed {
  public:
@@ -77,6 +82,8 @@ class Packed {
       pack(tiles_along(p.m, kTileSide), tiles * kTileValues, p, pack_for_tiles, pool);
     } else if (use == Bf16Instructions::kNeon) {
       pack(tiles_along(p.m, 2), tiles_along(p.k, 4) * 8, p, pack_pair, pool);
+    } else if (p.m > kTileSide && spaced_row(p.k) != p.k) {
+      pack(p.m, spaced_row(p.k), p, copy_row, pool);
     }
   }
   const uint16_t* values() const { return values_; }
@@ -104,7 +111,12 @@ void bf16_linear(const Bf16Product& p, Bf16Instructions use, ThreadPool& pool) {
     [[maybe_unused]] const size_t begin = index * columns, end = std::min(p.n, begin + columns);
 #if defined(__x86_64__)
     if (use == Bf16Instructions::kAmx) return bf16_columns_amx(p, packed.values(), begin, end);
-    bf16_columns_avx512(p, begin, end);
+    Bf16Product product = p;
+    if (packed.values() != nullptr) {
+      product.x = packed.values();
+      product.x_stride = spaced_row(p.k);
+    }
+    bf16_columns_avx512(product, begin, end);
 #elif FERRY_NEON_BF16
     bf16_columns_neon(p, packed.values(), begin, end);
 #endif

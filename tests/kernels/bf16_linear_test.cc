@@ -69,14 +69,17 @@ TEST(Bf16Linear, ARowOfABatchHasTheBitsThatItHasAlone) {
   if (available().empty()) GTEST_SKIP() << "the processor has no products of bf16";
   ThreadPool one(1), two(2);
   for (const Bf16Instructions set : available()) {
-    Matrices batch(37, 203, 259);
-    bf16_linear(batch.product(), set, two);
-    for (size_t row = 0; row < batch.m; ++row) {
-      std::vector<uint16_t> out(batch.n);
-      bf16_linear({batch.x.data() + row * batch.k, batch.w.data(), out.data(), 1, batch.n, batch.k},
-                  set, one);
-      ASSERT_TRUE(std::equal(out.begin(), out.end(),
-                             batch.out.begin() + static_cast<ptrdiff_t>(row * batch.n)));
+    for (const size_t k : {259, 2048}) {  // rows of 2048 are copied with gaps
+      Matrices batch(37, 203, k);
+      bf16_linear(batch.product(), set, two);
+      for (size_t row = 0; row < batch.m; ++row) {
+        std::vector<uint16_t> out(batch.n);
+        bf16_linear(
+            {batch.x.data() + row * batch.k, batch.w.data(), out.data(), 1, batch.n, batch.k}, set,
+            one);
+        ASSERT_TRUE(std::equal(out.begin(), out.end(),
+                               batch.out.begin() + static_cast<ptrdiff_t>(row * batch.n)));
+      }
     }
   }
 }
