@@ -174,7 +174,9 @@ def with_tokens(source, folder):
     size = common.safetensors_header(source / "model.safetensors")[0]
     rows = next(entry["shape"][0] for name, entry in size.items() if name.endswith(("wte.weight", "embed_tokens.weight")))
     common.copy_folder(source, folder)
-    model = {"type": "BPE", "vocab": {chr(0x100 + i): i for i in range(rows)}, "merges": []}
+    texts = [chr(0x100 + i) for i in range(rows - 1)]  # letters that stand for bytes, and two of them together
+    model = {"type": "BPE", "vocab": {text: i for i, text in enumerate([*texts, texts[0] + texts[1]])},
+             "merges": [f"{texts[0]} {texts[1]}"]}
     (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": {
         "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "decoder": {
         "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "model": model}))

@@ -20,8 +20,8 @@ void write_no_mamba(json& config) {
   config["mamba_n_groups"] = 1;
 }
 
-Status read_mamba_sizes(GgufReading& in) {
-  json& config = *in.config;
+// Reads the sizes of Mamba-2 but for the number of its channels.
+Status take_mamba2_sizes(GgufReading& in) {
   constexpr std::pair<const char*, const char*> kNumbers[] = {
       {"ssm.conv_kernel", "mamba_d_conv"},
       {"ssm.state_size", "mamba_d_state"},
@@ -30,6 +30,12 @@ Status read_mamba_sizes(GgufReading& in) {
   for (const auto& [key, member] : kNumbers) {
     FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
   }
+  return {};
+}
+
+Status read_mamba_sizes(GgufReading& in) {
+  json& config = *in.config;
+  FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
   const auto inner = FERRY_TRY(in.integer("ssm.inner_size", kGgufSizes));
   const int64_t heads = config.value("mamba_n_heads", int64_t{1});
   const int64_t hidden = std::max<int64_t>(1, config.value("hidden_size", int64_t{1}));
@@ -272,15 +278,8 @@ Status read_dbrx(GgufReading& in) {
 // Multipliers are part of the weights of a file.
 Status read_falcon_h1(GgufReading& in) {
   json& config = *in.config;
-  constexpr std::pair<const char*, const char*> kNumbers[] = {
-      {"ssm.conv_kernel", "mamba_d_conv"},
-      {"ssm.state_size", "mamba_d_state"},
-      {"ssm.group_count", "mamba_n_groups"},
-      {"ssm.time_step_rank", "mamba_n_heads"},
-      {"ssm.inner_size", "mamba_d_ssm"}};
-  for (const auto& [key, member] : kNumbers) {
-    FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
-  }
+  FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
+  FERRY_RETURN_IF_ERROR(in.take("ssm.inner_size", "mamba_d_ssm", kGgufSizes));
   config["mamba_conv_bias"] = in.has("blk.{i}.ssm_conv1d.bias");
   config["mamba_rms_norm"] = in.has("blk.{i}.ssm_norm.weight");
   config["mamba_norm_before_gate"] = false;
@@ -317,15 +316,8 @@ Status read_nemotron_experts(GgufReading& in) {
 
 Status read_nemotron_h(GgufReading& in) {
   json& config = *in.config;
-  constexpr std::pair<const char*, const char*> kNumbers[] = {
-      {"ssm.conv_kernel", "mamba_d_conv"},
-      {"ssm.state_size", "mamba_d_state"},
-      {"ssm.group_count", "mamba_n_groups"},
-      {"ssm.time_step_rank", "mamba_n_heads"},
-      {"ssm.inner_size", "mamba_d_head"}};
-  for (const auto& [key, member] : kNumbers) {
-    FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
-  }
+  FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
+  FERRY_RETURN_IF_ERROR(in.take("ssm.inner_size", "mamba_d_head", kGgufSizes));
   const int64_t heads = config.value("mamba_n_heads", int64_t{1});
   const int64_t inner = config.value("mamba_d_head", heads);
   if (inner % heads != 0) {
