@@ -12,6 +12,7 @@
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters::families::dbrx {
 namespace {
@@ -100,7 +101,8 @@ std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
                                 {"norm_2.weight", "layers.{i}.ffn_norm.weight"}}),
        {expert_rule(experts + "w1", "w1", false), expert_rule(experts + "v1", "w3", false),
         expert_rule(experts + "w2", "w2", true)},
-       stacked_expert_rules(layer + "ffn.experts.{e}.", "w1.weight", "v1.weight", "w2.weight"),
+       dialect_rules(
+           stacked_expert_rules(layer + "ffn.experts.{e}.", "w1.weight", "v1.weight", "w2.weight")),
        rename_rules(layer, {{"ffn.router.layer.weight", "layers.{i}.feed_forward.gate.weight"}}),
        rename_rules(prefix,
                     {{"wte.weight", "tok_embeddings.weight"}, {"norm_f.weight", "norm.weight"}})});

@@ -11,6 +11,7 @@
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters::families::llama4_text {
 namespace {
@@ -61,8 +62,8 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
   if (config.moe.experts == 0) return all;
   return concat(
       {all, transposed_expert_rules(mlp + "experts.gate_up_proj", mlp + "experts.down_proj"),
-       stacked_expert_rules(mlp + "experts.{e}.", "gate_proj.weight", "up_proj.weight",
-                            "down_proj.weight"),
+       dialect_rules(stacked_expert_rules(mlp + "experts.{e}.", "gate_proj.weight",
+                                          "up_proj.weight", "down_proj.weight")),
        rename_rules(
            mlp, {{"router.weight", "layers.{i}.feed_forward.gate.weight"},
                  {"shared_expert.gate_proj.weight", "layers.{i}.feed_forward.shared.w1.weight"},

@@ -265,7 +265,9 @@ Status read_dbrx(GgufReading& in) {
   if (config.value("num_experts", int64_t{0}) == 0) {
     return in.keys->unsupported("expert_count", "is 0: not supported in this architecture");
   }
+  // The reference wants a base here too, and reads the one of rope_parameters.
   config["attn_config"] = {{"kv_n_heads", config.value("num_key_value_heads", json())},
+                           {"rope_theta", config["rope_parameters"].value("rope_theta", json())},
                            {"clip_qkv", moved("clip_qkv")}};
   config["ffn_config"] = {{"moe_num_experts", moved("num_experts")},
                           {"moe_top_k", moved("num_experts_per_tok")},
