@@ -32,6 +32,7 @@ std::set<std::string> foreign_rules(const std::vector<KeyRule>& rules) {
   std::set<std::string> foreign;
   for (const KeyRule& rule : rules) {
     if (rule.layout && !rule.own_layout) foreign.insert(rule.name);
+    if (rule.name == converters::kDialectRule) foreign.insert(rule.name);
   }
   return foreign;
 }

@@ -124,6 +124,7 @@ enum class GgufKey {
   kExpertCounts,
   kExpertsOfToken,  // their number, where it does not stand with the number of all
   kExpertInterval,  // the first layer with experts, and how many layers further each next one is
+  kExpertStep,      // the same, where the first of them is one of these layers
   kTurned,          // whether heads have RoPE; without it there is no limit of positions
   kLinearAttention,
   kShortConv,
@@ -161,6 +162,10 @@ enum class GgufOwnKeys {
   kKindsOfLayers,
   kAfmoe,
   kErnie,
+  kLlama4,
+  kDbrx,
+  kFalconH1,
+  kNemotronH,
 };
 
 // How the files of an architecture state their tokenizers, beyond the plain case: byte-level BPE.

@@ -74,7 +74,8 @@ Result<TextEncoder::Sizes> TextEncoder::sizes_in(const packer::Manifest& manifes
   }
   Sizes sizes{.tokens = manifest.context_length,
               .vocabulary = manifest.vocab_size,
-              .width = manifest.hidden_size};
+              .width = FERRY_TRY(columns_of(*component, kLastHiddenStatePort, 3, path))
+                           .value_or(manifest.hidden_size)};
   const packer::ManifestPort* states =
       find_output(*component, kLastHiddenStatePort, kForwardTextsMethod);
   if (states != nullptr && states->shape.size() == 3) sizes.texts_tokens = states->shape[1];

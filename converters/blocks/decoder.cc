@@ -42,6 +42,11 @@ int64_t outer_width(const ModelConfig& config, const DecoderParts& parts) {
   return parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
 }
 
+// Returns the width of what the final norm gives.
+int64_t state_width(const ModelConfig& config, const DecoderParts& parts) {
+  return parts.state_size > 0 ? parts.state_size : outer_width(config, parts);
+}
+
 // Adds what the vision tower gives the outputs of this layer.
 ValueId add_deepstack(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   if (!c.deepstack.valid() || layer >= c.config.deepstack()) return x;
@@ -53,8 +58,7 @@ ValueId add_deepstack(GraphBuilder& b, const DecoderContext& c, ValueId x, int64
 ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
                      ValueId input) {
   const ModelConfig& config = c.config;
-  const int64_t width = outer_width(config, parts);
-  ValueId x = config.vision ? input : embed(b, config, input, width);
+  ValueId x = config.vision ? input : embed(b, config, input, outer_width(config, parts));
   if (parts.enter) x = parts.enter(b, c, x);
   // Embeddings that are an input have no probe, because a probe needs an instruction that makes its
   // value.
@@ -74,7 +78,9 @@ ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderPart
   if (last_only) x = b.select(x, 1, -1);
   x = parts.final_norm(b, x);
   // Reference files have no name for a state of another width.
-  if (width == config.hidden_size) b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
+  if (state_width(config, parts) == config.hidden_size) {
+    b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
+  }
   return x;
 }
 
@@ -87,7 +93,7 @@ ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts
                     ValueId input) {
   const ModelConfig& config = c.config;
   const ValueId x = build_layers(b, c, parts, input);
-  const int64_t width = outer_width(config, parts);
+  const int64_t width = state_width(config, parts);
   ValueId logits = projection(b, x, "output", width, config.vocab_size, parts.head_bias);
   logits = scaled(b, logits, config.scalars.logits);
   return config.scalars.logit_softcap ? softcap(b, logits, *config.scalars.logit_softcap) : logits;
@@ -125,10 +131,11 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   return named(kForwardMethod, b);
 }
 
+// A classifier reads states as wide as the layers.
 Status check_encoder(const ModelConfig& config, int64_t width) {
-  if (width != config.hidden_size) {
+  if (config.classifier && width != config.hidden_size) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("an encoder of {} whose states are {} wide, its layers {}: not "
+                fmt::format("a classifier of {} whose states are {} wide, its layers {}: not "
                             "supported",
                             config.model_type, width, config.hidden_size));
   }
@@ -139,7 +146,7 @@ Status check_encoder(const ModelConfig& config, int64_t width) {
 // or with `several` forward_texts, which takes the tokens of several texts.
 Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildOptions& options,
                                          const DecoderParts& parts, bool several) {
-  FERRY_RETURN_IF_ERROR(check_encoder(config, outer_width(config, parts)));
+  FERRY_RETURN_IF_ERROR(check_encoder(config, state_width(config, parts)));
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
   const int64_t most = several ? options.texts_length : options.context_length;
   EncoderInputs inputs;

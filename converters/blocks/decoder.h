@@ -29,6 +29,7 @@ struct DecoderParts {
   std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x)> enter = nullptr;
   // The width of a token's embedding and of the result of `final_norm`; 0 means hidden_size.
   int64_t embedding_size = 0;
+  int64_t state_size = 0;    // the width of the result of `final_norm` alone, where it is another
   bool token_types = false;  // a classifier takes the types of tokens, which tell pairs apart
 };
 

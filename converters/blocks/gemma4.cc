@@ -81,10 +81,14 @@ Result<Methods> build_gemma4(const ModelConfig& config, const BuildOptions& opti
     if (config.number(kLayerInputSize) > 0) passed->inputs = layer_inputs(b, c, x);
     return x;
   };
-  const auto final_norm = [&](GraphBuilder& b, ValueId x) {
-    return rms_norm(b, x, "norm.weight", config.rms_norm_eps);
+  const int64_t size = config.number(kStateSize);
+  const auto leave = [&](GraphBuilder& b, ValueId x) {
+    const ValueId normed = rms_norm(b, x, "norm.weight", config.rms_norm_eps);
+    if (size == 0) return normed;
+    return projection(b, normed, "project_out", config.hidden_size, features(size), /*bias=*/false);
   };
-  return build_frame(config, options, {.layer = layer, .final_norm = final_norm, .enter = enter});
+  return build_frame(config, options,
+                     {.layer = layer, .final_norm = leave, .enter = enter, .state_size = size});
 }
 
 }  // namespace ferry::converters

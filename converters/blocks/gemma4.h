@@ -19,6 +19,10 @@ namespace ferry::converters {
 // wide as intermediate_size.
 inline constexpr const char* kDoubleWideMlp = "use_double_wide_mlp";
 
+// A member of ModelConfig::numbers: the width of the states, which a matrix behind the final norm
+// makes; 0 where there is no such matrix (all but EmbeddingGemma 2).
+inline constexpr const char* kStateSize = "embedding_dim";
+
 // Returns the width of the MLP of a layer.
 int64_t gemma4_mlp_size(const ModelConfig& config, int64_t layer);
 
@@ -26,5 +30,7 @@ Result<Methods> build_gemma4(const ModelConfig& config, const BuildOptions& opti
 
 // Rules for the keys of the text decoder (keys/gemma4_keys.cc).
 std::vector<KeyRule> gemma4_rules(const ModelConfig& config, const std::string& prefix);
+// The same without the rules for experts and for the inputs of layers.
+std::vector<KeyRule> gemma4_layer_rules(const ModelConfig& config, const std::string& prefix);
 
 }  // namespace ferry::converters

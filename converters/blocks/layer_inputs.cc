@@ -44,6 +44,7 @@ ValueId layer_inputs(GraphBuilder& b, const DecoderContext& c, ValueId x) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(g.hidden_size));
   const ValueId normed = rms_norm(b, b.view(b.mul(projected, scale), by_layer),
                                   "layer_inputs.norm.weight", g.rms_norm_eps);
+  if (g.number(kLayerVocab) == 0) return normed;
   const ValueId table =
       b.weight("layer_inputs.embeddings.weight", {features(g.number(kLayerVocab)), features(all)});
   const ValueId looked_up = b.embedding(table, layer_table_ids(b, c));

@@ -13,7 +13,7 @@
 namespace ferry::converters {
 
 // Members of ModelConfig::numbers, which have the names of the config's keys: the width of a row
-// for one layer, and the rows of the table.
+// for one layer, and the rows of the table. Without rows (EmbeddingGemma 2) the projection is all.
 inline constexpr const char* kLayerInputSize = "hidden_size_per_layer_input";
 inline constexpr const char* kLayerVocab = "vocab_size_per_layer_input";
 

@@ -39,7 +39,7 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
   // A window of 0 is allowed: halved, it reaches as far as a window of 1, to the token itself.
   const bool by_key = type.two_way == TwoWayRule::kHalfWindow || type.two_way == TwoWayRule::kNamed;
   const bool halved =
-      type.two_way == TwoWayRule::kAlways || (by_key && FERRY_TRY(asks_both_ways(fields, type)));
+      only_encodes(type.two_way) || (by_key && FERRY_TRY(asks_both_ways(fields, type)));
   return fields.integer("sliding_window", {halved ? 0 : kPositionRange.min, kPositionRange.max});
 }
 

@@ -60,7 +60,7 @@ struct Directions {
 // causal mask.
 Result<Directions> read_directions(const JsonFields& fields, const ModelType& type) {
   Directions out;
-  if (type.two_way == TwoWayRule::kAlways) return out;
+  if (only_encodes(type.two_way)) return out;
   const nlohmann::json* causal = fields.find("is_causal");
   out.not_causal = fields.states("is_causal") && (causal == nullptr || *causal != true);
   if (type.two_way == TwoWayRule::kUnread) return out;
@@ -95,9 +95,9 @@ Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type)
 // reference. With is_causal, it has as many tokens on each side as the config states; with
 // use_bidirectional_attention, it has half as many.
 Status read_two_way(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
-  if (config.multimodal) return refuse_two_way_attention(fields, type);
+  config.only_encodes = only_encodes(type.two_way);
+  if (config.multimodal && !config.only_encodes) return refuse_two_way_attention(fields, type);
   const Directions directions = FERRY_TRY(read_directions(fields, type));
-  config.only_encodes = type.two_way == TwoWayRule::kAlways;
   config.two_way = config.only_encodes || directions.not_causal || directions.half_window;
   config.is_encoder = config.two_way;
   if (config.two_way && std::ranges::any_of(config.layer_types, has_state)) {
@@ -105,9 +105,10 @@ Status read_two_way(const JsonFields& fields, const ModelType& type, ModelConfig
                         "is not true, and layers without attention know one direction only");
   }
   if (!config.sliding_window) return {};
-  if (directions.half_window || config.only_encodes)
-    config.sliding_window = *config.sliding_window / 2 + 1;
-  if (directions.not_causal) config.sliding_window = *config.sliding_window + 1;
+  const bool whole = directions.not_causal || type.two_way == TwoWayRule::kRadius;
+  const bool half = directions.half_window || type.two_way == TwoWayRule::kAlways;
+  if (half) config.sliding_window = *config.sliding_window / 2 + 1;
+  if (whole) config.sliding_window = *config.sliding_window + 1;
   return {};
 }
 

@@ -330,6 +330,9 @@ inline constexpr const char* kRoundedInputs = "rounded_inputs";
 // A member of ModelConfig::numbers: 1 where an MLP normalises what its last matrix reads (BitNet).
 inline constexpr const char* kMlpNorm = "mlp_norm";
 
+// A member of ModelConfig::numbers: 1 where layers with RoPE normalise q and k behind it (Llama 4).
+inline constexpr const char* kRopeNorm = "use_qk_norm";
+
 // A member of ModelConfig::numbers: 1 where the windows of sliding attention are chunks. A token
 // attends to those tokens before it that are in the same chunk of sliding_window positions.
 inline constexpr const char* kChunkedWindows = "chunked_windows";

@@ -76,14 +76,21 @@ enum class RopeLayers {
   kNone             // positions are learned vectors, which are added to the embeddings
 };
 
-// How a type reads use_bidirectional_attention. All types but those of kAlways read is_causal.
+// How a type reads use_bidirectional_attention. All types but those that only
+// encode read is_causal.
 enum class TwoWayRule {
   kUnread,
   kRefused,     // read, and refused if true: kernels of the reference differ in its effect
   kHalfWindow,  // tokens attend both ways, and half a window reaches in each direction
   kAlways,      // as kHalfWindow, whatever the config says
+  kRadius,      // always; all of sliding_window reaches in each direction
   kNamed,       // as kHalfWindow if it is "all"; "vision" concerns images alone
 };
+
+// Whether models of the type are encoders, whatever their config says.
+constexpr bool only_encodes(TwoWayRule rule) {
+  return rule == TwoWayRule::kAlways || rule == TwoWayRule::kRadius;
+}
 
 // A flag that only one family reads, and the member of ModelConfig::numbers that holds it as 0 or
 // 1.

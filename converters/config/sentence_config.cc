@@ -87,6 +87,14 @@ constexpr std::string_view kDenseKeys[] = {
     "in_features",         "out_features",      "bias",
     "activation_function", "module_input_name", "module_output_name"};
 
+// Whether a setting is the usual one for texts. What modality_config says of images and sounds does
+// not concern them; with an entry for messages every text becomes a chat.
+bool is_usual_for_texts(const SentenceJson& stated, const SentenceJson& usual) {
+  if (stated == usual) return true;
+  if (!stated.is_object() || stated.contains("message")) return false;
+  return stated.contains("text") && stated["text"] == usual["text"];
+}
+
 // Returns kUnsupported for a key that is not in `known`. Nulls and empty objects are settings that
 // were not made.
 Status check_keys(const SentenceJson& document, std::span<const std::string_view> known,
@@ -193,7 +201,7 @@ Status FolderReader::read_settings(const SentenceJson& document, const std::stri
   out.max_tokens = FERRY_TRY(fields.integer("max_seq_length", kPositionRange));
   for (const auto& [key, usual] : scores_ ? kScoringValues : kTransformerValues) {
     const SentenceJson* stated = fields.find(key);
-    if (stated == nullptr || *stated == SentenceJson::parse(usual)) continue;
+    if (stated == nullptr || is_usual_for_texts(*stated, SentenceJson::parse(usual))) continue;
     return fields.error(ErrorCode::kUnsupported, key, fmt::format("is not {}", usual));
   }
   if (!FERRY_TRY(fields.flag_or("do_lower_case", false))) return {};

@@ -8,11 +8,17 @@
 #include "converters/config/config_parts.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
+#include "converters/keys/expert_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters::families::dbrx {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 Status read_attention(const JsonFields& fields, ModelConfig& config) {
   config.num_kv_heads = 1;
@@ -95,10 +101,26 @@ std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
                                 {"norm_2.weight", "layers.{i}.ffn_norm.weight"}}),
        {expert_rule(experts + "w1", "w1", false), expert_rule(experts + "v1", "w3", false),
         expert_rule(experts + "w2", "w2", true)},
+       dialect_rules(
+           stacked_expert_rules(layer + "ffn.experts.{e}.", "w1.weight", "v1.weight", "w2.weight")),
        rename_rules(layer, {{"ffn.router.layer.weight", "layers.{i}.feed_forward.gate.weight"}}),
        rename_rules(prefix,
                     {{"wte.weight", "tok_embeddings.weight"}, {"norm_f.weight", "norm.weight"}})});
 }
+
+constexpr GgufName kDbrxGguf[] = {
+    {"token_embd.weight", "transformer.wte.weight"},
+    {"output_norm.weight", "transformer.norm_f.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "transformer.blocks.{i}.norm_attn_norm.norm_1.weight"},
+    {"blk.{i}.attn_qkv.weight", "transformer.blocks.{i}.norm_attn_norm.attn.Wqkv.weight"},
+    {"blk.{i}.attn_output.weight", "transformer.blocks.{i}.norm_attn_norm.attn.out_proj.weight"},
+    {"blk.{i}.attn_output_norm.weight", "transformer.blocks.{i}.norm_attn_norm.norm_2.weight"},
+    {"blk.{i}.ffn_gate_inp.weight", "transformer.blocks.{i}.ffn.router.layer.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "transformer.blocks.{i}.ffn.experts.{e}.w1.weight", kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "transformer.blocks.{i}.ffn.experts.{e}.v1.weight", kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "transformer.blocks.{i}.ffn.experts.{e}.w2.weight", kStacked},
+};
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_styled_decoder(config, options, {.norm = NormKind::kLayerNoBias});
@@ -119,6 +141,14 @@ const FamilySpec kFamily = {
                .unread = {"intermediate_size", "num_key_value_heads", "rms_norm_eps", "head_dim"},
                .activation_key = "",
                .read = read}},
-    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
+    .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
+    .gguf = {{.name = "dbrx",
+              .tables = {kDbrxGguf, kExpertWeights},
+              .normed_experts = true,
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kDbrx,
+              .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kKvHeads, kRopeBase,
+                       kClamp, kExpertCounts, kLayerNormEpsilon, kFileType},
+              .own_head = true}}};
 
 }  // namespace ferry::converters::families::dbrx

@@ -82,8 +82,11 @@ ValueId biased_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
   // The scale of the scores leaves the bias as it is.
   const ValueId none = b.mul(b.slice(q, 3, 0, 1), 0.0);
   const ValueId factor = b.add(none, b.scalar(static_cast<float>(1.0 / *g.scalars.attention)));
+  // Values have the size of keys. Their last dimension is not used: in caches with a scale for each
+  // row a large bias would cost the others their precision.
+  const ValueId unused = b.mul(added, 0.0);
   const ValueId mixed = attend(b, c, layer, b.cat({q, factor}, 3), b.cat({k, added}, 3),
-                               b.cat({by_head(v, kv), added}, 3));
+                               b.cat({by_head(v, kv), unused}, 3));
   const int64_t width = g.num_heads * dim;
   const ValueId out = b.view(b.slice(mixed, 3, 0, dim), {batch(), c.tokens, features(width)});
   return projection(b, out, prefix + ".wo", width, g.hidden_size, bias);

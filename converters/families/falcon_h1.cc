@@ -8,10 +8,13 @@
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/mamba.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::falcon_h1 {
 namespace {
+
+using namespace gguf_tables;
 
 constexpr FloatRange kMultiplierRange = {-1e6, 1e6};
 
@@ -66,6 +69,27 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
       {mamba_decoder_rules(config, prefix), mamba_rules(prefix + "layers.{i}.mamba.", config)});
 }
 
+// Writers give the norm of the MLP no ".weight".
+const GgufName kFalconGguf[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.final_layernorm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight"},
+    {"blk.{i}.ffn_norm", "model.layers.{i}.pre_ff_layernorm.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_ff_layernorm.weight"},
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.gate_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.feed_forward.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.down_proj.weight"},
+    {"blk.{i}.ssm_in.weight", "model.layers.{i}.mamba.in_proj.weight"},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.mamba.conv1d.weight", kConv},
+    {"blk.{i}.ssm_conv1d.bias", "model.layers.{i}.mamba.conv1d.bias"},
+    {"blk.{i}.ssm_a", "model.layers.{i}.mamba.A_log", kHeadNegExp},
+    {"blk.{i}.ssm_d", "model.layers.{i}.mamba.D", kHeadValues},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.mamba.dt_bias"},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.mamba.norm.weight", kGroupRows},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.mamba.out_proj.weight"},
+};
+
 ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
   return factor == 1.0 ? x : b.mul(x, factor);
 }
@@ -104,6 +128,9 @@ const FamilySpec kFamily = {
                .mamba = true,
                .layers = layers,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build}},
+    .gguf = {{.name = "falcon-h1",
+              .tables = {kAttention, kValueAndOutput, kFalconGguf},
+              .own_keys = GgufOwnKeys::kFalconH1}}};
 
 }  // namespace ferry::converters::families::falcon_h1

@@ -6,15 +6,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "converters/blocks/gemma.h"
 #include "converters/blocks/gemma4.h"
 #include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/shared_layers.h"
+#include "converters/config/layer_heads.h"
 #include "converters/families/families.h"
 #include "converters/families/gguf_tables.h"
 
@@ -22,13 +20,6 @@ namespace ferry::converters::families::gemma4 {
 namespace {
 
 constexpr const char* kOther = "vision and audio: only the text part is built";
-constexpr int64_t kFullHeadDim = 512;  // where a config states none
-
-// A key of the class that must not be null.
-Status refuse_null(const JsonFields& fields, std::string_view key) {
-  if (!fields.states(key) || fields.find(key) != nullptr) return {};
-  return fields.bad(key, "is null");
-}
 
 Status read_experts(const JsonFields& fields, ModelConfig& config) {
   if (!FERRY_TRY(fields.flag_or("enable_moe_block", false))) return {};
@@ -51,7 +42,7 @@ Status read_experts(const JsonFields& fields, ModelConfig& config) {
 
 Status read_text(const JsonFields& fields, ModelConfig& config) {
   for (const char* key : {"head_dim", "num_key_value_heads", "sliding_window"}) {
-    FERRY_RETURN_IF_ERROR(refuse_null(fields, key));
+    FERRY_RETURN_IF_ERROR(require_value(fields, key));
   }
   FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
   config.scalars.attention = 1.0;
@@ -69,69 +60,9 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   return read_experts(fields, config);
 }
 
-// Reads the heads of one layer in per_layer_config. The reference reads no other key there, and
-// fails where one differs from the key of the whole model.
-Status read_heads(const JsonFields& layer, HeadSizes& heads) {
-  heads.kv_heads = FERRY_TRY(layer.integer_or("num_key_value_heads", kHeadRange, heads.kv_heads));
-  heads.dim = FERRY_TRY(layer.integer_or("head_dim", kHeadDimRange, heads.dim));
-  const auto known = static_cast<size_t>(layer.states("num_key_value_heads")) +
-                     static_cast<size_t>(layer.states("head_dim"));
-  for (const char* key : {"num_key_value_heads", "head_dim"}) {
-    FERRY_RETURN_IF_ERROR(refuse_null(layer, key));
-  }
-  if (layer.size() == known) return {};
-  return layer.error(ErrorCode::kUnsupported, "",
-                     "has other keys than head_dim and num_key_value_heads: not supported");
-}
-
-// Reads per_layer_config, which states the heads of single layers. Layers of one type must have
-// equal heads, because they share a RoPE.
-Status read_layer_heads(const JsonFields& fields, const nlohmann::json& stated,
-                        ModelConfig& config) {
-  const std::string_view key = "per_layer_config";
-  const JsonFields parts = *FERRY_TRY(fields.object(key));
-  std::vector<HeadSizes> heads(config.layer_types.size(), {config.num_kv_heads, config.head_dim});
-  for (const auto& item : stated.items()) {
-    const std::string& name = item.key();
-    size_t layer = 0;
-    const char* end = name.data() + name.size();
-    const auto [rest, error] = std::from_chars(name.data(), end, layer);
-    if (error != std::errc() || rest != end || layer >= heads.size()) {
-      return fields.bad(
-          key, fmt::format("has a layer that the model lacks: {} of {}", name, heads.size()));
-    }
-    const auto part = FERRY_TRY(parts.object(name));
-    if (!part) return parts.bad(name, "is null");
-    FERRY_RETURN_IF_ERROR(read_heads(*part, heads[layer]));
-  }
-  std::map<LayerType, HeadSizes> of_type;
-  for (size_t layer = 0; layer < heads.size(); ++layer) {
-    const auto [first, is_new] = of_type.emplace(config.layer_types[layer], heads[layer]);
-    if (is_new || first->second == heads[layer]) continue;
-    return fields.bad(key, fmt::format("has other heads in layer {} than in an earlier layer of "
-                                       "its type",
-                                       layer));
-  }
-  if (const auto sliding = of_type.find(LayerType::kSlidingAttention); sliding != of_type.end()) {
-    config.num_kv_heads = sliding->second.kv_heads;
-    config.head_dim = sliding->second.dim;
-  }
-  config.full_heads = of_type.at(LayerType::kFullAttention);
-  return {};
-}
-
 Status read_layers(const JsonFields& fields, ModelConfig& config) {
-  // The reference makes the last layer one of full attention, whatever layer_types says.
-  config.layer_types.back() = LayerType::kFullAttention;
-  if (std::ranges::count(config.layer_types, LayerType::kSlidingAttention) == 0) {
-    config.sliding_window.reset();
-  }
-  if (const nlohmann::json* stated = fields.find("per_layer_config")) {
-    if (!stated->is_object()) return fields.bad("per_layer_config", "is no object");
-    return read_layer_heads(fields, *stated, config);
-  }
-  if (fields.states("per_layer_config")) return {};
-  FERRY_RETURN_IF_ERROR(refuse_null(fields, "global_head_dim"));
+  if (FERRY_TRY(read_layer_heads(fields, config))) return {};
+  FERRY_RETURN_IF_ERROR(require_value(fields, "global_head_dim"));
   HeadSizes& full = config.full_heads.emplace(HeadSizes{config.num_kv_heads, kFullHeadDim});
   full.dim = FERRY_TRY(fields.integer_or("global_head_dim", kHeadDimRange, full.dim));
   // Only models whose keys are values read it.

@@ -7,16 +7,19 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters::families::llama4_text {
 namespace {
 
+using namespace gguf_tables;
+using enum GgufKey;
+
 constexpr const char* kVision = "vision: only the text part is built";
-// A member of ModelConfig::numbers: 1 where layers with RoPE normalise q and k.
-constexpr const char* kNormedHeads = "use_qk_norm";
 constexpr FloatRange kGrowthRange = {-1e3, 1e3};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -59,6 +62,8 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
   if (config.moe.experts == 0) return all;
   return concat(
       {all, transposed_expert_rules(mlp + "experts.gate_up_proj", mlp + "experts.down_proj"),
+       dialect_rules(stacked_expert_rules(mlp + "experts.{e}.", "gate_proj.weight",
+                                          "up_proj.weight", "down_proj.weight")),
        rename_rules(
            mlp, {{"router.weight", "layers.{i}.feed_forward.gate.weight"},
                  {"shared_expert.gate_proj.weight", "layers.{i}.feed_forward.shared.w1.weight"},
@@ -66,8 +71,26 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
                  {"shared_expert.down_proj.weight", "layers.{i}.feed_forward.shared.w2.weight"}})});
 }
 
+constexpr GgufName kLlama4Gguf[] = {
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.gate_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.feed_forward.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.down_proj.weight"},
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.feed_forward.router.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.gate_proj.weight",
+     kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.up_proj.weight",
+     kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.down_proj.weight",
+     kStacked},
+    {"blk.{i}.ffn_gate_shexp.weight",
+     "model.layers.{i}.feed_forward.shared_expert.gate_proj.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.feed_forward.shared_expert.up_proj.weight"},
+    {"blk.{i}.ffn_down_shexp.weight",
+     "model.layers.{i}.feed_forward.shared_expert.down_proj.weight"},
+};
+
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  const bool bias = config.attention_bias, normed = config.number(kNormedHeads) != 0;
+  const bool bias = config.attention_bias, normed = config.number(kRopeNorm) != 0;
   return build_decoder(
       config, options,
       [bias, normed](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
@@ -100,7 +123,7 @@ const FamilySpec kFamily = {
                          {"decoder_sparse_step", {"interleave_moe_layer_step"}},
                          {"sliding_window", {"attention_chunk_size"}}},
                .unread = {"norm_topk_prob", "mlp_bias"},
-               .flags = {{.key = "use_qk_norm", .number = kNormedHeads, .otherwise = true}},
+               .flags = {{.key = "use_qk_norm", .number = kRopeNorm, .otherwise = true}},
                .window = WindowRule::kChunks,
                .lists_layers = true,
                .attention_bias = true,
@@ -112,6 +135,17 @@ const FamilySpec kFamily = {
                     .heads = {"lm_head.weight", "language_model.lm_head.weight"},
                     .rules = rules,
                     .build = build}},
-    .dropped = {{"vision_model.*", kVision}, {"multi_modal_projector.*", kVision}}};
+    .dropped = {{"vision_model.*", kVision}, {"multi_modal_projector.*", kVision}},
+    .gguf = {
+        {.name = "llama4",
+         .other_types = {"llama4"},
+         .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kLlama4Gguf, kExpertWeights},
+         .no_rope_interval = 4,
+         .sigmoid_experts = true,
+         .window_every = 4,
+         .own_keys = GgufOwnKeys::kLlama4,
+         .keys = llama_keys({kExpertStep, kExpertLength}),
+         .unread = attention_biases(),
+         .rope_factors = true}}};
 
 }  // namespace ferry::converters::families::llama4_text

@@ -12,11 +12,14 @@
 #include "converters/blocks/mamba.h"
 #include "converters/config/config_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::nemotron_h {
 namespace {
+
+using namespace gguf_tables;
 
 enum class Block { kMamba, kAttention, kMlp, kExperts };
 
@@ -153,6 +156,39 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
                              {"fc2_latent_proj", "layers.{i}.feed_forward.latent_out"}})});
 }
 
+const GgufName kNemotronGguf[] = {
+    {"token_embd.weight", "model.embeddings.weight"},
+    {"output_norm.weight", "model.norm_f.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.norm.weight"},
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.mixer.q_proj.weight"},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.mixer.k_proj.weight"},
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.mixer.v_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.mixer.o_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mixer.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mixer.down_proj.weight"},
+    {"blk.{i}.ssm_in.weight", "model.layers.{i}.mixer.in_proj.weight"},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.mixer.conv1d.weight", kConv},
+    {"blk.{i}.ssm_conv1d.bias", "model.layers.{i}.mixer.conv1d.bias"},
+    {"blk.{i}.ssm_a", "model.layers.{i}.mixer.A_log", kHeadNegExp},
+    {"blk.{i}.ssm_d", "model.layers.{i}.mixer.D", kHeadValues},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.mixer.dt_bias"},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.mixer.norm.weight", kGroupRows},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.mixer.out_proj.weight"},
+};
+
+constexpr GgufName kNemotronExpertsGguf[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mixer.gate.weight"},
+    {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.mixer.gate.e_score_correction_bias"},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mixer.experts.{e}.up_proj.weight", kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mixer.experts.{e}.down_proj.weight",
+     kStacked},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mixer.shared_experts.up_proj.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mixer.shared_experts.down_proj.weight"},
+    {"blk.{i}.ffn_latent_down.weight", "model.layers.{i}.mixer.fc1_latent_proj.weight"},
+    {"blk.{i}.ffn_latent_up.weight", "model.layers.{i}.mixer.fc2_latent_proj.weight"},
+};
+
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_single_blocks(
       config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
@@ -205,6 +241,14 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kNone,
                .read = read}},
     .components = {{.prefixes = {"model.", "backbone."}, .rules = rules, .build = build}},
-    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}}};
+    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}},
+    .gguf = {{.name = "nemotron_h",
+              .tables = {kNemotronGguf},
+              .without_heads = "mamba",
+              .own_keys = GgufOwnKeys::kNemotronH},
+             {.name = "nemotron_h_moe",
+              .tables = {kNemotronGguf, kNemotronExpertsGguf},
+              .without_heads = "mamba",
+              .own_keys = GgufOwnKeys::kNemotronH}}};
 
 }  // namespace ferry::converters::families::nemotron_h

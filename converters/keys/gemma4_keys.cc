@@ -27,8 +27,8 @@ std::vector<KeyRule> routed_rules(const std::string& prefix) {
 
 }  // namespace
 
-std::vector<KeyRule> gemma4_rules(const ModelConfig& config, const std::string& prefix) {
-  std::vector<KeyRule> rules = concat(
+std::vector<KeyRule> gemma4_layer_rules(const ModelConfig& config, const std::string& prefix) {
+  return concat(
       {rename_rules(
            prefix,
            {{"embed_tokens.weight", "tok_embeddings.weight"},
@@ -46,6 +46,10 @@ std::vector<KeyRule> gemma4_rules(const ModelConfig& config, const std::string& 
                        {{"layers.{i}.self_attn.q_proj", "layers.{i}.attention.wq"},
                         {"layers.{i}.self_attn.o_proj", "layers.{i}.attention.wo"}}),
        shared_layer_rules(config, prefix)});
+}
+
+std::vector<KeyRule> gemma4_rules(const ModelConfig& config, const std::string& prefix) {
+  std::vector<KeyRule> rules = gemma4_layer_rules(config, prefix);
   if (config.number(kLayerInputSize) > 0) rules = concat({rules, layer_input_rules(prefix)});
   return config.moe.experts > 0 ? concat({rules, routed_rules(prefix)}) : rules;
 }

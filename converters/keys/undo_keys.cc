@@ -253,6 +253,11 @@ class Undoer {
 
 }  // namespace
 
+std::vector<KeyRule> dialect_rules(std::vector<KeyRule> rules) {
+  for (KeyRule& rule : rules) rule.name = kDialectRule;
+  return rules;
+}
+
 Result<std::vector<UndoneTensor>> undo_keys(const graph::StateDict& weights,
                                             const ModelConfig& config,
                                             const std::vector<KeyRule>& rules,

@@ -15,6 +15,14 @@
 
 namespace ferry::converters {
 
+// The name of rules for a form of tensors that only files of other dialects have, such as a matrix
+// for each expert where checkpoints have all experts in one tensor: a checkpoint gets the form of
+// another rule.
+inline constexpr const char* kDialectRule = "form of a dialect";
+
+// Returns the rules under that name.
+std::vector<KeyRule> dialect_rules(std::vector<KeyRule> rules);
+
 struct UndoneTensor {
   KeyedTensor tensor;
   std::vector<std::string> weights;  // weights that the tensor is made of

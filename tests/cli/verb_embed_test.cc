@@ -42,6 +42,22 @@ TEST(Embed, GivesTheVectorsOfTexts) {
   }
 }
 
+// The vectors are as wide as its states, which are not as wide as its layers.
+TEST(Embed, GivesTheVectorsOfAModelForMoreThanTexts) {
+  const TempDir dir;
+  ASSERT_EQ(convert_encoder(encoder("embedding_gemma2"), dir / "b", {"--dtype", "f32"}).code, 0);
+  for (const Json& row : Json::parse(read_bytes(encoder("embedding_gemma2") + "/texts.json"))) {
+    const Outcome outcome =
+        run_ferry({"embed", dir / "b", "--text", row["text"].get<std::string>()});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto vector = Json::parse(outcome.out).get<std::vector<double>>();
+    ASSERT_EQ(vector.size(), row["embedding"].size());
+    for (size_t i = 0; i < vector.size(); ++i) {
+      EXPECT_NEAR(vector[i], row["embedding"][i].get<double>(), 1e-5);
+    }
+  }
+}
+
 TEST(Embed, AnswersEachLineOfItsInput) {
   const TempDir dir;
   ASSERT_EQ(convert_encoder(with_tokenizer(dir), dir / "b", {"--dtype", "f32"}).code, 0);

@@ -1,5 +1,5 @@
 """Random configurations of encoders of BERT's kind."""
-from draw import swap, without
+from draw import ATTENTION, divisors, swap, without
 
 
 def bert_like(r, **more):
@@ -102,6 +102,32 @@ def eurobert(r):
     return "EuroBertModel", c
 
 
+def embedding_gemma2_text(r):
+    c, d = r.base(usual="gelu_pytorch_tanh", layers=r.choice([2, 3, 4, 5]))
+    layers, heads = c["num_hidden_layers"], c["num_attention_heads"]
+    without(c, "tie_word_embeddings")
+    swap(c, "hidden_act", "hidden_activation")
+    c.update(head_dim=d, attention_bias=r.chance(0.2), sliding_window=r.choice([0, 1, 2, 3, 7, 8, 16, 32]),
+             hidden_size_per_layer_input=r.choice([8, 12, 16]), embedding_dim=r.choice([c["hidden_size"], 24, 40, 136]),
+             global_head_dim=r.choice([d, 2 * d, 16, 24]), num_global_key_value_heads=r.choice(divisors(heads)))
+    if r.chance(0.6):
+        c["layer_types"] = r.layer_types(layers, *ATTENTION)
+    elif r.chance(0.6):
+        c["sliding_window_pattern"] = r.choice([1, 2, 3])
+    if r.chance(0.7):
+        c["rope_parameters"] = {kind: r.rope(c, weights=(60, 15, 15, 10, 0)) for kind in ATTENTION}
+    return c
+
+
+def embedding_gemma2(r):
+    text = embedding_gemma2_text(r)
+    if r.chance(0.6):
+        return "EmbeddingGemma2TextModel", text
+    vision = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=8,
+                  position_embedding_size=16, patch_size=4, model_type="gemma4_vision")
+    return "EmbeddingGemma2Model", dict(text_config=text, vision_config=r.choice([None, vision]), audio_config=None)
+
+
 ENCODERS = dict(bert=bert, roberta=roberta, xlm_roberta=xlm_roberta, camembert=camembert, mpnet=mpnet, distilbert=distilbert,
                 nomic_bert=nomic_bert, jina_embeddings_v3=jina_embeddings_v3, deberta_v2=deberta_v2, modernbert=modernbert,
-                eurobert=eurobert)
+                eurobert=eurobert, embedding_gemma2=embedding_gemma2)

@@ -9,6 +9,7 @@
 """
 import contextlib
 import ctypes
+import json
 import os
 
 import numpy
@@ -20,9 +21,9 @@ WRITTEN = {"f16": 1, "bf16": 32, "q8_0": 7, "q2_k": 10, "q3_k_s": 11, "q3_k_m": 
            "q4_k_m": 15, "q5_0": 8, "q5_1": 9, "q5_k_s": 16, "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25, "iq4_xs": 30}
 WITH_IMATRIX = {**{name: number for name, number in WRITTEN.items() if name not in ("f16", "bf16", "q8_0")}, "q2_k_s": 21}
 READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_s": 14, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25, "iq4_xs": 30}
-# Fixtures without a tokenizer, of families whose GGUF files state the size of the vocabulary: of others llama.cpp takes it
-# from the tokens alone.
-FAMILIES = ("llama", "llama_bias_mqa", "granite")
+# Fixtures without a tokenizer. Most are of families whose GGUF files state the size of the vocabulary: of others llama.cpp takes
+# it from the tokens alone.
+FAMILIES = ("golden/llama", "golden/llama_bias_mqa", "golden/granite", "gguf_written/llama4", "golden/dbrx")
 
 
 @contextlib.contextmanager
@@ -168,13 +169,41 @@ def same_outputs(promise, source, name, ids):
     return f"max_abs {ran.result['metrics']['max_abs']:.2e}"
 
 
+def with_tokens(source, folder):
+    """A copy of a checkpoint with a tokenizer, for files that do not state the size of the vocabulary."""
+    size = common.safetensors_header(source / "model.safetensors")[0]
+    rows = next(entry["shape"][0] for name, entry in size.items() if name.endswith(("wte.weight", "embed_tokens.weight")))
+    common.copy_folder(source, folder)
+    texts = [chr(0x100 + i) for i in range(rows - 1)]  # letters that stand for bytes, and two of them together
+    model = {"type": "BPE", "vocab": {text: i for i, text in enumerate([*texts, texts[0] + texts[1]])},
+             "merges": [f"{texts[0]} {texts[1]}"]}
+    (folder / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [], "pre_tokenizer": {
+        "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "decoder": {
+        "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "model": model}))
+    return folder
+
+
 def family(promise, name):
     """A tiny golden checkpoint in llama.cpp; its exponentials and tables are less exact than those of torch."""
     from safetensors.numpy import load_file
-    source = common.TESTDATA / "golden" / name
+    source = common.TESTDATA / name
     golden = load_file(source / "golden.safetensors")
+    options = []
+    if name == "golden/dbrx":
+        source, options = with_tokens(source, promise.folder / "with_tokens"), ["--tokenizer-pre", "gpt-2"]
+    file = convert(source, promise.folder / f"{source.name}.gguf", "--to", "gguf", "--outtype", "f32", *options)
+    return in_llama(file, golden)
+
+
+def read_alone(name):
+    """A file of testdata of a family that Ferry reads and does not write."""
+    from safetensors.numpy import load_file
+    file = common.TESTDATA / "gguf" / "families" / f"{name}.gguf"
+    return in_llama(file, load_file(file.with_suffix(".golden.safetensors")))
+
+
+def in_llama(file, golden):
     ids, expected = golden["short.input_ids"][0].tolist(), golden["short.logits"][0]
-    file = convert(source, promise.folder / f"{name}.gguf", "--to", "gguf", "--outtype", "f32")
     worst = abs(llama_logits(file, ids) - expected).max()
     if not worst <= 1e-3 * max(1, abs(expected).max()):
         raise Wrong(f"logits differ by {worst:.2e}")
@@ -204,6 +233,8 @@ def main():
         promise.case(f"outputs of {name}: those of transformers", same_outputs, promise, source, name, ids)
     for name in FAMILIES:
         promise.case(f"family {name} in llama.cpp", family, promise, name)
+    for name in ("falcon_h1", "nemotron_h", "nemotron_h_moe"):
+        promise.case(f"file of {name} in llama.cpp", read_alone, name)
     promise.finish()
 
 

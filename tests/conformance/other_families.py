@@ -374,9 +374,9 @@ def encoder(r):
         return "Gemma3TextModel", c
     name, model = r.choice([("llama", "LlamaModel"), ("mistral", "MistralModel"), ("qwen2", "Qwen2Model"),
                             ("qwen3", "Qwen3Model"), ("gemma2", "Gemma2Model"), ("granite", "GraniteModel"),
-                            ("olmo3", "Olmo3Model"), ("phi3", "Phi3Model"), ("smollm3", "SmolLM3Model")])
+                            ("olmo3", "Olmo3Model"), ("phi3", "Phi3Model"), ("smollm3", "SmolLM3Model"), ("opt", "OPTModel")])
     _, c = FAMILIES[name](r)
-    if c["rope_parameters"].get("rope_type") == "longrope":
+    if c.get("rope_parameters", {}).get("rope_type") == "longrope":
         r.rope(c, weights=PLAIN_ROPE)
     if r.chance(0.7):
         c["is_causal"] = False

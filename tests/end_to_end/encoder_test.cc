@@ -14,9 +14,10 @@ namespace {
 using Json = nlohmann::json;
 
 const std::vector<std::string> kFixtures = {
-    "bert",           "deberta_v2",         "distilbert",    "embedding_gemma", "eurobert",
-    "gemma2_two_way", "jina_embeddings_v3", "llama_two_way", "mistral_two_way", "modernbert",
-    "mpnet",          "nomic_bert",         "qwen3_causal",  "roberta",         "xlm_roberta"};
+    "bert",       "deberta_v2",     "distilbert",         "embedding_gemma", "embedding_gemma2",
+    "eurobert",   "gemma2_two_way", "jina_embeddings_v3", "llama_two_way",   "mistral_two_way",
+    "modernbert", "mpnet",          "nomic_bert",         "qwen3_causal",    "roberta",
+    "xlm_roberta"};
 
 class Encoder : public testing::TestWithParam<std::string> {
  protected:

@@ -45,7 +45,9 @@ TEST(GgufFile, IsReadWithTheSameOutputs) {
                            "golden/exaone_moe",
                            "golden/granitemoeshared",
                            "golden/hunyuan_v1_moe",
-                           "golden/minimax_m2"}) {
+                           "golden/minimax_m2",
+                           "gguf_written/llama4",
+                           "golden/dbrx"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});
@@ -106,6 +108,13 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
       {"golden/gemma4_moe", {{"hidden_activation", "relu"}}, "hidden_act"},
       {"golden/gpt_oss_swiglu", Json::object(), "swiglu_alpha"},
       {"gguf_written/lfm2_moe", {{"routed_scaling_factor", 2.0}}, "routed_scaling_factor"},
+      {"golden/llama4_text", Json::object(), "no_rope_layers"},
+      {"gguf_written/llama4", {{"attention_chunk_size", 64}}, "attention_chunk_size"},
+      {"gguf_written/llama4", {{"attn_temperature_tuning", false}}, "attn_temperature_tuning"},
+      {"gguf_written/llama4", {{"attn_scale", 0.2}}, "attn_scale"},
+      {"gguf_written/llama4", {{"floor_scale", 4096}}, "floor_scale"},
+      {"gguf_written/llama4", {{"use_qk_norm", false}}, "use_qk_norm"},
+      {"golden/dbrx", {{"attn_config", {{"kv_n_heads", 2}, {"clip_qkv", nullptr}}}}, "clip_qkv"},
       {"golden/mamba2", {{"time_step_limit", {0.0, 0.5}}}, "time_step_limit"},
       {"golden/falcon_mamba", {{"mixer_rms_eps", 1e-3}}, "mixer_rms_eps"},
       {"gguf_written/deepseek_v2",

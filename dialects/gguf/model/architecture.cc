@@ -40,7 +40,8 @@ struct UnreadKey {
   std::string_view read_by = {}, only = {};
 };
 
-constexpr std::string_view kGrouped = "afmoe deepseek2 dots1 exaone-moe glm4moe lfm2moe";
+constexpr std::string_view kGrouped =
+    "afmoe deepseek2 dots1 exaone-moe glm4moe lfm2moe nemotron_h_moe";
 constexpr std::string_view kGranites = "granite granitemoe granitehybrid";
 
 constexpr UnreadKey kUnread[] = {
@@ -54,7 +55,7 @@ constexpr UnreadKey kUnread[] = {
     {.key = "attn_logit_softcapping", .neutral = 0, .read_by = "gemma2"},
     {.key = "final_logit_softcapping", .neutral = 0, .read_by = "gemma2 gemma3 gemma4"},
     {.key = "router_logit_softcapping", .neutral = 0},
-    {.key = "attention.clamp_kqv", .neutral = 0, .read_by = "olmo"},
+    {.key = "attention.clamp_kqv", .neutral = 0, .read_by = "dbrx olmo"},
     {.key = "attention.max_alibi_bias", .neutral = 0},
     {.key = "attention.output_scale", .neutral = 1},
     {.key = "attention.value_scale", .neutral = 1},

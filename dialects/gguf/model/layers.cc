@@ -210,6 +210,7 @@ GgufTensorNames gguf_tensor_names(const TensorSource& source) {
     auto [layer, pattern] = split_gguf_layer(entry.name);
     if (pattern == "blk.{i}.ffn_gate_inp.weight") names.routed.insert(layer);
     if (pattern == "blk.{i}.attn_v.weight") names.valued.insert(layer);
+    if (pattern == "blk.{i}.ssm_in.weight") names.recurrent.insert(layer);
     names.patterns.insert(std::move(pattern));
   }
   return names;

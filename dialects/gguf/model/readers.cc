@@ -20,8 +20,8 @@ void write_no_mamba(json& config) {
   config["mamba_n_groups"] = 1;
 }
 
-Status read_mamba_sizes(GgufReading& in) {
-  json& config = *in.config;
+// Reads the sizes of Mamba-2 but for the number of its channels.
+Status take_mamba2_sizes(GgufReading& in) {
   constexpr std::pair<const char*, const char*> kNumbers[] = {
       {"ssm.conv_kernel", "mamba_d_conv"},
       {"ssm.state_size", "mamba_d_state"},
@@ -30,6 +30,12 @@ Status read_mamba_sizes(GgufReading& in) {
   for (const auto& [key, member] : kNumbers) {
     FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
   }
+  return {};
+}
+
+Status read_mamba_sizes(GgufReading& in) {
+  json& config = *in.config;
+  FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
   const auto inner = FERRY_TRY(in.integer("ssm.inner_size", kGgufSizes));
   const int64_t heads = config.value("mamba_n_heads", int64_t{1});
   const int64_t hidden = std::max<int64_t>(1, config.value("hidden_size", int64_t{1}));
@@ -219,6 +225,117 @@ Status read_ernie(GgufReading& in) {
   return {};
 }
 
+// Readers know the chunks of attention, the growth of queries and which model has norms of heads by
+// heart.
+Status read_llama4(GgufReading& in) {
+  json& config = *in.config;
+  const auto window = FERRY_TRY(in.integer("attention.sliding_window", kGgufCounts));
+  if (window == 0) {
+    return in.keys->unsupported("attention.sliding_window", "is 0: only chunks are supported");
+  }
+  const auto every = FERRY_TRY(in.integer("attention.sliding_window_pattern", kGgufCounts));
+  if (every.value_or(kLlama4Every) != kLlama4Every) {
+    return in.keys->unsupported("attention.sliding_window_pattern", "is not 4");
+  }
+  const int64_t experts = config.value("num_experts", int64_t{0});
+  if (experts == 0) {
+    return in.keys->unsupported("expert_count", "is 0: not supported in this architecture");
+  }
+  config["sliding_window"] = kLlama4Chunk;
+  config["attn_temperature_tuning"] = true;
+  config["floor_scale"] = kLlama4Chunk;
+  config["attn_scale"] = kLlama4Growth;
+  config["use_qk_norm"] = experts != kLlama4Unnormed;
+  config["shared_expert_intermediate_size"] = config["moe_intermediate_size"];
+  config["moe_layers"] = json(in.tensors->routed);
+  for (const char* key : {"mlp_only_layers", "decoder_sparse_step", "layer_types"}) {
+    config.erase(key);
+  }
+  return {};
+}
+
+// The config has its sizes of attention and of experts in objects of their own.
+Status read_dbrx(GgufReading& in) {
+  json& config = *in.config;
+  const auto moved = [&](const char* from) {
+    json value = config.value(from, json());
+    config.erase(from);
+    return value;
+  };
+  if (config.value("num_experts", int64_t{0}) == 0) {
+    return in.keys->unsupported("expert_count", "is 0: not supported in this architecture");
+  }
+  // The reference wants a base here too, and reads the one of rope_parameters.
+  config["attn_config"] = {{"kv_n_heads", config.value("num_key_value_heads", json())},
+                           {"rope_theta", config["rope_parameters"].value("rope_theta", json())},
+                           {"clip_qkv", moved("clip_qkv")}};
+  config["ffn_config"] = {{"moe_num_experts", moved("num_experts")},
+                          {"moe_top_k", moved("num_experts_per_tok")},
+                          {"ffn_hidden_size", config.value("intermediate_size", json())},
+                          {"moe_normalize_expert_weights", 1.0},
+                          {"ffn_act_fn", {{"name", "silu"}}}};
+  return {};
+}
+
+// Multipliers are part of the weights of a file.
+Status read_falcon_h1(GgufReading& in) {
+  json& config = *in.config;
+  FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
+  FERRY_RETURN_IF_ERROR(in.take("ssm.inner_size", "mamba_d_ssm", kGgufSizes));
+  config["mamba_conv_bias"] = in.has("blk.{i}.ssm_conv1d.bias");
+  config["mamba_rms_norm"] = in.has("blk.{i}.ssm_norm.weight");
+  config["mamba_norm_before_gate"] = false;
+  return {};
+}
+
+// Returns what a layer is, by its tensors.
+const char* nemotron_block(const GgufReading& in, int64_t layer) {
+  if (in.tensors->recurrent.contains(layer)) return "linear_attention";
+  if (in.tensors->valued.contains(layer)) return "full_attention";
+  return in.tensors->routed.contains(layer) ? "moe" : "mlp";
+}
+
+Status read_nemotron_experts(GgufReading& in) {
+  json& config = *in.config;
+  const JsonFields& fields = in.keys->fields;
+  config["n_routed_experts"] = config.value("num_experts", json());
+  config["moe_shared_expert_intermediate_size"] =
+      config.value("shared_expert_intermediate_size", json());
+  config["norm_topk_prob"] = FERRY_TRY(fields.flag_or(in.keys->name("expert_weights_norm"), false));
+  const double scale =
+      FERRY_TRY(fields.number_or(in.keys->name("expert_weights_scale"), {0, kGgufReals.max}, 0));
+  config["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
+  constexpr std::pair<const char*, const char*> kOfGroups[] = {
+      {"expert_group_count", "n_group"}, {"expert_group_used_count", "topk_group"}};
+  for (const auto& [key, member] : kOfGroups) {
+    config[member] = std::max<int64_t>(1, FERRY_TRY(in.integer(key, kGgufCounts)).value_or(1));
+  }
+  if (in.states("moe_latent_size")) {
+    return in.take("moe_latent_size", "moe_latent_size", kGgufSizes);
+  }
+  return {};
+}
+
+Status read_nemotron_h(GgufReading& in) {
+  json& config = *in.config;
+  FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
+  FERRY_RETURN_IF_ERROR(in.take("ssm.inner_size", "mamba_d_head", kGgufSizes));
+  const int64_t heads = config.value("mamba_n_heads", int64_t{1});
+  const int64_t inner = config.value("mamba_d_head", heads);
+  if (inner % heads != 0) {
+    return in.keys->fields.bad(in.keys->name("ssm.inner_size"), "is not a multiple of the heads");
+  }
+  config["mamba_d_head"] = inner / heads;
+  config["mamba_conv_bias"] = in.has("blk.{i}.ssm_conv1d.bias");
+  json blocks = json::array();
+  for (int64_t i = 0; i < in.layers; ++i) blocks.push_back(nemotron_block(in, i));
+  if (std::ranges::count(blocks, "moe") > 0) FERRY_RETURN_IF_ERROR(read_nemotron_experts(in));
+  if (std::ranges::count(blocks, "mlp") == 0) config.erase("intermediate_size");
+  config["layers_block_type"] = std::move(blocks);
+  config.erase("layer_types");
+  return {};
+}
+
 Status read_short_convs(GgufReading& in) {
   if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // already done
   return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);
@@ -294,6 +411,14 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_growing_queries(reading);
     case GgufOwnKeys::kErnie:
       return read_ernie(reading);
+    case GgufOwnKeys::kDbrx:
+      return read_dbrx(reading);
+    case GgufOwnKeys::kFalconH1:
+      return read_falcon_h1(reading);
+    case GgufOwnKeys::kNemotronH:
+      return read_nemotron_h(reading);
+    case GgufOwnKeys::kLlama4:
+      return read_llama4(reading);
     case GgufOwnKeys::kAfmoe:
       return read_afmoe(reading);
     case GgufOwnKeys::kKindsOfLayers:

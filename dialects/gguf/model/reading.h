@@ -18,10 +18,16 @@
 
 namespace ferry::converters {
 
+// What readers of llama4 assume: the tokens of a chunk of attention, after which queries grow too,
+// their growth, and the number of experts of the one model without norms of heads.
+inline constexpr int64_t kLlama4Chunk = 8192, kLlama4Unnormed = 128, kLlama4Every = 4;
+inline constexpr double kLlama4Growth = 0.1;
+
 struct GgufTensorNames {
   std::set<std::string, std::less<>> patterns;  // "{i}" for the layer: "blk.{i}.attn_q.weight"
   std::set<int64_t> routed;                     // layers with a router of experts
   std::set<int64_t> valued;                     // layers with a matrix for values
+  std::set<int64_t> recurrent;                  // layers of Mamba
 };
 GgufTensorNames gguf_tensor_names(const TensorSource& source);
 

@@ -161,6 +161,10 @@ class Keys {
     // The MLP beside the experts has a key of its own.
     const bool granite4 = in_.architecture->has_key(GgufKey::kMambaSizes);
     if (granite4 && c_.moe.experts > 0) return c_.moe.expert_size;
+    if (in_.architecture->own_keys == GgufOwnKeys::kDbrx) return c_.moe.expert_size;
+    if (states("intermediate_size_mlp")) {  // of llama4, whose intermediate_size is that of experts
+      return static_cast<int64_t>(number("intermediate_size_mlp"));
+    }
     const bool only_experts = c_.moe.experts > 0 && !std::ranges::count(c_.moe.layers, false);
     if (only_experts && states("intermediate_size")) {
       return static_cast<int64_t>(number("intermediate_size"));
@@ -360,6 +364,7 @@ class Keys {
     own("interleave_moe_layer_step", stated("moe_layer_interval"));
     own("leading_dense_block_count", stated("moe_layer_start_index"));
   }
+  void add_expert_step() { own("interleave_moe_layer_step", whole(gguf_expert_step(c_))); }
   void add_turned() {
     constexpr int64_t kNoLimit = int64_t{1} << 20;
     own("rope.scaling.finetuned", c_.has_rope());
@@ -501,6 +506,7 @@ class Keys {
         {kExpertCounts, &Keys::add_expert_counts},
         {kExpertsOfToken, &Keys::add_experts_of_token},
         {kExpertInterval, &Keys::add_expert_interval},
+        {kExpertStep, &Keys::add_expert_step},
         {kTurned, &Keys::add_turned},
         {kLinearAttention, &Keys::add_linear_attention},
         {kShortConv, &Keys::add_short_conv},
@@ -522,6 +528,10 @@ class Keys {
 
 Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input) {
   return Keys(input, FERRY_TRY(merged_config(input))).run();
+}
+
+int64_t gguf_expert_step(const ModelConfig& config) {
+  return std::ranges::find(config.moe.layers, true) - config.moe.layers.begin() + 1;
 }
 
 double gguf_mscale_all_dim(const GgufKeysInput& input) {

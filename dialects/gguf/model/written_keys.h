@@ -40,6 +40,9 @@ double gguf_yarn_multiplier(const RopeConfig& rope);
 // Returns mscale_all_dim of yarn; 0 where the config has none.
 double gguf_mscale_all_dim(const GgufKeysInput& input);
 
+// Returns n where the first layer with experts is the n-th one.
+int64_t gguf_expert_step(const ModelConfig& config);
+
 // Appends the keys that generation_config.json gives; `text` may be empty. kBadInput where it is
 // not JSON.
 Status add_gguf_sampling(const std::string& text, std::vector<GgufKeyValue>& keys);

@@ -33,6 +33,7 @@ class Limits {
     if (a_.has_key(GgufKey::kMambaSizes)) FERRY_RETURN_IF_ERROR(check_mamba());
     if (a_.has_key(GgufKey::kStateSizes)) FERRY_RETURN_IF_ERROR(check_states());
     if (a_.gemma) FERRY_RETURN_IF_ERROR(check_gemma());
+    if (a_.own_keys == GgufOwnKeys::kLlama4) FERRY_RETURN_IF_ERROR(check_llama4());
     if (has_kinds_of_layers()) FERRY_RETURN_IF_ERROR(check_kinds_of_layers());
     return c_.moe.experts > 0 ? check_experts() : Status();
   }
@@ -93,6 +94,9 @@ class Limits {
     if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
     constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
     if (c_.number(kByLayer) != 0) return cannot(kByLayer, "is true");
+    if (a_.own_keys == GgufOwnKeys::kDbrx && !c_.scalars.qkv_clip) {
+      return cannot("clip_qkv", "is null");
+    }
     if (c_.scalars.qkv_clip && !a_.has_key(GgufKey::kClamp))
       return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
@@ -246,6 +250,26 @@ class Limits {
     return {};
   }
 
+  Status check_llama4() const {
+    if (c_.num_layers < kLlama4Every) return cannot("num_hidden_layers", "is less than 4");
+    if (c_.moe.experts == 0) return cannot("num_local_experts", "or moe_layers: there are none");
+    if (c_.sliding_window && *c_.sliding_window != kLlama4Chunk) {
+      return cannot("attention_chunk_size", fmt::format("is not {}", kLlama4Chunk));
+    }
+    if (c_.scalars.query_growth == 0) return cannot("attn_temperature_tuning", "is false");
+    if (std::abs(c_.scalars.query_growth - kLlama4Growth) > kTolerance) {
+      return cannot("attn_scale", fmt::format("is not {}", kLlama4Growth));
+    }
+    if (c_.scalars.query_growth_step != kLlama4Chunk) {
+      return cannot("floor_scale", fmt::format("is not {}", kLlama4Chunk));
+    }
+    const bool normed = c_.number(kRopeNorm) != 0;
+    if (normed != (c_.moe.experts != kLlama4Unnormed)) {
+      return cannot("use_qk_norm", fmt::format("is {} with {} experts", normed, c_.moe.experts));
+    }
+    return {};
+  }
+
   // Readers expect queries without a rank in models of 26 and 27 layers, and in no others.
   Status check_latent() const {
     constexpr double kEpsilon = 1e-6;  // the reference's epsilon for latent vectors
@@ -304,12 +328,23 @@ class Limits {
     if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
       return cannot("use_expert_bias", "is false");
     }
+    if (a_.has_key(GgufKey::kExpertStep)) return check_expert_step();
     if (a_.has_key(GgufKey::kExpertInterval)) return check_expert_interval();
     if (a_.has_key(GgufKey::kExpertCounts)) return {};
     int64_t first = 0;
     while (a_.has_key(GgufKey::kDenseBlocks) && !c_.has_experts(first)) ++first;
     for (int64_t i = first; i < c_.num_layers; ++i) {
       if (!c_.has_experts(i)) return cannot("mlp_only_layers", fmt::format("names layer {}", i));
+    }
+    return {};
+  }
+
+  // The layers with experts are those that the key of the step meets.
+  Status check_expert_step() const {
+    const int64_t step = gguf_expert_step(c_);
+    for (int64_t i = 0; i < c_.num_layers; ++i) {
+      if (c_.has_experts(i) == ((i + 1) % step == 0)) continue;
+      return cannot("moe_layers", fmt::format("is not every {}. layer", step));
     }
     return {};
   }

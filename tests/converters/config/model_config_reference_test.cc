@@ -369,7 +369,8 @@ TEST(TwoWayConfig, OnlyGemmaReadsItsOwnKey) {
 // false, and half as many with use_bidirectional_attention. With both, both rules are applied one
 // after the other.
 TEST(TwoWayConfig, EncodersReadNeitherKey) {
-  for (const std::string type : {"bert", "distilbert", "mpnet", "nomic_bert", "eurobert"}) {
+  for (const std::string type :
+       {"bert", "distilbert", "mpnet", "nomic_bert", "eurobert", "embedding_gemma2_text"}) {
     for (const bool causal : {true, false}) {
       const ModelConfig config = parse(with(sizes(type), {{"is_causal", causal}}));
       EXPECT_TRUE(config.two_way && config.is_encoder && config.only_encodes) << type;
@@ -414,6 +415,7 @@ TEST(TwoWayConfig, WindowsReachInBothDirections) {
   EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}}), 5);
   EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}, {"is_causal", false}}),
             6);
+  EXPECT_EQ(window("embedding_gemma2_text", json::object()), 10);
 }
 
 }  // namespace

@@ -109,6 +109,15 @@ TEST_F(SentenceConfigTest, OtherTasksOfATransformerAreRefused) {
           "modality_config": {"text": {"method": "forward",
                                        "method_output_name": "last_hidden_state"}}})";
   EXPECT_TRUE(parse());
+  const std::string usual = R"({"method": "forward", "method_output_name": "last_hidden_state"})";
+  const auto encodes = [&](const std::string& modalities) {
+    files_["sentence_bert_config.json"] = R"({"modality_config": {)" + modalities + "}}";
+    return parse().has_value();
+  };
+  EXPECT_TRUE(encodes(R"("text": )" + usual + R"(, "image": {"method": "get_image_features"})"));
+  EXPECT_FALSE(encodes(R"("text": )" + usual + R"(, "message": )" + usual));
+  EXPECT_FALSE(encodes(R"("text": {"method": "get_text_features"})"));
+  EXPECT_FALSE(encodes(R"("image": )" + usual));
   files_["sentence_bert_config.json"] = R"({"transformer_task": "fill-mask"})";
   EXPECT_EQ(refusal(),
             R"(folder/sentence_bert_config.json: 'transformer_task' is not "feature-extraction")");

@@ -75,11 +75,12 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "m.gguf: 'general.architecture' is not a string"},
       {"general.architecture", "gpt\n2", ErrorCode::kUnsupported,
        "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are afmoe, arcee, bloom, chatglm, "
-       "cohere2, command-r, deepseek2, "
-       "dots1, ernie4_5, ernie4_5-moe, exaone-moe, exaone4, gemma, gemma2, gemma3, "
+       "cohere2, command-r, dbrx, deepseek2, "
+       "dots1, ernie4_5, ernie4_5-moe, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, "
        "gemma4, glm4, glm4moe, gpt-oss, gpt2, gptneox, granite, granitehybrid, "
-       "granitemoe, hunyuan-dense, hunyuan-moe, jamba, lfm2, lfm2moe, llama, mamba, "
-       "mamba2, minimax-m2, mistral3, nemotron, olmo, olmo2, olmoe, phi2, phi3, qwen2, "
+       "granitemoe, hunyuan-dense, hunyuan-moe, jamba, lfm2, lfm2moe, llama, llama4, mamba, "
+       "mamba2, minimax-m2, mistral3, nemotron, nemotron_h, nemotron_h_moe, olmo, olmo2, olmoe, "
+       "phi2, phi3, qwen2, "
        "qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
        "qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder, starcoder2"},
       {"general.type", "adapter", ErrorCode::kUnsupported,
