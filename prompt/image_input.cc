@@ -112,6 +112,33 @@ Status check_patches(const packer::Bundle& bundle, const media::Settings& settin
       printable(bundle.path()), to_string(tile), square, to_string(sizes.tile), sizes.rows));
 }
 
+// Tiles that have rows together become as many placeholders as rows.
+Status check_tokens(const packer::Bundle& bundle, const media::Settings& settings,
+                    const runner::VisionEncoder::Sizes& sizes) {
+  const bool together = settings.kind == media::ProcessorKind::kPinpoints;
+  const std::string where = printable(bundle.path());
+  if (together != sizes.tiles.has_value()) {
+    return bad_input(fmt::format("{}: the image processor makes {}, the vision encoder takes {}",
+                                 where, together ? "pictures of several tiles" : "single tiles",
+                                 together ? "single tiles" : "pictures of several tiles"));
+  }
+  if (!together) return {};
+  const runner::PictureTiles& tiles = *sizes.tiles;
+  if (tiles.resolutions != settings.pinpoints) {
+    return bad_input(where +
+                     ": image_grid_pinpoints of the image processor are not those of the config");
+  }
+  const bool equal = settings.feature_side == tiles.side &&
+                     settings.base_tokens == tiles.side * tiles.side &&
+                     settings.most_tiles == tiles.most_tiles;
+  if (equal) return {};
+  return bad_input(fmt::format(
+      "{}: the processor has {} tokens for the whole picture and {} x {} for a tile, the vision "
+      "encoder {} and {} x {}",
+      where, settings.base_tokens, settings.feature_side, settings.feature_side,
+      tiles.side * tiles.side, tiles.side, tiles.side));
+}
+
 }  // namespace
 
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
@@ -124,7 +151,7 @@ Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings
     return bad_input(
         fmt::format("{}: {}", printable(bundle.path()), grid_difference(grid, settings)));
   }
-  if (settings.tile == sizes.image_size) return {};
+  if (settings.tile == sizes.image_size) return check_tokens(bundle, settings, sizes);
   return bad_input(
       fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
                   "encoder takes {}",
@@ -150,6 +177,10 @@ std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
   }
   for (size_t i = 0; i + 2 < pixels.grids.size(); i += 3) {
     shapes.push_back({pixels.grids[i + 1], pixels.grids[i + 2]});
+  }
+  const bool together = pixels.shape.size() == 5 && pixels.mask_shape.empty();
+  for (size_t i = 0; together && i + 1 < pixels.image_sizes.size(); i += 2) {
+    shapes.push_back({pixels.image_sizes[i], pixels.image_sizes[i + 1]});
   }
   return shapes;
 }

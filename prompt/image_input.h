@@ -33,7 +33,8 @@ struct EncodedImage {
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images);
 // Returns the rows and columns of patches of images of any shape, or of tiles that are lists of
-// patches; nothing for other pixel values.
+// patches; of pictures whose tiles have rows together, their sizes in pixels; nothing for other
+// pixel values.
 std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels);
 
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images);

@@ -117,6 +117,7 @@ constexpr Processor kProcessors[] = {
      {},
      kVideoPad},
     {"LlavaProcessor", ImageGrammar::kLlava, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
+    {"LlavaNextProcessor", ImageGrammar::kTiled, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
     {"Lfm2VlProcessor",
      ImageGrammar::kLfm2Vl,
      {},
@@ -218,7 +219,7 @@ Result<const Processor*> find_processor(const std::string& name, const std::stri
 
 // Returns the fields that a kind of processor has beside those of all.
 std::span<const std::string_view> own_fields(ImageGrammar grammar) {
-  if (grammar == ImageGrammar::kLlava) return kLlavaFields;
+  if (grammar == ImageGrammar::kLlava || grammar == ImageGrammar::kTiled) return kLlavaFields;
   if (grammar == ImageGrammar::kPixtral) return kPixtralFields;
   if (grammar == ImageGrammar::kGemma4) return kGemma4Fields;
   return {};
@@ -345,6 +346,8 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   if (out.grammar == ImageGrammar::kLlava) {
     const media::Settings settings = FERRY_TRY(tile_settings());
     out.tokens_per_tile = FERRY_TRY(llava_length(config, settings.tile, path));
+  }
+  if (out.grammar == ImageGrammar::kLlava || out.grammar == ImageGrammar::kTiled) {
     own_image = FERRY_TRY(text_in(config, "image_token", path));
     if (!own_image.empty()) image.otherwise = own_image;
   }

@@ -144,6 +144,9 @@ ImageLayout layout_of(const PreprocessedImage& image) {
   if (image.blocks != media::Grid{}) {
     return {.tiles = std::ssize(image.tokens), .tokens = image.tokens};
   }
+  // Tiles that have rows together are one run.
+  const bool together = image.tokens.size() == 1 && image.tiles > 1;
+  if (together) return {.tiles = 1, .tokens = image.tokens};
   return {image.grid.rows, image.grid.columns, static_cast<int64_t>(image.tiles), image.tokens};
 }
 

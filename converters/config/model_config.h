@@ -18,6 +18,7 @@
 #include "converters/config/classifier_config.h"
 #include "converters/config/sentence_config.h"
 #include "core/result.h"
+#include "core/tiled_picture.h"
 
 namespace ferry::converters {
 
@@ -64,6 +65,13 @@ struct Gemma4TowerConfig {
   bool operator==(const Gemma4TowerConfig&) const = default;
 };
 
+// How a picture becomes tiles of the tower, and their features rows of the decoder.
+struct TiledPictureConfig {
+  std::vector<Extent> resolutions;  // of which a picture has one, in pixels
+  int64_t most_tiles = 0;  // whose features are the most of a picture; 0: there is no such number
+  bool operator==(const TiledPictureConfig&) const = default;
+};
+
 // The sizes of a vision tower and of the connector behind it, as a config states them. The tower is
 // a transformer over square patches of a square image. Every s x s block of patches becomes one
 // token of the text decoder, where s is `shuffle`.
@@ -103,6 +111,10 @@ struct VisionConfig {
   int64_t pad_id = 0;
   std::optional<AnyShapeConfig> any_shape = {};
   std::optional<Gemma4TowerConfig> gemma4 = {};
+  // Set where features of tiles are put together to those of a picture (LLaVA-NeXT). Each tile has
+  // the newline behind its features.
+  std::optional<TiledPictureConfig> tiled = {};
+  bool leaves_edge = false;  // pixels behind the last whole patch may be left over
   // Set where a tile is a list of up to so many patches, whose rows and columns an input states
   // (NaFlex). Then image_size is that of the table of positions, which is resized to the tile.
   int64_t max_patches = 0;

@@ -166,6 +166,22 @@ def llava():
         chat_template="{{ bos_token }}" + TURNS % "<image>")
 
 
+def tiled_words():
+    return byte_tokenizer(["<pad>", "<bos>", "<eos>", "<image>", "<start_of_turn>", "<end_of_turn>"], bos_token="<bos>", eos_token="<eos>",
+                          pad_token="<pad>", image_token="<image>")
+
+
+def llava_next():
+    # Tiles of 20 pixels have 3 x 3 features, of patches of 6; the edge is left over.
+    sizes = [[20, 40], [40, 20], [40, 40], [20, 60]]
+    pixels = transformers.LlavaNextImageProcessor(size=dict(shortest_edge=20), crop_size=dict(height=20, width=20), image_grid_pinpoints=sizes)
+    config = dict(text_config=text_sizes(model_type="mistral", hidden_size=32, head_dim=8, sliding_window=None), vision_config=clip(image_size=20, patch_size=6),
+                  image_token_index=3, image_grid_pinpoints=sizes)
+    return transformers.LlavaNextForConditionalGeneration, config, transformers.LlavaNextProcessor(
+        pixels, tiled_words(), patch_size=6, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        chat_template="{{ bos_token }}" + TURNS % "<image>")
+
+
 def pixtral(**more):
     return dict(dict(model_type="pixtral", hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
                      patch_size=4, image_size=48), **more)
@@ -288,7 +304,7 @@ def qwen3_5_moe():
 
 
 FAMILIES = {family.__name__: family for family in (
-    gemma3, gemma4, lfm2_vl, llava, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
+    gemma3, gemma4, lfm2_vl, llava, llava_next, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
 
 
 def requests(folder):
