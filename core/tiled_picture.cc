@@ -1,6 +1,7 @@
 #include "core/tiled_picture.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -38,6 +39,27 @@ bool is_resolution(Extent resolution, int64_t tile) {
   return tile >= 1 && whole(resolution.rows) && whole(resolution.columns) &&
          resolution.area() <= kMaxResolutionArea &&
          (resolution.rows / tile) * (resolution.columns / tile) <= kMaxResolutionTiles;
+}
+
+std::vector<Extent> onevision_resolutions() {
+  constexpr int64_t kTile = 384, kMost = 6;
+  std::vector<Extent> sizes;
+  for (int64_t rows = 1; rows <= kMost; ++rows) {
+    for (int64_t columns = 1; columns <= kMost; ++columns) {
+      sizes.push_back({kTile * rows, kTile * columns});
+    }
+  }
+  return sizes;
+}
+
+std::optional<int64_t> most_tiles_of(std::string_view text) {
+  constexpr std::string_view kPrefix = "anyres_max_";
+  int64_t number = 0;
+  if (!text.starts_with(kPrefix)) return std::nullopt;
+  text.remove_prefix(kPrefix.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && number >= 1 && number <= kMaxFewestTiles ? std::optional(number) : std::nullopt;
 }
 
 Extent best_resolution(Extent picture, std::span<const Extent> resolutions) {

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
 
 namespace ferry {
 
@@ -24,6 +27,12 @@ inline constexpr int64_t kMaxFewestTiles = 999;  // the N of anyres_max_N
 
 // Returns whether a resolution is of whole tiles of `tile` pixels a side and within the limits.
 bool is_resolution(Extent resolution, int64_t tile);
+
+// The default resolutions of LLaVA-OneVision: 1 to 6 tiles of 384 pixels down and across.
+std::vector<Extent> onevision_resolutions();
+// Returns the number N of the text "anyres_max_N", and nothing for other texts and for 0.
+std::optional<int64_t> most_tiles_of(std::string_view text);
+inline constexpr std::optional<int64_t> kDefaultMostTiles = 9;  // of LLaVA-OneVision
 
 // Returns the resolution that keeps most pixels of a picture, and of these the one that wastes
 // least; the first of equals. There must be one, and the picture must have pixels.

@@ -27,6 +27,17 @@ int64_t grid_tokens(const TiledImage& image, const Settings& s) {
   return kept.rows * (kept.columns + 1);
 }
 
+// Returns a picture of several of a prompt, which is a square with the mean colour around it.
+template <class Resize>
+Result<TiledImage> as_one_tile(const Image& image, const Settings& s, const Resize& to) {
+  const bool square = image.size.width == image.size.height;
+  const Image padded = square ? image : FERRY_TRY(pad_to_square(image, s.mean));
+  TiledImage out;
+  out.original = image.size;
+  out.tiles.push_back(to(padded, {s.tile, s.tile}));
+  return out;
+}
+
 }  // namespace
 
 // The first tile is the whole picture, of another shape.
@@ -36,6 +47,7 @@ Result<TiledImage> cut_pinpoints(const Image& image, const Settings& s, Backend 
     return resize(from, size, s.filter, backend, pool);
   };
   const Size whole{s.tile, s.tile};
+  if (s.pads_many && !s.alone) return as_one_tile(image, s, to);
   const Extent resolution = best_resolution(extent_of(image.size), s.pinpoints);
   const Image small = to(image, size_of(size_inside(extent_of(image.size), resolution)));
   TiledImage out;
@@ -50,7 +62,8 @@ Result<TiledImage> cut_pinpoints(const Image& image, const Settings& s, Backend 
 }
 
 int64_t pinpoint_tokens(const TiledImage& image, const Settings& s) {
-  return s.base_tokens + grid_tokens(image, s);
+  // A picture of one tile has its newline.
+  return s.base_tokens + (image.grid == Grid{} ? 1 : grid_tokens(image, s));
 }
 
 }  // namespace ferry::media

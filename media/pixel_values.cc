@@ -224,6 +224,7 @@ PixelValues tiled_values(std::span<const Sample> samples, const Settings& s, con
   }
   PixelValues out;
   for (const Sample& sample : samples) {
+    if (s.pads_many) out.image_counts.push_back(std::ssize(sample));
     for (const TiledImage& image : sample) {
       for (const Image& tile : image.tiles) append_planes(out.values, tile, levels);
       out.values.insert(out.values.end(), (most - image.tiles.size()) * 3 * area, 0.0F);

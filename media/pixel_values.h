@@ -81,6 +81,8 @@ struct PixelValues {
   // For Pixtral: height and width of each image in pixels, [images, 2]; for Pinpoints those of the
   // picture before it is cut.
   std::vector<int64_t> image_sizes = {};
+  // For LLaVA-OneVision: the number of images of each sample.
+  std::vector<int64_t> image_counts = {};
   // For Gemma4: the column and the row of each patch, [tiles, max_patches, 2]; -1 for padding.
   Shape position_shape = {};
   std::vector<int64_t> positions = {};

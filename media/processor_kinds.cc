@@ -410,6 +410,13 @@ constexpr Settings kLlavaNext = {.kind = ProcessorKind::kPinpoints,
                                  .mean = kClipMean,
                                  .std = kClipDeviation,
                                  .centre = {224, 224}};
+constexpr Settings kLlavaOnevision = {.kind = ProcessorKind::kPinpoints,
+                                      .filter = Filter::kBicubic,
+                                      .tile = 384,
+                                      .mean = kClipMean,
+                                      .std = kClipDeviation,
+                                      .crop = false,
+                                      .pads_many = true};
 
 constexpr std::string_view kIdefics3Processors[] = {"Idefics3Processor", "SmolVLMProcessor"};
 constexpr std::string_view kInternVlProcessors[] = {"InternVLProcessor"};
@@ -421,6 +428,7 @@ constexpr std::string_view kLlavaProcessors[] = {"LlavaProcessor"};
 constexpr std::string_view kSiglipProcessors[] = {"LlavaProcessor", "PaliGemmaProcessor"};
 constexpr std::string_view kLfm2VlProcessors[] = {"Lfm2VlProcessor"};
 constexpr std::string_view kLlavaNextProcessors[] = {"LlavaNextProcessor"};
+constexpr std::string_view kLlavaOnevisionProcessors[] = {"LlavaOnevisionProcessor"};
 constexpr std::string_view kPixtralProcessors[] = {"PixtralProcessor"};
 
 constexpr Kind kKinds[] = {
@@ -435,6 +443,7 @@ constexpr Kind kKinds[] = {
     {"Qwen2VLImageProcessor", kQwenProcessors, kQwen2VlFields, kQwen2Vl},
     {"Lfm2VlImageProcessor", kLfm2VlProcessors, kLfm2VlFields, kLfm2Vl},
     {"LlavaNextImageProcessor", kLlavaNextProcessors, kPinpointFields, kLlavaNext},
+    {"LlavaOnevisionImageProcessor", kLlavaOnevisionProcessors, kPinpointFields, kLlavaOnevision},
     {"PixtralImageProcessor", kPixtralProcessors, kPixtralFields, kPixtral},
 };
 

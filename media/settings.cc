@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -140,8 +141,32 @@ Result<int> number_in(const json& processor, const char* name, int least, int mo
       fmt::format("{}: field '{}': not a whole number from {} to {}", where, name, least, most));
 }
 
+// Reads the number N of anyres_max_N.
+Status read_aspect(const json& processor, Settings& s, const std::string& where) {
+  constexpr const char* kField = "vision_aspect_ratio";
+  const std::string stated = FERRY_TRY(class_in(processor, kField, where));
+  const auto most = stated.empty() ? kDefaultMostTiles : most_tiles_of(stated);
+  if (most) s.most_tiles = static_cast<int>(*most);
+  if (most) return {};
+  return fail(ErrorCode::kUnsupported, fmt::format("{}: field '{}': {} is not supported", where,
+                                                   kField, quoted(stated, 40)));
+}
+
+// The processor of LLaVA-OneVision states the tokens of a tile, which are a square.
+Status settle_stated_tokens(const json& processor, Settings& s, const std::string& where) {
+  constexpr int kMost = 1 << 16;
+  const int tokens = FERRY_TRY(number_in(processor, "num_image_tokens", 1, kMost, {}, where));
+  const std::string strategy =
+      FERRY_TRY(class_in(processor, "vision_feature_select_strategy", where));
+  s.feature_side = static_cast<int>(std::sqrt(static_cast<double>(tokens)));
+  s.base_tokens = tokens - (strategy == "default" ? 1 : 0);
+  if (s.base_tokens >= 1) return read_aspect(processor, s, where);
+  return bad_input(where + ": the whole picture has no tokens");
+}
+
 // Settles the tokens of a picture, which fields of the processor decide.
 Status settle_tokens(const json& processor, Settings& s, const std::string& where) {
+  if (s.pads_many) return settle_stated_tokens(processor, s, where);
   constexpr int kMost = 1 << 16;
   const int patch = FERRY_TRY(number_in(processor, "patch_size", 1, s.tile, {}, where));
   const int more =
@@ -156,6 +181,7 @@ Status settle_tokens(const json& processor, Settings& s, const std::string& wher
 
 // kUnsupported for tiles that are not whole in each resolution.
 Status settle_pinpoints(const json& processor, Settings& s, const std::string& where) {
+  if (s.pinpoints.empty() && s.pads_many) s.pinpoints = onevision_resolutions();
   if (s.pinpoints.empty()) {
     s.pinpoints = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};
   }

@@ -79,7 +79,9 @@ struct Settings {
   // whole picture.
   std::vector<Extent> pinpoints = {};
   int feature_side = 0, base_tokens = 0;
-  int most_tiles = 0;  // features of a grid are made as few as those of so many tiles; 0: never
+  bool pads_many = false;  // of several pictures each is one tile, padded to a square first
+  bool alone = true;       // whether a picture is the only one of its prompt; the caller knows
+  int most_tiles = 0;      // features of a grid are made as few as those of so many tiles; 0: never
 
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
   // Returns whether a picture keeps its shape and becomes blocks of patches.

@@ -115,7 +115,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   }
   if (config.vision && config.vision->tiled) {
     m.version = packer::kImageTilesManifestVersion;
-    m.image_tiles = {.most_tiles = config.vision->tiled->most_tiles};
+    m.image_tiles.emplace().most_tiles = config.vision->tiled->most_tiles;
     for (const Extent& size : config.vision->tiled->resolutions) {
       m.image_tiles->resolutions.insert(m.image_tiles->resolutions.end(),
                                         {size.rows, size.columns});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -218,7 +220,13 @@ Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& o
 }
 
 Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string> paths) {
+  return encode_among(paths, 0);
+}
+
+Result<std::vector<EncodedImage>> ImageInput::encode_among(std::span<const std::string> paths,
+                                                           size_t others) {
   std::vector<EncodedImage> images;
+  settings_.alone = paths.size() + others == 1;
   for (const std::string& path : paths) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const media::Image image = FERRY_TRY(media::read_image(path));
@@ -231,6 +239,19 @@ Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string
     images.push_back({describe_cut(path, image.size, cut, settings_), std::move(features)});
   }
   return images;
+}
+
+Result<bool> ImageInput::add(const std::string& path, std::vector<EncodedImage>& images) {
+  std::vector<std::string> paths;
+  // A picture that was alone is processed otherwise.
+  const bool again = settings_.pads_many && images.size() == 1;
+  for (size_t i = 0; again && i < images.size(); ++i) paths.push_back(images[i].file.path);
+  const size_t others = images.size() - paths.size();
+  paths.push_back(path);
+  std::vector<EncodedImage> added = FERRY_TRY(encode_among(paths, others));
+  images.resize(others);
+  std::ranges::move(added, std::back_inserter(images));
+  return again;
 }
 
 }  // namespace ferry::prompt

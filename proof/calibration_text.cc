@@ -125,6 +125,7 @@ class ImageChats {
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
     PromptImages images;
     images.tiled = tiled_;
+    settings_.alone = paths.size() == 1;
     std::vector<prompt::ImageLayout> layouts;
     size_t tokens = 0;
     for (const std::string& path : paths) {

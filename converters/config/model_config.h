@@ -222,7 +222,11 @@ struct RopeConfig {
 
 // Multipliers and softcaps of some families. The defaults have no effect.
 struct ScalarConfig {
-  double embedding = 1.0;                        // multiplies the embeddings
+  double embedding = 1.0;  // multiplies the embeddings
+  // Whether `embedding` multiplies the rows of images too, so that the text decoder does it, and
+  // not the token embedding.
+  bool scales_rows = false;
+  bool multiplies_rows() const { return scales_rows && embedding != 1.0; }
   double residual = 1.0;                         // multiplies the output of a block
   double logits = 1.0;                           // multiplies the logits
   std::optional<double> attention = {};          // multiplies the scores; none: 1/sqrt(head_dim)

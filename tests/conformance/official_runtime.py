@@ -220,7 +220,7 @@ def main():
         promise.case(f"{golden.parent.name}, encoder", encoder_in_f32, promise, runtime, golden.parent)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
-    for name in ("gemma3", "gemma4", "lfm2_vl", "llava_next"):
+    for name in ("gemma3", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):
         promise.case(f"{name}, images", pictures_in_f32, promise, runtime, common.TESTDATA / "vision" / name)
 
     for source in [path for path in goldens if not promise.sample or path.name in ("llama", "qwen3")]:

@@ -251,6 +251,45 @@ def llava_next_model(r):
         num_additional_image_tokens=int(seen), chat_template=processor.chat_template)
 
 
+def llava_onevision(r):
+    processor = golden.FAMILIES["llava_onevision"]()[2]
+    tile = r.choice([8, 16, 33, 56, 384])
+    words = dict(resample=r.choice([1, 2, 3]), image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)],
+                 size=dict(height=tile, width=tile))
+    if tile < 384:
+        words["image_grid_pinpoints"] = pinpoints(r, tile, 6)
+    return transformers.LlavaOnevisionProcessor(
+        transformers.LlavaOnevisionImageProcessor(**words), processor.tokenizer, processor.video_processor,
+        num_image_tokens=r.choice([4, 9, 10, 27 * 27]), vision_feature_select_strategy=r.choice(["default", "full"]),
+        vision_aspect_ratio=f"anyres_max_{r.choice([1, 2, 4, 9])}", chat_template=processor.chat_template), [], {}
+
+
+def llava_onevision_model(r):
+    cls, config, processor = golden.FAMILIES["llava_onevision"]()
+    seen, most = r.random() < 0.2, f"anyres_max_{r.choice([1, 2, 3])}"
+    tower = config["vision_config"] = tiled_tower(r, seen)
+    tile, layers = tower["image_size"], tower["num_hidden_layers"]
+    which = [r.randint(1, layers) - r.choice([0, layers + 1]) for _ in range(r.choice([1, 1, 2]))]
+    strategy, sizes = "default" if seen else "full", pinpoints(r, tile, 3)
+    config.update(vision_feature_layer=which if len(which) > 1 else which[0], vision_feature_select_strategy=strategy,
+                  multimodal_projector_bias=r.random() < 0.5, projector_hidden_act=r.choice(["gelu", "silu"]),
+                  tie_word_embeddings=r.random() < 0.3, image_grid_pinpoints=sizes, vision_aspect_ratio=most)
+    config["text_config"].update(model_type=r.choice(["qwen2", "qwen2", "llama", "qwen3"]), max_position_embeddings=512)
+    pixels = transformers.LlavaOnevisionImageProcessor(size=dict(height=tile, width=tile), image_grid_pinpoints=sizes)
+    side = tile // tower["patch_size"]
+    return cls, config, transformers.LlavaOnevisionProcessor(
+        pixels, processor.tokenizer, processor.video_processor, num_image_tokens=side * side + int(seen),
+        vision_feature_select_strategy=strategy, vision_aspect_ratio=most, chat_template=processor.chat_template)
+
+
+def granite_vision_model(r):
+    cls, config, processor = llava_next_model(r)
+    config["text_config"] = golden.FAMILIES["granite_vision"]()[1]["text_config"] | dict(
+        embedding_multiplier=r.choice([1.0, 0.5, 12.0]), attention_multiplier=r.choice([0.1, 0.5]), residual_multiplier=r.choice([0.2, 1.0]),
+        logits_scaling=r.choice([1.0, 8.0]), max_position_embeddings=512, tie_word_embeddings=config["tie_word_embeddings"])
+    return cls, config, processor
+
+
 def pixtral(r):
     patch, merge = r.choice([2, 7, 14, 16]), r.choice([1, 2, 3])
     processor = golden.pixtral_processor(merge, patch)
@@ -325,9 +364,9 @@ REFUSED = ("are the most of the processor", "the reference has no rule for the c
 # Families whose pictures keep their shape, and which have no static programs for that.
 ANY_SHAPE = (*qwen_models.PROCESSORS, "mistral3", "llava_pixtral")
 
-PROCESSORS = dict(gemma3=gemma3, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, llava_next=llava_next, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+PROCESSORS = dict(gemma3=gemma3, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, llava_next=llava_next, llava_onevision=llava_onevision, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_next=llava_next_model, llava_pixtral=llava_pixtral_model,
+MODELS = dict(gemma3=gemma3_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_next=llava_next_model, llava_onevision=llava_onevision_model, granite_vision=granite_vision_model, llava_pixtral=llava_pixtral_model,
               mistral3=mistral3_model, paligemma=paligemma_model,
               **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]

@@ -55,6 +55,53 @@ TEST(TiledImages, HostileResolutionsAreRefused) {
   refused({{340, 340}}, 4, "has 340 x 340, which is not 1 to 256 tiles");
 }
 
+TEST(TiledImages, NumbersOfFeaturesThatTheReferenceReadsOtherwiseAreRefused) {
+  const auto refused = [](const Json& change, int code, const std::string& message) {
+    const TempDir dir;
+    const std::string source = changed_config(dir, "vision/llava_onevision", change);
+    expect_refused(Line{"convert", source, "-o", dir / "b"}, code, message);
+  };
+  for (const char* aspect : {"anyres_max_0", "anyres_max_1000", "anyres_max_", "anyres", "pad",
+                             "anyres_max_9x", "anyres_max_-9"}) {
+    refused({{"vision_aspect_ratio", aspect}}, 4, "anyres_max_N is supported");
+  }
+  refused({{"vision_feature_select_strategy", "default"}}, 4,
+          "without a class token full is supported");
+  refused({{"image_grid_pinpoints", nullptr}}, 4, "tiles of 384 pixels by default");
+}
+
+TEST(TiledImages, TheManifestStatesTheMostTiles) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, "llava_onevision", kInputs);
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  EXPECT_EQ(manifest["model"]["image_tiles"]["most_tiles"], 2);
+}
+
+TEST(TiledImages, VideosAreRefused) {
+  const TempDir dir;
+  expect_refused({"preprocess", "--checkpoint", source_of("llava_onevision"), "-o", dir / "o",
+                  "--prompt", "<video>", fixture("media/images/tiny.png")},
+                 4, "videos are not supported");
+}
+
+// Rows of images are multiplied in the text decoder, as the embeddings of a text are.
+TEST(TiledImages, GraniteMultipliesTheRowsOfImages) {
+  const TempDir dir;
+  const std::string source = changed_config(dir, "vision/granite_vision",
+                                            {{"text_config", {{"embedding_multiplier", 1.0}}}});
+  for (const std::string& from : {source, source_of("granite_vision")}) {
+    const TempDir out;
+    ASSERT_EQ(run_ferry(Line{"convert", from, "-o", out / "b", "--dtype", "f32"}).code, 0);
+    const Json manifest = Json::parse(read_bytes(out / "b/manifest.json"));
+    size_t probes = 0;
+    for (const Json& probe : manifest["components"][2]["programs"][0]["methods"][0]["probes"]) {
+      probes += probe["name"] == "hidden_states.0" ? 1 : 0;
+    }
+    EXPECT_EQ(probes, from == source ? 0U : 1U);
+    verified({out / "b", "--checkpoint", from});
+  }
+}
+
 // Writes a field of processor_config.json, of the image processor if it has that.
 std::string changed_processor(const TempDir& dir, const std::string& field, const Json& value) {
   const std::string source = changed_config(dir, "vision/llava_next", Json::object());

@@ -2,6 +2,8 @@
 // answer are those of transformers (tests/conformance/make_vision_golden.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string_view>
 #include <tuple>
 
 #include "tests/end_to_end/vision_families.h"
@@ -98,8 +100,10 @@ TEST_P(VisionFamilyStyle, IsAtParityStageByStageAndAnswersAlike) {
   EXPECT_EQ(report["metrics"]["greedy_match"], 16);
   for (const std::string stage : {"vision_hidden_states.1", "vision_last_hidden_state",
                                   "image_features", "hidden_states.0", "hidden_states.3"}) {
-    // The features of llava and llava_next are of an earlier layer than the last.
-    const bool earlier = family == std::string("llava") || family == std::string("llava_next");
+    // The features of these are those of layers, without the norm behind the last one.
+    constexpr std::string_view kOfLayers[] = {"granite_vision", "llava", "llava_next",
+                                              "llava_onevision"};
+    const bool earlier = std::ranges::find(kOfLayers, family) != std::end(kOfLayers);
     bool found = earlier && stage == "vision_last_hidden_state";
     for (const Json& layer : report["layers"]) {
       if (layer["name"] != stage) continue;
@@ -132,14 +136,17 @@ const Style kWholeStyles[] = {
      {"--mode", "kv"}},
 };
 
-const char* const kFamilies[] = {
-    "gemma3",    "gemma4",     "lfm2_vl",    "llava",    "llava_next", "llava_pixtral", "mistral3",
-    "paligemma", "paligemma2", "qwen2_5_vl", "qwen2_vl", "qwen3_vl",   "qwen3_vl_moe",  "qwen3_5"};
-const char* const kCutFamilies[] = {"gemma3",     "gemma4",        "lfm2_vl",      "llava",
-                                    "llava_next", "llava_pixtral", "mistral3",     "qwen2_5_vl",
-                                    "qwen2_vl",   "qwen3_vl",      "qwen3_vl_moe", "qwen3_5"};
+const char* const kFamilies[] = {"gemma3",     "gemma4",          "lfm2_vl",        "llava",
+                                 "llava_next", "llava_onevision", "granite_vision", "llava_pixtral",
+                                 "mistral3",   "paligemma",       "paligemma2",     "qwen2_5_vl",
+                                 "qwen2_vl",   "qwen3_vl",        "qwen3_vl_moe",   "qwen3_5"};
+const char* const kCutFamilies[] = {
+    "gemma3",          "gemma4",         "lfm2_vl",       "llava",    "llava_next",
+    "llava_onevision", "granite_vision", "llava_pixtral", "mistral3", "qwen2_5_vl",
+    "qwen2_vl",        "qwen3_vl",       "qwen3_vl_moe",  "qwen3_5"};
 const char* const kWholeFamilies[] = {"paligemma", "paligemma2"};
-const char* const kStaticFamilies[] = {"gemma3", "gemma4", "lfm2_vl", "llava", "llava_next"};
+const char* const kStaticFamilies[] = {"gemma3",     "gemma4",          "lfm2_vl",       "llava",
+                                       "llava_next", "llava_onevision", "granite_vision"};
 INSTANTIATE_TEST_SUITE_P(Families, VisionFamily, testing::ValuesIn(kFamilies),
                          [](const auto& test) { return std::string(test.param); });
 const auto name_of_style = [](const auto& test) {
