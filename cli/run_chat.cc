@@ -89,7 +89,11 @@ Status Chat::refuse(const Error& error) {
 
 Status Chat::add_image(const std::string& path) {
   FERRY_RETURN_IF_ERROR(prompts_.load_encoder());
-  return prompts_.add_image(path);
+  const bool again = FERRY_TRY(prompts_.add_image(path));
+  if (!again) return {};
+  adapted_.decoder().restart();
+  executed_.clear();
+  return adapted_.decoder().set_image_rows({});
 }
 
 Status Chat::choose_adapter(const std::string& name) {
@@ -191,7 +195,7 @@ Status Chat::handle(const std::string& line) {
 }
 
 Result<int> Chat::run() {
-  for (const std::string& path : options_.images) FERRY_RETURN_IF_ERROR(prompts_.add_image(path));
+  for (const std::string& path : options_.images) FERRY_RETURN_IF_ERROR(add_image(path));
   LineReader input;
   while (!is_over()) {
     show_prompt();

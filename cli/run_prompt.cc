@@ -155,11 +155,7 @@ Status PromptReader::load_encoder() {
   return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_, pan_and_scan_);
 }
 
-Status PromptReader::add_image(const std::string& path) {
-  auto images = FERRY_TRY(input_->encode({&path, 1}));
-  images_.push_back(std::move(images.front()));
-  return {};
-}
+Result<bool> PromptReader::add_image(const std::string& path) { return input_->add(path, images_); }
 
 Result<Prompt> PromptReader::with_rows(prompt::ExpandedPrompt expanded,
                                        const std::string& where) const {
@@ -201,7 +197,7 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
   if (!options.tokens.empty()) {
     return Prompt{FERRY_TRY(parse_numbers("--tokens", options.tokens, kTokensExpected)), {}};
   }
-  for (const std::string& path : options.images) FERRY_RETURN_IF_ERROR(add_image(path));
+  if (!options.images.empty()) images_ = FERRY_TRY(input_->encode(options.images));
   if (!options.messages.empty()) {
     const bool is_input = options.messages == kStandardInput;
     const std::string text = is_input

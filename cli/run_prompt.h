@@ -53,8 +53,9 @@ class PromptReader {
 
   // Returns kUsage, or the error of the bundle's processor, if the bundle takes no images.
   Status load_encoder();
-  // Adds the next image; requires load_encoder(). The image's rows live as long as the reader.
-  Status add_image(const std::string& path);
+  // Adds the next image; requires load_encoder(). Its rows live as long as the reader, unless a
+  // call returns that the image before was encoded again, which ends the life of that one's.
+  Result<bool> add_image(const std::string& path);
   size_t images() const { return images_.size(); }
 
   // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image.

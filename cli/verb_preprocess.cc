@@ -69,6 +69,9 @@ void add_tensors(JsonWriter& json, const prompt::PreprocessReport& report) {
   if (!report.image_positions.empty()) {
     add_tensor(json, "image_position_ids", "i64", report.image_positions);
   }
+  if (!report.image_counts.empty()) {
+    add_tensor(json, "batch_num_images", "i64", report.image_counts);
+  }
   if (report.prompt) add_tensor(json, "input_ids", "i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {
     add_tensor(json, report.prompt->token_types_name, "i64", ids_shape(*report.prompt));
@@ -113,6 +116,7 @@ std::vector<std::string> tensor_texts(const prompt::PreprocessReport& report) {
   add("image_grid_thw i64", report.image_grid);
   add("spatial_shapes i64", report.spatial_shapes);
   add("image_sizes i64", report.image_sizes);
+  add("batch_num_images i64", report.image_counts);
   add("image_position_ids i64", report.image_positions);
   if (report.prompt) add("input_ids i64", ids_shape(*report.prompt));
   if (report.prompt && !report.prompt->token_types.empty()) {

@@ -10,27 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "media/picture_parts.h"
+
 namespace ferry::media {
 namespace {
-
-Image part(const Image& canvas, int left, int top, Size size) {
-  Image tile = make_image(size);
-  for (int y = 0; y < size.height; ++y) {
-    const uint8_t* from = canvas.row(top + y) + size_t{3} * static_cast<size_t>(left);
-    std::copy(from, from + tile.row_bytes(), tile.row(y));
-  }
-  return tile;
-}
-
-std::vector<Image> parts(const Image& canvas, Grid grid, int side) {
-  std::vector<Image> tiles;
-  for (int row = 0; row < grid.rows; ++row) {
-    for (int column = 0; column < grid.columns; ++column) {
-      tiles.push_back(part(canvas, column * side, row * side, {side, side}));
-    }
-  }
-  return tiles;
-}
 
 TiledImage single(Image tile) {
   TiledImage out;
@@ -171,38 +154,11 @@ Size by_shortest_edge(Size image, int shortest) {
   return wide ? Size{length, shortest} : Size{shortest, length};
 }
 
-// Returns what a window of `size` shows of an image; outside of the image it is of `colour`.
-Image window(const Image& image, int left, int top, Size size,
-             const std::array<uint8_t, 3>& colour) {
-  Image out = make_image(size);
-  for (int y = 0; y < size.height; ++y) {
-    const bool row = top + y >= 0 && top + y < image.size.height;
-    for (int x = 0; x < size.width; ++x) {
-      const bool inside = row && left + x >= 0 && left + x < image.size.width;
-      const uint8_t* from =
-          inside ? image.row(top + y) + size_t{3} * static_cast<size_t>(left + x) : colour.data();
-      std::copy_n(from, 3, out.row(y) + size_t{3} * static_cast<size_t>(x));
-    }
-  }
-  return out;
-}
-
 // Where the middle of a side begins; negative where the side is too short. Of an odd rest, the
 // backends leave the greater half on other sides of a picture that is too small.
 int middle(int side, int wanted, Backend backend) {
   if (side >= wanted) return (side - wanted) / 2;
   return backend == Backend::kPil ? -((wanted - side + 1) / 2) : -((wanted - side) / 2);
-}
-
-Result<Image> pad_to_square(const Image& image, const Settings& s) {
-  const int side = std::max(image.size.width, image.size.height);
-  FERRY_RETURN_IF_ERROR(check_size(side, side, "the picture as a square"));
-  std::array<uint8_t, 3> colour{};
-  for (size_t c = 0; c < 3; ++c) {
-    colour[c] = static_cast<uint8_t>(std::clamp(s.mean[c] * 255, 0.0, 255.0));
-  }
-  return window(image, -((side - image.size.width) / 2), -((side - image.size.height) / 2),
-                {side, side}, colour);
 }
 
 template <class Resize>
@@ -211,7 +167,7 @@ Result<TiledImage> cut_clip(const Image& image, const Settings& s, Backend backe
   if (s.pad_square && image.size.width != image.size.height) {
     Settings rest = s;
     rest.pad_square = false;
-    return cut_clip(FERRY_TRY(pad_to_square(image, s)), rest, backend, to);
+    return cut_clip(FERRY_TRY(pad_to_square(image, s.mean)), rest, backend, to);
   }
   const bool fixed = s.shortest_edge == 0;
   const int64_t shorter = std::min(image.size.width, image.size.height);
@@ -234,6 +190,7 @@ Result<TiledImage> cut_clip(const Image& image, const Settings& s, Backend backe
 
 std::vector<int64_t> TiledImage::tokens(const Settings& settings) const {
   std::vector<int64_t> counts;
+  if (settings.kind == ProcessorKind::kPinpoints) return {pinpoint_tokens(*this, settings)};
   if (!settings.has_patches() && !settings.any_shape()) return counts;
   const int64_t side = int64_t{settings.patch} * settings.merge;
   if (settings.kind == ProcessorKind::kPixtral) {
@@ -269,6 +226,8 @@ Result<TiledImage> cut(const Image& image, const Settings& settings, Backend bac
       return cut_pixtral(image, settings, to);
     case ProcessorKind::kGemma4:
       return cut_gemma4(image, settings, to);
+    case ProcessorKind::kPinpoints:
+      return cut_pinpoints(image, settings, backend, pool);
     case ProcessorKind::kGemma3:
       break;
   }

@@ -215,12 +215,34 @@ PixelValues padded_values(std::span<const Sample> samples, const Levels& levels)
   return out;
 }
 
+PixelValues tiled_values(std::span<const Sample> samples, const Settings& s, const Levels& levels) {
+  const size_t area = static_cast<size_t>(s.tile) * static_cast<size_t>(s.tile);
+  size_t most = 0;
+  int64_t images = 0;
+  for (const Sample& sample : samples) {
+    for (const TiledImage& image : sample) most = std::max(most, image.tiles.size());
+  }
+  PixelValues out;
+  for (const Sample& sample : samples) {
+    if (s.pads_many) out.image_counts.push_back(std::ssize(sample));
+    for (const TiledImage& image : sample) {
+      for (const Image& tile : image.tiles) append_planes(out.values, tile, levels);
+      out.values.insert(out.values.end(), (most - image.tiles.size()) * 3 * area, 0.0F);
+      out.image_sizes.insert(out.image_sizes.end(), {image.original.height, image.original.width});
+      images += 1;
+    }
+  }
+  out.shape = {images, static_cast<int64_t>(most), 3, s.tile, s.tile};
+  return out;
+}
+
 }  // namespace
 
 PixelValues pixel_values(std::span<const Sample> samples, const Settings& settings,
                          Backend backend) {
   const Levels levels = levels_of(settings, backend);
   if (settings.kind == ProcessorKind::kPixtral) return padded_values(samples, levels);
+  if (settings.kind == ProcessorKind::kPinpoints) return tiled_values(samples, settings, levels);
   if (settings.any_shape()) return block_values(samples, settings, levels);
   if (settings.has_patches()) return patch_values(samples, settings, levels);
   const auto side = static_cast<size_t>(settings.tile), area = side * side;

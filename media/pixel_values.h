@@ -20,15 +20,16 @@ struct Grid {
 };
 
 // Tiles of one size, row by row. If there is a grid of several tiles, the whole picture is the last
-// tile; for Gemma3 it is the first; for Lfm2Vl it has a size of its own, or is not there. For
-// Qwen2Vl and Pixtral the grid is that of the patches of the only tile.
+// tile; for Gemma3 and Pinpoints it is the first; for Lfm2Vl it has a size of its own, or is not
+// there. For Qwen2Vl and Pixtral the grid is that of the patches of the only tile.
 struct TiledImage {
   Grid grid;
   std::vector<Image>
-      tiles;  // each settings.tile wide and high, but for Lfm2Vl, Qwen2Vl and Pixtral
+      tiles;           // each settings.tile wide and high, but for Lfm2Vl, Qwen2Vl and Pixtral
+  Size original = {};  // for Pinpoints: the size of the picture
 
   // Returns the tokens that each tile becomes, of Pixtral those of each row of tokens; empty where
-  // all become the same number, which the processor states.
+  // all become the same number, which the processor states; of Pinpoints that of the picture.
   std::vector<int64_t> tokens(const Settings& settings) const;
 };
 
@@ -77,8 +78,11 @@ struct PixelValues {
   std::vector<int64_t> grids = {};
   // For Gemma4 and Lfm2Vl: the rows and the columns of patches of each tile, [tiles, 2].
   std::vector<int64_t> spatial_shapes = {};
-  // For Pixtral: height and width of each image in pixels, [images, 2].
+  // For Pixtral: height and width of each image in pixels, [images, 2]; for Pinpoints those of the
+  // picture before it is cut.
   std::vector<int64_t> image_sizes = {};
+  // For LLaVA-OneVision: the number of images of each sample.
+  std::vector<int64_t> image_counts = {};
   // For Gemma4: the column and the row of each patch, [tiles, max_patches, 2]; -1 for padding.
   Shape position_shape = {};
   std::vector<int64_t> positions = {};

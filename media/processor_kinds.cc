@@ -307,6 +307,42 @@ constexpr Field kGemma4Fields[] = {
     {"image_seq_length", no_effect},
 };
 
+// A tile has this side; its shortest edge, where the file states that.
+Status tile_edge(const json& value, Settings& s) {
+  if (!has_members(value, {"shortest_edge"})) return square(value, s);
+  return set_int(value["shortest_edge"], kMaxTile, s.tile);
+}
+
+Status set_pinpoint(const json& sides, Extent& size) {
+  if (!sides.is_array() || sides.size() != 2) return bad_input("has a size that is no pair");
+  int height = 0, width = 0;
+  FERRY_RETURN_IF_ERROR(set_int(sides[0], kMaxResolutionSide, height));
+  FERRY_RETURN_IF_ERROR(set_int(sides[1], kMaxResolutionSide, width));
+  size = {height, width};
+  return {};
+}
+
+// A list of heights and widths.
+Status pinpoints(const json& value, Settings& s) {
+  if (!value.is_array() || value.empty() || value.size() > kMaxResolutions) {
+    return bad_input(fmt::format("not a list of 1 to {} sizes", kMaxResolutions));
+  }
+  s.pinpoints.clear();
+  for (const json& sides : value) {
+    FERRY_RETURN_IF_ERROR(set_pinpoint(sides, s.pinpoints.emplace_back()));
+  }
+  return {};
+}
+
+constexpr Field kPinpointFields[] = {
+    {"size", tile_edge},
+    {"crop_size", centre},
+    {"do_center_crop", crops},
+    {"do_pad", always_true},
+    {"image_grid_pinpoints", pinpoints},
+    {"aspect_ratio_setting", no_effect},
+};
+
 // The defaults of the classes in transformers 5.23, without what they have in common.
 constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
 constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
@@ -368,6 +404,20 @@ constexpr Settings kPixtral = {.kind = ProcessorKind::kPixtral,
                                .merge = 1,
                                .frames = 1};
 
+constexpr Settings kLlavaNext = {.kind = ProcessorKind::kPinpoints,
+                                 .filter = Filter::kBicubic,
+                                 .tile = 224,
+                                 .mean = kClipMean,
+                                 .std = kClipDeviation,
+                                 .centre = {224, 224}};
+constexpr Settings kLlavaOnevision = {.kind = ProcessorKind::kPinpoints,
+                                      .filter = Filter::kBicubic,
+                                      .tile = 384,
+                                      .mean = kClipMean,
+                                      .std = kClipDeviation,
+                                      .crop = false,
+                                      .pads_many = true};
+
 constexpr std::string_view kIdefics3Processors[] = {"Idefics3Processor", "SmolVLMProcessor"};
 constexpr std::string_view kInternVlProcessors[] = {"InternVLProcessor"};
 constexpr std::string_view kGemma3Processors[] = {"Gemma3Processor"};
@@ -377,6 +427,8 @@ constexpr std::string_view kQwenProcessors[] = {"Qwen2VLProcessor", "Qwen2_5_VLP
 constexpr std::string_view kLlavaProcessors[] = {"LlavaProcessor"};
 constexpr std::string_view kSiglipProcessors[] = {"LlavaProcessor", "PaliGemmaProcessor"};
 constexpr std::string_view kLfm2VlProcessors[] = {"Lfm2VlProcessor"};
+constexpr std::string_view kLlavaNextProcessors[] = {"LlavaNextProcessor"};
+constexpr std::string_view kLlavaOnevisionProcessors[] = {"LlavaOnevisionProcessor"};
 constexpr std::string_view kPixtralProcessors[] = {"PixtralProcessor"};
 
 constexpr Kind kKinds[] = {
@@ -390,6 +442,8 @@ constexpr Kind kKinds[] = {
     {"Gemma4ImageProcessor", kGemma4Processors, kGemma4Fields, kGemma4},
     {"Qwen2VLImageProcessor", kQwenProcessors, kQwen2VlFields, kQwen2Vl},
     {"Lfm2VlImageProcessor", kLfm2VlProcessors, kLfm2VlFields, kLfm2Vl},
+    {"LlavaNextImageProcessor", kLlavaNextProcessors, kPinpointFields, kLlavaNext},
+    {"LlavaOnevisionImageProcessor", kLlavaOnevisionProcessors, kPinpointFields, kLlavaOnevision},
     {"PixtralImageProcessor", kPixtralProcessors, kPixtralFields, kPixtral},
 };
 

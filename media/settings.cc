@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "core/file.h"
@@ -123,6 +126,80 @@ Status settle_blocks(const json& processor, Settings& s, const std::string& wher
       fmt::format("{}: blocks of {} x {} patches of {} pixels", where, s.merge, s.merge, s.patch));
 }
 
+// Returns a whole number of the processor's file, or `otherwise`.
+Result<int> number_in(const json& processor, const char* name, int least, int most,
+                      std::optional<int> otherwise, const std::string& where) {
+  const auto found = processor.find(name);
+  const bool stated = found != processor.end() && !found->is_null();
+  if (!stated && otherwise) return *otherwise;
+  if (!stated) return bad_input(fmt::format("{}: no field '{}'", where, name));
+  if (found->is_number_unsigned() && *found >= static_cast<unsigned>(least) &&
+      *found <= static_cast<unsigned>(most)) {
+    return found->get<int>();
+  }
+  return bad_input(
+      fmt::format("{}: field '{}': not a whole number from {} to {}", where, name, least, most));
+}
+
+// Reads the number N of anyres_max_N.
+Status read_aspect(const json& processor, Settings& s, const std::string& where) {
+  constexpr const char* kField = "vision_aspect_ratio";
+  const std::string stated = FERRY_TRY(class_in(processor, kField, where));
+  const auto most = stated.empty() ? kDefaultMostTiles : most_tiles_of(stated);
+  if (most) s.most_tiles = static_cast<int>(*most);
+  if (most) return {};
+  return fail(ErrorCode::kUnsupported, fmt::format("{}: field '{}': {} is not supported", where,
+                                                   kField, quoted(stated, 40)));
+}
+
+// The processor of LLaVA-OneVision states the tokens of a tile, which are a square.
+Status settle_stated_tokens(const json& processor, Settings& s, const std::string& where) {
+  constexpr int kMost = 1 << 16;
+  const int tokens = FERRY_TRY(number_in(processor, "num_image_tokens", 1, kMost, {}, where));
+  const std::string strategy =
+      FERRY_TRY(class_in(processor, "vision_feature_select_strategy", where));
+  s.feature_side = static_cast<int>(std::sqrt(static_cast<double>(tokens)));
+  s.base_tokens = tokens - (strategy == "default" ? 1 : 0);
+  if (s.base_tokens >= 1) return read_aspect(processor, s, where);
+  return bad_input(where + ": the whole picture has no tokens");
+}
+
+// Settles the tokens of a picture, which fields of the processor decide.
+Status settle_tokens(const json& processor, Settings& s, const std::string& where) {
+  if (s.pads_many) return settle_stated_tokens(processor, s, where);
+  constexpr int kMost = 1 << 16;
+  const int patch = FERRY_TRY(number_in(processor, "patch_size", 1, s.tile, {}, where));
+  const int more =
+      FERRY_TRY(number_in(processor, "num_additional_image_tokens", 0, kMost, 0, where));
+  const std::string strategy =
+      FERRY_TRY(class_in(processor, "vision_feature_select_strategy", where));
+  s.feature_side = s.tile / patch;
+  s.base_tokens = s.feature_side * s.feature_side + more - (strategy == "default" ? 1 : 0);
+  if (s.base_tokens >= 1) return {};
+  return bad_input(where + ": the whole picture has no tokens");
+}
+
+// kUnsupported for tiles that are not whole in each resolution.
+Status settle_pinpoints(const json& processor, Settings& s, const std::string& where) {
+  if (s.pinpoints.empty() && s.pads_many) s.pinpoints = onevision_resolutions();
+  if (s.pinpoints.empty()) {
+    s.pinpoints = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};
+  }
+  if (s.centre.width > 0 && s.centre != Size{s.tile, s.tile}) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: crop_size is {} x {}, size {} x {}: not supported", where,
+                            s.centre.height, s.centre.width, s.tile, s.tile));
+  }
+  for (const Extent& size : s.pinpoints) {
+    if (is_resolution(size, s.tile)) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: image_grid_pinpoints has {} x {}, which is not 1 to {} tiles of "
+                            "{} x {} pixels: not supported",
+                            where, size.rows, size.columns, kMaxResolutionTiles, s.tile, s.tile));
+  }
+  return settle_tokens(processor, s, where);
+}
+
 // The fields of an image processor, and the object with those of the processor around it.
 struct ProcessorFiles {
   json fields, processor;
@@ -147,6 +224,9 @@ Result<Settings> settings_of(const ProcessorFiles& files, std::string processor)
   if (s.kind == ProcessorKind::kClip) FERRY_RETURN_IF_ERROR(settle_tile(s, where));
   if (s.kind == ProcessorKind::kPixtral) {
     FERRY_RETURN_IF_ERROR(settle_blocks(files.processor, s, files.processor_path));
+  }
+  if (s.kind == ProcessorKind::kPinpoints) {
+    FERRY_RETURN_IF_ERROR(settle_pinpoints(files.processor, s, files.processor_path));
   }
   if (s.least_patches > s.most_patches) {
     return bad_input(where + ": min_patches is greater than max_patches");

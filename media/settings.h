@@ -5,22 +5,25 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/result.h"
+#include "core/tiled_picture.h"
 #include "media/image.h"
 #include "media/resample.h"
 
 namespace ferry::media {
 
 enum class ProcessorKind {
-  kIdefics3,  // SmolVLM: longest edge, whole tiles, the whole picture as the last tile
-  kGotOcr2,   // InternVL: the best grid of tiles, a thumbnail as the last one
-  kGemma3,    // the whole picture as one tile; with pan and scan, parts of a long one behind it
-  kQwen2Vl,   // patches of the whole picture, which keeps its shape
-  kClip,      // the whole picture as one tile, of its own shape until it is cropped (LLaVA)
-  kLfm2Vl,    // a picture of its own shape, or a grid of tiles and a thumbnail of its own shape
-  kPixtral,   // the whole picture, which keeps its shape, in whole tokens
-  kGemma4,    // a picture of its own shape, as large as most_tokens allow
+  kIdefics3,   // SmolVLM: longest edge, whole tiles, the whole picture as the last tile
+  kGotOcr2,    // InternVL: the best grid of tiles, a thumbnail as the last one
+  kGemma3,     // the whole picture as one tile; with pan and scan, parts of a long one behind it
+  kQwen2Vl,    // patches of the whole picture, which keeps its shape
+  kClip,       // the whole picture as one tile, of its own shape until it is cropped (LLaVA)
+  kLfm2Vl,     // a picture of its own shape, or a grid of tiles and a thumbnail of its own shape
+  kPixtral,    // the whole picture, which keeps its shape, in whole tokens
+  kGemma4,     // a picture of its own shape, as large as most_tokens allow
+  kPinpoints,  // the whole picture, and the tiles of one of several resolutions (LLaVA-NeXT)
 };
 
 inline constexpr int kMaxTile = 2048;         // side, in pixels
@@ -71,6 +74,14 @@ struct Settings {
   int least_tokens = 64, most_tokens = 256;
   double tolerance = 2;  // a picture is cut that has so many times the pixels of most_tokens
   bool thumbnail = true;
+
+  // These are for Pinpoints. A tile becomes feature_side^2 features. base_tokens are those of the
+  // whole picture.
+  std::vector<Extent> pinpoints = {};
+  int feature_side = 0, base_tokens = 0;
+  bool pads_many = false;  // of several pictures each is one tile, padded to a square first
+  bool alone = true;       // whether a picture is the only one of its prompt; the caller knows
+  int most_tiles = 0;      // features of a grid are made as few as those of so many tiles; 0: never
 
   bool has_mask() const { return kind == ProcessorKind::kIdefics3; }
   // Returns whether a picture keeps its shape and becomes blocks of patches.

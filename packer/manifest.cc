@@ -162,6 +162,12 @@ static void describe(Archive& a, ManifestImageGrid& grid) {
 }
 
 template <class Archive>
+static void describe(Archive& a, ManifestImageTiles& tiles) {
+  a.counts("resolutions", tiles.resolutions);
+  a.count("most_tiles", tiles.most_tiles);
+}
+
+template <class Archive>
 static void describe_model(Archive& a, Manifest& m) {
   a.text("model_type", m.model_type);
   a.count("vocab_size", m.vocab_size);
@@ -184,6 +190,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(10)) a.optional_object("classifier", m.classifier);
   if (a.since(11)) a.optional_object("image_grid", m.image_grid);
   if (a.since(12)) a.boolean("two_way_prompts", m.two_way_prompts);
+  if (a.since(13)) a.optional_object("image_tiles", m.image_tiles);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

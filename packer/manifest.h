@@ -25,7 +25,8 @@ inline constexpr std::string_view kPartName = "part.journal";
 // adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
 // manifest.cc states the version of each member that was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
-inline constexpr int64_t kManifestVersion = kTwoWayPromptsManifestVersion;
+inline constexpr int64_t kImageTilesManifestVersion = 13;
+inline constexpr int64_t kManifestVersion = kImageTilesManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -186,6 +187,14 @@ struct ManifestImageGrid {
   bool operator==(const ManifestImageGrid&) const = default;
 };
 
+// How pictures become tiles of a vision encoder, and the features of these rows of the text decoder
+// (runner/picture_tiles.h).
+struct ManifestImageTiles {
+  std::vector<int64_t> resolutions;  // height and width in pixels of each, one behind the other
+  int64_t most_tiles = 0;  // features of a picture are reduced to those of so many tiles; 0: never
+  bool operator==(const ManifestImageTiles&) const = default;
+};
+
 struct Manifest {
   int64_t version = kPlainManifestVersion;  // version of the text, which decides its members
   ManifestTool tool = {};
@@ -212,7 +221,8 @@ struct Manifest {
   std::optional<ManifestImageGrid> image_grid = {};   // before version 11 there is none
   // Whether all tokens of a prompt with images attend to each other. Since version 12.
   bool two_way_prompts = false;
-  std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
+  std::optional<ManifestImageTiles> image_tiles = {};  // before version 13 there is none
+  std::vector<ManifestSourceFile> source_files;        // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
   // Number of parts in each program, with llama::fallback between them.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "core/tiled_picture.h"
 #include "packer/bundle_examination.h"
 
 namespace ferry::packer {
@@ -134,6 +136,7 @@ class ModelCheck {
     }
     sounds();
     image_grid(vision);
+    image_tiles(vision);
     if (vision == nullptr) return;
     for (const ManifestProgram& program : vision->programs) {
       for (const ManifestMethod& method : program.methods) {
@@ -263,6 +266,53 @@ class ModelCheck {
     check("merge_size", grid.merge_size, 1, kMostSide);
     check("window_size", grid.window_size, 0, kMost);
     check("table_size", grid.table_size, 0, kMost);
+  }
+
+  // Checks that resolutions are of whole tiles, and that a tile has a square of features and the
+  // newline behind it.
+  void image_tiles(const ManifestComponent* vision) {
+    if (!model_.image_tiles) return;
+    if (vision == nullptr) {
+      add(kManifestName,
+          fmt::format("has image_tiles but no component {}", quoted(kVisionEncoderRole)));
+    }
+    const ManifestImageTiles& tiles = *model_.image_tiles;
+    const std::vector<int64_t>& sides = tiles.resolutions;
+    if (sides.empty() || sides.size() % 2 != 0 || sides.size() > 2 * kMaxResolutions) {
+      add(kManifestName, fmt::format("image_tiles has {} sides of resolutions", sides.size()));
+    }
+    if (tiles.most_tiles < 0 || tiles.most_tiles > kMaxFewestTiles) {
+      add(kManifestName, fmt::format("most_tiles of image_tiles is {}, expected 0 to {}",
+                                     tiles.most_tiles, kMaxFewestTiles));
+    }
+    if (vision == nullptr) return;
+    for (const ManifestProgram& program : vision->programs) {
+      for (const ManifestMethod& method : program.methods) {
+        for (const ManifestPort& port : method.inputs) resolutions(program.file, port);
+        for (const ManifestPort& port : method.outputs) square_of_features(program.file, port);
+      }
+    }
+  }
+
+  void resolutions(const std::string& file, const ManifestPort& port) {
+    if (port.name != kPixelValuesPort || port.shape.size() != 4) return;
+    const std::vector<int64_t>& sides = model_.image_tiles->resolutions;
+    for (size_t i = 0; i + 1 < sides.size(); i += 2) {
+      if (is_resolution({sides[i], sides[i + 1]}, port.shape[3])) continue;
+      return add(file,
+                 fmt::format("image_tiles of the manifest has {} x {}, which is not of whole "
+                             "tiles of {} {}",
+                             sides[i], sides[i + 1], quoted(port.name), to_string(port.shape)));
+    }
+  }
+
+  void square_of_features(const std::string& file, const ManifestPort& port) {
+    if (port.name != kImageFeaturesPort || port.shape.size() != 3) return;
+    const int64_t side =
+        std::llround(std::sqrt(static_cast<double>(std::max<int64_t>(port.shape[1] - 1, 0))));
+    if (side >= 1 && side * side + 1 == port.shape[1]) return;
+    add(file, fmt::format("output {} is {}, which is no square of features and a newline",
+                          quoted(port.name), to_string(port.shape)));
   }
 
   // Checks the blocks of patches that an encoder of images of any shape takes.

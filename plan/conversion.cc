@@ -113,6 +113,14 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.version = packer::kTwoWayPromptsManifestVersion;
     m.two_way_prompts = true;
   }
+  if (config.vision && config.vision->tiled) {
+    m.version = packer::kImageTilesManifestVersion;
+    m.image_tiles.emplace().most_tiles = config.vision->tiled->most_tiles;
+    for (const Extent& size : config.vision->tiled->resolutions) {
+      m.image_tiles->resolutions.insert(m.image_tiles->resolutions.end(),
+                                        {size.rows, size.columns});
+    }
+  }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {
     m.version = packer::kClassifierManifestVersion;

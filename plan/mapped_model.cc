@@ -51,6 +51,9 @@ const char* gemma4_obstacle(const ConvertOptions& options, const converters::Mod
 // Returns why programs of these options take no images, or nullptr.
 const char* image_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
   if (config.vision && config.vision->gemma4) return gemma4_obstacle(options, config);
+  if (config.vision && config.vision->tiled && options.layout == ProgramLayout::kOneProgram) {
+    return "one program of all components takes no pictures of several tiles";
+  }
   if (!config.vision || !config.vision->any_shape) return nullptr;
   if (options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
     return "stateful programs alone take images of any shape";

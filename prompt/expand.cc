@@ -86,6 +86,7 @@ size_t count_parts(std::string_view text, std::string_view part) {
 
 std::string image_text(const ImageProcessor& p, const ImageLayout& image) {
   if (p.grammar == ImageGrammar::kGemma3) return gemma3_text(p, image);
+  if (p.grammar == ImageGrammar::kTiled) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kQwenVl) return repeated(p.image, image.tokens_of(p, 0));
   if (p.grammar == ImageGrammar::kLfm2Vl) return lfm2_text(p, image);
   if (p.grammar == ImageGrammar::kPixtral) return pixtral_text(p, image);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -112,6 +114,33 @@ Status check_patches(const packer::Bundle& bundle, const media::Settings& settin
       printable(bundle.path()), to_string(tile), square, to_string(sizes.tile), sizes.rows));
 }
 
+// Tiles that have rows together become as many placeholders as rows.
+Status check_tokens(const packer::Bundle& bundle, const media::Settings& settings,
+                    const runner::VisionEncoder::Sizes& sizes) {
+  const bool together = settings.kind == media::ProcessorKind::kPinpoints;
+  const std::string where = printable(bundle.path());
+  if (together != sizes.tiles.has_value()) {
+    return bad_input(fmt::format("{}: the image processor makes {}, the vision encoder takes {}",
+                                 where, together ? "pictures of several tiles" : "single tiles",
+                                 together ? "single tiles" : "pictures of several tiles"));
+  }
+  if (!together) return {};
+  const runner::PictureTiles& tiles = *sizes.tiles;
+  if (tiles.resolutions != settings.pinpoints) {
+    return bad_input(where +
+                     ": image_grid_pinpoints of the image processor are not those of the config");
+  }
+  const bool equal = settings.feature_side == tiles.side &&
+                     settings.base_tokens == tiles.side * tiles.side &&
+                     settings.most_tiles == tiles.most_tiles;
+  if (equal) return {};
+  return bad_input(fmt::format(
+      "{}: the processor has {} tokens for the whole picture and {} x {} for a tile, the vision "
+      "encoder {} and {} x {}",
+      where, settings.base_tokens, settings.feature_side, settings.feature_side,
+      tiles.side * tiles.side, tiles.side, tiles.side));
+}
+
 }  // namespace
 
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
@@ -124,7 +153,7 @@ Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings
     return bad_input(
         fmt::format("{}: {}", printable(bundle.path()), grid_difference(grid, settings)));
   }
-  if (settings.tile == sizes.image_size) return {};
+  if (settings.tile == sizes.image_size) return check_tokens(bundle, settings, sizes);
   return bad_input(
       fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
                   "encoder takes {}",
@@ -150,6 +179,10 @@ std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
   }
   for (size_t i = 0; i + 2 < pixels.grids.size(); i += 3) {
     shapes.push_back({pixels.grids[i + 1], pixels.grids[i + 2]});
+  }
+  const bool together = pixels.shape.size() == 5 && pixels.mask_shape.empty();
+  for (size_t i = 0; together && i + 1 < pixels.image_sizes.size(); i += 2) {
+    shapes.push_back({pixels.image_sizes[i], pixels.image_sizes[i + 1]});
   }
   return shapes;
 }
@@ -187,7 +220,13 @@ Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& o
 }
 
 Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string> paths) {
+  return encode_among(paths, 0);
+}
+
+Result<std::vector<EncodedImage>> ImageInput::encode_among(std::span<const std::string> paths,
+                                                           size_t others) {
   std::vector<EncodedImage> images;
+  settings_.alone = paths.size() + others == 1;
   for (const std::string& path : paths) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const media::Image image = FERRY_TRY(media::read_image(path));
@@ -200,6 +239,19 @@ Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string
     images.push_back({describe_cut(path, image.size, cut, settings_), std::move(features)});
   }
   return images;
+}
+
+Result<bool> ImageInput::add(const std::string& path, std::vector<EncodedImage>& images) {
+  std::vector<std::string> paths;
+  // A picture that was alone is processed otherwise.
+  const bool again = settings_.pads_many && images.size() == 1;
+  for (size_t i = 0; again && i < images.size(); ++i) paths.push_back(images[i].file.path);
+  const size_t others = images.size() - paths.size();
+  paths.push_back(path);
+  std::vector<EncodedImage> added = FERRY_TRY(encode_among(paths, others));
+  images.resize(others);
+  std::ranges::move(added, std::back_inserter(images));
+  return again;
 }
 
 }  // namespace ferry::prompt

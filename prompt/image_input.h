@@ -33,7 +33,8 @@ struct EncodedImage {
 std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
                                            std::span<const EncodedImage> images);
 // Returns the rows and columns of patches of images of any shape, or of tiles that are lists of
-// patches; nothing for other pixel values.
+// patches; of pictures whose tiles have rows together, their sizes in pixels; nothing for other
+// pixel values.
 std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels);
 
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images);
@@ -53,11 +54,18 @@ class ImageInput {
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options,
                       bool pan_and_scan = false);
   // May be called after load_encoder(). The first image that cannot be read ends the call.
+  // The images are those of one prompt.
   Result<std::vector<EncodedImage>> encode(std::span<const std::string> paths);
+  // Adds an image to those of a prompt. Returns whether the only one before it was encoded again,
+  // because a picture that is not alone is processed otherwise.
+  Result<bool> add(const std::string& path, std::vector<EncodedImage>& images);
 
  private:
   ImageInput(const packer::Bundle& bundle, ImagePrompt prompts)
       : bundle_(bundle), prompts_(std::move(prompts)) {}
+
+  // Encodes images of a prompt that has `others` beside them.
+  Result<std::vector<EncodedImage>> encode_among(std::span<const std::string> paths, size_t others);
 
   packer::Bundle bundle_;  // shares the mapped files
   ImagePrompt prompts_;

@@ -117,6 +117,16 @@ constexpr Processor kProcessors[] = {
      {},
      kVideoPad},
     {"LlavaProcessor", ImageGrammar::kLlava, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
+    {"LlavaNextProcessor", ImageGrammar::kTiled, {}, 0, {"image_token", "<image>"}, {}, {}, {}, {}},
+    {"LlavaOnevisionProcessor",
+     ImageGrammar::kTiled,
+     {},
+     0,
+     {"image_token", "<image>"},
+     {},
+     {},
+     {},
+     {"video_token", "<video>"}},
     {"Lfm2VlProcessor",
      ImageGrammar::kLfm2Vl,
      {},
@@ -178,6 +188,8 @@ constexpr std::string_view kPatchSize = "patch_size";
 constexpr std::string_view kStrategy = "vision_feature_select_strategy";
 constexpr std::string_view kMoreTokens = "num_additional_image_tokens";
 constexpr std::string_view kLlavaFields[] = {kPatchSize, kStrategy, kMoreTokens};
+constexpr std::string_view kTiledFields[] = {kPatchSize, kStrategy, kMoreTokens, "num_image_tokens",
+                                             "vision_aspect_ratio"};
 
 // The fields of Gemma4Processor about sounds, and the run of an image, which the reference makes as
 // long as the image has tokens.
@@ -219,6 +231,7 @@ Result<const Processor*> find_processor(const std::string& name, const std::stri
 // Returns the fields that a kind of processor has beside those of all.
 std::span<const std::string_view> own_fields(ImageGrammar grammar) {
   if (grammar == ImageGrammar::kLlava) return kLlavaFields;
+  if (grammar == ImageGrammar::kTiled) return kTiledFields;
   if (grammar == ImageGrammar::kPixtral) return kPixtralFields;
   if (grammar == ImageGrammar::kGemma4) return kGemma4Fields;
   return {};
@@ -345,6 +358,8 @@ Result<ImageProcessor> read_image_processor(const std::string& directory,
   if (out.grammar == ImageGrammar::kLlava) {
     const media::Settings settings = FERRY_TRY(tile_settings());
     out.tokens_per_tile = FERRY_TRY(llava_length(config, settings.tile, path));
+  }
+  if (out.grammar == ImageGrammar::kLlava || out.grammar == ImageGrammar::kTiled) {
     own_image = FERRY_TRY(text_in(config, "image_token", path));
     if (!own_image.empty()) image.otherwise = own_image;
   }

@@ -19,6 +19,7 @@ enum class ImageGrammar {
   kGemma4,     // one run, as long as the image has tokens
   kLfm2Vl,     // tiles with their row and column, then the whole image; each with tokens of its own
   kPaliGemma,  // one run; the first token of a text behind the last image, and a newline at its end
+  kTiled,      // one run, as long as the tiles of the image have rows together
   kPixtral,    // the rows of an image, with a mark behind each
 };
 

@@ -56,6 +56,10 @@ Status write(const std::string& path, const media::PixelValues& pixels,
     tensors.push_back(
         {{"image_sizes", DType::kI64, sizes_shape(pixels)}, bytes_view(pixels.image_sizes)});
   }
+  if (!pixels.image_counts.empty()) {
+    tensors.push_back({{"batch_num_images", DType::kI64, {std::ssize(pixels.image_counts)}},
+                       bytes_view(pixels.image_counts)});
+  }
   const auto add = [&](const std::string& name, const std::vector<int64_t>& values) {
     const Shape shape = {1, std::ssize(values)};
     if (!values.empty()) tensors.push_back({{name, DType::kI64, shape}, bytes_view(values)});
@@ -127,7 +131,8 @@ Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const M
 Result<media::PixelValues> cut_images(const PreprocessRequest& request, const MaybeBundle& bundle,
                                       ThreadPool& pool, std::vector<PreprocessedImage>& images) {
   if (request.images.empty()) return media::PixelValues{};
-  const media::Settings settings = FERRY_TRY(load_settings(request, bundle));
+  media::Settings settings = FERRY_TRY(load_settings(request, bundle));
+  settings.alone = request.images.size() == 1;
   media::Sample sample;
   for (const std::string& path : request.images) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
@@ -144,6 +149,9 @@ ImageLayout layout_of(const PreprocessedImage& image) {
   if (image.blocks != media::Grid{}) {
     return {.tiles = std::ssize(image.tokens), .tokens = image.tokens};
   }
+  // Tiles that have rows together are one run.
+  const bool together = image.tokens.size() == 1 && image.tiles > 1;
+  if (together) return {.tiles = 1, .tokens = image.tokens};
   return {image.grid.rows, image.grid.columns, static_cast<int64_t>(image.tiles), image.tokens};
 }
 
@@ -176,6 +184,7 @@ Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool
   report.pixel_attention_mask = pixels.mask_shape;
   report.image_grid = grid_shape(pixels);
   report.image_sizes = sizes_shape(pixels);
+  if (!pixels.image_counts.empty()) report.image_counts = {std::ssize(pixels.image_counts)};
   report.image_positions = pixels.position_shape;
   const int64_t sides = pixels.position_shape.empty() ? std::ssize(pixels.spatial_shapes) : 0;
   if (sides > 0) report.spatial_shapes = {sides / 2, 2};

@@ -65,6 +65,7 @@ struct PreprocessReport {
   Shape pixel_attention_mask = {};  // empty if the processor has none
   Shape image_grid = {};            // of image_grid_thw; empty if pictures become tiles
   Shape spatial_shapes = {};        // empty unless tiles are lists of patches
+  Shape image_counts = {};          // of batch_num_images, which LLaVA-OneVision has
   Shape image_sizes = {};           // empty unless the processor states them
   Shape image_positions = {};       // of image_position_ids, which Gemma 4 has in their place
   std::optional<PreprocessedPrompt> prompt;
@@ -82,10 +83,10 @@ PreprocessedImage describe_cut(const std::string& path, media::Size size,
                                const media::TiledImage& cut, const media::Settings& settings);
 
 // Writes pixel_values (f32), pixel_attention_mask, spatial_shapes, image_position_ids,
-// image_grid_thw and image_sizes (i64) if the processor has them, and if there is a prompt
-// input_ids and, for some models, token types (i64). The first image that cannot be read ends the
-// call, and nothing is written then. kUsage for a bundle that takes no images, kBadInput for one
-// whose processor does not fit its vision encoder. The digests of a bundle are not checked.
+// image_grid_thw, image_sizes and batch_num_images (i64) if the processor has them, and if there is
+// a prompt input_ids and, for some models, token types (i64). The first image that cannot be read
+// ends the call, and nothing is written then. kUsage for a bundle that takes no images, kBadInput
+// for one whose processor does not fit its vision encoder. The digests of a bundle are not checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::prompt

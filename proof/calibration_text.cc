@@ -102,7 +102,19 @@ class ImageChats {
     prompt::ImagePrompt prompts = FERRY_TRY(prompt::ImagePrompt::open(name, read));
     FERRY_RETURN_IF_ERROR(
         prompts.expect_tokens_per_tile(vision.patches() / (vision.shuffle * vision.shuffle)));
-    return ImageChats(settings, std::move(prompts));
+    ImageChats chats(settings, std::move(prompts));
+    if (!vision.tiled) return chats;
+    chats.tiled_ = {.resolutions = vision.tiled->resolutions,
+                    .tile = vision.image_size,
+                    .side = vision.grid(),
+                    .most_tiles = vision.tiled->most_tiles};
+    if (chats.tiled_->resolutions == settings.pinpoints &&
+        chats.tiled_->side == settings.feature_side) {
+      return chats;
+    }
+    return bad_input(
+        name +
+        ": image_grid_pinpoints or tokens of the image processor are not those of the config");
   }
 
   // `chat` shows the images of `paths`. With more than `limit` image tokens it is refused before
@@ -112,6 +124,8 @@ class ImageChats {
       const std::vector<std::string>& paths, size_t limit, ThreadPool& pool) {
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
     PromptImages images;
+    images.tiled = tiled_;
+    settings_.alone = paths.size() == 1;
     std::vector<prompt::ImageLayout> layouts;
     size_t tokens = 0;
     for (const std::string& path : paths) {
@@ -133,8 +147,9 @@ class ImageChats {
       Shape shape(pixels.shape.begin() + (pixels.shape.size() == 5 ? 1 : 0), pixels.shape.end());
       if (!images.pixel_shape.empty()) shape[0] += images.pixel_shape[0];
       images.pixel_shape = std::move(shape);
-      for (size_t t = 0; t < sample.front().tiles.size(); ++t)
-        tokens += tokens_of(layouts.back(), t);
+      for (int64_t t = 0; t < layouts.back().tiles; ++t) {
+        tokens += tokens_of(layouts.back(), static_cast<size_t>(t));
+      }
       if (tokens > limit) return too_long(where, tokens, limit);
     }
     prompt::ExpandedPrompt expanded = FERRY_TRY(prompts_.chat(chat, where, time, layouts));
@@ -158,6 +173,7 @@ class ImageChats {
 
   media::Settings settings_;
   prompt::ImagePrompt prompts_;
+  std::optional<runner::PictureTiles> tiled_ = {};
 };
 
 class ChatReader {

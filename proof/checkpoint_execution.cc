@@ -216,6 +216,8 @@ class F32Path {
         const auto count = std::ssize(call.tokens);
         FERRY_RETURN_IF_ERROR(
             merge_image_rows(images, images.features, call.position, count, run.passed[i]));
+        // A decoder that multiplies its rows has a probe for what its first layer takes.
+        if (conversion_.mapped.config.scalars.multiplies_rows()) continue;
         const Passed& merged = run.passed[i].at(std::string(kEmbeddingsPort));
         run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, count,
                                 runner::probe_floats({merged.dtype, merged.shape, merged.bytes}));

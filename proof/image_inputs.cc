@@ -90,7 +90,10 @@ Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& i
       const auto tile = pixels.subspan(t * size, size);
       FERRY_RETURN_IF_ERROR(encode_tile(part, images, t, tile, features));
     }
-    return features;
+    if (!images.tiled) return features;
+    const auto rows = static_cast<int64_t>(tiles) * images.tiled->rows_of_tile();
+    return runner::pack_pictures(*images.tiled, images.shapes, features,
+                                 std::ssize(features) / rows, "image_features");
   }
   for (const runner::ImageShape& shape : images.shapes) {
     const auto size = static_cast<size_t>(shape.patches() * images.pixel_shape[1]);

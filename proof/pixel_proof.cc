@@ -53,7 +53,8 @@ Result<std::vector<PromptFiles>> assign(const Reference& reference,
 }
 
 Result<PixelProof> prove(const PromptFiles& files, const Reference& reference,
-                         const media::Settings& settings, ThreadPool& pool) {
+                         media::Settings settings, ThreadPool& pool) {
+  settings.alone = files.files.size() == 1;
   constexpr media::Backend kBackend = media::Backend::kTorchvision;
   media::Sample sample;
   for (const std::string& path : files.files) {

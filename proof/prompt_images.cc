@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/tiled_pictures.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
 
@@ -295,6 +296,7 @@ Status read_list_shapes(const Reference& reference, const ReferencePrompt& promp
 Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
                    const packer::Manifest& manifest, PromptImages& images) {
   if (images.grid) return read_patches(reference, prompt, images);
+  if (manifest.image_tiles) return read_tiled(reference, prompt, manifest, images);
   Shape shape = reference.shape(prompt, "pixel_values");
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
@@ -368,6 +370,12 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
   return {1, static_cast<int64_t>(values.size()) / width, width};
 }
 
+int64_t PromptImages::rows_of_pictures() const {
+  int64_t rows = 0;
+  for (size_t i = 0; i < tile_counts.size(); ++i) rows += tiled->rows_of(shapes[i], tile_counts[i]);
+  return rows;
+}
+
 int64_t PromptImages::row_count() const {
   int64_t total = 0;
   for (const Run& run : runs) total += run.count;
@@ -422,8 +430,9 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     FERRY_RETURN_IF_ERROR(read_features(reference, prompt, manifest, images));
   }
   const std::string who = name_of(reference, prompt);
-  int64_t encoded = images.grid ? blocks_of(images) : 0;
-  const int64_t tiles = images.grid || images.pixel_shape.empty() ? 0 : images.pixel_shape[0];
+  int64_t encoded = images.grid ? blocks_of(images) : images.rows_of_pictures();
+  const bool apart = !images.grid && !images.tiled && !images.pixel_shape.empty();
+  const int64_t tiles = apart ? images.pixel_shape[0] : 0;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     encoded += images.rows_of(static_cast<size_t>(tile), rows_of_tile(manifest));
   }

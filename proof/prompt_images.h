@@ -12,6 +12,7 @@
 #include "packer/manifest.h"
 #include "proof/reference.h"
 #include "runner/image_grid.h"
+#include "runner/picture_tiles.h"
 #include "runner/token_embedder.h"
 
 namespace ferry::proof {
@@ -24,8 +25,11 @@ struct PromptImages {
   // States how images of any shape are cut; absent for others.
   std::optional<packer::ManifestImageGrid> grid = {};
   bool placed = false;  // whether these have places in three dimensions in the text decoder
-  // The patches of each image of any shape, or of each tile that is a list of patches.
+  // The patches of each image of any shape, or of each tile that is a list of patches; the sizes in
+  // pixels of pictures whose tiles have rows together.
   std::vector<runner::ImageShape> shapes = {};
+  std::optional<runner::PictureTiles> tiled = {};  // set where pictures have tiles together
+  std::vector<int64_t> tile_counts = {};           // the tiles of each of these pictures
   // For lists of patches: the reference's last state of the tower has no rows of padding, and the
   // rows of all tiles lie behind each other.
   bool joins_states = false;
@@ -40,13 +44,18 @@ struct PromptImages {
   int64_t two_way_tokens = 0;
 
   bool empty() const { return runs.empty(); }
+  // Returns the rows of all pictures whose tiles have rows together.
+  int64_t rows_of_pictures() const;
   // Returns the number of rows of all images.
   int64_t row_count() const;
   // Returns views of `features`, or of those that are given.
   std::vector<runner::EmbeddingRows> rows() const { return rows_of(features); }
   std::vector<runner::EmbeddingRows> rows_of(std::span<const float> values) const;
   // Returns whether tiles are lists of patches.
-  bool has_lists() const { return !grid && !shapes.empty(); }
+  bool has_lists() const { return !grid && !tiled && !shapes.empty(); }
+  // Returns whether image_features are those of all tiles behind each other, which have different
+  // numbers of rows or have them together.
+  bool joins_features() const { return tiled || has_lists(); }
   // Returns the rows of features of a tile, of which the vision encoder gives `given`: the others
   // are of padding.
   int64_t rows_of(size_t tile, int64_t given) const {
@@ -65,7 +74,9 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
 // zeros are padding and left out. Of lists of patches it has pixel_values [tiles,P,V] and
 // spatial_shapes [tiles,2] or image_position_ids [tiles,P,2], and may have pixel_attention_mask. Of
 // images of any shape it has pixel_values [patches,values] and image_grid_thw [images,3], or
-// pixel_values [images,3,H,W] and image_sizes [images,2]; kUnsupported for several frames.
+// pixel_values [images,3,H,W] and image_sizes [images,2]; kUnsupported for several frames. Of
+// pictures whose tiles have rows together it has pixel_values [images,tiles,3,S,S] or [tiles of all
+// images,3,S,S], and image_sizes [images,2], the sizes of the pictures before they were cut.
 // kBadInput unless both give an equal number of rows, at least one, with one placeholder for each
 // row. The placeholder is image_token_id of the manifest; if the manifest has none, it is the only
 // id that occurs once per row.

@@ -123,6 +123,12 @@ runner::ImageShape probing_shape(int64_t patches, int64_t rows) {
   return {std::max<int64_t>(1, longer - 1) * square, longer * square};
 }
 
+// Returns the size of a picture with a frame in its resolution, which is the smallest of all.
+runner::ImageShape probing_picture(const runner::PictureTiles& tiles) {
+  const Extent size = *std::ranges::min_element(tiles.resolutions, {}, &Extent::area);
+  return {std::max<int64_t>(1, size.rows / 2), size.columns};
+}
+
 }  // namespace
 
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
@@ -139,6 +145,10 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   const bool listed = most == 0 && tile.size() == 3;
   const runner::ImageShape shape = listed ? probing_shape(tile[1], given) : runner::ImageShape();
   if (listed) rows = shape.patches() / (tile[1] / given);
+  const auto tiled = runner::PictureTiles::in(manifest, tile, {1, given, manifest.hidden_size});
+  const runner::ImageShape picture = tiled ? probing_picture(*tiled) : runner::ImageShape();
+  const int64_t tiles = tiled ? tiled->tiles_of(picture) : 1;
+  if (tiled) rows = tiled->rows_of(picture, tiles);
   if (rows < 1 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
   if (manifest.two_way_prompts && std::ssize(tokens) + rows > manifest.prefill_length) return;
   const int64_t placeholder = manifest.image_token_id.value_or(0);
@@ -157,6 +167,12 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
     if (prompt.images.placed) prompt.images.runs = {{1, rows, high, wide}};
   }
   prompt.images.pixel_shape = tile;
+  if (tiled) {
+    prompt.images.tiled = tiled;
+    prompt.images.shapes = {picture};
+    prompt.images.tile_counts = {tiles};
+    prompt.images.pixel_shape[0] = tiles;
+  }
   if (manifest.two_way_prompts) prompt.images.two_way_tokens = std::ssize(tokens);
   if (listed) prompt.images.shapes = {shape};
   int64_t values = 1;

@@ -155,8 +155,8 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
   std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
   if (!images_.empty())
     known.insert({"pixel_values", "pixel_attention_mask", "token_type_ids", "mm_token_type_ids",
-                  "image_grid_thw", "image_sizes", "spatial_shapes", "image_position_ids",
-                  "image_features"});
+                  "image_grid_thw", "image_sizes", "batch_num_images", "spatial_shapes",
+                  "image_position_ids", "image_features"});
   if (prompt_.needs_sound()) known.insert(std::string(kInputFeaturesPort));
   for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);
   for (const ReferenceTensor& tensor : all) {

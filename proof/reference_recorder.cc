@@ -104,7 +104,7 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   const int64_t rows = images.row_count();
   const int64_t width = std::ssize(images.features) / rows;
   if (!images.grid) {
-    if (images.has_lists()) write_list_shapes(prefix, out);
+    if (!images.shapes.empty()) write_sides(prefix, out);
     const bool equal = !images.pixels.empty() && images.shapes.empty();
     const int64_t tiles = equal ? images.pixel_shape[0] : 1;
     out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
@@ -130,13 +130,14 @@ void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) 
   out.add(prefix + "image_grid_thw", DType::kI64, {count, 3}, numbers);
 }
 
-void PromptRecorder::write_list_shapes(const std::string& prefix, MemorySource& out) const {
+void PromptRecorder::write_sides(const std::string& prefix, MemorySource& out) const {
   std::vector<int64_t> numbers;
   for (const runner::ImageShape& shape : prompt_->images.shapes) {
     numbers.insert(numbers.end(), {shape.rows, shape.columns});
   }
   const auto count = std::ssize(prompt_->images.shapes);
-  out.add(prefix + "spatial_shapes", DType::kI64, {count, 2}, numbers);
+  const char* name = prompt_->images.tiled ? "image_sizes" : "spatial_shapes";
+  out.add(prefix + name, DType::kI64, {count, 2}, numbers);
 }
 
 // Returns the experts of all tokens: those of the prompt's routes, followed by `chosen`, the

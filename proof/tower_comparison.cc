@@ -39,12 +39,11 @@ std::vector<float> embeddings_of(const runner::VisionEncoder& vision, Row rows) 
   return values;
 }
 
-// The features of one tile; of lists of patches, which have different numbers of rows, those of all
-// tiles behind each other.
+// The features of one tile; where these are joined, those of all tiles.
 Shape feature_shape(const runner::VisionEncoder& vision, const PromptImages& images,
                     std::span<const float> features) {
   const int64_t width = vision.width();
-  const int64_t rows = images.has_lists() ? std::ssize(features) / width : vision.rows();
+  const int64_t rows = images.joins_features() ? std::ssize(features) / width : vision.rows();
   return {1, rows, width};
 }
 
@@ -78,7 +77,7 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   TowerTensors computed = FERRY_TRY(run_tower(vision, prompt, images));
   TowerComparison out;
   for (const std::string& name : computed.order) {
-    const bool joined = images.has_lists() && name == "image_features";
+    const bool joined = images.joins_features() && name == "image_features";
     const Shape shape =
         joined ? computed.shapes[name]
                : join_tower(images, name, computed.shapes[name], computed.values[name]);
@@ -116,7 +115,7 @@ Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision
     const std::string prefix = prompt.name.empty() ? "" : prompt.name + ".";
     source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
     for (auto& [tensor, recorded] : tensors) {
-      const bool joined = prompt.images.has_lists() && tensor == "image_features";
+      const bool joined = prompt.images.joins_features() && tensor == "image_features";
       if (!joined)
         recorded.first = join_tower(prompt.images, tensor, recorded.first, recorded.second);
       source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);

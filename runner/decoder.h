@@ -113,8 +113,9 @@ class Decoder {
   virtual void set_logits_sink(LogitsSink sink) = 0;
 
   // The sink is called for every probe of every program in each call: name, first position, rows,
-  // f32 values [rows, width]; integers appear as floats. If the decoder takes embeddings, they are
-  // delivered as hidden_states.0, for which no program has a probe. An empty sink ends the calls.
+  // f32 values [rows, width]; integers appear as floats. If the decoder takes embeddings as
+  // they are, these are delivered as hidden_states.0, for which no program has a probe. An empty
+  // sink ends the calls.
   using ProbeSink = std::function<void(const std::string& name, int64_t position, int64_t rows,
                                        std::span<const float> values)>;
   virtual Status set_probe_sink(ProbeSink sink) = 0;

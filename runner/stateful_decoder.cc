@@ -26,6 +26,7 @@ struct StatefulDecoder::Impl {
         embedding(std::move(embeds)),
         cached(has_port(set, kInputPosPort)),
         has_layer_tokens(has_port(set, kLayerTokensPort)),
+        plain_rows(takes_plain_rows(manifest())),
         router(chain) {
     if (takes_ends(set)) ends.resize(static_cast<size_t>(manifest().prefill_length));
     if (has_port(set, kRopePositionsPort)) {
@@ -45,6 +46,7 @@ struct StatefulDecoder::Impl {
   bool has_sound = false;
   bool cached;            // whether the programs keep caches
   bool has_layer_tokens;  // whether the programs take tokens beside embeddings
+  bool plain_rows;        // see takes_plain_rows()
   ExpertRouter router;
   int64_t position = 0;
   int64_t announced = 0;         // the known least length of the sequence
@@ -114,7 +116,7 @@ Status StatefulDecoder::Impl::set_tokens(std::span<const int64_t> tokens) {
   const TensorView& embedded = embedding->embedder.output();
   input.shape[1] = call_tokens;
   input.bytes = embedded.bytes;
-  if (sink) deliver(kEmbeddingsProbe, embedded);
+  if (sink && plain_rows) deliver(kEmbeddingsProbe, embedded);
   return {};
 }
 

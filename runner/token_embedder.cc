@@ -8,6 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/decoder.h"
 
 namespace ferry::runner {
 namespace {
@@ -134,6 +135,19 @@ const packer::ManifestPort* decoder_input(const packer::Manifest& manifest, std:
 }
 
 }  // namespace
+
+bool takes_plain_rows(const packer::Manifest& manifest) {
+  const packer::ManifestComponent* decoder = manifest.find(kTextDecoderRole);
+  if (decoder == nullptr) return true;
+  for (const packer::ManifestProgram& program : decoder->programs) {
+    for (const packer::ManifestMethod& method : program.methods) {
+      const auto found =
+          std::ranges::find(method.probes, kEmbeddingsProbe, &packer::ManifestProbe::name);
+      if (found != method.probes.end()) return false;
+    }
+  }
+  return true;
+}
 
 bool has_places(const packer::Manifest& manifest) {
   return decoder_input(manifest, kRopePositionsPort) != nullptr;

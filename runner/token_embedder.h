@@ -69,6 +69,9 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
 int64_t row_width(const packer::Manifest& manifest);
 // Returns whether the images of the text decoder have places in three dimensions.
 bool has_places(const packer::Manifest& manifest);
+// Returns whether the first layer of the text decoder takes embeddings as they are, so that no
+// program has a probe for what it takes.
+bool takes_plain_rows(const packer::Manifest& manifest);
 // Returns the number K of layers whose outputs get features of images added.
 int64_t deepstack_layers(const packer::Manifest& manifest);
 

@@ -143,6 +143,14 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
                                  printable(bundle.path()), features->shape[2], width));
   }
   Sizes sizes{.tile = pixels->shape, .rows = features->shape[1], .width = width};
+  if (bundle.manifest().image_tiles) {
+    sizes.tiles = PictureTiles::in(bundle.manifest(), pixels->shape, features->shape);
+    if (!sizes.tiles) {
+      return bad_input(fmt::format(
+          "{}: image_tiles does not fit the vision encoder, which makes {} of {}",
+          printable(bundle.path()), to_string(features->shape), to_string(pixels->shape)));
+    }
+  }
   (square ? sizes.image_size : sizes.patches) = square ? pixels->shape[2] : pixels->shape[1];
   if (listed && side_of_square(sizes) == 0) {
     return bad_input(
@@ -271,6 +279,20 @@ Status VisionEncoder::check_shapes(std::span<const ImageShape> shapes, size_t ti
 
 Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pixels,
                                                        std::span<const ImageShape> shapes) {
+  if (!sizes_.tiles) {
+    FERRY_RETURN_IF_ERROR(
+        check_shapes(shapes, pixels.size() / static_cast<size_t>(*checked_numel(sizes_.tile))));
+    return features_of_tiles(pixels, shapes);
+  }
+  const std::string where = printable(set_.bundle().path());
+  const int64_t tiles = std::ssize(pixels) / *checked_numel(sizes_.tile);
+  FERRY_RETURN_IF_ERROR(sizes_.tiles->tiles_of(shapes, tiles, where));
+  const std::vector<float> features = FERRY_TRY(features_of_tiles(pixels, {}));
+  return pack_pictures(*sizes_.tiles, shapes, features, width(), where);
+}
+
+Result<std::vector<float>> VisionEncoder::features_of_tiles(std::span<const float> pixels,
+                                                            std::span<const ImageShape> shapes) {
   const auto tile = static_cast<size_t>(*checked_numel(sizes_.tile));
   if (pixels.empty() || pixels.size() % tile != 0) {
     const std::span<const int64_t> sides = std::span(sizes_.tile).subspan(1);
@@ -278,7 +300,6 @@ Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pi
                                                printable(set_.bundle().path()), pixels.size(), tile,
                                                fmt::join(sides, " x ")));
   }
-  FERRY_RETURN_IF_ERROR(check_shapes(shapes, pixels.size() / tile));
   const auto size = static_cast<size_t>(rows() * width());
   std::vector<float> features;
   for (size_t i = 0; i < pixels.size() / tile; ++i) {

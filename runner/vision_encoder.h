@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/result.h"
 #include "packer/bundle_reader.h"
 #include "runner/image_grid.h"
+#include "runner/picture_tiles.h"
 #include "runner/program_set.h"
 
 namespace ferry::runner {
@@ -26,6 +28,7 @@ class VisionEncoder {
     int64_t width = 0;         // width of a row of features, which is hidden_size of the decoder
     int64_t layers = 0;        // decoder layers that get features too
     int64_t block_values = 0;  // images of any shape: pixel values of a block of patches
+    std::optional<PictureTiles> tiles = {};  // set where pictures have tiles together
 
     // Returns the rows of a list with so many rows and columns of patches.
     int64_t rows_of(const ImageShape& shape) const { return shape.patches() / (patches / rows); }
@@ -57,6 +60,8 @@ class VisionEncoder {
   // tiles. Of n lists of patches, [n,P,V], `shapes` has the rows and columns of each, and the
   // features are those of the patches that are not padding. The caller owns the result. kUsage for
   // another number of values, or other shapes.
+  // Where pictures have tiles together, `shapes` are the sizes of the pictures in pixels, and the
+  // result is their rows (runner/picture_tiles.h).
   // An encoder for images of any shape takes the patches of the images, as the image processor
   // gives them, and their shapes. It returns [blocks of all images, row_width()] in the order of
   // the patches. kBadInput for an image that is too large.
@@ -75,6 +80,9 @@ class VisionEncoder {
 
   Result<std::vector<float>> encode_tiles(std::span<const float> pixels,
                                           std::span<const ImageShape> shapes);
+  // Returns the features of all tiles; of lists of patches, without padding.
+  Result<std::vector<float>> features_of_tiles(std::span<const float> pixels,
+                                               std::span<const ImageShape> shapes);
   Status check_shapes(std::span<const ImageShape> shapes, size_t tiles) const;
   // Appends the rows of one image.
   Status encode_image(std::span<const float> pixels, const ImageShape& shape,

@@ -35,7 +35,13 @@ ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, i
 ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_t width) {
   const ValueId table =
       b.weight("tok_embeddings.weight", {features(config.vocab_size), features(width)});
-  return scaled(b, b.embedding(table, tokens), config.scalars.embedding);
+  const bool later = config.vision && config.scalars.multiplies_rows();
+  return scaled(b, b.embedding(table, tokens), later ? 1.0 : config.scalars.embedding);
+}
+
+// Returns what the first layer takes of embeddings that are an input.
+ValueId take_rows(GraphBuilder& b, const ModelConfig& config, ValueId rows) {
+  return config.scalars.multiplies_rows() ? b.mul(rows, config.scalars.embedding) : rows;
 }
 
 int64_t outer_width(const ModelConfig& config, const DecoderParts& parts) {
@@ -58,11 +64,13 @@ ValueId add_deepstack(GraphBuilder& b, const DecoderContext& c, ValueId x, int64
 ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
                      ValueId input) {
   const ModelConfig& config = c.config;
-  ValueId x = config.vision ? input : embed(b, config, input, outer_width(config, parts));
+  const int64_t width = outer_width(config, parts);
+  ValueId x = config.vision ? take_rows(b, config, input) : embed(b, config, input, width);
+  const bool made = !config.vision || config.scalars.multiplies_rows();
   if (parts.enter) x = parts.enter(b, c, x);
   // Embeddings that are an input have no probe, because a probe needs an instruction that makes its
   // value.
-  if (!config.vision) b.probe("hidden_states.0", x);
+  if (made) b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
     x = parts.layer(b, c, x, layer);

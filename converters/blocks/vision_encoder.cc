@@ -23,9 +23,17 @@ ValueId norm(GraphBuilder& b, const VisionConfig& v, ValueId x, const std::strin
                     : layer_norm(b, x, name, v.norm_eps);
 }
 
+// Returns the pixels of whole patches, of which the upper left one begins at the corner.
+ValueId without_edge(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
+  const int64_t side = v.grid() * v.patch_size;
+  if (side == v.image_size) return pixels;
+  return b.slice(b.slice(pixels, 2, 0, side), 3, 0, side);
+}
+
 // Turns pixels [1,C,H,W] into one row for each patch, [1,n,hidden_size]. A convolution whose
 // windows do not overlap is a product with the flattened windows.
 ValueId embed_patches(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
+  pixels = without_edge(b, v, pixels);
   const ValueId blocks =
       b.view(pixels, {v.channels, v.grid(), v.patch_size, v.grid(), v.patch_size});
   const ValueId windows = b.permute(blocks, {1, 3, 0, 2, 4});
@@ -143,12 +151,19 @@ ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width
                     v.connector_bias);
 }
 
+// Returns the features of a tile, and the newline behind them where pictures have tiles together.
+ValueId with_newline(GraphBuilder& b, const VisionConfig& v, ValueId rows, int64_t width) {
+  if (!v.tiled) return rows;
+  const ValueId newline = b.weight_f32("vision.newline", {batch(), positions(1), features(width)});
+  return b.cat({rows, newline}, 1);
+}
+
 // Returns features of pixel_values [1,3,S,S].
 ValueId encode_square(GraphBuilder& b, const VisionConfig& v, int64_t width) {
   const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
                                  {batch(), v.channels, v.image_size, v.image_size});
   const ValueId x = add_positions(b, v, embed_patches(b, v, pixels));
-  return connect(b, v, pixel_shuffle(b, v, tower(b, v, x, {})), width);
+  return with_newline(b, v, connect(b, v, pixel_shuffle(b, v, tower(b, v, x, {})), width), width);
 }
 
 // Returns features of pixel_values [1,P,V] and spatial_shapes [1,2].

@@ -445,6 +445,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
   if (vision) {
     config.rope.first_position = config.sliding_rope.first_position = vision->type->first_position;
+    if (vision->type->plain_head) config.scalars.logits = 1.0;
   }
   if (vision && vision->type->sections != nullptr) {
     FERRY_RETURN_IF_ERROR(read_rope_axes(text, *vision->type->sections, config));

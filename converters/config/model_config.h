@@ -18,6 +18,7 @@
 #include "converters/config/classifier_config.h"
 #include "converters/config/sentence_config.h"
 #include "core/result.h"
+#include "core/tiled_picture.h"
 
 namespace ferry::converters {
 
@@ -64,6 +65,13 @@ struct Gemma4TowerConfig {
   bool operator==(const Gemma4TowerConfig&) const = default;
 };
 
+// How a picture becomes tiles of the tower, and their features rows of the decoder.
+struct TiledPictureConfig {
+  std::vector<Extent> resolutions;  // of which a picture has one, in pixels
+  int64_t most_tiles = 0;  // whose features are the most of a picture; 0: there is no such number
+  bool operator==(const TiledPictureConfig&) const = default;
+};
+
 // The sizes of a vision tower and of the connector behind it, as a config states them. The tower is
 // a transformer over square patches of a square image. Every s x s block of patches becomes one
 // token of the text decoder, where s is `shuffle`.
@@ -103,6 +111,10 @@ struct VisionConfig {
   int64_t pad_id = 0;
   std::optional<AnyShapeConfig> any_shape = {};
   std::optional<Gemma4TowerConfig> gemma4 = {};
+  // Set where features of tiles are put together to those of a picture (LLaVA-NeXT). Each tile has
+  // the newline behind its features.
+  std::optional<TiledPictureConfig> tiled = {};
+  bool leaves_edge = false;  // pixels behind the last whole patch may be left over
   // Set where a tile is a list of up to so many patches, whose rows and columns an input states
   // (NaFlex). Then image_size is that of the table of positions, which is resized to the tile.
   int64_t max_patches = 0;
@@ -210,7 +222,11 @@ struct RopeConfig {
 
 // Multipliers and softcaps of some families. The defaults have no effect.
 struct ScalarConfig {
-  double embedding = 1.0;                        // multiplies the embeddings
+  double embedding = 1.0;  // multiplies the embeddings
+  // Whether `embedding` multiplies the rows of images too, so that the text decoder does it, and
+  // not the token embedding.
+  bool scales_rows = false;
+  bool multiplies_rows() const { return scales_rows && embedding != 1.0; }
   double residual = 1.0;                         // multiplies the output of a block
   double logits = 1.0;                           // multiplies the logits
   std::optional<double> attention = {};          // multiplies the scores; none: 1/sqrt(head_dim)

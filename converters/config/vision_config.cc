@@ -29,7 +29,8 @@ Status check_sizes(const JsonFields& outer, const JsonFields& fields, const Visi
                       fmt::format("is {}, which does not divide hidden_size {}", config.num_heads,
                                   config.hidden_size));
   }
-  if (config.image_size % config.patch_size != 0) {
+  const bool may_leave_edge = config.leaves_edge && config.patch_size <= config.image_size;
+  if (!may_leave_edge && config.image_size % config.patch_size != 0) {
     return fields.error(ErrorCode::kUnsupported, "image_size",
                         fmt::format("is {}, not a multiple of patch_size {}: not supported",
                                     config.image_size, config.patch_size));

@@ -14,6 +14,7 @@ using namespace gguf_tables;
 Status read(const JsonFields& fields, ModelConfig& config) {
   ScalarConfig& out = config.scalars;
   out.embedding = FERRY_TRY(fields.number_or("embedding_multiplier", kScaleRange, 1.0));
+  out.scales_rows = true;
   out.residual = FERRY_TRY(fields.number_or("residual_multiplier", kScaleRange, 1.0));
   out.attention = FERRY_TRY(fields.number_or("attention_multiplier", kScaleRange, 1.0));
   out.logits = 1.0 / FERRY_TRY(fields.number_or("logits_scaling", kScaleRange, 1.0));

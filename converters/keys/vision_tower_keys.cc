@@ -8,11 +8,9 @@
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
-namespace {
 
-// The tensor SOURCE, which is stored in one shape and used in another of the same order.
-KeyRule reshaped(const std::string& name, const std::string& source, const std::string& target,
-                 const Shape& stored, const Shape& used, int64_t rows) {
+KeyRule reshape_rule(const std::string& name, const std::string& source, const std::string& target,
+                     const Shape& stored, const Shape& used, int64_t rows) {
   KeyRule rule;
   rule.name = name;
   rule.source = source;
@@ -23,13 +21,15 @@ KeyRule reshaped(const std::string& name, const std::string& source, const std::
   return rule;
 }
 
+namespace {
+
 // CLIP stores the class token as a vector, and the positions as a matrix.
 std::vector<KeyRule> class_token_rules(const std::string& embeddings, const VisionConfig& vision) {
   const int64_t width = vision.hidden_size, rows = vision.patches() + 1;
-  return {reshaped("class token", embeddings + "class_embedding", "vision.class_token", {width},
-                   {1, 1, width}, width),
-          reshaped("positions", embeddings + "position_embedding.weight", "vision.positions.weight",
-                   {rows, width}, {1, rows, width}, rows)};
+  return {reshape_rule("class token", embeddings + "class_embedding", "vision.class_token", {width},
+                       {1, 1, width}, width),
+          reshape_rule("positions", embeddings + "position_embedding.weight",
+                       "vision.positions.weight", {rows, width}, {1, rows, width}, rows)};
 }
 
 std::vector<KeyRule> embedding_rules(const std::string& embeddings, const VisionConfig& vision) {
@@ -67,9 +67,9 @@ std::vector<KeyRule> patch_rules(const std::string& source, const VisionConfig& 
   Shape stored = {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size};
   if (vision.any_shape) stored.insert(stored.begin() + 2, vision.any_shape->temporal_patch_size);
   KeyRule weight =
-      reshaped("convolution of patches as a matrix", source + ".weight", "vision.patches.weight",
-               stored, {vision.hidden_size, vision.patch_values()},
-               vision.hidden_size * vision.patch_values() / vision.patch_size);
+      reshape_rule("convolution of patches as a matrix", source + ".weight",
+                   "vision.patches.weight", stored, {vision.hidden_size, vision.patch_values()},
+                   vision.hidden_size * vision.patch_values() / vision.patch_size);
   if (vision.any_shape && !vision.any_shape->patch_bias) return {std::move(weight)};
   return {std::move(weight),
           tower_renames("", 0, {{(source + ".bias").c_str(), "vision.patches.bias"}}).front()};
@@ -97,11 +97,11 @@ std::vector<KeyRule> pixtral_rules(const std::string& tower, const VisionConfig&
   const std::string layers = tower + "transformer.layers.";
   std::vector<KeyRule> behind = layers_behind(layers, vision);
   return concat(
-      {{reshaped("convolution of patches as a matrix", tower + "patch_conv.weight",
-                 "vision.patches.weight",
-                 {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size},
-                 {vision.hidden_size, vision.patch_values()},
-                 vision.hidden_size * vision.patch_values() / vision.patch_size)},
+      {{reshape_rule("convolution of patches as a matrix", tower + "patch_conv.weight",
+                     "vision.patches.weight",
+                     {vision.hidden_size, vision.channels, vision.patch_size, vision.patch_size},
+                     {vision.hidden_size, vision.patch_values()},
+                     vision.hidden_size * vision.patch_values() / vision.patch_size)},
        tower_renames(tower, 0, {{"ln_pre.weight", "vision.pre_norm.weight"}}),
        tower_renames(
            layers + "{i}.", vision.depth(),

@@ -9,6 +9,11 @@
 
 namespace ferry::converters {
 
+// Rule for the tensor SOURCE, which is stored in one shape and used in another of the same order.
+// `rows` are those of the stored one.
+KeyRule reshape_rule(const std::string& name, const std::string& source, const std::string& target,
+                     const Shape& stored, const Shape& used, int64_t rows);
+
 // Rules for SOURCE.weight (hidden_size, channels, patch_size, patch_size) of a convolution whose
 // windows do not overlap, which becomes the matrix of a linear (hidden_size, channels *
 // patch_size^2), and for SOURCE.bias. Of a tower over images of any shape the third size is

@@ -353,7 +353,7 @@ void StaticDecoder::set_logits_sink(LogitsSink sink) {
 Status StaticDecoder::set_probe_sink(ProbeSink sink) {
   impl_->sink = std::move(sink);
   impl_->programs.merging->show = {};
-  if (impl_->sink) {
+  if (impl_->sink && takes_plain_rows(impl_->programs.decoder.bundle().manifest())) {
     impl_->programs.merging->show = [impl = impl_.get()](const TensorView& embedded) {
       impl->deliver(kEmbeddingsProbe, embedded);
     };

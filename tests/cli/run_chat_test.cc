@@ -279,6 +279,28 @@ TEST(RunInteractive, RefusedLinesLeaveTheChatAsItIs) {
   }
 }
 
+// A second picture of LLaVA-OneVision changes what the first one becomes.
+TEST(RunInteractive, PicturesThatAreNotAloneAreEncodedAgain) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, fixture("vision/llava_onevision"));
+  const std::string first = image("noise.png"), second = image("tiny.png");
+  const std::vector<Json> got =
+      turns(bundle, "/image " + first + "\nOne\n/image " + second + "\nTwo\nThree\n",
+            {"--max-new", "3", "--greedy"});
+  ASSERT_EQ(got.size(), 3U);
+  const auto picture = [] { return Json{{"type", "image"}}; };
+  const auto turn = [](const std::string& role, Json content) {
+    return Json{{"role", role}, {"content", std::move(content)}};
+  };
+  Json messages = {turn("user", {picture(), text_item("One")}),
+                   turn("assistant", {text_item(got[0]["text"])}),
+                   turn("user", {picture(), text_item("Two")})};
+  const Json whole = with_messages(
+      dir, bundle, messages, {"--max-new", "3", "--greedy", "--image", first, "--image", second});
+  EXPECT_EQ(got[1]["prompt_tokens"], whole["prompt_tokens"]);
+  EXPECT_EQ(got[1]["tokens"], whole["tokens"]);
+}
+
 TEST(RunInteractive, ABundleOfTextTakesNoImages) {
   const TempDir dir;
   const std::string bundle = convert(dir, text_checkpoint(dir));

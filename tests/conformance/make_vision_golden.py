@@ -34,7 +34,7 @@ SEEDS = 60
 IMAGES = ROOT / "testdata" / "media" / "images"
 # Tensors that are kept of a chat that is not the first.
 OF_OTHERS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "token_type_ids", "image_grid_thw",
-             "image_sizes", "mm_token_type_ids", "logits", "greedy_ids")
+             "image_sizes", "batch_num_images", "mm_token_type_ids", "logits", "greedy_ids")
 
 
 def text(words):
@@ -166,6 +166,47 @@ def llava():
         chat_template="{{ bos_token }}" + TURNS % "<image>")
 
 
+def tiled_words():
+    return byte_tokenizer(["<pad>", "<bos>", "<eos>", "<image>", "<start_of_turn>", "<end_of_turn>"], bos_token="<bos>", eos_token="<eos>",
+                          pad_token="<pad>", image_token="<image>")
+
+
+def llava_next():
+    # Tiles of 20 pixels have 3 x 3 features, of patches of 6; the edge is left over.
+    sizes = [[20, 40], [40, 20], [40, 40], [20, 60]]
+    pixels = transformers.LlavaNextImageProcessor(size=dict(shortest_edge=20), crop_size=dict(height=20, width=20), image_grid_pinpoints=sizes)
+    config = dict(text_config=text_sizes(model_type="mistral", hidden_size=32, head_dim=8, sliding_window=None), vision_config=clip(image_size=20, patch_size=6),
+                  image_token_index=3, image_grid_pinpoints=sizes)
+    return transformers.LlavaNextForConditionalGeneration, config, transformers.LlavaNextProcessor(
+        pixels, tiled_words(), patch_size=6, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        chat_template="{{ bos_token }}" + TURNS % "<image>")
+
+
+def llava_onevision():
+    # Tiles of 20 pixels have 3 x 3 features, of patches of 6; pictures of more than 2 tiles are reduced.
+    sizes = [[20, 20], [20, 40], [40, 20], [40, 40], [60, 60], [20, 80]]
+    words = byte_tokenizer(["<pad>", "<bos>", "<eos>", "<image>", "<start_of_turn>", "<end_of_turn>", "<video>"], bos_token="<bos>",
+                           eos_token="<eos>", pad_token="<pad>", image_token="<image>", video_token="<video>")
+    pixels = transformers.LlavaOnevisionImageProcessor(size=dict(height=20, width=20), image_grid_pinpoints=sizes)
+    config = dict(text_config=text_sizes(model_type="qwen2", hidden_size=32), vision_config=siglip(image_size=20, patch_size=6),
+                  image_token_index=3, video_token_index=6, image_grid_pinpoints=sizes, vision_aspect_ratio="anyres_max_2")
+    return transformers.LlavaOnevisionForConditionalGeneration, config, transformers.LlavaOnevisionProcessor(
+        pixels, words, transformers.LlavaOnevisionVideoProcessor(), num_image_tokens=9, vision_feature_select_strategy="full",
+        vision_aspect_ratio="anyres_max_2", chat_template=TURNS % "<image>")
+
+
+def granite_vision():
+    # Four states of SigLIP side by side; the decoder multiplies rows of images and of text alike.
+    sizes = [[20, 40], [40, 20], [40, 40], [20, 60]]
+    pixels = transformers.LlavaNextImageProcessor(size=dict(height=20, width=20), crop_size=dict(height=20, width=20), image_grid_pinpoints=sizes)
+    config = dict(text_config=text_sizes(model_type="granite", hidden_size=32, embedding_multiplier=6.0, attention_multiplier=0.3,
+                                         residual_multiplier=0.4, logits_scaling=2.0, tie_word_embeddings=True),
+                  vision_config=siglip(image_size=20, patch_size=6, num_hidden_layers=4), image_token_index=3, image_grid_pinpoints=sizes,
+                  vision_feature_layer=[-4, -3, -2, -1], vision_feature_select_strategy="full", tie_word_embeddings=True)
+    return transformers.LlavaNextForConditionalGeneration, config, transformers.LlavaNextProcessor(
+        pixels, tiled_words(), patch_size=6, vision_feature_select_strategy="full", chat_template="{{ bos_token }}" + TURNS % "<image>")
+
+
 def pixtral(**more):
     return dict(dict(model_type="pixtral", hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
                      patch_size=4, image_size=48), **more)
@@ -288,7 +329,7 @@ def qwen3_5_moe():
 
 
 FAMILIES = {family.__name__: family for family in (
-    gemma3, gemma4, lfm2_vl, llava, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
+    gemma3, gemma4, granite_vision, lfm2_vl, llava, llava_next, llava_onevision, llava_pixtral, mistral3, paligemma, paligemma2, qwen3_5, qwen3_5_moe, qwen2_5_vl, qwen2_vl, qwen3_vl, qwen3_vl_moe)}
 
 
 def requests(folder):

@@ -170,8 +170,6 @@ def picture_logits(folder, ids, pixels, shapes=None):
     shapes: rows and columns of the patches of each picture, where a picture is a list of patches.
     """
     bundle = Bundle(folder)
-    tokens, token = torch.tensor([ids]), bundle.model["image_token_id"]
-    rows_of = bundle.call("token_embedding", "forward", {"tokens": tokens})["embeddings"].clone()
     features = []
     for i, picture in enumerate(torch.from_numpy(pixels)):
         values = {"pixel_values": picture[None].clone()}
@@ -179,6 +177,33 @@ def picture_logits(folder, ids, pixels, shapes=None):
             values["spatial_shapes"] = torch.tensor([shapes[i]])
         made = bundle.call("vision_encoder", "forward", values)["image_features"][0].clone()
         features.append(made if shapes is None else made[:len(made) * shapes[i][0] * shapes[i][1] // len(picture)])
+    return logits_with(bundle, ids, features)
+
+
+def tiled_logits(folder, source, ids, pixels, sizes):
+    """Logits of a prompt with pictures of several tiles, and their rows, which transformers puts together. All of the prompt is one call.
+
+    pixels: [pictures, tiles, 3, side, side]; sizes: height and width of each picture in pixels.
+    """
+    import types
+
+    import transformers
+    bundle, config = Bundle(folder), transformers.AutoConfig.from_pretrained(source)
+    pack = getattr(transformers, config.architectures[0].replace("ForConditionalGeneration", "Model")).pack_image_features
+    features = []
+    for size, tiles in zip(torch.tensor(sizes), torch.from_numpy(pixels)):
+        made = torch.cat([bundle.call("vision_encoder", "forward", {"pixel_values": tile[None].clone()})["image_features"].clone()
+                          for tile in tiles if tile.any()])
+        words = dict(vision_feature_select_strategy=config.vision_feature_select_strategy) if config.model_type == "llava_next" else dict(
+            vision_aspect_ratio=config.vision_aspect_ratio)
+        features += pack(types.SimpleNamespace(config=config), [made[:, :-1]], [size], image_newline=made[0, -1], **words)[0]
+    return logits_with(bundle, ids, features)
+
+
+def logits_with(bundle, ids, features):
+    """Logits of a prompt with these rows of pictures, in one call."""
+    tokens, token = torch.tensor([ids]), bundle.model["image_token_id"]
+    rows_of = bundle.call("token_embedding", "forward", {"tokens": tokens})["embeddings"].clone()
     places = [i for i, t in enumerate(ids) if t == token]
     rows_of[0, places] = torch.cat(features)
     ends, at = list(range(1, len(ids) + 1)), 0

@@ -79,7 +79,7 @@ def in_f32(promise, runtime, source, style):
 
 
 def pictures_in_f32(promise, runtime, source):
-    """A golden checkpoint whose images are lists of patches, or whose rows attend to each other: features and logits."""
+    """A golden checkpoint whose images are lists of patches or of several tiles, or whose rows attend to each other: features and logits."""
     from safetensors.numpy import load_file
     golden = load_file(source / "golden.safetensors")
     ids, pixels = golden["one.input_ids"][0].tolist(), golden["one.pixel_values"]
@@ -88,7 +88,10 @@ def pictures_in_f32(promise, runtime, source):
         shapes = golden["one.image_position_ids"].max(axis=1)[:, ::-1] + 1
     bundle = convert(source, promise.folder / f"{source.name}-pictures", "--dtype", "f32", "--inputs", "images", "--logits", "all",
                      "--prefill-length", str(len(ids)), "--context-length", "200")
-    logits, features = runtime(official.picture_logits, bundle, ids, pixels, None if shapes is None else shapes.tolist())
+    if "one.image_sizes" in golden:
+        logits, features = runtime(official.tiled_logits, bundle, source, ids, pixels, golden["one.image_sizes"].tolist())
+    else:
+        logits, features = runtime(official.picture_logits, bundle, ids, pixels, None if shapes is None else shapes.tolist())
     width = features.shape[-1]
     worst = max(abs(logits - golden["one.logits"][0]).max(), abs(features - golden["one.image_features"].reshape(-1, width)).max())
     if not worst <= 1e-4:
@@ -217,7 +220,7 @@ def main():
         promise.case(f"{golden.parent.name}, encoder", encoder_in_f32, promise, runtime, golden.parent)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
-    for name in ("gemma3", "gemma4", "lfm2_vl"):
+    for name in ("gemma3", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):
         promise.case(f"{name}, images", pictures_in_f32, promise, runtime, common.TESTDATA / "vision" / name)
 
     for source in [path for path in goldens if not promise.sample or path.name in ("llama", "qwen3")]:

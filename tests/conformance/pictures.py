@@ -205,6 +205,91 @@ def llava_model(r):
         num_additional_image_tokens=int(seen), chat_template=processor.chat_template)
 
 
+def pinpoints(r, tile, most=4):
+    """Resolutions of whole tiles, in no order."""
+    return [[tile * r.randint(1, most), tile * r.randint(1, most)] for _ in range(r.choice([1, 3, 6, 12]))]
+
+
+def llava_next(r):
+    processor = golden.FAMILIES["llava_next"]()[2]
+    tile = r.choice([8, 16, 33, 56])
+    size = r.choice([dict(shortest_edge=tile), dict(height=tile, width=tile)])
+    patch, strategy = r.choice([3, 4, 7]), r.choice(["default", "full"])
+    more = 1 if tile < 2 * patch else r.choice([0, 1])  # the whole picture has tokens
+    words = dict(resample=r.choice([1, 2, 3]), image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)], size=size,
+                 crop_size=dict(height=tile, width=tile), do_center_crop=r.random() < 0.7, image_grid_pinpoints=pinpoints(r, tile))
+    return transformers.LlavaNextProcessor(
+        transformers.LlavaNextImageProcessor(**words), processor.tokenizer, patch_size=patch,
+        vision_feature_select_strategy=strategy, num_additional_image_tokens=more,
+        chat_template=processor.chat_template), [], {}
+
+
+def tiled_tower(r, seen, **more):
+    """A tower of CLIP, or of SigLIP, of few patches, which may leave pixels at the edge."""
+    patch, side, heads, layers = r.choice([2, 4]), r.choice([2, 3]), r.choice([1, 2, 4]), r.choice([1, 2, 4])
+    sizes = dict(hidden_size=heads * r.choice([4, 8]), num_attention_heads=heads, intermediate_size=r.choice([12, 20]),
+                 num_hidden_layers=layers, image_size=side * patch + r.choice([0, patch - 1]), patch_size=patch,
+                 layer_norm_eps=r.choice([1e-6, 1e-3]), hidden_act=r.choice(["quick_gelu", "gelu", "gelu_pytorch_tanh"]), **more)
+    return golden.clip(**sizes) if seen else golden.siglip(**sizes, vision_use_head=r.random() < 0.5)
+
+
+def llava_next_model(r):
+    cls, config, processor = golden.FAMILIES["llava_next"]()
+    seen = r.random() < 0.6
+    tower = config["vision_config"] = tiled_tower(r, seen)
+    tile, layers = tower["image_size"], tower["num_hidden_layers"]
+    which = [r.randint(1, layers) - r.choice([0, layers + 1]) for _ in range(r.choice([1, 1, 2]))]
+    strategy, sizes = "default" if seen else "full", pinpoints(r, tile, 3)
+    config.update(vision_feature_layer=which if len(which) > 1 else which[0], vision_feature_select_strategy=strategy,
+                  multimodal_projector_bias=r.random() < 0.5, projector_hidden_act=r.choice(["gelu", "silu"]),
+                  tie_word_embeddings=r.random() < 0.3, image_grid_pinpoints=sizes)
+    config["text_config"].update(model_type=r.choice(["llama", "mistral", "qwen2", "qwen3"]), head_dim=12, max_position_embeddings=512)
+    pixels = transformers.LlavaNextImageProcessor(size=dict(shortest_edge=tile), crop_size=dict(height=tile, width=tile),
+                                                  image_grid_pinpoints=sizes)
+    return cls, config, transformers.LlavaNextProcessor(
+        pixels, processor.tokenizer, patch_size=tower["patch_size"], vision_feature_select_strategy=strategy,
+        num_additional_image_tokens=int(seen), chat_template=processor.chat_template)
+
+
+def llava_onevision(r):
+    processor = golden.FAMILIES["llava_onevision"]()[2]
+    tile = r.choice([8, 16, 33, 56, 384])
+    words = dict(resample=r.choice([1, 2, 3]), image_mean=[r.choice([0.5, 0.485, 0.4]) for _ in range(3)],
+                 size=dict(height=tile, width=tile))
+    if tile < 384:
+        words["image_grid_pinpoints"] = pinpoints(r, tile, 6)
+    return transformers.LlavaOnevisionProcessor(
+        transformers.LlavaOnevisionImageProcessor(**words), processor.tokenizer, processor.video_processor,
+        num_image_tokens=r.choice([4, 9, 10, 27 * 27]), vision_feature_select_strategy=r.choice(["default", "full"]),
+        vision_aspect_ratio=f"anyres_max_{r.choice([1, 2, 4, 9])}", chat_template=processor.chat_template), [], {}
+
+
+def llava_onevision_model(r):
+    cls, config, processor = golden.FAMILIES["llava_onevision"]()
+    seen, most = r.random() < 0.2, f"anyres_max_{r.choice([1, 2, 3])}"
+    tower = config["vision_config"] = tiled_tower(r, seen)
+    tile, layers = tower["image_size"], tower["num_hidden_layers"]
+    which = [r.randint(1, layers) - r.choice([0, layers + 1]) for _ in range(r.choice([1, 1, 2]))]
+    strategy, sizes = "default" if seen else "full", pinpoints(r, tile, 3)
+    config.update(vision_feature_layer=which if len(which) > 1 else which[0], vision_feature_select_strategy=strategy,
+                  multimodal_projector_bias=r.random() < 0.5, projector_hidden_act=r.choice(["gelu", "silu"]),
+                  tie_word_embeddings=r.random() < 0.3, image_grid_pinpoints=sizes, vision_aspect_ratio=most)
+    config["text_config"].update(model_type=r.choice(["qwen2", "qwen2", "llama", "qwen3"]), max_position_embeddings=512)
+    pixels = transformers.LlavaOnevisionImageProcessor(size=dict(height=tile, width=tile), image_grid_pinpoints=sizes)
+    side = tile // tower["patch_size"]
+    return cls, config, transformers.LlavaOnevisionProcessor(
+        pixels, processor.tokenizer, processor.video_processor, num_image_tokens=side * side + int(seen),
+        vision_feature_select_strategy=strategy, vision_aspect_ratio=most, chat_template=processor.chat_template)
+
+
+def granite_vision_model(r):
+    cls, config, processor = llava_next_model(r)
+    config["text_config"] = golden.FAMILIES["granite_vision"]()[1]["text_config"] | dict(
+        embedding_multiplier=r.choice([1.0, 0.5, 12.0]), attention_multiplier=r.choice([0.1, 0.5]), residual_multiplier=r.choice([0.2, 1.0]),
+        logits_scaling=r.choice([1.0, 8.0]), max_position_embeddings=512, tie_word_embeddings=config["tie_word_embeddings"])
+    return cls, config, processor
+
+
 def pixtral(r):
     patch, merge = r.choice([2, 7, 14, 16]), r.choice([1, 2, 3])
     processor = golden.pixtral_processor(merge, patch)
@@ -279,9 +364,9 @@ REFUSED = ("are the most of the processor", "the reference has no rule for the c
 # Families whose pictures keep their shape, and which have no static programs for that.
 ANY_SHAPE = (*qwen_models.PROCESSORS, "mistral3", "llava_pixtral")
 
-PROCESSORS = dict(gemma3=gemma3, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
+PROCESSORS = dict(gemma3=gemma3, gemma4=gemma4, lfm2_vl=lfm2_vl, llava=llava, llava_next=llava_next, llava_onevision=llava_onevision, paligemma=paligemma, pixtral=pixtral, **{name: lambda r, name=name: (qwen_models.processor(name, r), [], {})
                                     for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")})
-MODELS = dict(gemma3=gemma3_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_pixtral=llava_pixtral_model,
+MODELS = dict(gemma3=gemma3_model, gemma4=gemma4_model, lfm2_vl=lfm2_vl_model, llava=llava_model, llava_next=llava_next_model, llava_onevision=llava_onevision_model, granite_vision=granite_vision_model, llava_pixtral=llava_pixtral_model,
               mistral3=mistral3_model, paligemma=paligemma_model,
               **{name: lambda r, name=name: qwen_models.model(name, r) for name in qwen_models.PROCESSORS})
 STATIC = ["--program", "static", "--context-length", "200"]

@@ -93,14 +93,15 @@ TEST(Config, AnUnsupportedWrapperIsOneLine) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
   Json config = Json::parse(read_bytes(source + "/config.json"));
-  config = {
-      {"model_type", "llava_next"}, {"text_config", config}, {"vision_config", Json::object()}};
+  config = {{"model_type", "llava_next_video"},
+            {"text_config", config},
+            {"vision_config", Json::object()}};
   write_bytes(source + "/config.json", config.dump());
   for (const std::string format : {"--quiet", "--json"}) {
     const Outcome outcome = run_ferry({"convert", source, "--dry-run", format});
     EXPECT_EQ(outcome.code, 4);
     EXPECT_EQ(outcome.error_lines(), 1U);
-    EXPECT_NE(outcome.err.find("config.json: 'model_type' is 'llava_next': not supported"),
+    EXPECT_NE(outcome.err.find("config.json: 'model_type' is 'llava_next_video': not supported"),
               std::string::npos)
         << outcome.err;
   }

@@ -217,6 +217,36 @@ const Lie kLies[] = {
            "pixel_values", DType::kF32, {1, 6, 100}};
      },
      "input 'pixel_values' is [1, 6, 100], not [1, 6, 384] by the manifest's image_grid"},
+    {"resolutions for no encoder",
+     [](Manifest& m) {
+       m.version = kImageTilesManifestVersion;
+       m.image_tiles = {{8, 8}, 0};
+     },
+     "has image_tiles but no component 'vision_encoder'"},
+    {"half a resolution",
+     [](Manifest& m) {
+       m.version = kImageTilesManifestVersion;
+       m.image_tiles = {{8, 8, 4}, 1000};
+     },
+     "image_tiles has 3 sides of resolutions"},
+    {"resolutions of parts of tiles",
+     [](Manifest& m) {
+       m.version = kImageTilesManifestVersion;
+       m.image_tiles = {{8, 6}, 0};
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].inputs[0] = {
+           "pixel_values", DType::kF32, {1, 3, 4, 4}};
+     },
+     "image_tiles of the manifest has 8 x 6, which is not of whole tiles"},
+    {"tiles without a square of features",
+     [](Manifest& m) {
+       m.version = kImageTilesManifestVersion;
+       m.image_tiles = {{8, 8}, 0};
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "image_features", DType::kF32, {1, 6, 4}};
+     },
+     "is [1, 6, 4], which is no square of features and a newline"},
     {"embeddings of another width",
      [](Manifest& m) {
        m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});

@@ -268,5 +268,66 @@ TEST(PromptImages, ImagesOfAnyShapeThatDoNotFitAreRefused) {
           "1 placeholders for an image of 1 x 2 blocks");
 }
 
+// Tiles of 2 x 2 pixels have one feature and a newline. A picture has two tiles or four beside it.
+packer::Manifest tiled_model() {
+  packer::Manifest manifest = model(9);
+  manifest.image_tiles = {{2, 4, 4, 4}, 0};
+  return manifest;
+}
+
+Result<PromptImages> tiled(std::vector<int64_t> ids, std::vector<int64_t> sizes, Shape shape) {
+  MemorySource source;
+  const auto count = static_cast<int64_t>(sizes.size() / 2);
+  source.ids(std::move(ids));
+  if (count > 0) source.add("image_sizes", DType::kI64, {count, 2}, std::move(sizes));
+  std::vector<float> values;
+  for (int64_t tile = 0; tile < shape[0] * (shape.size() == 5 ? shape[1] : 1); ++tile) {
+    values.insert(values.end(), 12, static_cast<float>(tile));
+  }
+  source.add("pixel_values", DType::kF32, std::move(shape), std::move(values));
+  const Reference reference = Reference::open(source).value();
+  return images_of(reference, reference.prompts().front(), tiled_model());
+}
+
+// The first picture has 1 + 1 x (2 + 1) rows, the second one 1 + 2 x (2 + 1).
+TEST(PromptImages, PicturesOfSeveralTilesHaveTheirRows) {
+  const std::vector<int64_t> ids = {1, 9, 9, 9, 9, 5, 9, 9, 9, 9, 9, 9, 9, 2};
+  const auto padded = tiled(ids, {2, 4, 4, 4}, {2, 5, 3, 2, 2});
+  ASSERT_TRUE(padded) << padded.error().message;
+  EXPECT_EQ(padded->tile_counts, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(padded->pixel_shape, (Shape{8, 3, 2, 2}));
+  EXPECT_EQ(padded->pixels[2 * 12], 2.0F);
+  EXPECT_EQ(padded->pixels[3 * 12], 5.0F) << "tiles of padding are left out";
+  EXPECT_EQ(padded->row_count(), 11);
+  EXPECT_TRUE(padded->joins_features());
+  const auto whole = tiled(ids, {2, 4, 4, 4}, {8, 3, 2, 2});
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->tile_counts, padded->tile_counts);
+}
+
+TEST(PromptImages, PicturesOfOneTileHaveItsNewline) {
+  const auto made = tiled({1, 9, 9, 9, 9, 2}, {2, 4, 4, 4}, {2, 1, 3, 2, 2});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->tile_counts, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(made->row_count(), 4);
+}
+
+TEST(PromptImages, PicturesOfSeveralTilesThatDoNotFitAreRefused) {
+  const auto refused = [](const Result<PromptImages>& made, const std::string& message) {
+    ASSERT_FALSE(made) << message;
+    EXPECT_EQ(made.error().code, ErrorCode::kBadInput);
+    EXPECT_NE(made.error().message.find(message), std::string::npos) << made.error().message;
+  };
+  const std::vector<int64_t> ids = {1, 9, 9, 9, 9, 2};
+  refused(tiled(ids, {}, {3, 3, 2, 2}), "has pixel_values and no image_sizes");
+  refused(tiled(ids, {0, 4}, {3, 3, 2, 2}), "a side that is not from 1 to 1048576 pixels");
+  refused(tiled(ids, {INT64_MIN, 4}, {1, 3, 3, 2, 2}), "a side that is not from 1");
+  refused(tiled(ids, {2, 4}, {5, 3, 2, 2}), "5 tiles of 1 pictures, which by their sizes have 3");
+  refused(tiled(ids, {4, 4}, {1, 3, 3, 2, 2}), "not the tiles of 1 pictures");
+  refused(tiled(ids, {2, 4}, {2, 3, 3, 2, 2}), "not the tiles of 1 pictures");
+  refused(tiled(ids, {2, 4}, {3, 3, 4, 4}), "the vision encoder takes tiles of [1, 3, 2, 2]");
+  refused(tiled({1, 9, 9, 9, 2}, {2, 4}, {3, 3, 2, 2}), "3 placeholders");
+}
+
 }  // namespace
 }  // namespace ferry::proof::prompt_images_test

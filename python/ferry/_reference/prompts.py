@@ -14,7 +14,7 @@ QUESTION = "What is in this picture?"
 KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
-TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes",
+TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes", "batch_num_images",
            "token_type_ids", "mm_token_type_ids")
 
 

@@ -46,6 +46,22 @@ def route_of(router, out):
     return out[0], out[2]
 
 
+class Packed:
+    """A hook on the rows of pictures that a model puts together from the features of their tiles."""
+
+    def __init__(self, model, features):
+        self.model, pack = model, model.pack_image_features
+
+        def packed(*arguments, **options):
+            made = pack(*arguments, **options)
+            features.append(torch.cat(made[0])[None])
+            return made
+        model.pack_image_features = packed
+
+    def remove(self):
+        del self.model.pack_image_features
+
+
 class Recorder:
     """Executes a model in its own dtype; `put(name, tensor)` gets every tensor when it is there."""
 
@@ -145,6 +161,10 @@ class Recorder:
             lambda _, __, out: put("vision_last_hidden_state", by_image(first_tensor(out)))))
         if connector is None:  # the tower gives features too, in the order of the image
             hooks.append(tower.register_forward_hook(lambda _, __, out: put("image_features", out.pooler_output[None])))
+            return
+        packer = getattr(self.model, "model", self.model)
+        if hasattr(packer, "pack_image_features"):
+            hooks.append(Packed(packer, features))
             return
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))

@@ -7,7 +7,7 @@ import re
 from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 
 # Vision-language models whose towers Ferry converts; of others it converts the text decoder.
-SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "llava", "mistral3", "paligemma", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
+SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "paligemma", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
           "qwen3_5_moe")
 # Models of speech: an audio encoder, and a text decoder that attends to its output.
 HEARING = ("whisper",)

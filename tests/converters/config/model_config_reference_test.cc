@@ -227,7 +227,7 @@ TEST(ReferenceConfig, BiasesThatATypeDoesNotHave) {
 }
 
 TEST(ReferenceConfig, AnUnknownOuterTypeIsNamed) {
-  for (const std::string type : {"llava_next", "kosmos-2", "llama"}) {
+  for (const std::string type : {"llava_next_video", "kosmos-2", "llama"}) {
     EXPECT_EQ(
         refusal(multimodal(type, sizes("llama")))
             .find("4 config.json: 'model_type' is '" + type + "': not supported; supported are "),

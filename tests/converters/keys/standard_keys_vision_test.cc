@@ -151,19 +151,29 @@ TEST(VisionKeyLayouts, NamesOfReleasedGemma3GiveTheSameWeights) {
   expect_released_names("gemma3_images", "vision_tower.");
 }
 
-TEST(VisionKeyLayouts, NamesOfReleasedLlavaAndThoseInMemoryGiveTheSameWeights) {
-  expect_released_names("llava_images", "vision_tower.");
-  const ModelConfig config = family_config("llava_images");
-  const Names saved(family_tensors("llava_images"));
-  std::vector<TensorEntry> in_memory = family_tensors("llava_images");
+// As in memory, keys are below "model.", and the head is not.
+void expect_names_in_memory(const std::string& family) {
+  const ModelConfig config = family_config(family);
+  const Names saved(family_tensors(family));
+  std::vector<TensorEntry> in_memory = family_tensors(family);
   rename(in_memory, "language_model.lm_head.", "lm_head.");
   rename(in_memory, "language_model.model.", "model.language_model.");
-  rename(in_memory, "vision_tower.", "model.vision_tower.");
-  rename(in_memory, "multi_modal_projector.", "model.multi_modal_projector.");
+  for (const char* prefix : {"vision_tower.", "multi_modal_projector.", "image_newline"}) {
+    rename(in_memory, prefix, "model." + std::string(prefix));
+  }
   const Names memory(in_memory);
   const Assembled made = assembled(memory, config);
   ASSERT_TRUE(made.problems.empty()) << made.problems[0].message;
   EXPECT_EQ(weights_of(made), weights_of(assembled(saved, config)));
+}
+
+TEST(VisionKeyLayouts, NamesOfReleasedLlavaAndThoseInMemoryGiveTheSameWeights) {
+  for (const char* family :
+       {"llava_images", "llava_next_images", "llava_onevision_images", "granite_vision_images"}) {
+    SCOPED_TRACE(family);
+    expect_released_names(family, "vision_tower.");
+    expect_names_in_memory(family);
+  }
 }
 
 TEST(VisionKeyLayouts, NamesOfReleasedLfm2VlGiveTheSameWeights) {
