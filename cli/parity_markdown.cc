@@ -95,7 +95,10 @@ std::string list(std::string_view title, const std::vector<std::string>& lines, 
 
 std::string checkpoint_lines(const proof::CheckpointProof& proof) {
   if (!proof.made_again) {
-    return "Weights and programs are those of another tool, compared by what they compute.\n\n";
+    if (!proof.matched) return "Weights and programs are those of another tool.\n\n";
+    return fmt::format("{} of {} matrices of the model are in the program, {} in codes.\n\n",
+                       proof.matched->found(), proof.matched->weights(), proof.matched->coded()) +
+           list("Weights that differ", proof.matched->different(), /*untrusted=*/true);
   }
   const auto equal = [](uint64_t all, const std::vector<std::string>& different) {
     return all - std::min<uint64_t>(all, different.size());

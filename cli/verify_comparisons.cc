@@ -53,9 +53,21 @@ void add_codes(const proof::CodedProof& codes, Meaning& m) {
         codes.absent);
     return;
   }
-  m.proves.push_back(
-      "with activations in f32 the bundle computes what the model computes with the same codes and "
-      "scales: no error of it is taken for quantisation");
+  const proof::ParityBounds& exact = codes.exact.bounds;
+  if (exact.has_floors() && !exact.given) {
+    // Caches of 8 bits or half precision, which no execution leaves out.
+    const std::string loss = rounding_name(exact);
+    m.proves.push_back(
+        "with activations in f32 the bundle computes what the model computes with the same "
+        "weights, within the error of " +
+        loss + " caches and ports");
+    m.leaves_open.push_back("mistakes of the program that change outputs by less than " + loss +
+                            " caches and ports do");
+  } else {
+    m.proves.push_back(
+        "with activations in f32 the bundle computes what the model computes with the same codes "
+        "and scales: no error of it is taken for quantisation");
+  }
   if (codes.activations.bounds.coded_db) {
     m.proves.push_back("as it is, it differs from that by what 8-bit activations lose");
   }
@@ -63,9 +75,23 @@ void add_codes(const proof::CodedProof& codes, Meaning& m) {
 
 // The meaning of a proof of programs of another tool.
 void add_outputs(const proof::CheckpointProof& proof, Meaning& m) {
-  m.proves.push_back("the program computes what the checkpoint's model computes" +
-                     within(proof.outputs->bounds) + ", for these prompts");
-  m.leaves_open.push_back("weights that these prompts do not use");
+  const proof::MatchedWeights* matched = proof.matched ? &*proof.matched : nullptr;
+  const bool has_weights = matched != nullptr && matched->undecided().empty();
+  if (has_weights && matched->found() > 0) {
+    m.proves.push_back(fmt::format(
+        "{} of {} matrices of the model are in the program, {}", matched->found(),
+        matched->weights(),
+        matched->coded() > 0 ? "every value within half a step of its code" : "bit for bit"));
+  }
+  const bool held = proof.codes && proof.codes->absent.empty();
+  if (!held) {
+    m.proves.push_back("the program computes what the checkpoint's model computes" +
+                       within(proof.outputs->bounds) + ", for these prompts");
+  }
+  if (!has_weights || matched->found() < matched->weights()) {
+    m.leaves_open.push_back("weights that these prompts do not use");
+  }
+  if (held) return add_codes(*proof.codes, m);
   if (!proof.outputs->bounds.has_floors()) return;
   m.leaves_open.push_back("mistakes that change outputs by less than " +
                           loss_name(proof.outputs->bounds));
@@ -77,6 +103,9 @@ Meaning outputs_meaning(const proof::Verification& v) {
     if (v.proof->outputs) add_outputs(*v.proof, m);
     if (v.has_reference) {
       m.proves.push_back("the checkpoint's model in f32 computes what the reference says");
+    } else {
+      m.leaves_open.push_back(
+          "that Ferry computes what the original model computes: add --reference");
     }
     return m;
   }

@@ -132,8 +132,13 @@ void write_codes(JsonWriter& json, const proof::CodedProof& codes) {
 
 void write_proof(JsonWriter& json, const proof::CheckpointProof& proof) {
   json.key("tensors").begin_object();
-  json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
-  json.member("different", proof.tensors.different);
+  if (proof.matched) {
+    json.member("compared", proof.matched->found()).member("bytes", proof.matched->bytes());
+    json.member("different", proof.matched->different());
+  } else {
+    json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
+    json.member("different", proof.tensors.different);
+  }
   json.end_object();
   write_quantization(json, proof.tensors.errors);
   json.key("programs").begin_object();

@@ -144,10 +144,19 @@ std::string f64_line(const proof::ParityReport& f64) {
       *values.noise_ratio);
 }
 
+// Returns lines about the weights of a program of another tool.
+std::string matched_lines(const proof::CheckpointProof& proof) {
+  if (!proof.matched) return "weights and programs: those of another tool\n";
+  const proof::MatchedWeights& matched = *proof.matched;
+  return indented(matched.different()) +
+         fmt::format(
+             "weights: {} of {} matrices of the model are in the program, {} in codes ({} "
+             "values compared)\n",
+             matched.found(), matched.weights(), matched.coded(), matched.values());
+}
+
 std::string content_lines(const proof::CheckpointProof& proof) {
-  if (!proof.made_again) {
-    return "weights and programs: those of another tool, compared by what they compute\n";
-  }
+  if (!proof.made_again) return matched_lines(proof);
   std::string text = indented(proof.tensors.different);
   text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
                       without(proof.tensors.tensors, proof.tensors.different),
@@ -214,7 +223,12 @@ std::string to_text(const proof::Verification& v) {
 
 std::vector<std::string> reasons(const proof::Verification& v) {
   std::vector<std::string> lines = pixel_reasons(v.pixels);
-  if (v.verdict() == proof::Verdict::kNotProved) {
+  if (v.proof && !v.proof->decided()) {
+    lines.push_back(fmt::format(
+        "{}, and outputs that lose so much tell nothing (logits SQNR {:.1f} dB, {:g} dB would do)",
+        v.proof->matched->undecided(), v.outputs()->metrics.values.sqnr_db, proof::kTellingDb));
+  }
+  if (v.rounding && v.verdict() == proof::Verdict::kNotProved) {
     lines.push_back(fmt::format(
         "codes of {} make errors so large that a reference cannot tell a right bundle from a wrong "
         "one (logits SQNR {:.1f} dB, {:g} dB would do): add --checkpoint",
@@ -232,6 +246,10 @@ std::vector<std::string> reasons(const proof::Verification& v) {
       lines.push_back(
           fmt::format("this version of Ferry makes another program of the checkpoint: {}",
                       proof.programs.different.front()));
+    }
+    if (proof.matched && !proof.matched->different().empty()) {
+      lines.push_back(fmt::format("the weights are not those of the checkpoint: {}",
+                                  proof.matched->different().front()));
     }
     if (proof.encodings && !proof.encodings->empty()) {
       lines.push_back(proof.encodings->front());

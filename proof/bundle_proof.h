@@ -51,7 +51,8 @@ struct Verification {
   bool parity() const { return verdict() == Verdict::kProved; }
   Verdict verdict() const {
     if (!agrees()) return Verdict::kNoParity;
-    return rounding && !rounding->decided ? Verdict::kNotProved : Verdict::kProved;
+    const bool decided = (!rounding || rounding->decided) && (!proof || proof->decided());
+    return decided ? Verdict::kProved : Verdict::kNotProved;
   }
   // Whether everything that was compared is within its bounds.
   bool agrees() const {

@@ -140,6 +140,7 @@ class CheckpointProver {
     const Reference recorded = FERRY_TRY(Reference::open(*in_f32.one_call));
     const ParityBounds f32 = FERRY_TRY(measure_f32_bounds(layers, recorded));
     FERRY_RETURN_IF_ERROR(compare_with_reference(in_f32, recorded, f32));
+    FERRY_RETURN_IF_ERROR(compare_with_matched_weights(layers));
     FERRY_RETURN_IF_ERROR(compare_with_stored_weights(layers));
     FERRY_RETURN_IF_ERROR(compare_outputs(model, vision.get(), recorded, f32));
     return std::move(proof_);
@@ -251,13 +252,28 @@ class CheckpointProver {
   Status compare_with_stored_weights(const plan::Conversion& layers) {
     if (!stored_) return {};
     proof_.codes =
-        FERRY_TRY(prove_codes(bundle_, *stored_, layers, prompts_,
-                              {.tolerance = given_.tolerance,
-                               .memory = given_.memory,
-                               .decode = given_.decode,
-                               .details = given_.details,
-                               .progress = progress("computing with the bundle's weights")},
-                              pool_));
+        FERRY_TRY(prove_codes(bundle_, *stored_, layers, prompts_, codes_options(), pool_));
+    return {};
+  }
+
+  CodedProofOptions codes_options() const {
+    return {.tolerance = given_.tolerance,
+            .memory = given_.memory,
+            .decode = given_.decode,
+            .details = given_.details,
+            .progress = progress("computing with the bundle's weights")};
+  }
+
+  // Finds the weights of a program of another tool, and compares the program with the model that
+  // has them if they are rounded or quantised.
+  Status compare_with_matched_weights(const plan::Conversion& layers) {
+    if (proof_.made_again) return {};
+    proof_.matched =
+        FERRY_TRY(MatchedWeights::find(bundle_, layers, pool_, progress("comparing weights")));
+    const ParityBounds bounds = bounds_of(bundle_, given_.tolerance);
+    if (!proof_.matched->undecided().empty() || !bounds.has_floors()) return {};
+    proof_.codes = FERRY_TRY(
+        prove_codes(bundle_, proof_.matched->reader(), layers, prompts_, codes_options(), pool_));
     return {};
   }
 
@@ -265,8 +281,10 @@ class CheckpointProver {
   Status compare_outputs(TextModel& model, runner::VisionEncoder* vision, const Reference& recorded,
                          const ParityBounds& f32) {
     const ParityBounds bounds = bounds_of(bundle_, given_.tolerance);
-    // A bundle that was held to its own weights is only measured here.
-    const bool held = proof_.codes && proof_.codes->absent.empty();
+    // A bundle that was held to its own weights is only measured here, and so is a program of
+    // another tool that could not be held to them: floors of its coding prove nothing.
+    const bool held = (proof_.codes && proof_.codes->absent.empty()) ||
+                      (proof_.matched && !proof_.matched->undecided().empty());
     const ParityBounds judged = held                  ? bounds.as_measurement()
                                 : bounds.has_floors() ? bounds
                                                       : bounds.with(f32.noise);
@@ -326,6 +344,11 @@ Status calibrate_again(const packer::Bundle& bundle, const CheckpointOptions& gi
 }
 
 }  // namespace
+
+bool CheckpointProof::decided() const {
+  return !matched || matched->undecided().empty() || !outputs ||
+         outputs->metrics.values.sqnr_db >= kTellingDb;
+}
 
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const CheckpointOptions& options,

@@ -13,6 +13,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "proof/coded_proof.h"
+#include "proof/matched_weights.h"
 #include "proof/parity_report.h"
 #include "proof/program_proof.h"
 #include "proof/reference.h"
@@ -24,9 +25,9 @@ namespace ferry::proof {
 struct CheckpointProof {
   WeightProof tensors;
   ProgramProof programs;
-  // False for programs of another tool, whose weights and programs cannot be made again: they are
-  // compared by their outputs alone.
+  // False for programs of another tool, whose weights and programs cannot be made again.
   bool made_again = true;
+  std::optional<MatchedWeights> matched;  // the weights of such a program
   // One line for each kind of encoding that calibration does not give. nullopt if neither caches
   // nor logits are quantised.
   std::optional<std::vector<std::string>> encodings;
@@ -42,10 +43,13 @@ struct CheckpointProof {
   // With CheckpointOptions::details: the files of the checkpoint that were read.
   std::vector<packer::ManifestSourceFile> source_files;
 
+  // Whether the outputs can tell a right program from a wrong one. A program of another tool that
+  // cannot be held to its own weights is decided only by outputs that lose little.
+  bool decided() const;
   bool parity() const {
     return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
-           (!f32_path || f32_path->parity) && (!codes || codes->parity()) && outputs &&
-           outputs->parity;
+           (!matched || matched->different().empty()) && (!f32_path || f32_path->parity) &&
+           (!codes || codes->parity()) && outputs && outputs->parity;
   }
 };
 

@@ -77,13 +77,20 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
                                const plan::Conversion& layers,
                                const std::vector<RecordedPrompt>& prompts,
                                const CodedProofOptions& options, ThreadPool& pool) {
-  CodedProof proof;
   if (const std::string name = missing_weight(stored, layers); !name.empty()) {
+    CodedProof proof;
     proof.absent = fmt::format("the bundle has no weight {} as a whole", quoted(name));
     return proof;
   }
+  return prove_codes(bundle, weights_stored_in(stored), layers, prompts, options, pool);
+}
+
+Result<CodedProof> prove_codes(const packer::Bundle& bundle, const ReadWeight& weights,
+                               const plan::Conversion& layers,
+                               const std::vector<RecordedPrompt>& prompts,
+                               const CodedProofOptions& options, ThreadPool& pool) {
+  CodedProof proof;
   const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
-  const ReadWeight weights = weights_stored_in(stored);
   const ExecutionOutputs path = FERRY_TRY(execute_checkpoint(
       layers, own, bundle.path() + ", its weights in f32", pool,
       {.in_several_calls = false, .weights = weights, .progress = options.progress}));

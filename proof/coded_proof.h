@@ -11,6 +11,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "plan/conversion.h"
+#include "proof/loaded_part.h"
 #include "proof/parity_report.h"
 #include "proof/progress.h"
 #include "proof/reference.h"
@@ -40,6 +41,12 @@ struct CodedProofOptions {
 
 // `layers` must be planned by plan_f32_layers() for these prompts.
 Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights& stored,
+                               const plan::Conversion& layers,
+                               const std::vector<RecordedPrompt>& prompts,
+                               const CodedProofOptions& options, ThreadPool& pool);
+
+// The same for any program whose weights `weights` reads as f32.
+Result<CodedProof> prove_codes(const packer::Bundle& bundle, const ReadWeight& weights,
                                const plan::Conversion& layers,
                                const std::vector<RecordedPrompt>& prompts,
                                const CodedProofOptions& options, ThreadPool& pool);

@@ -93,6 +93,13 @@ struct StatefulDecoder::Impl {
       history.insert(history.end(), tokens.begin(), tokens.end());
     }
   }
+  // Our programs begin a sequence with an empty state at position 0. Those of other tools may have
+  // a state that no position clears, such as that of the convolutions of LFM2.
+  void forget_state() {
+    constexpr int32_t kWithoutManifest = 0;  // see packer::open_loose_programs()
+    if (!cached || manifest().version != kWithoutManifest) return;
+    for (const MethodChain::Link& link : chain.links()) link.method->reset();
+  }
   // Runs the whole sequence with `tokens` at its end. Returns logits of `tokens` at most.
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
   // Sets the inputs that say where images are.
@@ -407,6 +414,7 @@ int64_t StatefulDecoder::tokens_together(int64_t position) const {
 
 // Programs forget the earlier sequence when input_pos is 0, as official runners expect.
 void StatefulDecoder::restart(int64_t length) {
+  if (impl_->position > 0) impl_->forget_state();
   impl_->position = 0;
   impl_->announced = length;
   impl_->is_long = false;

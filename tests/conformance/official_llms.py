@@ -1,54 +1,100 @@
 """Language models that other exporters lowered, in ferry run and in the official runtime: their tokens are equal.
 
 Two exporters: the static cache of transformers (one token a call, input_ids and cache_position) and ExecuTorch's own export_llm
-(custom SDPA or not, portable or XNNPACK, codes of 4 bits). The models are random. A prompt of six tokens, then twelve greedy ones.
-Programs that round activations are compared over the first four.
+(custom SDPA or not, portable or XNNPACK, codes of 4 bits, caches of 8). The models are random. A prompt of six tokens, then twelve
+greedy ones. Programs that round activations are compared over the first four.
+
+Programs of export_llm are also verified with their checkpoint, which is transformers': parity, and no parity where a row of the
+checkpoint, a norm or two layers are changed.
 """
 import json
 import pathlib
+import shutil
 
 import common
+import llm_models
 import official
 from common import Ferry, Wrong
 
 PROMPT, NEW = [5, 17, 33, 60, 2, 8], 12
-BASE = {"dim": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 96, "hidden_dim": 64, "norm_eps": 1e-5}
-# name: model class, parameters, XNNPACK, options
-LLMS = {
-    "llama3_2, portable": ("llama3_2", {"use_scaled_rope": True, "rope_theta": 500000.0, "rope_scale_factor": 32}, False, {}),
-    "llama3_2, plain attention": ("llama3_2", {"rope_theta": 500000.0}, True, {"sdpa": False}),
-    "llama3, experts": ("llama3", {"moe": True, "num_experts": 4, "num_activated_experts": 2}, False, {}),
-    "phi_4_mini, portable": ("phi_4_mini", {"use_hf_rope": True, "partial_rotary_factor": 0.75}, False, {}),
-    "phi_4_mini, 4 bits": ("phi_4_mini", {"use_hf_rope": True, "partial_rotary_factor": 0.75}, True,
-                           {"quantization": {"qmode": "8da4w", "group_size": 32, "embedding_quantize": "8,0"}}),
-    "qwen3, XNNPACK": ("qwen3_0_6b", {"use_hf_rope": True, "use_qk_norm": True, "qk_norm_before_rope": True, "head_dim": 16}, True, {}),
+CODES = {"qmode": "8da4w", "group_size": 32, "embedding_quantize": "8,0"}
+# kind of program: whether it is lowered to XNNPACK, and what export_llm's configuration says of model and quantisation
+KINDS = {
+    "XNNPACK": (True, {}, {}),
+    "8da4w": (True, {}, CODES),
+    "portable": (False, {}, {}),
+    "plain attention": (True, {"use_sdpa_with_kv_cache": False}, {}),
+    "8da4w, plain attention": (True, {"use_sdpa_with_kv_cache": False}, CODES),
+    "8da4w, caches of 8 bits": (True, {"quantize_kv_cache": True}, CODES),
 }
+EVERY = ("XNNPACK", "8da4w")  # kinds for every model; llama3_2 has all
 
 
-def export_llm(folder, kind, changes, xnnpack, options):
-    """A random model in the form of export_llm, and its program."""
+def experts(folder):
+    """A random model with experts in the form of export_llm, which no class of transformers has, and its portable program."""
     import torch
-    from executorch.examples.models.llama.export_llama_lib import export_llama
     from executorch.examples.models.llama.llama_transformer import construct_transformer
     from executorch.examples.models.llama.model_args import ModelArgs
-    from executorch.extension.llm.export.config.llm_config import LlmConfig
-    from omegaconf import OmegaConf
-    parameters = BASE | changes
+    parameters = {"dim": 32, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 96, "hidden_dim": 64, "norm_eps": 1e-5, "moe": True,
+                  "num_experts": 4, "num_activated_experts": 2}
     (folder / "params.json").write_text(json.dumps(parameters))
     torch.manual_seed(1)
     weights = construct_transformer(ModelArgs(max_seq_len=32, max_context_len=32, **parameters)).state_dict()
-    drawn = {name: torch.randn_like(w) * 0.3 if w.dim() > 1 else 1 + 0.1 * torch.randn_like(w) for name, w in weights.items()}
-    torch.save(drawn, folder / "model.pth")
-    config = {
-        "base": {"model_class": kind, "checkpoint": str(folder / "model.pth"), "params": str(folder / "params.json"),
-                 "metadata": '{"get_bos_id": 1, "get_eos_ids": [2]}'},
-        "model": {"use_kv_cache": True, "use_sdpa_with_kv_cache": options.get("sdpa", True), "enable_dynamic_shape": True},
-        "export": {"max_seq_length": 32, "max_context_length": 32, "output_name": "model", "output_dir": str(folder)},
-        "backend": {"xnnpack": {"enabled": xnnpack, "extended_ops": True}},
-        "quantization": options.get("quantization", {}),
-    }
-    export_llama(OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(LlmConfig), OmegaConf.create(config))))
-    return folder / "model.pte"
+    torch.save({name: torch.randn_like(w) * 0.3 if w.dim() > 1 else 1 + 0.1 * torch.randn_like(w) for name, w in weights.items()},
+               folder / "model.pth")
+    llm_models.MODELS["experts"] = (None, None, "llama3", None, None)
+    return llm_models.export("experts", folder, False, {}, {})
+
+
+def exported(promise, runtime, name, kind):
+    """Tokens of the program, its verdict, and the verdicts with changed checkpoints."""
+    xnnpack, model, quantization = KINDS[kind]
+    folder = promise.folder / f"{name}-{kind}".replace(" ", "_")
+    folder.mkdir()
+    llm_models.save(name, folder, promise.seed)
+    path = llm_models.export(name, folder, xnnpack, model, quantization)
+    compare_tokens(runtime, path, 4 if quantization else NEW)
+    verified = Ferry("verify", "--text-decoder", path, "--checkpoint", folder / "checkpoint", "--json").ends_with(0).result
+    if quantization and not verified["own_weights"]["in_f32"]["parity"]:
+        raise Wrong("not held to its own weights")
+    found = [change(folder) for change in (a_row, a_norm, exchanged_layers)]
+    for what, changed in found:
+        verdict = Ferry("verify", "--text-decoder", path, "--checkpoint", changed, "--json")
+        if verdict.code != 1:
+            raise Wrong(f"{what}: verify exits {verdict.code}, expected 1")
+    return f"{path.stat().st_size} B, {verified['tensors']['compared']} matrices, {len(found)} changes found"
+
+
+def changed(folder, what, edit):
+    """The checkpoint after edit(tensors)."""
+    import safetensors.torch
+    out = folder / what.replace(" ", "_")
+    shutil.copytree(folder / "checkpoint", out)
+    tensors = safetensors.torch.load_file(out / "model.safetensors")
+    edit(tensors)
+    safetensors.torch.save_file({k: v.contiguous() for k, v in tensors.items()}, out / "model.safetensors", {"format": "pt"})
+    return what, out
+
+
+def a_row(folder):
+    def edit(tensors):
+        tensors[next(k for k in sorted(tensors) if ".layers.1." in k and tensors[k].dim() == 2)][5] *= 1.05
+    return changed(folder, "a row times 1.05", edit)
+
+
+def a_norm(folder):
+    def edit(tensors):
+        tensors[next(k for k in sorted(tensors) if "norm" in k and ".layers.1." in k)] += 0.05
+    return changed(folder, "a norm plus 0.05", edit)
+
+
+def exchanged_layers(folder):
+    def edit(tensors):
+        for key in [k for k in tensors if ".layers.0." in k]:
+            other = key.replace(".layers.0.", ".layers.2.")
+            if other in tensors and tensors[other].shape == tensors[key].shape:
+                tensors[key], tensors[other] = tensors[other], tensors[key]
+    return changed(folder, "layers 0 and 2 exchanged", edit)
 
 
 def static_cache(folder, kind, xnnpack):
@@ -87,16 +133,20 @@ def official_tokens(path):
     return tokens[len(PROMPT):]
 
 
-def same_tokens(promise, runtime, name, make, count):
-    folder = promise.folder / str(promise.count)
-    folder.mkdir()
-    path = make(folder)
+def compare_tokens(runtime, path, count):
     wanted = runtime(official_tokens, str(path))
     run = Ferry("run", "--text-decoder", path, "--tokens", ",".join(map(str, PROMPT)), "--max-new", NEW, "--ignore-eos", "--greedy",
                 "--json").ends_with(0)
     if run.result["tokens"][:count] != wanted[:count]:
         raise Wrong(f"tokens {run.result['tokens']}, the official runtime gives {wanted}")
-    return f"{pathlib.Path(path).stat().st_size} B, {count} tokens"
+
+
+def same_tokens(promise, runtime, make):
+    folder = promise.folder / str(promise.count)
+    folder.mkdir()
+    path = make(folder)
+    compare_tokens(runtime, path, NEW)
+    return f"{pathlib.Path(path).stat().st_size} B"
 
 
 def main():
@@ -105,10 +155,12 @@ def main():
     for kind in ("llama",) if promise.sample else ("llama", "qwen3", "gemma3_text", "phi3", "smollm3"):
         for xnnpack in (False, True):
             promise.case(f"static cache, {kind}, {'XNNPACK' if xnnpack else 'portable'}", same_tokens, promise, runtime,
-                         f"{kind} {xnnpack}", lambda folder: static_cache(folder, kind, xnnpack), NEW)
-    for name, (kind, changes, xnnpack, options) in {} if promise.sample else LLMS.items():
-        promise.case(f"export_llm, {name}", same_tokens, promise, runtime, name,
-                     lambda folder: export_llm(folder, kind, changes, xnnpack, options), 4 if "quantization" in options else NEW)
+                         lambda folder: static_cache(folder, kind, xnnpack))
+    for name in () if promise.sample else llm_models.MODELS:
+        for kind in KINDS if name == "llama3_2" else EVERY:
+            promise.case(f"export_llm, {name}, {kind}", exported, promise, runtime, name, kind)
+    if not promise.sample:
+        promise.case("export_llm, experts", same_tokens, promise, runtime, experts)
     runtime.close()
     promise.finish()
 
