@@ -404,9 +404,13 @@ Result<ManifestMethod> name_stateful_decoder(const pte::Method& method, const st
   FERRY_RETURN_IF_ERROR(namer.expect_any_length(0));
   if (cached) {
     ManifestPort& position = namer.out_.inputs[1];
-    if (position.dtype != DType::kI64 || position.shape != Shape{1}) {
-      return namer.wrong("input", 1, position, "input_pos i64 [1]");
+    // The caches of transformers take the position of every token.
+    const bool of_each = namer.call_ > 1 && position.shape == Shape{namer.call_};
+    if (position.dtype != DType::kI64 || (position.shape != Shape{1} && !of_each)) {
+      return namer.wrong("input", 1, position,
+                         fmt::format("input_pos i64 [1] or [{}]", namer.call_));
     }
+    if (of_each) FERRY_RETURN_IF_ERROR(namer.expect_any_length(1));
     position.name = kInputPosPort;
   }
   ManifestPort& logits = namer.out_.outputs[0];

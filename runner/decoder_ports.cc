@@ -24,6 +24,13 @@ bool has_port(const ProgramSet& set, std::string_view name) {
   return std::ranges::find(ports.inputs, name, &packer::ManifestPort::name) != ports.inputs.end();
 }
 
+int64_t position_count(const ProgramSet& set) {
+  const ProgramSet::Ports ports = set.ports(kForwardMethod);
+  const auto found = std::ranges::find(ports.inputs, kInputPosPort, &packer::ManifestPort::name);
+  const bool of_each = found != ports.inputs.end() && found->shape.size() == 1;
+  return of_each ? found->shape[0] : 1;
+}
+
 bool takes_ends(const ProgramSet& set) { return has_port(set, kAttentionEndPort); }
 
 std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports) {
@@ -41,7 +48,9 @@ Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cro
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
   const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
   std::vector<PortType> inputs = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens};
-  if (has_port(set, kInputPosPort)) inputs.push_back({kInputPosPort, DType::kI64, {1}});
+  if (has_port(set, kInputPosPort)) {
+    inputs.push_back({kInputPosPort, DType::kI64, {position_count(set)}});
+  }
   if (takes_ends(set)) {
     inputs.push_back({kAttentionEndPort, DType::kI64, {1, m.prefill_length}});
   }

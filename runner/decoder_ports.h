@@ -18,6 +18,10 @@ inline constexpr int64_t kPlaces = 3;  // positions of a token in time, height a
 
 bool has_port(const ProgramSet& set, std::string_view name);
 
+// Returns how many positions the programs take at most: 1 of the first token of a call, or in
+// programs of other tools one of each token.
+int64_t position_count(const ProgramSet& set);
+
 // Whether the programs take the position behind the last token that each token attends to.
 bool takes_ends(const ProgramSet& set);
 
@@ -28,7 +32,8 @@ std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports);
 // models attention_end i64 [1,T], rope_positions i64 [3,T], deepstack_features f32
 // [K,T,hidden_size] and layer_tokens i64 [1,T], then the keys and values `cross` -> logits f32
 // [1,V] or [1,T,V]. Programs of other tools that have no caches take no input_pos, and all tokens
-// of the sequence in every call. Their logits may be in half precision.
+// of the sequence in every call. Others of them take input_pos i64 [T], the position of each token.
+// Their logits may be in half precision.
 Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross);
 
 }  // namespace ferry::runner

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct StatefulDecoder::Impl {
         has_layer_tokens(has_port(set, kLayerTokensPort)),
         plain_rows(takes_plain_rows(manifest())),
         router(chain) {
+    if (position_count(set) > 1) positions.resize(static_cast<size_t>(position_count(set)));
     if (takes_ends(set)) ends.resize(static_cast<size_t>(manifest().prefill_length));
     if (has_port(set, kRopePositionsPort)) {
       places.resize(static_cast<size_t>(kPlaces * manifest().prefill_length));
@@ -61,9 +63,11 @@ struct StatefulDecoder::Impl {
   std::vector<int64_t> ends;  // attention_end of a call; empty if the programs do not take it
   RopePlaces rope_places;
   std::vector<int64_t> places;  // rope_positions of a call; empty if the programs do not take it
-  std::optional<DeepstackRows> deepstack;      // set if the programs take deepstack_features
-  int64_t input_pos = 0;                       // of the current call
-  int64_t call_tokens = 0;                     // of the current call
+  std::optional<DeepstackRows> deepstack;  // set if the programs take deepstack_features
+  int64_t input_pos = 0;                   // of the current call
+  int64_t call_tokens = 0;                 // of the current call
+  // Of the tokens of the current call; empty unless the programs take the position of each.
+  std::vector<int64_t> positions;
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
 
   std::vector<float> wide;   // the logits of the last call, if they are in half precision
@@ -134,6 +138,12 @@ Status StatefulDecoder::Impl::begin_call(std::span<const int64_t> tokens) {
   // Programs with a switch take the complement of a position as that position in a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
+  if (!positions.empty()) {
+    const std::span<int64_t> call = std::span(positions).first(tokens.size());
+    std::iota(call.begin(), call.end(), position);
+    chain.input(kInputPos).shape[0] = call_tokens;
+    chain.input(kInputPos).bytes = std::as_bytes(call);
+  }
   set_places(tokens.size());
   return {};
 }

@@ -156,7 +156,11 @@ def main():
             ("head", False, dict(r=2, target_modules=[*projections, "lm_head"])),
             ("head of a tied model", True, dict(r=2, target_modules=[*projections, "lm_head"])),
             ("saved head of a tied model", True, dict(r=2, target_modules=projections, modules_to_save=["lm_head"])),
-            ("saved embedding", False, dict(r=2, target_modules=projections, modules_to_save=["embed_tokens"]))):
+            ("saved embedding", False, dict(r=2, target_modules=projections, modules_to_save=["embed_tokens"])),
+            ("saved embedding and head", False, dict(r=2, target_modules=projections, modules_to_save=["embed_tokens", "lm_head"])),
+            ("saved norms, by the end of their names", False, dict(r=2, target_modules=projections, modules_to_save=["norm"])),
+            ("saved norms of a tied model", True, dict(r=2, target_modules=projections, modules_to_save=["model.norm", "input_layernorm"])),
+            ("saved projection and block", False, dict(r=2, target_modules=projections, modules_to_save=["k_proj", "mlp"]))):
         promise.case(name, merged_or_refused, promise, name, "llama", tied, config)
     for name, config in REFUSED.items():
         promise.case(f"refused: {name}", refused, promise, name, config)

@@ -1,6 +1,6 @@
 """Language models that other exporters lowered, in ferry run and in the official runtime: their tokens are equal.
 
-Two exporters: the static cache of transformers (one token a call, input_ids and cache_position) and ExecuTorch's own export_llm
+Two exporters: the static cache of transformers (one token a call, or up to 31, input_ids and cache_position) and ExecuTorch's own export_llm
 (custom SDPA or not, portable or XNNPACK, codes of 4 bits, caches of 8). The models are random. A prompt of six tokens, then twelve
 greedy ones. Programs that round activations are compared over the first four.
 
@@ -97,8 +97,8 @@ def exchanged_layers(folder):
     return changed(folder, "layers 0 and 2 exchanged", edit)
 
 
-def static_cache(folder, kind, xnnpack):
-    """A random model of transformers with its static cache, by transformers' own export."""
+def static_cache(folder, kind, xnnpack, length):
+    """A random model of transformers with its static cache, by transformers' own export: calls of one token, or up to `length`."""
     import torch
     import transformers
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -111,11 +111,16 @@ def static_cache(folder, kind, xnnpack):
     model = common.save_tiny(transformers.AutoModelForCausalLM.from_config(config), folder / "checkpoint")
     model.generation_config.update(use_cache=True, cache_implementation="static", max_length=32,
                                    cache_config={"batch_size": 1, "max_cache_len": 32, "device": "cpu"})
-    exported = TorchExportableModuleForDecoderOnlyLM(model).export(input_ids=torch.ones((1, 1), dtype=torch.long),
-                                                                   cache_position=torch.arange(1))
-    methods = {"get_max_seq_len": 32, "use_kv_cache": True, "get_vocab_size": 96, "enable_dynamic_shape": False,
+    example, shapes = min(5, length), None
+    if length > 1:
+        tokens = torch.export.Dim("tokens", min=1, max=length)
+        shapes = {"input_ids": {1: tokens}, "cache_position": {0: tokens}}
+    exported = TorchExportableModuleForDecoderOnlyLM(model).export(input_ids=torch.ones((1, example), dtype=torch.long),
+                                                                   cache_position=torch.arange(example), dynamic_shapes=shapes)
+    methods = {"get_max_seq_len": 32, "use_kv_cache": True, "get_vocab_size": 96, "enable_dynamic_shape": length > 1,
                "get_bos_id": 1, "get_eos_ids": [2]}
-    lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()] if xnnpack else None, constant_methods=methods)
+    with torch.no_grad():
+        lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()] if xnnpack else None, constant_methods=methods)
     (folder / "model.pte").write_bytes(lowered.to_executorch().buffer)
     return folder / "model.pte"
 
@@ -154,8 +159,9 @@ def main():
     runtime = official.Runtime()
     for kind in ("llama",) if promise.sample else ("llama", "qwen3", "gemma3_text", "phi3", "smollm3"):
         for xnnpack in (False, True):
-            promise.case(f"static cache, {kind}, {'XNNPACK' if xnnpack else 'portable'}", same_tokens, promise, runtime,
-                         lambda folder: static_cache(folder, kind, xnnpack))
+            for length in (1, 31):
+                name = f"static cache, {kind}, {'XNNPACK' if xnnpack else 'portable'}, calls of {length}"
+                promise.case(name, same_tokens, promise, runtime, lambda folder: static_cache(folder, kind, xnnpack, length))
     for name in () if promise.sample else llm_models.MODELS:
         for kind in KINDS if name == "llama3_2" else EVERY:
             promise.case(f"export_llm, {name}, {kind}", exported, promise, runtime, name, kind)

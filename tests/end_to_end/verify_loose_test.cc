@@ -216,6 +216,20 @@ TEST(VerifyLoose, AnotherPromptBeginsWithoutTheStateOfTheLast) {
   EXPECT_GT(report["own_weights"]["in_f32"]["metrics"]["sqnr_db"], 100);
 }
 
+// Transformers' own export takes the position of each token. The tokens are those of generate().
+TEST(VerifyLoose, AProgramWithAPositionForEachTokenComputesWhatItsCheckpointComputes) {
+  const std::string source = fixture("official_llm/gemma3_hybrid");
+  const Outcome run =
+      run_ferry({"run", "--text-decoder", source + ".pte", "--tokens", "5,17,33,60,2,8",
+                 "--max-new", "12", "--ignore-eos", "--greedy", "--json"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(run.json()["result"]["tokens"], Json({28, 75, 88, 34, 5, 82, 95, 37, 60, 75, 29, 88}));
+  const Outcome outcome =
+      run_ferry({"verify", "--text-decoder", source + ".pte", "--checkpoint", source, "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(outcome.json()["metrics"]["sqnr_db"], 100);
+}
+
 TEST(VerifyLoose, ABundleOfTheSameCheckpointAgrees) {
   const TempDir dir;
   ASSERT_EQ(run_ferry({"convert", kSource, "-o", dir / "b", "--dtype", "f32"}).code, 0);
