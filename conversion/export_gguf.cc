@@ -123,11 +123,6 @@ Status add_gguf_tokenizer(const plan::MappedModel& model,
   options.vocab_size = model.checkpoint.config.vocab_size;
   options.pre = pre;
   text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(model_files(model), options));
-  // llama.cpp takes the size of the vocabulary from the tokens, or from this key if there are none.
-  if (made.keys.front().value == GgufValue(std::string("none"))) {
-    made.keys.push_back({fmt::format("{}.vocab_size", architecture.name),
-                         static_cast<uint32_t>(options.vocab_size)});
-  }
   for (GgufKeyValue& item : made.keys) {
     const auto at = std::ranges::find(keys, item.key, &GgufKeyValue::key);
     if (at == keys.end()) {
