@@ -10,6 +10,7 @@
 #include "converters/config/json_fields.h"
 #include "converters/keys/row_layouts.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters {
 namespace {
@@ -104,7 +105,7 @@ std::vector<KeyRule> split_head_rules(const std::string& block) {
   std::vector<KeyRule> rules =
       rename_rules(block, {{"v_b_proj.weight", "layers.{i}.attention.wv_b.weight"}});
   rules.push_back(std::move(keys));
-  return rules;
+  return dialect_rules(std::move(rules));
 }
 
 KeyRule row_rule(const std::string& source, const char* target,

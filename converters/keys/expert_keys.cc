@@ -8,6 +8,7 @@
 #include "converters/config/type_parts.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters {
 namespace {
@@ -130,8 +131,9 @@ std::vector<KeyRule> granite_mlp_rules(const std::string& layer, const ModelConf
   const std::string mlp = layer + "shared_mlp.";
   std::vector<KeyRule> rules = concat(
       {packed_gate_up_rules(mlp + "input_linear", /*bias=*/false, PackedLayout::kConcatenated),
-       rename_rules(mlp, {{"gate_proj.weight", "layers.{i}.feed_forward.w1.weight"},
-                          {"up_proj.weight", "layers.{i}.feed_forward.w3.weight"}})});
+       dialect_rules(
+           rename_rules(mlp, {{"gate_proj.weight", "layers.{i}.feed_forward.w1.weight"},
+                              {"up_proj.weight", "layers.{i}.feed_forward.w3.weight"}}))});
   if (config.moe.experts == 0) {
     return concat({rules, rename_rules(mlp, {{"output_linear.weight",
                                               "layers.{i}.feed_forward.w2.weight"}})});
@@ -143,8 +145,8 @@ std::vector<KeyRule> granite_mlp_rules(const std::string& layer, const ModelConf
   const std::string experts = layer + "block_sparse_moe.";
   return concat(
       {rules, fused_expert_rules(experts + "input_linear.weight", experts + "output_linear.weight"),
-       stacked_expert_rules(experts + "experts.{e}.", "gate_proj.weight", "up_proj.weight",
-                            "down_proj.weight"),
+       dialect_rules(stacked_expert_rules(experts + "experts.{e}.", "gate_proj.weight",
+                                          "up_proj.weight", "down_proj.weight")),
        rename_rules(mlp, {{"output_linear.weight", "layers.{i}.feed_forward.shared.w2.weight"}}),
        rename_rules(experts, {{"router.layer.weight", "layers.{i}.feed_forward.gate.weight"}})});
 }
@@ -317,13 +319,17 @@ std::vector<KeyRule> clamped_expert_rules(const std::string& experts) {
                    })};
   // GGUF has separate tensors for gate and up, and transposes nothing.
   return concat(
-      {rules, stacked_expert_rules(each, "gate_proj.weight", "up_proj.weight", "down_proj.weight"),
-       rename_rules(experts, {{"gate_proj_bias", "layers.{i}.feed_forward.experts.w1.bias"},
-                              {"up_proj_bias", "layers.{i}.feed_forward.experts.w3.bias"}})});
+      {rules,
+       dialect_rules(concat(
+           {stacked_expert_rules(each, "gate_proj.weight", "up_proj.weight", "down_proj.weight"),
+            rename_rules(experts,
+                         {{"gate_proj_bias", "layers.{i}.feed_forward.experts.w1.bias"},
+                          {"up_proj_bias", "layers.{i}.feed_forward.experts.w3.bias"}})}))});
 }
 
 std::vector<KeyRule> granite_moe_rules(const ModelConfig& config, const std::string& prefix) {
-  return concat({llama_rules(config, prefix), granite_mlp_rules(prefix + "layers.{i}.", config)});
+  // A checkpoint made of weights gets the first rules for an MLP.
+  return concat({granite_mlp_rules(prefix + "layers.{i}.", config), llama_rules(config, prefix)});
 }
 
 }  // namespace ferry::converters

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
 
 namespace ferry::converters {
 namespace {
@@ -37,8 +38,8 @@ std::vector<KeyRule> conv1d(const std::string& source, const std::vector<std::st
                             int64_t in, int64_t out) {
   const int64_t columns = std::ssize(targets) * out;
   KeyRule weight, bias, rowwise;
-  weight.name = bias.name = rowwise.name =
-      targets.size() > 1 ? "split Conv1D [q | k | v]" : "Conv1D";
+  weight.name = bias.name = targets.size() > 1 ? "split Conv1D [q | k | v]" : "Conv1D";
+  rowwise.name = kDialectRule;
   weight.source = source + ".weight";
   weight.expected_shape = always({in, columns});
   bias.source = source + ".bias";

@@ -120,7 +120,7 @@ class Undoer {
       if (weights_.find(fill_in(target.name, numbers)) == nullptr) return -1;
     }
     if (rule.kind == KeyRule::Kind::kJoin) return -1;  // nothing says how many rows a part had
-    if (rule.layout && !rule.own_layout) return 0;
+    if ((rule.layout && !rule.own_layout) || rule.name == kDialectRule) return 0;
     return known_.contains(fill_in(rule.source, numbers)) ? kKnown : 1;
   }
 

@@ -77,6 +77,28 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTrip,
                                          "golden/phi3_window", "golden/qwen3_moe_bf16",
                                          "golden/granite", "golden/lfm2", "llama3_tied"));
 
+// A file has experts one by one, and other matrices in a form of its own.
+class GgufRoundTrip : public testing::TestWithParam<const char*> {};
+
+TEST_P(GgufRoundTrip, AFileGivesTheCheckpointBack) {
+  const TempDir dir;
+  const std::string source = fixture(GetParam());
+  const std::string file = export_to(dir, source, "gguf", "m.gguf", {"--outtype", "f32"});
+  const auto back = tensors_in(export_to(dir, file, "hf", "hf", {"--dtype", "f32"}));
+  const auto original = tensors_in(export_to(dir, source, "hf", "f32", {"--dtype", "f32"}));
+  ASSERT_EQ(back.size(), original.size());
+  for (const auto& [name, tensor] : original) {
+    ASSERT_TRUE(back.contains(name)) << name;
+    EXPECT_TRUE(back.at(name) == tensor) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GgufRoundTrip,
+                         testing::Values("golden/gpt_oss", "golden/dbrx", "gguf_written/llama4",
+                                         "gguf_written/deepseek_v2", "gguf_written/deepseek_v3",
+                                         "gguf_written/granitemoe",
+                                         "gguf_written/granitemoehybrid_moe", "gguf_written/gpt2"));
+
 // Heads with weights of their own are joined again.
 TEST(ExportTest, ABundleWithHeadsApartGivesTheCheckpointBack) {
   const TempDir dir;
