@@ -117,7 +117,8 @@ class ConfigMaker {
       if (row.by_kind && has_kinds_of_layers()) continue;
       const std::string name = key(row.gguf);
       if (!fields_.find(name)) {
-        if (row.required) reading_.missing.push_back(name);
+        const bool replaced = !row.unless.empty() && reading_.states(row.unless);
+        if (row.required && !replaced) reading_.missing.push_back(name);
       } else if (row.real) {
         const double value = FERRY_TRY(real_of(row));
         config_[std::string(row.hf)] = row.zero_is_none && value == 0 ? json() : json(value);

@@ -19,6 +19,7 @@ constexpr GgufNumber kModelNumbers[] = {
      .hf = "intermediate_size",
      .of = value_of<&ModelConfig::intermediate_size>,
      .or_of = [](const ModelConfig& c) { return static_cast<double>(c.moe.expert_size); },
+     .unless = "expert_feed_forward_length",  // all layers may have experts
      .by_kind = true},
     {.gguf = "attention.head_count",
      .hf = "num_attention_heads",

@@ -111,6 +111,7 @@ class Layers {
     }
     if (config_.contains("sliding_window")) return write_windows(in_.architecture->window_every);
     config_["sliding_window"] = nullptr;  // the class has a default
+    write("full_attention", [](int64_t) { return true; });
     return {};
   }
 
@@ -141,6 +142,15 @@ Status check_gating(const GgufReading& in) {
   if (gating.value_or(0) == 0 || *gating == own) return {};
   return in.keys->unsupported("expert_gating_func",
                               fmt::format("is {}: not supported in this architecture", *gating));
+}
+
+// Classes have defaults, and some of them ask which layers have experts, not how many there are.
+void write_no_experts(GgufReading& in) {
+  json& config = *in.config;
+  config["num_experts"] = 0;
+  if (in.type->experts == ExpertRule::kAfterFirst) config["first_k_dense_replace"] = in.layers;
+  if (in.type->experts != ExpertRule::kTyped) return;
+  config["mlp_layer_types"] = std::vector<std::string>(static_cast<size_t>(in.layers), "dense");
 }
 
 // Reads the groups of experts. 0 stands for no group and for no scale.
@@ -227,7 +237,7 @@ Status read_gguf_experts(GgufReading& in) {
   const ExpertRule rule = in.type->experts;
   if (rule == ExpertRule::kNever) return {};
   if (!any) {
-    config["num_experts"] = 0;  // the class has a default
+    write_no_experts(in);
     return {};
   }
   FERRY_RETURN_IF_ERROR(check_gating(in));

@@ -218,6 +218,7 @@ Status read_ernie(GgufReading& in) {
       FERRY_TRY(in.integer("interleave_moe_layer_step", kGgufSizes)).value_or(1);
   config["moe_layer_start_index"] =
       FERRY_TRY(in.integer("leading_dense_block_count", kGgufCounts)).value_or(0);
+  if (config.value("num_experts", int64_t{0}) == 0) config["moe_layer_start_index"] = in.layers;
   config["moe_layer_end_index"] = -1;
   const auto shared = FERRY_TRY(in.integer("expert_shared_count", kGgufCounts));
   config["moe_num_shared_experts"] = shared.value_or(0);

@@ -75,8 +75,9 @@ struct GgufNumber {
   // Returns the number in a parsed config. The config of a user must agree with the file.
   double (*of)(const ModelConfig&) = nullptr;
   double (*or_of)(const ModelConfig&) = nullptr;
-  bool latent = true;    // the key means this with latent attention too
-  bool by_kind = false;  // layer_kinds.h reads the key where kinds of layers differ
+  bool latent = true;            // the key means this with latent attention too
+  std::string_view unless = {};  // another key, beside which this one need not be there
+  bool by_kind = false;          // layer_kinds.h reads the key where kinds of layers differ
 };
 // Returns the tables of numbers that files of the architecture state.
 std::vector<std::span<const GgufNumber>> gguf_number_tables(const GgufArchitecture& architecture);
