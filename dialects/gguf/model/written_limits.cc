@@ -94,6 +94,8 @@ class Limits {
     if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
     constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
     if (c_.number(kByLayer) != 0) return cannot(kByLayer, "is true");
+    constexpr const char* kOfNorm = "apply_residual_connection_post_layernorm";
+    if (c_.number(kOfNorm) != 0) return cannot(kOfNorm, "is true");
     if (a_.own_keys == GgufOwnKeys::kDbrx && !c_.scalars.qkv_clip) {
       return cannot("clip_qkv", "is null");
     }
