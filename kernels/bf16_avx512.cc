@@ -101,8 +101,8 @@ inline __m512 add_neighbours(__m512d ab, __m512d cd) {
                        _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
 }
 
-// The same as four_sums() for rows a, b, c and d of kColumns vectors, in fewer instructions: lane
-// 4 r + c has the sum of column c of the r-th row.
+// Computes four_sums() of rows a, b, c and d of kColumns vectors, in fewer instructions: lane 4 r +
+// c has the sum of column c of the r-th row.
 template <size_t a, size_t b, size_t c, size_t d, size_t kVectors>
 inline __m512 sixteen_sums(const __m512 (&v)[kVectors]) {
   constexpr size_t k = kColumns;

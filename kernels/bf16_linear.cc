@@ -82,6 +82,7 @@ class Packed {
       pack(tiles_along(p.m, kTileSide), tiles * kTileValues, p, pack_for_tiles, pool);
     } else if (use == Bf16Instructions::kNeon) {
       pack(tiles_along(p.m, 2), tiles_along(p.k, 4) * 8, p, pack_pair, pool);
+      // A copy for fewer rows costs more than it gains.
     } else if (p.m > kTileSide && spaced_row(p.k) != p.k) {
       pack(p.m, spaced_row(p.k), p, copy_row, pool);
     }

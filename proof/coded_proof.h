@@ -45,7 +45,7 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
                                const std::vector<RecordedPrompt>& prompts,
                                const CodedProofOptions& options, ThreadPool& pool);
 
-// The same for any program whose weights `weights` reads as f32.
+// Does this for any program; `weights` reads its weights as f32.
 Result<CodedProof> prove_codes(const packer::Bundle& bundle, const ReadWeight& weights,
                                const plan::Conversion& layers,
                                const std::vector<RecordedPrompt>& prompts,

@@ -279,6 +279,8 @@ class WeightMatcher {
                            !taken_.contains({index, place.first})};
         if (!best || rank > best->first) best.emplace(rank, place);
       }
+      // Programs read most weights in the model's order, so the best one is often found early.
+      if (best && best->first == Rank(std::ssize(rows), true, true)) break;
     }
     if (!best) return match_parts(weight);
     take(weight, {best->second});

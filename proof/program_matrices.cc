@@ -166,11 +166,12 @@ class ProgramReader {
     for (const int32_t value : call.args) {
       const pte::Tensor* tensor = tensor_of(method, value);
       if (tensor == nullptr || tensor->sizes.size() < 2 || !is_castable(tensor->dtype)) continue;
+      const Shape shape(tensor->sizes.begin(), tensor->sizes.end());
+      const int64_t elements = checked_numel(shape).value_or(0);
+      if (elements <= 0) continue;
       ProgramMatrix matrix{.place = place, .table = name.starts_with("aten::embedding")};
-      matrix.rows = 1;
-      for (const int32_t size : tensor->sizes) matrix.rows *= std::max(size, 0);
-      matrix.columns = std::max(tensor->sizes.back(), 1);
-      matrix.rows /= matrix.columns;
+      matrix.columns = shape.back();
+      matrix.rows = elements / matrix.columns;
       matrix.dtype = tensor->dtype;
       matrix.bytes = bytes_of(tensor);
       add(std::move(matrix));

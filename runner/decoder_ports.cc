@@ -27,8 +27,9 @@ bool has_port(const ProgramSet& set, std::string_view name) {
 int64_t position_count(const ProgramSet& set) {
   const ProgramSet::Ports ports = set.ports(kForwardMethod);
   const auto found = std::ranges::find(ports.inputs, kInputPosPort, &packer::ManifestPort::name);
-  const bool of_each = found != ports.inputs.end() && found->shape.size() == 1;
-  return of_each ? found->shape[0] : 1;
+  // A bundle may state any shape; bind_protocol() refuses others than these two.
+  const int64_t most = set.bundle().manifest().prefill_length;
+  return found != ports.inputs.end() && found->shape == Shape{most} ? most : 1;
 }
 
 bool takes_ends(const ProgramSet& set) { return has_port(set, kAttentionEndPort); }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "formats/pte/operator_args.h"
@@ -13,15 +12,9 @@ using kernels::Tensor;
 using kernels::Value;
 using pte::ops::Add;
 using pte::ops::Binary;
+using pte::ops::Mean;
+using pte::ops::Rsqrt;
 using pte::ops::ToCopy;
-
-constexpr std::string_view kMean = "aten::mean.out", kRsqrt = "aten::rsqrt.out";
-struct Mean {
-  enum Arg : size_t { kSelf, kDims, kKeepDim, kDtype, kOut };
-};
-struct Unary {
-  enum Arg : size_t { kSelf, kOut };
-};
 
 constexpr kernels::Kernel kRmsNorm = {kRmsNormName, kernels::rms_norm_steps, 0,
                                       kernels::Kernel::Memory::kInPlace};
@@ -41,7 +34,7 @@ class Joiner {
   void run() {
     if (uses_.written_through_views(loading_)) return;
     for (size_t i = 0; i < state_.steps.size(); ++i) {
-      if (!uses_.is(i, kRsqrt)) continue;
+      if (!uses_.is(i, Rsqrt::kName)) continue;
       if (std::optional<Norm> norm = norm_at(i); norm && is_kept(*norm)) apply(*norm);
     }
   }
@@ -81,8 +74,8 @@ class Joiner {
   // Finds the norm around an rsqrt. Its steps are named as in x * rsqrt(mean(x * x) + eps).
   std::optional<Norm> norm_at(size_t rsqrt) const {
     const Step& root = state_.steps[rsqrt];
-    const std::optional<size_t> add = maker(root.args[Unary::kSelf], rsqrt);
-    if (!add || !uses_.is(*add, Add::kName) || !is_f32(root.args[Unary::kOut])) return std::nullopt;
+    const std::optional<size_t> add = maker(root.args[Rsqrt::kSelf], rsqrt);
+    if (!add || !uses_.is(*add, Add::kName) || !is_f32(root.args[Rsqrt::kOut])) return std::nullopt;
     const Step& sum = state_.steps[*add];
     const std::optional<size_t> mean = maker(sum.args[Add::kSelf], *add);
     if (!mean || !is_eps(sum) || !means_last(*mean)) return std::nullopt;
@@ -90,8 +83,8 @@ class Joiner {
     if (!square || !uses_.is(*square, Binary::kName)) return std::nullopt;
     Value* x = state_.steps[*square].args[Binary::kSelf];
     if (x != state_.steps[*square].args[Binary::kOther] || !is_f32(x)) return std::nullopt;
-    const std::optional<size_t> mul = only_reader_of(root.args[Unary::kOut]);
-    if (!mul || !uses_.is(*mul, Binary::kName) || other_factor(*mul, root.args[Unary::kOut]) != x) {
+    const std::optional<size_t> mul = only_reader_of(root.args[Rsqrt::kOut]);
+    if (!mul || !uses_.is(*mul, Binary::kName) || other_factor(*mul, root.args[Rsqrt::kOut]) != x) {
       return std::nullopt;
     }
     Norm norm{.x = x, .eps = sum.args[Add::kOther]};
@@ -114,7 +107,7 @@ class Joiner {
   }
 
   bool means_last(size_t at) const {
-    if (!uses_.is(at, kMean)) return false;
+    if (!uses_.is(at, Mean::kName)) return false;
     const Step& step = state_.steps[at];
     const std::span<Value* const> dims = step.args[Mean::kDims]->items;
     const int rank = step.args[Mean::kSelf]->tensor->rank();

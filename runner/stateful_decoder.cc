@@ -66,7 +66,7 @@ struct StatefulDecoder::Impl {
   std::optional<DeepstackRows> deepstack;  // set if the programs take deepstack_features
   int64_t input_pos = 0;                   // of the current call
   int64_t call_tokens = 0;                 // of the current call
-  // Of the tokens of the current call; empty unless the programs take the position of each.
+  // The positions of the call's tokens; empty unless the programs take the position of each.
   std::vector<int64_t> positions;
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the current call
 

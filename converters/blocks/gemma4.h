@@ -30,7 +30,7 @@ Result<Methods> build_gemma4(const ModelConfig& config, const BuildOptions& opti
 
 // Rules for the keys of the text decoder (keys/gemma4_keys.cc).
 std::vector<KeyRule> gemma4_rules(const ModelConfig& config, const std::string& prefix);
-// The same without the rules for experts and for the inputs of layers.
+// Returns the rules without those for experts and for the inputs of layers.
 std::vector<KeyRule> gemma4_layer_rules(const ModelConfig& config, const std::string& prefix);
 
 }  // namespace ferry::converters

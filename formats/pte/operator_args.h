@@ -99,6 +99,11 @@ struct Linear {
   enum Arg : size_t { kInput, kWeight, kBias, kOut };
 };
 
+struct Mean {
+  static constexpr std::string_view kName = "aten::mean.out";
+  enum Arg : size_t { kSelf, kDims, kKeepDim, kDtype, kOut };
+};
+
 struct MixedLinear {
   static constexpr std::string_view kName = "quantized_decomposed::mixed_linear.out";
   enum Arg : size_t { kInput, kWeight, kWeightScales, kWeightZeroPoints, kDtype, kOut };
@@ -112,6 +117,11 @@ struct Permute {
 struct QuantizePerTensor {
   static constexpr std::string_view kName = "quantized_decomposed::quantize_per_tensor.out";
   enum Arg : size_t { kInput, kScale, kZeroPoint, kQuantMin, kQuantMax, kDtype, kOut };
+};
+
+struct Rsqrt {
+  static constexpr std::string_view kName = "aten::rsqrt.out";
+  enum Arg : size_t { kSelf, kOut };
 };
 
 struct SelectCopy {

@@ -140,7 +140,7 @@ TEST(VerifyLoose, AProgramInCodesIsHeldToItsOwnWeights) {
   EXPECT_EQ(report["own_weights"]["in_f32"]["parity"], true);
   EXPECT_GT(report["own_weights"]["in_f32"]["metrics"]["sqnr_db"], 100);
   EXPECT_EQ(report["own_weights"]["activations"]["parity"], true);
-  // What outputs alone would have to decide.
+  // Outputs alone would have to decide.
   EXPECT_LT(report["metrics"]["sqnr_db"], 10);
 }
 

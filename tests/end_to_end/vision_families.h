@@ -1,4 +1,4 @@
-// What tests of vision-language families have in common: fixtures, chats with images, refusals.
+// Fixtures, chats with images and refusals that tests of vision-language families share.
 #pragma once
 
 #include <gtest/gtest.h>

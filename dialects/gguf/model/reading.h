@@ -18,8 +18,8 @@
 
 namespace ferry::converters {
 
-// What readers of llama4 assume: the tokens of a chunk of attention, after which queries grow too,
-// their growth, and the number of experts of the one model without norms of heads.
+// Readers of llama4 assume these numbers: the tokens of a chunk of attention, after which queries
+// grow too; the growth of queries; the number of experts of the one model without norms of heads.
 inline constexpr int64_t kLlama4Chunk = 8192, kLlama4Unnormed = 128, kLlama4Every = 4;
 inline constexpr double kLlama4Growth = 0.1;
 
