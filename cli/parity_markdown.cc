@@ -96,8 +96,11 @@ std::string list(std::string_view title, const std::vector<std::string>& lines, 
 std::string checkpoint_lines(const proof::CheckpointProof& proof) {
   if (!proof.made_again) {
     if (!proof.matched) return "Weights and programs are those of another tool.\n\n";
-    return fmt::format("{} of {} matrices of the model are in the program, {} in codes.\n\n",
-                       proof.matched->found(), proof.matched->weights(), proof.matched->coded()) +
+    return fmt::format(
+               "{} of {} matrices of the model are in the program, {} in codes, and {} of {} "
+               "vectors.\n\n",
+               proof.matched->found(), proof.matched->weights(), proof.matched->coded(),
+               proof.matched->found_vectors(), proof.matched->vectors()) +
            list("Weights that differ", proof.matched->different(), /*untrusted=*/true);
   }
   const auto equal = [](uint64_t all, const std::vector<std::string>& different) {

@@ -151,8 +151,9 @@ std::string matched_lines(const proof::CheckpointProof& proof) {
   return indented(matched.different()) +
          fmt::format(
              "weights: {} of {} matrices of the model are in the program, {} in codes ({} "
-             "values compared)\n",
-             matched.found(), matched.weights(), matched.coded(), matched.values());
+             "values compared), and {} of {} vectors\n",
+             matched.found(), matched.weights(), matched.coded(), matched.values(),
+             matched.found_vectors(), matched.vectors());
 }
 
 std::string content_lines(const proof::CheckpointProof& proof) {

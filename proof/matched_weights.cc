@@ -9,11 +9,11 @@
 #include <tuple>
 #include <utility>
 
-#include "core/checked.h"
 #include "core/text.h"
 #include "graph/recipe.h"
-#include "proof/stored_weights.h"
+#include "proof/matched_vectors.h"
 #include "proof/weight_proof.h"
+#include "proof/weight_rows.h"
 
 namespace ferry::proof {
 namespace {
@@ -32,36 +32,6 @@ constexpr double kSmallestScale = 0x1p-23;
 constexpr int64_t kSampledRows = 8;
 // Noise of a row of codes is below half of its signal; another row's is above.
 constexpr double kAlike = 0.5;
-
-// A weight of the model as rows of values.
-struct Rows {
-  std::string name;
-  const graph::Weight* weight = nullptr;
-  int64_t rows = 0, columns = 0;
-};
-
-std::vector<Rows> matrices_of(const plan::Conversion& layers) {
-  std::vector<Rows> list;
-  for (const auto& [name, weight] : weights_of(layers)) {
-    const Shape& shape = weight->recipe.output().shape;
-    if (shape.size() < 2 || shape.back() < 2) continue;
-    const int64_t elements = checked_numel(shape).value_or(0);
-    if (elements > 0) list.push_back({name, weight, elements / shape.back(), shape.back()});
-  }
-  return list;
-}
-
-Status read_rows(const Rows& of, const TensorSource& source, int64_t first, std::span<float> out) {
-  const auto offset = static_cast<uint64_t>(first * of.columns) * sizeof(float);
-  return graph::materialize(of.weight->recipe, source, offset, std::as_writable_bytes(out));
-}
-
-// Returns `weight` without its layer, such as "attention.wq.weight".
-std::string kind_of(const std::string& weight) {
-  if (layer_of(weight) < 0) return weight;
-  const size_t dot = weight.find('.', std::string_view("layers.").size());
-  return weight.substr(dot + 1);
-}
 
 bool is_table(const std::string& weight) { return weight.ends_with("embeddings.weight"); }
 
@@ -155,15 +125,7 @@ class ValueCheck {
 
 }  // namespace
 
-int64_t MatchedPlace::row_of(int64_t row) const {
-  row -= begin;
-  if (head == 0) return first + row;
-  const int64_t in_head = row % head, half = turned / 2;
-  const int64_t moved = in_head >= turned ? in_head
-                        : in_head < half  ? 2 * in_head
-                                          : 2 * (in_head - half) + 1;
-  return first + row - in_head + moved;
-}
+int64_t MatchedPlace::row_of(int64_t row) const { return first + order.place_of(row - begin); }
 
 class WeightMatcher {
  public:
@@ -172,7 +134,7 @@ class WeightMatcher {
 
   Status run(ThreadPool& pool, const Progress& progress) {
     out_.weights_ = weights_.size();
-    for (const Rows& weight : weights_) FERRY_RETURN_IF_ERROR(match(weight));
+    for (const WeightRows& weight : weights_) FERRY_RETURN_IF_ERROR(match(weight));
     FERRY_RETURN_IF_ERROR(compare_values(pool, progress));
     find_strangers();
     check_order();
@@ -182,7 +144,7 @@ class WeightMatcher {
  private:
   const ProgramMatrix& matrix(size_t index) const { return out_.matrices_[index]; }
   // The matrix of a weight that was found, or the first of several.
-  const ProgramMatrix& matrix_of(const Rows& weight) const {
+  const ProgramMatrix& matrix_of(const WeightRows& weight) const {
     return matrix(out_.places_.at(weight.name).front().matrix);
   }
 
@@ -228,41 +190,32 @@ class WeightMatcher {
   }
 
   // The rows where a weight may begin in a matrix that joins weights of one layer.
-  std::set<int64_t> beginnings(const Rows& weight, const ProgramMatrix& in) const {
+  std::set<int64_t> beginnings(const WeightRows& weight, const ProgramMatrix& in) const {
     std::set<int64_t> list = {0};
     if (in.rows <= weight.rows) return list;
     list.insert(in.rows - weight.rows);
     const int64_t layer = layer_of(weight.name);
-    for (const Rows& other : weights_) {
+    for (const WeightRows& other : weights_) {
       if (other.columns != weight.columns || layer_of(other.name) != layer) continue;
       if (other.rows + weight.rows <= in.rows) list.insert(other.rows);
     }
     return list;
   }
 
-  std::vector<MatchedPlace> candidates(const Rows& weight, size_t index) const {
+  std::vector<MatchedPlace> candidates(const WeightRows& weight, size_t index) const {
     const ProgramMatrix& in = matrix(index);
     std::vector<MatchedPlace> list;
     if (in.columns != weight.columns || in.rows < weight.rows) return list;
-    const converters::ModelConfig& config = layers_.mapped.config;
-    const bool turns =
-        kind_of(weight.name).ends_with("wq.weight") || kind_of(weight.name).ends_with("wk.weight");
+    const std::vector<RowOrder> orders = orders_of(weight, layers_.mapped.config);
     for (const int64_t first : beginnings(weight, in)) {
-      list.push_back({.rows = weight.rows, .matrix = index, .first = first});
-      if (!turns || config.head_dim <= 0 || weight.rows % config.head_dim != 0) continue;
-      for (const int64_t turned : {config.head_dim, config.rotary_dim()}) {
-        if (turned <= 0 || turned % 2 != 0 || turned > config.head_dim) continue;
-        list.push_back({.rows = weight.rows,
-                        .matrix = index,
-                        .first = first,
-                        .head = config.head_dim,
-                        .turned = turned});
+      for (const RowOrder& order : orders) {
+        list.push_back({.rows = weight.rows, .matrix = index, .first = first, .order = order});
       }
     }
     return list;
   }
 
-  Status match(const Rows& weight) {
+  Status match(const WeightRows& weight) {
     const std::vector<int64_t> rows = sampled_rows(weight.rows);
     std::vector<std::vector<float>> values(rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -287,14 +240,14 @@ class WeightMatcher {
     return {};
   }
 
-  void take(const Rows& weight, std::vector<MatchedPlace> places) {
+  void take(const WeightRows& weight, std::vector<MatchedPlace> places) {
     for (const MatchedPlace& place : places) taken_.insert({place.matrix, place.first});
     out_.coded_ += matrix(places.front().matrix).is_coded() ? 1 : 0;
     out_.places_.emplace(weight.name, std::move(places));
   }
 
   // Finds a weight that the program has split into matrices of fewer rows.
-  Status match_parts(const Rows& weight) {
+  Status match_parts(const WeightRows& weight) {
     std::vector<MatchedPlace> places;
     for (int64_t begin = 0; begin < weight.rows;) {
       const std::optional<MatchedPlace> part = FERRY_TRY(part_at(weight, begin));
@@ -307,7 +260,7 @@ class WeightMatcher {
   }
 
   // Returns the whole matrix that rows from `begin` on are like.
-  Result<std::optional<MatchedPlace>> part_at(const Rows& weight, int64_t begin) {
+  Result<std::optional<MatchedPlace>> part_at(const WeightRows& weight, int64_t begin) {
     for (size_t index = 0; index < out_.matrices_.size(); ++index) {
       const ProgramMatrix& in = matrix(index);
       if (in.columns != weight.columns || in.rows > weight.rows - begin || is_taken(index))
@@ -329,7 +282,7 @@ class WeightMatcher {
 
   // -- comparing
 
-  Result<Comparison> compare(const Rows& weight) const {
+  Result<Comparison> compare(const WeightRows& weight) const {
     Comparison all;
     for (const MatchedPlace& place : out_.places_.at(weight.name)) {
       all.add(FERRY_TRY(compare(weight, place)));
@@ -337,7 +290,7 @@ class WeightMatcher {
     return all;
   }
 
-  Result<Comparison> compare(const Rows& weight, const MatchedPlace& place) const {
+  Result<Comparison> compare(const WeightRows& weight, const MatchedPlace& place) const {
     ValueCheck check(matrix(place.matrix), place);
     const int64_t step = std::max<int64_t>(1, (int64_t{1} << 16) / weight.columns);
     const int64_t end = place.begin + place.rows;
@@ -355,9 +308,9 @@ class WeightMatcher {
   }
 
   Status compare_values(ThreadPool& pool, const Progress& progress) {
-    std::vector<const Rows*> found;
+    std::vector<const WeightRows*> found;
     uint64_t total = 0;
-    for (const Rows& weight : weights_) {
+    for (const WeightRows& weight : weights_) {
       if (!out_.places_.contains(weight.name)) continue;
       found.push_back(&weight);
       total += static_cast<uint64_t>(weight.rows * weight.columns) * sizeof(float);
@@ -388,7 +341,7 @@ class WeightMatcher {
     return {};
   }
 
-  std::string line_of(const Rows& weight, const Comparison& result) const {
+  std::string line_of(const WeightRows& weight, const Comparison& result) const {
     const ProgramMatrix& in = matrix_of(weight);
     const std::string what = result.wrong > 0
                                  ? fmt::format("{} of {} values differ by more than half a step",
@@ -409,7 +362,7 @@ class WeightMatcher {
 
   // Whether a weight that was not found has the size of this matrix.
   bool could_be_absent(const ProgramMatrix& in) const {
-    return std::ranges::any_of(weights_, [&](const Rows& weight) {
+    return std::ranges::any_of(weights_, [&](const WeightRows& weight) {
       return weight.rows == in.rows && weight.columns == in.columns &&
              !out_.places_.contains(weight.name);
     });
@@ -460,7 +413,7 @@ class WeightMatcher {
   const plan::Conversion& layers_;
   const TensorSource& source_;
   MatchedWeights& out_;
-  const std::vector<Rows> weights_;
+  const std::vector<WeightRows> weights_;
   std::map<std::pair<size_t, int64_t>, std::vector<float>> read_;
   std::set<std::pair<size_t, int64_t>> taken_;  // matrix and first row
 };
@@ -470,8 +423,13 @@ Result<MatchedWeights> MatchedWeights::find(const packer::Bundle& bundle,
                                             const Progress& progress) {
   MatchedWeights out;
   out.source_ = layers.mapped.source.get();
-  out.matrices_ = FERRY_TRY(proof::matrices_of(bundle));
+  ProgramConstants constants = FERRY_TRY(constants_of(bundle));
+  out.matrices_ = std::move(constants.matrices);
   FERRY_RETURN_IF_ERROR(WeightMatcher(layers, out).run(pool, progress));
+  out.vectors_ = FERRY_TRY(match_vectors(constants.vectors, layers));
+  if (!out.undecided_.empty()) return out;
+  out.different_.insert(out.different_.end(), out.vectors_.different.begin(),
+                        out.vectors_.different.end());
   return out;
 }
 

@@ -12,8 +12,10 @@
 #include "packer/bundle_reader.h"
 #include "plan/conversion.h"
 #include "proof/loaded_part.h"
-#include "proof/program_matrices.h"
+#include "proof/matched_vectors.h"
+#include "proof/program_constants.h"
 #include "proof/progress.h"
+#include "proof/weight_rows.h"
 
 namespace ferry::proof {
 
@@ -22,9 +24,7 @@ struct MatchedPlace {
   int64_t begin = 0, rows = 0;  // rows of the weight
   size_t matrix = 0;            // index into the program's matrices
   int64_t first = 0;            // row of the matrix that is row `begin` of the weight
-  // In each head of so many rows, the two halves of the first `turned` rows alternate, which is the
-  // order of Meta's checkpoints. 0: rows are in order.
-  int64_t head = 0, turned = 0;
+  RowOrder order = {};
 
   int64_t row_of(int64_t row) const;
 };
@@ -40,11 +40,13 @@ class MatchedWeights {
   // the program is like. It must not outlive this object.
   ReadWeight reader() const;
 
-  uint64_t weights() const { return weights_; }      // matrices of the model
-  uint64_t found() const { return places_.size(); }  // those that the program has
-  uint64_t coded() const { return coded_; }          // those among them that are codes
-  uint64_t values() const { return values_; }        // compared values
-  uint64_t bytes() const { return bytes_; }          // of these values or codes, without scales
+  uint64_t weights() const { return weights_; }          // matrices of the model
+  uint64_t found() const { return places_.size(); }      // those that the program has
+  uint64_t coded() const { return coded_; }              // those among them that are codes
+  uint64_t values() const { return values_; }            // compared values
+  uint64_t bytes() const { return bytes_; }              // of these values or codes, without scales
+  uint64_t vectors() const { return vectors_.vectors; }  // weights of one dimension
+  uint64_t found_vectors() const { return vectors_.found; }  // those that the program has
   // One line for each weight that differs: a value further away than half a step of its code, or
   // another value where there are no codes; a matrix that is like no weight; layers in another
   // order.
@@ -61,6 +63,7 @@ class MatchedWeights {
   // By name of the weight: one place, or several that have its rows in order.
   std::map<std::string, std::vector<MatchedPlace>> places_;
   uint64_t weights_ = 0, coded_ = 0, values_ = 0, bytes_ = 0;
+  MatchedVectors vectors_;
   std::vector<std::string> different_;
   std::string undecided_;
 };

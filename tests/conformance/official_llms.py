@@ -57,9 +57,7 @@ def exported(promise, runtime, name, kind):
     verified = Ferry("verify", "--text-decoder", path, "--checkpoint", folder / "checkpoint", "--json").ends_with(0).result
     if quantization and not verified["own_weights"]["in_f32"]["parity"]:
         raise Wrong("not held to its own weights")
-    # Behind caches of 8 bits, which verify does not widen, a norm is within their error; it says so.
-    changes = (a_row, exchanged_layers) if "quantize_kv_cache" in model else (a_row, a_norm, exchanged_layers)
-    found = [change(folder) for change in changes]
+    found = [change(folder) for change in (a_row, a_norm, exchanged_layers)]
     for what, changed in found:
         verdict = Ferry("verify", "--text-decoder", path, "--checkpoint", changed, "--json")
         if verdict.code != 1:

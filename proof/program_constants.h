@@ -1,5 +1,5 @@
-// Matrices in programs of other tools: constants of operators, and filters in the graphs of
-// delegates. What reads a matrix tells how it is coded, because its name may be anything.
+// Weights in programs of other tools: constants of operators, and filters in the graphs of
+// delegates. What reads a weight tells how it is coded, because its name may be anything.
 #pragma once
 
 #include <cstddef>
@@ -48,9 +48,26 @@ struct ProgramMatrix {
   std::pair<int, int> code_range() const;
 };
 
-// Returns the matrices of the text decoder and the token embedding, each once, in the order in
+// A constant of one dimension, such as the weight of a norm or a bias. The bytes are those of the
+// bundle, which must outlive it.
+struct ProgramVector {
+  std::string place;  // where the program reads it, for messages
+  int64_t size = 0;
+  DType dtype = DType::kF32;
+  std::span<const std::byte> bytes = {};
+
+  std::vector<float> values() const;
+};
+
+struct ProgramConstants {
+  std::vector<ProgramMatrix> matrices;
+  std::vector<ProgramVector> vectors;
+};
+
+// Returns the constants of the text decoder and the token embedding, each once, in the order in
 // which the programs read them first. Constants with more than two dimensions count as matrices of
-// their last dimension. Matrices in a form that is not known here are left out.
-Result<std::vector<ProgramMatrix>> matrices_of(const packer::Bundle& bundle);
+// their last dimension, and those with one row as vectors. Constants in a form that is not known
+// here are left out.
+Result<ProgramConstants> constants_of(const packer::Bundle& bundle);
 
 }  // namespace ferry::proof

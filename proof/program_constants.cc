@@ -1,4 +1,4 @@
-#include "proof/program_matrices.h"
+#include "proof/program_constants.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <variant>
 
 #include "core/checked.h"
@@ -18,7 +19,7 @@
 namespace ferry::proof {
 namespace {
 
-using MatrixBytes = std::span<const std::byte>;
+using ConstantBytes = std::span<const std::byte>;
 using Packing = ProgramMatrix::Packing;
 
 // Operators whose first arguments are codes [rows, columns], scales and zero points.
@@ -69,7 +70,7 @@ int code_of(Packing packing, const std::byte* row, size_t column) {
   return 0;
 }
 
-float number_at(DType dtype, MatrixBytes bytes, int64_t index) {
+float number_at(DType dtype, ConstantBytes bytes, int64_t index) {
   float value = 0;
   to_f32(dtype, bytes.data() + index * dtype_bytes(dtype), &value, 1);
   return value;
@@ -104,7 +105,7 @@ class ProgramReader {
     }
   }
 
-  Status run(std::vector<ProgramMatrix>& out) {
+  Status run(ProgramConstants& out) {
     out_ = &out;
     graphs_ = FERRY_TRY(xnnpack::read_blobs(loaded_, bundle_.path()));
     for (const pte::Method& method : loaded_.program.methods) add_method(method);
@@ -122,11 +123,22 @@ class ProgramReader {
   void add(ProgramMatrix matrix) {
     if (!is_whole(matrix)) return;
     const auto key = std::tuple(matrix.bytes.data(), matrix.scales.data(), matrix.packing);
-    const auto [known, fresh] = seen_.emplace(key, out_->size());
+    std::vector<ProgramMatrix>& list = out_->matrices;
+    const auto [known, fresh] = seen_.emplace(key, list.size());
     if (fresh) {
-      out_->push_back(std::move(matrix));
+      list.push_back(std::move(matrix));
     } else if (matrix.table) {
-      (*out_)[known->second].table = true;
+      list[known->second].table = true;
+    }
+  }
+
+  void add(ProgramVector vector) {
+    if (vector.size < 2 || !is_castable(vector.dtype) ||
+        std::ssize(vector.bytes) / dtype_bytes(vector.dtype) < vector.size) {
+      return;
+    }
+    if (seen_vectors_.insert(vector.bytes.data()).second) {
+      out_->vectors.push_back(std::move(vector));
     }
   }
 
@@ -139,6 +151,9 @@ class ProgramReader {
       } else if (const auto* other = std::get_if<pte::DelegateCall>(&method.instructions[i])) {
         const pte::Delegate& delegate = method.delegates[static_cast<size_t>(other->delegate)];
         if (graphs_[delegate.data]) add_graph(*graphs_[delegate.data], delegate.data, i);
+        for (const int32_t value : other->args) {
+          add_values(method, value, fmt::format("instruction {} (delegate)", i), /*table=*/false);
+        }
       }
     }
   }
@@ -149,13 +164,13 @@ class ProgramReader {
   }
 
   // Returns the bytes of a constant; empty for other values.
-  MatrixBytes bytes_of(const pte::Tensor* tensor) const {
+  ConstantBytes bytes_of(const pte::Tensor* tensor) const {
     if (tensor == nullptr || tensor->allocation) return {};
     if (tensor->external) {
       const auto found = named_.find(tensor->fqn);
-      return found == named_.end() ? MatrixBytes() : found->second;
+      return found == named_.end() ? ConstantBytes() : found->second;
     }
-    return tensor->data_index == 0 ? MatrixBytes() : loaded_.data.constants[tensor->data_index];
+    return tensor->data_index == 0 ? ConstantBytes() : loaded_.data.constants[tensor->data_index];
   }
 
   void add_call(const pte::Method& method, const pte::KernelCall& call, size_t index) {
@@ -164,18 +179,28 @@ class ProgramReader {
     const auto* coded = std::ranges::find(kCodedOperators, name, &CodedOperator::name);
     if (coded != std::end(kCodedOperators)) return add_codes(method, call, *coded, place);
     for (const int32_t value : call.args) {
-      const pte::Tensor* tensor = tensor_of(method, value);
-      if (tensor == nullptr || tensor->sizes.size() < 2 || !is_castable(tensor->dtype)) continue;
-      const Shape shape(tensor->sizes.begin(), tensor->sizes.end());
-      const int64_t elements = checked_numel(shape).value_or(0);
-      if (elements <= 0) continue;
-      ProgramMatrix matrix{.place = place, .table = name.starts_with("aten::embedding")};
-      matrix.columns = shape.back();
-      matrix.rows = elements / matrix.columns;
-      matrix.dtype = tensor->dtype;
-      matrix.bytes = bytes_of(tensor);
-      add(std::move(matrix));
+      add_values(method, value, place, name.starts_with("aten::embedding"));
     }
+  }
+
+  // Adds a constant in values, if `value` is one.
+  void add_values(const pte::Method& method, int32_t value, const std::string& place, bool table) {
+    const pte::Tensor* tensor = tensor_of(method, value);
+    if (tensor == nullptr || tensor->sizes.empty() || !is_castable(tensor->dtype)) return;
+    const Shape shape(tensor->sizes.begin(), tensor->sizes.end());
+    const int64_t elements = checked_numel(shape).value_or(0);
+    const ConstantBytes bytes = bytes_of(tensor);
+    if (elements <= 0 || bytes.empty()) return;
+    if (elements == shape.back()) {
+      add(ProgramVector{.place = place, .size = elements, .dtype = tensor->dtype, .bytes = bytes});
+    }
+    if (shape.size() < 2) return;
+    ProgramMatrix matrix{.place = place, .table = table};
+    matrix.columns = shape.back();
+    matrix.rows = elements / matrix.columns;
+    matrix.dtype = tensor->dtype;
+    matrix.bytes = bytes;
+    add(std::move(matrix));
   }
 
   void add_codes(const pte::Method& method, const pte::KernelCall& call, const CodedOperator& op,
@@ -204,42 +229,54 @@ class ProgramReader {
   // -- delegates
 
   void add_graph(const xnnpack::Graph& graph, uint32_t blob, size_t index) {
+    const ConstantBytes bytes = loaded_.data.delegates[blob];
+    std::unordered_map<uint32_t, const xnnpack::Value*> values;
+    for (const xnnpack::Value& value : graph.values) values.emplace(value.id, &value);
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       const xnnpack::Node& node = graph.nodes[i];
-      if (node.kind != xnnpack::NodeKind::kFullyConnected) continue;
-      const auto filter = std::ranges::find(graph.values, node.inputs[1], &xnnpack::Value::id);
-      if (filter == graph.values.end()) continue;
-      add_filter(graph, *filter, loaded_.data.delegates[blob],
-                 fmt::format("instruction {}, node {} of the delegate", index, i));
+      const std::string place = fmt::format("instruction {}, node {} of the delegate", index, i);
+      const bool has_filter = node.kind == xnnpack::NodeKind::kFullyConnected;
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        const auto found = values.find(node.inputs[k]);
+        if (found == values.end()) continue;
+        const xnnpack::Value& value = *found->second;
+        if (has_filter && k == 1) add_filter(graph, value, bytes, place);
+        add_vector(graph, value, bytes, place);
+      }
     }
   }
 
-  MatrixBytes constant(const xnnpack::Graph& graph, uint32_t index, MatrixBytes blob) const {
+  void add_vector(const xnnpack::Graph& graph, const xnnpack::Value& value, ConstantBytes blob,
+                  const std::string& place) {
+    const std::optional<DType> dtype = dtype_of(value.datatype);
+    const Shape shape(value.dims.begin(), value.dims.end());
+    if (!dtype || shape.empty() || checked_numel(shape).value_or(0) != shape.back()) return;
+    add(ProgramVector{.place = place,
+                      .size = shape.back(),
+                      .dtype = *dtype,
+                      .bytes = constant(graph, value.constant, blob)});
+  }
+
+  ConstantBytes constant(const xnnpack::Graph& graph, uint32_t index, ConstantBytes blob) const {
     if (index == 0 || index >= graph.constants.size()) return {};
-    const xnnpack::NamedLookup lookup = [&](std::string_view key) -> std::optional<MatrixBytes> {
+    const xnnpack::NamedLookup lookup = [&](std::string_view key) -> std::optional<ConstantBytes> {
       const auto found = named_.find(key);
       return found == named_.end() ? std::nullopt : std::optional(found->second);
     };
     const auto bytes =
         xnnpack::constant_bytes(graph.constants[index], blob, lookup, bundle_.path());
-    return bytes ? *bytes : MatrixBytes();
+    return bytes ? *bytes : ConstantBytes();
   }
 
-  void add_filter(const xnnpack::Graph& graph, const xnnpack::Value& filter, MatrixBytes blob,
+  void add_filter(const xnnpack::Graph& graph, const xnnpack::Value& filter, ConstantBytes blob,
                   std::string place) {
     if (filter.dims.size() != 2) return;
     ProgramMatrix matrix{.place = std::move(place), .rows = filter.dims[0]};
     matrix.columns = filter.dims[1];
     matrix.bytes = constant(graph, filter.constant, blob);
+    const std::optional<DType> dtype = dtype_of(filter.datatype);
+    matrix.dtype = dtype.value_or(DType::kF32);
     switch (filter.datatype) {
-      case xnnpack::Datatype::kF32:
-        break;
-      case xnnpack::Datatype::kF16:
-        matrix.dtype = DType::kF16;
-        break;
-      case xnnpack::Datatype::kBF16:
-        matrix.dtype = DType::kBF16;
-        break;
       case xnnpack::Datatype::kQCInt8:
         matrix.packing = Packing::kI8;
         break;
@@ -248,7 +285,7 @@ class ProgramReader {
         matrix.packing = Packing::kLowFirst;
         break;
       default:
-        return;
+        if (!dtype) return;
     }
     if (const auto* rows = std::get_if<xnnpack::PerChannel>(&filter.quantization)) {
       if (rows->channel_dim != 0) return;
@@ -262,12 +299,27 @@ class ProgramReader {
     add(std::move(matrix));
   }
 
+  // Returns the dtype of values; nothing for codes.
+  static std::optional<DType> dtype_of(xnnpack::Datatype datatype) {
+    switch (datatype) {
+      case xnnpack::Datatype::kF32:
+        return DType::kF32;
+      case xnnpack::Datatype::kF16:
+        return DType::kF16;
+      case xnnpack::Datatype::kBF16:
+        return DType::kBF16;
+      default:
+        return std::nullopt;
+    }
+  }
+
   const packer::Bundle& bundle_;
   const pte::LoadedProgram& loaded_;
-  std::map<std::string, MatrixBytes, std::less<>> named_;  // data files take precedence
+  std::map<std::string, ConstantBytes, std::less<>> named_;  // data files take precedence
   std::vector<std::optional<xnnpack::Graph>> graphs_;
   std::map<std::tuple<const std::byte*, const std::byte*, Packing>, size_t> seen_;
-  std::vector<ProgramMatrix>* out_ = nullptr;
+  std::set<const std::byte*> seen_vectors_;
+  ProgramConstants* out_ = nullptr;
 };
 
 constexpr std::string_view kRoles[] = {kTokenEmbeddingRole, kTextDecoderRole};
@@ -316,14 +368,20 @@ std::pair<int, int> ProgramMatrix::code_range() const {
   }
 }
 
-Result<std::vector<ProgramMatrix>> matrices_of(const packer::Bundle& bundle) {
-  std::vector<ProgramMatrix> matrices;
+std::vector<float> ProgramVector::values() const {
+  std::vector<float> list(static_cast<size_t>(size));
+  to_f32(dtype, bytes.data(), list.data(), list.size());
+  return list;
+}
+
+Result<ProgramConstants> constants_of(const packer::Bundle& bundle) {
+  ProgramConstants constants;
   for (const std::string_view role : kRoles) {
     for (const size_t program : bundle.programs_of(role)) {
-      FERRY_RETURN_IF_ERROR(ProgramReader(bundle, program).run(matrices));
+      FERRY_RETURN_IF_ERROR(ProgramReader(bundle, program).run(constants));
     }
   }
-  return matrices;
+  return constants;
 }
 
 }  // namespace ferry::proof
