@@ -272,8 +272,16 @@ class CheckpointProver {
         FERRY_TRY(MatchedWeights::find(bundle_, layers, pool_, progress("comparing weights")));
     const ParityBounds bounds = bounds_of(bundle_, given_.tolerance);
     if (!proof_.matched->undecided().empty() || !bounds.has_floors()) return {};
-    proof_.codes = FERRY_TRY(
-        prove_codes(bundle_, proof_.matched->reader(), layers, prompts_, codes_options(), pool_));
+    Result<CodedProof> codes =
+        prove_codes(bundle_, proof_.matched->reader(), layers, prompts_, codes_options(), pool_);
+    // Few operators take a matrix in half precision beside activations in f32. An error that is
+    // none of this execution alone ends the execution of the program as it is, too.
+    if (!codes && codes.error().code == ErrorCode::kBadInput) {
+      proof_.codes.emplace().absent =
+          "its activations cannot be kept in f32: " + codes.error().message;
+      return {};
+    }
+    proof_.codes = FERRY_TRY(std::move(codes));
     return {};
   }
 

@@ -270,6 +270,7 @@ TensorView Method::input_meta(size_t index) const {
 TensorView Method::output_meta(size_t index) const {
   return impl_->meta(impl_->state.outputs[index]);
 }
+bool Method::widens() const { return impl_->state.widen; }
 
 Status Method::set_input(size_t index, const TensorView& tensor) {
   if (index >= impl_->state.inputs.size()) {

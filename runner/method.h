@@ -100,9 +100,11 @@ class Method {
   size_t input_count() const;
   size_t output_count() const;
   // Returns dtype and upper-bound shape. For values that are no tensors these are those of
-  // output().
+  // output(). With MethodOptions::widen the dtype of what the program states in half precision is
+  // f32.
   TensorView input_meta(size_t index) const;
   TensorView output_meta(size_t index) const;
+  bool widens() const;  // whether it was loaded with MethodOptions::widen
 
   // Copies the input's shape and, if it has planned memory, its bytes. Otherwise the method refers
   // to the caller's bytes, which must stay until execute() returns. kBadInput, with the input's

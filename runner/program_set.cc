@@ -72,8 +72,10 @@ class ComponentBinder {
                                    quoted(type.name)));
     }
     const MethodChain::Link& link = links_[static_cast<size_t>(source->link)];
+    PortType expected = type;
+    if (link.method->widens() && is_half(expected.dtype)) expected.dtype = DType::kF32;
     FERRY_RETURN_IF_ERROR(
-        check_type(link.file, "output", type, link.method->output_meta(source->port)));
+        check_type(link.file, "output", expected, link.method->output_meta(source->port)));
     return *source;
   }
 

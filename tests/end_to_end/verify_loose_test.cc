@@ -1,5 +1,5 @@
 // `verify` of programs that the official export_llm made of testdata/golden/llama and, in codes of
-// 4 bits, of testdata/official_llm/NAME.
+// 4 bits, of testdata/official_llm/NAME. optimum_bf16 is of optimum-executorch 1.1.0.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,6 +73,31 @@ TEST(VerifyLoose, AQuantisedCacheIsWithinTheFloorsOfItsCoding) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.json()["parity"], true);
   }
+}
+
+// Its products take transposed matrices in bf16, which take no activations in f32.
+TEST(VerifyLoose, AProgramThatCannotBeWidenedIsHeldToItsRounding) {
+  const Outcome outcome = verify("optimum_bf16", {"--checkpoint", kSource});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json report = outcome.json();
+  EXPECT_EQ(report["parity"], true);
+  EXPECT_EQ(report["tensors"]["compared"], 23);
+  const std::string absent = report["own_weights"]["absent"];
+  EXPECT_NE(absent.find("cannot be kept in f32"), std::string::npos) << absent;
+}
+
+TEST(VerifyLoose, AValueOfAProgramInBf16IsFound) {
+  const TempDir dir;
+  const std::string key = "model.layers.2.mlp.up_proj.weight";
+  const std::string changed = changed_checkpoint(dir, "golden/llama", [&](TensorFile& file) {
+    std::string bytes = file.bytes_of(key);
+    bytes[100] ^= 1;
+    file.set_bytes(key, bytes);
+  });
+  const Outcome outcome = run_ferry_once(
+      {"verify", "--text-decoder", program("optimum_bf16"), "--checkpoint", changed});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("1 of 1280 values differ"), std::string::npos) << outcome.err;
 }
 
 void expect_no_parity_with_a_changed_row(const std::string& name) {
