@@ -16,7 +16,7 @@ import llm_models
 import official
 from common import Ferry, Wrong
 
-PROMPT, NEW = [5, 17, 33, 60, 2, 8], 12
+PROMPT, NEW = [5, 17, 33, 60, 2, 8], 20
 CODES = {"qmode": "8da4w", "group_size": 32, "embedding_quantize": "8,0"}
 # kind of program: whether it is lowered to XNNPACK, and what export_llm's configuration says of model and quantisation
 KINDS = {
@@ -125,6 +125,12 @@ def static_cache(folder, kind, xnnpack, length):
     return folder / "model.pte"
 
 
+def attention_sink(folder, seed, xnnpack):
+    """A program that attends to the first four tokens and to the last 16; PROMPT and NEW have more."""
+    llm_models.save("llama3_2", folder, seed)
+    return llm_models.export("llama3_2", folder, xnnpack, {"use_attention_sink": "4,16"}, {})
+
+
 def official_tokens(path):
     """Runs in the process of the official runtime."""
     import torch
@@ -162,6 +168,9 @@ def main():
             for length in (1, 31):
                 name = f"static cache, {kind}, {'XNNPACK' if xnnpack else 'portable'}, calls of {length}"
                 promise.case(name, same_tokens, promise, runtime, lambda folder: static_cache(folder, kind, xnnpack, length))
+    for xnnpack in (True,) if promise.sample else (False, True):
+        name = f"attention sink, {'XNNPACK' if xnnpack else 'portable'}"
+        promise.case(name, same_tokens, promise, runtime, lambda folder: attention_sink(folder, promise.seed, xnnpack))
     for name in () if promise.sample else llm_models.MODELS:
         for kind in KINDS if name == "llama3_2" else EVERY:
             promise.case(f"export_llm, {name}, {kind}", exported, promise, runtime, name, kind)
