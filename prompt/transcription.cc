@@ -200,8 +200,11 @@ Result<Transcript> Transcriber::transcribe_whole(const media::WaveformSettings& 
     const Stopwatch watch(out.encode_seconds);
     FERRY_RETURN_IF_ERROR(decoder_->set_sound(values));
   }
-  const Stopwatch watch(out.decode_seconds);
-  std::vector<int64_t> tokens = FERRY_TRY(generate(out.forced, most, /*timestamps=*/false));
+  std::vector<int64_t> tokens;
+  {
+    const Stopwatch watch(out.decode_seconds);
+    tokens = FERRY_TRY(generate(out.forced, most, /*timestamps=*/false));
+  }
   const double seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
   out.segments.push_back({0, seconds, std::move(tokens)});
   return out;

@@ -67,6 +67,15 @@ def make_files(folder):
     safetensors.numpy.save_file(samples, folder / "samples.safetensors")
 
 
+def make_normalized(folder):
+    """The input values of some files as Wav2Vec2FeatureExtractor normalises them."""
+    samples = safetensors.numpy.load_file(folder / "samples.safetensors")
+    extractor = transformers.Wav2Vec2FeatureExtractor(do_normalize=True)
+    made = {name: extractor(samples[name], sampling_rate=RATE, return_tensors="np").input_values[0]
+            for name in ("five_32.wav", "mono_8.wav", "noise_flac.flac")}
+    safetensors.numpy.save_file(made, folder / "normalized.safetensors")
+
+
 def make_features(folder):
     """The frames of one second of a file by the numpy path of the extractor, with 80 and 128 mels."""
     samples = safetensors.numpy.load_file(folder / "samples.safetensors")["mono_16.wav"]
@@ -209,6 +218,7 @@ def main():
     make_files(sounds)
     soundfile.write(sounds / "long.wav", np.concatenate([chirp(8000, 1, 0.9, n) for n in range(3)]), 8000, subtype="PCM_U8")
     make_features(sounds)
+    make_normalized(sounds)
     for seed in range(100):
         model = make_model(folder, seed)
         made = transcripts(model, folder, sounds)
