@@ -133,6 +133,14 @@ CASES = [dict(sound="mono_16.wav"), dict(sound="mono_16.wav", language="de", tas
          dict(sound="stereo_flac.flac", task="translate", timestamps=True), dict(sound="long.wav"), dict(sound="long.wav", language="de")]
 
 
+def randomise(model):
+    """Weights that no initialisation makes equal or zero."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn_like(weight)
+            weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * (0.5 if "embed" in name else 0.25))
+
+
 def moonshine_config(**changed):
     return transformers.MoonshineConfig(**{**dict(
         vocab_size=LETTERS + len(SPECIAL), hidden_size=24, intermediate_size=20, encoder_num_hidden_layers=2,
@@ -141,13 +149,10 @@ def moonshine_config(**changed):
 
 
 def make_moonshine(folder, seed, config, dtype, normalize=False, **generation):
-    """A Moonshine with random weights, which no initialisation makes equal or zero."""
+    """A Moonshine with random weights."""
     torch.manual_seed(seed)
     model = transformers.MoonshineForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn_like(weight)
-            weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * (0.5 if "embed" in name else 0.25))
+    randomise(model)
     model = model.to(dtype)
     model.generation_config = transformers.GenerationConfig(
         **{**dict(bos_token_id=START, eos_token_id=END, decoder_start_token_id=START, max_length=24), **generation})

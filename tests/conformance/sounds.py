@@ -168,10 +168,7 @@ def whisper(r, folder, seed):
         decoder_start_token_id=golden.START, begin_suppress_tokens=None)
     torch.manual_seed(seed)
     model = transformers.WhisperForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn_like(weight)
-            weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * (0.5 if "embed" in name else 0.25))
+    golden.randomise(model)
     model.generation_config = transformers.GenerationConfig(
         begin_suppress_tokens=[32, golden.END], suppress_tokens=[1, 2], bos_token_id=golden.END, eos_token_id=golden.END,
         pad_token_id=golden.END, decoder_start_token_id=golden.START, is_multilingual=True,

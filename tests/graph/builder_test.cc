@@ -181,11 +181,6 @@ TEST(Builder, MatricesMeetAtTheirInnerDimension) {
          return f.b.conv1d(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, 3);
        },
        ""},
-      {"a bias of another width",
-       [](Fixture& f) {
-         return f.b.conv1d(f.f32({1, 5, 9}), f.b.weight("w", {6, 5, 4}), f.b.weight("b", {5}), 3);
-       },
-       ""},
   });
 }
 
