@@ -178,13 +178,13 @@ ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer
   return static_attend(b, c, layer, query, all_keys, all_values);
 }
 
-// Attends to all rows of an encoder. The operator takes as many keys as start_pos and the tokens
-// make, causal or not, unless it has a mask. A call may have more tokens than a short sound has
-// rows, and then there is no such start_pos: a mask of zeros asks for all keys.
-ValueId attend_to_encoded(GraphBuilder& b, const ModelConfig& g, ValueId q, ValueId keys,
-                          ValueId values) {
+// Attends to all rows of an encoder, for the `tokens` of the call. The operator takes as many keys
+// as start_pos and the tokens make, causal or not, unless it has a mask. A call may have more
+// tokens than a short sound has rows, and then there is no such start_pos: a mask of zeros asks for
+// all keys.
+ValueId attend_to_encoded(GraphBuilder& b, const ModelConfig& g, graph::IntArg tokens, ValueId q,
+                          ValueId keys, ValueId values) {
   const Dim rows = b.graph()[keys].shape[1];
-  const graph::IntArg tokens = b.sym_size(q, 1);
   if (rows.is_static()) {
     return b.sdpa_full(q, keys, values, g.scalars.attention, b.int_sub(rows.base, tokens));
   }
@@ -321,7 +321,7 @@ ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   const ValueId values = encoded(kCrossVPort);
   ValueId q = projection(b, x, prefix + ".wq", g.hidden_size, g.q_size(), g.audio->query_bias);
   q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(g.head_dim)});
-  const ValueId mixed = attend_to_encoded(b, g, q, keys, values);
+  const ValueId mixed = attend_to_encoded(b, g, b.sym_size(x, 1), q, keys, values);
   const ValueId joined = b.view(mixed, {batch(), c.tokens, features(g.q_size())});
   return projection(b, joined, prefix + ".wo", g.q_size(), g.hidden_size, g.audio->output_bias);
 }

@@ -247,16 +247,6 @@ Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const Wra
   return text.flag_or("tie_word_embeddings", false);
 }
 
-// Rows of sound may go beyond max_position_embeddings, where frequencies of some types change.
-Status check_rope_of_sound(const JsonFields& fields, const ModelConfig& config) {
-  if (!config.audio || !config.audio->takes_samples()) return {};
-  const RopeConfig::Type type = config.rope.type;
-  if (type != RopeConfig::Type::kDynamic && type != RopeConfig::Type::kLongRope) return {};
-  return fields.error(ErrorCode::kUnsupported, "rope_parameters",
-                      "has a rope_type whose frequencies depend on the length: not supported for "
-                      "sound");
-}
-
 Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_quantization(fields, type.ternary));
   if (fields.find("quantization_config") != nullptr) config.numbers[kRoundedInputs] = 1;
@@ -278,7 +268,6 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   FERRY_RETURN_IF_ERROR(read_two_way(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_heads(fields, config));
-  FERRY_RETURN_IF_ERROR(check_rope_of_sound(fields, config));
   FERRY_RETURN_IF_ERROR(read_classifier(fields, config));
   return read_token_ids(fields, config);
 }
