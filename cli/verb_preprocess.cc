@@ -174,7 +174,7 @@ std::string sound_json(const PreprocessLine& o, const prompt::PreprocessedSound&
   json.member("sampling_rate", sound.rate).member("channels", sound.channels);
   json.member("duration", sound.seconds).end_object();
   json.key("tensors").begin_array();
-  add_tensor(json, "input_features", "f32", sound.input_features);
+  add_tensor(json, sound.tensor, "f32", sound.shape);
   return json.end_array().end_object().take();
 }
 
@@ -183,21 +183,21 @@ Result<int> run_preprocess_sound(Context& context, const PreprocessLine& o) {
                     !o.prompt.empty() || o.request.pan_and_scan;
   if (more) return fail(ErrorCode::kUsage, "--audio takes no images and no prompt");
   if (o.request.output.empty()) return fail(ErrorCode::kUsage, "-o FILE is required");
-  const auto settings_of = [&]() -> Result<media::LogMelSettings> {
+  const auto settings_of = [&]() -> Result<media::SoundSettings> {
     if (o.request.bundle.empty()) return prompt::sound_settings(o.request.checkpoint);
     return prompt::sound_settings(
         FERRY_TRY(packer::Bundle::open(o.request.bundle, /*check_digests=*/false, context.pool())));
   };
-  const media::LogMelSettings settings = FERRY_TRY(settings_of());
+  const media::SoundSettings settings = FERRY_TRY(settings_of());
   const prompt::PreprocessedSound sound =
       FERRY_TRY(prompt::preprocess_sound(o.audio, settings, o.request.output, context.pool()));
   if (context.json) {
     context.print_result(sound_json(o, sound), 0);
   } else if (!context.quiet) {
-    context.print(fmt::format("{}: {:.2f} s, {} Hz, {} channel{}\n{}: input_features f32 [{}]\n",
+    context.print(fmt::format("{}: {:.2f} s, {} Hz, {} channel{}\n{}: {} f32 [{}]\n",
                               printable(sound.path), sound.seconds, sound.rate, sound.channels,
                               sound.channels == 1 ? "" : "s", printable(o.request.output),
-                              fmt::join(sound.input_features, ", ")));
+                              sound.tensor, fmt::join(sound.shape, ", ")));
   }
   return 0;
 }
@@ -236,7 +236,7 @@ void add_preprocess(CommandLine& line) {
   auto o = std::make_shared<PreprocessLine>();
   line.verb("preprocess",
             "Images to the pixel values of a checkpoint's own processor, sounds to its log-mel "
-            "frames, and prompts with images to token ids")
+            "frames or samples, and prompts with images to token ids")
       .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
       .option("--checkpoint DIR", o->request.checkpoint,
               "Directory with preprocessor_config.json, or a bundle")
@@ -245,7 +245,8 @@ void add_preprocess(CommandLine& line) {
               "Instead: bundle with an encoder, which must take what the processor makes")
       .option("-o,--out FILE", o->request.output, "New safetensors file")
       .option("--audio FILE", o->audio,
-              "Instead of images: a sound, WAV or FLAC, to the input_features of a model of speech")
+              "Instead of images: a sound, WAV or FLAC, to the frames or samples that a model of "
+              "speech takes")
       .option("--messages FILE", o->messages,
               "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...} and "
               "{\"type\": \"image\"}")

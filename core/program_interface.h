@@ -22,8 +22,8 @@ inline constexpr std::string_view kTextEncoderRole = "text_encoder";
 // embeddings instead of tokens.
 inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
 inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
-// Models of speech also have an audio encoder, which turns log-mel frames into the keys and values
-// of the cross-attention of their text decoder.
+// Models of speech also have an audio encoder, which turns log-mel frames or samples into the keys
+// and values of the cross-attention of their text decoder.
 inline constexpr std::string_view kAudioEncoderRole = "audio_encoder";
 
 // Program kinds. A stateful program keeps its caches in mutable buffers. A static program has fixed
@@ -88,9 +88,13 @@ inline constexpr std::string_view kPositionWeightsPort = "position_weights";
 // An output of such an encoder, f32 [K,M,hidden_size], and an input of its text decoder, f32
 // [K,T,hidden_size]: what the outputs of the first K layers get added; zeros for tokens of text.
 inline constexpr std::string_view kDeepstackPort = "deepstack_features";
-// Models of speech have these. The keys and values are outputs of the audio encoder and inputs of
-// the text decoder; the number of the decoder's layer follows.
+// Models of speech have these: frames or samples, of which any number up to the bound. The keys and
+// values are outputs of the audio encoder and inputs of the text decoder; the number of the
+// decoder's layer follows.
 inline constexpr std::string_view kInputFeaturesPort = "input_features";  // f32 [1,mels,frames]
+inline constexpr std::string_view kInputValuesPort = "input_values";      // f32 [1,samples]
+// The fewest samples that input_values may have: those of which convolutions make one row.
+inline constexpr int64_t kLeastSamples = 895;
 inline constexpr std::string_view kCrossKPort = "cross_k_";  // f32 [1,N,heads,head_dim]
 inline constexpr std::string_view kCrossVPort = "cross_v_";  // f32 [1,N,heads,head_dim]
 inline constexpr std::string_view kLogitsPort = "logits";    // f32 [1,V] or [1,T,V]

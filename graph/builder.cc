@@ -75,6 +75,12 @@ int32_t GraphBuilder::symbol(std::string name, int64_t max, ValueId int_value) {
   return static_cast<int32_t>(graph_.symbols.size()) - 1;
 }
 
+int32_t GraphBuilder::windows(std::string name, const Dim& of, int64_t size, int64_t step) {
+  const int64_t most = (graph_.max_of(of) - size) / step + 1;
+  graph_.symbols.push_back({std::move(name), most, ValueId{}, Windows{of, size, step}});
+  return static_cast<int32_t>(graph_.symbols.size()) - 1;
+}
+
 void GraphBuilder::bind_symbol(int32_t symbol, ValueId int_value) {
   graph_.symbols[static_cast<size_t>(symbol)].value = int_value;
 }
@@ -341,6 +347,9 @@ ValueId GraphBuilder::expand(ValueId x, const Dims& shape) {
   const ValueId wide = emit_one(Op::kExpand, {x, size_args(shape), false});
   return name_axes(wide, shape);
 }
+ValueId GraphBuilder::expand_to(ValueId x, const std::vector<IntArg>& sizes) {
+  return emit_one(Op::kExpand, {x, sizes, false});
+}
 ValueId GraphBuilder::view(ValueId x, const Dims& shape) {
   const ValueId out = emit_one(Op::kView, {x, size_args(shape)});
   return name_axes(out, shape);
@@ -390,6 +399,12 @@ ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
   const int64_t channels = shape.empty() ? 0 : shape[0].base;
   return emit_one(Op::kConvolution, {x, w, kNone, int_args({1}), int_args({0}), int_args({1}),
                                      false, int_args({0}), IntArg(channels)});
+}
+
+ValueId GraphBuilder::conv1d(ValueId x, ValueId w, ValueId bias, int64_t step) {
+  const Arg added = bias.valid() ? Arg(bias) : Arg(kNone);
+  return emit_one(Op::kConvolution, {x, w, added, int_args({step}), int_args({0}), int_args({1}),
+                                     false, int_args({0}), IntArg(1)});
 }
 
 ValueId GraphBuilder::quantize(ValueId x, double scale, int64_t zero_point, DType dtype) {

@@ -34,6 +34,9 @@ class GraphBuilder {
 
   // -- values
   int32_t symbol(std::string name, int64_t max, ValueId int_value);
+  // Declares the number of windows of `size` elements, `step` apart, in a dynamic dimension, which
+  // conv1d() needs where its step is not 1.
+  int32_t windows(std::string name, const Dim& of, int64_t size, int64_t step);
   // Binds a symbol that was declared before its value existed, such as the size of an input.
   void bind_symbol(int32_t symbol, ValueId int_value);
   ValueId input(std::string name, DType dtype, Dims shape);
@@ -111,6 +114,7 @@ class GraphBuilder {
   ValueId permute(ValueId x, const std::vector<int64_t>& dims);
   ValueId unsqueeze(ValueId x, int64_t dim);
   ValueId expand(ValueId x, const Dims& shape);
+  ValueId expand_to(ValueId x, const std::vector<IntArg>& sizes);
   // The result has the axes that `shape` names. Leading dimensions that x also has keep their axes.
   ValueId view(ValueId x, const Dims& shape);
   std::vector<ValueId> split(ValueId x, const std::vector<int64_t>& sizes, int64_t dim);
@@ -138,6 +142,8 @@ class GraphBuilder {
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
+  // x [1,C,L], w (N,C,K), bias [N] or invalid -> [1,N,(L-K)/step+1]
+  ValueId conv1d(ValueId x, ValueId w, ValueId bias, int64_t step);
 
   // -- codes of 8 or 16 bits
   // Computes code = clamp(round(x / scale) + zero_point) over the range of the dtype, halves to

@@ -72,11 +72,20 @@ struct Dim {
 };
 using Dims = std::vector<Dim>;
 
+// The windows of `size` elements, `step` apart, that fit into a dimension: what a convolution makes
+// of it.
+struct Windows {
+  Dim of;
+  int64_t size = 0, step = 0;
+  bool operator==(const Windows&) const = default;
+};
+
 // A size known only at run time, such as the number of tokens T of a call.
 struct Symbol {
   std::string name;
-  int64_t max = 0;  // upper bound; planned memory is sized by it
-  ValueId value;    // the Int value that holds it at run time
+  int64_t max = 0;                      // upper bound; planned memory is sized by it
+  ValueId value;                        // the Int value that holds it at run time
+  std::optional<Windows> windows = {};  // the number of these windows
   bool operator==(const Symbol&) const = default;
 };
 

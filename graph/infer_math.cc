@@ -20,6 +20,27 @@ int rank_of(DType dtype) {
   return (is_floating(dtype) ? 100 : 1) + dtype_bits(dtype);
 }
 
+// Returns how many windows of `size`, `step` apart, fit into a dimension. The number for a dynamic
+// one is a symbol if the step is not 1: no other dimension states a quotient.
+Result<Dim> window_count(const RuleInput& in, const Dim& length, const Dim& size,
+                         const IntArg& step) {
+  if (!size.is_static() || step.value.valid() || step.number < 1) {
+    return misfit("wants a static kernel and stride");
+  }
+  const std::optional<Dim> left = dim_sub(length, size);
+  if (!length.is_static() && step.number > 1) {
+    const Windows windows = {length, size.base, step.number};
+    for (size_t i = 0; i < in.graph.symbols.size(); ++i) {
+      if (in.graph.symbols[i].windows != windows) continue;
+      return Dim::of(static_cast<int32_t>(i)).as(length.axis);
+    }
+    return misfit("the length is no dimension: declare a symbol for it");
+  }
+  if (!left || dim_min(*left) < 0) return misfit("the kernel is longer than the input can be");
+  if (left->is_static()) return Dim(left->base / step.number + 1).as(length.axis);
+  return *dim_add(*left, 1);
+}
+
 }  // namespace
 
 DType promote(DType a, DType b) {
@@ -177,18 +198,19 @@ Result<Types> infer_where(const RuleInput& in) {
   return tensor_of(promote(in.tensor(1).dtype, in.tensor(2).dtype), *std::move(shape));
 }
 
-// Supports one spatial dimension, stride and dilation 1, no padding: x [N,C,L], w (O,C/groups,K) ->
-// [N,O,L-K+1].
+// Supports one spatial dimension, dilation 1, no padding: x [N,C,L], w (O,C/groups,K), bias [O] ->
+// [N,O,(L-K)/stride+1].
 Result<Types> infer_convolution(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const Value& weight = in.tensor(1);
   const auto is = [&](size_t arg, int64_t number) {
     return in.integers(arg) == std::vector<IntArg>{number};
   };
-  const bool plain =
-      is(3, 1) && is(4, 0) && is(5, 1) && is(7, 0) && !in.given(2) && in.node.args[6] == Arg(false);
-  if (!plain) return misfit("only stride 1 without padding, dilation or bias");
-  if (x.shape.size() != 3 || weight.shape.size() != 3) return misfit("wants three dimensions");
+  const bool plain = is(4, 0) && is(5, 1) && is(7, 0) && in.node.args[6] == Arg(false);
+  if (!plain) return misfit("only without padding and dilation");
+  if (x.shape.size() != 3 || weight.shape.size() != 3 || in.integers(3).size() != 1) {
+    return misfit("wants three dimensions");
+  }
   const IntArg& groups = in.integer(8);
   const Dim& channels = x.shape[1];
   const Dim& kernel = weight.shape[2];
@@ -197,11 +219,14 @@ Result<Types> infer_convolution(const RuleInput& in) {
                        channels.base / groups.number == weight.shape[1].base;
   if (!divides) return misfit("channels and groups differ");
   if (x.dtype != weight.dtype || !is_floating(x.dtype)) return misfit("dtypes differ");
-  const std::optional<Dim> shorter = dim_sub(x.shape[2], kernel);
-  if (!kernel.is_static() || !shorter || dim_min(*shorter) < 0) {
-    return misfit("the kernel is longer than the input can be");
+  if (in.given(2)) {
+    const Value& bias = in.tensor(2);
+    if (bias.shape != Dims{weight.shape[0]} || bias.dtype != x.dtype) {
+      return misfit("the bias is not one number for each output channel");
+    }
   }
-  return tensor_of(x.dtype, {x.shape[0], weight.shape[0], *dim_add(*shorter, 1)});
+  const Dim length = FERRY_TRY(window_count(in, x.shape[2], kernel, in.integers(3)[0]));
+  return tensor_of(x.dtype, {x.shape[0], weight.shape[0], length});
 }
 
 Result<Types> infer_to_copy(const RuleInput& in) {

@@ -42,9 +42,18 @@ class Validator {
     return exists(id) && defined_[static_cast<size_t>(id.index)];
   }
 
+  // Planned memory is sized by the bounds, so that a number of windows must not exceed its own.
+  bool is_bounded(const Symbol& symbol) const {
+    if (!symbol.windows) return true;
+    const Windows& w = *symbol.windows;
+    const bool known = w.of.is_static() || static_cast<size_t>(w.of.symbol) < graph_.symbols.size();
+    return known && w.step > 0 && (graph_.max_of(w.of) - w.size) / w.step + 1 <= symbol.max;
+  }
+
   Status check_symbols() const {
     for (const Symbol& symbol : graph_.symbols) {
       if (symbol.max < 1) return broken(fmt::format("symbol {} has no bound", symbol.name));
+      if (!is_bounded(symbol)) return broken(fmt::format("{} exceeds its bound", symbol.name));
       if (!symbol.value.valid()) continue;
       if (!exists(symbol.value) || graph_[symbol.value].kind != Value::Kind::kInt) {
         return broken(fmt::format("symbol {} has no Int value", symbol.name));

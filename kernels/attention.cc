@@ -88,7 +88,9 @@ Status check_attention(const Attention& a) {
         fmt::format("{} has heads of more than {} values", describe(key), kMaxStoredDim));
   }
   const int64_t context = key.size(1);
-  if (a.start_pos < 0 || a.start_pos > context || a.query.size(1) > context - a.start_pos) {
+  // With a mask every query is compared with all keys, and there may be more queries than keys.
+  const int64_t queries = a.mask == nullptr ? a.query.size(1) : 0;
+  if (a.start_pos < 0 || a.start_pos > context || queries > context - a.start_pos) {
     return bad_input(fmt::format("{} positions from {} do not fit a context of {}", a.query.size(1),
                                  a.start_pos, context));
   }

@@ -121,6 +121,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("inputs", o.images.has_value(), o.images.value_or(false) ? "images" : "text");
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
   number("max-patches", o.max_patches);
+  number("max-sound", o.max_sound);
   number("context-length", o.context_length);
   number("prefill-length", o.prefill_length);
   number("decode-length", o.decode_length);

@@ -3,10 +3,8 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "core/result.h"
 #include "core/thread_pool.h"
 
 namespace ferry::media {
@@ -24,13 +22,6 @@ struct LogMelSettings {
   int64_t chunk_samples() const { return chunk_seconds * rate; }
   int64_t chunk_frames() const { return chunk_samples() / hop; }
 };
-
-// Returns the settings that the processor files of a checkpoint state: the member feature_extractor
-// of processor_config.json if there is one, otherwise preprocessor_config.json. An empty text
-// stands for an absent file; kIo if both are absent. kUnsupported, with the name, for other
-// classes, fields and values. `directory` begins the messages.
-Result<LogMelSettings> log_mel_settings(std::string_view preprocessor, std::string_view processor,
-                                        const std::string& directory);
 
 struct Features {
   int64_t mel_bins = 0, frames = 0;

@@ -239,12 +239,14 @@ class ModelCheck {
   }
 
   void frames(const std::string& file, const ManifestPort& port) {
-    if (port.name != kInputFeaturesPort) return;
-    const bool plain =
-        port.shape.size() == 3 && port.shape[0] == 1 && port.shape[1] >= 1 && port.shape[2] >= 1;
-    if (plain) return;
-    add(file, fmt::format("input {} is {}, not [1, mels, frames]", quoted(port.name),
-                          to_string(port.shape)));
+    const bool samples = port.name == kInputValuesPort;
+    if (port.name != kInputFeaturesPort && !samples) return;
+    const size_t rank = samples ? 2 : 3;
+    if (port.shape.size() == rank && port.shape[0] == 1 && std::ranges::min(port.shape) >= 1) {
+      return;
+    }
+    add(file, fmt::format("input {} is {}, not {}", quoted(port.name), to_string(port.shape),
+                          samples ? "[1, samples]" : "[1, mels, frames]"));
   }
 
   // Checks the numbers of image_grid, which sizes follow from.

@@ -36,6 +36,7 @@ constexpr int64_t kDefaultTextLength = 2048;
 constexpr int64_t kLeastText = 2, kDefaultText = 256;
 // A mask takes memory with the square of the patches.
 constexpr int64_t kDefaultPatches = 4096;
+constexpr int64_t kDefaultSoundSeconds = 60;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
 constexpr int64_t kTextsLength = 512;
 
@@ -234,6 +235,16 @@ Result<int64_t> image_patches(const ConvertOptions& options, const converters::M
                     fmt::format(" {}: a block has {} patches", *options.max_patches, unit));
 }
 
+// Returns the most samples of a sound; 0 where no audio encoder takes samples.
+Result<int64_t> sound_samples(const ConvertOptions& options,
+                              const converters::ModelConfig& config) {
+  const bool takes = config.audio && config.audio->takes_samples();
+  if (takes) return options.max_sound.value_or(kDefaultSoundSeconds) * converters::kSampleRate;
+  if (!options.max_sound) return int64_t{0};
+  return fail_field(ErrorCode::kUsage, "max-sound",
+                    ": is for audio encoders that take samples of any number");
+}
+
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   converters::BuildOptions build;
@@ -278,6 +289,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                       fmt::format(" {}: must be from 1 to the prefill length, {}",
                                   build.decode_length, build.prefill_length));
   }
+  build.sound_samples = FERRY_TRY(sound_samples(options, config));
   build.image_patches = FERRY_TRY(image_patches(options, config, build.context_length));
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <span>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/file.h"
@@ -26,43 +28,70 @@ Result<std::string> text_if_any(const std::string& path) {
   return read_text_file(path, kMostProcessorBytes);
 }
 
-}  // namespace
-
-Result<media::LogMelSettings> sound_settings(const std::string& directory) {
-  const std::string preprocessor = FERRY_TRY(text_if_any(directory + "/" + kSoundFiles[0]));
-  const std::string processor = FERRY_TRY(text_if_any(directory + "/" + kSoundFiles[1]));
-  return media::log_mel_settings(preprocessor, processor, directory);
+// Returns what the encoder takes other than the extractor makes; empty if they agree.
+std::string mismatch(const media::SoundSettings& settings,
+                     const runner::AudioEncoder::Sizes& sizes) {
+  const auto* mel = std::get_if<media::LogMelSettings>(&settings);
+  if (mel == nullptr) {
+    return sizes.takes_samples() ? "" : "makes samples, the audio encoder takes frames";
+  }
+  if (sizes.takes_samples()) return "makes frames, the audio encoder takes samples";
+  if (sizes.mel_bins == mel->mel_bins && sizes.frames == mel->chunk_frames()) return "";
+  return fmt::format("makes {} frames of {}, the audio encoder takes {} of {}", mel->chunk_frames(),
+                     mel->mel_bins, sizes.frames, sizes.mel_bins);
 }
 
-Result<media::LogMelSettings> sound_settings(const packer::Bundle& bundle) {
+struct MadeSound {
+  Shape shape;
+  std::vector<float> values;
+};
+
+MadeSound make_input(std::vector<float> samples, const media::SoundSettings& settings,
+                     ThreadPool& pool) {
+  if (const auto* mel = std::get_if<media::LogMelSettings>(&settings)) {
+    media::Features features = media::log_mel(media::one_chunk(samples, *mel), *mel, pool);
+    return {{1, features.mel_bins, features.frames}, std::move(features.values)};
+  }
+  std::vector<float> values =
+      media::waveform(std::move(samples), std::get<media::WaveformSettings>(settings));
+  return {{1, std::ssize(values)}, std::move(values)};
+}
+
+}  // namespace
+
+Result<media::SoundSettings> sound_settings(const std::string& directory) {
+  const std::string preprocessor = FERRY_TRY(text_if_any(directory + "/" + kSoundFiles[0]));
+  const std::string processor = FERRY_TRY(text_if_any(directory + "/" + kSoundFiles[1]));
+  return media::sound_settings(preprocessor, processor, directory);
+}
+
+Result<media::SoundSettings> sound_settings(const packer::Bundle& bundle) {
   if (!runner::AudioEncoder::is_in(bundle)) {
     return fail(ErrorCode::kUsage, fmt::format("{}: has no audio encoder, and takes no sound",
                                                printable(bundle.path())));
   }
-  const media::LogMelSettings mel = FERRY_TRY(sound_settings(bundle.text_directory()));
+  media::SoundSettings settings = FERRY_TRY(sound_settings(bundle.text_directory()));
   const auto sizes = FERRY_TRY(runner::AudioEncoder::sizes_in(bundle));
-  if (sizes.mel_bins == mel.mel_bins && sizes.frames == mel.chunk_frames()) return mel;
-  return bad_input(fmt::format(
-      "{}: the feature extractor makes {} frames of {}, the audio encoder "
-      "takes {} of {}",
-      printable(bundle.path()), mel.chunk_frames(), mel.mel_bins, sizes.frames, sizes.mel_bins));
+  const std::string differs = mismatch(settings, sizes);
+  if (differs.empty()) return settings;
+  return bad_input(fmt::format("{}: the feature extractor {}", printable(bundle.path()), differs));
 }
 
 Result<PreprocessedSound> preprocess_sound(const std::string& path,
-                                           const media::LogMelSettings& settings,
+                                           const media::SoundSettings& settings,
                                            const std::string& output, ThreadPool& pool) {
   const media::Sound sound = FERRY_TRY(media::read_sound(path));
-  const std::vector<float> chunk =
-      media::one_chunk(media::at_rate(sound.samples, sound.rate, settings.rate, pool), settings);
-  const media::Features features = media::log_mel(chunk, settings, pool);
+  const MadeSound made = make_input(
+      media::at_rate(sound.samples, sound.rate, media::rate_of(settings), pool), settings, pool);
+  const bool frames = std::holds_alternative<media::LogMelSettings>(settings);
   PreprocessedSound out{path,
                         sound.rate,
                         sound.channels,
                         static_cast<double>(sound.samples.size()) / static_cast<double>(sound.rate),
-                        {1, features.mel_bins, features.frames}};
+                        std::string(frames ? kInputFeaturesPort : kInputValuesPort),
+                        made.shape};
   const std::vector<formats::TensorData> tensors = {
-      {{std::string(kInputFeaturesPort), DType::kF32, out.input_features},
-       std::as_bytes(std::span(features.values))}};
+      {{out.tensor, DType::kF32, out.shape}, std::as_bytes(std::span(made.values))}};
   FERRY_RETURN_IF_ERROR(formats::write_safetensors(output, tensors));
   return out;
 }

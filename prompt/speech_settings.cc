@@ -91,6 +91,12 @@ class SpeechFields {
     for (const json& item : *value) out.push_back(FERRY_TRY(id_of(item, name)));
     return out;
   }
+  // Reads a list of tokens, or one; empty where the value is neither.
+  Result<std::vector<int64_t>> one_or_more(const char* name) const {
+    const json* value = find(name);
+    if (value != nullptr && value->is_array()) return ids(name);
+    return std::vector<int64_t>();
+  }
   Result<std::map<std::string, int64_t>> table(const char* name) const {
     std::map<std::string, int64_t> out;
     const json* value = find(name);
@@ -111,8 +117,11 @@ class SpeechFields {
     if (!value->is_boolean()) return bad(name, "is not true or false");
     return value->get<bool>();
   }
-  Status check_plain() const {
-    for (const PlainValue& plain : plain_values()) {
+  // Sampling; the generation of Whisper is greedy whatever the file says.
+  Status check_greedy() const { return check_values({{"do_sample", false}}); }
+  Status check_plain() const { return check_values(plain_values()); }
+  Status check_values(const std::vector<PlainValue>& values) const {
+    for (const PlainValue& plain : values) {
       const json* value = find(plain.name);
       if (value == nullptr || *value == plain.value) continue;
       return fail(
@@ -146,23 +155,41 @@ class SpeechFields {
   const std::string& where_;
 };
 
+// Reads what both kinds of generation read.
+Result<SpeechSettings> read_common(const SpeechFields& fields, Generation generation) {
+  SpeechSettings s;
+  const bool plain = generation == Generation::kPlain;
+  if (plain) FERRY_RETURN_IF_ERROR(fields.check_greedy());
+  // The plain one begins with the token of the beginning where no other is stated.
+  const auto start = FERRY_TRY(fields.id("decoder_start_token_id"));
+  s.start = start || !plain ? FERRY_TRY(fields.required_id("decoder_start_token_id"))
+                            : FERRY_TRY(fields.required_id("bos_token_id"));
+  std::vector<int64_t> ends = {};
+  if (plain) ends = FERRY_TRY(fields.one_or_more("eos_token_id"));
+  s.end = ends.empty() ? FERRY_TRY(fields.required_id("eos_token_id")) : ends.front();
+  s.other_ends = std::move(ends);
+  s.pad = FERRY_TRY(fields.id("pad_token_id"));
+  s.suppressed = FERRY_TRY(fields.ids("suppress_tokens"));
+  s.suppressed_first = FERRY_TRY(fields.ids("begin_suppress_tokens"));
+  s.max_length = FERRY_TRY(fields.count("max_length"));
+  s.max_new_tokens = FERRY_TRY(fields.count("max_new_tokens"));
+  return s;
+}
+
 }  // namespace
 
 Result<SpeechSettings> parse_speech_settings(std::string_view text, int64_t vocab,
-                                             const std::string& where) {
+                                             const std::string& where, Generation generation) {
   const json object = FERRY_TRY(parse_json(text, where));
   if (!object.is_object()) return bad_input(where + ": not a JSON object");
   const SpeechFields fields(object, vocab, where);
   FERRY_RETURN_IF_ERROR(fields.check_plain());
-  SpeechSettings s;
+  SpeechSettings s = FERRY_TRY(read_common(fields, generation));
   s.where = where;
-  s.start = FERRY_TRY(fields.required_id("decoder_start_token_id"));
-  s.end = FERRY_TRY(fields.required_id("eos_token_id"));
-  s.pad = FERRY_TRY(fields.id("pad_token_id"));
+  s.generation = generation;
+  if (generation == Generation::kPlain) return s;
   s.no_timestamps = FERRY_TRY(fields.id("no_timestamps_token_id"));
   s.latest_start = FERRY_TRY(fields.count("max_initial_timestamp_index"));
-  s.suppressed = FERRY_TRY(fields.ids("suppress_tokens"));
-  s.suppressed_first = FERRY_TRY(fields.ids("begin_suppress_tokens"));
   s.forced = FERRY_TRY(fields.forced());
   s.multilingual = FERRY_TRY(fields.flag("is_multilingual", true));
   s.languages = FERRY_TRY(fields.table("lang_to_id"));
@@ -170,18 +197,16 @@ Result<SpeechSettings> parse_speech_settings(std::string_view text, int64_t voca
   s.language = FERRY_TRY(fields.text("language"));
   s.task = FERRY_TRY(fields.text("task"));
   s.timestamps = FERRY_TRY(fields.flag("return_timestamps", false));
-  s.max_length = FERRY_TRY(fields.count("max_length"));
-  s.max_new_tokens = FERRY_TRY(fields.count("max_new_tokens"));
   return s;
 }
 
-Result<SpeechSettings> speech_settings(const packer::Bundle& bundle) {
+Result<SpeechSettings> speech_settings(const packer::Bundle& bundle, Generation generation) {
   const std::string path = bundle.text_directory() + "/" + kSpeechFile;
   if (!bundle.has_text(kSpeechFile)) {
     return fail(ErrorCode::kIo, printable(path) + ": there is no such file");
   }
   const std::string text = FERRY_TRY(read_text_file(path, kMostSpeechBytes));
-  return parse_speech_settings(text, bundle.manifest().vocab_size, printable(path));
+  return parse_speech_settings(text, bundle.manifest().vocab_size, printable(path), generation);
 }
 
 }  // namespace ferry::prompt

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "core/interrupt.h"
 #include "core/text.h"
@@ -64,19 +65,20 @@ std::vector<int64_t> Transcript::tokens() const {
 
 Result<Transcriber> Transcriber::load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const runner::MethodOptions& options) {
-  const media::LogMelSettings mel = FERRY_TRY(sound_settings(bundle));
-  SpeechSettings settings = FERRY_TRY(speech_settings(bundle));
+  const media::SoundSettings sound = FERRY_TRY(sound_settings(bundle));
+  const bool windows = std::holds_alternative<media::LogMelSettings>(sound);
+  SpeechSettings settings =
+      FERRY_TRY(speech_settings(bundle, windows ? Generation::kWhisper : Generation::kPlain));
   auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, options));
-  return Transcriber(std::move(decoder), std::move(settings), mel, bundle.manifest().vocab_size,
+  return Transcriber(std::move(decoder), std::move(settings), sound, bundle.manifest().vocab_size,
                      bundle.manifest().context_length, pool);
 }
 
 Status Transcriber::encode(const media::Features& features, int64_t seek, int64_t count,
-                           Transcript& out) {
+                           int64_t width, Transcript& out) {
   const Stopwatch watch(out.encode_seconds);
-  const int64_t width = mel_.chunk_frames();
-  window_.assign(static_cast<size_t>(mel_.mel_bins * width), 0.0F);
-  for (int64_t mel = 0; mel < mel_.mel_bins; ++mel) {
+  window_.assign(static_cast<size_t>(features.mel_bins * width), 0.0F);
+  for (int64_t mel = 0; mel < features.mel_bins; ++mel) {
     std::copy_n(features.values.begin() + mel * features.frames + seek, count,
                 window_.begin() + mel * width);
   }
@@ -145,27 +147,77 @@ Result<std::vector<int64_t>> Transcriber::generate(std::span<const int64_t> forc
     logits_.assign(row.begin(), row.end());
     apply_speech_rules(settings_, tokens, timestamps, logits_);
     tokens.push_back(static_cast<int64_t>(runner::argmax(logits_)));
-    if (tokens.back() == settings_.end || length + 1 >= most) break;
+    if (settings_.ends(tokens.back()) || length + 1 >= most) break;
     FERRY_RETURN_IF_ERROR(check_interrupt());
     logits = FERRY_TRY(decoder_->forward({&tokens.back(), 1}));
   }
   // The reference takes padding off, as many tokens from the end as there are.
-  if (settings_.pad && !tokens.empty() && tokens.back() == *settings_.pad) {
+  const bool pads_off = settings_.generation == Generation::kWhisper && settings_.pad;
+  if (pads_off && !tokens.empty() && tokens.back() == *settings_.pad) {
     auto pads = std::ranges::count(tokens, *settings_.pad);
     if (*settings_.pad == settings_.end) pads -= 1;
     tokens.resize(tokens.size() - static_cast<size_t>(pads));
   }
-  if (!tokens.empty() && tokens.back() == settings_.end) tokens.pop_back();
+  if (!tokens.empty() && settings_.ends(tokens.back())) tokens.pop_back();
   return tokens;
+}
+
+Status Transcriber::check_length(int64_t forced, int64_t most) const {
+  if (most <= positions_ && forced < positions_) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: {} forced and {} new tokens, the programs have {} positions",
+                          settings_.where, forced, most - forced, positions_));
 }
 
 Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64_t rate,
                                            const TranscriptionOptions& options) {
-  const int64_t width = mel_.chunk_frames();
-  std::vector<float> sound = media::at_rate(samples, rate, mel_.rate, *pool_);
-  const bool is_long = std::ssize(sound) > mel_.chunk_samples();
-  if (!is_long) sound = media::one_chunk(sound, mel_);
-  const media::Features features = media::log_mel(sound, mel_, *pool_);
+  if (const auto* mel = std::get_if<media::LogMelSettings>(&sound_)) {
+    return transcribe_windows(*mel, samples, rate, options);
+  }
+  return transcribe_whole(std::get<media::WaveformSettings>(sound_), samples, rate, options);
+}
+
+Result<Transcript> Transcriber::transcribe_whole(const media::WaveformSettings& wave,
+                                                 std::span<const float> samples, int64_t rate,
+                                                 const TranscriptionOptions& options) {
+  if (options.language || options.task || options.timestamps) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: the model has neither --language nor --task nor --timestamps",
+                            settings_.where));
+  }
+  const std::vector<float> values =
+      media::waveform(media::at_rate(samples, rate, wave.rate, *pool_), wave);
+  Transcript out;
+  out.windows = 1;
+  out.forced = {settings_.start};
+  // Without a length in the file the reference generates 20 tokens, as far as it has positions.
+  const int64_t forced = std::ssize(out.forced);
+  int64_t most = settings_.max_length.value_or(std::min(kDefaultLength + forced, positions_));
+  if (settings_.max_new_tokens) most = forced + *settings_.max_new_tokens;
+  FERRY_RETURN_IF_ERROR(check_length(forced, most));
+  if (options.progress) options.progress(0, 1);
+  {
+    const Stopwatch watch(out.encode_seconds);
+    FERRY_RETURN_IF_ERROR(decoder_->set_sound(values));
+  }
+  std::vector<int64_t> tokens;
+  {
+    const Stopwatch watch(out.decode_seconds);
+    tokens = FERRY_TRY(generate(out.forced, most, /*timestamps=*/false));
+  }
+  const double seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
+  out.segments.push_back({0, seconds, std::move(tokens)});
+  return out;
+}
+
+Result<Transcript> Transcriber::transcribe_windows(const media::LogMelSettings& mel,
+                                                   std::span<const float> samples, int64_t rate,
+                                                   const TranscriptionOptions& options) {
+  const int64_t width = mel.chunk_frames();
+  std::vector<float> sound = media::at_rate(samples, rate, mel.rate, *pool_);
+  const bool is_long = std::ssize(sound) > mel.chunk_samples();
+  if (!is_long) sound = media::one_chunk(sound, mel);
+  const media::Features features = media::log_mel(sound, mel, *pool_);
   sound.clear();
   Transcript out;
   out.timestamps = options.timestamps || settings_.timestamps || features.frames > width;
@@ -180,17 +232,13 @@ Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64
       options.progress(static_cast<uint64_t>(seek), static_cast<uint64_t>(features.frames));
     }
     const int64_t count = std::min(width, features.frames - seek);
-    FERRY_RETURN_IF_ERROR(encode(features, seek, count, out));
+    FERRY_RETURN_IF_ERROR(encode(features, seek, count, width, out));
     const Stopwatch watch(out.decode_seconds);
     if (out.windows == 0) out.forced = FERRY_TRY(forced_tokens(options, out.timestamps));
     const int64_t forced = std::ssize(out.forced);
     max_length = std::min(max_length + forced, positions_);
     const int64_t most = settings_.max_new_tokens ? forced + *settings_.max_new_tokens : max_length;
-    if (most > positions_ || forced >= positions_) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("{}: {} forced and {} new tokens, the programs have {} positions",
-                              settings_.where, forced, most - forced, positions_));
-    }
+    FERRY_RETURN_IF_ERROR(check_length(forced, most));
     const std::vector<int64_t> tokens = FERRY_TRY(generate(out.forced, most, out.timestamps));
     WindowSegments window = cut_window(tokens, seek, count, first_timestamp());
     if (window.advance < 1) {

@@ -1,7 +1,8 @@
-// Transcriber turns sound into text with a model of speech, as the generate() of transformers'
-// WhisperForConditionalGeneration does by default: greedily, with forced, suppressed and timestamp
-// tokens, and sequentially over windows where timestamps are asked for or the sound is longer than
-// one window.
+// Transcriber turns sound into text with a model of speech, as generate() of transformers does by
+// default. Models of frames have that of WhisperForConditionalGeneration: greedy, with forced,
+// suppressed and timestamp tokens, and sequential over windows where timestamps are asked for or
+// the sound is longer than one window. Models of samples have the plain one, and take the whole
+// sound at once.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "media/log_mel.h"
+#include "media/sound_settings.h"
 #include "packer/bundle_reader.h"
 #include "prompt/speech_rules.h"
 #include "prompt/speech_settings.h"
@@ -43,33 +44,41 @@ struct Transcript {
 class Transcriber {
  public:
   // `pool` must outlive the transcriber. kUsage for a bundle without an audio encoder; errors as
-  // for load_decoder(), speech_settings() and log_mel_settings(); kBadInput if the encoder does not
+  // for load_decoder(), speech_settings() and sound_settings(); kBadInput if the encoder does not
   // take what the feature extractor makes.
   static Result<Transcriber> load(const packer::Bundle& bundle, ThreadPool& pool,
                                   const runner::MethodOptions& options);
 
-  // Transcribes samples of one channel at `rate`. kUsage for a language or task that the model does
-  // not have.
+  // Transcribes samples of one channel at `rate`. kUsage for a language, task or timestamps that
+  // the model does not have, and for a sound that is too long or too short.
   Result<Transcript> transcribe(std::span<const float> samples, int64_t rate,
                                 const TranscriptionOptions& options);
 
-  const media::LogMelSettings& features() const { return mel_; }
   const SpeechSettings& settings() const { return settings_; }
   // The first token that is a timestamp and no text.
   int64_t first_timestamp() const { return settings_.first_timestamp(vocab_); }
 
  private:
   Transcriber(std::unique_ptr<runner::Decoder> decoder, SpeechSettings settings,
-              media::LogMelSettings mel, int64_t vocab, int64_t positions, ThreadPool& pool)
+              const media::SoundSettings& sound, int64_t vocab, int64_t positions, ThreadPool& pool)
       : decoder_(std::move(decoder)),
         settings_(std::move(settings)),
-        mel_(mel),
+        sound_(sound),
         vocab_(vocab),
         positions_(positions),
         pool_(&pool) {}
 
-  // Encodes the frames [seek, seek + count) of the sound, padded with zeros.
-  Status encode(const media::Features& features, int64_t seek, int64_t count, Transcript& out);
+  Result<Transcript> transcribe_windows(const media::LogMelSettings& mel,
+                                        std::span<const float> samples, int64_t rate,
+                                        const TranscriptionOptions& options);
+  Result<Transcript> transcribe_whole(const media::WaveformSettings& wave,
+                                      std::span<const float> samples, int64_t rate,
+                                      const TranscriptionOptions& options);
+  // Encodes the frames [seek, seek + count) of the sound, padded with zeros to `width`.
+  Status encode(const media::Features& features, int64_t seek, int64_t count, int64_t width,
+                Transcript& out);
+  // kUsage if a window cannot have `most` tokens, of which `forced` are forced.
+  Status check_length(int64_t forced, int64_t most) const;
   Result<std::vector<int64_t>> forced_tokens(const TranscriptionOptions& options, bool timestamps);
   Result<int64_t> detect_language();
   // Generates the tokens of the window that was encoded. `most` is the most tokens with the forced
@@ -79,7 +88,7 @@ class Transcriber {
 
   std::unique_ptr<runner::Decoder> decoder_;
   SpeechSettings settings_;
-  media::LogMelSettings mel_;
+  media::SoundSettings sound_;
   int64_t vocab_, positions_;
   ThreadPool* pool_;
   std::vector<float> window_, logits_;

@@ -195,10 +195,10 @@ class F32Path {
       }
       PassedTensors passed;
       const auto bytes = std::as_bytes(std::span(prompts_[i].sound.features));
-      passed[std::string(kInputFeaturesPort)] = {
-          DType::kF32, prompts_[i].sound.shape, {bytes.begin(), bytes.end()}};
+      const std::string port = prompts_[i].sound.port();
+      passed[port] = {DType::kF32, prompts_[i].sound.shape, {bytes.begin(), bytes.end()}};
       FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
-      passed.erase(std::string(kInputFeaturesPort));
+      passed.erase(port);
       for (size_t run = runs * i; run < runs * (i + 1); ++run) {
         for (PassedTensors& call : runs_[run].passed) call.insert(passed.begin(), passed.end());
       }

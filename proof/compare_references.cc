@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/reference_proof.h"
 #include "runner/sampler.h"
@@ -70,6 +71,8 @@ class CaseComparison {
 
   Status compare_layers() {
     std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
+    known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort)});
+    FERRY_RETURN_IF_ERROR(compare_sound(known));
     for (const ReferenceTensor& tensor : reference_tensors(bounds_.layers)) {
       if (!theirs_.has(tensor.name) || !ours_.has(tensor.name)) continue;
       known.insert(tensor.name);
@@ -84,6 +87,33 @@ class CaseComparison {
     }
     for (const auto& [tensor, entry] : theirs_.tensors) {
       if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
+    }
+    return {};
+  }
+
+  // Compares the tensors of an audio encoder, in the order in which it computes them.
+  Status compare_sound(std::set<std::string>& known) {
+    std::vector<std::string> names;
+    for (size_t layer = 0;; ++layer) {
+      names.push_back(fmt::format("encoder_hidden_states.{}", layer));
+      if (!ours_.has(names.back())) break;
+    }
+    names.back() = "encoder_last_hidden_state";
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::string& name = names[i];
+      if (!theirs_.has(name) || !ours_.has(name)) continue;
+      known.insert(name);
+      const std::vector<float> got = FERRY_TRY(got_.floats(ours_, name, got_.shape(ours_, name)));
+      const std::vector<float> want =
+          FERRY_TRY(want_.floats(theirs_, name, got_.shape(ours_, name)));
+      ValueComparison comparison(bounds_.noise_of(theirs_.name, name));
+      comparison.add(got, want);
+      if (details_) details_->add_whole(name, got, want);
+      const int64_t after = i + 1 == names.size() ? 1 : 0;
+      const ReferenceTensor tensor = {ReferenceTensor::Kind::kVision, name, name,
+                                      static_cast<int64_t>(i) - 1 + after};
+      const ValueMetrics metrics = comparison.metrics();
+      report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
     }
     return {};
   }

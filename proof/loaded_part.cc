@@ -118,7 +118,8 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
         FERRY_RETURN_IF_ERROR(method_->set_input(i, view));
         continue;
       }
-      if (found == passed.end() && inputs[i].name == kInputFeaturesPort) {
+      const bool sound = inputs[i].name == kInputFeaturesPort || inputs[i].name == kInputValuesPort;
+      if (found == passed.end() && sound) {
         return fail(ErrorCode::kUnsupported,
                     fmt::format("{}: a model of speech, which texts alone do not run", name_));
       }

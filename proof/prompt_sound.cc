@@ -8,9 +8,18 @@
 #include "core/text.h"
 
 namespace ferry::proof {
+namespace {
+
+constexpr size_t kFramesRank = 3, kSamplesRank = 2;
+
+}  // namespace
 
 Status PromptSound::give(runner::Decoder& decoder) const {
   return empty() ? Status() : decoder.set_sound(features);
+}
+
+std::string PromptSound::port() const {
+  return std::string(shape.size() == kSamplesRank ? kInputValuesPort : kInputFeaturesPort);
 }
 
 Shape sound_shape(const packer::Manifest& manifest) {
@@ -19,9 +28,11 @@ Shape sound_shape(const packer::Manifest& manifest) {
   for (const packer::ManifestProgram& program : audio->programs) {
     const packer::ManifestMethod* method = program.find(kForwardMethod);
     if (method == nullptr) continue;
-    const auto port =
-        std::ranges::find(method->inputs, kInputFeaturesPort, &packer::ManifestPort::name);
-    if (port != method->inputs.end() && port->shape.size() == 3) return port->shape;
+    for (const packer::ManifestPort& port : method->inputs) {
+      const size_t rank = port.shape.size();
+      if (port.name == kInputFeaturesPort && rank == kFramesRank) return port.shape;
+      if (port.name == kInputValuesPort && rank == kSamplesRank) return port.shape;
+    }
   }
   return {};
 }
@@ -30,12 +41,22 @@ Result<PromptSound> sound_of(const Reference& reference, const ReferencePrompt& 
                              const packer::Manifest& manifest) {
   PromptSound sound;
   if (manifest.find(kAudioEncoderRole) == nullptr) return sound;
-  const std::string name(kInputFeaturesPort);
-  if (!prompt.needs_sound()) {
+  sound.shape = sound_shape(manifest);
+  const std::string name = sound.port();
+  if (!prompt.has(name)) {
     return bad_input(fmt::format("{} has no {}, which a model of speech needs",
                                  name_of(reference, prompt), name));
   }
-  sound.shape = sound_shape(manifest);
+  if (sound.shape.size() == kSamplesRank) {
+    const Shape& stated = reference.shape(prompt, name);
+    const int64_t most = sound.shape[1], count = stated.size() == kSamplesRank ? stated[1] : 0;
+    if (count < kLeastSamples || count > most) {
+      return bad_input(fmt::format("{}: {} is {}, the audio encoder takes {} to {} samples",
+                                   name_of(reference, prompt), name, to_string(stated),
+                                   kLeastSamples, most));
+    }
+    sound.shape[1] = count;
+  }
   sound.features = FERRY_TRY(reference.floats(prompt, name, sound.shape));
   return sound;
 }

@@ -14,20 +14,22 @@
 namespace ferry::proof {
 
 struct PromptSound {
-  Shape shape = {};                  // [1,mels,frames]
-  std::vector<float> features = {};  // input_features in this shape
+  Shape shape = {};                  // [1,mels,frames], or [1,samples]
+  std::vector<float> features = {};  // input_features or input_values in this shape
 
   bool empty() const { return features.empty(); }
+  // Returns the name of the input that takes them.
+  std::string port() const;
   // Gives the sound to the decoder, if there is any.
   Status give(runner::Decoder& decoder) const;
 };
 
-// Returns the shape of the input_features that the bundle's audio encoder takes; empty if it has
-// none.
+// Returns the shape of the input_features that the bundle's audio encoder takes, or the greatest
+// one of its input_values; empty if it has none.
 Shape sound_shape(const packer::Manifest& manifest);
 
-// Returns the input_features of a prompt; nothing for a bundle without an audio encoder. kBadInput
-// if they are not of the encoder's shape, or if the prompt of a model of speech has none.
+// Returns the sound of a prompt; nothing for a bundle without an audio encoder. kBadInput if it is
+// not of the encoder's shape, or if the prompt of a model of speech has none.
 Result<PromptSound> sound_of(const Reference& reference, const ReferencePrompt& prompt,
                              const packer::Manifest& manifest);
 

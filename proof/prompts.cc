@@ -186,13 +186,19 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   }
 }
 
+// Samples of noise for an encoder that takes any number: two seconds.
+constexpr int64_t kProbingSamples = 32000;
+
 void add_probing_sound(const packer::Manifest& manifest, std::vector<RecordedPrompt>& prompts) {
-  const Shape shape = sound_shape(manifest);
+  Shape shape = sound_shape(manifest);
   if (shape.empty()) return;
+  const bool samples = shape.size() == 2;
+  if (samples) shape[1] = std::min(shape[1], kProbingSamples);
+  const int64_t values = samples ? shape[1] : shape[1] * shape[2];
   uint64_t state = 0x9e6c63d0876a9a47;  // fixed, so that reports repeat
   for (RecordedPrompt& prompt : prompts) {
     prompt.sound.shape = shape;
-    prompt.sound.features.resize(static_cast<size_t>(shape[1] * shape[2]));
+    prompt.sound.features.resize(static_cast<size_t>(values));
     for (float& value : prompt.sound.features) {
       state = state * 6364136223846793005ULL + 1442695040888963407ULL;
       value = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);

@@ -157,7 +157,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
     known.insert({"pixel_values", "pixel_attention_mask", "token_type_ids", "mm_token_type_ids",
                   "image_grid_thw", "image_sizes", "batch_num_images", "spatial_shapes",
                   "image_position_ids", "image_features"});
-  if (prompt_.needs_sound()) known.insert(std::string(kInputFeaturesPort));
+  known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort)});
   for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);
   for (const ReferenceTensor& tensor : all) {
     if (!prompt_.has(tensor.name) || !has(tensor)) continue;

@@ -184,7 +184,7 @@ void PromptRecorder::write(MemorySource& out) const {
   if (!logits_.empty()) write_logits(prefix, out);
   write_images(prefix, out);
   if (!prompt_->sound.empty()) {
-    out.add(prefix + std::string(kInputFeaturesPort), DType::kF32, prompt_->sound.shape,
+    out.add(prefix + prompt_->sound.port(), DType::kF32, prompt_->sound.shape,
             prompt_->sound.features);
   }
   for (const auto& [name, rows] : probes_) write_probe(name, prefix, out);

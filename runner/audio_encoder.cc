@@ -3,12 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/program_interface.h"
 #include "core/text.h"
 
 namespace ferry::runner {
+namespace {
+
+// The sizes that an input states, if it is one of sound.
+std::optional<AudioEncoder::Sizes> sizes_of(const packer::ManifestPort& port) {
+  const Shape& shape = port.shape;
+  if (shape.empty() || shape[0] != 1 || std::ranges::min(shape) < 1) return std::nullopt;
+  if (port.name == kInputFeaturesPort && shape.size() == 3) {
+    return AudioEncoder::Sizes{.mel_bins = shape[1], .frames = shape[2]};
+  }
+  if (port.name == kInputValuesPort && shape.size() == 2) {
+    return AudioEncoder::Sizes{.samples = shape[1]};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 bool AudioEncoder::is_in(const packer::Bundle& bundle) {
   return bundle.manifest().find(kAudioEncoderRole) != nullptr;
@@ -23,16 +40,14 @@ Result<AudioEncoder::Sizes> AudioEncoder::sizes_in(const packer::Bundle& bundle)
   for (const packer::ManifestProgram& program : component->programs) {
     const packer::ManifestMethod* method = program.find(kForwardMethod);
     if (method == nullptr) continue;
-    const auto port =
-        std::ranges::find(method->inputs, kInputFeaturesPort, &packer::ManifestPort::name);
-    if (port == method->inputs.end()) continue;
-    const Shape& shape = port->shape;
-    if (shape.size() == 3 && shape[0] == 1 && shape[1] >= 1 && shape[2] >= 1) {
-      return Sizes{shape[1], shape[2]};
+    for (const packer::ManifestPort& port : method->inputs) {
+      if (const auto sizes = sizes_of(port)) return *sizes;
     }
   }
-  return bad_input(fmt::format("{}: the audio encoder has no input {} of f32 [1, mels, frames]",
-                               printable(bundle.path()), kInputFeaturesPort));
+  return bad_input(fmt::format(
+      "{}: the audio encoder has neither an input {} of f32 [1, mels, frames] nor {} of f32 [1, "
+      "samples]",
+      printable(bundle.path()), kInputFeaturesPort, kInputValuesPort));
 }
 
 Result<AudioEncoder> AudioEncoder::load(const packer::Bundle& bundle,
@@ -40,19 +55,33 @@ Result<AudioEncoder> AudioEncoder::load(const packer::Bundle& bundle,
                                         const MethodOptions& options, MemoryBudget& budget) {
   const Sizes sizes = FERRY_TRY(sizes_in(bundle));
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kAudioEncoderRole, pool, options, budget));
-  const PortType inputs[] = {{kInputFeaturesPort, DType::kF32, {1, sizes.mel_bins, sizes.frames}}};
-  MethodChain chain = FERRY_TRY(set.bind(kForwardMethod, inputs, outputs));
+  PortType input = {kInputFeaturesPort, DType::kF32, {1, sizes.mel_bins, sizes.frames}};
+  if (sizes.takes_samples()) input = {kInputValuesPort, DType::kF32, {1, sizes.samples}};
+  MethodChain chain = FERRY_TRY(set.bind(kForwardMethod, {&input, 1}, outputs));
   return AudioEncoder(std::move(set), std::move(chain), sizes);
 }
 
 Status AudioEncoder::encode(std::span<const float> features) {
-  if (std::ssize(features) != sizes_.values()) {
+  if (sizes_.takes_samples()) return encode_samples(features);
+  if (std::ssize(features) != sizes_.mel_bins * sizes_.frames) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: {} values of sound, the audio encoder takes {} frames of {}",
                             printable(set_.bundle().path()), features.size(), sizes_.frames,
                             sizes_.mel_bins));
   }
   chain_.input(0).bytes = std::as_bytes(features);
+  return chain_.run();
+}
+
+Status AudioEncoder::encode_samples(std::span<const float> samples) {
+  const int64_t count = std::ssize(samples);
+  if (count < kLeastSamples || count > sizes_.samples) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a sound of {} samples, the audio encoder takes {} to {}",
+                            printable(set_.bundle().path()), count, kLeastSamples, sizes_.samples));
+  }
+  chain_.input(0).shape[1] = count;
+  chain_.input(0).bytes = std::as_bytes(samples);
   return chain_.run();
 }
 

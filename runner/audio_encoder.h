@@ -1,5 +1,5 @@
-// AudioEncoder runs the audio encoder of a bundle. Log-mel frames go in, keys and values of the
-// text decoder's cross-attention come out.
+// AudioEncoder runs the audio encoder of a bundle. Log-mel frames or samples go in, keys and values
+// of the text decoder's cross-attention come out.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,11 @@ namespace ferry::runner {
 
 class AudioEncoder {
  public:
+  // Either the exact sizes of frames, or the most samples.
   struct Sizes {
     int64_t mel_bins = 0, frames = 0;
-    int64_t values() const { return mel_bins * frames; }
+    int64_t samples = 0;
+    bool takes_samples() const { return samples > 0; }
   };
 
   static bool is_in(const packer::Bundle& bundle);
@@ -31,7 +33,8 @@ class AudioEncoder {
                                    ThreadPool& pool, const MethodOptions& options,
                                    MemoryBudget& budget);
 
-  // Encodes input_features f32 [mel_bins,frames]. kUsage for another number of values.
+  // Encodes input_features f32 [mel_bins,frames], or input_values f32 [samples]. kUsage for another
+  // number of values, or for samples that are too many or too few.
   Status encode(std::span<const float> features);
   // Returns an output in the order of load(), valid until the next encode().
   const TensorView& output(size_t index) const { return chain_.output(index); }
@@ -42,6 +45,7 @@ class AudioEncoder {
   Status set_probe_sink(ProbeSink sink);
 
  private:
+  Status encode_samples(std::span<const float> samples);
   AudioEncoder(ProgramSet set, MethodChain chain, Sizes sizes)
       : set_(std::move(set)),
         chain_(std::move(chain)),

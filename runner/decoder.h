@@ -81,10 +81,10 @@ class Decoder {
   // and inside of capacity(), and for a bundle whose decoder takes tokens.
   virtual Status set_image_rows(std::span<const EmbeddingRows> rows) = 0;
 
-  // Gives a model of speech its sound, the input_features f32 [mels,frames] of its audio encoder,
-  // for this and later sequences. Such a model runs no token without (kUsage). kUsage for another
-  // number of values, and for a bundle without an audio encoder. Probes of the encoder are
-  // delivered in this call, with all of its rows.
+  // Gives a model of speech its sound, the input_features f32 [mels,frames] or the input_values f32
+  // [samples] of its audio encoder, for this and later sequences. Such a model runs no token
+  // without (kUsage). kUsage for another number of values, and for a bundle without an audio
+  // encoder. Probes of the encoder are delivered in this call, with all of its rows.
   virtual Status set_sound(std::span<const float> features);
 
   // Returns how many tokens from `position` on must be passed to one call of forward(): the rows of

@@ -178,6 +178,25 @@ ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer
   return static_attend(b, c, layer, query, all_keys, all_values);
 }
 
+// Attends to all rows of an encoder, for the `tokens` of the call. The operator takes as many keys
+// as start_pos and the tokens make, causal or not, unless it has a mask. A call may have more
+// tokens than a short sound has rows, and then there is no such start_pos: a mask of zeros asks for
+// all keys.
+ValueId attend_to_encoded(GraphBuilder& b, const ModelConfig& g, graph::IntArg tokens, ValueId q,
+                          ValueId keys, ValueId values) {
+  const Dim rows = b.graph()[keys].shape[1];
+  if (rows.is_static()) {
+    return b.sdpa_full(q, keys, values, g.scalars.attention, b.int_sub(rows.base, tokens));
+  }
+  const ValueId count = b.sym_size(keys, 1);
+  if (!b.graph().symbols[static_cast<size_t>(rows.symbol)].value.valid()) {
+    b.bind_symbol(rows.symbol, count);
+  }
+  const ValueId zero = b.view(b.scalar(0.0F), {1, 1});
+  const ValueId mask = b.expand_to(zero, {tokens, count});
+  return b.sdpa_masked(q, keys, values, mask, g.scalars.attention);
+}
+
 // Element (i, j) is negative where the binary numbers i and j have an odd number of ones in common.
 graph::Literal hadamard_matrix(int64_t size) {
   const auto rows = static_cast<uint64_t>(size);
@@ -291,34 +310,31 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }
 
-ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
-                        int64_t rows) {
+ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const ModelConfig& g = c.config;
   const std::string prefix = layer_name(layer, "cross_attention");
-  const Dims shape = {batch(), positions(rows), heads(g.num_heads), head_dim(g.head_dim)};
+  const Dims shape = {batch(), c.encoded, heads(g.num_heads), head_dim(g.head_dim)};
   const auto encoded = [&](std::string_view port) {
     return b.input(fmt::format("{}{}", port, layer), DType::kF32, shape);
   };
   const ValueId keys = encoded(kCrossKPort);
   const ValueId values = encoded(kCrossVPort);
-  ValueId q = projection(b, x, prefix + ".wq", g.hidden_size, g.q_size(), /*bias=*/true);
+  ValueId q = projection(b, x, prefix + ".wq", g.hidden_size, g.q_size(), g.audio->query_bias);
   q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(g.head_dim)});
-  // The operator takes as many keys as start_pos and the tokens make, causal or not.
-  const ValueId start = b.int_sub(rows, b.sym_size(x, 1));
-  const ValueId mixed = b.sdpa_full(q, keys, values, g.scalars.attention, start);
+  const ValueId mixed = attend_to_encoded(b, g, b.sym_size(x, 1), q, keys, values);
   const ValueId joined = b.view(mixed, {batch(), c.tokens, features(g.q_size())});
-  return projection(b, joined, prefix + ".wo", g.q_size(), g.hidden_size, /*bias=*/true);
+  return projection(b, joined, prefix + ".wo", g.q_size(), g.hidden_size, g.audio->output_bias);
 }
 
-void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, int64_t rows) {
-  const Dims shape = {batch(), positions(rows), heads(config.num_heads), head_dim(config.head_dim)};
+void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, Dim rows) {
+  const Dims shape = {batch(), rows, heads(config.num_heads), head_dim(config.head_dim)};
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const std::string prefix = layer_name(layer, "cross_attention");
     const ValueId keys = projection(b, x, prefix + ".wk", config.hidden_size, config.q_size(),
-                                    /*bias=*/false);
+                                    config.audio->key_bias);
     b.output(b.view(keys, shape), fmt::format("{}{}", kCrossKPort, layer));
     const ValueId values = projection(b, x, prefix + ".wv", config.hidden_size, config.q_size(),
-                                      /*bias=*/true);
+                                      config.audio->value_bias);
     b.output(b.view(values, shape), fmt::format("{}{}", kCrossVPort, layer));
   }
 }

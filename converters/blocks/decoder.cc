@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "converters/blocks/audio_front.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/classifier.h"
 #include "converters/blocks/layer_inputs.h"
@@ -107,6 +108,13 @@ ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts
   return config.scalars.logit_softcap ? softcap(b, logits, *config.scalars.logit_softcap) : logits;
 }
 
+// Returns the number of rows that the audio encoder makes.
+Dim encoded_rows(GraphBuilder& b, const AudioConfig& audio, const BuildOptions& options) {
+  if (!audio.takes_samples()) return positions(audio.positions);
+  const int64_t most = rows_of_samples(options.sound_samples);
+  return positions(Dim::of(b.symbol("R", most, ValueId{})));
+}
+
 Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildOptions& options,
                                          const DecoderParts& parts) {
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
@@ -135,6 +143,7 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
         b.input(std::string(kDeepstackPort), DType::kF32,
                 {config.deepstack(), positions(Dim::of(t)), features(config.hidden_size)});
   }
+  if (config.audio) c.encoded = encoded_rows(b, *config.audio, options);
   b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
   return named(kForwardMethod, b);
 }
@@ -210,9 +219,8 @@ class StyledLayer {
     switch (style_.residuals) {
       case Residuals::kInTurn:
         x = b_.add(x, attended(normed(x, "attention_norm")));
-        if (style_.encoded_rows > 0) {
-          x = b_.add(x,
-                     cross_attention(b_, c_, normed(x, "cross_norm"), layer_, style_.encoded_rows));
+        if (style_.cross_attention) {
+          x = b_.add(x, cross_attention(b_, c_, normed(x, "cross_norm"), layer_));
         }
         return b_.add(x, mapped(normed(x, "ffn_norm")));
       case Residuals::kNormAfter:

@@ -131,9 +131,9 @@ struct DecoderStyle {
   // classifiers, which take pairs of texts, the row of the token's type.
   bool token_types = false;
   bool embedding_norm = false;  // embedding_norm, behind token types and positions
-  // Rows of an encoder that every layer attends to between attention and MLP, with the norm
-  // cross_norm before it; 0: there is no encoder. For Residuals::kInTurn alone.
-  int64_t encoded_rows = 0;
+  // Every layer attends to the rows of the audio encoder between attention and MLP, with the norm
+  // cross_norm before it. For Residuals::kInTurn alone.
+  bool cross_attention = false;
   Mixer mixer = nullptr;  // takes the place of `attention`, if set
   // Width of a token's embedding and of the input of the head. project_in and project_out stand
   // between this width and the layers. 0 or hidden_size: there are no projections.

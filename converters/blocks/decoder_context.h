@@ -74,6 +74,7 @@ struct DecoderContext {
   ValueId layer_tokens = {};
   // f32 [K,T,hidden_size]: added to the outputs of the first K layers. Invalid where there is none.
   ValueId deepstack = {};
+  Dim encoded = {};  // rows of the audio encoder that cross-attention attends to
   // If the window is at least context_length, sliding attention equals full attention.
   AttentionKind full = {}, sliding = {};
   // Multiplies the queries of layers without RoPE: f32 [T,1,1], in a static program [1,T,1,1].

@@ -112,6 +112,7 @@ constexpr std::string_view kInertKeys[] = {
     "median_filter_width",
     "use_weighted_layer_sum",
     "audio_config",
+    "pad_head_dim_to_multiple_of",
     "audio_soft_tokens_per_image",
     "audio_token_id",
     "boa_token_id",

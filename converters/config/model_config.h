@@ -149,16 +149,22 @@ struct VisionConfig {
   bool operator==(const VisionConfig&) const = default;
 };
 
-// The sizes of an audio encoder, a transformer over log-mel frames whose output the layers of the
-// text decoder attend to (cross-attention). Two convolutions halve the number of frames; the width
-// is hidden_size of the decoder.
+// An audio encoder, a transformer whose output the layers of the text decoder attend to
+// (cross-attention); its width is hidden_size of the decoder. It takes log-mel frames, whose number
+// two convolutions halve and which have learned positions (Whisper), or samples, of which three
+// convolutions make rows with RoPE (Moonshine).
 struct AudioConfig {
-  int64_t mel_bins = 0;
+  int64_t mel_bins = 0;  // 0: it takes samples
   int64_t num_layers = 0;
-  int64_t num_heads = 0;
+  int64_t num_heads = 0, head_dim = 0;
   int64_t intermediate_size = 0;
-  int64_t positions = 0;  // rows of the output
+  int64_t positions = 0;  // rows of the output; 0 where it takes samples, as many as they make
+  Activation activation = Activation::kGelu;
+  bool norm_bias = true;  // of its layer norms
+  // Biases of attention, in both directions and of cross-attention.
+  bool query_bias = true, key_bias = false, value_bias = true, output_bias = true;
 
+  bool takes_samples() const { return mel_bins == 0; }
   int64_t frames() const { return 2 * positions; }
   bool operator==(const AudioConfig&) const = default;
 };

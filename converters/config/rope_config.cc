@@ -236,6 +236,15 @@ Status read_llama3(const RopeKeys& keys, const ModelConfig& config, RopeConfig& 
   return {};
 }
 
+// Rows of sound may go beyond max_position_embeddings, where frequencies of some types change.
+Status check_rows_of_sound(const RopeKeys& keys, Type type, const ModelConfig& config) {
+  if (!config.audio || !config.audio->takes_samples()) return {};
+  if (type != Type::kDynamic && type != Type::kLongRope) return {};
+  return keys.fields.error(ErrorCode::kUnsupported, "rope_parameters",
+                           "has a rope_type whose frequencies depend on the length: not supported "
+                           "for sound");
+}
+
 // Reads one RoPE. `theta_key` is the name of its base beside the objects.
 Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelType& type,
                 const ModelConfig& config, RopeConfig& out) {
@@ -244,6 +253,7 @@ Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelTyp
                   ? FERRY_TRY(stating.number_or("rope_theta", kThetaRange, out.theta))
                   : FERRY_TRY(keys.fields.number_or(theta_key, kThetaRange, out.theta));
   out.type = FERRY_TRY(rope_type(keys, type));
+  FERRY_RETURN_IF_ERROR(check_rows_of_sound(keys, out.type, config));
   FERRY_RETURN_IF_ERROR(read_partial(keys, type, out.type, config, out));
   switch (out.type) {
     case Type::kDefault:

@@ -36,6 +36,8 @@ Status read(const JsonFields& fields, ModelConfig& config) {
                       fmt::format("is {}, which does not divide d_model {}", audio.num_heads,
                                   config.hidden_size));
   }
+  audio.head_dim = config.hidden_size / audio.num_heads;
+  audio.activation = config.activation;
   // The epsilon of the layer norms is that of the class, whatever the config says.
   config.rms_norm_eps = 1e-5;
   return {};
@@ -95,7 +97,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
       {.attention = {.qkv_bias = true, .bare_keys = true, .output_bias = true},
        .mlp_bias = true,
        .learned_positions = true,
-       .encoded_rows = config.audio->positions});
+       .cross_attention = true});
 }
 
 }  // namespace

@@ -212,22 +212,23 @@ std::vector<KeyRule> packed_delta_net_rules(const std::string& prefix, OwnLayout
                  rules_of(ba, base + "in_proj_ba", ".weight", own)});
 }
 
-std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias) {
+std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias,
+                                       const std::string& target) {
   struct Projection {
     const char *source, *target;
     int64_t (*heads)(const ModelConfig&);
   };
   constexpr Projection kProjections[] = {
-      {".q_proj", "layers.{i}.attention.wq", [](const ModelConfig& c) { return c.num_heads; }},
-      {".k_proj", "layers.{i}.attention.wk", [](const ModelConfig& c) { return c.num_kv_heads; }}};
+      {".q_proj", ".wq", [](const ModelConfig& c) { return c.num_heads; }},
+      {".k_proj", ".wk", [](const ModelConfig& c) { return c.num_kv_heads; }}};
   std::vector<KeyRule> rules;
   for (const Projection& p : kProjections) {
     for (const std::string parameter : {".weight", ".bias"}) {
       if (parameter == ".bias" && !bias) continue;
       KeyRule rule;
-      rule.name = fmt::format("RoPE pairs to halves in {}", p.target);
+      rule.name = fmt::format("RoPE pairs to halves in {}{}", target, p.target);
       rule.source = name + p.source + parameter;
-      rule.targets = {{p.target + parameter, [heads = p.heads](const ModelConfig& c) {
+      rule.targets = {{target + p.target + parameter, [heads = p.heads](const ModelConfig& c) {
                          return pairs_to_halves(heads(c), c.head_dim, c.rotary_dim());
                        }}};
       rule.expected_rows = [heads = p.heads](const ModelConfig& c) {

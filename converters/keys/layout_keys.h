@@ -38,8 +38,9 @@ std::vector<KeyRule> packed_gate_up_rules(const std::string& name, bool bias, Ow
 std::vector<KeyRule> packed_delta_net_rules(const std::string& prefix, OwnLayout own);
 
 // Rules from NAME.q_proj and NAME.k_proj to wq and wk, for families whose RoPE rotates neighbouring
-// dimensions.
-std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias);
+// dimensions. The targets are TARGET.wq and TARGET.wk.
+std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias,
+                                       const std::string& target = "layers.{i}.attention");
 // Rules for all matrices of such a family under their usual names, with biases as asked for.
 std::vector<KeyRule> paired_matrix_rules(const std::string& prefix, bool qkv_bias, bool output_bias,
                                          bool mlp_bias);

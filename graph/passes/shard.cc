@@ -77,7 +77,7 @@ class PartBuilder {
     out_.num_layers = cut.graph.num_layers;
     out_.literals = cut.graph.literals;
     for (const Symbol& symbol : cut.graph.symbols) {
-      out_.symbols.push_back({symbol.name, symbol.max, ValueId{}});
+      out_.symbols.push_back({symbol.name, symbol.max, ValueId{}, symbol.windows});
     }
     for (ValueId id : crossing) add_crossing(id);
   }
@@ -166,7 +166,22 @@ class PartBuilder {
       FERRY_RETURN_IF_ERROR(import_symbols(out));
     }
     out_.nodes.push_back(std::move(copy));
+    if (node.op == Op::kSymSize) take_size(out_.nodes.back());
     return {};
+  }
+
+  // The first size of a dimension that a part takes becomes the value of its symbol, so that later
+  // ones are known to equal it.
+  void take_size(const Node& node) {
+    const Dims& shape = out_[std::get<ValueId>(node.args[pte::ops::SymSize::kSelf])].shape;
+    const int64_t index = std::get<IntArg>(node.args[pte::ops::SymSize::kDim]).number;
+    const int64_t rank = static_cast<int64_t>(shape.size());
+    const Dim& dim = shape[static_cast<size_t>(index < 0 ? index + rank : index)];
+    if (dim.is_static() || dim.scale != 1 || dim.base != 0) return;
+    const auto symbol = static_cast<size_t>(dim.symbol);
+    const ValueId old = cut_.graph.symbols[symbol].value;
+    if (!old.valid() || mapped_.contains(old) || cut_.part_of(cut_.producer(old)) == part_) return;
+    mapped_[old] = out_.symbols[symbol].value = node.outs[0];
   }
 
   // Returns an out that only this node makes, or an invalid id if the node writes buffers only.

@@ -105,6 +105,9 @@ struct ConvertOptions {
   // Most patches of an image, where the tower takes images of any shape; unset: 4096, or as many as
   // fill the context.
   std::optional<int64_t> max_patches = {};
+  // Most seconds of a sound, where the audio encoder takes samples of any number (moonshine);
+  // unset: 60.
+  std::optional<int64_t> max_sound = {};
   int32_t shards = 1;          // number of programs that the decoder is split into
   std::string reference = {};  // path of a file of expected outputs to embed; may be empty
 };

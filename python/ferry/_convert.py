@@ -34,6 +34,7 @@ class ConvertOptions(TypedDict, total=False):
     - ``all_logits``: logits of all tokens instead of the last one
     - ``images``: the vision tower too, or text alone (gemma3, Qwen-VL); by default the tower if the checkpoint has it
     - ``max_patches``: most patches of an image, where the tower takes images of any shape
+    - ``max_sound``: most seconds of a sound, where the audio encoder takes samples of any number
     - ``reference``: a file of expected outputs to embed
     """
 
@@ -65,6 +66,7 @@ class ConvertOptions(TypedDict, total=False):
     shards: int
     images: bool | None
     max_patches: int
+    max_sound: int
     reference: Path
 
 

@@ -146,6 +146,7 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.read("adapters", adapters).read("int8_adapters", o.int8_adapters);
   options.read("images", o.images)
       .read("max_patches", o.max_patches)
+      .read("max_sound", o.max_sound)
       .read("shards", o.shards)
       .read("reference", o.reference)
       .read("output", o.output);

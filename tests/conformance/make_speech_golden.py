@@ -1,10 +1,10 @@
 """Makes the fixtures of sound: files with the samples that libsndfile and torchaudio give, log-mel frames, and a tiny random
-Whisper with its reference and with transcripts of generate().
+Whisper with its reference and with transcripts of generate(); with the argument moonshine a Moonshine of the files that are there.
 
-    python tests/conformance/make_speech_golden.py
+    python tests/conformance/make_speech_golden.py [moonshine]
 
-Writes testdata/sound and testdata/speech/whisper, and the keys of the model (testdata/families/whisper). A second run writes
-the same. Needs torch, torchaudio, soundfile and transformers 5.23 (environment.sh).
+Writes testdata/sound and testdata/speech/whisper, and the keys of the model (testdata/families/whisper); or testdata/speech/moonshine
+and its keys. A second run writes the same. Needs torch, torchaudio, soundfile and transformers 5.23 (environment.sh).
 """
 import json
 import os
@@ -67,6 +67,15 @@ def make_files(folder):
     safetensors.numpy.save_file(samples, folder / "samples.safetensors")
 
 
+def make_normalized(folder):
+    """The input values of some files as Wav2Vec2FeatureExtractor normalises them."""
+    samples = safetensors.numpy.load_file(folder / "samples.safetensors")
+    extractor = transformers.Wav2Vec2FeatureExtractor(do_normalize=True)
+    made = {name: extractor(samples[name], sampling_rate=RATE, return_tensors="np").input_values[0]
+            for name in ("five_32.wav", "mono_8.wav", "noise_flac.flac")}
+    safetensors.numpy.save_file(made, folder / "normalized.safetensors")
+
+
 def make_features(folder):
     """The frames of one second of a file by the numpy path of the extractor, with 80 and 128 mels."""
     samples = safetensors.numpy.load_file(folder / "samples.safetensors")["mono_16.wav"]
@@ -78,14 +87,14 @@ def make_features(folder):
     safetensors.numpy.save_file(frames, folder / "features.safetensors")
 
 
-def tokenizer(folder):
+def tokenizer(folder, times=TIMES):
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(word, special=True) for word in SPECIAL])
-    made.add_tokens([AddedToken(word, normalized=False) for word in TIMES])
+    made.add_tokens([AddedToken(word, normalized=False) for word in times])
     made.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="PreTrainedTokenizerFast",
                                                                   eos_token=SPECIAL[0]), indent=2) + "\n")
@@ -124,6 +133,68 @@ CASES = [dict(sound="mono_16.wav"), dict(sound="mono_16.wav", language="de", tas
          dict(sound="stereo_flac.flac", task="translate", timestamps=True), dict(sound="long.wav"), dict(sound="long.wav", language="de")]
 
 
+def randomise(model):
+    """Weights that no initialisation makes equal or zero."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.randn_like(weight)
+            weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * (0.5 if "embed" in name else 0.25))
+
+
+def moonshine_config(**changed):
+    return transformers.MoonshineConfig(**{**dict(
+        vocab_size=LETTERS + len(SPECIAL), hidden_size=24, intermediate_size=20, encoder_num_hidden_layers=2,
+        decoder_num_hidden_layers=3, encoder_num_attention_heads=2, decoder_num_attention_heads=2, max_position_embeddings=32,
+        bos_token_id=START, eos_token_id=END, decoder_start_token_id=START, pad_token_id=None), **changed})
+
+
+def make_moonshine(folder, seed, config, dtype, normalize=False, **generation):
+    """A Moonshine with random weights."""
+    torch.manual_seed(seed)
+    model = transformers.MoonshineForConditionalGeneration(config).eval()
+    randomise(model)
+    model = model.to(dtype)
+    model.generation_config = transformers.GenerationConfig(
+        **{**dict(bos_token_id=START, eos_token_id=END, decoder_start_token_id=START, max_length=24), **generation})
+    model.save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=normalize, return_attention_mask=True).save_pretrained(folder)
+    tokenizer(folder, times=[])
+    for path in folder.iterdir():
+        path.chmod(0o644)
+    return transformers.MoonshineForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def plain_tokens(model, folder, samples):
+    """Tokens of the plain generate() behind the first one, without that of the end."""
+    extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
+    given = extractor(samples, sampling_rate=RATE, return_tensors="pt")
+    tokens = model.generate(**given)[0].tolist()[1:]
+    ends = model.generation_config.eos_token_id
+    return tokens[:-1] if tokens and tokens[-1] in (ends if isinstance(ends, list) else [ends]) else tokens
+
+
+def golden_moonshine(folder, sounds):
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ["mono_16.wav", "stereo_24.wav", "stereo_flac.flac", "long.wav"]
+    for seed in range(100):
+        model = make_moonshine(folder, seed, moonshine_config(attention_bias=True), torch.bfloat16)
+        made = [dict(sound=name, tokens=plain_tokens(model, folder, samples_of(sounds / name))) for name in names]
+        varied = sum(len(set(case["tokens"])) > 4 for case in made)
+        print(f"seed {seed}: {varied} varied transcripts", flush=True)
+        if varied == len(names) and len({tuple(case["tokens"]) for case in made}) == len(names):
+            break
+    else:
+        sys.exit("make_speech_golden.py: no seed gives different transcripts")
+    (folder / "transcripts.json").write_text(json.dumps(made, indent=1) + "\n")
+    golden, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
+    golden.unlink(missing_ok=True)
+    prompts.write_text(json.dumps(dict(audio="../../sound/mono_16.wav", tokens=[START] + made[0]["tokens"][:5], name="audio1")) + "\n")
+    if reference.main([str(folder), "-o", str(golden), "--prompts", str(prompts), "--max-new", "8", "--no-f64", "-q"]):
+        sys.exit("make_speech_golden.py: there is no reference")
+    prompts.unlink()
+    make_golden.list_keys(folder, ROOT / "testdata/families/moonshine")
+
+
 def transcripts(model, folder, sounds):
     """Tokens and segments of generate(), and the first tokens that it forced."""
     extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
@@ -146,10 +217,13 @@ def main():
     transformers.utils.logging.set_verbosity(60)
     torch.set_grad_enabled(False)
     sounds, folder = ROOT / "testdata/sound", ROOT / "testdata/speech/whisper"
+    if sys.argv[1:] == ["moonshine"]:
+        return golden_moonshine(ROOT / "testdata/speech/moonshine", sounds)
     folder.mkdir(parents=True, exist_ok=True)
     make_files(sounds)
     soundfile.write(sounds / "long.wav", np.concatenate([chirp(8000, 1, 0.9, n) for n in range(3)]), 8000, subtype="PCM_U8")
     make_features(sounds)
+    make_normalized(sounds)
     for seed in range(100):
         model = make_model(folder, seed)
         made = transcripts(model, folder, sounds)

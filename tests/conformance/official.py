@@ -248,6 +248,19 @@ def encoder_states(folder, texts):
     return [part.numpy() for part in out]
 
 
+def sound_logits(folder, ids, sound):
+    """Logits of the last token, in one call and token by token, for frames or samples of a sound."""
+    bundle = Bundle(folder)
+    port = next(iter(bundle.ports("audio_encoder", "forward", "inputs")))
+    values = bundle.call("audio_encoder", "forward", {port: torch.from_numpy(sound)})
+    cross = {name: value.clone() for name, value in values.items() if name != port}
+
+    def forward(begin, end):
+        given = dict(cross, tokens=torch.tensor([ids[begin:end]]), input_pos=torch.tensor([begin]))
+        return rows(bundle.call("text_decoder", "forward", given)["logits"])[-1].numpy()
+    return [forward(0, len(ids)), [forward(i, i + 1) for i in range(len(ids))][-1]]
+
+
 def static_logits(folder, ids, in_chunks):
     """Logits of every position of a static bundle in f32, with caches kept here: token by token, or the prompt in chunks."""
     bundle = Bundle(folder)

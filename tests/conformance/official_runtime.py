@@ -2,6 +2,7 @@
 
 - Programs in f32 of every family, stateful, in shards and static, and of vision-language models: logits are those of
   transformers (the goldens of testdata) within 1e-4, or 1e-3 for models with the delta rule.
+- Models of speech in f32: encoder and decoder, by the goldens, and of a sound that has fewer rows than the prompt has tokens.
 - A real model in f32: within 4 times the distance of transformers in f32 from transformers in f64.
 - Programs that quantise activations or caches: the official runtime and ferry differ by no more than 3 times what either of them
   moves when every norm weight of the model is moved by one unit in the last place of f32. Rounding makes such programs chaotic, so
@@ -116,6 +117,28 @@ def encoder_in_f32(promise, runtime, source):
     return f"max_abs {worst:.2e}, {len(got) - len(texts)} calls of several texts"
 
 
+def sound_in_f32(promise, runtime, source, style, longest):
+    """A model of speech, of all of the golden's sound or of its beginning, which may have fewer rows than the prompt has tokens."""
+    import torch
+    import transformers
+    golden = source / "golden.safetensors"
+    name = next(n for n in ("input_values", "input_features") if f"audio1.{n}" in safetensors_header(golden)[0])
+    sound, ids = tensor(golden, f"audio1.{name}"), tensor(golden, "audio1.input_ids")
+    expected = tensor(golden, "audio1.logits")[0, -1]
+    if longest is not None:
+        sound = sound[:, :longest].copy()
+        model = transformers.AutoModelForSpeechSeq2Seq.from_pretrained(source, dtype=torch.float32).eval()
+        with torch.no_grad():
+            given = {name: torch.from_numpy(sound), "decoder_input_ids": torch.from_numpy(ids)}
+            expected = model(**given).logits[0, -1].numpy()
+    bundle = convert(source, promise.folder / f"{source.name}-{'-'.join(style)}{longest}", "--dtype", "f32", *style)
+    got = runtime(official.sound_logits, bundle, ids[0].tolist(), sound)
+    worst = max(abs(ours - expected).max() for ours in got)
+    if not worst <= 1e-4:
+        raise Wrong(f"logits differ by {worst:.2e}, at most 1e-4 expected")
+    return f"max_abs {worst:.2e}"
+
+
 def real_in_f32(promise, runtime, source, ids):
     """SmolLM2-135M: the bound is the noise of the original."""
     import torch
@@ -218,6 +241,10 @@ def main():
             promise.case(f"{source.name}, {style}", in_f32, promise, runtime, source, style)
     for golden in sorted((common.TESTDATA / "encoder").glob("*/golden.safetensors")):
         promise.case(f"{golden.parent.name}, encoder", encoder_in_f32, promise, runtime, golden.parent)
+    for name, longest in (("whisper", None), ("moonshine", None), ("moonshine", 1700)):
+        for style in ([], ["--shards", "2"]):
+            promise.case(f"{name}, sound {longest or 'whole'} {' '.join(style)}", sound_in_f32, promise, runtime,
+                         common.TESTDATA / "speech" / name, style, longest)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
     for name in ("gemma3", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):

@@ -1,10 +1,12 @@
-"""Sounds of every kind become the frames of transformers' feature extractor, and random Whispers are converted right.
+"""Sounds of every kind become the input of transformers' feature extractor, and random models of speech are converted right.
 
 A case draws a sound (rate, channels, length, file format, noise, silence, clipping, steps) and the settings of an extractor, and
 compares what `ferry preprocess --audio` writes with what WhisperFeatureExtractor makes by its numpy path of the samples that
 libsndfile reads and torchaudio resamples, in f64, because its rounding in f32 is 60 to 80 dB above that of frames. The bound is 1e-6
 where the file has the rate of the model, else 1e-5; the case says how far the torch path and torchaudio in f32 are. Another case draws a Whisper; `python -m ferry.reference`
 makes its reference of a drawn sound, `ferry verify` proves every stage, and `ferry transcribe` gives the tokens of generate().
+For Moonshine a case draws a sound whose samples must be those of Wav2Vec2FeatureExtractor, normalised or not, bit for bit at the rate
+of the model, and another draws a model, as for Whisper.
 
     python3 tests/conformance/sounds.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
@@ -76,6 +78,82 @@ def frames(promise, number):
             f"{float(np.abs(by_f32 - wanted).max()):.2g} by torchaudio in f32 (samples {float(np.abs(in_f32 - samples).max()):.2g})")
 
 
+def waveform(promise, number):
+    """The samples that ferry makes of a sound are those of the extractor, normalised or not."""
+    r = random.Random(f"{promise.seed} waveform {number}")
+    folder = promise.folder / f"waveform-{number}"
+    folder.mkdir()
+    path, rate = draw(r, folder)
+    normalize = r.random() < 0.5
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=normalize, return_attention_mask=r.random() < 0.5).save_pretrained(folder)
+    extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
+    common.Ferry("preprocess", "--audio", path, "--checkpoint", folder, "-o", folder / "made.safetensors").ends_with(0)
+    made = safetensors.numpy.load_file(folder / "made.safetensors")["input_values"]
+    wanted = extractor(golden.samples_of(path), sampling_rate=RATE, return_tensors="np").input_values
+    if made.shape != wanted.shape:
+        raise Wrong(f"{list(made.shape)}, the reference {list(wanted.shape)}")
+    # A resampled sound is rounded from sums in f64 in another order. Silence is divided by nearly nothing.
+    distance = float(np.abs(made - wanted).max())
+    if distance > (0 if rate == RATE else RESAMPLED * max(1.0, float(np.abs(wanted).max()))):
+        raise Wrong(f"{path.name}: differs by {distance:.3g}")
+    return f"{path.name}: {made.shape[1]} samples{' normalised' if normalize else ''}, {distance:.2g} from the extractor's"
+
+
+def moonshine(r, folder, seed):
+    """A random Moonshine. Its heads rotate an even number of dimensions."""
+    heads = r.choice([1, 2, 4])
+    head, part = r.choice([(4, 1.0), (8, 0.5), (12, 0.9), (12, None), (6, 0.7), (10, 0.62)])
+    rope = {} if part is None else dict(partial_rotary_factor=part)
+    scaling = r.choice([{}, {}, dict(rope_type="linear", factor=2.0), dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0,
+                        high_freq_factor=4.0, original_max_position_embeddings=16)])
+    if part is not None:
+        rope["rope_theta"] = r.choice([10000.0, 500.0])
+        rope = dict(rope_parameters=dict(rope_type="default") | rope | scaling)
+    config = golden.moonshine_config(
+        hidden_size=heads * head, intermediate_size=r.choice([10, 36]), encoder_num_hidden_layers=r.choice([1, 2, 3]),
+        decoder_num_hidden_layers=r.choice([1, 2, 4]), encoder_num_attention_heads=heads, decoder_num_attention_heads=heads,
+        max_position_embeddings=r.choice([24, 48]), attention_bias=r.random() < 0.5,
+        encoder_hidden_act=r.choice(["gelu", "gelu", "relu", "silu"]), decoder_hidden_act=r.choice(["silu", "silu", "gelu", "relu"]),
+        pad_head_dim_to_multiple_of=r.choice([None, 8]), tie_word_embeddings=r.random() < 0.7,
+        **rope)
+    generation = r.choice([{}, dict(max_length=None), dict(max_new_tokens=9), dict(suppress_tokens=[30, 85, 102]),
+                           dict(begin_suppress_tokens=[85, golden.END]), dict(eos_token_id=[golden.END, 102, 7])])
+    return golden.make_moonshine(folder, seed, config, r.choice([torch.float32, torch.bfloat16]), r.random() < 0.4, **generation)
+
+
+def moonshine_model(promise, number):
+    """A random Moonshine: all stages, and the transcript of a drawn sound."""
+    r = random.Random(f"{promise.seed} moonshine {number}")
+    folder = promise.folder / f"moonshine-{number}"
+    folder.mkdir()
+    made = moonshine(r, folder, number)
+    path = long_enough(r, folder)
+    out, prompts = folder / "golden.safetensors", folder / "prompts.jsonl"
+    tokens = [golden.START] + [r.randrange(golden.LETTERS) for _ in range(r.choice([0, 3, 9]))]
+    prompts.write_text(json.dumps(dict(audio=path.name, tokens=tokens)) + "\n")
+    if reference.main([str(folder), "-o", str(out), "--prompts", str(prompts), "--max-new", "6", "-q"]):
+        raise Wrong("there is no reference")
+    style = r.choice([[], ["--shards", str(r.randint(1, made.config.decoder_num_hidden_layers))], ["--layout", "one-program"],
+                      ["--prefill-length", "2"], ["--max-sound", str(r.choice([3, 600]))]])
+    common.convert(folder, folder / "bundle", "--dtype", "f32", *style)
+    proof = common.verify(folder / "bundle", "--checkpoint", folder, "--reference", out)
+    if proof.code:
+        raise Wrong(f"verify exits {proof.code}: {proof.why if proof.code > 1 else common.first_difference(proof.result)}")
+    wanted = golden.plain_tokens(made, folder, golden.samples_of(path))
+    run = common.Ferry("transcribe", folder / "bundle", path, "--json").ends_with(0)
+    if run.result["tokens"] != wanted:
+        raise Wrong(f"{path.name}: tokens {run.result['tokens'][:12]}, the reference {wanted[:12]}")
+    return f"{path.name}: {len(wanted)} tokens, {' '.join(style) or 'plain'}"
+
+
+def long_enough(r, folder):
+    """A sound of which the convolutions make at least one row."""
+    while True:
+        path, _ = draw(r, folder)
+        if len(golden.samples_of(path)) >= 895:
+            return path
+
+
 def whisper(r, folder, seed):
     """A random Whisper with the tokenizer and the generation config of the fixture."""
     chunk, mels = r.choice([1, 2]), r.choice([4, 20])
@@ -90,10 +168,7 @@ def whisper(r, folder, seed):
         decoder_start_token_id=golden.START, begin_suppress_tokens=None)
     torch.manual_seed(seed)
     model = transformers.WhisperForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            noise = torch.randn_like(weight)
-            weight.add_(noise * 0.1) if weight.dim() == 1 else weight.copy_(noise * (0.5 if "embed" in name else 0.25))
+    golden.randomise(model)
     model.generation_config = transformers.GenerationConfig(
         begin_suppress_tokens=[32, golden.END], suppress_tokens=[1, 2], bos_token_id=golden.END, eos_token_id=golden.END,
         pad_token_id=golden.END, decoder_start_token_id=golden.START, is_multilingual=True,
@@ -152,6 +227,10 @@ def main():
         promise.case(f"sound {number}", frames, promise, number)
     for number in range(2 if promise.sample else 10):
         promise.case(f"whisper {number}", model, promise, number)
+    for number in range(4 if promise.sample else 12):
+        promise.case(f"waveform {number}", waveform, promise, number)
+    for number in range(3 if promise.sample else 30):
+        promise.case(f"moonshine {number}", moonshine_model, promise, number)
     promise.finish()
 
 

@@ -2,41 +2,18 @@
 // (tests/conformance/make_speech_golden.py).
 #include <gtest/gtest.h>
 
-#include "tests/cli/checkpoints.h"
+#include "tests/end_to_end/speech_run.h"
 
 namespace ferry::speech_test {
 namespace {
 
-using Json = nlohmann::json;
-using Line = std::vector<std::string>;
-
-Line operator+(Line line, const Line& more) {
-  line.insert(line.end(), more.begin(), more.end());
-  return line;
-}
+using namespace speech_run;
 
 std::string whisper() { return fixture("speech/whisper"); }
 std::string golden() { return whisper() + "/golden.safetensors"; }
-std::string sound(const std::string& name) { return fixture("sound/" + name); }
 
 std::string convert(const TempDir& dir, const Line& options) {
-  const std::string bundle = dir / "b";
-  const Outcome outcome = run_ferry(Line{"convert", whisper(), "-o", bundle} + options);
-  EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
-  return bundle;
-}
-
-Json verified(const Line& args, int code = 0) {
-  const Outcome outcome = run_ferry(Line{"--json", "verify"} + args);
-  EXPECT_EQ(outcome.code, code) << outcome.err << outcome.out;
-  return outcome.json();
-}
-
-void expect_refused(const Line& args, int code, const std::string& message) {
-  const Outcome outcome = run_ferry(args);
-  EXPECT_EQ(outcome.code, code) << outcome.err;
-  EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
-  EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  return convert_speech(dir, whisper(), options);
 }
 
 TEST(Speech, TranscriptsAreThoseOfTheReference) {

@@ -164,6 +164,23 @@ TEST(Builder, MatricesMeetAtTheirInnerDimension) {
          return f.b.depthwise_conv1d(f.f32({1, 5, 9}), f.b.weight("w", {6, 1, 4}));
        },
        ""},
+      {"convolution in steps",
+       [](Fixture& f) {
+         return f.b.conv1d(f.f32({1, 5, 9}), f.b.weight("w", {6, 5, 4}), f.b.weight("b", {6}), 3);
+       },
+       "f32[1,6,2]"},
+      {"steps over a dynamic dimension make a declared number of windows",
+       [](Fixture& f) {
+         f.b.windows("R", f.t, 4, 3);
+         return f.b.conv1d(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, 3);
+       },
+       "f32[1,6,R]"},
+      {"other windows are declared",
+       [](Fixture& f) {
+         f.b.windows("R", f.t, 4, 2);
+         return f.b.conv1d(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, 3);
+       },
+       ""},
   });
 }
 

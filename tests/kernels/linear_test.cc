@@ -365,6 +365,21 @@ TEST(Attention, WithAMaskAndAScale) {
   });
 }
 
+// As the official runtime does.
+TEST(Attention, AMaskMayHaveMoreQueriesThanKeys) {
+  const SdpaCase c = {1, 5, 2, 1, 4, 2, 0};
+  const Values q = random_values({1, 5, 2, 4}, 1);
+  const Values k = random_values({1, 2, 1, 4}, 2);
+  const Values v = random_values({1, 2, 1, 4}, 3);
+  const Values mask = random_values({5, 2}, 4);
+  const auto bias = [&](int64_t i, int64_t j) {
+    return mask.values[static_cast<size_t>(i * 2 + j)];
+  };
+  const Values want = naive_attention(c, q, k, v, 0.25, bias);
+  check_cases(
+      {{"llama::custom_sdpa.out", sdpa_args(q, k, v, 0, mask, false, 0.25), {want}, kTolerance}});
+}
+
 TEST(Attention, WhatDoesNotFitIsRefused) {
   const Values q = random_values({1, 3, 4, 4}, 1);
   const Values k = random_values({1, 6, 2, 4}, 2);

@@ -88,7 +88,8 @@ struct Family {
                          .style = converters::ProgramStyle::kStatic};
     options.softmax = variant.softmax;
     options.rotation = variant.rotation;
-    options.image_patches = 64;  // for towers that take images of any shape
+    options.image_patches = 64;     // for towers that take images of any shape
+    options.sound_samples = 16000;  // for audio encoders that take samples
     options.ports = variant.ports;
     options.ports.keys.assign(static_cast<size_t>(config.num_layers), kCacheEncoding);
     options.ports.values = options.ports.keys;

@@ -4,7 +4,7 @@ import torch
 # Families whose RoPE turns neighbouring dimensions (0 and 1, 2 and 3, ...) and leaves them where they are. Bundles have
 # first all even ones and then all odd ones, in weights and caches; scores do not depend on this order.
 PAIRED = ("codegen", "cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "glm", "glm4", "gptj", "helium", "deepseek_v2",
-          "llama4_text")
+          "llama4_text", "moonshine")
 # Bundles have one dimension more in keys and values, the bias of the key.
 BIASED = ("doge",)
 LATENT = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "minicpm3")

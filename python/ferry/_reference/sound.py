@@ -1,4 +1,4 @@
-"""Sounds of prompts for models of speech: files, noise and silence become input_features by the model's own extractor."""
+"""Sounds of prompts for models of speech: files, noise and silence become frames or samples by the model's own extractor."""
 import numpy as np
 
 from .errors import BAD_INPUT, IO, Refused, one_line
@@ -7,7 +7,7 @@ NOISE_SECONDS = 3
 
 
 def encode_sound(prompt, source):
-    """-> input_features f32 [1,mels,frames] and input_ids i64 [1,T], the first tokens of the transcript"""
+    """-> input_features f32 [1,mels,frames] or input_values f32 [1,samples], and input_ids i64 [1,T], the first tokens"""
     import torch
     if prompt.text is not None or prompt.messages is not None or prompt.images:
         raise Refused(BAD_INPUT, f"{prompt.where}: a model of speech takes audio and tokens alone")
@@ -18,8 +18,9 @@ def encode_sound(prompt, source):
     extractor = source.feature_extractor()
     rate = extractor.sampling_rate
     samples = read(prompt, rate) if prompt.audio is not None else made(prompt.name, rate)
-    features = extractor(samples, sampling_rate=rate, return_tensors="pt").input_features
-    return dict(input_ids=torch.tensor([ids]), input_features=features)
+    made_of = extractor(samples, sampling_rate=rate, return_tensors="pt")
+    name = source.model.main_input_name
+    return {"input_ids": torch.tensor([ids]), name: made_of[name]}
 
 
 def forced_tokens(source):

@@ -10,7 +10,7 @@ from .errors import BAD_INPUT, IO, UNSUPPORTED, Refused, one_line
 SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "llava", "llava_next", "llava_onevision", "mistral3", "paligemma", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5",
           "qwen3_5_moe")
 # Models of speech: an audio encoder, and a text decoder that attends to its output.
-HEARING = ("whisper",)
+HEARING = ("whisper", "moonshine")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -73,8 +73,8 @@ class Source:
         self.hears = self.model_type in HEARING and not self.encodes
         self.model = self.load(dtype)
         text = self.config.get_text_config()
-        self.layers = self.config.decoder_layers if self.hears else text.num_hidden_layers
-        self.positions = self.config.max_target_positions if self.hears else getattr(text, "max_position_embeddings", None)
+        self.layers = getattr(self.config, "decoder_layers", text.num_hidden_layers) if self.hears else text.num_hidden_layers
+        self.positions = getattr(self.config, "max_target_positions", None) if self.model_type == "whisper" else getattr(text, "max_position_embeddings", None)
         table = decoder_of(self.model).get_input_embeddings() if self.hears else self.model.get_input_embeddings()
         self.vocabulary = table.num_embeddings
         token = getattr(self.config, "image_token_id", getattr(self.config, "image_token_index", None))

@@ -29,7 +29,8 @@ Case load(const std::string& name) {
 Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
   BuildOptions build{.context_length = 64, .prefill_length = 16, .all_logits = false};
   if (c.config.is_encoder) build.style = ProgramStyle::kEncoder;
-  build.image_patches = 64;  // for towers that take images of any shape
+  build.image_patches = 64;     // for towers that take images of any shape
+  build.sound_samples = 16000;  // for audio encoders that take samples
   Assembled made = FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config, build, {}));
   if (!made.problems.empty()) {
     return Failure(problems_error(made.problems, c.keys));

@@ -1,11 +1,12 @@
+#include "media/sound_settings.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <string>
+#include <utility>
 
 #include "core/json.h"
 #include "core/text.h"
-#include "media/log_mel.h"
 
 namespace ferry::media {
 namespace {
@@ -40,6 +41,15 @@ class ExtractorFields {
     out = found->get<int64_t>();
     return {};
   }
+  Status flag(const char* name, bool& out) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) return {};
+    if (!found->is_boolean()) {
+      return bad_input(fmt::format("{}: '{}' is not true or false", where_, name));
+    }
+    out = found->get<bool>();
+    return {};
+  }
   // Refuses every value but `only`, and null.
   Status fixed(const char* name, const json& only) const {
     const auto found = object_.find(name);
@@ -54,12 +64,8 @@ class ExtractorFields {
   std::string where_;
 };
 
-Result<LogMelSettings> read_extractor(const json& object, const std::string& where) {
-  if (!object.is_object()) return bad_input(where + ": not a JSON object");
-  const ExtractorFields fields(object, where);
-  constexpr const char* kType = "feature_extractor_type";
-  if (!object.contains(kType)) return bad_input(fmt::format("{}: '{}' is missing", where, kType));
-  FERRY_RETURN_IF_ERROR(fields.fixed(kType, "WhisperFeatureExtractor"));
+Result<LogMelSettings> read_log_mel(const ExtractorFields& fields) {
+  const std::string& where = fields.where();
   LogMelSettings s;
   FERRY_RETURN_IF_ERROR(fields.number("feature_size", 1, kMostMels, s.mel_bins));
   FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
@@ -85,10 +91,40 @@ Result<LogMelSettings> read_extractor(const json& object, const std::string& whe
   return s;
 }
 
+Result<WaveformSettings> read_waveform(const ExtractorFields& fields) {
+  WaveformSettings s;
+  FERRY_RETURN_IF_ERROR(fields.fixed("feature_size", 1));
+  FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
+  FERRY_RETURN_IF_ERROR(fields.flag("do_normalize", s.normalize));
+  return s;
+}
+
+Result<SoundSettings> read_extractor(const json& object, const std::string& where) {
+  if (!object.is_object()) return bad_input(where + ": not a JSON object");
+  const ExtractorFields fields(object, where);
+  constexpr const char* kType = "feature_extractor_type";
+  const auto type = object.find(kType);
+  if (type == object.end()) return bad_input(fmt::format("{}: '{}' is missing", where, kType));
+  if (*type == "WhisperFeatureExtractor") {
+    return SoundSettings(FERRY_TRY(read_log_mel(fields)));
+  }
+  if (*type == "Wav2Vec2FeatureExtractor") {
+    return SoundSettings(FERRY_TRY(read_waveform(fields)));
+  }
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: '{}' is neither WhisperFeatureExtractor nor "
+                          "Wav2Vec2FeatureExtractor: not supported",
+                          where, kType));
+}
+
 }  // namespace
 
-Result<LogMelSettings> log_mel_settings(std::string_view preprocessor, std::string_view processor,
-                                        const std::string& directory) {
+int64_t rate_of(const SoundSettings& settings) {
+  return std::visit([](const auto& s) { return s.rate; }, settings);
+}
+
+Result<SoundSettings> sound_settings(std::string_view preprocessor, std::string_view processor,
+                                     const std::string& directory) {
   const std::string folder = printable(directory) + "/";
   if (!processor.empty()) {
     const std::string where = folder + "processor_config.json";

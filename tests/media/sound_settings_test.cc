@@ -1,0 +1,62 @@
+#include "media/sound_settings.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace ferry::media::sound_settings_test {
+namespace {
+
+constexpr const char* kType = R"("feature_extractor_type": "WhisperFeatureExtractor")";
+
+TEST(SoundSettings, ReadBothFiles) {
+  const std::string outer = fmt::format(R"({{{}, "feature_size": 128}})", kType);
+  const auto read = sound_settings(outer, "", "dir");
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  const auto* own = std::get_if<LogMelSettings>(&*read);
+  ASSERT_NE(own, nullptr);
+  EXPECT_EQ(own->mel_bins, 128);
+  EXPECT_EQ(own->chunk_frames(), 3000);
+  const std::string nested = fmt::format(R"({{"feature_extractor": {{{}}}}})", kType);
+  EXPECT_EQ(std::get<LogMelSettings>(*sound_settings(outer, nested, "dir")).mel_bins, 80);
+}
+
+TEST(SoundSettings, RefuseByName) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("dither": 0.1)", "'dither' is not 0.0"},
+      {R"("padding_side": "left")", "'padding_side' is not \"right\""},
+      {R"("feature_size": 0)", "'feature_size' is not a whole number from 1 to 1024"},
+      {R"("sampling_rate": 8000)", "'sampling_rate' is not a whole number from 16000 to 16000"},
+      {R"("hop_length": 401)", "'hop_length' is not a whole number from 1 to 400"},
+      {R"("hop_length": 4)", "'hop_length' makes more than 32768 frames"},
+      {R"("n_fft": 4078)", "'n_fft' has a prime factor above 61"},
+      {R"("n_fft": 401)", "'n_fft' is odd"}};
+  for (const auto& [field, message] : cases) {
+    const auto read = sound_settings(fmt::format("{{{}, {}}}", kType, field), "", "dir");
+    ASSERT_FALSE(read.has_value()) << field;
+    EXPECT_NE(read.error().message.find(message), std::string::npos) << read.error().message;
+  }
+  EXPECT_EQ(sound_settings("", "", "dir").error().code, ErrorCode::kIo);
+  EXPECT_EQ(sound_settings(R"({"feature_extractor_type": "X"})", "", "dir").error().code,
+            ErrorCode::kUnsupported);
+}
+
+TEST(SoundSettings, OfSamples) {
+  constexpr const char* kSamples = R"("feature_extractor_type": "Wav2Vec2FeatureExtractor")";
+  const auto normalize = [&](const char* more) {
+    const auto read = sound_settings(fmt::format("{{{}{}}}", kSamples, more), "", "dir");
+    return std::get<WaveformSettings>(*read).normalize;
+  };
+  EXPECT_TRUE(normalize(""));
+  EXPECT_FALSE(normalize(R"(, "do_normalize": false, "return_attention_mask": true)"));
+  for (const auto& [field, message] :
+       {std::pair(R"("do_normalize": 1)", "'do_normalize' is not true or false"),
+        std::pair(R"("feature_size": 80)", "'feature_size' is not 1: not supported"),
+        std::pair(R"("sampling_rate": 8000)", "'sampling_rate' is not a whole number")}) {
+    const auto read = sound_settings(fmt::format("{{{}, {}}}", kSamples, field), "", "dir");
+    ASSERT_FALSE(read.has_value()) << field;
+    EXPECT_NE(read.error().message.find(message), std::string::npos) << read.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace ferry::media::sound_settings_test
