@@ -47,7 +47,12 @@ TEST(GgufFile, IsReadWithTheSameOutputs) {
                            "golden/hunyuan_v1_moe",
                            "golden/minimax_m2",
                            "gguf_written/llama4",
-                           "golden/dbrx"}) {
+                           "golden/dbrx",
+                           "golden/falcon",
+                           "golden/falcon_multi_query",
+                           "golden/cohere2_moe",
+                           "golden/falcon_h1",
+                           "gguf_written/minicpm3"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});
@@ -86,8 +91,11 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
           {"rope_theta", 10000.0},
           {"factor", 4.0},
           {"original_max_position_embeddings", 64},
+          {"beta_fast", 32.0},
+          {"beta_slow", 1.0},
           {"attention_factor", 2.0}}}},
        "attention_factor"},
+      {"golden/llama_yarn", Json::object(), "beta_fast"},
       {"gguf_written/cohere2",
        {{"layer_types",
          {"full_attention", "sliding_attention", "sliding_attention", "full_attention"}}},
@@ -106,7 +114,7 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
       {"golden/bloom",
        {{"apply_residual_connection_post_layernorm", true}},
        "apply_residual_connection_post_layernorm"},
-      {"gguf_written/gpt_neox", {{"hidden_act", "gelu"}}, "hidden_act"},
+      {"gguf_written/gpt_neox", {{"hidden_act", "relu"}}, "hidden_act"},
       {"golden/gemma4", Json::object(), "num_kv_shared_layers"},
       {"golden/gemma4_moe", {{"hidden_activation", "relu"}}, "hidden_act"},
       {"golden/gpt_oss_swiglu", Json::object(), "swiglu_alpha"},
