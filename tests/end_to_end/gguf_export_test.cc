@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -153,6 +154,67 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
     EXPECT_NE(outcome.err.find(c.field), std::string::npos) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
   }
+}
+
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kHead = "lm_head.weight";
+
+// Multiplies floats by 2; `lowest` is the bits of the least normal number of their dtype.
+template <typename Bits>
+std::string doubled(std::string bytes, Bits lowest) {
+  for (size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits bits = 0;
+    std::memcpy(&bits, &bytes[at], sizeof bits);
+    const auto magnitude = static_cast<Bits>(bits << 1U) >> 1U;
+    bits = static_cast<Bits>(bits + (magnitude < lowest ? magnitude : lowest));
+    std::memcpy(&bytes[at], &bits, sizeof bits);
+  }
+  return bytes;
+}
+
+std::string doubled(const std::string& bytes, const std::string& dtype) {
+  if (dtype == "F32") return doubled<uint32_t>(bytes, 0x800000);
+  return doubled<uint16_t>(bytes, dtype == "F16" ? 0x400 : 0x80);
+}
+
+// Gives a checkpoint a head of its own, the embedding times 2, or one equal to the embedding.
+void set_head(TensorFile& file, bool own) {
+  const Json row = file.header[kEmbedding];
+  std::string bytes = file.bytes_of(kEmbedding);
+  if (own) bytes = doubled(bytes, std::string(row["dtype"]));
+  if (file.header.contains(kHead)) return file.set_bytes(kHead, bytes);
+  file.append(kHead, row["dtype"], row["shape"], bytes);
+}
+
+std::string with_head(const TempDir& dir, const std::string& name, bool own, const Json& stated) {
+  const std::string made =
+      changed_checkpoint(dir, name, [own](TensorFile& file) { set_head(file, own); });
+  Json config = Json::parse(read_bytes(made + "/config.json"));
+  config.erase("tie_word_embeddings");
+  config.update(stated);
+  write_bytes(made + "/config.json", config.dump());
+  return made;
+}
+
+// transformers does not tie a head that the checkpoint has with other values. Twice the embedding
+// gives twice the logits.
+TEST(GgufFile, AHeadOfItsOwnIsWrittenWhereTheConfigTiesItByDefault) {
+  const TempDir dir;
+  const std::string source = with_head(dir, "golden/starcoder2", true, Json::object());
+  const Outcome written = to_gguf(source, dir / "m.gguf", {"--outtype", "f32"});
+  ASSERT_EQ(written.code, 0) << written.err;
+  const Outcome read =
+      run_ferry({"convert", dir / "m.gguf", "--config", source + "/config.json", "-o", dir / "b"});
+  ASSERT_EQ(read.code, 0) << read.err;
+  TensorFile golden(fixture("golden/starcoder2/golden.safetensors"));
+  for (const char* name : {"short.logits", "long.logits"}) {
+    golden.set_bytes(name, doubled(golden.bytes_of(name), "F32"));
+  }
+  golden.write(dir / "twice.safetensors");
+  const Outcome verified =
+      run_ferry({"verify", dir / "b", "--reference", dir / "twice.safetensors", "--json"});
+  ASSERT_EQ(verified.code, 0) << verified.err;
+  EXPECT_LT(verified.json()["metrics"]["max_abs"], 2e-4);
 }
 
 TEST(GgufFile, FamiliesAndTensorsWithoutAPlaceAreRefused) {
