@@ -240,6 +240,7 @@ struct GgufArchitecture {
   bool turns_nothing = false;     // positions are learned vectors
   bool rope_factors = false;      // llama3 scaling is a tensor of factors
   bool own_head = false;          // no head is tied to the embedding
+  bool biased = false;            // attention and MLPs have biases
   bool equal_heads = false;       // heads share the hidden size
   bool no_shared_heads = false;   // there are as many key heads as heads
   bool lists_windows = false;     // kWindowPattern says which layers have windows, in any order

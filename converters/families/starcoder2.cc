@@ -51,6 +51,7 @@ const FamilySpec kFamily = {
                          kNormBiases, kStarcoder2Gguf},
               .layer_norm = true,
               .keys = standard_keys(),
-              .activation = Activation::kGeluTanh}}};
+              .activation = Activation::kGeluTanh,
+              .biased = true}}};
 
 }  // namespace ferry::converters::families::starcoder2

@@ -161,7 +161,7 @@ constexpr const char* kHead = "lm_head.weight";
 
 // Multiplies floats by 2; `lowest` is the bits of the least normal number of their dtype.
 template <typename Bits>
-std::string doubled(std::string bytes, Bits lowest) {
+std::string doubled_bits(std::string bytes, Bits lowest) {
   for (size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
     Bits bits = 0;
     std::memcpy(&bits, &bytes[at], sizeof bits);
@@ -173,8 +173,8 @@ std::string doubled(std::string bytes, Bits lowest) {
 }
 
 std::string doubled(const std::string& bytes, const std::string& dtype) {
-  if (dtype == "F32") return doubled<uint32_t>(bytes, 0x800000);
-  return doubled<uint16_t>(bytes, dtype == "F16" ? 0x400 : 0x80);
+  if (dtype == "F32") return doubled_bits<uint32_t>(bytes, 0x800000);
+  return doubled_bits<uint16_t>(bytes, dtype == "F16" ? 0x400 : 0x80);
 }
 
 // Gives a checkpoint a head of its own, the embedding times 2, or one equal to the embedding.
@@ -215,6 +215,68 @@ TEST(GgufFile, AHeadOfItsOwnIsWrittenWhereTheConfigTiesItByDefault) {
       run_ferry({"verify", dir / "b", "--reference", dir / "twice.safetensors", "--json"});
   ASSERT_EQ(verified.code, 0) << verified.err;
   EXPECT_LT(verified.json()["metrics"]["max_abs"], 2e-4);
+}
+
+// llama.cpp (0.3.36 of its Python package) loads no files of these without a head, or with one.
+TEST(GgufFile, HeadsThatReadersDoNotTakeAreRefused) {
+  for (const char* name : {"gguf_written/nemotron", "gguf_written/phi", "gguf_written/stablelm",
+                           "golden/dots1", "golden/exaone_moe", "golden/gpt_oss"}) {
+    const TempDir dir;
+    const std::string tied = with_head(dir, name, false, {{"tie_word_embeddings", true}});
+    const Outcome outcome = to_gguf(tied, dir / "m.gguf");
+    EXPECT_EQ(outcome.code, 4) << name << outcome.err;
+    EXPECT_NE(outcome.err.find("'tie_word_embeddings' is true"), std::string::npos) << outcome.err;
+  }
+  for (const char* name : {"gguf_written/cohere", "gguf_written/cohere2", "golden/gemma"}) {
+    const TempDir dir, same;
+    const std::string own = with_head(dir, name, true, {{"tie_word_embeddings", false}});
+    const Outcome outcome = to_gguf(own, dir / "m.gguf");
+    EXPECT_EQ(outcome.code, 4) << name << outcome.err;
+    EXPECT_NE(outcome.err.find(kHead), std::string::npos) << outcome.err;
+    const std::string tied = with_head(same, name, false, Json::object());
+    const Outcome written = to_gguf(tied, same / "m.gguf");
+    EXPECT_EQ(written.code, 0) << name << written.err;
+  }
+}
+
+// Readers need the biases of starcoder2.
+TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/starcoder2", [](TensorFile& file) {
+    TensorFile kept = file;
+    kept.header.clear();
+    kept.data.clear();
+    for (const auto& [name, row] : file.header.items()) {
+      const bool bias = name.ends_with("proj.bias") || name.ends_with("c_fc.bias");
+      if (name == "__metadata__" || bias) continue;
+      kept.append(name, row["dtype"], row["shape"], file.bytes_of(name));
+    }
+    file = kept;
+  });
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  config["use_bias"] = false;
+  write_bytes(source + "/config.json", config.dump());
+  const Outcome outcome = to_gguf(source, dir / "m.gguf");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("'use_bias' is false"), std::string::npos) << outcome.err;
+}
+
+// llama.cpp ends its process where no group of experts is left out.
+TEST(GgufFile, ExpertGroupsOfWhichNoneIsLeftOutAreOneGroup) {
+  const TempDir dir;
+  const std::string source =
+      changed_config(dir, "gguf_written/deepseek_v3", {{"n_group", 2}, {"topk_group", 2}});
+  const Outcome written = to_gguf(source, dir / "m.gguf");
+  ASSERT_EQ(written.code, 0) << written.err;
+  const std::string bytes = read_bytes(dir / "m.gguf");
+  for (const std::string key :
+       {"deepseek2.expert_group_count", "deepseek2.expert_group_used_count"}) {
+    const size_t at = bytes.find(key);
+    ASSERT_NE(at, std::string::npos);
+    uint32_t value = 0;
+    std::memcpy(&value, &bytes[at + key.size() + sizeof(uint32_t)], sizeof value);
+    EXPECT_EQ(value, 1U) << key;
+  }
 }
 
 TEST(GgufFile, FamiliesAndTensorsWithoutAPlaceAreRefused) {

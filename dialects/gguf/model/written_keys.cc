@@ -145,11 +145,13 @@ class Keys {
     if (in_.architecture->states_gating && c_.moe.experts > 0) add_expert_gating();
   }
 
-  // Without expert_gating_func readers assume a softmax in this architecture.
+  // Without expert_gating_func readers assume a softmax in this architecture. They take groups only
+  // if some of them are left out; where none is, there is one group as well.
   void add_expert_groups() {
     if (states("n_group") || c_.moe.groups > 1) {
-      own("expert_group_count", whole(c_.moe.groups));
-      own("expert_group_used_count", whole(c_.moe.top_groups));
+      const bool chosen = c_.moe.top_groups < c_.moe.groups;
+      own("expert_group_count", whole(chosen ? c_.moe.groups : 1));
+      own("expert_group_used_count", whole(chosen ? c_.moe.top_groups : 1));
     }
     const bool sigmoid = in_.architecture->latent && has_sigmoids();
     if (states("scoring_func") || sigmoid) add_expert_gating();

@@ -80,6 +80,7 @@ class Limits {
       return cannot("head_dim", "is not the hidden size divided by the heads");
     }
     if (a_.own_head && c_.tie_word_embeddings) return cannot("tie_word_embeddings", "is true");
+    if (a_.biased && !c_.attention_bias) return cannot("use_bias", "is false");
     if (a_.no_shared_heads && c_.num_kv_heads != c_.num_heads) {
       return cannot("num_key_value_heads", "is not num_attention_heads");
     }
@@ -103,6 +104,9 @@ class Limits {
       return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
+    }
+    if (a_.linear_attention && !has_layer(LayerType::kFullAttention)) {
+      return cannot("layer_types", "has no layer of full attention");
     }
     return {};
   }
