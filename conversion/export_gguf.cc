@@ -151,7 +151,7 @@ Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptio
                       fmt::format(" is {}, which is no type", quoted(options.type)));
   }
   if (is_gguf_source(model)) return plan_gguf_copy(model, options);
-  const converters::ModelConfig& config = model.checkpoint.config;
+  const converters::ModelConfig config = gguf_config(model);
   converters::GgufKeysInput input{.architecture = converters::gguf_architecture_of(config),
                                   .config = &config,
                                   .config_text = model.config_text,

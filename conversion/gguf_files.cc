@@ -113,8 +113,8 @@ size_t place_of(const KeyedTensor& tensor) {
 }
 
 // The weights under the keys of the family, in the order of the checkpoint.
-Result<Sources> family_tensors(const plan::MappedModel& model) {
-  const converters::ModelConfig& config = model.checkpoint.config;
+Result<Sources> family_tensors(const plan::MappedModel& model,
+                               const converters::ModelConfig& config) {
   std::vector<converters::UndoneTensor> all;
   std::set<std::string> known;
   for (const converters::AssembledComponent& component : model.components) {
@@ -156,19 +156,31 @@ std::map<std::string, std::vector<std::string>> targets_of(
 
 }  // namespace
 
+converters::ModelConfig gguf_config(const plan::MappedModel& model) {
+  converters::ModelConfig config = model.checkpoint.config;
+  for (const converters::TieRule& tie : converters::standard_ties(model.checkpoint.config)) {
+    const graph::Weight* head = find_weight(model, tie.target);
+    const graph::Weight* same = find_weight(model, tie.same_as);
+    const bool own = head != nullptr && same != nullptr && head->recipe != same->recipe;
+    if (own) config.tie_word_embeddings = false;
+  }
+  return config;
+}
+
 Result<GgufModelTensors> gguf_model_tensors(const plan::MappedModel& model,
                                             const converters::GgufArchitecture& architecture) {
+  const converters::ModelConfig config = gguf_config(model);
   const converters::GgufTables tables(architecture);
   Sources sources = with_weights(model, tables, stored_tensors(model));
   const bool known = std::ranges::all_of(sources.tensors, [&](const KeyedTensor& tensor) {
     return !tables.known(tensor.key).empty();
   });
   if (!known) {
-    if (auto undone = family_tensors(model)) sources = *std::move(undone);
+    if (auto undone = family_tensors(model, config)) sources = *std::move(undone);
   }
   GgufModelTensors out;
   out.written = FERRY_TRY(converters::write_gguf_tensors(*model.checkpoint.source, sources.tensors,
-                                                         architecture, model.checkpoint.config));
+                                                         architecture, config));
   out.targets = targets_of(out.written, sources);
   return out;
 }

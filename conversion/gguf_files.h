@@ -43,6 +43,10 @@ bool is_gguf_source(const plan::MappedModel& model);
 // layer and name, and last the two keys whose values llama-quantize sets.
 void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>& tensors);
 
+// Returns the config of the model, with the head that the model has: a checkpoint may hold a head
+// of its own where the config ties it by default.
+converters::ModelConfig gguf_config(const plan::MappedModel& model);
+
 struct GgufModelTensors {
   std::vector<converters::GgufWrittenTensor> written;
   // Maps each weight of the model to the tensors of the file that hold it, for the mapping report.

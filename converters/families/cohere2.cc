@@ -40,6 +40,7 @@ const FamilySpec kFamily = {
          .logit_scale = true,
          .window_every = 4,
          .keys = standard_keys({kLogitScale, kWindow, kVocabulary, kRopeDimension, kRopeScaling}),
+         .tied_head = true,
          .turns_windows = true}}};
 
 }  // namespace ferry::converters::families::cohere2

@@ -56,6 +56,7 @@ const FamilySpec kFamily = {
               .gemma = true,
               .layers_scaled_by_hidden = 46,
               .keys = gemma_keys({kScoreSoftcap, kLogitSoftcap, kWindowOrNone, kOtherRopeBase}),
+              .tied_head = true,
               .activation = Activation::kGeluTanh}},
     .keras = {{.classes = {"GemmaBackbone"},
                .decoder = "gemma_decoder_block",

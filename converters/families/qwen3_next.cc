@@ -46,6 +46,7 @@ const FamilySpec kFamily = {
               .shifted_norms = true,
               .linear_attention = true,
               .normed_experts = true,
-              .keys = standard_keys({kExpertSizes, kLinearAttention})}}};
+              .keys = standard_keys({kExpertSizes, kLinearAttention}),
+              .unread = {kOutputBias}}}};
 
 }  // namespace ferry::converters::families::qwen3_next

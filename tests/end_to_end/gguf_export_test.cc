@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -160,6 +161,133 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
     EXPECT_EQ(outcome.code, 4) << outcome.err;
     EXPECT_NE(outcome.err.find(c.field), std::string::npos) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
+  }
+}
+
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kHead = "lm_head.weight";
+
+// Multiplies floats by 2; `lowest` is the bits of the least normal number of their dtype.
+template <typename Bits>
+std::string doubled_bits(std::string bytes, Bits lowest) {
+  for (size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
+    Bits bits = 0;
+    std::memcpy(&bits, &bytes[at], sizeof bits);
+    const auto magnitude = static_cast<Bits>(bits << 1U) >> 1U;
+    bits = static_cast<Bits>(bits + (magnitude < lowest ? magnitude : lowest));
+    std::memcpy(&bytes[at], &bits, sizeof bits);
+  }
+  return bytes;
+}
+
+std::string doubled(const std::string& bytes, const std::string& dtype) {
+  if (dtype == "F32") return doubled_bits<uint32_t>(bytes, 0x800000);
+  return doubled_bits<uint16_t>(bytes, dtype == "F16" ? 0x400 : 0x80);
+}
+
+// Gives a checkpoint a head of its own, the embedding times 2, or one equal to the embedding.
+void set_head(TensorFile& file, bool own) {
+  const Json row = file.header[kEmbedding];
+  std::string bytes = file.bytes_of(kEmbedding);
+  if (own) bytes = doubled(bytes, std::string(row["dtype"]));
+  if (file.header.contains(kHead)) return file.set_bytes(kHead, bytes);
+  file.append(kHead, row["dtype"], row["shape"], bytes);
+}
+
+std::string with_head(const TempDir& dir, const std::string& name, bool own, const Json& stated) {
+  const std::string made =
+      changed_checkpoint(dir, name, [own](TensorFile& file) { set_head(file, own); });
+  Json config = Json::parse(read_bytes(made + "/config.json"));
+  config.erase("tie_word_embeddings");
+  config.update(stated);
+  write_bytes(made + "/config.json", config.dump());
+  return made;
+}
+
+// transformers does not tie a head that the checkpoint has with other values. Twice the embedding
+// gives twice the logits.
+TEST(GgufFile, AHeadOfItsOwnIsWrittenWhereTheConfigTiesItByDefault) {
+  const TempDir dir;
+  const std::string source = with_head(dir, "golden/starcoder2", true, Json::object());
+  const Outcome written = to_gguf(source, dir / "m.gguf", {"--outtype", "f32"});
+  ASSERT_EQ(written.code, 0) << written.err;
+  const Outcome read =
+      run_ferry({"convert", dir / "m.gguf", "--config", source + "/config.json", "-o", dir / "b"});
+  ASSERT_EQ(read.code, 0) << read.err;
+  TensorFile golden(fixture("golden/starcoder2/golden.safetensors"));
+  for (const char* name : {"short.logits", "long.logits"}) {
+    golden.set_bytes(name, doubled(golden.bytes_of(name), "F32"));
+  }
+  golden.write(dir / "twice.safetensors");
+  const Outcome verified =
+      run_ferry({"verify", dir / "b", "--reference", dir / "twice.safetensors", "--json"});
+  ASSERT_EQ(verified.code, 0) << verified.err;
+  EXPECT_LT(verified.json()["metrics"]["max_abs"], 2e-4);
+}
+
+// llama.cpp (0.3.36 of its Python package) loads no files of these without a head, or with one.
+TEST(GgufFile, HeadsThatReadersDoNotTakeAreRefused) {
+  for (const char* name : {"gguf_written/nemotron", "gguf_written/phi", "gguf_written/stablelm",
+                           "golden/dots1", "golden/exaone_moe", "golden/gpt_oss"}) {
+    const TempDir dir;
+    const std::string tied = with_head(dir, name, false, {{"tie_word_embeddings", true}});
+    const Outcome outcome = to_gguf(tied, dir / "m.gguf");
+    EXPECT_EQ(outcome.code, 4) << name << outcome.err;
+    EXPECT_NE(outcome.err.find("'tie_word_embeddings' is true"), std::string::npos) << outcome.err;
+  }
+  const std::pair<const char*, const char*> kTied[] = {
+      {"gguf_written/cohere", "'tie_word_embeddings' is false"},
+      {"gguf_written/cohere2", "'tie_word_embeddings' is false"},
+      {"golden/gemma", kHead}};
+  for (const auto& [name, reason] : kTied) {
+    const TempDir dir, same;
+    const std::string own = with_head(dir, name, true, {{"tie_word_embeddings", false}});
+    const Outcome outcome = to_gguf(own, dir / "m.gguf");
+    EXPECT_EQ(outcome.code, 4) << name << outcome.err;
+    EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
+    const std::string tied = with_head(same, name, false, Json::object());
+    const Outcome written = to_gguf(tied, same / "m.gguf");
+    EXPECT_EQ(written.code, 0) << name << written.err;
+  }
+}
+
+// Readers need the biases of starcoder2.
+TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/starcoder2", [](TensorFile& file) {
+    TensorFile kept = file;
+    kept.header.clear();
+    kept.data.clear();
+    for (const auto& [name, row] : file.header.items()) {
+      const bool bias = name.ends_with("proj.bias") || name.ends_with("c_fc.bias");
+      if (name == "__metadata__" || bias) continue;
+      kept.append(name, row["dtype"], row["shape"], file.bytes_of(name));
+    }
+    file = kept;
+  });
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  config["use_bias"] = false;
+  write_bytes(source + "/config.json", config.dump());
+  const Outcome outcome = to_gguf(source, dir / "m.gguf");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_output.bias'"), std::string::npos) << outcome.err;
+}
+
+// llama.cpp ends its process where no group of experts is left out.
+TEST(GgufFile, ExpertGroupsOfWhichNoneIsLeftOutAreOneGroup) {
+  const TempDir dir;
+  const std::string source =
+      changed_config(dir, "gguf_written/deepseek_v3", {{"n_group", 2}, {"topk_group", 2}});
+  const Outcome written = to_gguf(source, dir / "m.gguf");
+  ASSERT_EQ(written.code, 0) << written.err;
+  const std::string bytes = read_bytes(dir / "m.gguf");
+  for (const std::string key :
+       {"deepseek2.expert_group_count", "deepseek2.expert_group_used_count"}) {
+    const size_t at = bytes.find(key);
+    ASSERT_NE(at, std::string::npos);
+    uint32_t value = 0;
+    std::memcpy(&value, &bytes[at + key.size() + sizeof(uint32_t)], sizeof value);
+    EXPECT_EQ(value, 1U) << key;
   }
 }
 

@@ -7,17 +7,13 @@
 #include "dialects/gguf/model/written_key_writer.h"
 
 namespace ferry::converters {
-namespace {
-
-using nlohmann::json;
-
-}  // namespace
-
-// Without expert_gating_func readers assume a softmax in this architecture.
+// Without expert_gating_func readers assume a softmax in this architecture. They take groups only if
+// some of them are left out; where none is, there is one group as well.
 void GgufKeyWriter::add_expert_groups() {
   if (states("n_group") || c_.moe.groups > 1) {
-    own("expert_group_count", whole(c_.moe.groups));
-    own("expert_group_used_count", whole(c_.moe.top_groups));
+    const bool chosen = c_.moe.top_groups < c_.moe.groups;
+    own("expert_group_count", whole(chosen ? c_.moe.groups : 1));
+    own("expert_group_used_count", whole(chosen ? c_.moe.top_groups : 1));
   }
   const bool sigmoid = in_.architecture->latent && has_sigmoids();
   if (states("scoring_func") || sigmoid) add_expert_gating();

@@ -125,6 +125,9 @@ class Limits {
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
     }
+    if (a_.linear_attention && !has_layer(LayerType::kFullAttention)) {
+      return cannot("layer_types", "has no layer of full attention");
+    }
     return {};
   }
 

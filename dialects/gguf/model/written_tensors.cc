@@ -35,6 +35,14 @@ constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"model.text_model.", "model."},
     {"transformer.", "model."},
 };
+
+bool is_head(std::string_view key) {
+  return std::ranges::any_of(kPrefixes, [&](const auto& prefix) {
+    const auto& [from, to] = prefix;
+    return to.empty() && key.starts_with(from) && key.substr(from.size()) == kHead;
+  });
+}
+
 int64_t width_of(const Shape& shape) {
   int64_t width = 1;
   for (size_t i = 1; i < shape.size(); ++i) width *= shape[i];
@@ -111,8 +119,8 @@ class Writer {
   }
 
   Status add(size_t index) {
+    if (config_.tie_word_embeddings && is_head(tensors_[index].key)) return {};
     const std::string key = tables_.known(tensors_[index].key);
-    if (key == kHead && config_.tie_word_embeddings) return {};
     if (key.empty()) return cannot(tensors_[index], "has no tensor for it");
     for (const GgufTables::Found& found : tables_.find(key)) {
       if (is_of_model(found.row->form)) FERRY_RETURN_IF_ERROR(add(index, found));
