@@ -270,7 +270,8 @@ TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
   write_bytes(source + "/config.json", config.dump());
   const Outcome outcome = to_gguf(source, dir / "m.gguf");
   EXPECT_EQ(outcome.code, 4) << outcome.err;
-  EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_output.bias'"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_output.bias'"), std::string::npos)
+      << outcome.err;
 }
 
 // llama.cpp ends its process where no group of experts is left out.
