@@ -96,6 +96,7 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
   converters::AdoptedGguf adopted =
       FERRY_TRY(converters::adopt_gguf(*input.source, keys, text, config));
   input.tensors = std::move(adopted.tensors);
+  input.sentence = std::move(adopted.sentence);
   input.config = std::move(adopted.config);
   input.config_name = std::move(adopted.config_name);
   input.generation = std::move(adopted.generation);

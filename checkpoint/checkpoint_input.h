@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct CheckpointInput {
   std::vector<packer::CopiedFile> copied;
   // The directory of a checkpoint with Hugging Face names; else empty.
   std::string directory = {};
+  // How the states of an encoder become one vector, where no file beside the checkpoint says so.
+  std::optional<converters::SentenceConfig> sentence = {};
   bool images = false;             // a bundle whose programs take images
   std::vector<std::string> notes;  // lines for the user about files that could not be carried over
 };

@@ -68,12 +68,15 @@ Status add_sentence_tensors(const Directory& directory, const converters::Senten
 }  // namespace
 
 bool has_sentence_modules(const CheckpointInput& input) {
+  if (input.sentence) return true;
   const auto directory = Directory::open(input.directory);
   return !input.directory.empty() && directory && directory->contains(kModules);
 }
 
 Status add_sentence_modules(CheckpointInput& input, converters::ModelConfig& config) {
   if (!has_sentence_modules(input)) return {};
+  config.sentence = input.sentence;
+  if (config.sentence) return {};
   const Directory directory = FERRY_TRY(Directory::open(input.directory));
   const converters::FolderText text = [&directory](const std::string& path) {
     return read_beside(directory, path);

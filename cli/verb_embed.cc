@@ -19,6 +19,8 @@
 #include "cli/report_file.h"
 #include "cli/run_prompt.h"
 #include "cli/verbs.h"
+#include "conversion/convert.h"
+#include "conversion/gguf_proof.h"
 #include "core/atomic_file.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -99,7 +101,7 @@ Status VectorFile::finish() {
 }
 
 struct EmbedLine {
-  std::string bundle, adapter, tokens, out, precision, ranges;
+  std::string bundle, config, adapter, tokens, out, precision, ranges;
   std::vector<std::string> texts;
   prompt::EmbeddingTextOptions text;
   bool plain = false, states = false, normalize = false;
@@ -388,6 +390,19 @@ Status answer_lines(Waiting& waiting, bool plain) {
   }
 }
 
+// Opens a bundle, or turns a GGUF file into one in memory.
+Result<packer::Bundle> open_encoder(Context& context, const EmbedLine& o) {
+  if (conversion::is_gguf_file(o.bundle)) {
+    return conversion::bundle_in_memory(o.bundle, o.config, conversion::GgufMatrices::kFloats,
+                                        context.pool());
+  }
+  if (!o.config.empty()) {
+    return fail(ErrorCode::kUsage, "--config is for GGUF files; bundles have their configuration");
+  }
+  return packer::Bundle::open(o.bundle, /*check_digests=*/true, context.pool(),
+                              context.progress("checking digests"));
+}
+
 Result<int> run(Context& context, const EmbedLine& o) {
   FERRY_RETURN_IF_ERROR(check_options(o));
   std::vector<int64_t> tokens;
@@ -396,8 +411,7 @@ Result<int> run(Context& context, const EmbedLine& o) {
   }
   const runner::MethodOptions method = {.own_bf16 = true,
                                         .memory = FERRY_TRY(memory_limit(o.memory))};
-  const packer::Bundle opened = FERRY_TRY(packer::Bundle::open(
-      o.bundle, /*check_digests=*/true, context.pool(), context.progress("checking digests")));
+  const packer::Bundle opened = FERRY_TRY(open_encoder(context, o));
   const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(o.adapter));
   runner::TextBatches batches =
       FERRY_TRY(runner::TextBatches::load(bundle, context.pool(), method));
@@ -426,7 +440,9 @@ Result<int> run(Context& context, const EmbedLine& o) {
 void add_embed(CommandLine& line) {
   auto o = std::make_shared<EmbedLine>();
   line.verb("embed", "Vectors of texts, by a bundle of style encoder: a JSON list for each text")
-      .positional("BUNDLE", o->bundle, "Bundle directory")
+      .positional("BUNDLE", o->bundle, "Bundle directory, or a GGUF file of an encoder")
+      .option("--config", o->config,
+              "Of a GGUF file: config.json, for what the metadata do not tell")
       .option("--text", o->texts,
               "Text; may be repeated. Without it and --tokens, every line of standard input is a "
               "text, as a JSON string")

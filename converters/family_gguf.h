@@ -30,6 +30,7 @@ struct GgufForm {
     kFlat,         // [a, b] becomes [a * b]
     kQkv,          // rows of q, k and v, "{p}" in the name; `order` is for q, `key_order` for k
     kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
+    kMatrices,     // the same of any number of matrices, which belong to no layer
     kHeads,        // [heads, values] becomes a tensor for each head, "{e}" in the name
   };
   enum class Models { kAll, kWithExperts, kWithoutExperts };
@@ -44,6 +45,10 @@ struct GgufForm {
   bool of_columns = false;      // `order` and `written` are orders of columns
   // The shape in the file where the form does not determine it; `written` then counts elements.
   std::vector<int64_t> (*written_shape)(const ModelConfig& config) = nullptr;
+  // The file has the values times each of these numbers, and each row times one of the others.
+  // Readers compute with what the file has.
+  std::vector<double> (*factors)(const ModelConfig& config) = nullptr;
+  std::vector<float> (*row_factors)(const ModelConfig& config) = nullptr;
   bool with_gate = false;        // the rows of kGgufPackedGate follow before they are put in order
   bool read_only = false;        // Ferry writes no such tensor
   bool is_part = false;          // the tensor belongs to kGgufPackedInput, where the file has that
@@ -131,7 +136,18 @@ enum class GgufKey {
   kParallelBlocks,
   kDeepstack,
   kNoBos,
-  kKindsOfLayers,  // what differs between layers of full and of sliding attention
+  kKindsOfLayers,     // what differs between layers of full and of sliding attention
+  kDataLayout,        // of falcon: q, k and v lie apart
+  kAlibiBias,         // the largest bias of ALiBi
+  kLatentHeads,       // sizes of latent attention that is not kept in latent form
+  kLayerFeedForward,  // the width of the MLP or of the experts of each layer, 0 where there is none
+  kBothEpsilons,
+  kMamba2Sizes,   // as kStateSizes, beside attention
+  kExpertGroups,  // of nemotron_h
+  kOneSharedExpert,
+  kLatentExperts,
+  kUnitRope,   // scaling that changes nothing
+  kMimoHeads,  // heads that differ between layers of full and of sliding attention
 };
 
 // The sign by which a file belongs to an architecture, where several share its name.
@@ -144,6 +160,8 @@ enum class GgufSign {
   kNoRope,
   kGrowingQueries,
   kInnerNorms,
+  kTwoNorms,  // the MLP has a norm of its own beside that of attention
+  kRmsNorms,
   kNever,  // files are read as another architecture of the name
 };
 
@@ -166,6 +184,17 @@ enum class GgufOwnKeys {
   kDbrx,
   kFalconH1,
   kNemotronH,
+  kFalcon,
+  kMpt,
+  kMinicpm3,
+  kCohereMoe,
+  kBitnet,
+  kEncoder,
+  kBert,
+  kModernBert,
+  kEmbeddingGemma,
+  kGemma3n,
+  kMimo,
 };
 
 // How the files of an architecture state their tokenizers, beyond the plain case: byte-level BPE.
@@ -237,9 +266,15 @@ struct GgufArchitecture {
   std::vector<std::string_view> unread = {};
   // Readers assume the following, whatever a file says.
   Activation activation = Activation::kSilu;
-  bool turns_nothing = false;     // positions are learned vectors
-  bool rope_factors = false;      // llama3 scaling is a tensor of factors
-  bool own_head = false;          // no head is tied to the embedding
+  bool turns_nothing = false;  // positions are learned vectors
+  bool rope_factors = false;   // llama3 scaling is a tensor of factors
+  bool own_head = false;       // no head is tied to the embedding
+  bool tied_head = false;      // every head is
+  bool needs_experts = false;  // there is a layer with experts
+  bool rough_gelu = false;   // an approximation of GELU stands for the exact one, which a note says
+  bool turns_dense = false;  // beside layers with a window, those without experts have RoPE
+  // Tensors without which readers fail; "{i}" stands for every layer.
+  std::vector<std::string_view> needed = {};
   bool equal_heads = false;       // heads share the hidden size
   bool no_shared_heads = false;   // there are as many key heads as heads
   bool lists_windows = false;     // kWindowPattern says which layers have windows, in any order

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-promises=(real_model mutations official_runtime official_export official_llms native_packages gguf_peers signatures adapters cards quantized_checkpoints families reference pictures sounds hub_names wheel)
+promises=(real_model mutations official_runtime official_export official_llms native_packages gguf_peers gguf_random signatures adapters cards quantized_checkpoints families reference pictures sounds hub_names wheel)
 sample=() seed=1 deadline= chosen=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -58,8 +58,9 @@ for promise in "${chosen[@]}"; do
   script=tests/conformance/$promise.py options=("${sample[@]}" --seed "$seed") seconds=$limit
   echo "== $promise"
   start=$SECONDS last=
-  # families.py counts its cases instead of having a sample.
+  # families.py and gguf_random.py count their cases instead of having a sample.
   [ "$promise" != families ] || options=(--seed "$seed" --count "$([ ${#sample[@]} -gt 0 ] && echo 40 || echo 600)" --keep "$scratch/families")
+  [ "$promise" != gguf_random ] || options=(--seed "$seed" --count "$([ ${#sample[@]} -gt 0 ] && echo 60 || echo 900)" --keep "$scratch/gguf")
   command=("$environment/bin/python3" "$script" --ferry "$FERRY" "${options[@]}")
   # The wheel is compiled first, in 10 minutes on two cores.
   [ "$promise" != wheel ] || { script=tests/wheel.sh command=(tests/wheel.sh "$environment/bin/python3") seconds=3600; }
@@ -67,7 +68,7 @@ for promise in "${chosen[@]}"; do
     last="not there"
   elif [ -n "$deadline" ] && [ "$SECONDS" -ge "$deadline" ]; then
     last="left out: the time is over"
-  elif [ "$promise" = gguf_peers ] && ! "$environment/bin/python3" -c 'import llama_cpp' 2>/dev/null; then
+  elif [[ $promise = gguf_* ]] && ! "$environment/bin/python3" -c 'import llama_cpp' 2>/dev/null; then
     last="left out: llama.cpp is not in the environment"
   else
     code=0 allowed=$(left "$seconds")

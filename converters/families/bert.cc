@@ -3,9 +3,34 @@
 
 #include "converters/blocks/bert.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::bert {
 namespace {
+
+constexpr GgufName kBertGguf[] = {
+    {"token_embd.weight", "embeddings.word_embeddings.weight"},
+    {"position_embd.weight", "embeddings.position_embeddings.weight"},
+    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+    {"token_embd_norm.weight", "embeddings.LayerNorm.weight"},
+    {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
+    {"blk.{i}.attn_q.weight", "encoder.layer.{i}.attention.self.query.weight"},
+    {"blk.{i}.attn_q.bias", "encoder.layer.{i}.attention.self.query.bias"},
+    {"blk.{i}.attn_k.weight", "encoder.layer.{i}.attention.self.key.weight"},
+    {"blk.{i}.attn_k.bias", "encoder.layer.{i}.attention.self.key.bias"},
+    {"blk.{i}.attn_v.weight", "encoder.layer.{i}.attention.self.value.weight"},
+    {"blk.{i}.attn_v.bias", "encoder.layer.{i}.attention.self.value.bias"},
+    {"blk.{i}.attn_output.weight", "encoder.layer.{i}.attention.output.dense.weight"},
+    {"blk.{i}.attn_output.bias", "encoder.layer.{i}.attention.output.dense.bias"},
+    {"blk.{i}.attn_output_norm.weight", "encoder.layer.{i}.attention.output.LayerNorm.weight"},
+    {"blk.{i}.attn_output_norm.bias", "encoder.layer.{i}.attention.output.LayerNorm.bias"},
+    {"blk.{i}.ffn_up.weight", "encoder.layer.{i}.intermediate.dense.weight"},
+    {"blk.{i}.ffn_up.bias", "encoder.layer.{i}.intermediate.dense.bias"},
+    {"blk.{i}.ffn_down.weight", "encoder.layer.{i}.output.dense.weight"},
+    {"blk.{i}.ffn_down.bias", "encoder.layer.{i}.output.dense.bias"},
+    {"blk.{i}.layer_output_norm.weight", "encoder.layer.{i}.output.LayerNorm.weight"},
+    {"blk.{i}.layer_output_norm.bias", "encoder.layer.{i}.output.LayerNorm.bias"},
+};
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   return bert_rules(prefix);
@@ -30,6 +55,10 @@ const FamilySpec kFamily = {
     .types = {bert_type("bert", kDefaults)},
     .components = {{.prefixes = {"bert."}, .heads = {}, .rules = rules, .build = build}},
     .dropped = {{"bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}},
-    .classifiers = {{"Bert", head}}};
+    .classifiers = {{"Bert", head}},
+    .gguf = {{.name = "bert",
+              .tables = {kBertGguf},
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kBert}}};
 
 }  // namespace ferry::converters::families::bert

@@ -9,11 +9,15 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::cohere2_moe {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kRmsNorm = "rms_norm";
 
@@ -77,6 +81,28 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
                                .gated = true});
 }
 
+GgufArchitecture gguf(bool rms) {
+  const auto with_rms = [](const ModelConfig& c) { return c.number(kRmsNorm) != 0; };
+  const auto without = [](const ModelConfig& c) { return c.number(kRmsNorm) == 0; };
+  return {.name = "cohere2moe",
+          .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kMlp, kSharedExperts,
+                     kExperts, kFusedExperts},
+          .layer_norm = !rms,
+          .logit_scale = true,
+          .window_every = 4,
+          .sign = rms ? GgufSign::kRmsNorms : GgufSign::kNone,
+          .own_keys = GgufOwnKeys::kCohereMoe,
+          .keys = standard_keys({kLogitScale, kWindow, kWindowPattern, kVocabulary, kExpertLength,
+                                 kDenseBlocks, kExpertNorm, kExpertGating, kSharedCount,
+                                 kSharedLength, kRopeDimension, kRopeScaling}),
+          .writes = rms ? +with_rms : +without,
+          .unread = attention_biases(),
+          .needs_experts = true,
+          .turns_dense = true,
+          .lists_windows = true,
+          .turns_windows = true};
+}
+
 }  // namespace
 
 const FamilySpec kFamily = {.types = {{.name = "cohere2_moe",
@@ -100,6 +126,7 @@ const FamilySpec kFamily = {.types = {{.name = "cohere2_moe",
                                        .rope_layers = RopeLayers::kSlidingOrDense,
                                        .experts = ExpertRule::kTyped,
                                        .read = read}},
-                            .components = {{.rules = rules, .build = build}}};
+                            .components = {{.rules = rules, .build = build}},
+                            .gguf = {gguf(/*rms=*/false), gguf(/*rms=*/true)}};
 
 }  // namespace ferry::converters::families::cohere2_moe

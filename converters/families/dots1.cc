@@ -60,6 +60,7 @@ const FamilySpec kFamily = {
               .keys = standard_keys({kExpertLength, kDenseBlocks, kSharedCount, kExpertGating,
                                      kExpertScale, kExpertNorm}),
               .unread = attention_biases(),
+              .own_head = true,
               .no_shared_heads = true}}};
 
 }  // namespace ferry::converters::families::dots1

@@ -9,10 +9,13 @@
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "core/text.h"
 
 namespace ferry::converters::families::eurobert {
 namespace {
+
+using namespace gguf_tables;
 
 Status head(const JsonFields& fields, bool per_token, const ModelConfig&, ClassifierConfig& out) {
   using Pooling = ClassifierConfig::Pooling;
@@ -48,6 +51,9 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kAlways}},
     .components = {{.rules = llama_rules, .build = build_llama}},
     .dropped = {{"lm_head.bias", kEncoderHead}},
-    .classifiers = {{"EuroBert", head}}};
+    .classifiers = {{"EuroBert", head}},
+    .gguf = {{.name = "eurobert",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
+              .own_keys = GgufOwnKeys::kEncoder}}};
 
 }  // namespace ferry::converters::families::eurobert

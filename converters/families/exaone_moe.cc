@@ -60,6 +60,7 @@ const FamilySpec kFamily = {
               .keys = standard_keys({kVocabulary, kWindow, kWindowPattern, kExpertLength,
                                      kSharedCount, kSharedLength, kExpertScale, kExpertNorm,
                                      kDenseBlocks, kPredictingLayers, kRopeScaling}),
+              .own_head = true,
               .lists_windows = true,
               .turns_windows = true}}};
 

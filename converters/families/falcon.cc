@@ -5,11 +5,15 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::falcon {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr const char* kTwoNorms = "num_ln_in_parallel_attn";
 constexpr const char* kParallel = "parallel_attn";
@@ -61,6 +65,74 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
        .mlp_bias = bias});
 }
 
+// In a checkpoint the rows of a head of keys and of its values follow those of its queries.
+RowOrder by_group(const ModelConfig& c) {
+  const int64_t queries = c.num_heads / c.num_kv_heads * c.head_dim, dim = c.head_dim;
+  const int64_t keys = c.q_size(), values = keys + c.kv_size();
+  RowOrder rows;
+  for (int64_t i = 0; i < c.num_kv_heads; ++i) {
+    rows.push_back(run_piece(0, i * queries, queries));
+    rows.push_back(run_piece(0, keys + i * dim, dim));
+    rows.push_back(run_piece(0, values + i * dim, dim));
+  }
+  return rows;
+}
+
+RowOrder by_kind(const ModelConfig& c) {
+  const int64_t queries = c.num_heads / c.num_kv_heads * c.head_dim, dim = c.head_dim;
+  RowOrder rows;
+  for (const auto& [first, count] :
+       {std::pair(int64_t{0}, queries), std::pair(queries, dim), std::pair(queries + dim, dim)}) {
+    StridedPiece piece{.offset = first};
+    add_axis(piece, {c.num_kv_heads, queries + 2 * dim});
+    add_axis(piece, {count, 1});
+    rows.push_back(std::move(piece));
+  }
+  return rows;
+}
+
+constexpr GgufForm kGroupedQkv = {.order = by_group, .written = by_kind};
+
+constexpr GgufName kFalconGguf[] = {
+    {"token_embd.weight", "transformer.word_embeddings.weight"},
+    {"output_norm.weight", "transformer.ln_f.weight"},
+    {"output_norm.bias", "transformer.ln_f.bias"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_qkv.weight", "transformer.h.{i}.self_attention.query_key_value.weight",
+     kGroupedQkv},
+    {"blk.{i}.attn_output.weight", "transformer.h.{i}.self_attention.dense.weight"},
+    {"blk.{i}.ffn_up.weight", "transformer.h.{i}.mlp.dense_h_to_4h.weight"},
+    {"blk.{i}.ffn_down.weight", "transformer.h.{i}.mlp.dense_4h_to_h.weight"},
+};
+constexpr GgufName kOneNormGguf[] = {
+    {"blk.{i}.attn_norm.weight", "transformer.h.{i}.input_layernorm.weight"},
+    {"blk.{i}.attn_norm.bias", "transformer.h.{i}.input_layernorm.bias"},
+};
+// The norm of the MLP has the name that is otherwise that of attention's.
+constexpr GgufName kTwoNormsGguf[] = {
+    {"blk.{i}.attn_norm.weight", "transformer.h.{i}.ln_mlp.weight"},
+    {"blk.{i}.attn_norm.bias", "transformer.h.{i}.ln_mlp.bias"},
+    {"blk.{i}.attn_norm_2.weight", "transformer.h.{i}.ln_attn.weight"},
+    {"blk.{i}.attn_norm_2.bias", "transformer.h.{i}.ln_attn.bias"},
+};
+
+// Files have one norm, or two.
+GgufArchitecture gguf(bool two_norms) {
+  const auto two = [](const ModelConfig& c) { return c.number(kTwoNorms) > 0; };
+  const auto one = [](const ModelConfig& c) { return c.number(kTwoNorms) == 0; };
+  return {.name = "falcon",
+          .tables = {kFalconGguf, two_norms ? GgufNames(kTwoNormsGguf) : GgufNames(kOneNormGguf)},
+          .layer_norm = true,
+          .sign = two_norms ? GgufSign::kTwoNorms : GgufSign::kNone,
+          .own_keys = GgufOwnKeys::kFalcon,
+          .keys = {kContext, kDataLayout, kEmbedding, kFeedForward, kBlocks, kHeads, kKvHeads,
+                   kLayerNormEpsilon, kFileType, kOtherRopeBase},
+          .writes = two_norms ? +two : +one,
+          .activation = Activation::kGelu,
+          .rough_gelu = true,
+          .equal_heads = true};
+}
+
 }  // namespace
 
 const FamilySpec kFamily = {
@@ -81,6 +153,7 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kUnlessAlibi,
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
-    .classifiers = {{"Falcon", early_score_head}}};
+    .classifiers = {{"Falcon", early_score_head}},
+    .gguf = {gguf(/*two_norms=*/false), gguf(/*two_norms=*/true)}};
 
 }  // namespace ferry::converters::families::falcon

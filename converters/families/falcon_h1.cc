@@ -15,6 +15,7 @@ namespace ferry::converters::families::falcon_h1 {
 namespace {
 
 using namespace gguf_tables;
+using enum GgufKey;
 
 constexpr FloatRange kMultiplierRange = {-1e6, 1e6};
 
@@ -69,25 +70,70 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
       {mamba_decoder_rules(config, prefix), mamba_rules(prefix + "layers.{i}.mamba.", config)});
 }
 
+// The multipliers of a model become a part of its weights. They are one step each, as in the
+// converter, which rounds every product.
+using Factors = std::vector<double>;
+
+Factors key_factors(const ModelConfig& c) {
+  const double root = std::sqrt(static_cast<double>(c.head_dim));
+  return {c.scalars.attention.value_or(1 / root) * root, c.scalars.attention_in};
+}
+
+std::vector<float> mamba_rows(const ModelConfig& c) {
+  std::vector<double> parts = c.mamba.multipliers;
+  parts.resize(5, 1.0);
+  const int64_t inner = c.mamba.inner(), group = c.mamba.groups * c.mamba.state;
+  const int64_t sizes[] = {inner, inner, group, group, c.mamba.heads};
+  std::vector<float> rows;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    rows.insert(rows.end(), static_cast<size_t>(sizes[i]), static_cast<float>(parts[i]));
+  }
+  return rows;
+}
+
+constexpr GgufForm kInputOfAttention = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.attention_in}; }};
+constexpr GgufForm kKeys = {.factors = key_factors};
+constexpr GgufForm kOutputOfAttention = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.attention_out}; }};
+constexpr GgufForm kGate = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.mlp_gate}; }};
+constexpr GgufForm kDown = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.mlp_out}; }};
+constexpr GgufForm kMambaInput = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.mamba_in}; },
+    .row_factors = mamba_rows};
+constexpr GgufForm kMambaOutput = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.mamba_out}; }};
+constexpr GgufForm kEmbeddingTable = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.embedding}; }};
+constexpr GgufForm kHead = {
+    .factors = [](const ModelConfig& c) { return Factors{c.scalars.logits}; }};
+constexpr GgufForm kOtherSpelling = {.read_only = true};
+
 // Writers give the norm of the MLP no ".weight".
 const GgufName kFalconGguf[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"token_embd.weight", "model.embed_tokens.weight", kEmbeddingTable},
     {"output_norm.weight", "model.final_layernorm.weight"},
-    {"output.weight", "lm_head.weight"},
+    {"output.weight", "lm_head.weight", kHead},
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", kInputOfAttention},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", kKeys},
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight", kInputOfAttention},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight", kOutputOfAttention},
     {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight"},
     {"blk.{i}.ffn_norm", "model.layers.{i}.pre_ff_layernorm.weight"},
-    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_ff_layernorm.weight"},
-    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.gate_proj.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_ff_layernorm.weight", kOtherSpelling},
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.gate_proj.weight", kGate},
     {"blk.{i}.ffn_up.weight", "model.layers.{i}.feed_forward.up_proj.weight"},
-    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.down_proj.weight"},
-    {"blk.{i}.ssm_in.weight", "model.layers.{i}.mamba.in_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.down_proj.weight", kDown},
+    {"blk.{i}.ssm_in.weight", "model.layers.{i}.mamba.in_proj.weight", kMambaInput},
     {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.mamba.conv1d.weight", kConv},
     {"blk.{i}.ssm_conv1d.bias", "model.layers.{i}.mamba.conv1d.bias"},
     {"blk.{i}.ssm_a", "model.layers.{i}.mamba.A_log", kHeadNegExp},
     {"blk.{i}.ssm_d", "model.layers.{i}.mamba.D", kHeadValues},
     {"blk.{i}.ssm_dt.bias", "model.layers.{i}.mamba.dt_bias"},
     {"blk.{i}.ssm_norm.weight", "model.layers.{i}.mamba.norm.weight", kGroupRows},
-    {"blk.{i}.ssm_out.weight", "model.layers.{i}.mamba.out_proj.weight"},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.mamba.out_proj.weight", kMambaOutput},
 };
 
 ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
@@ -129,8 +175,11 @@ const FamilySpec kFamily = {
                .layers = layers,
                .read = read}},
     .components = {{.rules = rules, .build = build}},
-    .gguf = {{.name = "falcon-h1",
-              .tables = {kAttention, kValueAndOutput, kFalconGguf},
-              .own_keys = GgufOwnKeys::kFalconH1}}};
+    .gguf = {
+        {.name = "falcon-h1",
+         .tables = {kFalconGguf},
+         .own_keys = GgufOwnKeys::kFalconH1,
+         .keys = {kVocabulary, kContext, kEmbedding, kBlocks, kHeads, kHeadLengths, kMamba2Sizes,
+                  kFileType, kFeedForward, kKvHeads, kRopeDimension, kRopeBase, kRmsEpsilon}}}};
 
 }  // namespace ferry::converters::families::falcon_h1

@@ -16,6 +16,12 @@ using namespace gguf_tables;
 using namespace keras_tables;
 using enum GgufKey;
 
+// Projections behind the pooling of EmbeddingGemma.
+constexpr GgufName kDenseGguf[] = {
+    {"dense_2.weight", "2_Dense.linear.weight"},
+    {"dense_3.weight", "3_Dense.linear.weight"},
+};
+
 constexpr const char* kVision = "vision: only the text part is built";
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -73,7 +79,14 @@ const FamilySpec kFamily = {
               .layers_scaled_by_hidden = 62,
               .cuts_vocabulary = true,
               .keys = standard_keys({kHeadLengths, kLogitSoftcap, kWindow}),
-              .activation = Activation::kGeluTanh}},
+              .activation = Activation::kGeluTanh},
+             {.name = "gemma-embedding",
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp,
+                         kDenseGguf},
+              .shifted_norms = true,
+              .sliding_pattern = true,
+              .gemma = true,
+              .own_keys = GgufOwnKeys::kEmbeddingGemma}},
     .keras = {{.model_type = "gemma3_text",
                .classes = {"Gemma3Backbone"},
                .decoder = "gemma3_decoder_block",

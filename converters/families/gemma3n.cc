@@ -6,11 +6,34 @@
 #include "converters/blocks/gemma.h"
 #include "converters/blocks/gemma3n.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::gemma3n {
 namespace {
 
+using namespace gguf_tables;
+
 constexpr const char* kOther = "vision and audio: only the text part is built";
+
+constexpr GgufForm kStreams = {.read_only = true, .shape = GgufForm::Shape::kMatrices};
+constexpr GgufName kGemma3nGguf[] = {
+    {"per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"},
+    {"per_layer_model_proj.weight", "model.per_layer_model_projection.weight"},
+    {"per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"},
+    {"altup_proj.weight", "model.altup_projections.{e}.weight", kStreams},
+    {"altup_unembd_proj.weight", "model.altup_unembed_projections.{e}.weight", kStreams},
+    {"blk.{i}.inp_gate.weight", "model.layers.{i}.per_layer_input_gate.weight"},
+    {"blk.{i}.proj.weight", "model.layers.{i}.per_layer_projection.weight"},
+    {"blk.{i}.post_norm.weight", "model.layers.{i}.post_per_layer_input_norm.weight"},
+    {"blk.{i}.altup_correct_coef.weight", "model.layers.{i}.altup.correction_coefs.weight"},
+    {"blk.{i}.altup_correct_scale.weight", "model.layers.{i}.altup.correct_output_scale"},
+    {"blk.{i}.altup_predict_coef.weight", "model.layers.{i}.altup.prediction_coefs.weight"},
+    {"blk.{i}.altup_router.weight", "model.layers.{i}.altup.modality_router.weight"},
+    {"blk.{i}.altup_router_norm.weight", "model.layers.{i}.altup.router_norm.weight"},
+    {"blk.{i}.laurel_l.weight", "model.layers.{i}.laurel.linear_left.weight"},
+    {"blk.{i}.laurel_r.weight", "model.layers.{i}.laurel.linear_right.weight"},
+    {"blk.{i}.laurel_post_norm.weight", "model.layers.{i}.laurel.post_laurel_norm.weight"},
+};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
@@ -47,6 +70,12 @@ const FamilySpec kFamily = {
     .dropped = {{"model.vision_tower.*", kOther},
                 {"model.audio_tower.*", kOther},
                 {"model.embed_vision.*", kOther},
-                {"model.embed_audio.*", kOther}}};
+                {"model.embed_audio.*", kOther}},
+    .gguf = {{.name = "gemma3n",
+              .other_types = {"gemma3n"},
+              .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kFourNorms, kMlp,
+                         kGemma3nGguf},
+              .sliding_pattern = true,
+              .own_keys = GgufOwnKeys::kGemma3n}}};
 
 }  // namespace ferry::converters::families::gemma3n

@@ -65,8 +65,19 @@ constexpr GgufName kLatentAttentionRows[] = {
     {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.o_proj.bias"},
 };
 
+constexpr GgufName kWholeLatentAttentionRows[] = {
+    {"blk.{i}.attn_q_a.weight", "model.layers.{i}.self_attn.q_a_proj.weight"},
+    {"blk.{i}.attn_q_a_norm.weight", "model.layers.{i}.self_attn.q_a_layernorm.weight"},
+    {"blk.{i}.attn_q_b.weight", "model.layers.{i}.self_attn.q_b_proj.weight"},
+    {"blk.{i}.attn_kv_a_mqa.weight", "model.layers.{i}.self_attn.kv_a_proj_with_mqa.weight"},
+    {"blk.{i}.attn_kv_a_norm.weight", "model.layers.{i}.self_attn.kv_a_layernorm.weight"},
+    {"blk.{i}.attn_kv_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+};
+
 }  // namespace
 
+constinit const GgufNames kWholeLatentAttention = kWholeLatentAttentionRows;
 constinit const GgufNames kLatentAttention = kLatentAttentionRows;
 
 }  // namespace ferry::converters::gguf_tables

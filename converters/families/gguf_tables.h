@@ -36,6 +36,8 @@ extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kExpertWeights, kA
     kFusedAttention, kPairedAttention, kValueAndOutput, kPreNorm, kPostAttentionNorm, kFourNorms,
     kTiledDeltaNet, kGroupedDeltaNet, kTwoPostNorms, kPackedProjections, kGateUp, kLfm2,
     kLatentAttention, kGraniteExperts;
+// Latent attention whose kv_b_proj is one tensor.
+extern const GgufNames kWholeLatentAttention;
 // All tensors of GPT-2 but the matrices of its layers, which other families store in other ways.
 extern const GgufNames kGpt2;
 // Models whose layers are one block of Mamba or Mamba-2 each: what the two have in common.

@@ -108,6 +108,8 @@ const FamilySpec kFamily = {
                        kParallelBlocks, kLayerNormEpsilon, kQuantizedFileType, kOtherRopeBase},
               .activation = Activation::kGeluTanh,
               .own_head = true,
+              .rough_gelu = true,
+              .needed = {"blk.{i}.attn_qkv.bias"},
               .equal_heads = true}},
     .keras = {{.classes = {"GPTNeoXBackbone"},
                .decoder = "gpt_neo_x_decoder",

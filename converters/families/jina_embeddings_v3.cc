@@ -3,11 +3,31 @@
 
 #include "converters/blocks/bert.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::jina_embeddings_v3 {
 namespace {
+
+constexpr GgufName kJinaGguf[] = {
+    {"token_embd.weight", "embeddings.word_embeddings.weight"},
+    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+    {"token_embd_norm.weight", "emb_ln.weight"},
+    {"token_embd_norm.bias", "emb_ln.bias"},
+    {"blk.{i}.attn_qkv.weight", "encoder.layers.{i}.mixer.Wqkv.weight"},
+    {"blk.{i}.attn_qkv.bias", "encoder.layers.{i}.mixer.Wqkv.bias"},
+    {"blk.{i}.attn_output.weight", "encoder.layers.{i}.mixer.out_proj.weight"},
+    {"blk.{i}.attn_output.bias", "encoder.layers.{i}.mixer.out_proj.bias"},
+    {"blk.{i}.attn_output_norm.weight", "encoder.layers.{i}.norm1.weight"},
+    {"blk.{i}.attn_output_norm.bias", "encoder.layers.{i}.norm1.bias"},
+    {"blk.{i}.ffn_up.weight", "encoder.layers.{i}.mlp.fc1.weight"},
+    {"blk.{i}.ffn_up.bias", "encoder.layers.{i}.mlp.fc1.bias"},
+    {"blk.{i}.ffn_down.weight", "encoder.layers.{i}.mlp.fc2.weight"},
+    {"blk.{i}.ffn_down.bias", "encoder.layers.{i}.mlp.fc2.bias"},
+    {"blk.{i}.layer_output_norm.weight", "encoder.layers.{i}.norm2.weight"},
+    {"blk.{i}.layer_output_norm.bias", "encoder.layers.{i}.norm2.bias"},
+};
 
 // The names in released checkpoints.
 std::vector<KeyRule> released_rules(const std::string& prefix) {
@@ -59,6 +79,10 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kAlways}},
     .components = {{.prefixes = {"roberta."}, .heads = {}, .rules = rules, .build = build}},
     .dropped = {{"roberta.pooler.*", kEncoderHead}, {"lm_head.*", kEncoderHead}},
-    .classifiers = {{"JinaEmbeddingsV3", dense_head}}};
+    .classifiers = {{"JinaEmbeddingsV3", dense_head}},
+    .gguf = {{.name = "jina-bert-v3",
+              .tables = {kJinaGguf},
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kEncoder}}};
 
 }  // namespace ferry::converters::families::jina_embeddings_v3

@@ -9,11 +9,20 @@
 #include "converters/config/json_fields.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/expert_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mimo_v2_flash {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kSinksGguf[] = {
+    {"blk.{i}.attn_sinks.weight", "model.layers.{i}.self_attn.attention_sink_bias"},
+    {"blk.{i}.attn_sinks.weight", "model.layers.{i}.self_attn.sinks"},
+};
 
 constexpr int64_t kFullEvery = 6;
 constexpr double kSumEpsilon = 1e-20;  // a constant of the reference
@@ -138,6 +147,20 @@ const FamilySpec kFamily = {
                .read = read,
                .read_layers = read_layers}},
     .components = {{.rules = rules, .build = build}},
-    .dropped = {{"model.mtp.*", "multi-token prediction: not part of the model's output"}}};
+    .dropped = {{"model.mtp.*", "multi-token prediction: not part of the model's output"}},
+    .gguf = {{.name = "mimo2",
+              .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp, kSharedExperts,
+                         kExperts, kFusedExperts, kSinksGguf},
+              .sliding_pattern = true,
+              .partial_rotary = true,
+              .normed_experts = true,
+              .grouped_experts = true,
+              .sigmoid_experts = true,
+              .own_keys = GgufOwnKeys::kMimo,
+              .keys = standard_keys(
+                  {kMimoHeads, kWindow, kExpertLength, kRopeDimension, kPredictingLayers}),
+              .unread = attention_biases(),
+              .own_head = true,
+              .lists_windows = true}}};
 
 }  // namespace ferry::converters::families::mimo_v2_flash

@@ -6,9 +6,13 @@
 #include "converters/blocks/latent_attention.h"
 #include "converters/config/json_fields.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 
 namespace ferry::converters::families::minicpm3 {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   const auto layers = static_cast<double>(config.num_layers);
@@ -46,6 +50,14 @@ const FamilySpec kFamily = {
                .mlp_bias = true,
                .read = read}},
     .components = {{.rules = rules, .build = build}},
-    .classifiers = {{"MiniCPM3", score_head, /*texts=*/true, /*tokens=*/false}}};
+    .classifiers = {{"MiniCPM3", score_head, /*texts=*/true, /*tokens=*/false}},
+    .gguf = {{.name = "minicpm3",
+              .tokenizer_keys = {.sentence_piece = true},
+              .tables = {kFrame, kWholeLatentAttention, kPreNorm, kMlp},
+              .latent = true,
+              .own_keys = GgufOwnKeys::kMinicpm3,
+              .keys = {kFileType, kContext, kEmbedding, kBlocks, kFeedForward, kHeads, kKvHeads,
+                       kRmsEpsilon, kVocabulary, kLatentHeads, kOtherRopeBase},
+              .unread = latent_biases()}}};
 
 }  // namespace ferry::converters::families::minicpm3

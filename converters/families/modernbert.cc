@@ -6,6 +6,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/config_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
@@ -14,6 +15,18 @@ namespace ferry::converters::families::modernbert {
 namespace {
 
 constexpr const char* kNormBias = "norm_bias";
+
+constexpr GgufName kModernGguf[] = {
+    {"token_embd.weight", "embeddings.tok_embeddings.weight"},
+    {"token_embd_norm.weight", "embeddings.norm.weight"},
+    {"output_norm.weight", "final_norm.weight"},
+    {"blk.{i}.attn_norm.weight", "layers.{i}.attn_norm.weight"},
+    {"blk.{i}.attn_qkv.weight", "layers.{i}.attn.Wqkv.weight"},
+    {"blk.{i}.attn_output.weight", "layers.{i}.attn.Wo.weight"},
+    {"blk.{i}.ffn_norm.weight", "layers.{i}.mlp_norm.weight"},
+    {"blk.{i}.ffn_up.weight", "layers.{i}.mlp.Wi.weight"},
+    {"blk.{i}.ffn_down.weight", "layers.{i}.mlp.Wo.weight"},
+};
 
 // These keys would change the RoPE or the window of the reference in ways of their own.
 Status read(const JsonFields& fields, ModelConfig&) {
@@ -97,6 +110,10 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.heads = {}, .rules = rules, .build = build}},
     .dropped = {{"head.*", kEncoderHead}, {"decoder.*", kEncoderHead}},
-    .classifiers = {{"ModernBert", head}}};
+    .classifiers = {{"ModernBert", head}},
+    .gguf = {{.name = "modern-bert",
+              .tables = {kModernGguf},
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kModernBert}}};
 
 }  // namespace ferry::converters::families::modernbert

@@ -5,11 +5,27 @@
 #include "converters/blocks/decoder.h"
 #include "converters/config/type_parts.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::mpt {
 namespace {
+
+using namespace gguf_tables;
+using enum GgufKey;
+
+constexpr GgufName kMptGguf[] = {
+    {"token_embd.weight", "transformer.wte.weight"},
+    {"output_norm.weight", "transformer.norm_f.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "transformer.blocks.{i}.norm_1.weight"},
+    {"blk.{i}.attn_qkv.weight", "transformer.blocks.{i}.attn.Wqkv.weight"},
+    {"blk.{i}.attn_output.weight", "transformer.blocks.{i}.attn.out_proj.weight"},
+    {"blk.{i}.ffn_norm.weight", "transformer.blocks.{i}.norm_2.weight"},
+    {"blk.{i}.ffn_up.weight", "transformer.blocks.{i}.ffn.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "transformer.blocks.{i}.ffn.down_proj.weight"},
+};
 
 Status read(const JsonFields& fields, ModelConfig& config) {
   config.numbers[kAlibi] = kExactAlibi;
@@ -57,6 +73,16 @@ const FamilySpec kFamily = {
                .rope_layers = RopeLayers::kNone,
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}},
-    .classifiers = {{"Mpt", early_score_head}}};
+    .classifiers = {{"Mpt", early_score_head}},
+    .gguf = {{.name = "mpt",
+              .tables = {kMptGguf},
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kMpt,
+              .keys = {kContext, kEmbedding, kBlocks, kFeedForward, kHeads, kLayerNormEpsilon,
+                       kClamp, kAlibiBias, kQuantizedFileType},
+              .activation = Activation::kGelu,
+              .turns_nothing = true,
+              .rough_gelu = true,
+              .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::mpt

@@ -20,6 +20,7 @@ namespace ferry::converters::families::nemotron_h {
 namespace {
 
 using namespace gguf_tables;
+using enum GgufKey;
 
 enum class Block { kMamba, kAttention, kMlp, kExperts };
 
@@ -177,6 +178,14 @@ const GgufName kNemotronGguf[] = {
     {"blk.{i}.ssm_out.weight", "model.layers.{i}.mixer.out_proj.weight"},
 };
 
+KeyOrder nemotron_keys(const KeyOrder& more = {}) {
+  KeyOrder keys = {kVocabulary,       kContext,      kEmbedding, kBlocks,
+                   kLayerFeedForward, kHeads,        kKvHeads,   kHeadLengths,
+                   kMamba2Sizes,      kBothEpsilons, kFileType};
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
 constexpr GgufName kNemotronExpertsGguf[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mixer.gate.weight"},
     {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.mixer.gate.e_score_correction_bias"},
@@ -245,10 +254,20 @@ const FamilySpec kFamily = {
     .gguf = {{.name = "nemotron_h",
               .tables = {kNemotronGguf},
               .without_heads = "mamba",
-              .own_keys = GgufOwnKeys::kNemotronH},
+              .own_keys = GgufOwnKeys::kNemotronH,
+              .keys = nemotron_keys(),
+              .writes = [](const ModelConfig& c) { return c.moe.experts == 0; },
+              .activation = Activation::kRelu2,
+              .turns_nothing = true},
              {.name = "nemotron_h_moe",
               .tables = {kNemotronGguf, kNemotronExpertsGguf},
               .without_heads = "mamba",
-              .own_keys = GgufOwnKeys::kNemotronH}}};
+              .own_keys = GgufOwnKeys::kNemotronH,
+              .keys = nemotron_keys({kExpertCounts, kExpertLength, kSharedLength, kOneSharedExpert,
+                                     kExpertNorm, kExpertScale, kExpertGroups, kExpertGating,
+                                     kLatentExperts}),
+              .writes = [](const ModelConfig& c) { return c.moe.experts > 0; },
+              .activation = Activation::kRelu2,
+              .turns_nothing = true}}};
 
 }  // namespace ferry::converters::families::nemotron_h

@@ -4,11 +4,28 @@
 
 #include "converters/blocks/bert.h"
 #include "converters/families/families.h"
+#include "converters/families/gguf_tables.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::nomic_bert {
 namespace {
+
+constexpr GgufName kNomicGguf[] = {
+    {"token_embd.weight", "embeddings.word_embeddings.weight"},
+    {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+    {"token_embd_norm.weight", "emb_ln.weight"},
+    {"token_embd_norm.bias", "emb_ln.bias"},
+    {"blk.{i}.attn_qkv.weight", "encoder.layers.{i}.attn.Wqkv.weight"},
+    {"blk.{i}.attn_output.weight", "encoder.layers.{i}.attn.out_proj.weight"},
+    {"blk.{i}.attn_output_norm.weight", "encoder.layers.{i}.norm1.weight"},
+    {"blk.{i}.attn_output_norm.bias", "encoder.layers.{i}.norm1.bias"},
+    {"blk.{i}.ffn_up.weight", "encoder.layers.{i}.mlp.fc11.weight"},
+    {"blk.{i}.ffn_gate.weight", "encoder.layers.{i}.mlp.fc12.weight"},
+    {"blk.{i}.ffn_down.weight", "encoder.layers.{i}.mlp.fc2.weight"},
+    {"blk.{i}.layer_output_norm.weight", "encoder.layers.{i}.norm2.weight"},
+    {"blk.{i}.layer_output_norm.bias", "encoder.layers.{i}.norm2.bias"},
+};
 
 // The names in released checkpoints.
 std::vector<KeyRule> released_rules(const std::string& prefix) {
@@ -70,6 +87,10 @@ const FamilySpec kFamily = {
                .two_way = TwoWayRule::kAlways}},
     .components = {{.prefixes = {"nomic_bert."}, .heads = {}, .rules = rules, .build = build}},
     .dropped = {{"nomic_bert.pooler.*", kEncoderHead}, {"cls.*", kEncoderHead}},
-    .classifiers = {{"NomicBert", head}}};
+    .classifiers = {{"NomicBert", head}},
+    .gguf = {{.name = "nomic-bert",
+              .tables = {kNomicGguf},
+              .layer_norm = true,
+              .own_keys = GgufOwnKeys::kEncoder}}};
 
 }  // namespace ferry::converters::families::nomic_bert

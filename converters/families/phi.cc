@@ -86,6 +86,7 @@ const FamilySpec kFamily = {
               .keys = {kContext, kEmbedding, kFeedForward, kBlocks, kHeads, kKvHeads,
                        kLayerNormEpsilon, kRopeDimension, kFileType, kNoBos, kOtherRopeBase},
               .activation = Activation::kGeluTanh,
+              .own_head = true,
               .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::phi

@@ -60,6 +60,7 @@ const FamilySpec kFamily = {
                          kExperts, kFusedExperts, kExpertWeights},
               .normed_experts = true,
               .keys = standard_keys({kExpertSizes, kDeepstack}),
-              .unread = {kOutputBias}}}};
+              .unread = {kOutputBias},
+              .needs_experts = true}}};
 
 }  // namespace ferry::converters::families::qwen3_vl_moe

@@ -67,6 +67,7 @@ const FamilySpec kFamily = {
               .own_keys = GgufOwnKeys::kParallel,
               .keys = {kContext, kEmbedding, kBlocks, kFeedForward, kRopeDimension, kHeads,
                        kKvHeads, kParallelBlocks, kLayerNormEpsilon, kFileType, kOtherRopeBase},
+              .own_head = true,
               .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::stablelm

@@ -51,6 +51,7 @@ const FamilySpec kFamily = {
                          kNormBiases, kStarcoder2Gguf},
               .layer_norm = true,
               .keys = standard_keys(),
-              .activation = Activation::kGeluTanh}}};
+              .activation = Activation::kGeluTanh,
+              .needed = {"blk.{i}.attn_output.bias"}}}};
 
 }  // namespace ferry::converters::families::starcoder2

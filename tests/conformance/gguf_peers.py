@@ -24,7 +24,8 @@ WITH_IMATRIX = {**{name: number for name, number in WRITTEN.items() if name not 
 READ = {"q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k_m": 12, "q4_k_s": 14, "q4_k_m": 15, "q5_k_m": 17, "q6_k": 18, "iq4_nl": 25, "iq4_xs": 30}
 # Fixtures without a tokenizer. Most are of families whose GGUF files state the size of the vocabulary: of others llama.cpp takes
 # it from the tokens alone.
-FAMILIES = ("golden/llama", "golden/llama_bias_mqa", "golden/granite", "gguf_written/llama4", "golden/dbrx")
+FAMILIES = ("golden/llama", "golden/llama_bias_mqa", "golden/granite", "gguf_written/llama4", "golden/dbrx", "golden/falcon_h1",
+            "gguf_written/minicpm3")
 
 # Fixtures whose files have tensors in another form than transformers reads, and others with experts.
 BACK = ("golden/gpt_oss", "gguf_written/granitemoe", "gguf_written/llama4", "golden/afmoe_fourth", "golden/dbrx", "golden/dots1",
@@ -32,6 +33,7 @@ BACK = ("golden/gpt_oss", "gguf_written/granitemoe", "gguf_written/llama4", "gol
         "golden/jamba", "golden/minimax_m2", "golden/qwen3_5_moe")
 # Files that no class for text alone reads, and such as have no id for padding, which their classes have beyond small vocabularies.
 NO_CLASS = ("qwen2vl", "glm", "glm4")
+ENCODERS = ("bert", "roberta", "nomic_bert", "jina_embeddings_v3", "modernbert", "eurobert", "embedding_gemma")
 
 
 @contextlib.contextmanager
@@ -50,11 +52,12 @@ def silent():
         os.close(nothing)
 
 
-def llama(path, length=256):
-    """A file in llama.cpp, with caches and logits in f32."""
+def llama(path, length=256, **more):
+    """A file in llama.cpp, with caches and logits in f32, and with the numbers of YaRN that the file states."""
     import llama_cpp
     with silent():
-        return llama_cpp.Llama(str(path), n_ctx=length, n_batch=length, logits_all=True, type_k=0, type_v=0, n_threads=2, verbose=False)
+        return llama_cpp.Llama(str(path), n_ctx=length, n_batch=length, logits_all=True, type_k=0, type_v=0, n_threads=2, verbose=False,
+                               yarn_beta_fast=-1.0, yarn_beta_slow=-1.0, yarn_attn_factor=-1.0, **more)
 
 
 def llama_logits(path, ids):
@@ -62,6 +65,37 @@ def llama_logits(path, ids):
     with silent():
         model.eval(ids)
     return numpy.array(model.scores[:len(ids)], dtype="f8")
+
+
+def embedded(path, ids, pooling):
+    """What the embedding mode of llama.cpp gives: a vector for each token without pooling, else one."""
+    import llama_cpp
+    model = llama(path, embedding=True, pooling_type=pooling)
+    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, True
+    with silent():
+        if llama_cpp.llama_encode(model.ctx, batch) and llama_cpp.llama_decode(model.ctx, batch):
+            raise Wrong("llama.cpp does not execute the encoder")
+    width, context = llama_cpp.llama_model_n_embd(model.model), model.ctx
+    if pooling == 0:
+        rows = [llama_cpp.llama_get_embeddings_ith(context, i)[:width] for i in range(len(ids))]
+    else:
+        width = getattr(llama_cpp, "llama_model_n_embd_out", llama_cpp.llama_model_n_embd)(model.model)
+        rows = llama_cpp.llama_get_embeddings_seq(context, 0)[:width]
+    llama_cpp.llama_batch_free(batch)
+    return numpy.array(rows, dtype="f8")
+
+
+def llama_states(path, ids):
+    return embedded(path, ids, 0)
+
+
+def llama_vector(path, ids):
+    """The pooled vector of the file's own kind, brought to a length of 1."""
+    vector = embedded(path, ids, -1)
+    return vector / numpy.linalg.norm(vector)
 
 
 def means(imatrix):
@@ -210,6 +244,40 @@ def read_alone(name):
     return in_llama(file, load_file(file.with_suffix(".golden.safetensors")))
 
 
+def vectors(name):
+    """The vector of a text is that of transformers, but for llama.cpp's approximation of GELU."""
+    from safetensors.numpy import load_file
+    file = common.TESTDATA / "gguf" / "families" / f"{name}.gguf"
+    golden, worst = load_file(file.with_suffix(".golden.safetensors")), 0
+    for prompt in ("short", "long"):
+        ids = golden[f"{prompt}.input_ids"][0].tolist()
+        worst = max(worst, abs(llama_vector(file, ids) - golden[f"{prompt}.sentence_embedding"][0]).max())
+    if not worst <= 1e-3:
+        raise Wrong(f"vectors differ by {worst:.2e}")
+    return f"max_abs {worst:.2e}"
+
+
+def gemma3n(promise):
+    """A file with the sizes that llama.cpp knows by heart, in llama.cpp and in ferry."""
+    import make_gguf_gemma3n as made
+    import models
+    import safetensors.torch
+    import transformers
+    model = models.build(transformers.Gemma3nForCausalLM, made.RELEASED, 0)
+    file, golden = promise.folder / "gemma3n.gguf", promise.folder / "gemma3n.golden.safetensors"
+    made.write(model, file)
+    outputs = made.golden(model)
+    safetensors.torch.save_file(outputs, golden)
+    ran = verify(file, "--reference", golden)
+    if ran.code:
+        raise Wrong(f"verify exits {ran.code}: {ran.why}")
+    ids, expected = outputs["short.input_ids"][0].tolist(), outputs["short.logits"][0].numpy()
+    worst = abs(llama_logits(file, ids) - expected).max() / abs(expected).max()
+    if not worst <= 5e-2:
+        raise Wrong(f"logits differ by {worst:.2e} of the largest")
+    return f"{worst:.2e} of the largest logit"
+
+
 def as_checkpoint(promise, file, golden):
     """A file that became a checkpoint, in transformers; every tensor has the name that it wants."""
     import models
@@ -269,8 +337,11 @@ def main():
     for name in BACK[:3] if promise.sample else BACK:
         promise.case(f"{name} as a file and back in transformers", back, promise, name)
     for file in sorted((common.TESTDATA / "gguf" / "families").glob("deepseek*.gguf" if promise.sample else "*.gguf")):
-        if file.stem not in NO_CLASS:
+        if file.stem not in NO_CLASS + ENCODERS:
             promise.case(f"{file.name} as a checkpoint in transformers", peers_file, promise, file)
+    promise.case("gemma3n in llama.cpp", gemma3n, promise)
+    for name in ENCODERS:
+        promise.case(f"vectors of {name} in llama.cpp", vectors, name)
     for name in ("falcon_h1", "nemotron_h", "nemotron_h_moe"):
         promise.case(f"file of {name} in llama.cpp", read_alone, name)
     promise.finish()

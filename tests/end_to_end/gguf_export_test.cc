@@ -47,7 +47,12 @@ TEST(GgufFile, IsReadWithTheSameOutputs) {
                            "golden/hunyuan_v1_moe",
                            "golden/minimax_m2",
                            "gguf_written/llama4",
-                           "golden/dbrx"}) {
+                           "golden/dbrx",
+                           "golden/falcon",
+                           "golden/falcon_multi_query",
+                           "golden/cohere2_moe",
+                           "golden/falcon_h1",
+                           "gguf_written/minicpm3"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});

@@ -272,6 +272,19 @@ TEST(GgufConversion, ForeignNamesInOtherFormatsAreRefused) {
   }
 }
 
+// The file has a vocabulary of words, of which "The cats, running" takes the tokens below.
+TEST(GgufConversion, OfAnEncoderGivesVectors) {
+  const std::string file = fixture("gguf/families/bert.gguf");
+  const auto vector = [&](const std::string& kind, const std::string& value) {
+    const Outcome made = run_ferry({"embed", file, kind, value, "--json"});
+    EXPECT_EQ(made.code, 0) << made.err;
+    return made.json()["result"]["texts"][0];
+  };
+  const Json of_text = vector("--text", "The cats, running");
+  EXPECT_EQ(of_text["tokens"], 9);
+  EXPECT_EQ(of_text, vector("--tokens", "2,5,7,11,13,16,17,12,3"));
+}
+
 // -- newer families
 
 constexpr double kTolerance = 5e-5;

@@ -9,6 +9,7 @@
 #include "converters/config/json_fields.h"
 #include "core/text.h"
 #include "dialects/gguf/model/architecture.h"
+#include "dialects/gguf/model/encoder.h"
 #include "dialects/gguf/model/reading.h"
 #include "dialects/gguf/model/written_keys.h"
 
@@ -73,6 +74,8 @@ Result<AdoptedGguf> adopt_gguf(const TensorSource& source, const nlohmann::json&
   out.tokenizer = FERRY_TRY(make_gguf_tokenizer(metadata, path));
   out.generation = FERRY_TRY(generation_config(metadata, path));
   out.tensors = FERRY_TRY(key_gguf_tensors(source, *architecture, config.parsed));
+  const std::string prefix = std::string(architecture->name) + ".";
+  out.sentence = FERRY_TRY(read_gguf_sentence({{metadata, path, ""}, prefix}, source));
   out.config = std::move(config.text);
   out.config_name = std::move(config.name);
   return out;

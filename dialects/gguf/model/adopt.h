@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "converters/config/model_config.h"
@@ -25,6 +26,7 @@ struct AdoptedGguf {
   std::string config_name;  // name that begins messages about the config
   std::string generation;   // text of generation_config.json, or empty
   GgufTokenizer tokenizer;
+  std::optional<SentenceConfig> sentence;  // how states become a vector, where the file says so
 };
 
 // `source` has the tensors as they are in the file, `metadata` one member per key. `user_config` is

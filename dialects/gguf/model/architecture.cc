@@ -41,30 +41,33 @@ struct UnreadKey {
 };
 
 constexpr std::string_view kGrouped =
-    "afmoe deepseek2 dots1 exaone-moe glm4moe lfm2moe nemotron_h_moe";
+    "afmoe deepseek2 dots1 exaone-moe mimo2 glm4moe lfm2moe nemotron_h_moe";
 constexpr std::string_view kGranites = "granite granitemoe granitehybrid";
 
 constexpr UnreadKey kUnread[] = {
-    {.key = "attention.causal", .neutral = 1, .absent = 1},
+    {.key = "attention.causal",
+     .neutral = 1,
+     .absent = 1,
+     .read_by = "bert nomic-bert jina-bert-v3 modern-bert eurobert gemma-embedding"},
     {.key = "attention.scale", .neutral = 0, .read_by = kGranites},
     {.key = "embedding_scale", .neutral = 1, .read_by = kGranites},
     {.key = "residual_scale", .neutral = 1, .read_by = kGranites},
     {.key = "logit_scale",
      .neutral = 1,
-     .read_by = "granite granitemoe granitehybrid command-r cohere2"},
+     .read_by = "granite granitemoe granitehybrid command-r cohere2 cohere2moe"},
     {.key = "attn_logit_softcapping", .neutral = 0, .read_by = "gemma2"},
-    {.key = "final_logit_softcapping", .neutral = 0, .read_by = "gemma2 gemma3 gemma4"},
+    {.key = "final_logit_softcapping", .neutral = 0, .read_by = "gemma2 gemma3 gemma3n gemma4"},
     {.key = "router_logit_softcapping", .neutral = 0},
-    {.key = "attention.clamp_kqv", .neutral = 0, .read_by = "dbrx olmo"},
-    {.key = "attention.max_alibi_bias", .neutral = 0},
+    {.key = "attention.clamp_kqv", .neutral = 0, .read_by = "dbrx mpt olmo"},
+    {.key = "attention.max_alibi_bias", .neutral = 0, .read_by = "mpt"},
     {.key = "attention.output_scale", .neutral = 1},
-    {.key = "attention.value_scale", .neutral = 1},
+    {.key = "attention.value_scale", .neutral = 1, .read_by = "mimo2"},
     {.key = "attention.temperature_scale", .neutral = 0, .read_by = "mistral3"},
     {.key = "attention.temperature_length", .neutral = 0},
     {.key = "attention.rope_pattern", .neutral = 0},
     {.key = "attention.key_length_swa", .neutral = 0, .read_by = "gemma4"},
     {.key = "attention.value_length_swa", .neutral = 0, .read_by = "gemma4"},
-    {.key = "attention.shared_kv_layers", .neutral = 0, .read_by = "gemma4"},
+    {.key = "attention.shared_kv_layers", .neutral = 0, .read_by = "gemma3n gemma4"},
     {.key = "expert_weights_scale", .neutral = 1, .read_by = kGrouped},
     {.key = "expert_group_count", .neutral = 1, .read_by = kGrouped},
     {.key = "expert_group_scale", .neutral = 1},

@@ -92,9 +92,10 @@ class ConfigMaker {
     if (architecture.no_rope_interval > 0) {
       config_["no_rope_layer_interval"] = architecture.no_rope_interval;
     }
-    if (architecture.linear_attention) FERRY_RETURN_IF_ERROR(read_linear_sizes());
     FERRY_RETURN_IF_ERROR(read_gguf_layer_types(reading_));
+    if (architecture.linear_attention) FERRY_RETURN_IF_ERROR(read_linear_sizes());
     FERRY_RETURN_IF_ERROR(read_gguf_experts(reading_));
+    read_tables();
     FERRY_RETURN_IF_ERROR(read_gguf_own_keys(reading_));
     read_tensors();
     FERRY_RETURN_IF_ERROR(check_vocabulary());
@@ -104,7 +105,8 @@ class ConfigMaker {
   }
 
   bool has_kinds_of_layers() const {
-    return input_.architecture->own_keys == GgufOwnKeys::kKindsOfLayers;
+    const GgufOwnKeys own = input_.architecture->own_keys;
+    return own == GgufOwnKeys::kKindsOfLayers || own == GgufOwnKeys::kMimo;
   }
 
   // Returns the number of a row whose key is in the file.
@@ -160,7 +162,8 @@ class ConfigMaker {
       return fields_.bad(key("attention.head_count"), "does not divide the embedding length");
     }
     reading_.head_dim = keys ? *keys : *hidden / *heads;
-    if (values && *values != reading_.head_dim) {
+    const bool narrow = input_.architecture->own_keys == GgufOwnKeys::kMimo;
+    if (values && *values != reading_.head_dim && !narrow) {
       return keys_.unsupported("attention.value_length", "differs from the length of keys");
     }
     config_["head_dim"] = reading_.head_dim;
@@ -199,7 +202,13 @@ class ConfigMaker {
     return {};
   }
 
+  // Sizes of linear attention mean nothing where no layer has it: those of a config stay as they
+  // are, and those of the file, which may be 0, do not count.
   Status read_linear_sizes() {
+    if (!has_linear_attention()) {
+      for (const GgufNumber& row : gguf_linear_numbers()) config_.erase(std::string(row.hf));
+      return {};
+    }
     const auto inner = FERRY_TRY(fields_.integer(key("ssm.inner_size"), kGgufSizes));
     const auto heads = FERRY_TRY(fields_.integer(key("ssm.time_step_rank"), kGgufSizes));
     if (!inner) reading_.missing.push_back(key("ssm.inner_size"));
@@ -212,6 +221,11 @@ class ConfigMaker {
     return {};
   }
 
+  bool has_linear_attention() const {
+    const auto types = config_.find("layer_types");
+    return types != config_.end() && std::ranges::count(*types, "linear_attention") > 0;
+  }
+
   // No key has this scale. Readers of GGUF recognise the one model where it is not head_dim by its
   // number of layers.
   void write_query_scale() {
@@ -220,6 +234,17 @@ class ConfigMaker {
         reading_.layers == input_.architecture->layers_scaled_by_hidden && heads > 0;
     config_["query_pre_attn_scalar"] =
         by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : reading_.head_dim;
+  }
+
+  // Reads the sizes of the tables of encoders.
+  void read_tables() {
+    for (const TensorEntry& entry : input_.tensors->entries()) {
+      if (entry.shape.size() != 2) continue;
+      if (entry.name == "token_types.weight") config_["type_vocab_size"] = entry.shape[0];
+      const bool bert = input_.architecture->own_keys == GgufOwnKeys::kBert;
+      if (entry.name == "blk.0.laurel_l.weight") config_["laurel_rank"] = entry.shape[0];
+      if (bert && entry.name == "position_embd.weight") config_["position_rows"] = entry.shape[0];
+    }
   }
 
   // Reads facts from the tensors: the vocabulary, a tied head, biases, norms of heads.
@@ -335,10 +360,12 @@ class ConfigMaker {
   // -- config and file
 
   Status check_agreement(const GgufConfig& config) const {
+    const ModelConfig& parsed = config.parsed;
     for (const auto& table : gguf_number_tables(*input_.architecture)) {
+      const bool linear = table.data() == gguf_linear_numbers().data();
+      if (linear && parsed.linear.key_heads == 0) continue;  // no layer has linear attention
       FERRY_RETURN_IF_ERROR(check_numbers(table, config));
     }
-    const ModelConfig& parsed = config.parsed;
     FERRY_RETURN_IF_ERROR(agree(config, "num_hidden_layers", static_cast<double>(parsed.num_layers),
                                 static_cast<double>(reading_.layers), "block_count"));
     FERRY_RETURN_IF_ERROR(agree(config, "vocab_size", static_cast<double>(parsed.vocab_size),

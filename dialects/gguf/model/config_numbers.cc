@@ -124,6 +124,8 @@ constexpr GgufNumber kSoftcaps[] = {
 
 }  // namespace
 
+std::span<const GgufNumber> gguf_linear_numbers() { return kLinearNumbers; }
+
 std::vector<std::span<const GgufNumber>> gguf_number_tables(const GgufArchitecture& architecture) {
   std::vector<std::span<const GgufNumber>> tables = {kModelNumbers};
   tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);

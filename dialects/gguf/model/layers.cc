@@ -39,8 +39,11 @@ class Layers {
     if (!list || !list->is_array()) return std::nullopt;
     std::vector<bool> flags;
     for (const json& item : *list) {
-      if (!item.is_boolean()) return keys_.fields.bad(keys_.name(name), "is not a list of flags");
-      flags.push_back(item.get<bool>());
+      const bool number = item == 0 || item == 1;
+      if (!item.is_boolean() && !number) {
+        return keys_.fields.bad(keys_.name(name), "is not a list of flags");
+      }
+      flags.push_back(number ? item == 1 : item.get<bool>());
     }
     if (std::ssize(flags) < in_.layers) {
       return keys_.fields.bad(keys_.name(name), "has too few elements");
@@ -127,6 +130,9 @@ class Layers {
     }
     write(in_.architecture->without_heads,
           [&](int64_t i) { return (*list)[static_cast<size_t>(i)] == 0; });
+    // Where no layer has attention, the file does not know how many heads of keys one would have.
+    json& heads = config_["num_key_value_heads"];
+    if (heads == 0) heads = config_.value("num_attention_heads", json(1));
     return {};
   }
 
@@ -240,7 +246,8 @@ Status read_gguf_experts(GgufReading& in) {
     write_no_experts(in);
     return {};
   }
-  FERRY_RETURN_IF_ERROR(check_gating(in));
+  const bool either = in.architecture->own_keys == GgufOwnKeys::kCohereMoe;
+  if (!either) FERRY_RETURN_IF_ERROR(check_gating(in));
   if (!config.contains("num_experts_per_tok")) {
     in.missing.push_back(in.keys->name("expert_used_count"));
   }

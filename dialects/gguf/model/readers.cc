@@ -4,7 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "dialects/gguf/model/encoder.h"
 #include "dialects/gguf/model/layer_kinds.h"
+#include "dialects/gguf/model/model_readers.h"
 #include "dialects/gguf/model/reading.h"
 
 namespace ferry::converters {
@@ -317,7 +319,7 @@ Status read_nemotron_experts(GgufReading& in) {
   return {};
 }
 
-Status read_nemotron_h(GgufReading& in) {
+Status read_nemotron_mamba(GgufReading& in) {
   json& config = *in.config;
   FERRY_RETURN_IF_ERROR(take_mamba2_sizes(in));
   FERRY_RETURN_IF_ERROR(in.take("ssm.inner_size", "mamba_d_head", kGgufSizes));
@@ -327,6 +329,12 @@ Status read_nemotron_h(GgufReading& in) {
     return in.keys->fields.bad(in.keys->name("ssm.inner_size"), "is not a multiple of the heads");
   }
   config["mamba_d_head"] = inner / heads;
+  return {};
+}
+
+Status read_nemotron_h(GgufReading& in) {
+  json& config = *in.config;
+  if (!in.tensors->recurrent.empty()) FERRY_RETURN_IF_ERROR(read_nemotron_mamba(in));
   config["mamba_conv_bias"] = in.has("blk.{i}.ssm_conv1d.bias");
   json blocks = json::array();
   for (int64_t i = 0; i < in.layers; ++i) blocks.push_back(nemotron_block(in, i));
@@ -380,6 +388,10 @@ bool has_gguf_sign(const GgufReading& file, GgufSign sign) {
       return turns_nothing(file);
     case GgufSign::kInnerNorms:
       return has_inner_norms(file);
+    case GgufSign::kTwoNorms:
+      return file.has("blk.{i}.attn_norm_2.weight");
+    case GgufSign::kRmsNorms:
+      return file.states("attention.layer_norm_rms_epsilon");
     case GgufSign::kNever:
       return false;
     case GgufSign::kGrowingQueries:
@@ -418,6 +430,28 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_falcon_h1(reading);
     case GgufOwnKeys::kNemotronH:
       return read_nemotron_h(reading);
+    case GgufOwnKeys::kFalcon:
+      return read_gguf_falcon(reading);
+    case GgufOwnKeys::kMpt:
+      return read_gguf_mpt(reading);
+    case GgufOwnKeys::kMinicpm3:
+      return read_gguf_minicpm3(reading);
+    case GgufOwnKeys::kCohereMoe:
+      return read_gguf_cohere_moe(reading);
+    case GgufOwnKeys::kGemma3n:
+      return read_gguf_gemma3n(reading);
+    case GgufOwnKeys::kMimo:
+      return read_gguf_mimo(reading);
+    case GgufOwnKeys::kBitnet:
+      return read_gguf_bitnet(reading);
+    case GgufOwnKeys::kEncoder:
+      return read_gguf_encoder(reading);
+    case GgufOwnKeys::kBert:
+      return read_gguf_bert(reading);
+    case GgufOwnKeys::kModernBert:
+      return read_gguf_modern_bert(reading);
+    case GgufOwnKeys::kEmbeddingGemma:
+      return read_gguf_embedding_gemma(reading);
     case GgufOwnKeys::kLlama4:
       return read_llama4(reading);
     case GgufOwnKeys::kAfmoe:

@@ -23,6 +23,14 @@ namespace ferry::converters {
 inline constexpr int64_t kLlama4Chunk = 8192, kLlama4Unnormed = 128, kLlama4Every = 4;
 inline constexpr double kLlama4Growth = 0.1;
 
+// Readers of minicpm3 assume the multipliers of the released model.
+inline constexpr double kMinicpm3Embedding = 12, kMinicpm3Depth = 1.4, kMinicpm3Base = 256;
+// The epsilon of the norms of latent vectors in the reference.
+inline constexpr double kLatentEpsilon = 1e-6;
+
+// In mimo2 the first layer and every so many have full attention.
+inline constexpr int64_t kMimoFullEvery = 6;
+
 struct GgufTensorNames {
   std::set<std::string, std::less<>> patterns;  // "{i}" for the layer: "blk.{i}.attn_q.weight"
   std::set<int64_t> routed;                     // layers with a router of experts
@@ -79,6 +87,8 @@ struct GgufNumber {
   std::string_view unless = {};  // another key, beside which this one need not be there
   bool by_kind = false;          // layer_kinds.h reads the key where kinds of layers differ
 };
+// Returns the table of the sizes of linear attention.
+std::span<const GgufNumber> gguf_linear_numbers();
 // Returns the tables of numbers that files of the architecture state.
 std::vector<std::span<const GgufNumber>> gguf_number_tables(const GgufArchitecture& architecture);
 

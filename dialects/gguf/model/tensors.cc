@@ -133,7 +133,9 @@ class Keyer {
     if (needs_linear_sizes(row) && config_.linear.key_heads == 0) {
       return bad(stored, "the config has no layer of linear attention");
     }
-    if (form.shape == GgufForm::Shape::kExperts) return unstack(row, index, layer, 3);
+    if (form.shape == GgufForm::Shape::kExperts || form.shape == GgufForm::Shape::kMatrices) {
+      return unstack(row, index, layer, 3);
+    }
     if (form.shape == GgufForm::Shape::kHeads) return unstack(row, index, layer, 2);
     if (form.shape == GgufForm::Shape::kQkv) return split_qkv(row, index, layer);
     std::vector<StridedPiece> pieces = {whole(index)};

@@ -14,6 +14,7 @@
 #include "converters/config/json_fields.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "dialects/gguf/model/tokenizer_documents.h"
 
 namespace ferry::converters {
 namespace {
@@ -43,7 +44,10 @@ struct SpecialKey {
 constexpr SpecialKey kSpecials[] = {{"tokenizer.ggml.bos_token_id", "bos_token"},
                                     {"tokenizer.ggml.eos_token_id", "eos_token"},
                                     {"tokenizer.ggml.padding_token_id", "pad_token"},
-                                    {"tokenizer.ggml.unknown_token_id", "unk_token"}};
+                                    {"tokenizer.ggml.unknown_token_id", "unk_token"},
+                                    {"tokenizer.ggml.cls_token_id", "cls_token"},
+                                    {"tokenizer.ggml.seperator_token_id", "sep_token"},
+                                    {"tokenizer.ggml.mask_token_id", "mask_token"}};
 
 // A pre-tokenizer that tokenizer.ggml.pre names.
 struct PreTokenizer {
@@ -53,6 +57,7 @@ struct PreTokenizer {
   bool nfc = false;
   bool whole_words = false;  // a word that is a token is not merged
   bool bos = false;          // default of add_bos_token
+  bool framed = false;       // texts stand between two tokens
 };
 
 constexpr const char* kLlama3Pattern =
@@ -71,6 +76,8 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "qwen35", .pattern = kQwen35Pattern, .nfc = true},
     {.name = "smollm", .pattern = nullptr, .digits = true},
     {.name = "gpt-2", .pattern = nullptr},
+    {.name = "roberta-bpe", .pattern = nullptr, .framed = true},
+    {.name = "modern-bert", .pattern = nullptr, .nfc = true, .framed = true},
 };
 
 json byte_level(bool add_prefix_space, bool use_regex) {
@@ -100,6 +107,10 @@ class TokenizerMaker {
       document = FERRY_TRY(byte_level_bpe());
     } else if (*model == "llama") {
       document = FERRY_TRY(sentence_piece());
+    } else if (*model == "bert") {
+      document = FERRY_TRY(word_piece());
+    } else if (*model == "t5") {
+      document = FERRY_TRY(unigram());
     } else if (*model == "gemma4") {
       document = FERRY_TRY(spaced_bpe());
     } else {
@@ -233,6 +244,18 @@ class TokenizerMaker {
     return {};
   }
 
+  // Reads the tokens around a text of an encoder. Files of encoders have names of their own for
+  // them, and may state no flags.
+  Status read_encoder_frame() {
+    add_bos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_bos_token", true));
+    add_eos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_eos_token", true));
+    bos_ = FERRY_TRY(special("tokenizer.ggml.cls_token_id"));
+    eos_ = FERRY_TRY(special("tokenizer.ggml.seperator_token_id"));
+    if (!bos_) bos_ = FERRY_TRY(special("tokenizer.ggml.bos_token_id"));
+    if (!eos_) eos_ = FERRY_TRY(special("tokenizer.ggml.eos_token_id"));
+    return {};
+  }
+
   json post_processor() const {
     const bool bos = add_bos_ && bos_, eos = add_eos_ && eos_;
     if (!bos && !eos) return nullptr;
@@ -267,7 +290,7 @@ class TokenizerMaker {
       return json();
     }
     json merges = FERRY_TRY(stated_merges());
-    FERRY_RETURN_IF_ERROR(read_frame(known->bos));
+    FERRY_RETURN_IF_ERROR(known->framed ? read_encoder_frame() : read_frame(known->bos));
     json steps = json::array();
     if (known->digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
     if (known->pattern) {
@@ -280,6 +303,54 @@ class TokenizerMaker {
     const json normalizer = known->nfc ? json({{"type", "NFC"}}) : json();
     return document(normalizer, {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}},
                     byte_level(true, true), model(known->whole_words, std::move(merges)));
+  }
+
+  Result<json> word_piece() {
+    std::vector<bool> keeps;
+    bool lower = true;
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const bool is_special = types_[i] != kNormal && types_[i] != kUnused;
+      keeps.push_back(is_special);
+      const bool capital =
+          std::ranges::any_of(tokens_[i], [](char c) { return c >= 'A' && c <= 'Z'; });
+      // Rows without a use have names such as [unused1] and [PAD12].
+      if (capital && !is_special && !tokens_[i].ends_with("]")) lower = false;
+    }
+    tokens_ = word_piece_tokens(tokens_, keeps);
+    ids_.clear();
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      if (ids_.emplace(tokens_[i], i).second) continue;
+      trouble_ = fmt::format("two tokens are {}", quoted(tokens_[i], 40));
+    }
+    FERRY_RETURN_IF_ERROR(read_encoder_frame());
+    const std::string unknown =
+        FERRY_TRY(special("tokenizer.ggml.unknown_token_id")).value_or("[UNK]");
+    const std::string first = bos_.value_or("[CLS]"), last = eos_.value_or("[SEP]");
+    for (const std::string& token : {unknown, first, last}) {
+      if (!ids_.contains(token)) trouble_ = fmt::format("there is no token {}", quoted(token, 40));
+    }
+    if (!trouble_.empty()) return json();
+    const auto id = [&](const std::string& token) { return static_cast<int64_t>(ids_.at(token)); };
+    return word_piece_document(tokens_, added_tokens(), unknown, {first, last, id(first), id(last)},
+                               lower);
+  }
+
+  Result<json> unigram() {
+    const auto unknown = FERRY_TRY(special("tokenizer.ggml.unknown_token_id"));
+    if (!unknown || scores_.empty()) {
+      trouble_ = "the pieces have no scores, or none is for unknown texts";
+      return json();
+    }
+    FERRY_RETURN_IF_ERROR(read_frame(false));
+    add_eos_ = FERRY_TRY(fields_.flag_or("tokenizer.ggml.add_eos_token", true));
+    const char* key = "tokenizer.ggml.precompiled_charsmap";
+    std::string charsmap;
+    const auto bytes = FERRY_TRY(fields_.integers(key, {-128, 255}));
+    if (bytes) {
+      for (const int64_t byte : *bytes) charsmap += static_cast<char>(byte);
+    }
+    return unigram_document(tokens_, scores_, added_tokens(), ids_.at(*unknown), charsmap,
+                            post_processor());
   }
 
   Result<json> stated_merges() {

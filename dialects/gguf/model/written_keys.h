@@ -4,8 +4,10 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "converters/config/model_config.h"
@@ -60,6 +62,13 @@ std::string gguf_size_label(std::span<const GgufNamedShape> tensors);
 // what the model computes. Readers of GGUF have some numbers of an architecture in their code, and
 // no key changes them.
 Status check_gguf_limits(const GgufKeysInput& input);
+// The part of it that concerns single architectures (written_model_limits.cc).
+Status check_gguf_model_limits(const GgufKeysInput& input);
+// Returns the error of the above.
+Failure gguf_cannot_say(const GgufKeysInput& input, std::string_view field, std::string_view why);
+// Returns the window of a model whose readers apply none. The file then states a context of that
+// many tokens, because outputs would differ beyond it.
+std::optional<int64_t> gguf_ignored_window(const GgufKeysInput& input);
 // Returns a line for each difference in what runtimes compute beyond some length.
 std::vector<std::string> gguf_limit_notes(const GgufKeysInput& input);
 

@@ -29,11 +29,11 @@ class Limits {
     FERRY_RETURN_IF_ERROR(check_model());
     FERRY_RETURN_IF_ERROR(check_rope());
     FERRY_RETURN_IF_ERROR(check_layers());
-    if (a_.latent) FERRY_RETURN_IF_ERROR(check_latent());
+    if (a_.own_keys == GgufOwnKeys::kLatentAttention) FERRY_RETURN_IF_ERROR(check_latent());
     if (a_.has_key(GgufKey::kMambaSizes)) FERRY_RETURN_IF_ERROR(check_mamba());
     if (a_.has_key(GgufKey::kStateSizes)) FERRY_RETURN_IF_ERROR(check_states());
     if (a_.gemma) FERRY_RETURN_IF_ERROR(check_gemma());
-    if (a_.own_keys == GgufOwnKeys::kLlama4) FERRY_RETURN_IF_ERROR(check_llama4());
+    FERRY_RETURN_IF_ERROR(check_gguf_model_limits(in_));
     if (has_kinds_of_layers()) FERRY_RETURN_IF_ERROR(check_kinds_of_layers());
     return c_.moe.experts > 0 ? check_experts() : Status();
   }
@@ -45,13 +45,18 @@ class Limits {
           "the file has the text model alone: images need a projector file (mmproj), "
           "which Ferry does not write");
     }
-    const bool ignored = window_interval() == 0 && !has_kinds_of_layers() && !a_.lists_windows &&
-                         c_.sliding_window && *c_.sliding_window < c_.max_positions;
-    if (ignored) {
+    if (const auto window = ignored_window()) {
       lines.push_back(
-          fmt::format("llama.cpp does not apply the sliding window of {}: its outputs "
-                      "differ from position {} on",
-                      *c_.sliding_window, *c_.sliding_window));
+          fmt::format("llama.cpp does not apply the sliding window of {0}: the file states a "
+                      "context of {0} tokens, up to which it computes the same",
+                      *window));
+    }
+    if (a_.rough_gelu && c_.activation == Activation::kGelu) {
+      lines.push_back("llama.cpp approximates GELU, which the model computes exactly");
+    }
+    if (c_.mamba.least_step > 0) {
+      lines.push_back(
+          fmt::format("llama.cpp does not raise time steps to {}", c_.mamba.least_step));
     }
     if (c_.rope.type == Type::kYarn && !c_.rope.truncate) {
       lines.push_back(
@@ -67,15 +72,25 @@ class Limits {
     return lines;
   }
 
+  // Returns the window of models whose windows readers do not apply.
+  std::optional<int64_t> ignored_window() const {
+    const bool ignored = window_interval() == 0 && !has_kinds_of_layers() && !a_.lists_windows;
+    if (!ignored || c_.sliding_window.value_or(c_.max_positions) >= c_.max_positions) return {};
+    return c_.sliding_window;
+  }
+
  private:
   Failure cannot(std::string_view field, std::string_view why) const {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: '{}' {}: GGUF of the architecture '{}' cannot say it",
-                            printable(in_.config_name), field, why, a_.name));
+    return gguf_cannot_say(in_, field, why);
   }
 
   Status check_model() const {
-    if (c_.activation != a_.activation) return cannot("hidden_act", "is another activation");
+    const bool rough = a_.rough_gelu && c_.activation == Activation::kGelu;
+    if (c_.activation != a_.activation && !rough) {
+      return cannot("hidden_act", "is another activation");
+    }
+    if (a_.needs_experts && c_.moe.experts == 0) return cannot("num_experts", "or none is used");
+    if (a_.tied_head && !c_.tie_word_embeddings) return cannot("tie_word_embeddings", "is false");
     if (a_.equal_heads && c_.head_dim * c_.num_heads != c_.hidden_size) {
       return cannot("head_dim", "is not the hidden size divided by the heads");
     }
@@ -91,7 +106,9 @@ class Limits {
     if (a_.scaled_embedding && c_.scalars.embedding != root) {
       return cannot("mup_enabled", "is false");
     }
-    if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
+    const bool by_config = a_.own_keys == GgufOwnKeys::kMpt;
+    if (a_.turns_nothing && c_.scalars.attention && !by_config)
+      return cannot("scale_attn_weights", "is false");
     constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
     if (c_.number(kByLayer) != 0) return cannot(kByLayer, "is true");
     constexpr const char* kOfNorm = "apply_residual_connection_post_layernorm";
@@ -143,9 +160,11 @@ class Limits {
     return cannot("rope_parameters.sliding_attention", "differs from what readers take");
   }
 
-  // Readers multiply by 0.1 ln(factor) + 1 of their own accord.
+  // Readers multiply by 0.1 ln(factor) + 1 of their own accord. The keys of other bounds than the
+  // usual ones are read in mistral3 alone.
   Status check_yarn() const {
     const bool has_multiplier = a_.has_key(GgufKey::kYarnMultiplier);
+    FERRY_RETURN_IF_ERROR(has_multiplier ? Status() : check_yarn_bounds());
     const double usual = 0.1 * std::log(c_.rope.factor) + 1;
     if (!has_multiplier && std::abs(c_.rope.attention_factor - usual) > kTolerance * usual) {
       return cannot("rope_parameters.attention_factor", "is not 0.1 ln(factor) + 1");
@@ -156,6 +175,12 @@ class Limits {
     return {};
   }
 
+  Status check_yarn_bounds() const {
+    const RopeConfig usual;
+    const bool same = c_.rope.beta_fast == usual.beta_fast && c_.rope.beta_slow == usual.beta_slow;
+    return same ? Status() : cannot("rope_parameters.beta_fast", "is not 32, or beta_slow not 1");
+  }
+
   // Readers use the factor of yarn for cos and sin as the factor of scores, and mscale_all_dim for
   // both.
   Status check_latent_rope() const {
@@ -163,6 +188,7 @@ class Limits {
     if (gguf_mscale_all_dim(in_) == 0) {
       return cannot("rope_parameters.mscale_all_dim", "is missing or 0");
     }
+    FERRY_RETURN_IF_ERROR(check_yarn_bounds());
     if (std::abs(c_.rope.attention_factor - 1) <= kTolerance) return {};
     return cannot("rope_parameters.mscale", "is not mscale_all_dim");
   }
@@ -179,8 +205,10 @@ class Limits {
       const bool turned = c_.rope_layers.empty() || c_.rope_layers[at];
       bool is_turned = a_.no_rope_interval == 0 || (i + 1) % a_.no_rope_interval != 0;
       if (a_.turns_windows && c_.sliding_window) is_turned = slides;
+      if (a_.turns_dense && !c_.has_experts(i)) is_turned = true;
       if (a_.turns_nothing) is_turned = false;
-      if (a_.has_key(GgufKey::kTurned)) is_turned = c_.has_rope();
+      // In granitemoe the key has no effect.
+      if (a_.has_key(GgufKey::kTurned)) is_turned = c_.has_rope() || a_.name == "granitemoe";
       if (is_attention(c_.layer_types[at]) && turned != is_turned) {
         return cannot("no_rope_layers", fmt::format("differs in layer {}", i));
       }
@@ -252,26 +280,6 @@ class Limits {
     return {};
   }
 
-  Status check_llama4() const {
-    if (c_.num_layers < kLlama4Every) return cannot("num_hidden_layers", "is less than 4");
-    if (c_.moe.experts == 0) return cannot("num_local_experts", "or moe_layers: there are none");
-    if (c_.sliding_window && *c_.sliding_window != kLlama4Chunk) {
-      return cannot("attention_chunk_size", fmt::format("is not {}", kLlama4Chunk));
-    }
-    if (c_.scalars.query_growth == 0) return cannot("attn_temperature_tuning", "is false");
-    if (std::abs(c_.scalars.query_growth - kLlama4Growth) > kTolerance) {
-      return cannot("attn_scale", fmt::format("is not {}", kLlama4Growth));
-    }
-    if (c_.scalars.query_growth_step != kLlama4Chunk) {
-      return cannot("floor_scale", fmt::format("is not {}", kLlama4Chunk));
-    }
-    const bool normed = c_.number(kRopeNorm) != 0;
-    if (normed != (c_.moe.experts != kLlama4Unnormed)) {
-      return cannot("use_qk_norm", fmt::format("is {} with {} experts", normed, c_.moe.experts));
-    }
-    return {};
-  }
-
   // Readers expect queries without a rank in models of 26 and 27 layers, and in no others.
   Status check_latent() const {
     constexpr double kEpsilon = 1e-6;  // the reference's epsilon for latent vectors
@@ -332,7 +340,7 @@ class Limits {
     }
     if (a_.has_key(GgufKey::kExpertStep)) return check_expert_step();
     if (a_.has_key(GgufKey::kExpertInterval)) return check_expert_interval();
-    if (a_.has_key(GgufKey::kExpertCounts)) return {};
+    if (a_.has_key(GgufKey::kExpertCounts) || a_.has_key(GgufKey::kMimoHeads)) return {};
     int64_t first = 0;
     while (a_.has_key(GgufKey::kDenseBlocks) && !c_.has_experts(first)) ++first;
     for (int64_t i = first; i < c_.num_layers; ++i) {
@@ -374,7 +382,17 @@ class Limits {
 
 }  // namespace
 
+Failure gguf_cannot_say(const GgufKeysInput& input, std::string_view field, std::string_view why) {
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: '{}' {}: GGUF of the architecture '{}' cannot say it",
+                          printable(input.config_name), field, why, input.architecture->name));
+}
+
 Status check_gguf_limits(const GgufKeysInput& input) { return Limits(input).check(); }
+
+std::optional<int64_t> gguf_ignored_window(const GgufKeysInput& input) {
+  return Limits(input).ignored_window();
+}
 
 std::vector<std::string> gguf_limit_notes(const GgufKeysInput& input) {
   return Limits(input).notes();

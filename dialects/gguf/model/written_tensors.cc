@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <numbers>
 #include <optional>
 #include <span>
@@ -59,6 +60,7 @@ class Writer {
   Result<std::vector<GgufWrittenTensor>> run() {
     for (size_t i = 0; i < tensors_.size(); ++i) FERRY_RETURN_IF_ERROR(add(i));
     for (const auto& [name, stack] : stacks_) FERRY_RETURN_IF_ERROR(finish(name, stack));
+    FERRY_RETURN_IF_ERROR(check_needed());
     std::ranges::stable_sort(made_, {}, &Made::place);
     std::vector<GgufWrittenTensor> tensors;
     for (Made& made : made_) tensors.push_back(std::move(made.tensor));
@@ -86,6 +88,26 @@ class Writer {
                             printable(source_.path()), architecture_.name, why,
                             quoted(source_names(tensor.recipe, source_)),
                             to_string(tensor.recipe.output().shape)));
+  }
+
+  // Readers fail without some tensors.
+  Status check_needed() const {
+    for (const std::string_view pattern : architecture_.needed) {
+      const bool of_layers = pattern.find("{i}") != pattern.npos;
+      for (int64_t i = 0; i < (of_layers ? config_.num_layers : 1); ++i) {
+        const std::string name =
+            fill_in(std::string(pattern), {.layer = std::to_string(i), .expert = {}});
+        if (std::ranges::count(made_, name, [](const Made& made) { return made.tensor.name; }) >
+            0) {
+          continue;
+        }
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("{}: has no tensor for {}, which readers of the architecture '{}' "
+                                "of GGUF need",
+                                printable(source_.path()), quoted(name), architecture_.name));
+      }
+    }
+    return {};
   }
 
   Status add(size_t index) {
@@ -139,6 +161,16 @@ class Writer {
     if (form.shape == GgufForm::Shape::kChannelAxis) {
       if (shape.size() != 3 || shape[1] != 1) return cannot(tensor, "wants one channel per kernel");
       shape = {shape[0], shape[2]};
+    }
+    if (form.factors != nullptr) {
+      for (const double factor : form.factors(config_)) {
+        if (factor != 1) recipe.apply({.kind = Step::Kind::kMul, .value = factor});
+      }
+    }
+    if (form.row_factors != nullptr) {
+      const std::vector<float> factors = form.row_factors(config_);
+      if (std::ssize(factors) != shape[0]) return cannot(tensor, "wants other rows");
+      recipe.smooth_rows(std::make_shared<const std::vector<float>>(factors));
     }
     const bool shifted = form.values == GgufForm::Values::kNorm && architecture_.shifted_norms;
     if (shifted) recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
@@ -325,7 +357,8 @@ std::vector<GgufRopeTensor> gguf_rope_tensors(const ModelConfig& config) {
   if (rope.type == RopeConfig::Type::kLlama3) {
     return {{"rope_freqs.weight", llama3_factors(rope, config.head_dim)}};
   }
-  if (config.full_heads) {
+  // MiMo, whose heads differ too, turns all frequencies (v_head_dim).
+  if (config.full_heads && config.number("v_head_dim") == 0) {
     return {{"rope_freqs.weight", proportional_factors(rope, config.full_heads->dim)}};
   }
   if (rope.type != RopeConfig::Type::kLongRope) return {};

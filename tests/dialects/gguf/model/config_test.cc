@@ -51,6 +51,26 @@ TEST(GgufConfig, OfAHybrid) {
   EXPECT_TRUE(config.tie_word_embeddings);
 }
 
+// Files of models whose layers are all of one kind have sizes of 0 for the other kind.
+TEST(GgufConfig, OfAHybridWithoutLinearAttention) {
+  Json keys = hybrid_keys("qwen35");
+  keys["qwen35.attention.recurrent_layers"] = {false, false, false, false};
+  for (const char* size :
+       {"conv_kernel", "state_size", "group_count", "time_step_rank", "inner_size"}) {
+    keys[std::string("qwen35.ssm.") + size] = 0;
+  }
+  const ModelConfig config = parse_model_config(adopt(keys).value().config, "", "c").value();
+  EXPECT_EQ(config.layer_types, std::vector(4, LayerType::kFullAttention));
+}
+
+TEST(GgufConfig, OfAHybridWithoutAttention) {
+  Json keys = keys_of("lfm2");
+  keys["lfm2.attention.head_count_kv"] = Json::array({0});
+  keys["lfm2.shortconv.l_cache"] = 3;
+  const ModelConfig config = parse_model_config(adopt(keys).value().config, "", "c").value();
+  EXPECT_EQ(config.layer_types, std::vector(1, LayerType::kShortConv));
+}
+
 // For scaled RoPE the reference reads the factor beside the object, or takes the default of its
 // class.
 TEST(GgufConfig, TheTurnedPartOfAHeadStaysWhereRopeIsScaled) {
@@ -74,14 +94,15 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
       {"general.architecture", 7, ErrorCode::kBadInput,
        "m.gguf: 'general.architecture' is not a string"},
       {"general.architecture", "gpt\n2", ErrorCode::kUnsupported,
-       "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are afmoe, arcee, bloom, chatglm, "
-       "cohere2, command-r, dbrx, deepseek2, "
-       "dots1, ernie4_5, ernie4_5-moe, exaone-moe, exaone4, falcon-h1, gemma, gemma2, gemma3, "
-       "gemma4, glm4, glm4moe, gpt-oss, gpt2, gptneox, granite, granitehybrid, "
-       "granitemoe, hunyuan-dense, hunyuan-moe, jamba, lfm2, lfm2moe, llama, llama4, mamba, "
-       "mamba2, minimax-m2, mistral3, nemotron, nemotron_h, nemotron_h_moe, olmo, olmo2, olmoe, "
-       "phi2, phi3, qwen2, "
-       "qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
+       "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are afmoe, arcee, bert,"
+       " bitnet, bloom, chatglm, cohere2, cohere2moe, command-r, dbrx, deepseek2, "
+       "dots1, ernie4_5, ernie4_5-moe, eurobert, exaone-moe, exaone4, falcon, "
+       "falcon-h1, gemma, gemma-embedding, gemma2, gemma3, gemma3n, gemma4, glm4, "
+       "glm4moe, gpt-oss, gpt2, gptneox, granite, granitehybrid, granitemoe, hunyuan-"
+       "dense, hunyuan-moe, jamba, jina-bert-v3, lfm2, lfm2moe, llama, llama4, mamba, "
+       "mamba2, mimo2, minicpm3, minimax-m2, mistral3, modern-bert, mpt, nemotron, "
+       "nemotron_h, nemotron_h_moe, nomic-bert, olmo, olmo2, olmoe, phi2, phi3, qwen2,"
+       " qwen2moe, qwen2vl, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
        "qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder, starcoder2"},
       {"general.type", "adapter", ErrorCode::kUnsupported,
        "m.gguf: 'general.type' is 'adapter': only models can be converted"},

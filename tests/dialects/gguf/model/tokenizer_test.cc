@@ -52,6 +52,44 @@ TEST(GgufTokenizer, OfByteLevelBpe) {
   EXPECT_EQ(config["chat_template"], "{{ messages }}");
 }
 
+// U+2581 stands before tokens that begin a word.
+TEST(GgufTokenizer, OfWordPiece) {
+  Json keys = {{"tokenizer.ggml.model", "bert"},
+               {"tokenizer.ggml.tokens", {"[UNK]", "[CLS]", "[SEP]", "\u2581the", "s"}},
+               {"tokenizer.ggml.token_type", {3, 3, 3, 1, 1}},
+               {"tokenizer.ggml.unknown_token_id", 0},
+               {"tokenizer.ggml.cls_token_id", 1},
+               {"tokenizer.ggml.seperator_token_id", 2}};
+  const Json tokenizer = Json::parse(make_gguf_tokenizer(keys, "f").value().tokenizer);
+  EXPECT_EQ(tokenizer["model"]["type"], "WordPiece");
+  EXPECT_EQ(tokenizer["model"]["vocab"],
+            Json({{"[UNK]", 0}, {"[CLS]", 1}, {"[SEP]", 2}, {"the", 3}, {"##s", 4}}));
+  EXPECT_EQ(tokenizer["normalizer"]["lowercase"], true);
+  EXPECT_EQ(tokenizer["post_processor"]["single"].size(), 3U);
+  keys["tokenizer.ggml.tokens"][3] = "\u2581The";
+  EXPECT_EQ(
+      Json::parse(make_gguf_tokenizer(keys, "f").value().tokenizer)["normalizer"]["lowercase"],
+      false);
+}
+
+TEST(GgufTokenizer, OfUnigram) {
+  const Json keys = {{"tokenizer.ggml.model", "t5"},
+                     {"tokenizer.ggml.tokens", {"<s>", "</s>", "<unk>", "\u2581a"}},
+                     {"tokenizer.ggml.token_type", {3, 3, 2, 1}},
+                     {"tokenizer.ggml.scores", {0.0, 0.0, 0.0, -1.5}},
+                     {"tokenizer.ggml.precompiled_charsmap", {1, 2, -1, 4}},
+                     {"tokenizer.ggml.bos_token_id", 0},
+                     {"tokenizer.ggml.eos_token_id", 1},
+                     {"tokenizer.ggml.unknown_token_id", 2},
+                     {"tokenizer.ggml.add_bos_token", true}};
+  const Json tokenizer = Json::parse(make_gguf_tokenizer(keys, "f").value().tokenizer);
+  EXPECT_EQ(tokenizer["model"]["type"], "Unigram");
+  EXPECT_EQ(tokenizer["model"]["unk_id"], 2);
+  EXPECT_EQ(tokenizer["model"]["vocab"][3], Json::array({"\u2581a", -1.5}));
+  EXPECT_EQ(tokenizer["normalizer"]["precompiled_charsmap"], "AQL/BA==");
+  EXPECT_EQ(tokenizer["post_processor"]["single"].size(), 3U);
+}
+
 TEST(GgufTokenizer, BeginTokensAreAdded) {
   Json keys = byte_level_keys();
   keys["tokenizer.ggml.pre"] = "llama-bpe";
@@ -101,8 +139,8 @@ TEST(GgufTokenizer, WhatTheMetadataDoNotTellIsLeftOutWithAReason) {
     Json value;
     const char* why;
   } kCases[] = {
-      {byte_level_keys(), "tokenizer.ggml.model", "bert",
-       "tokenizer.ggml.model 'bert' is not known"},
+      {byte_level_keys(), "tokenizer.ggml.model", "rwkv",
+       "tokenizer.ggml.model 'rwkv' is not known"},
       {byte_level_keys(), "tokenizer.ggml.pre", "viking",
        "tokenizer.ggml.pre 'viking' is not known"},
       {byte_level_keys(), "tokenizer.ggml.tokens", nullptr, "the metadata have no tokenizer"},

@@ -1,0 +1,185 @@
+#include "dialects/gguf/model/model_readers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+namespace ferry::converters {
+
+using nlohmann::json;
+
+// Files do not name the form of the decoder. Attention and MLP stand side by side in all of them.
+Status read_gguf_falcon(GgufReading& in) {
+  json& config = *in.config;
+  const bool two = in.has("blk.{i}.attn_norm_2.weight");
+  const json heads = config.value("num_attention_heads", json());
+  const json of_keys = config.value("num_key_value_heads", json());
+  const bool newer = two || (of_keys != 1 && of_keys != heads);
+  config["new_decoder_architecture"] = newer;
+  config["multi_query"] = !newer && of_keys == 1;
+  config["num_ln_in_parallel_attn"] = two ? 2 : 1;
+  config["parallel_attn"] = true;
+  config["alibi"] = false;
+  return {};
+}
+
+Status read_gguf_mpt(GgufReading& in) {
+  constexpr double kLargest = 8;  // the reference has no other one
+  json& config = *in.config;
+  const char* key = "attention.max_alibi_bias";
+  const double bias =
+      FERRY_TRY(in.keys->fields.number_or(in.keys->name(key), {0, kGgufReals.max}, 0));
+  if (bias != kLargest) return in.keys->unsupported(key, "is not 8");
+  config["attn_config"] = {{"clip_qkv", config.value("clip_qkv", json())}};
+  config.erase("clip_qkv");
+  return {};
+}
+
+// Readers know the multipliers by heart.
+Status read_gguf_minicpm3(GgufReading& in) {
+  json& config = *in.config;
+  FERRY_RETURN_IF_ERROR(in.take("attention.q_lora_rank", "q_lora_rank", kGgufSizes));
+  FERRY_RETURN_IF_ERROR(in.take("attention.kv_lora_rank", "kv_lora_rank", kGgufSizes));
+  FERRY_RETURN_IF_ERROR(in.take("attention.key_length", "qk_nope_head_dim", kGgufSizes));
+  if (config.contains("qk_nope_head_dim")) {
+    const int64_t plain = config["qk_nope_head_dim"].get<int64_t>() - in.head_dim;
+    if (plain < 1) {
+      return in.keys->fields.bad(in.keys->name("attention.key_length"),
+                                 "leaves no dimension of a head without RoPE");
+    }
+    config["qk_nope_head_dim"] = plain;
+  }
+  const int64_t heads = std::max<int64_t>(1, config.value("num_attention_heads", int64_t{1}));
+  const auto value = FERRY_TRY(in.integer("attention.value_length", kGgufSizes));
+  config["v_head_dim"] = value.value_or(config.value("hidden_size", int64_t{1}) / heads);
+  config["num_key_value_heads"] = heads;
+  config["scale_emb"] = kMinicpm3Embedding;
+  config["scale_depth"] = kMinicpm3Depth;
+  config["dim_model_base"] = kMinicpm3Base;
+  return {};
+}
+
+// Without a function of scores readers take sigmoids. The first layers, which have no experts, have
+// RoPE in any case.
+Status read_gguf_cohere_moe(GgufReading& in) {
+  constexpr int64_t kSoftmax = 1, kSigmoid = 2;
+  json& config = *in.config;
+  const int64_t gating =
+      FERRY_TRY(in.integer("expert_gating_func", kGgufCounts)).value_or(kSigmoid);
+  if (gating > kSigmoid) {
+    return in.keys->unsupported("expert_gating_func", "is neither softmax nor sigmoid");
+  }
+  config["expert_selection_fn"] = gating == kSoftmax ? "softmax" : "sigmoid";
+  const int64_t shared = FERRY_TRY(in.integer("expert_shared_count", kGgufCounts)).value_or(0);
+  const json size = config.value("moe_intermediate_size", json(0));
+  const auto length = FERRY_TRY(in.integer("expert_shared_feed_forward_length", kGgufCounts));
+  if (shared > 0 && length.value_or(0) != 0 && *length != shared * size.get<int64_t>()) {
+    return in.keys->unsupported("expert_shared_feed_forward_length",
+                                "is not that of the experts, times their number");
+  }
+  config["num_shared_experts"] = shared;
+  config["shared_expert_combination_strategy"] = "average";
+  config.erase("shared_expert_intermediate_size");
+  config["prefix_dense_intermediate_size"] = config.value("intermediate_size", json());
+  config["prefix_dense_sliding_window_pattern"] = 1;
+  if (!in.architecture->layer_norm) return {};
+  config["layer_norm_eps"] = config.value("rms_norm_eps", json());
+  config.erase("rms_norm_eps");
+  return {};
+}
+
+// Readers take SiLU where no key says otherwise.
+Status read_gguf_bitnet(GgufReading& in) {
+  const auto named = FERRY_TRY(in.keys->fields.text(in.keys->name("hidden_activation")));
+  (*in.config)["hidden_act"] = named.value_or("silu");
+  return {};
+}
+
+// Files have the factor of the standard deviation below which a share of the activations of a layer
+// lies. The share is a decimal number that somebody wrote.
+Result<json> sparsity_shares(const GgufReading& in) {
+  constexpr const char* kFactors = "activation_sparsity_scale";
+  constexpr double kDigits = 1e6;
+  json shares = json::array();
+  for (const json& factor : *in.keys->fields.find(in.keys->name(kFactors))) {
+    const double value = factor.is_number() ? factor.get<double>() : std::nan("");
+    if (std::isnan(value)) {
+      return in.keys->fields.bad(in.keys->name(kFactors), "is not a list of numbers");
+    }
+    const double share = std::erfc(-value / std::numbers::sqrt2) / 2;  // -inf is a share of 0
+    shares.push_back(std::round(share * kDigits) / kDigits);
+  }
+  return shares;
+}
+
+// Without their keys, readers take what the released models have.
+Status read_gguf_gemma3n(GgufReading& in) {
+  constexpr int64_t kOwnKeys = 20, kSparse = 10, kFullEvery = 5, kStreams = 4;
+  constexpr double kShare = 0.95, kCap = 30;
+  json& config = *in.config;
+  const JsonFields& fields = in.keys->fields;
+  config["altup_num_inputs"] =
+      FERRY_TRY(in.integer("altup.num_inputs", kGgufSizes)).value_or(kStreams);
+  config["altup_active_idx"] = FERRY_TRY(in.integer("altup.active_idx", kGgufCounts)).value_or(0);
+  config["altup_correct_scale"] = true;
+  FERRY_RETURN_IF_ERROR(
+      in.take("embedding_length_per_layer_input", "hidden_size_per_layer_input", kGgufSizes));
+  config["num_kv_shared_layers"] = FERRY_TRY(in.integer("attention.shared_kv_layers", kGgufCounts))
+                                       .value_or(std::max<int64_t>(0, in.layers - kOwnKeys));
+  config["final_logit_softcapping"] =
+      FERRY_TRY(fields.number_or(in.keys->name("final_logit_softcapping"), kGgufReals, kCap));
+  json shares = json::array();
+  if (in.states("activation_sparsity_scale")) {
+    shares = FERRY_TRY(sparsity_shares(in));
+  } else {
+    for (int64_t i = 0; i < in.layers; ++i) shares.push_back(i < kSparse ? kShare : 0.0);
+  }
+  config["activation_sparsity_pattern"] = std::move(shares);
+  if (in.states("attention.sliding_window_pattern")) return {};
+  json types = json::array();
+  for (int64_t i = 0; i < in.layers; ++i) {
+    types.push_back((i + 1) % kFullEvery == 0 ? "full_attention" : "sliding_attention");
+  }
+  config["layer_types"] = std::move(types);
+  return {};
+}
+
+// Layers with a window have twice as many heads of keys, and which layers these are the reference
+// knows by heart. Values may be shorter than keys.
+Status read_gguf_mimo(GgufReading& in) {
+  constexpr const char* kHeads = "attention.head_count_kv";
+  json& config = *in.config;
+  const JsonFields& fields = in.keys->fields;
+  FERRY_RETURN_IF_ERROR(in.take("feed_forward_length", "intermediate_size", kGgufSizes));
+  config["head_dim"] = in.head_dim;
+  FERRY_RETURN_IF_ERROR(in.take("attention.value_length", "v_head_dim", kGgufSizes));
+  const auto heads = FERRY_TRY(fields.integers(in.keys->name(kHeads), kGgufSizes));
+  if (!heads || std::ssize(*heads) < in.layers) {
+    return fields.bad(in.keys->name(kHeads), "does not state a number for each layer");
+  }
+  const int64_t full = heads->front();
+  config["num_key_value_heads"] = full;
+  for (int64_t i = 0; i < in.layers; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const bool slides = i > 0 && (i + 1) % kMimoFullEvery != 0;
+    if (config["layer_types"][at] != (slides ? "sliding_attention" : "full_attention")) {
+      return in.keys->unsupported("attention.sliding_window_pattern",
+                                  "is not that of the reference");
+    }
+    if ((*heads)[at] != (slides ? 2 * full : full)) {
+      return in.keys->unsupported(kHeads, "is not twice as large in layers with a window");
+    }
+  }
+  json& ropes = config["rope_parameters"];
+  if (ropes["full_attention"].contains("partial_rotary_factor")) {
+    ropes["sliding_attention"]["partial_rotary_factor"] =
+        ropes["full_attention"]["partial_rotary_factor"];
+  }
+  config["attention_value_scale"] =
+      FERRY_TRY(fields.number_or(in.keys->name("attention.value_scale"), {0, kGgufReals.max}, 1.0));
+  config["norm_topk_prob"] = true;
+  return {};
+}
+
+}  // namespace ferry::converters

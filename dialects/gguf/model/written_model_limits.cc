@@ -1,0 +1,171 @@
+// The values that readers of single architectures assume whatever a file says. Source: src/models
+// of llama.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "dialects/gguf/model/reading.h"
+#include "dialects/gguf/model/written_keys.h"
+
+namespace ferry::converters {
+namespace {
+
+constexpr double kNotedStep = 0.001;
+constexpr double kNearly = 1e-6;  // tolerance for numbers that readers compute in f32
+
+bool is_near(double value, double wanted) { return std::abs(value - wanted) <= kNearly * wanted; }
+
+Status check_llama4(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  if (c.num_layers < kLlama4Every)
+    return gguf_cannot_say(in, "num_hidden_layers", "is less than 4");
+  if (c.moe.experts == 0) {
+    return gguf_cannot_say(in, "num_local_experts", "or moe_layers: there are none");
+  }
+  if (c.sliding_window && *c.sliding_window != kLlama4Chunk) {
+    return gguf_cannot_say(in, "attention_chunk_size", fmt::format("is not {}", kLlama4Chunk));
+  }
+  if (c.scalars.query_growth == 0) {
+    return gguf_cannot_say(in, "attn_temperature_tuning", "is false");
+  }
+  if (!is_near(c.scalars.query_growth, kLlama4Growth)) {
+    return gguf_cannot_say(in, "attn_scale", fmt::format("is not {}", kLlama4Growth));
+  }
+  if (c.scalars.query_growth_step != kLlama4Chunk) {
+    return gguf_cannot_say(in, "floor_scale", fmt::format("is not {}", kLlama4Chunk));
+  }
+  const bool normed = c.number(kRopeNorm) != 0;
+  if (normed == (c.moe.experts != kLlama4Unnormed)) return {};
+  return gguf_cannot_say(in, "use_qk_norm",
+                         fmt::format("is {} with {} experts", normed, c.moe.experts));
+}
+
+// Readers add attention and MLP to the same input, and always turn heads.
+Status check_falcon(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  if (c.number("parallel_attn") == 0) return gguf_cannot_say(in, "parallel_attn", "is false");
+  if (c.number("alibi") != 0) return gguf_cannot_say(in, "alibi", "is true");
+  return c.attention_bias ? gguf_cannot_say(in, "bias", "is true") : Status();
+}
+
+// Readers know the factor of scores by heart.
+Status check_mpt(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  const double usual = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  if (is_near(c.scalars.attention.value_or(usual), usual)) return {};
+  return gguf_cannot_say(in, "attn_config.softmax_scale", "is not 1 / sqrt(d_model / n_heads)");
+}
+
+// Readers know the multipliers of the released model by heart, and have one epsilon for all norms.
+Status check_minicpm3(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  const auto layers = static_cast<double>(c.num_layers);
+  if (c.number("q_lora_rank") == 0) return gguf_cannot_say(in, "q_lora_rank", "is null");
+  if (!is_near(c.scalars.embedding, kMinicpm3Embedding)) {
+    return gguf_cannot_say(in, "scale_emb", fmt::format("is not {}", kMinicpm3Embedding));
+  }
+  if (!is_near(c.scalars.residual, kMinicpm3Depth / std::sqrt(layers))) {
+    return gguf_cannot_say(in, "scale_depth", fmt::format("is not {}", kMinicpm3Depth));
+  }
+  if (!is_near(c.scalars.logits, kMinicpm3Base / static_cast<double>(c.hidden_size))) {
+    return gguf_cannot_say(in, "dim_model_base", fmt::format("is not {}", kMinicpm3Base));
+  }
+  if (is_near(c.rms_norm_eps, kLatentEpsilon)) return {};
+  return gguf_cannot_say(in, "rms_norm_eps", "is not 1e-6, which that of latent vectors is");
+}
+
+// Readers turn heads in the first layers, which have no experts, and take the mean of the shared
+// expert and the others.
+Status check_cohere_moe(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  if (!c.sliding_window) return gguf_cannot_say(in, "layer_types", "has no layer with a window");
+  if (c.moe.shared_size == 0 || c.moe.sum_scale == 0.5) return {};
+  return gguf_cannot_say(in, "shared_expert_combination_strategy", "is not average");
+}
+
+// Readers round no inputs.
+Status check_bitnet(const GgufKeysInput& in) {
+  if (in.config->number(kRoundedInputs) == 0) return {};
+  return gguf_cannot_say(in, "quantization_config", "makes the model round inputs of matrices");
+}
+
+// Readers turn as many dimensions in all layers.
+Status check_mimo(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  if (!c.sliding_window) return gguf_cannot_say(in, "num_hidden_layers", "is 1");
+  if (c.rotary_dim() == c.rotary_dim(LayerType::kSlidingAttention)) return {};
+  return gguf_cannot_say(in, "rope_parameters.sliding_attention.partial_rotary_factor",
+                         "is not that of full attention");
+}
+
+// Readers need a bias of the convolution, and limit no time step from above.
+Status check_mamba2(const GgufKeysInput& in) {
+  const MambaConfig& mamba = in.config->mamba;
+  if (mamba.heads == 0) return {};
+  if (!mamba.conv_bias) return gguf_cannot_say(in, "use_conv_bias", "is false");
+  if (mamba.activation != Activation::kSilu) {
+    return gguf_cannot_say(in, "mamba_hidden_act", "is not silu");
+  }
+  return mamba.greatest_step ? gguf_cannot_say(in, "time_step_limit", "limits time steps")
+                             : Status();
+}
+
+// Files have one width for MLPs and experts.
+Status check_nemotron(const GgufKeysInput& in) {
+  const ModelConfig& c = *in.config;
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    const bool mlp = c.layer_types[static_cast<size_t>(i)] == LayerType::kNoMixer;
+    if (mlp && c.moe.experts > 0 && !c.has_experts(i)) {
+      return gguf_cannot_say(in, "layers_block_type", "has MLPs beside experts");
+    }
+  }
+  // A limit of the released models is seldom met, and is noted.
+  if (c.mamba.least_step > kNotedStep) {
+    return gguf_cannot_say(in, "time_step_min", fmt::format("is more than {}", kNotedStep));
+  }
+  return check_mamba2(in);
+}
+
+Status check_falcon_h1(const GgufKeysInput& in) {
+  if (in.config->mamba.norm == MambaConfig::Norm::kBeforeGate) {
+    return gguf_cannot_say(in, "mamba_norm_before_gate", "is true");
+  }
+  const ScalarConfig& s = in.config->scalars;
+  if (in.config->tie_word_embeddings && s.logits != s.embedding) {
+    return gguf_cannot_say(in, "lm_head_multiplier",
+                           "is not embedding_multiplier, and the head is tied");
+  }
+  return check_mamba2(in);
+}
+
+}  // namespace
+
+Status check_gguf_model_limits(const GgufKeysInput& input) {
+  using enum GgufOwnKeys;
+  switch (input.architecture->own_keys) {
+    case kLlama4:
+      return check_llama4(input);
+    case kFalcon:
+      return check_falcon(input);
+    case kMpt:
+      return check_mpt(input);
+    case kMinicpm3:
+      return check_minicpm3(input);
+    case kCohereMoe:
+      return check_cohere_moe(input);
+    case kBitnet:
+      return check_bitnet(input);
+    case kMimo:
+      return check_mimo(input);
+    case kNemotronH:
+      return check_nemotron(input);
+    case kFalconH1:
+      return check_falcon_h1(input);
+    default:
+      return {};
+  }
+}
+
+}  // namespace ferry::converters
