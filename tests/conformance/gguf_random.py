@@ -171,7 +171,7 @@ def judge(settings, case):
         return "wrong", f"convert exits {code}: {families.first_line(said)}"
     if not case.decided:
         return "undecided", ""
-    differs = any(what in said for what in ("does not apply", "llama.cpp rounds", "long RoPE factors")) or alone(case)
+    differs = any(what in said for what in ("does not apply", "llama.cpp rounds", "long RoPE factors", "takes 32 and 1")) or alone(case)
     status, remark = "holds", ""
     try:
         try:

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,11 +48,26 @@ std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// Files of models with a window that llama.cpp does not apply differ from those of its converter in
+// one number: their context ends where the window does. This puts the converter's number there.
+std::string with_whole_context(std::string file, const std::string& checkpoint) {
+  const auto config = nlohmann::json::parse(read_all(testdata(checkpoint + "/config.json")));
+  const auto& text = config.contains("text_config") ? config["text_config"] : config;
+  const auto positions = text["max_position_embeddings"].get<uint32_t>();
+  const std::string key = ".context_length";
+  const size_t value = file.find(key) + key.size() + sizeof(uint32_t);  // behind the type
+  for (size_t i = 0; i < sizeof(positions); ++i) {
+    file[value + i] = static_cast<char>(positions >> (8 * i) & 0xFFU);
+  }
+  return file;
+}
+
 // The lines of the list are "CHECKPOINT TYPE SHA-256".
 TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
   std::ifstream table(testdata("gguf_written/digests.txt"));
   std::string checkpoint, type, digest;
   int count = 0;
+  std::set<std::string> windowed;
   const TempDir dir;
   for (; table >> checkpoint >> type >> digest; ++count) {
     SCOPED_TRACE(checkpoint + " " + type);
@@ -58,8 +75,14 @@ TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
     const Result<packer::WrittenFiles> written = write(options_of(checkpoint, type), out);
     ASSERT_TRUE(written) << written.error().message;
     ASSERT_EQ(written->files.size(), 1);
-    EXPECT_EQ(to_hex(written->files[0].sha256), digest);
+    if (to_hex(written->files[0].sha256) == digest) continue;
+    const std::string whole = with_whole_context(read_all(out), checkpoint);
+    EXPECT_EQ(to_hex(sha256(std::as_bytes(std::span(whole)))), digest);
+    windowed.insert(checkpoint);
   }
+  EXPECT_EQ(windowed,
+            (std::set<std::string>{"golden/mistral", "golden/mixtral", "golden/phi3_window",
+                                   "golden/qwen2_5_vl", "golden/starcoder2"}));
   EXPECT_EQ(count, 213);
 }
 

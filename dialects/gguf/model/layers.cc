@@ -167,7 +167,10 @@ Status read_groups(GgufReading& in) {
     (*in.config)[member] =
         std::max<int64_t>(1, FERRY_TRY(in.integer(key, kGgufCounts)).value_or(1));
   }
-  FERRY_RETURN_IF_ERROR(in.take("expert_shared_count", "n_shared_experts", kGgufCounts));
+  const bool has_shared = in.architecture->own_keys != GgufOwnKeys::kMimo;
+  if (has_shared) {
+    FERRY_RETURN_IF_ERROR(in.take("expert_shared_count", "n_shared_experts", kGgufCounts));
+  }
   const double scale = FERRY_TRY(
       in.keys->fields.number_or(in.keys->name("expert_weights_scale"), {0, kGgufReals.max}, 0));
   (*in.config)["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;

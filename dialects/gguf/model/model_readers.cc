@@ -145,8 +145,7 @@ Status read_gguf_gemma3n(GgufReading& in) {
   return {};
 }
 
-// Layers with a window have twice as many heads of keys, and which layers these are the reference
-// knows by heart. Values may be shorter than keys.
+// Layers with a window have twice as many heads of keys. Values may be shorter than keys.
 Status read_gguf_mimo(GgufReading& in) {
   constexpr const char* kHeads = "attention.head_count_kv";
   json& config = *in.config;
@@ -158,18 +157,14 @@ Status read_gguf_mimo(GgufReading& in) {
   if (!heads || std::ssize(*heads) < in.layers) {
     return fields.bad(in.keys->name(kHeads), "does not state a number for each layer");
   }
-  const int64_t full = heads->front();
+  const auto factor = [&](size_t layer) {
+    return config["layer_types"][layer] == "sliding_attention" ? 2 : 1;
+  };
+  const int64_t full = heads->front() / factor(0);
   config["num_key_value_heads"] = full;
-  for (int64_t i = 0; i < in.layers; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const bool slides = i > 0 && (i + 1) % kMimoFullEvery != 0;
-    if (config["layer_types"][at] != (slides ? "sliding_attention" : "full_attention")) {
-      return in.keys->unsupported("attention.sliding_window_pattern",
-                                  "is not that of the reference");
-    }
-    if ((*heads)[at] != (slides ? 2 * full : full)) {
-      return in.keys->unsupported(kHeads, "is not twice as large in layers with a window");
-    }
+  for (size_t i = 0; i < static_cast<size_t>(in.layers); ++i) {
+    if ((*heads)[i] == factor(i) * full) continue;
+    return in.keys->unsupported(kHeads, "is not twice as large in layers with a window");
   }
   json& ropes = config["rope_parameters"];
   if (ropes["full_attention"].contains("partial_rotary_factor")) {

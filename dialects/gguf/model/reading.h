@@ -28,9 +28,6 @@ inline constexpr double kMinicpm3Embedding = 12, kMinicpm3Depth = 1.4, kMinicpm3
 // The epsilon of the norms of latent vectors in the reference.
 inline constexpr double kLatentEpsilon = 1e-6;
 
-// In mimo2 the first layer and every so many have full attention.
-inline constexpr int64_t kMimoFullEvery = 6;
-
 struct GgufTensorNames {
   std::set<std::string, std::less<>> patterns;  // "{i}" for the layer: "blk.{i}.attn_q.weight"
   std::set<int64_t> routed;                     // layers with a router of experts
