@@ -61,6 +61,7 @@ const FamilySpec kFamily = {
               .layer_norm = true,
               .keys = standard_keys({kVocabulary, kLayerNormEpsilon, kRopeDimension, kRopeScaling}),
               .activation = Activation::kRelu2,
+              .own_head = true,
               .equal_heads = true}}};
 
 }  // namespace ferry::converters::families::nemotron
