@@ -146,7 +146,6 @@ enum class GgufKey {
   kExpertGroups,  // of nemotron_h
   kOneSharedExpert,
   kLatentExperts,
-  kUnitRope,   // scaling that changes nothing
   kMimoHeads,  // heads that differ between layers of full and of sliding attention
 };
 
@@ -188,7 +187,6 @@ enum class GgufOwnKeys {
   kMpt,
   kMinicpm3,
   kCohereMoe,
-  kBitnet,
   kEncoder,
   kBert,
   kModernBert,

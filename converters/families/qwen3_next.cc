@@ -47,6 +47,7 @@ const FamilySpec kFamily = {
               .linear_attention = true,
               .normed_experts = true,
               .keys = standard_keys({kExpertSizes, kLinearAttention}),
-              .unread = {kOutputBias}}}};
+              .unread = {kOutputBias},
+              .needs_experts = true}}};
 
 }  // namespace ferry::converters::families::qwen3_next

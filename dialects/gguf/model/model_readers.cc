@@ -89,13 +89,6 @@ Status read_gguf_cohere_moe(GgufReading& in) {
   return {};
 }
 
-// Readers take SiLU where no key says otherwise.
-Status read_gguf_bitnet(GgufReading& in) {
-  const auto named = FERRY_TRY(in.keys->fields.text(in.keys->name("hidden_activation")));
-  (*in.config)["hidden_act"] = named.value_or("silu");
-  return {};
-}
-
 // Files have the factor of the standard deviation below which a share of the activations of a layer
 // lies. The share is a decimal number that somebody wrote.
 Result<json> sparsity_shares(const GgufReading& in) {

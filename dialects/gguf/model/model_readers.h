@@ -10,7 +10,6 @@ Status read_gguf_falcon(GgufReading& in);
 Status read_gguf_mpt(GgufReading& in);
 Status read_gguf_minicpm3(GgufReading& in);
 Status read_gguf_cohere_moe(GgufReading& in);
-Status read_gguf_bitnet(GgufReading& in);
 Status read_gguf_gemma3n(GgufReading& in);
 Status read_gguf_mimo(GgufReading& in);
 

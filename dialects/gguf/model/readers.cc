@@ -442,8 +442,6 @@ Status read_gguf_own_keys(GgufReading& reading) {
       return read_gguf_gemma3n(reading);
     case GgufOwnKeys::kMimo:
       return read_gguf_mimo(reading);
-    case GgufOwnKeys::kBitnet:
-      return read_gguf_bitnet(reading);
     case GgufOwnKeys::kEncoder:
       return read_gguf_encoder(reading);
     case GgufOwnKeys::kBert:

@@ -106,7 +106,6 @@ class GgufKeyWriter {
   void add_all_expert_groups();
   void add_one_shared_expert();
   void add_latent_experts();
-  void add_unit_rope();
 
   static Function function_of(GgufKey key);
 

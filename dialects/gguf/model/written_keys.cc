@@ -343,7 +343,6 @@ GgufKeyWriter::Function GgufKeyWriter::function_of(GgufKey key) {
       {kExpertGroups, &GgufKeyWriter::add_all_expert_groups},
       {kOneSharedExpert, &GgufKeyWriter::add_one_shared_expert},
       {kLatentExperts, &GgufKeyWriter::add_latent_experts},
-      {kUnitRope, &GgufKeyWriter::add_unit_rope},
       {kMimoHeads, &GgufKeyWriter::add_mimo_heads},
       {kKindsOfLayers, &GgufKeyWriter::add_kinds_of_layers}};
   return std::ranges::find(kWriters, key, &std::pair<GgufKey, Function>::first)->second;

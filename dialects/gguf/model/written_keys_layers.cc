@@ -7,8 +7,8 @@
 #include "dialects/gguf/model/written_key_writer.h"
 
 namespace ferry::converters {
-// Without expert_gating_func readers assume a softmax in this architecture. They take groups only if
-// some of them are left out; where none is, there is one group as well.
+// Without expert_gating_func readers assume a softmax in this architecture. They take groups only
+// if some of them are left out; where none is, there is one group as well.
 void GgufKeyWriter::add_expert_groups() {
   if (states("n_group") || c_.moe.groups > 1) {
     const bool chosen = c_.moe.top_groups < c_.moe.groups;

@@ -99,12 +99,6 @@ void GgufKeyWriter::add_query_growth() {
   }
 }
 
-void GgufKeyWriter::add_unit_rope() {
-  if (c_.rope.type != Type::kDefault) return;
-  own("rope.scaling.type", std::string("linear"));
-  own("rope.scaling.factor", 1.0F);
-}
-
 // Returns the four sections for text and images. The positions of a text are equal in all of
 // them.
 std::vector<int32_t> GgufKeyWriter::rope_sections() const {

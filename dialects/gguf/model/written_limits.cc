@@ -122,6 +122,7 @@ class Limits {
     }
     if (c_.scalars.qkv_clip && !a_.has_key(GgufKey::kClamp))
       return cannot("clip_qkv", "limits queries, keys and values");
+    if (a_.name == "starcoder" && c_.num_kv_heads != 1) return cannot("multi_query", "is false");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
     }

@@ -85,12 +85,6 @@ Status check_cohere_moe(const GgufKeysInput& in) {
   return gguf_cannot_say(in, "shared_expert_combination_strategy", "is not average");
 }
 
-// Readers round no inputs.
-Status check_bitnet(const GgufKeysInput& in) {
-  if (in.config->number(kRoundedInputs) == 0) return {};
-  return gguf_cannot_say(in, "quantization_config", "makes the model round inputs of matrices");
-}
-
 // Readers turn as many dimensions in all layers.
 Status check_mimo(const GgufKeysInput& in) {
   const ModelConfig& c = *in.config;
@@ -155,8 +149,6 @@ Status check_gguf_model_limits(const GgufKeysInput& input) {
       return check_minicpm3(input);
     case kCohereMoe:
       return check_cohere_moe(input);
-    case kBitnet:
-      return check_bitnet(input);
     case kMimo:
       return check_mimo(input);
     case kNemotronH:

@@ -95,7 +95,7 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "m.gguf: 'general.architecture' is not a string"},
       {"general.architecture", "gpt\n2", ErrorCode::kUnsupported,
        "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are afmoe, arcee, bert,"
-       " bitnet, bloom, chatglm, cohere2, cohere2moe, command-r, dbrx, deepseek2, "
+       " bloom, chatglm, cohere2, cohere2moe, command-r, dbrx, deepseek2, "
        "dots1, ernie4_5, ernie4_5-moe, eurobert, exaone-moe, exaone4, falcon, "
        "falcon-h1, gemma, gemma-embedding, gemma2, gemma3, gemma3n, gemma4, glm4, "
        "glm4moe, gpt-oss, gpt2, gptneox, granite, granitehybrid, granitemoe, hunyuan-"
