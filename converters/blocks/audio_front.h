@@ -1,4 +1,4 @@
-// What stands before the layers of an audio encoder: audio_front() makes the program's input of
+// The part of an audio encoder before its layers: audio_front() makes the input of a program for
 // sound, and the rows that the first layer takes. AudioConfig says which kind of input it is.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What tests of models of speech do with the program.
+// Helpers of the tests that run the program with models of speech.
 #pragma once
 
 #include <gtest/gtest.h>

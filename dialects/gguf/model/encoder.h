@@ -1,5 +1,5 @@
-// What files of encoders say beyond decoders: how the states of a text become one vector, and the
-// keys of BERT and its successors.
+// Reads what files of encoders state beyond decoders: how the states of a text become one vector,
+// and the keys of BERT and its successors.
 #pragma once
 
 #include <optional>

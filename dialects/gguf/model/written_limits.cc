@@ -188,7 +188,7 @@ class Limits {
     return c_.rope.beta_fast == usual.beta_fast && c_.rope.beta_slow == usual.beta_slow;
   }
 
-  // Of gpt_oss, whose frequencies readers round in any case, a note says so.
+  // A note tells it for gpt_oss, whose frequencies readers round in any case.
   Status check_yarn_bounds() const {
     if (has_usual_bounds() || a_.name == "gpt-oss") return {};
     return cannot("rope_parameters.beta_fast", "is not 32, or beta_slow not 1");
