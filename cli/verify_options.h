@@ -10,6 +10,7 @@
 #include "cli/run_options.h"
 #include "core/result.h"
 #include "proof/bundle_proof.h"
+#include "proof/perplexity.h"
 
 namespace ferry::cli {
 
