@@ -29,6 +29,12 @@ std::vector<float> rounded(const std::vector<float>& values, DType dtype) {
   return out;
 }
 
+// Returns the bits of the values, which order NaN too.
+std::string bits_of(const std::vector<float>& values) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 std::vector<float> plus_one(std::vector<float> values) {
   for (float& value : values) value += 1.0F;
   return values;
@@ -60,7 +66,7 @@ class VectorMatcher {
   }
 
  private:
-  using Key = std::pair<DType, std::vector<float>>;
+  using Key = std::pair<DType, std::string>;  // bits of the values
   struct Count {
     size_t found = 0, all = 0;
   };
@@ -72,9 +78,9 @@ class VectorMatcher {
     for (size_t i = 0; i < constants_.size(); ++i) {
       if (!sizes.contains(constants_[i].size)) continue;
       dtypes_.insert(constants_[i].dtype);
-      std::vector<float> values = constants_[i].values();
-      shifted_.emplace(plus_one(values), i);
-      plain_.emplace(Key(constants_[i].dtype, std::move(values)), i);
+      const std::vector<float> values = constants_[i].values();
+      shifted_.emplace(bits_of(plus_one(values)), i);
+      plain_.emplace(Key(constants_[i].dtype, bits_of(values)), i);
     }
   }
 
@@ -86,10 +92,10 @@ class VectorMatcher {
 
   std::optional<size_t> find(const std::vector<float>& values) const {
     for (const DType dtype : dtypes_) {
-      const auto found = plain_.find(Key(dtype, rounded(values, dtype)));
+      const auto found = plain_.find(Key(dtype, bits_of(rounded(values, dtype))));
       if (found != plain_.end()) return found->second;
     }
-    const auto found = shifted_.find(values);
+    const auto found = shifted_.find(bits_of(values));
     return found == shifted_.end() ? std::nullopt : std::optional(found->second);
   }
 
@@ -193,10 +199,10 @@ class VectorMatcher {
   const plan::Conversion& layers_;
   const std::vector<WeightRows> weights_;
   std::set<DType> dtypes_;
-  std::map<Key, size_t> plain_;                   // the first constant with these values
-  std::map<std::vector<float>, size_t> shifted_;  // the same, of the values plus 1
-  std::map<std::string, size_t> found_;           // by name of the weight
-  std::set<size_t> taken_;                        // constants that are a weight
+  std::map<Key, size_t> plain_;            // the first constant with these values
+  std::map<std::string, size_t> shifted_;  // the same, of the values plus 1
+  std::map<std::string, size_t> found_;    // by name of the weight
+  std::set<size_t> taken_;                 // constants that are a weight
   std::map<std::string, Count> kinds_;
   MatchedVectors out_;
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -251,26 +252,52 @@ TEST(GgufFile, HeadsThatReadersDoNotTakeAreRefused) {
   }
 }
 
+// Leaves tensors out of a checkpoint.
+void keep(TensorFile& file, const std::function<bool(const std::string&)>& kept) {
+  TensorFile left = file;
+  left.header.clear();
+  left.data.clear();
+  for (const auto& [name, row] : file.header.items()) {
+    if (name == "__metadata__" || !kept(name)) continue;
+    left.append(name, row["dtype"], row["shape"], file.bytes_of(name));
+  }
+  file = left;
+}
+
+// Changes the config of a changed checkpoint.
+void change_config(const std::string& checkpoint, const Json& change) {
+  Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
+  config.update(change);
+  write_bytes(checkpoint + "/config.json", config.dump());
+}
+
 // Readers need the biases of starcoder2.
 TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "golden/starcoder2", [](TensorFile& file) {
-    TensorFile kept = file;
-    kept.header.clear();
-    kept.data.clear();
-    for (const auto& [name, row] : file.header.items()) {
-      const bool bias = name.ends_with("proj.bias") || name.ends_with("c_fc.bias");
-      if (name == "__metadata__" || bias) continue;
-      kept.append(name, row["dtype"], row["shape"], file.bytes_of(name));
-    }
-    file = kept;
+    keep(file, [](const std::string& name) {
+      return !name.ends_with("proj.bias") && !name.ends_with("c_fc.bias");
+    });
   });
-  Json config = Json::parse(read_bytes(source + "/config.json"));
-  config["use_bias"] = false;
-  write_bytes(source + "/config.json", config.dump());
+  change_config(source, {{"use_bias", false}});
   const Outcome outcome = to_gguf(source, dir / "m.gguf");
   EXPECT_EQ(outcome.code, 4) << outcome.err;
   EXPECT_NE(outcome.err.find("has no tensor for 'blk.0.attn_output.bias'"), std::string::npos)
+      << outcome.err;
+}
+
+// llama.cpp ends its process where no layer has full attention.
+TEST(GgufFile, Qwen3NextWithoutFullAttentionIsRefused) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/qwen3_next_moe", [](TensorFile& file) {
+    keep(file, [](const std::string& name) {
+      return !name.starts_with("model.layers.") || name.starts_with("model.layers.0.");
+    });
+  });
+  change_config(source, {{"num_hidden_layers", 1}, {"layer_types", {"linear_attention"}}});
+  const Outcome outcome = to_gguf(source, dir / "m.gguf");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("'layer_types' has no layer of full attention"), std::string::npos)
       << outcome.err;
 }
 

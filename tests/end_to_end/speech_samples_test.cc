@@ -2,18 +2,21 @@
 // (tests/conformance/make_speech_golden.py moonshine).
 #include <gtest/gtest.h>
 
-#include "tests/end_to_end/speech_run.h"
+#include "tests/cli/checkpoints.h"
+#include "tests/end_to_end/verb_outcomes.h"
 
 namespace ferry::speech_samples_test {
 namespace {
 
-using namespace speech_run;
+using namespace verb_outcomes;
 
 std::string moonshine() { return fixture("speech/moonshine"); }
 std::string golden() { return moonshine() + "/golden.safetensors"; }
 
+std::string sound(const std::string& name) { return fixture("sound/" + name); }
+
 std::string convert(const TempDir& dir, const Line& options) {
-  return convert_speech(dir, moonshine(), options);
+  return converted(dir, moonshine(), options);
 }
 
 // Sounds of four lengths go through one program.

@@ -2,18 +2,21 @@
 // (tests/conformance/make_speech_golden.py).
 #include <gtest/gtest.h>
 
-#include "tests/end_to_end/speech_run.h"
+#include "tests/cli/checkpoints.h"
+#include "tests/end_to_end/verb_outcomes.h"
 
 namespace ferry::speech_test {
 namespace {
 
-using namespace speech_run;
+using namespace verb_outcomes;
 
 std::string whisper() { return fixture("speech/whisper"); }
 std::string golden() { return whisper() + "/golden.safetensors"; }
 
+std::string sound(const std::string& name) { return fixture("sound/" + name); }
+
 std::string convert(const TempDir& dir, const Line& options) {
-  return convert_speech(dir, whisper(), options);
+  return converted(dir, whisper(), options);
 }
 
 TEST(Speech, TranscriptsAreThoseOfTheReference) {

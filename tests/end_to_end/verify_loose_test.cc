@@ -205,6 +205,28 @@ TEST(VerifyLoose, ANormIsFoundBehindAQuantisedCache) {
   expect_reason(outcome, 1, "32 of 32 values differ, first in element 0");
 }
 
+// A NaN equals nothing, so that no weight is found in a vector that has one.
+TEST(VerifyLoose, AVectorWithANanIsNoWeight) {
+  const TempDir dir;
+  std::string bytes = read_bytes(program("portable_f32"));
+  const TensorFile source(kSource + "/model.safetensors");
+  for (const auto& [name, row] : source.header.items()) {
+    if (name == "__metadata__" || row["shape"].size() != 1) continue;
+    const std::string halves = source.bytes_of(name);
+    std::string norm;
+    for (size_t i = 0; i < halves.size(); i += 2)
+      norm += std::string("\0\0", 2) + halves.substr(i, 2);
+    const size_t at = bytes.find(norm);
+    ASSERT_NE(at, std::string::npos) << name;
+    bytes.replace(at, 4, std::string("\0\0\xc0\x7f", 4));
+  }
+  write_bytes(dir / "wrong.pte", bytes);
+  const Outcome outcome =
+      run_ferry_once({"verify", "--text-decoder", dir / "wrong.pte", "--checkpoint", kSource});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.out.find("and 0 of 7 vectors"), std::string::npos) << outcome.out;
+}
+
 // Vectors of all layers are there, but two are exchanged.
 TEST(VerifyLoose, ExchangedNormsAreFoundBehindCodes) {
   const Outcome outcome = verify_coded([](TensorFile& file) {

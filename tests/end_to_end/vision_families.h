@@ -8,16 +8,11 @@
 #include <vector>
 
 #include "tests/cli/checkpoints.h"
+#include "tests/end_to_end/verb_outcomes.h"
 
 namespace ferry::vision_families {
 
-using Json = nlohmann::json;
-using Line = std::vector<std::string>;
-
-inline Line operator+(Line line, const Line& more) {
-  line.insert(line.end(), more.begin(), more.end());
-  return line;
-}
+using namespace verb_outcomes;
 
 inline const Line kInputs = {"--inputs", "images", "--dtype", "f32"};
 
@@ -39,10 +34,7 @@ inline Line prompt_of(const TempDir& dir, const Json& one) {
 }
 
 inline std::string convert(const TempDir& dir, const std::string& family, const Line& options) {
-  const std::string bundle = dir / "b";
-  const Outcome outcome = run_ferry(Line{"convert", source_of(family), "-o", bundle} + options);
-  EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
-  return bundle;
+  return converted(dir, source_of(family), options);
 }
 
 inline std::vector<int64_t> ids_of(const TensorFile& file, const std::string& tensor) {
@@ -50,19 +42,6 @@ inline std::vector<int64_t> ids_of(const TensorFile& file, const std::string& te
   std::vector<int64_t> ids(bytes.size() / sizeof(int64_t));
   std::memcpy(ids.data(), bytes.data(), bytes.size());
   return ids;
-}
-
-inline Json verified(const Line& args, int code = 0) {
-  const Outcome outcome = run_ferry(Line{"--json", "verify"} + args);
-  EXPECT_EQ(outcome.code, code) << outcome.err << outcome.out;
-  return outcome.json();
-}
-
-inline void expect_refused(const Line& args, int code, const std::string& message) {
-  const Outcome outcome = run_ferry(args);
-  EXPECT_EQ(outcome.code, code) << outcome.err;
-  EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
-  EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
 }
 
 }  // namespace ferry::vision_families

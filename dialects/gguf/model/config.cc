@@ -236,12 +236,12 @@ class ConfigMaker {
         by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : reading_.head_dim;
   }
 
-  // Reads the sizes of the tables of encoders.
+  // Reads sizes that no key states: those of the tables of encoders, and a rank of gemma3n.
   void read_tables() {
+    const bool bert = input_.architecture->own_keys == GgufOwnKeys::kBert;
     for (const TensorEntry& entry : input_.tensors->entries()) {
       if (entry.shape.size() != 2) continue;
       if (entry.name == "token_types.weight") config_["type_vocab_size"] = entry.shape[0];
-      const bool bert = input_.architecture->own_keys == GgufOwnKeys::kBert;
       if (entry.name == "blk.0.laurel_l.weight") config_["laurel_rank"] = entry.shape[0];
       if (bert && entry.name == "position_embd.weight") config_["position_rows"] = entry.shape[0];
     }

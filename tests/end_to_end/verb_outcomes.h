@@ -1,11 +1,14 @@
-// Helpers of the tests that run the program with models of speech.
+// Command lines of the program, and what tests of whole models expect of their outcomes.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include "tests/cli/checkpoints.h"
+#include <string>
+#include <vector>
 
-namespace ferry::speech_run {
+#include "tests/cli/ferry_process.h"
+
+namespace ferry::verb_outcomes {
 
 using Json = nlohmann::json;
 using Line = std::vector<std::string>;
@@ -15,17 +18,16 @@ inline Line operator+(Line line, const Line& more) {
   return line;
 }
 
-inline std::string sound(const std::string& name) { return fixture("sound/" + name); }
-
-// Converts a checkpoint to a bundle in `dir`.
-inline std::string convert_speech(const TempDir& dir, const std::string& checkpoint,
-                                  const Line& options) {
+// Converts a checkpoint, and returns the bundle.
+inline std::string converted(const TempDir& dir, const std::string& checkpoint,
+                             const Line& options) {
   const std::string bundle = dir / "b";
   const Outcome outcome = run_ferry(Line{"convert", checkpoint, "-o", bundle} + options);
   EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   return bundle;
 }
 
+// Returns the report of a verification that ends with `code`.
 inline Json verified(const Line& args, int code = 0) {
   const Outcome outcome = run_ferry(Line{"--json", "verify"} + args);
   EXPECT_EQ(outcome.code, code) << outcome.err << outcome.out;
@@ -39,4 +41,4 @@ inline void expect_refused(const Line& args, int code, const std::string& messag
   EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
 }
 
-}  // namespace ferry::speech_run
+}  // namespace ferry::verb_outcomes
