@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/dtype.h"
 #include "core/encoding.h"
+#include "core/image_grid.h"
 
 namespace ferry::converters {
 
@@ -64,6 +66,10 @@ struct BuildOptions {
   int64_t texts_length = 0;  // encoder: most tokens of a call of several texts; 0: no such method
   // Vision encoders for images of any shape: most patches of an image, in whole blocks; else 0.
   int64_t image_patches = 0;
+  // Vision encoders that take pictures of one shape alone, in patches: pixel_values are planes.
+  std::optional<ImageShape> picture = {};
+  // Rows of embeddings state their own places (placed_rows.h), and are as wide as that needs.
+  bool placed_rows = false;
   int64_t sound_samples = 0;  // audio encoders that take samples: most of a sound; else 0
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.

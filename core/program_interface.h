@@ -68,6 +68,9 @@ inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [
 // Vision-language models have these. One image or tile is one call of the vision encoder. A tile
 // may be a list of P patches instead, of which `spatial_shapes` states the rows and the columns;
 // the patches behind them are padding, and so are the features behind theirs.
+// Rows of one program of all components may be wider than hidden_size: they state their places
+// (converters/blocks/placed_rows.h). `pixel_values` f32 [1,3,H,W] may be those of pictures of one
+// shape.
 inline constexpr std::string_view kEmbeddingsPort = "embeddings";     // f32 [1,T,hidden_size]
 inline constexpr std::string_view kPixelValuesPort = "pixel_values";  // f32 [1,3,H,W] or [1,P,V]
 inline constexpr std::string_view kSpatialShapesPort = "spatial_shapes";  // i64 [1,2]
@@ -75,7 +78,7 @@ inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32
 // A vision encoder for images of any shape takes the patches of one image instead. M is the number
 // of its blocks of merge_size^2 patches, each of which becomes a row of features; N = M
 // merge_size^2; P is the values of a patch. Patches and features are in the order of
-// runner/image_grid.h.
+// core/image_grid.h.
 //   pixel_values      f32 [1,M,merge_size^2 P]
 //   patch_positions   i64 [2,N]: row and column of each patch
 //   patch_windows     i64 [1,N]: the window of each patch, where layers have windows

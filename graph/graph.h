@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -99,6 +101,17 @@ struct Literal {
 };
 // Returns a literal of `bytes` zero bytes.
 Literal zero_literal(uint64_t bytes);
+// Returns a literal of the bytes of `values`.
+template <class T>
+Literal literal_of(std::string key, std::vector<T> values) {
+  const uint64_t bytes = values.size() * sizeof(T);
+  return {.key = std::move(key),
+          .bytes = bytes,
+          .fill = [values = std::move(values)](uint64_t offset, std::span<std::byte> out) {
+            const auto all = std::as_bytes(std::span(values));
+            std::memcpy(out.data(), all.data() + offset, out.size());
+          }};
+}
 
 struct Value {
   enum class Kind { kTensor, kInt };  // kInt: a symbolic integer

@@ -153,12 +153,18 @@ static void describe(Archive& a, ManifestClassifier& classifier) {
 }
 
 template <class Archive>
-static void describe(Archive& a, ManifestImageGrid& grid) {
+static void describe(Archive& a, ImageGrid& grid) {
   a.count("patch_size", grid.patch_size);
   a.count("temporal_patch_size", grid.temporal_patch_size);
   a.count("merge_size", grid.merge_size);
   a.count("window_size", grid.window_size);
   a.count("table_size", grid.table_size);
+}
+
+template <class Archive>
+static void describe(Archive& a, PatchList& list) {
+  a.count("patch_size", list.patch_size);
+  a.count("merge_size", list.merge_size);
 }
 
 template <class Archive>
@@ -191,6 +197,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(11)) a.optional_object("image_grid", m.image_grid);
   if (a.since(12)) a.boolean("two_way_prompts", m.two_way_prompts);
   if (a.since(13)) a.optional_object("image_tiles", m.image_tiles);
+  if (a.since(15)) a.optional_object("patch_list", m.patch_list);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/dtype.h"
 #include "core/encoding.h"
+#include "core/image_grid.h"
 #include "core/result.h"
 
 namespace ferry::packer {
@@ -19,14 +20,15 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of prompts whose tokens attend to later ones, that of
-// vision encoders for images of any shape, that of
+// The versions that this program writes: that of rows that state their places, that of prompts
+// whose tokens attend to later ones, that of vision encoders for images of any shape, that of
 // classifiers, that of bundles whose components share one program, that of bundles that take
 // adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
 // manifest.cc states the version of each member that was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
-inline constexpr int64_t kManifestVersion = kImageTilesManifestVersion;
+inline constexpr int64_t kPlacedRowsManifestVersion = 15;
+inline constexpr int64_t kManifestVersion = kPlacedRowsManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -177,16 +179,6 @@ struct ManifestClassifier {
   std::vector<std::string> labels;
 };
 
-// How images of any shape become the inputs of a vision encoder (runner/image_grid.h).
-struct ManifestImageGrid {
-  int64_t patch_size = 0;           // pixels of a side
-  int64_t temporal_patch_size = 0;  // equal frames of a patch
-  int64_t merge_size = 0;           // patches of a side of a block, which becomes a row of features
-  int64_t window_size = 0;          // blocks of a side of a window; 0: there are no windows
-  int64_t table_size = 0;           // rows and columns of the learned positions; 0: there are none
-  bool operator==(const ManifestImageGrid&) const = default;
-};
-
 // How pictures become tiles of a vision encoder, and the features of these rows of the text decoder
 // (runner/picture_tiles.h).
 struct ManifestImageTiles {
@@ -218,7 +210,10 @@ struct Manifest {
   // position, the end of the call decides which factors are used.
   std::optional<int64_t> rope_switch;
   std::optional<ManifestClassifier> classifier = {};  // before version 10 there is none
-  std::optional<ManifestImageGrid> image_grid = {};   // before version 11 there is none
+  std::optional<ImageGrid> image_grid = {};           // before version 11 there is none
+  // Set where the vision encoder takes pictures of one shape in the place of lists of patches.
+  // Before version 15 there is none.
+  std::optional<PatchList> patch_list = {};
   // Whether all tokens of a prompt with images attend to each other. Since version 12.
   bool two_way_prompts = false;
   std::optional<ManifestImageTiles> image_tiles = {};  // before version 13 there is none

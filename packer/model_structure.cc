@@ -77,8 +77,8 @@ class ModelCheck {
       return expect(file, "input", port, {1, tokens}, "prefill_length");
     }
     if (port.name == kEmbeddingsPort) {
-      return expect(file, "value", port, {1, tokens, model_.hidden_size},
-                    "prefill_length and hidden_size");
+      return expect(file, "value", port, {1, tokens, embedding_width()},
+                    "prefill_length and width of the decoder's embeddings");
     }
     if (port.name == kInputPosPort) {
       return is_static() ? expect(file, "input", port, {1, tokens}, "tokens of a call")
@@ -137,6 +137,7 @@ class ModelCheck {
     sounds();
     image_grid(vision);
     image_tiles(vision);
+    patch_list(vision);
     if (vision == nullptr) return;
     for (const ManifestProgram& program : vision->programs) {
       for (const ManifestMethod& method : program.methods) {
@@ -182,6 +183,21 @@ class ModelCheck {
   }
 
  private:
+  // Since this version rows of embeddings may state their places, and pictures have one shape.
+  bool is_placed() const { return model_.version >= kPlacedRowsManifestVersion; }
+  // Returns the width of embeddings, which the text decoder decides.
+  int64_t embedding_width() const {
+    const ManifestComponent* decoder = is_placed() ? model_.find(kTextDecoderRole) : nullptr;
+    if (decoder == nullptr) return model_.hidden_size;
+    for (const ManifestProgram& program : decoder->programs) {
+      const ManifestMethod* method = program.find(kForwardMethod);
+      if (method == nullptr) continue;
+      const auto port = std::ranges::find(method->inputs, kEmbeddingsPort, &ManifestPort::name);
+      if (port == method->inputs.end() || port->shape.size() != 3) continue;
+      return std::max(model_.hidden_size, port->shape[2]);
+    }
+    return model_.hidden_size;
+  }
   int64_t labels() const { return model_.classifier ? std::ssize(model_.classifier->labels) : 0; }
   bool is_static() const { return model_.program_style == kStaticStyle; }
 
@@ -257,7 +273,7 @@ class ModelCheck {
           fmt::format("has an image_grid but no component {}", quoted(kVisionEncoderRole)));
     }
     constexpr int64_t kMost = 1 << 14, kMostSide = 256;
-    const ManifestImageGrid& grid = *model_.image_grid;
+    const ImageGrid& grid = *model_.image_grid;
     const auto check = [&](const char* name, int64_t value, int64_t least, int64_t most) {
       if (value >= least && value <= most) return;
       add(kManifestName,
@@ -268,6 +284,22 @@ class ModelCheck {
     check("merge_size", grid.merge_size, 1, kMostSide);
     check("window_size", grid.window_size, 0, kMost);
     check("table_size", grid.table_size, 0, kMost);
+  }
+
+  // Checks the sizes of lists of patches.
+  void patch_list(const ManifestComponent* vision) {
+    if (!model_.patch_list) return;
+    if (vision == nullptr || model_.image_grid) {
+      add(kManifestName,
+          fmt::format("has a patch_list {}", vision == nullptr ? "but no component vision_encoder"
+                                                               : "beside an image_grid"));
+    }
+    constexpr int64_t kMostSide = 256;
+    for (const int64_t side : {model_.patch_list->patch_size, model_.patch_list->merge_size}) {
+      if (side >= 1 && side <= kMostSide) continue;
+      add(kManifestName,
+          fmt::format("patch_list has a side of {}, expected 1 to {}", side, kMostSide));
+    }
   }
 
   // Checks that resolutions are of whole tiles, and that a tile has a square of features and the
@@ -319,17 +351,33 @@ class ModelCheck {
 
   // Checks the blocks of patches that an encoder of images of any shape takes.
   void blocks(const std::string& file, const ManifestPort& port) {
-    const ManifestImageGrid& grid = *model_.image_grid;
+    const ImageGrid& grid = *model_.image_grid;
     const int64_t sides = grid.merge_size * grid.patch_size;
     const int64_t most = port.shape.size() == 3 ? std::max<int64_t>(1, port.shape[1]) : 1;
     expect(file, "input", port, {1, most, 3 * sides * sides * grid.temporal_patch_size},
            "image_grid");
   }
 
+  // Checks that pictures of one shape are of whole blocks.
+  void picture(const std::string& file, const ManifestPort& port, int64_t side) {
+    side = std::max<int64_t>(1, side);
+    const auto whole = [&](int64_t pixels) { return pixels >= side && pixels % side == 0; };
+    if (whole(port.shape[2]) && whole(port.shape[3])) return;
+    add(file, fmt::format("input {} is {}, which is not of whole blocks of {} x {} pixels",
+                          quoted(port.name), to_string(port.shape), side, side));
+  }
+
   void pixels(const std::string& file, const ManifestPort& port) {
     const bool listed = port.shape.size() == 3 && port.shape[0] == 1;
     if (port.name == kSpatialShapesPort) return expect_shape(file, port, {1, 2});
     if (port.name != kPixelValuesPort) return;
+    const bool planes = port.shape.size() == 4 && port.shape[0] == 1 && port.shape[1] == 3;
+    if (model_.image_grid && planes && is_placed()) {
+      return picture(file, port, model_.image_grid->patch_size * model_.image_grid->merge_size);
+    }
+    if (model_.patch_list && planes) {
+      return picture(file, port, model_.patch_list->patch_size * model_.patch_list->merge_size);
+    }
     if (model_.image_grid) return blocks(file, port);
     if (listed) return;
     const bool square = port.shape.size() == 4 && port.shape[3] >= 1 &&
@@ -348,7 +396,7 @@ class ModelCheck {
   void features(const std::string& file, const ManifestPort& port) {
     if (port.name != kImageFeaturesPort) return;
     const int64_t rows = port.shape.size() == 3 ? std::max<int64_t>(1, port.shape[1]) : 1;
-    expect(file, "output", port, {1, rows, model_.hidden_size}, "hidden_size");
+    expect(file, "output", port, {1, rows, embedding_width()}, "width of the decoder's embeddings");
   }
 
   void add(std::string_view file, const std::string& what) {

@@ -298,6 +298,12 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   options.decode_length = {};
   options.shards_in_one_file = false;
   options.layout = {};
+  // Programs of their own take images of any shape.
+  if (const auto& grid = bundle.manifest().image_grid; grid && options.image_size) {
+    const int64_t patch = std::max<int64_t>(1, grid->patch_size);
+    options.max_patches = options.image_size->area() / (patch * patch);
+  }
+  options.image_size.reset();
   options.max_file_bytes = 0;
   options.ports = {};
   options.quantize = {};

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_input.h"
 #include "converters/assemble.h"
+#include "converters/blocks/any_shape_encoder.h"
 #include "converters/blocks/rope.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
@@ -104,10 +105,8 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.eos_ids = config.eos_ids;
   if (config.vision) m.image_token_id = config.vision->image_token_id;
   if (config.vision && config.vision->any_shape) {
-    const converters::AnyShapeConfig& shape = *config.vision->any_shape;
     m.version = packer::kImageGridManifestVersion;
-    m.image_grid = {config.vision->patch_size, shape.temporal_patch_size, config.vision->shuffle,
-                    shape.window, shape.table};
+    m.image_grid = converters::image_grid_of(*config.vision);
   }
   if (config.vision && config.vision->two_way_prompts) {
     m.version = packer::kTwoWayPromptsManifestVersion;
@@ -120,6 +119,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
       m.image_tiles->resolutions.insert(m.image_tiles->resolutions.end(),
                                         {size.rows, size.columns});
     }
+  }
+  if (build.picture || build.placed_rows) m.version = packer::kPlacedRowsManifestVersion;
+  if (build.picture && !m.image_grid) {
+    m.patch_list = {config.vision->patch_size, config.vision->shuffle};
   }
   m.rope_switch = converters::longrope_switch(config.rope, build);
   if (config.classifier) {

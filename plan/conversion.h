@@ -15,6 +15,7 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
+#include "core/tiled_picture.h"
 #include "graph/graph.h"
 #include "graph/passes/add_factors.h"
 #include "graph/passes/passes.h"
@@ -68,6 +69,9 @@ struct ConvertOptions {
   // than the rows of a context need.
   std::optional<int64_t> max_patches = {};
   std::optional<int64_t> max_sound = {};  // seconds
+  // Height and width in pixels of the pictures that one program of all components takes, where a
+  // tower takes pictures of any shape.
+  std::optional<Extent> image_size = {};
   // Default: encoder for a model whose tokens attend to later tokens, otherwise stateful.
   std::optional<converters::ProgramStyle> style = {};
   DType kv_cache = DType::kF32;  // for stateful programs; see BuildOptions

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "core/text.h"
+#include "media/pixel_values.h"
 #include "media/settings.h"
 #include "plan/tokenizer_notes.h"
 
@@ -9,6 +13,8 @@ namespace ferry::plan {
 namespace {
 
 constexpr uint64_t kMaxProcessorBytes = uint64_t{1} << 20;
+// A mask takes memory with the square of the patches.
+constexpr int64_t kDefaultPatches = 4096;
 
 // A picture of Gemma 4 may be one token high, or one wide.
 Status check_positions(const converters::VisionConfig& vision, const std::string& name) {
@@ -20,17 +26,8 @@ Status check_positions(const converters::VisionConfig& vision, const std::string
                           name, vision.gemma4->positions, longest));
 }
 
-}  // namespace
-
-Status settle_patches(const std::vector<packer::CopiedFile>& copied, const std::string& name,
-                      converters::ModelConfig& config) {
-  if (!config.vision || config.vision->max_patches == 0) return {};
-  converters::VisionConfig& vision = *config.vision;
-  const text::ReadFile read = reader_of(copied);
-  const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorBytes));
-  const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorBytes));
-  if (preprocessor.empty() && processor.empty()) return check_positions(vision, name);
-  const media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
+Status take_lists(const media::Settings& settings, const std::string& name,
+                  converters::VisionConfig& vision) {
   if (settings.patch != vision.patch_size || settings.merge != vision.shuffle ||
       !settings.has_patches()) {
     return bad_input(fmt::format(
@@ -40,7 +37,106 @@ Status settle_patches(const std::vector<packer::CopiedFile>& copied, const std::
         vision.shuffle));
   }
   vision.max_patches = settings.max_patches();
+  return {};
+}
+
+// Returns the size that the processor gives a picture.
+Result<media::Size> processed_size(const media::Settings& settings, media::Size size) {
+  switch (settings.kind) {
+    case media::ProcessorKind::kQwen2Vl:
+      return media::qwen2vl_size(size, settings);
+    case media::ProcessorKind::kPixtral:
+      return media::pixtral_size(size, settings);
+    case media::ProcessorKind::kGemma4:
+      return media::gemma4_size(size, settings);
+    case media::ProcessorKind::kLfm2Vl:
+      return media::lfm2_size(size, settings);
+    default:
+      return size;
+  }
+}
+
+// Pictures of the size that the programs take must not change in the image processor.
+Status check_size(const media::Settings& settings, Extent stated) {
+  const media::Size size = {static_cast<int>(stated.columns), static_cast<int>(stated.rows)};
+  const media::Size made = FERRY_TRY(processed_size(settings, size));
+  if (made == size) return {};
+  return fail_field(ErrorCode::kUsage, "image-size",
+                    fmt::format(" {}x{}: the image processor makes {}x{} of such a picture",
+                                size.width, size.height, made.width, made.height));
+}
+
+}  // namespace
+
+Status settle_patches(const ConvertOptions& options, const std::vector<packer::CopiedFile>& copied,
+                      converters::ModelConfig& config) {
+  const bool one_size = options.image_size && is_one_program(options);
+  if (!config.vision || (config.vision->max_patches == 0 && !one_size)) return {};
+  converters::VisionConfig& vision = *config.vision;
+  const std::string name = printable(options.source);
+  const text::ReadFile read = reader_of(copied);
+  const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorBytes));
+  const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorBytes));
+  if (!preprocessor.empty() || !processor.empty()) {
+    const media::Settings settings = FERRY_TRY(media::settings_from(preprocessor, processor, name));
+    if (vision.max_patches > 0) FERRY_RETURN_IF_ERROR(take_lists(settings, name, vision));
+    if (one_size) FERRY_RETURN_IF_ERROR(check_size(settings, *options.image_size));
+  }
+  if (one_size && vision.max_patches > 0) {
+    vision.max_patches = options.image_size->area() / (vision.patch_size * vision.patch_size);
+  }
   return check_positions(vision, name);
+}
+
+bool is_one_program(const ConvertOptions& options) {
+  return options.layout == ProgramLayout::kOneProgram;
+}
+
+int64_t rows_of_image(const ConvertOptions& options, const converters::VisionConfig& vision) {
+  if (!vision.any_shape) return vision.image_tokens();
+  const int64_t side = vision.patch_size * vision.shuffle;
+  return options.image_size ? options.image_size->area() / (side * side) : 0;
+}
+
+Result<std::optional<ImageShape>> picture_shape(const ConvertOptions& options,
+                                                const converters::ModelConfig& config) {
+  constexpr const char* kOption = "image-size";
+  if (!options.image_size) return std::optional<ImageShape>();
+  if (!config.vision || (!config.vision->any_shape && config.vision->max_patches == 0)) {
+    return fail_field(ErrorCode::kUsage, kOption,
+                      ": is for vision towers that take images of any shape");
+  }
+  if (!is_one_program(options)) {
+    return fail_field(ErrorCode::kUsage, kOption,
+                      ": is for --layout one-program; other programs take images of any size");
+  }
+  if (options.max_patches) return fail_field(ErrorCode::kUsage, kOption, ": not with max-patches");
+  const Extent size = *options.image_size;
+  const int64_t patch = config.vision->patch_size, side = patch * config.vision->shuffle;
+  if (size.rows % side == 0 && size.columns % side == 0) {
+    return std::optional(ImageShape{size.rows / patch, size.columns / patch});
+  }
+  return fail_field(ErrorCode::kUsage, kOption,
+                    fmt::format(" {}x{}: the sides of pictures of {} are multiples of {} pixels",
+                                size.columns, size.rows, config.model_type, side));
+}
+
+Result<int64_t> image_patches(const ConvertOptions& options, const converters::ModelConfig& config,
+                              int64_t context_length) {
+  constexpr const char* kOption = "max-patches";
+  if (!config.vision || !config.vision->any_shape) {
+    if (!options.max_patches) return int64_t{0};
+    return fail_field(ErrorCode::kUsage, kOption,
+                      ": is for vision towers that take images of any shape");
+  }
+  const int64_t unit = config.vision->shuffle * config.vision->shuffle;
+  if (options.image_size) return int64_t{0};
+  if (!options.max_patches) {
+    return unit * std::min(std::max<int64_t>(kDefaultPatches / unit, 1), context_length);
+  }
+  if (*options.max_patches >= unit) return *options.max_patches / unit * unit;
+  return fail_field(ErrorCode::kUsage, kOption,
+                    fmt::format(" {}: a block has {} patches", *options.max_patches, unit));
 }
 
 }  // namespace ferry::plan

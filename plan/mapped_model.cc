@@ -10,6 +10,7 @@
 
 #include "checkpoint/checkpoint_input.h"
 #include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
@@ -34,34 +35,32 @@ constexpr int64_t kDefaultTextLength = 2048;
 // The tokens of text that are in one call with an image, where they attend to each other: at least
 // the two that every prompt has.
 constexpr int64_t kLeastText = 2, kDefaultText = 256;
-// A mask takes memory with the square of the patches.
-constexpr int64_t kDefaultPatches = 4096;
 constexpr int64_t kDefaultSoundSeconds = 60;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
 constexpr int64_t kTextsLength = 512;
 
+constexpr const char* kOneSize =
+    "one program of all components takes images of one size, which --image-size states";
+
 // Returns why programs of these options take no images of Gemma 4, or nullptr.
 const char* gemma4_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
   if (options.style == ProgramStyle::kEncoder) return "an encoder takes no images";
-  const bool one = options.layout == ProgramLayout::kOneProgram;
-  return one && converters::takes_layer_tokens(config)
-             ? "in one program of all components, layers have no inputs for each token"
+  return is_one_program(options) && converters::takes_layer_tokens(config) && !options.image_size
+             ? kOneSize
              : nullptr;
 }
 
 // Returns why programs of these options take no images, or nullptr.
 const char* image_obstacle(const ConvertOptions& options, const converters::ModelConfig& config) {
   if (config.vision && config.vision->gemma4) return gemma4_obstacle(options, config);
-  if (config.vision && config.vision->tiled && options.layout == ProgramLayout::kOneProgram) {
+  if (config.vision && config.vision->tiled && is_one_program(options)) {
     return "one program of all components takes no pictures of several tiles";
   }
   if (!config.vision || !config.vision->any_shape) return nullptr;
   if (options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
     return "stateful programs alone take images of any shape";
   }
-  return options.layout == ProgramLayout::kOneProgram
-             ? "one program of all components takes no images of any shape"
-             : nullptr;
+  return is_one_program(options) && !options.image_size ? kOneSize : nullptr;
 }
 
 // Refuses inputs that the model cannot have.
@@ -184,11 +183,13 @@ Status check_rotation(const converters::ModelConfig& config,
 }
 
 // Returns the length of calls that have room for an image, where all of its rows are in one, and
-// for the text of a prompt, where that is in it too.
-int64_t with_image(int64_t length, const converters::ModelConfig& config, int64_t text) {
-  if (!config.vision || !config.vision->two_way_images) return length;
+// for the text of a prompt, where that is in it too. Callers of one program of all components give
+// it all rows of an image in one call.
+int64_t with_image(int64_t length, const ConvertOptions& options,
+                   const converters::ModelConfig& config, int64_t text) {
+  if (!config.vision || (!config.vision->two_way_images && !is_one_program(options))) return length;
   const int64_t more = config.vision->two_way_prompts ? text : 0;
-  return std::max(length, config.vision->image_tokens() + more);
+  return std::max(length, rows_of_image(options, *config.vision) + more);
 }
 
 // In a prompt whose tokens attend to each other a window has no effect, and in the text behind it
@@ -203,36 +204,17 @@ Status check_two_way_window(const converters::ModelConfig& config,
                                 build.context_length, config.model_type, *config.sliding_window));
 }
 
-Status check_image_call(const converters::ModelConfig& config,
+Status check_image_call(const ConvertOptions& options, const converters::ModelConfig& config,
                         const converters::BuildOptions& build) {
-  const int64_t least = with_image(0, config, kLeastText);
+  const int64_t least = with_image(0, options, config, kLeastText);
   if (build.prefill_length >= least) return {};
   return fail_field(
       ErrorCode::kUsage, "prefill-length",
-      fmt::format(" {}: the {} rows of an image of {} attend to each other, and so "
-                  "are tokens of one call{}",
+      fmt::format(" {}: the {} rows of an image of {} {} tokens of one call{}",
                   build.prefill_length, least, config.model_type,
+                  config.vision->two_way_images ? "attend to each other, and so are" : "are",
                   config.vision->two_way_prompts ? ", with the text of the prompt"
                                                  : "; inputs text leaves images out"));
-}
-
-// Returns the most patches of an image, in whole blocks; 0 where no tower takes images of any
-// shape.
-Result<int64_t> image_patches(const ConvertOptions& options, const converters::ModelConfig& config,
-                              int64_t context_length) {
-  constexpr const char* kOption = "max-patches";
-  if (!config.vision || !config.vision->any_shape) {
-    if (!options.max_patches) return int64_t{0};
-    return fail_field(ErrorCode::kUsage, kOption,
-                      ": is for vision towers that take images of any shape");
-  }
-  const int64_t unit = config.vision->shuffle * config.vision->shuffle;
-  if (!options.max_patches) {
-    return unit * std::min(std::max<int64_t>(kDefaultPatches / unit, 1), context_length);
-  }
-  if (*options.max_patches >= unit) return *options.max_patches / unit * unit;
-  return fail_field(ErrorCode::kUsage, kOption,
-                    fmt::format(" {}: a block has {} patches", *options.max_patches, unit));
 }
 
 // Returns the most samples of a sound; 0 where no audio encoder takes samples.
@@ -269,18 +251,18 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   // A static program needs at least one column for the cache beside the columns of the call.
   const int64_t most = build.context_length - (fixed ? 1 : 0);
   if (!options.prefill_length) {
-    const int64_t wanted = with_image(build.prefill_length, config, kDefaultText);
+    const int64_t wanted = with_image(build.prefill_length, options, config, kDefaultText);
     // A static program caches only the positions that its longest call leaves.
     const int64_t room = fixed ? build.context_length / 2 : most;
-    build.prefill_length =
-        std::max(with_image(build.prefill_length, config, kLeastText), std::min(wanted, room));
+    build.prefill_length = std::max(with_image(build.prefill_length, options, config, kLeastText),
+                                    std::min(wanted, room));
   }
   if (build.prefill_length < 1 || build.prefill_length > most) {
     return fail_field(ErrorCode::kUsage, "prefill-length",
                       fmt::format(" {}: must be from 1 to {} with a context of {}",
                                   build.prefill_length, most, build.context_length));
   }
-  FERRY_RETURN_IF_ERROR(check_image_call(config, build));
+  FERRY_RETURN_IF_ERROR(check_image_call(options, config, build));
   FERRY_RETURN_IF_ERROR(check_two_way_window(config, build));
   build.all_logits = options.all_logits || fixed;
   build.decode_length = options.decode_length.value_or(1);
@@ -290,6 +272,10 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                   build.decode_length, build.prefill_length));
   }
   build.sound_samples = FERRY_TRY(sound_samples(options, config));
+  build.picture = FERRY_TRY(picture_shape(options, config));
+  build.placed_rows = is_one_program(options) && build.style == ProgramStyle::kStateful &&
+                      config.vision && converters::has_placed_rows(config) &&
+                      (config.vision->max_patches == 0 || build.picture);
   build.image_patches = FERRY_TRY(image_patches(options, config, build.context_length));
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;
@@ -364,12 +350,13 @@ bool has_room_for_image(const ConvertOptions& options, const converters::ModelCo
   const int64_t context =
       options.context_length.value_or(std::min(config.max_positions, kDefaultContext));
   const int64_t most = context - (options.style == ProgramStyle::kStatic ? 1 : 0);
-  const int64_t least = with_image(0, config, kLeastText);
+  const int64_t least = with_image(0, options, config, kLeastText);
   return options.prefill_length.value_or(most) >= least && most >= least;
 }
 
 // Reads the config. A tower that is built where the checkpoint has it is left out, with a note, if
-// it is not supported or if calls are too short for it, unless the options ask for images.
+// it is not supported or if calls are too short for it, unless the options ask for images or state
+// their size.
 Result<converters::ModelConfig> read_config(const ConvertOptions& options,
                                             const checkpoint::CheckpointInput& opened,
                                             converters::ConfigReport& report,
@@ -381,21 +368,21 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
   };
   auto config = read(options.images.value_or(opened.images));
   if (config) {
-    const Status settled = settle_patches(opened.copied, printable(options.source), *config);
-    if (!settled) config = fail(settled.error().code, settled.error().message);
+    const Status settled = settle_patches(options, opened.copied, *config);
+    if (!settled) config = Failure(settled.error());
   }
-  if (options.images || !opened.images) return config;
+  if (options.images || options.image_size || !opened.images) return config;
   const char* obstacle = config ? image_obstacle(options, *config) : nullptr;
   if (config && obstacle == nullptr && has_room_for_image(options, *config)) return config;
   auto text = read(false);
   if (!text) return text;
   if (text->vision) return config;  // the tower is part of every model of this family
-  notes.push_back(fmt::format("the programs take text and no images: {}",
-                              obstacle != nullptr ? obstacle
-                              : config
-                                  ? fmt::format("an image of {} needs {} tokens in a call",
-                                                config->model_type, config->vision->image_tokens())
-                                  : config.error().message));
+  notes.push_back(fmt::format(
+      "the programs take text and no images: {}",
+      obstacle != nullptr ? obstacle
+      : config ? fmt::format("an image of {} needs {} tokens in a call", config->model_type,
+                             rows_of_image(options, *config->vision))
+               : config.error().message));
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "core/dtype.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "core/tiled_picture.h"
 
 namespace ferry::plan {
 namespace {
@@ -35,6 +36,22 @@ const std::vector<WordOf<WeightDType>> kWeightDTypes = {{{"keep"}, WeightDType::
 template <class... Arguments>
 Failure usage(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   return fail(ErrorCode::kUsage, fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+// Parses "640x480", width before height.
+Status read_image_size(const std::string& text, std::optional<Extent>& size) {
+  const size_t cross = std::min(text.find('x'), text.size());
+  const auto width = number_after(text.substr(0, cross), "");
+  const auto height = number_after(text, text.substr(0, cross) + "x");
+  const auto is_side = [](const std::optional<int64_t>& side) {
+    return side && *side >= 1 && *side <= kMaxResolutionSide;
+  };
+  if (!is_side(width) || !is_side(height)) {
+    return usage("{}: expected WIDTHxHEIGHT, 1 to {} pixels each", quoted(text),
+                 kMaxResolutionSide);
+  }
+  size = Extent{*height, *width};
+  return {};
 }
 
 // Calls `read` with the name and the value of each item of a list such as "a=1,b=2". `expected`
@@ -252,6 +269,18 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
            .most = 1 << 18,
            .place = 27},
           o.max_patches);
+  v.text(
+      {.name = "image-size",
+       .value = "WIDTHxHEIGHT",
+       .help = "Pixels of the pictures that one program of all components takes, where the "
+               "vision tower takes pictures of any shape: 448x448",
+       .outputs = kBundles,
+       .place = 29},
+      [&o](const std::string& text) { return read_image_size(text, o.image_size); },
+      [&o] {
+        if (!o.image_size) return std::vector<std::string>();
+        return std::vector{fmt::format("{}x{}", o.image_size->columns, o.image_size->rows)};
+      });
   v.value({.name = "max-sound",
            .help = "Most seconds of a sound, where the audio encoder takes samples of any number "
                    "(moonshine); default: 60",

@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "media/decode.h"
 #include "media/pixel_values.h"
+#include "media/resample.h"
 
 namespace ferry::prompt {
 namespace {
@@ -19,8 +20,7 @@ namespace {
 constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
 
 // Says how the patches of a processor differ from those of the encoder.
-std::string grid_difference(const std::optional<packer::ManifestImageGrid>& grid,
-                            const media::Settings& settings) {
+std::string grid_difference(const std::optional<ImageGrid>& grid, const media::Settings& settings) {
   if (!grid) return "the image processor makes patches, the vision encoder takes tiles";
   if (!settings.any_shape())
     return "the image processor makes tiles, the vision encoder takes patches";
@@ -104,6 +104,9 @@ namespace {
 // A list of patches has equal numbers of them, of equal sizes, in equal squares.
 Status check_patches(const packer::Bundle& bundle, const media::Settings& settings,
                      const runner::VisionEncoder::Sizes& sizes) {
+  if (const auto& list = bundle.manifest().patch_list; list && settings.has_patches()) {
+    if (settings.patch == list->patch_size && settings.merge == list->merge_size) return {};
+  }
   const int64_t patches = settings.max_patches();
   const int64_t square = int64_t{settings.merge} * settings.merge;
   const Shape tile = {1, patches, int64_t{3} * settings.patch * settings.patch};
@@ -145,7 +148,8 @@ Status check_tokens(const packer::Bundle& bundle, const media::Settings& setting
 
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
   const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
-  if (settings.has_patches() || sizes.patches > 0) return check_patches(bundle, settings, sizes);
+  if (settings.has_patches() || sizes.patches > 0 || bundle.manifest().patch_list)
+    return check_patches(bundle, settings, sizes);
   const auto& grid = bundle.manifest().image_grid;
   if (grid.has_value() != settings.any_shape() ||
       (grid && (grid->patch_size != settings.patch || grid->merge_size != settings.merge ||
@@ -172,8 +176,8 @@ Status check_placeholders(const packer::Bundle& bundle, const ImagePrompt& promp
   return prompts.expect_tokens_per_tile(bundle.manifest().image_grid ? 0 : sizes.rows);
 }
 
-std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels) {
-  std::vector<runner::ImageShape> shapes;
+std::vector<ImageShape> shapes_of(const media::PixelValues& pixels) {
+  std::vector<ImageShape> shapes;
   for (size_t i = 0; i + 1 < pixels.spatial_shapes.size(); i += 2) {
     shapes.push_back({pixels.spatial_shapes[i], pixels.spatial_shapes[i + 1]});
   }
@@ -196,9 +200,9 @@ Result<std::vector<float>> encode_cut(runner::VisionEncoder& encoder, const pack
   if (settings.kind != media::ProcessorKind::kPixtral) {
     return encoder.encode(pixels.values, shapes_of(pixels));
   }
-  const runner::ImageShape shape = {pixels.image_sizes[0] / settings.patch,
-                                    pixels.image_sizes[1] / settings.patch};
-  const std::vector<float> patches = runner::patches_of_planes(
+  const ImageShape shape = {pixels.image_sizes[0] / settings.patch,
+                            pixels.image_sizes[1] / settings.patch};
+  const std::vector<float> patches = patches_of_planes(
       pixels.values, pixels.shape[2], pixels.shape[3], *bundle.manifest().image_grid, shape);
   return encoder.encode(patches, {&shape, 1});
 }
@@ -229,8 +233,8 @@ Result<std::vector<EncodedImage>> ImageInput::encode_among(std::span<const std::
   settings_.alone = paths.size() + others == 1;
   for (const std::string& path : paths) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    const media::Image image = FERRY_TRY(media::read_image(path));
     constexpr media::Backend kBackend = media::Backend::kTorchvision;
+    const media::Image image = resized(FERRY_TRY(media::read_image(path)), kBackend);
     const media::Sample sample = {FERRY_TRY(cut_picture(image, path, settings_, kBackend, *pool_))};
     const media::TiledImage& cut = sample.front();
     const media::PixelValues pixels =
@@ -239,6 +243,13 @@ Result<std::vector<EncodedImage>> ImageInput::encode_among(std::span<const std::
     images.push_back({describe_cut(path, image.size, cut, settings_), std::move(features)});
   }
   return images;
+}
+
+media::Image ImageInput::resized(media::Image image, media::Backend backend) const {
+  const runner::VisionEncoder::Sizes& sizes = encoder_->sizes();
+  if (!sizes.picture) return image;
+  const media::Size size = {static_cast<int>(sizes.tile[3]), static_cast<int>(sizes.tile[2])};
+  return size == image.size ? image : resize(image, size, settings_.filter, backend, *pool_);
 }
 
 Result<bool> ImageInput::add(const std::string& path, std::vector<EncodedImage>& images) {

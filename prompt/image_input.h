@@ -9,14 +9,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/image_grid.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
+#include "media/image.h"
 #include "media/pixel_values.h"
+#include "media/resample.h"
 #include "media/settings.h"
 #include "packer/bundle_reader.h"
 #include "prompt/image_prompt.h"
 #include "prompt/preprocess.h"
-#include "runner/image_grid.h"
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
 #include "text/read_file.h"
@@ -35,7 +37,7 @@ std::vector<runner::EmbeddingRows> rows_of(const ExpandedPrompt& prompt,
 // Returns the rows and columns of patches of images of any shape, or of tiles that are lists of
 // patches; of pictures whose tiles have rows together, their sizes in pixels; nothing for other
 // pixel values.
-std::vector<runner::ImageShape> shapes_of(const media::PixelValues& pixels);
+std::vector<ImageShape> shapes_of(const media::PixelValues& pixels);
 
 std::vector<ImageLayout> layouts_of(std::span<const EncodedImage> images);
 
@@ -64,6 +66,8 @@ class ImageInput {
   ImageInput(const packer::Bundle& bundle, ImagePrompt prompts)
       : bundle_(bundle), prompts_(std::move(prompts)) {}
 
+  // Returns the picture in the one size that the encoder takes, if it takes one.
+  media::Image resized(media::Image image, media::Backend backend) const;
   // Encodes images of a prompt that has `others` beside them.
   Result<std::vector<EncodedImage>> encode_among(std::span<const std::string> paths, size_t others);
 

@@ -141,7 +141,7 @@ class ImageChats {
       const media::PixelValues pixels =
           media::pixel_values(std::span(&sample, 1), settings_, kBackend);
       images.pixels.insert(images.pixels.end(), pixels.values.begin(), pixels.values.end());
-      const std::vector<runner::ImageShape> shapes = prompt::shapes_of(pixels);
+      const std::vector<ImageShape> shapes = prompt::shapes_of(pixels);
       images.shapes.insert(images.shapes.end(), shapes.begin(), shapes.end());
       // Idefics3 has one more dimension in front.
       Shape shape(pixels.shape.begin() + (pixels.shape.size() == 5 ? 1 : 0), pixels.shape.end());

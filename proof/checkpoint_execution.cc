@@ -121,6 +121,7 @@ class F32Path {
     }
     for (RecordedPrompt& prompt : prompts_) {
       if (!options.follow_routes) prompt.routes.clear();  // the routers choose the experts
+      fit_images(conversion.plan->manifest(), prompt.images);
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
       if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
@@ -216,9 +217,10 @@ class F32Path {
         const auto count = std::ssize(call.tokens);
         FERRY_RETURN_IF_ERROR(
             merge_image_rows(images, images.features, call.position, count, run.passed[i]));
-        // A decoder that multiplies its rows has a probe for what its first layer takes.
-        if (conversion_.mapped.config.scalars.multiplies_rows()) continue;
         const Passed& merged = run.passed[i].at(std::string(kEmbeddingsPort));
+        // A decoder that makes what its first layer takes of its rows has a probe for that.
+        const converters::ModelConfig& config = conversion_.mapped.config;
+        if (config.scalars.multiplies_rows() || merged.shape.back() != config.hidden_size) continue;
         run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, count,
                                 runner::probe_floats({merged.dtype, merged.shape, merged.bytes}));
       }

@@ -4,11 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "core/image_grid.h"
 #include "core/program_interface.h"
 #include "runner/deepstack_rows.h"
-#include "runner/image_grid.h"
 #include "runner/method.h"
 #include "runner/rope_places.h"
+#include "runner/token_embedder.h"
 
 namespace ferry::proof {
 namespace {
@@ -26,6 +27,10 @@ std::vector<float> floats_in(const Passed& passed) {
   return runner::probe_floats({passed.dtype, passed.shape, passed.bytes});
 }
 
+Passed planes(const ImageShape& shape, int64_t patch, const std::vector<float>& values) {
+  return passed_f32({1, 3, shape.rows * patch, shape.columns * patch}, values);
+}
+
 // Appends the features of tile `number`, in the order of the program.
 Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
                    std::span<const float> pixels, std::vector<float>& features) {
@@ -33,7 +38,11 @@ Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
   shape[0] = 1;
   PassedTensors passed;
   passed[std::string(kPixelValuesPort)] = passed_values(DType::kF32, shape, std::as_bytes(pixels));
-  if (images.has_lists()) {
+  if (images.picture) {
+    passed[std::string(kPixelValuesPort)] =
+        planes(*images.picture, images.list->patch_size,
+               planes_of_list(pixels, *images.list, *images.picture));
+  } else if (images.has_lists()) {
     const auto sides = std::as_bytes(std::span(images.shapes).subspan(number, 1));
     passed[std::string(kSpatialShapesPort)] = passed_values(DType::kI64, {1, 2}, sides);
   }
@@ -46,15 +55,27 @@ Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
   return {};
 }
 
+// Appends the rows of one picture of the shape that the encoder takes.
+Status encode_picture(LoadedPart& part, const ImageGrid& grid, const ImageShape& shape,
+                      std::span<const float> pixels, std::vector<float>& features) {
+  PassedTensors passed;
+  passed[std::string(kPixelValuesPort)] =
+      planes(shape, grid.patch_size, FERRY_TRY(planes_of_patches(pixels, grid, shape)));
+  part.method().reset();
+  FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
+  const std::vector<float> rows = floats_in(passed.at(std::string(kImageFeaturesPort)));
+  features.insert(features.end(), rows.begin(), rows.end());
+  return {};
+}
+
 // Appends the rows of one image of any shape.
-Status encode_image(LoadedPart& part, const packer::ManifestImageGrid& grid,
-                    const runner::ImageShape& shape, std::span<const float> pixels,
-                    std::vector<float>& features) {
-  const runner::GridInputs inputs = runner::grid_inputs(grid, shape);
+Status encode_image(LoadedPart& part, const ImageGrid& grid, const ImageShape& shape,
+                    std::span<const float> pixels, std::vector<float>& features) {
+  const GridInputs inputs = grid_inputs(grid, shape);
   const int64_t blocks = std::ssize(inputs.blocks), patches = shape.patches();
   PassedTensors passed;
-  passed[std::string(kPixelValuesPort)] = passed_f32({1, blocks, std::ssize(pixels) / blocks},
-                                                     runner::take_blocks(pixels, inputs.blocks));
+  passed[std::string(kPixelValuesPort)] =
+      passed_f32({1, blocks, std::ssize(pixels) / blocks}, take_blocks(pixels, inputs.blocks));
   passed[std::string(kPatchPositionsPort)] = passed_i64({2, patches}, inputs.positions);
   passed[std::string(kPatchWindowsPort)] = passed_i64({1, patches}, inputs.windows);
   passed[std::string(kPositionRowsPort)] = passed_i64({4, patches}, inputs.table_rows);
@@ -72,8 +93,8 @@ Status encode_image(LoadedPart& part, const packer::ManifestImageGrid& grid,
   const size_t at = features.size();
   features.resize(at + values.size());
   for (size_t layer = 0; layer < layers; ++layer) {
-    runner::put_blocks(std::span(values).subspan(layer * size, size), inputs.blocks, width,
-                       layers * width, features.data() + at + layer * width);
+    put_blocks(std::span(values).subspan(layer * size, size), inputs.blocks, width, layers * width,
+               features.data() + at + layer * width);
   }
   return {};
 }
@@ -95,12 +116,46 @@ Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& i
     return runner::pack_pictures(*images.tiled, images.shapes, features,
                                  std::ssize(features) / rows, "image_features");
   }
-  for (const runner::ImageShape& shape : images.shapes) {
+  for (const ImageShape& shape : images.shapes) {
     const auto size = static_cast<size_t>(shape.patches() * images.pixel_shape[1]);
-    FERRY_RETURN_IF_ERROR(encode_image(part, *images.grid, shape, pixels.first(size), features));
+    const auto encode_one = images.picture ? encode_picture : encode_image;
+    FERRY_RETURN_IF_ERROR(encode_one(part, *images.grid, shape, pixels.first(size), features));
     pixels = pixels.subspan(size);
   }
   return features;
+}
+
+namespace {
+
+// Gives lists of patches the length that the programs take.
+void fit_lists(const packer::Manifest& manifest, PromptImages& images) {
+  const Shape tile = tile_shape(manifest);
+  if (picture_of(manifest) || tile.size() != 3 || images.pixel_shape.size() != 3) return;
+  const auto width = static_cast<size_t>(images.pixel_shape[2]);
+  const size_t from = static_cast<size_t>(images.pixel_shape[1]) * width;
+  const size_t to = static_cast<size_t>(tile[1]) * width;
+  std::vector<float> pixels(static_cast<size_t>(images.pixel_shape[0]) * to, 0.0F);
+  for (size_t i = 0; i < static_cast<size_t>(images.pixel_shape[0]); ++i) {
+    const auto list = std::span(images.pixels).subspan(i * from, std::min(from, to));
+    std::ranges::copy(list, pixels.begin() + static_cast<std::ptrdiff_t>(i * to));
+  }
+  images.pixels = std::move(pixels);
+  images.pixel_shape[1] = tile[1];
+  images.picture.reset();
+  images.list.reset();
+}
+
+}  // namespace
+
+void fit_images(const packer::Manifest& manifest, PromptImages& images) {
+  if (images.list) return fit_lists(manifest, images);
+  if (!images.grid) return;
+  images.picture = picture_of(manifest);
+  images.placed = runner::has_places(manifest) && images.runs.size() == images.shapes.size();
+  for (size_t i = 0; images.placed && i < images.runs.size(); ++i) {
+    images.runs[i].grid_rows = images.shapes[i].rows / images.grid->merge_size;
+    images.runs[i].grid_columns = images.shapes[i].columns / images.grid->merge_size;
+  }
 }
 
 Status merge_image_rows(const PromptImages& images, std::span<const float> features,

@@ -22,6 +22,10 @@ Result<std::vector<float>> encode_images(LoadedPart& part, const PromptImages& i
 Status merge_image_rows(const PromptImages& images, std::span<const float> features,
                         int64_t position, int64_t count, PassedTensors& passed);
 
+// Makes images of any shape fit programs that take them as `manifest` says, which need not be those
+// of the bundle that the prompt was read for.
+void fit_images(const packer::Manifest& manifest, PromptImages& images);
+
 // Returns rope_positions of tokens without images before them: i64 [3,count].
 std::vector<int64_t> text_places(int64_t position, size_t count);
 

@@ -88,10 +88,11 @@ void drop_padding(PromptImages& images) {
 }
 
 // Adds the shape of an image of any shape.
-Status add_shape(const packer::Manifest& manifest, runner::ImageShape shape, const std::string& who,
+Status add_shape(const packer::Manifest& manifest, ImageShape shape, const std::string& who,
                  PromptImages& images) {
   images.shapes.push_back(shape);
-  return runner::check_image_shape(*manifest.image_grid, shape, most_blocks(manifest), who);
+  FERRY_RETURN_IF_ERROR(check_picture(images.picture, shape, who));
+  return check_image_shape(*manifest.image_grid, shape, most_blocks(manifest), who);
 }
 
 // Reads the rows and columns of patches of images of any shape.
@@ -143,7 +144,7 @@ Status read_image_sizes(const Reference& reference, const ReferencePrompt& promp
 Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
                    const packer::Manifest& manifest, PromptImages& images) {
   images.grid = manifest.image_grid;
-  images.width = manifest.hidden_size;
+  images.picture = picture_of(manifest);
   images.placed = runner::has_places(manifest);
   const auto read = prompt.has(kImageSizes) ? read_image_sizes : read_grids;
   return read(reference, prompt, manifest, images);
@@ -151,17 +152,17 @@ Status read_shapes(const Reference& reference, const ReferencePrompt& prompt,
 
 int64_t blocks_of(const PromptImages& images) {
   int64_t patches = 0;
-  for (const runner::ImageShape& shape : images.shapes) patches += shape.patches();
+  for (const ImageShape& shape : images.shapes) patches += shape.patches();
   return patches / (images.grid->merge_size * images.grid->merge_size);
 }
 
 // Cuts images in planes [images,3,H,W] into patches.
 Status cut_planes(const Reference& reference, const ReferencePrompt& prompt, PromptImages& images) {
-  const packer::ManifestImageGrid& grid = *images.grid;
+  const ImageGrid& grid = *images.grid;
   const std::string who = name_of(reference, prompt);
   Shape shape = reference.shape(prompt, "pixel_values");
   const bool planes = shape.size() == 4 && shape[0] == std::ssize(images.shapes) && shape[1] == 3;
-  const auto fits = [&](const runner::ImageShape& image) {
+  const auto fits = [&](const ImageShape& image) {
     return image.rows * grid.patch_size <= shape[2] && image.columns * grid.patch_size <= shape[3];
   };
   if (!planes || grid.temporal_patch_size != 1 || !std::ranges::all_of(images.shapes, fits)) {
@@ -171,7 +172,7 @@ Status cut_planes(const Reference& reference, const ReferencePrompt& prompt, Pro
   const std::vector<float> all = FERRY_TRY(reference.floats(prompt, "pixel_values", shape));
   const size_t size = all.size() / images.shapes.size();
   for (size_t i = 0; i < images.shapes.size(); ++i) {
-    const std::vector<float> patches = runner::patches_of_planes(
+    const std::vector<float> patches = patches_of_planes(
         std::span(all).subspan(i * size, size), shape[2], shape[3], grid, images.shapes[i]);
     images.pixels.insert(images.pixels.end(), patches.begin(), patches.end());
   }
@@ -183,7 +184,7 @@ Status cut_planes(const Reference& reference, const ReferencePrompt& prompt, Pro
 Status read_patches(const Reference& reference, const ReferencePrompt& prompt,
                     PromptImages& images) {
   if (prompt.has(kImageSizes)) return cut_planes(reference, prompt, images);
-  const packer::ManifestImageGrid& grid = *images.grid;
+  const ImageGrid& grid = *images.grid;
   const Shape expected = {blocks_of(images) * grid.merge_size * grid.merge_size,
                           3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
   const Shape& shape = reference.shape(prompt, "pixel_values");
@@ -274,11 +275,15 @@ Status read_list_shapes(const Reference& reference, const ReferencePrompt& promp
     images.joins_states = shape.size() == 3 && !apart;
   }
   const runner::VisionEncoder::Sizes sizes{.patches = patches, .rows = rows};
+  const auto takes = [&](const ImageShape& shape) {
+    return images.picture ? shape == *images.picture && shape.patches() <= patches
+                          : sizes.takes(shape);
+  };
   std::vector<int64_t> mask;
   for (size_t i = 0; i < sides.size(); i += 2) {
     const int64_t height = sides[i], width = sides[i + 1];
     images.shapes.push_back({height, width});
-    if (!sizes.takes(images.shapes.back())) {
+    if (!takes(images.shapes.back())) {
       return bad_input(
           fmt::format("{}: spatial_shapes: the vision encoder takes no {} x {} patches",
                       name_of(reference, prompt), height, width));
@@ -301,6 +306,11 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
   Shape expected = tile_shape(manifest);
+  if (manifest.patch_list) {
+    images.list = manifest.patch_list;
+    images.picture = picture_of(manifest);
+    expected = {1, tiles.size() == 3 ? tiles[1] : 1, images.list->values()};
+  }
   if (!expected.empty() && expected.size() == tiles.size() && tiles[0] > 0) {
     expected[0] = tiles[0];
   }
@@ -400,7 +410,17 @@ std::vector<runner::EmbeddingRows> PromptImages::rows_of(std::span<const float> 
 int64_t most_blocks(const packer::Manifest& manifest) {
   const packer::ManifestPort* port =
       find_port(manifest, &packer::ManifestMethod::inputs, kPixelValuesPort);
-  return manifest.image_grid && port != nullptr && port->shape.size() == 3 ? port->shape[1] : 0;
+  if (!manifest.image_grid || port == nullptr) return 0;
+  if (picture_of(manifest)) return rows_of_tile(manifest);
+  return port->shape.size() == 3 ? port->shape[1] : 0;
+}
+
+std::optional<ImageShape> picture_of(const packer::Manifest& manifest) {
+  const Shape tile = tile_shape(manifest);
+  if (tile.size() != 4 || (!manifest.image_grid && !manifest.patch_list)) return std::nullopt;
+  const int64_t patch =
+      manifest.image_grid ? manifest.image_grid->patch_size : manifest.patch_list->patch_size;
+  return ImageShape{tile[2] / patch, tile[3] / patch};
 }
 
 Shape tile_shape(const packer::Manifest& manifest) {
@@ -420,6 +440,7 @@ int64_t rows_of_tile(const packer::Manifest& manifest) {
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest) {
   PromptImages images;
+  images.width = manifest.hidden_size;
   if (manifest.image_grid) {
     FERRY_RETURN_IF_ERROR(read_shapes(reference, prompt, manifest, images));
   }

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/image_grid.h"
 #include "core/result.h"
 #include "packer/manifest.h"
 #include "proof/reference.h"
-#include "runner/image_grid.h"
 #include "runner/picture_tiles.h"
 #include "runner/token_embedder.h"
 
@@ -23,17 +23,19 @@ struct PromptImages {
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
   // States how images of any shape are cut; absent for others.
-  std::optional<packer::ManifestImageGrid> grid = {};
+  std::optional<ImageGrid> grid = {};
+  std::optional<PatchList> list = {};      // the sizes of lists of patches, where `picture` is set
+  std::optional<ImageShape> picture = {};  // the one shape that all have, if they have one
   bool placed = false;  // whether these have places in three dimensions in the text decoder
   // The patches of each image of any shape, or of each tile that is a list of patches; the sizes in
   // pixels of pictures whose tiles have rows together.
-  std::vector<runner::ImageShape> shapes = {};
+  std::vector<ImageShape> shapes = {};
   std::optional<runner::PictureTiles> tiled = {};  // set where pictures have tiles together
   std::vector<int64_t> tile_counts = {};           // the tiles of each of these pictures
   // For lists of patches: the reference's last state of the tower has no rows of padding, and the
   // rows of all tiles lie behind each other.
   bool joins_states = false;
-  int64_t width = 0;  // of images of any shape: hidden_size, the first columns of a row
+  int64_t width = 0;  // hidden_size: the first columns of a row are the embedding
   // Consecutive positions of placeholders; of images that have places with their blocks.
   struct Run {
     int64_t first = 0, count = 0;
@@ -59,7 +61,7 @@ struct PromptImages {
   // Returns the rows of features of a tile, of which the vision encoder gives `given`: the others
   // are of padding.
   int64_t rows_of(size_t tile, int64_t given) const {
-    return has_lists() ? shapes[tile].patches() / (pixel_shape[1] / given) : given;
+    return has_lists() && !picture ? shapes[tile].patches() / (pixel_shape[1] / given) : given;
   }
 };
 
@@ -90,5 +92,8 @@ Shape tile_shape(const packer::Manifest& manifest);
 int64_t rows_of_tile(const packer::Manifest& manifest);
 // Returns the most blocks of patches of an image of any shape; 0 for other encoders.
 int64_t most_blocks(const packer::Manifest& manifest);
+// Returns the patches of the pictures that the vision encoder takes, if it takes one shape alone of
+// those that its processor makes.
+std::optional<ImageShape> picture_of(const packer::Manifest& manifest);
 
 }  // namespace ferry::proof

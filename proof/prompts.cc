@@ -108,14 +108,14 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
 
 namespace {
 
-Shape patches_shape(const packer::ManifestImageGrid& grid, int64_t blocks) {
+Shape patches_shape(const ImageGrid& grid, int64_t blocks) {
   return {blocks * grid.merge_size * grid.merge_size,
           3 * grid.patch_size * grid.patch_size * grid.temporal_patch_size};
 }
 
 // Returns the rows and columns of a list of patches that leaves some of `patches` as padding and,
 // where they are enough, is not square. `rows` features are made of all patches.
-runner::ImageShape probing_shape(int64_t patches, int64_t rows) {
+ImageShape probing_shape(int64_t patches, int64_t rows) {
   const auto side = [](int64_t area) {
     return std::max<int64_t>(1, static_cast<int64_t>(std::sqrt(static_cast<double>(area))));
   };
@@ -124,9 +124,22 @@ runner::ImageShape probing_shape(int64_t patches, int64_t rows) {
 }
 
 // Returns the size of a picture with a frame in its resolution, which is the smallest of all.
-runner::ImageShape probing_picture(const runner::PictureTiles& tiles) {
+ImageShape probing_picture(const runner::PictureTiles& tiles) {
   const Extent size = *std::ranges::min_element(tiles.resolutions, {}, &Extent::area);
   return {std::max<int64_t>(1, size.rows / 2), size.columns};
+}
+
+}  // namespace
+
+namespace {
+
+// Gives all frames of a patch the values of the first.
+void repeat_frames(const ImageGrid& grid, std::vector<float>& pixels) {
+  const auto frame = static_cast<size_t>(grid.patch_size * grid.patch_size);
+  const size_t channel = frame * static_cast<size_t>(grid.temporal_patch_size);
+  for (size_t at = 0; at < pixels.size(); ++at) {
+    pixels[at] = pixels[at / channel * channel + at % frame];
+  }
 }
 
 }  // namespace
@@ -134,19 +147,27 @@ runner::ImageShape probing_picture(const runner::PictureTiles& tiles) {
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
                        std::vector<RecordedPrompt>& prompts) {
   // An image of any shape is of a few blocks, more high than wide.
-  const int64_t most = most_blocks(manifest), wide = most >= 6 ? 2 : 1;
-  const int64_t high = std::min<int64_t>(most, 3);
+  const int64_t most = most_blocks(manifest);
+  const auto picture_shape = picture_of(manifest);
+  const int64_t merge = manifest.image_grid ? manifest.image_grid->merge_size : 1;
+  const auto& list = manifest.patch_list;
+  const int64_t wide = picture_shape ? picture_shape->columns / merge : most >= 6 ? 2 : 1;
+  const int64_t high = picture_shape ? picture_shape->rows / merge : std::min<int64_t>(most, 3);
   const int64_t given = most > 0 ? wide * high : rows_of_tile(manifest);
   int64_t rows = given;
-  const Shape tile = most > 0 ? patches_shape(*manifest.image_grid, rows) : tile_shape(manifest);
+  const Shape tile = most > 0 ? patches_shape(*manifest.image_grid, rows)
+                     : list   ? Shape{1, picture_shape->patches(), list->values()}
+                              : tile_shape(manifest);
   RecordedPrompt& prompt = prompts.front();
   std::vector<int64_t>& tokens = prompt.tokens;
   if (given < 1 || tile.empty()) return;
   const bool listed = most == 0 && tile.size() == 3;
-  const runner::ImageShape shape = listed ? probing_shape(tile[1], given) : runner::ImageShape();
+  const ImageShape shape = list     ? *picture_shape
+                           : listed ? probing_shape(tile[1], given)
+                                    : ImageShape();
   if (listed) rows = shape.patches() / (tile[1] / given);
   const auto tiled = runner::PictureTiles::in(manifest, tile, {1, given, manifest.hidden_size});
-  const runner::ImageShape picture = tiled ? probing_picture(*tiled) : runner::ImageShape();
+  const ImageShape picture = tiled ? probing_picture(*tiled) : ImageShape();
   const int64_t tiles = tiled ? tiled->tiles_of(picture) : 1;
   if (tiled) rows = tiled->rows_of(picture, tiles);
   if (rows < 1 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
@@ -158,10 +179,14 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   }
   tokens.insert(tokens.begin() + 1, static_cast<size_t>(rows), placeholder);
   prompt.images.runs = {{1, rows}};
+  prompt.images.width = manifest.hidden_size;
+  if (list) {
+    prompt.images.list = list;
+    prompt.images.picture = picture_shape;
+  }
   if (most > 0) {
-    const int64_t merge = manifest.image_grid->merge_size;
     prompt.images.grid = manifest.image_grid;
-    prompt.images.width = manifest.hidden_size;
+    prompt.images.picture = picture_shape;
     prompt.images.shapes = {{high * merge, wide * merge}};
     prompt.images.placed = runner::has_places(manifest);
     if (prompt.images.placed) prompt.images.runs = {{1, rows, high, wide}};
@@ -184,6 +209,7 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
     const auto unit = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
     prompt.images.pixels.push_back(i < pixels ? 2 * unit - 1 : 0.0F);
   }
+  if (most > 0 && picture_shape) repeat_frames(*manifest.image_grid, prompt.images.pixels);
 }
 
 // Samples of noise for an encoder that takes any number: two seconds.

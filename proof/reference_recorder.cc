@@ -101,29 +101,23 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   if (!images.pixels.empty()) {
     out.add(prefix + "pixel_values", DType::kF32, images.pixel_shape, images.pixels);
   }
-  const int64_t rows = images.row_count();
-  const int64_t width = std::ssize(images.features) / rows;
-  if (!images.grid) {
-    if (!images.shapes.empty()) write_sides(prefix, out);
-    const bool equal = !images.pixels.empty() && images.shapes.empty();
-    const int64_t tiles = equal ? images.pixel_shape[0] : 1;
-    out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
-    return;
-  }
-  write_shapes(prefix, out);
+  if (images.grid) write_shapes(prefix, out);
+  if (!images.grid && !images.shapes.empty()) write_sides(prefix, out);
+  const int64_t rows = images.row_count(), width = std::ssize(images.features) / rows;
+  if (width == 0) return;
   std::vector<float> values;
-  for (int64_t row = 0; width > 0 && row < rows; ++row) {
+  for (int64_t row = 0; row < rows; ++row) {
     const auto from = images.features.begin() + row * width;
     values.insert(values.end(), from, from + images.width);
   }
-  if (!values.empty()) {
-    out.add(prefix + "image_features", DType::kF32, {1, rows, images.width}, values);
-  }
+  const bool equal = !images.grid && !images.pixels.empty() && images.shapes.empty();
+  const int64_t tiles = equal ? images.pixel_shape[0] : 1;
+  out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, images.width}, values);
 }
 
 void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) const {
   std::vector<int64_t> numbers;
-  for (const runner::ImageShape& shape : prompt_->images.shapes) {
+  for (const ImageShape& shape : prompt_->images.shapes) {
     numbers.insert(numbers.end(), {1, shape.rows, shape.columns});
   }
   const auto count = std::ssize(prompt_->images.shapes);
@@ -132,7 +126,7 @@ void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) 
 
 void PromptRecorder::write_sides(const std::string& prefix, MemorySource& out) const {
   std::vector<int64_t> numbers;
-  for (const runner::ImageShape& shape : prompt_->images.shapes) {
+  for (const ImageShape& shape : prompt_->images.shapes) {
     numbers.insert(numbers.end(), {shape.rows, shape.columns});
   }
   const auto count = std::ssize(prompt_->images.shapes);

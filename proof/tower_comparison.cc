@@ -1,5 +1,6 @@
 #include "proof/tower_comparison.h"
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <string>
@@ -43,8 +44,31 @@ std::vector<float> embeddings_of(const runner::VisionEncoder& vision, Row rows) 
 Shape feature_shape(const runner::VisionEncoder& vision, const PromptImages& images,
                     std::span<const float> features) {
   const int64_t width = vision.width();
-  const int64_t rows = images.joins_features() ? std::ssize(features) / width : vision.rows();
+  const int64_t rows =
+      images.joins_features() ? std::ssize(features) / vision.row_width() : vision.rows();
   return {1, rows, width};
+}
+
+// Where the tower takes pictures of one shape in the place of lists of patches, the reference has
+// rows of padding too. They are added to `values`, whose shape becomes that of the reference.
+Status add_padding(const Reference& reference, const ReferencePrompt& prompt,
+                   const PromptImages& images, const std::string& name, Shape& shape,
+                   std::vector<float>& values) {
+  const Shape stated = reference.shape(prompt, name);
+  const size_t tiles = images.shapes.size();
+  if (!images.list || tiles == 0 || stated.size() != 3 || stated[0] != shape[0] ||
+      stated[1] <= shape[1] || stated[2] != shape[2]) {
+    return {};
+  }
+  std::vector<float> padded = FERRY_TRY(reference.floats(prompt, name, stated));
+  const size_t kept = values.size() / tiles, size = padded.size() / tiles;
+  for (size_t tile = 0; tile < tiles; ++tile) {
+    const auto rows = Row(values).subspan(tile * kept, kept);
+    std::ranges::copy(rows, padded.begin() + static_cast<std::ptrdiff_t>(tile * size));
+  }
+  values = std::move(padded);
+  shape = stated;
+  return {};
 }
 
 Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePrompt& prompt,
@@ -78,13 +102,14 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   TowerComparison out;
   for (const std::string& name : computed.order) {
     const bool joined = images.joins_features() && name == "image_features";
-    const Shape shape =
-        joined ? computed.shapes[name]
-               : join_tower(images, name, computed.shapes[name], computed.values[name]);
+    std::vector<float>& values = computed.values[name];
+    Shape shape =
+        joined ? computed.shapes[name] : join_tower(images, name, computed.shapes[name], values);
+    FERRY_RETURN_IF_ERROR(add_padding(reference, prompt, images, name, shape, values));
     const std::vector<float> want = FERRY_TRY(reference.floats(prompt, name, shape));
     ValueComparison comparison(bounds.noise_of(prompt.name, name));
-    comparison.add(computed.values[name], want);
-    if (details != nullptr) details->add_whole(name, computed.values[name], want);
+    comparison.add(values, want);
+    if (details != nullptr) details->add_whole(name, values, want);
     LayerResult& result = out.layers.emplace_back();
     result.tensor = {ReferenceTensor::Kind::kVision, name, name, tower_layer(name, manifest)};
     result.metrics = comparison.metrics();

@@ -47,7 +47,8 @@ std::vector<PortType> cross_inputs(const ProgramSet::Ports& ports) {
 Result<MethodChain> bind_protocol(ProgramSet& set, std::span<const PortType> cross) {
   const packer::Manifest& m = set.bundle().manifest();
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
-  const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
+  const PortType embeddings = {
+      kEmbeddingsPort, DType::kF32, {1, m.prefill_length, embedding_width(m)}};
   std::vector<PortType> inputs = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens};
   if (has_port(set, kInputPosPort)) {
     inputs.push_back({kInputPosPort, DType::kI64, {position_count(set)}});

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/image_grid.h"
 #include "core/result.h"
 #include "core/tiled_picture.h"
 #include "packer/manifest.h"
-#include "runner/image_grid.h"
 
 namespace ferry::runner {
 

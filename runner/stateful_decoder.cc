@@ -400,7 +400,10 @@ Status StatefulDecoder::forward_together(std::span<StatefulDecoder* const> decod
 Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   FERRY_RETURN_IF_ERROR(check_rows(impl_->set.bundle(), rows, capacity()));
   if (impl_->embedding != nullptr) impl_->embedding->embedder.set_rows(rows);
-  if (!impl_->ends.empty()) impl_->images.set(rows, impl_->manifest().hidden_size);
+  // All rows of an image that attend to each other, or state their places, are tokens of one call.
+  if (!impl_->ends.empty() || has_placed_rows(impl_->manifest())) {
+    impl_->images.set(rows, row_width(impl_->manifest()));
+  }
   if (!impl_->places.empty()) impl_->rope_places.set(rows, impl_->position);
   if (impl_->deepstack) impl_->deepstack->set(rows);
   return {};

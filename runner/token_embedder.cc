@@ -33,10 +33,10 @@ bool TokenEmbedder::is_in(const packer::Bundle& bundle) {
 
 Result<TokenEmbedder> TokenEmbedder::bind(ProgramSet& set, std::string_view method, DType ids,
                                           int64_t tokens) {
+  const int64_t width = embedding_width(set.bundle().manifest());
   const PortType inputs[] = {{kTokensPort, ids, {1, tokens}}};
-  const PortType outputs[] = {
-      {kEmbeddingsPort, DType::kF32, {1, tokens, set.bundle().manifest().hidden_size}}};
-  const int64_t values = tokens * set.bundle().manifest().hidden_size;
+  const PortType outputs[] = {{kEmbeddingsPort, DType::kF32, {1, tokens, width}}};
+  const int64_t values = tokens * width;
   return TokenEmbedder(FERRY_TRY(set.bind(method, inputs, outputs)), static_cast<size_t>(values));
 }
 
@@ -108,10 +108,10 @@ Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> r
           fmt::format("{}: {} rows of image features at position {} have {} x {} places",
                       printable(bundle.path()), size, run.first, run.grid_rows, run.grid_columns));
     }
-    if (placed && end > 0 && run.first == end) {
+    if ((placed || has_placed_rows(bundle.manifest())) && end > 0 && run.first == end) {
       return fail(ErrorCode::kUsage,
                   fmt::format("{}: two images without a token between them, at position {}: their "
-                              "places in three dimensions are not known",
+                              "places are not known",
                               printable(bundle.path()), end));
     }
     end = run.first + size;
@@ -159,8 +159,21 @@ int64_t deepstack_layers(const packer::Manifest& manifest) {
   return port != nullptr && port->shape.size() == 3 ? port->shape[0] : 0;
 }
 
+int64_t embedding_width(const packer::Manifest& manifest) {
+  const packer::ManifestPort* port = manifest.version >= packer::kPlacedRowsManifestVersion
+                                         ? decoder_input(manifest, kEmbeddingsPort)
+                                         : nullptr;
+  return port != nullptr && port->shape.size() == 3
+             ? std::max(port->shape.back(), manifest.hidden_size)
+             : manifest.hidden_size;
+}
+
+bool has_placed_rows(const packer::Manifest& manifest) {
+  return embedding_width(manifest) > manifest.hidden_size;
+}
+
 int64_t row_width(const packer::Manifest& manifest) {
-  return manifest.hidden_size * (1 + deepstack_layers(manifest));
+  return embedding_width(manifest) + manifest.hidden_size * deepstack_layers(manifest);
 }
 
 Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, ThreadPool& pool,

@@ -17,7 +17,7 @@
 namespace ferry::runner {
 
 // Values f32 [n, width] that replace the embeddings of positions [first, first + n). The width is
-// hidden_size; where the outputs of K layers get features added too, these are behind the
+// embedding_width(); where the outputs of K layers get features added too, these are behind the
 // embedding in each row, and the width is (1 + K) hidden_size.
 struct EmbeddingRows {
   int64_t first = 0;
@@ -38,13 +38,13 @@ class TokenEmbedder {
 
   // Sets the rows for later calls. The values must stay until they are replaced.
   void set_rows(std::span<const EmbeddingRows> rows);
-  // Sets the width of the rows, a multiple of hidden_size, which is the width without this call.
+  // Sets the width of the rows, at least that of embeddings, which is the width without this call.
   void set_row_width(int64_t width) { row_width_ = width; }
   // Embeds ids [1,n] at positions [position, position + n). Allocates nothing.
   Status run(const TensorView& ids, int64_t position);
   // Embeds tokens without a position in the sequence, so rows of images are not used.
   Status run(const TensorView& ids);
-  // Returns f32 [1,n,hidden_size], valid until the next run().
+  // Returns f32 [1,n,embedding_width()], valid until the next run().
   const TensorView& output() const { return output_; }
 
  private:
@@ -61,10 +61,16 @@ class TokenEmbedder {
 
 // kUsage for a bundle whose decoder takes tokens, and unless the rows are whole, disjoint, in
 // ascending order and inside of `capacity` positions; where images have places in three dimensions,
-// also unless each has its own and a token behind the one before.
+// also unless each has its own; where they have such places or state their own, also unless there
+// is a token behind the one before.
 Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> rows,
                   int64_t capacity);
 
+// Returns the width of the embeddings that the text decoder of the bundle takes: hidden_size, or
+// more where they state their places (kEmbeddingsPort).
+int64_t embedding_width(const packer::Manifest& manifest);
+// Returns whether embeddings state their places.
+bool has_placed_rows(const packer::Manifest& manifest);
 // Returns the width of the rows that the text decoder of the bundle takes; see EmbeddingRows.
 int64_t row_width(const packer::Manifest& manifest);
 // Returns whether the images of the text decoder have places in three dimensions.

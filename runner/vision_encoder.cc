@@ -59,10 +59,21 @@ Failure wrong_ports(const packer::Bundle& bundle, std::string_view expected) {
       fmt::format("{}: the vision encoder has no {}", printable(bundle.path()), expected));
 }
 
+// Returns the shape of the pictures whose planes are [1,3,H,W]; nullopt if they are not whole
+// blocks, or the shape is of something else.
+std::optional<ImageShape> picture_in(const PatchList& patches, const Shape& shape) {
+  const int64_t side = patches.patch_size * patches.merge_size;
+  if (shape.size() != 4 || shape[0] != 1 || shape[1] != kChannels) return std::nullopt;
+  for (const int64_t pixels : {shape[2], shape[3]}) {
+    if (pixels < side || pixels > kMostSide || pixels % side != 0) return std::nullopt;
+  }
+  return ImageShape{shape[2] / patches.patch_size, shape[3] / patches.patch_size};
+}
+
 // Returns the sizes of an encoder for images of any shape.
 Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
                                              const packer::ManifestComponent& component) {
-  const packer::ManifestImageGrid& grid = *bundle.manifest().image_grid;
+  const ImageGrid& grid = *bundle.manifest().image_grid;
   const auto* pixels =
       find_vision_port(component, &packer::ManifestMethod::inputs, kPixelValuesPort);
   const auto* features =
@@ -79,14 +90,18 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
   }
   const int64_t values = grid.merge_size * grid.merge_size * kChannels * grid.patch_size *
                          grid.patch_size * grid.temporal_patch_size;
-  if (pixels == nullptr || pixels->shape.size() != 3 || pixels->shape[0] != 1 ||
-      !in_range(pixels->shape[1], 1, kMostBlocks) || pixels->shape[2] != values) {
+  const PatchList patches = {grid.patch_size, grid.merge_size};
+  const auto picture = pixels != nullptr ? picture_in(patches, pixels->shape) : std::nullopt;
+  if (!picture && (pixels == nullptr || pixels->shape.size() != 3 || pixels->shape[0] != 1 ||
+                   !in_range(pixels->shape[1], 1, kMostBlocks) || pixels->shape[2] != values)) {
     return wrong_ports(bundle, fmt::format("input {} of f32 [1, M, {}]", kPixelValuesPort, values));
   }
-  const int64_t blocks = pixels->shape[1], width = bundle.manifest().hidden_size;
-  if (features == nullptr || features->shape != Shape{1, blocks, width}) {
+  const int64_t unit = grid.merge_size * grid.merge_size;
+  const int64_t blocks = picture ? picture->patches() / unit : pixels->shape[1];
+  const int64_t width = bundle.manifest().hidden_size, whole = embedding_width(bundle.manifest());
+  if (features == nullptr || features->shape != Shape{1, blocks, whole}) {
     return wrong_ports(
-        bundle, fmt::format("output {} of f32 [1, {}, {}]", kImageFeaturesPort, blocks, width));
+        bundle, fmt::format("output {} of f32 [1, {}, {}]", kImageFeaturesPort, blocks, whole));
   }
   const int64_t layers = deepstack_layers(bundle.manifest());
   if (layers > 0 && (deep == nullptr || deep->shape != Shape{layers, blocks, width})) {
@@ -98,7 +113,9 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
                               .rows = blocks,
                               .width = width,
                               .layers = layers,
-                              .block_values = values};
+                              .row_width = whole + layers * width,
+                              .block_values = values,
+                              .picture = picture};
 }
 
 }  // namespace
@@ -125,8 +142,10 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
       find_vision_port(*component, &packer::ManifestMethod::inputs, kPixelValuesPort);
   const auto* features =
       find_vision_port(*component, &packer::ManifestMethod::outputs, kImageFeaturesPort);
-  const int64_t width = bundle.manifest().hidden_size;
-  const bool square = pixels != nullptr && is_square_tile(pixels->shape);
+  const int64_t width = bundle.manifest().hidden_size, whole = embedding_width(bundle.manifest());
+  const auto& list = bundle.manifest().patch_list;
+  const auto picture = list && pixels != nullptr ? picture_in(*list, pixels->shape) : std::nullopt;
+  const bool square = pixels != nullptr && (picture || is_square_tile(pixels->shape));
   const bool listed = pixels != nullptr && is_list_of_patches(pixels->shape);
   if (!square && !listed) {
     return bad_input(
@@ -136,13 +155,22 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
   if (features == nullptr || features->shape.size() != 3 || features->shape[0] != 1 ||
       features->shape[1] < 1) {
     return bad_input(fmt::format("{}: the vision encoder has no output {} of f32 [1, N, {}]",
-                                 printable(bundle.path()), kImageFeaturesPort, width));
+                                 printable(bundle.path()), kImageFeaturesPort, whole));
   }
-  if (features->shape[2] != width) {
+  if (features->shape[2] != whole) {
     return bad_input(fmt::format("{}: image features are {} wide, the text decoder takes {}",
-                                 printable(bundle.path()), features->shape[2], width));
+                                 printable(bundle.path()), features->shape[2], whole));
   }
-  Sizes sizes{.tile = pixels->shape, .rows = features->shape[1], .width = width};
+  Sizes sizes{.tile = pixels->shape,
+              .rows = features->shape[1],
+              .width = width,
+              .row_width = whole,
+              .picture = picture};
+  if (picture) {
+    if (sizes.rows * list->merge_size * list->merge_size == picture->patches()) return sizes;
+    return bad_input(fmt::format("{}: the vision encoder makes {} features of {} patches",
+                                 printable(bundle.path()), sizes.rows, picture->patches()));
+  }
   if (bundle.manifest().image_tiles) {
     sizes.tiles = PictureTiles::in(bundle.manifest(), pixels->shape, features->shape);
     if (!sizes.tiles) {
@@ -173,9 +201,10 @@ Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPo
   const Sizes sizes = FERRY_TRY(sizes_in(bundle));
   std::vector<PortType> inputs = {{kPixelValuesPort, DType::kF32, sizes.tile}};
   if (sizes.patches > 0) inputs.push_back({kSpatialShapesPort, DType::kI64, {1, kSides}});
-  std::vector<PortType> outputs = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, sizes.width}}};
-  if (sizes.block_values > 0) {
-    const packer::ManifestImageGrid& grid = *bundle.manifest().image_grid;
+  const int64_t given = sizes.row_width - sizes.layers * sizes.width;
+  std::vector<PortType> outputs = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, given}}};
+  if (sizes.block_values > 0 && !sizes.picture) {
+    const ImageGrid& grid = *bundle.manifest().image_grid;
     const int64_t patches = sizes.rows * grid.merge_size * grid.merge_size;
     inputs = {{kPixelValuesPort, DType::kF32, {1, sizes.rows, sizes.block_values}},
               {kPatchPositionsPort, DType::kI64, {2, patches}}};
@@ -202,10 +231,11 @@ Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPo
 Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels,
                                                  std::span<const ImageShape> shapes) {
   if (!takes_any_shape()) return encode_tiles(pixels, shapes);
-  const packer::ManifestImageGrid& grid = *set_.bundle().manifest().image_grid;
+  const ImageGrid& grid = *set_.bundle().manifest().image_grid;
   const std::string where = printable(set_.bundle().path());
   size_t values = 0;
   for (const ImageShape& shape : shapes) {
+    FERRY_RETURN_IF_ERROR(check_picture(sizes_.picture, shape, where));
     FERRY_RETURN_IF_ERROR(check_image_shape(grid, shape, rows(), where));
     values += static_cast<size_t>(shape.patches() / (grid.merge_size * grid.merge_size) *
                                   sizes_.block_values);
@@ -218,10 +248,33 @@ Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels,
   for (const ImageShape& shape : shapes) {
     const auto count = static_cast<size_t>(shape.patches() / (grid.merge_size * grid.merge_size) *
                                            sizes_.block_values);
-    FERRY_RETURN_IF_ERROR(encode_image(pixels.first(count), shape, rows));
+    const auto patches = pixels.first(count);
+    FERRY_RETURN_IF_ERROR(
+        sizes_.picture ? encode_planes(FERRY_TRY(planes_of_patches(patches, grid, shape)), rows)
+                       : encode_image(patches, shape, rows));
     pixels = pixels.subspan(count);
   }
   return rows;
+}
+
+Status VisionEncoder::encode_planes(std::span<const float> planes, std::vector<float>& rows) {
+  chain_.input(0).bytes = std::as_bytes(planes);
+  FERRY_RETURN_IF_ERROR(chain_.run());
+  return append_rows(rows, sizes_.rows);
+}
+
+Status VisionEncoder::append_rows(std::vector<float>& rows, int64_t kept) {
+  const auto size = static_cast<size_t>(sizes_.rows * row_width());
+  const std::span<const std::byte> out = chain_.output(0).bytes;
+  if (out.size() != size * sizeof(float)) {
+    return bad_input(fmt::format("{}: the vision encoder gave {} values, expected {}",
+                                 printable(set_.bundle().path()), out.size() / sizeof(float),
+                                 size));
+  }
+  const size_t before = rows.size();
+  rows.resize(before + static_cast<size_t>(kept * row_width()));
+  std::memcpy(rows.data() + before, out.data(), (rows.size() - before) * sizeof(float));
+  return {};
 }
 
 Status VisionEncoder::encode_image(std::span<const float> pixels, const ImageShape& shape,
@@ -277,8 +330,29 @@ Status VisionEncoder::check_shapes(std::span<const ImageShape> shapes, size_t ti
                           printable(set_.bundle().path()), tiles, sizes_.patches));
 }
 
+Result<std::vector<float>> VisionEncoder::encode_lists(std::span<const float> pixels,
+                                                       std::span<const ImageShape> shapes) {
+  const PatchList& list = *set_.bundle().manifest().patch_list;
+  const std::string where = printable(set_.bundle().path());
+  const size_t size = shapes.empty() ? 0 : pixels.size() / shapes.size();
+  const auto least = static_cast<size_t>(sizes_.picture->patches() * list.values());
+  if (size < least || size % static_cast<size_t>(list.values()) != 0) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: {} pixel values for {} lists of patches", where,
+                                               pixels.size(), shapes.size()));
+  }
+  std::vector<float> rows;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    FERRY_RETURN_IF_ERROR(check_picture(sizes_.picture, shapes[i], where));
+    const std::vector<float> planes =
+        planes_of_list(pixels.subspan(i * size, size), list, shapes[i]);
+    FERRY_RETURN_IF_ERROR(encode_planes(planes, rows));
+  }
+  return rows;
+}
+
 Result<std::vector<float>> VisionEncoder::encode_tiles(std::span<const float> pixels,
                                                        std::span<const ImageShape> shapes) {
+  if (sizes_.picture) return encode_lists(pixels, shapes);
   if (!sizes_.tiles) {
     FERRY_RETURN_IF_ERROR(
         check_shapes(shapes, pixels.size() / static_cast<size_t>(*checked_numel(sizes_.tile))));
@@ -300,25 +374,13 @@ Result<std::vector<float>> VisionEncoder::features_of_tiles(std::span<const floa
                                                printable(set_.bundle().path()), pixels.size(), tile,
                                                fmt::join(sides, " x ")));
   }
-  const auto size = static_cast<size_t>(rows() * width());
   std::vector<float> features;
   for (size_t i = 0; i < pixels.size() / tile; ++i) {
     chain_.input(0).bytes = std::as_bytes(pixels.subspan(i * tile, tile));
-    size_t kept = size;
-    if (!shapes.empty()) {
-      chain_.input(1).bytes = std::as_bytes(shapes.subspan(i, 1));
-      kept = static_cast<size_t>(sizes_.rows_of(shapes[i]) * width());
-    }
+    if (!shapes.empty()) chain_.input(1).bytes = std::as_bytes(shapes.subspan(i, 1));
     FERRY_RETURN_IF_ERROR(chain_.run());
-    const std::span<const std::byte> out = chain_.output(0).bytes;
-    if (out.size() != size * sizeof(float)) {
-      return bad_input(fmt::format("{}: the vision encoder gave {} values, expected {}",
-                                   printable(set_.bundle().path()), out.size() / sizeof(float),
-                                   size));
-    }
-    const size_t before = features.size();
-    features.resize(before + kept);
-    std::memcpy(features.data() + before, out.data(), kept * sizeof(float));
+    FERRY_RETURN_IF_ERROR(
+        append_rows(features, shapes.empty() ? rows() : sizes_.rows_of(shapes[i])));
   }
   return features;
 }
@@ -326,11 +388,18 @@ Result<std::vector<float>> VisionEncoder::features_of_tiles(std::span<const floa
 Status VisionEncoder::set_probe_sink(ProbeSink sink) {
   *sink_ = std::move(sink);
   if (!*sink_ || std::exchange(observing_, true)) return {};
+  // Pictures of one shape are not in the order of windows.
+  std::vector<int64_t> order;
+  if (sizes_.picture && takes_any_shape()) {
+    order = grid_inputs(*set_.bundle().manifest().image_grid, *sizes_.picture).blocks;
+  }
   for (const MethodChain::Link& link : chain_.links()) {
     for (const packer::ManifestProbe& probe : link.ports->probes) {
       FERRY_RETURN_IF_ERROR(link.method->observe(
-          probe.value, [sink = sink_.get(), name = probe.name](const TensorView& value) {
-            if (*sink) (*sink)(name, value.shape, probe_floats(value));
+          probe.value, [sink = sink_.get(), name = probe.name, order](const TensorView& value) {
+            if (!*sink) return;
+            const std::vector<float> values = probe_floats(value);
+            (*sink)(name, value.shape, order.empty() ? values : take_blocks(values, order));
           }));
     }
   }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "core/image_grid.h"
 #include "core/result.h"
 #include "packer/bundle_reader.h"
-#include "runner/image_grid.h"
 #include "runner/picture_tiles.h"
 #include "runner/program_set.h"
 
@@ -27,7 +27,9 @@ class VisionEncoder {
     int64_t rows = 0;          // rows of features that a tile becomes; of any shape: at most
     int64_t width = 0;         // width of a row of features, which is hidden_size of the decoder
     int64_t layers = 0;        // decoder layers that get features too
+    int64_t row_width = 0;     // of a row of encode(); see EmbeddingRows
     int64_t block_values = 0;  // images of any shape: pixel values of a block of patches
+    std::optional<ImageShape> picture = {};  // set where all images have this shape, in patches
     std::optional<PictureTiles> tiles = {};  // set where pictures have tiles together
 
     // Returns the rows of a list with so many rows and columns of patches.
@@ -52,7 +54,7 @@ class VisionEncoder {
   int64_t rows() const { return sizes_.rows; }
   int64_t width() const { return sizes_.width; }
   // The width of a row of encode(); see EmbeddingRows.
-  int64_t row_width() const { return (1 + sizes_.layers) * sizes_.width; }
+  int64_t row_width() const { return sizes_.row_width; }
   bool takes_any_shape() const { return sizes_.block_values > 0; }
   const Sizes& sizes() const { return sizes_; }
 
@@ -69,7 +71,7 @@ class VisionEncoder {
                                     std::span<const ImageShape> shapes = {});
 
   // The sink is called for every probe of every tile: name, shape, and f32 values [rows, width].
-  // The rows of images of any shape are in the order of the encoder (runner/image_grid.h).
+  // The rows of images of any shape are in the order of the encoder (core/image_grid.h).
   using ProbeSink = std::function<void(const std::string& name, const Shape& shape,
                                        std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
@@ -83,7 +85,14 @@ class VisionEncoder {
   // Returns the features of all tiles; of lists of patches, without padding.
   Result<std::vector<float>> features_of_tiles(std::span<const float> pixels,
                                                std::span<const ImageShape> shapes);
+  // Appends the first `kept` rows of the last call.
+  Status append_rows(std::vector<float>& rows, int64_t kept);
   Status check_shapes(std::span<const ImageShape> shapes, size_t tiles) const;
+  // The same of lists of patches, if the encoder takes pictures of one shape.
+  Result<std::vector<float>> encode_lists(std::span<const float> pixels,
+                                          std::span<const ImageShape> shapes);
+  // Appends the rows of one picture of that shape, of planes [3,height,width].
+  Status encode_planes(std::span<const float> planes, std::vector<float>& rows);
   // Appends the rows of one image.
   Status encode_image(std::span<const float> pixels, const ImageShape& shape,
                       std::vector<float>& rows);

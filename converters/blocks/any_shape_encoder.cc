@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "converters/blocks/decoder_context.h"
+#include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
 #include "core/program_interface.h"
@@ -19,23 +21,19 @@ constexpr int64_t kCorners = 4;
 
 class AnyShapeTower {
  public:
-  AnyShapeTower(GraphBuilder& b, const ModelConfig& config, int64_t most_patches)
-      : b_(b), v_(*config.vision), shape_(*config.vision->any_shape), config_(config) {
-    const VisionConfig& v = v_;
-    unit_ = v.shuffle * v.shuffle;
-    const int32_t blocks = b.symbol("M", most_patches / unit_, ValueId{});
-    blocks_ = positions(Dim::of(blocks));
-    patches_ = positions(Dim::of(blocks, unit_));
-    pixels_ = b.input(std::string(kPixelValuesPort), DType::kF32,
-                      {batch(), blocks_, unit_ * v.patch_values()});
-    b.bind_symbol(blocks, b.sym_size(pixels_, 1));
+  AnyShapeTower(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options)
+      : b_(b),
+        v_(*config.vision),
+        shape_(*config.vision->any_shape),
+        config_(config),
+        options_(options) {
+    unit_ = v_.shuffle * v_.shuffle;
+    options.picture ? take_planes(*options.picture) : take_patches(options.image_patches / unit_);
   }
 
   void build() {
-    const ValueId places = b_.input(std::string(kPatchPositionsPort), DType::kI64, {2, patches_});
-    if (has_windows()) {
-      windows_ = b_.input(std::string(kPatchWindowsPort), DType::kI64, {batch(), patches_});
-    }
+    const ValueId places = grid_input(kPatchPositionsPort, 2, fixed_.positions);
+    if (has_windows()) windows_ = grid_input(kPatchWindowsPort, 1, fixed_.windows);
     ValueId x = embed();
     if (shape_.table > 0) x = b_.add(x, learned_positions());
     if (v_.pre_norm) x = normed(x, "vision.pre_norm");
@@ -56,12 +54,60 @@ class AnyShapeTower {
     b_.set_layer(static_cast<int32_t>(v_.depth()));
     if (v_.depth() == v_.num_layers) b_.probe("vision_last_hidden_state", x);
     const ValueId features = connected(v_.feature_layers.empty() ? x : side_by_side(states));
-    b_.output(features, std::string(kImageFeaturesPort));
-    if (deep.empty()) return;
-    b_.output(deep.size() == 1 ? deep.front() : b_.cat(deep, 0), std::string(kDeepstackPort));
+    give(features, deep);
   }
 
  private:
+  // Patches of an image of any shape, block by block.
+  void take_patches(int64_t most_blocks) {
+    const int32_t blocks = b_.symbol("M", most_blocks, ValueId{});
+    blocks_ = positions(Dim::of(blocks));
+    patches_ = positions(Dim::of(blocks, unit_));
+    pixels_ = b_.input(std::string(kPixelValuesPort), DType::kF32,
+                       {batch(), blocks_, unit_ * v_.patch_values()});
+    b_.bind_symbol(blocks, b_.sym_size(pixels_, 1));
+  }
+
+  // Planes of a picture of one shape, which become patches in the order of the image processor. All
+  // frames of a patch are equal.
+  void take_planes(const ImageShape& picture) {
+    const int64_t merge = v_.shuffle, side = v_.patch_size, frames = shape_.temporal_patch_size;
+    const int64_t down = picture.rows / merge, across = picture.columns / merge;
+    blocks_ = positions(down * across);
+    patches_ = positions(picture.patches());
+    fixed_ = in_processor_order(grid_inputs(image_grid_of(v_), picture));
+    const ValueId planes = b_.input(
+        std::string(kPixelValuesPort), DType::kF32,
+        {batch(), v_.channels, positions(picture.rows * side), positions(picture.columns * side)});
+    const ValueId cut = b_.view(planes, {v_.channels, down, merge, side, across, merge, side});
+    const ValueId ordered = b_.permute(cut, {1, 4, 2, 5, 0, 3, 6});
+    const Dim channels = picture.patches() * v_.channels;
+    const ValueId frame = b_.view(ordered, {channels, 1, side, side});
+    const ValueId all = frames > 1 ? b_.expand(frame, {channels, frames, side, side}) : frame;
+    pixels_ = b_.view(all, {batch(), blocks_, unit_ * v_.patch_values()});
+  }
+
+  // Returns numbers [rows,N] of the patches: an input, or constants of the picture.
+  template <typename T>
+  ValueId grid_input(std::string_view port, int64_t rows, const std::vector<T>& fixed) {
+    constexpr DType kType = std::is_same_v<T, float> ? DType::kF32 : DType::kI64;
+    const Dims shape = {rows, patches_};
+    if (!options_.picture) return b_.input(std::string(port), kType, shape);
+    return b_.literal(kType, shape, graph::literal_of(std::string(port), fixed));
+  }
+
+  void give(ValueId features, const std::vector<ValueId>& deepstack) {
+    if (options_.placed_rows) {
+      const ImageShape& picture = *options_.picture;
+      const ImageShape blocks = {picture.rows / v_.shuffle, picture.columns / v_.shuffle};
+      features = placed_image(b_, config_, options_, features, deepstack, blocks);
+    }
+    b_.output(features, std::string(kImageFeaturesPort));
+    if (options_.placed_rows || deepstack.empty()) return;
+    b_.output(deepstack.size() == 1 ? deepstack.front() : b_.cat(deepstack, 0),
+              std::string(kDeepstackPort));
+  }
+
   static std::string part(int64_t layer, const char* name) {
     return fmt::format("vision.layers.{}.{}", layer, name);
   }
@@ -89,10 +135,8 @@ class AnyShapeTower {
 
   // The mean of the four rows of the table around the place of a patch, by their weights.
   ValueId learned_positions() {
-    const ValueId rows =
-        b_.input(std::string(kPositionRowsPort), DType::kI64, {kCorners, patches_});
-    const ValueId weights =
-        b_.input(std::string(kPositionWeightsPort), DType::kF32, {kCorners, patches_});
+    const ValueId rows = grid_input(kPositionRowsPort, kCorners, fixed_.table_rows);
+    const ValueId weights = grid_input(kPositionWeightsPort, kCorners, fixed_.table_weights);
     const ValueId table =
         b_.weight_f32("vision.positions.weight",
                       {positions(shape_.table * shape_.table), features(v_.hidden_size)});
@@ -215,17 +259,24 @@ class AnyShapeTower {
   const VisionConfig& v_;
   const AnyShapeConfig& shape_;
   const ModelConfig& config_;
+  const BuildOptions& options_;
   int64_t unit_ = 0;  // patches of a block
   Dim blocks_, patches_;
   ValueId pixels_, windows_, mask_;
+  GridInputs fixed_;  // of a picture of one shape
   RopeTable rope_;
 };
 
 }  // namespace
 
+ImageGrid image_grid_of(const VisionConfig& vision) {
+  const AnyShapeConfig& shape = *vision.any_shape;
+  return {vision.patch_size, shape.temporal_patch_size, vision.shuffle, shape.window, shape.table};
+}
+
 Result<Methods> build_any_shape_encoder(const ModelConfig& config, const BuildOptions& options) {
   GraphBuilder b(static_cast<int32_t>(config.vision->depth()));
-  AnyShapeTower(b, config, options.image_patches).build();
+  AnyShapeTower(b, config, options).build();
   Methods methods;
   graph::Graph graph = FERRY_TRY(b.finish());
   methods.push_back({std::string(kForwardMethod), std::move(graph)});

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "converters/blocks/audio_front.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/classifier.h"
 #include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/placed_rows.h"
 #include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/keys/standard_keys.h"
@@ -67,7 +69,7 @@ ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderPart
   const ModelConfig& config = c.config;
   const int64_t width = outer_width(config, parts);
   ValueId x = config.vision ? take_rows(b, config, input) : embed(b, config, input, width);
-  const bool made = !config.vision || config.scalars.multiplies_rows();
+  const bool made = !config.vision || config.scalars.multiplies_rows() || c.embeddings.valid();
   if (parts.enter) x = parts.enter(b, c, x);
   // Embeddings that are an input have no probe, because a probe needs an instruction that makes its
   // value.
@@ -119,32 +121,32 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
                                          const DecoderParts& parts) {
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
   const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
-  const ValueId input = decoder_input(b, config, DType::kI64, positions(Dim::of(t)));
+  const ValueId input = decoder_input(b, config, options, DType::kI64, positions(Dim::of(t)));
   const ValueId input_pos = b.input(std::string(kInputPosPort), DType::kI64, {1});
   b.bind_symbol(t, b.sym_size(input, 1));
-  ValueId attention_end;
-  if (config.vision && config.vision->two_way_images) {
-    attention_end =
+  PlaceInputs places = {.input_pos = input_pos};
+  if (options.placed_rows) places.rows = input;
+  if (config.vision && config.vision->two_way_images && !options.placed_rows) {
+    places.attention_end =
         b.input(std::string(kAttentionEndPort), DType::kI64, {batch(), positions(Dim::of(t))});
   }
-  ValueId rope_positions;
-  if (!config.rope.axes.empty()) {
-    rope_positions =
+  if (!config.rope.axes.empty() && !options.placed_rows) {
+    places.rope_positions =
         b.input(std::string(kRopePositionsPort), DType::kI64, {3, positions(Dim::of(t))});
   }
-  DecoderContext c =
-      make_decoder_context(b, config, options, {input_pos, attention_end, rope_positions}, t);
-  if (takes_layer_tokens(config)) {
+  DecoderContext c = make_decoder_context(b, config, options, places, t);
+  if (takes_layer_tokens(config) && !options.placed_rows) {
     c.layer_tokens =
         b.input(std::string(kLayerTokensPort), DType::kI64, {batch(), positions(Dim::of(t))});
   }
-  if (config.deepstack() > 0) {
+  if (config.deepstack() > 0 && !options.placed_rows) {
     c.deepstack =
         b.input(std::string(kDeepstackPort), DType::kF32,
                 {config.deepstack(), positions(Dim::of(t)), features(config.hidden_size)});
   }
   if (config.audio) c.encoded = encoded_rows(b, *config.audio, options);
-  b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
+  const ValueId entering = options.placed_rows ? c.embeddings : input;
+  b.output(build_stack(b, c, parts, entering), std::string(kLogitsPort));
   return named(kForwardMethod, b);
 }
 
@@ -169,7 +171,7 @@ Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildO
   EncoderInputs inputs;
   inputs.tokens = b.symbol("T", most, ValueId{});
   const Dims by_token = {batch(), positions(Dim::of(inputs.tokens))};
-  inputs.token_ids = decoder_input(b, config, DType::kI64, by_token[1]);
+  inputs.token_ids = decoder_input(b, config, options, DType::kI64, by_token[1]);
   b.bind_symbol(inputs.tokens, b.sym_size(inputs.token_ids, 1));
   if (several) {
     const int32_t texts = b.symbol("N", most, ValueId{});
@@ -306,12 +308,7 @@ graph::Literal sinusoid_frequencies(int64_t count) {
     const float exponent = static_cast<float>(i) * step;
     values.push_back(static_cast<float>(std::exp(static_cast<double>(exponent))));
   }
-  return {.key = "sinusoid.frequencies",
-          .bytes = values.size() * sizeof(float),
-          .fill = [values](uint64_t offset, std::span<std::byte> out) {
-            std::ranges::copy(std::as_bytes(std::span(values)).subspan(offset, out.size()),
-                              out.begin());
-          }};
+  return graph::literal_of("sinusoid.frequencies", std::move(values));
 }
 
 // Returns the sines and then the cosines of this call's positions: [1,T,hidden_size].
@@ -385,7 +382,8 @@ Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOpti
     const ValueId input = b.input(std::string(kTokensPort), ids, {batch(), positions(count)});
     if (!tokens) b.bind_symbol(count.symbol, b.sym_size(input, 1));
     const ValueId padded = padded_ids(b, config, input);
-    b.output(embed(b, config, padded, config.hidden_size), std::string(kEmbeddingsPort));
+    const ValueId rows = embed(b, config, padded, config.hidden_size);
+    b.output(placed_text(b, config, options, input, rows), std::string(kEmbeddingsPort));
     return named(name, b);
   };
   Methods methods;

@@ -12,6 +12,7 @@
 
 #include "converters/blocks/alibi.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/placed_rows.h"
 #include "converters/blocks/position_tables.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
@@ -276,12 +277,7 @@ graph::Literal bucket_literal(int64_t positions) {
   for (int64_t distance = 1 - positions; distance < positions; ++distance) {
     rows.push_back(static_cast<float>(distance_bucket(distance)));
   }
-  return {.key = fmt::format("buckets:{}", positions),
-          .bytes = rows.size() * sizeof(float),
-          .fill = [rows](uint64_t offset, std::span<std::byte> out) {
-            std::ranges::copy(std::as_bytes(std::span(rows)).subspan(offset, out.size()),
-                              out.begin());
-          }};
+  return graph::literal_of(fmt::format("buckets:{}", positions), std::move(rows));
 }
 
 // Adds the bias of scores to the mask of full attention. The scores of texts behind each other are
@@ -409,6 +405,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
     c.start_pos = b.int_max(c.start_pos, b.int_sub(-1, c.start_pos));
   }
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
+  if (places.rows.valid()) c.embeddings = read_placed_rows(b, c, places.rows);
   if (has_states(config)) c.is_start = is_first_position(b, c, position);
   if (has_attention(config)) add_attention_kinds(b, c);
   return c;

@@ -72,6 +72,8 @@ struct DecoderContext {
   // i64 [1,T], in a static program i32: the tokens of embeddings, for layers with inputs of their
   // own. Invalid in other programs.
   ValueId layer_tokens = {};
+  // f32 [1,T,hidden_size]: those of rows that state their places. Invalid for other inputs.
+  ValueId embeddings = {};
   // f32 [K,T,hidden_size]: added to the outputs of the first K layers. Invalid where there is none.
   ValueId deepstack = {};
   Dim encoded = {};  // rows of the audio encoder that cross-attention attends to
@@ -112,6 +114,7 @@ struct PlaceInputs {
   ValueId input_pos;  // i64 [1]
   ValueId attention_end = {};
   ValueId rope_positions = {};
+  ValueId rows = {};  // f32 [1,T,row width], where they state their places
 };
 // Makes the context of a stateful program. `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,

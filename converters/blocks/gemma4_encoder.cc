@@ -8,6 +8,7 @@
 
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/patch_grid.h"
+#include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
 #include "core/program_interface.h"
@@ -20,14 +21,14 @@ constexpr float kOfPadding = -1.0F;
 
 class Gemma4Tower {
  public:
-  Gemma4Tower(GraphBuilder& b, const VisionConfig& v)
+  // `pixels` and `shapes` are those of listed_patches().
+  Gemma4Tower(GraphBuilder& b, const VisionConfig& v, ValueId pixels, ValueId shapes)
       : b_(b),
         v_(v),
         tower_(*v.gemma4),
         patches_(positions(v.max_patches)),
-        pixels_(b.input(std::string(kPixelValuesPort), DType::kF32,
-                        {batch(), patches_, features(v.patch_values())})),
-        grid_(b, v, b.input(std::string(kSpatialShapesPort), DType::kI64, {batch(), 2})) {}
+        pixels_(pixels),
+        grid_(b, v, shapes) {}
 
   // Returns the features before the linear of the connector, f32 [1,N,hidden_size].
   ValueId build() {
@@ -164,13 +165,15 @@ class Gemma4Tower {
 
 }  // namespace
 
-Result<Methods> build_gemma4_encoder(const ModelConfig& config, const BuildOptions&) {
+Result<Methods> build_gemma4_encoder(const ModelConfig& config, const BuildOptions& options) {
   const VisionConfig& v = *config.vision;
   GraphBuilder b(static_cast<int32_t>(v.num_layers));
-  const ValueId states = Gemma4Tower(b, v).build();
+  const auto [pixels, shapes] = listed_patches(b, v, options);
+  const ValueId states = Gemma4Tower(b, v, pixels, shapes).build();
   const ValueId normed = bare_rms_norm(b, states, v.norm_eps);
-  b.output(projection(b, normed, "vision.connector.w1", v.hidden_size, config.hidden_size,
-                      /*bias=*/false),
+  const ValueId rows = projection(b, normed, "vision.connector.w1", v.hidden_size,
+                                  config.hidden_size, /*bias=*/false);
+  b.output(placed_image(b, config, options, rows, {}, {1, v.image_tokens()}),
            std::string(kImageFeaturesPort));
   Methods methods;
   graph::Graph graph = FERRY_TRY(b.finish());

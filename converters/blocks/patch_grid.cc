@@ -1,7 +1,11 @@
 #include "converters/blocks/patch_grid.h"
 
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "core/program_interface.h"
 
 namespace ferry::converters {
 namespace {
@@ -9,6 +13,25 @@ namespace {
 constexpr double kMostScale = 1e9;  // beyond any
 
 }  // namespace
+
+std::pair<ValueId, ValueId> listed_patches(GraphBuilder& b, const VisionConfig& vision,
+                                           const BuildOptions& options) {
+  const std::string pixels(kPixelValuesPort), shapes(kSpatialShapesPort);
+  const Dims listed = {batch(), positions(vision.max_patches), features(vision.patch_values())};
+  if (!options.picture) {
+    const ValueId list = b.input(pixels, DType::kF32, listed);
+    return {list, b.input(shapes, DType::kI64, {batch(), 2})};
+  }
+  const auto [rows, columns] = *options.picture;
+  const int64_t side = vision.patch_size;
+  const ValueId planes =
+      b.input(pixels, DType::kF32,
+              {batch(), vision.channels, positions(rows * side), positions(columns * side)});
+  const ValueId cut = b.view(planes, {vision.channels, rows, side, columns, side});
+  return {b.view(b.permute(cut, {1, 3, 2, 4, 0}), listed),
+          b.literal(DType::kI64, {batch(), 2},
+                    graph::literal_of(shapes, std::vector<int64_t>{rows, columns}))};
+}
 
 PatchGrid::PatchGrid(GraphBuilder& b, const VisionConfig& vision, ValueId shapes)
     : b_(b), v_(vision) {

@@ -4,10 +4,18 @@
 // models/lfm2_vl/modeling_lfm2_vl.py.
 #pragma once
 
+#include <utility>
+
 #include "converters/blocks/blocks.h"
+#include "converters/build_options.h"
 #include "converters/config/model_config.h"
 
 namespace ferry::converters {
+
+// Returns pixels f32 [1,P,values of a patch] and their shapes i64 [1,2]: inputs, or of pictures of
+// the shape options.picture, whose planes are the input then.
+std::pair<ValueId, ValueId> listed_patches(GraphBuilder& b, const VisionConfig& vision,
+                                           const BuildOptions& options);
 
 class PatchGrid {
  public:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ferry::converters {
 
@@ -10,12 +11,7 @@ graph::Literal frequencies_literal(const std::string& name, const std::vector<fl
   std::vector<float> both;
   for (const float frequency : inverse) both.push_back(-frequency);
   both.insert(both.end(), inverse.begin(), inverse.end());
-  return {.key = name + ".frequencies",
-          .bytes = both.size() * sizeof(float),
-          .fill = [both](uint64_t offset, std::span<std::byte> out) {
-            std::ranges::copy(std::as_bytes(std::span(both)).subspan(offset, out.size()),
-                              out.begin());
-          }};
+  return graph::literal_of(name + ".frequencies", std::move(both));
 }
 
 ValueId angles_by_axis(GraphBuilder& b, ValueId positions, const std::string& name,

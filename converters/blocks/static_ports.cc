@@ -7,6 +7,7 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/layer_inputs.h"
+#include "converters/blocks/placed_rows.h"
 #include "converters/blocks/shared_layers.h"
 #include "core/program_interface.h"
 
@@ -36,10 +37,11 @@ Encoding mask_encoding(DType dtype) {
   return {-static_cast<double>(kMaskedScore) / static_cast<double>(greatest), greatest};
 }
 
-ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, DType ids, Dim count) {
+ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                      DType ids, Dim count) {
   if (!config.vision) return b.input(std::string(kTokensPort), ids, {batch(), count});
   return b.input(std::string(kEmbeddingsPort), DType::kF32,
-                 {batch(), count, features(config.hidden_size)});
+                 {batch(), count, features(row_width(config, options))});
 }
 
 ValueId StaticPorts::input(GraphBuilder& b, std::string name, const Port& port, Dims shape) {
@@ -78,7 +80,7 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
     layer.key_port.encoding = types.keys[index];
     layer.value_port.encoding = types.values[index];
   }
-  input_ = decoder_input(b, config, DType::kI32, positions(tokens));
+  input_ = decoder_input(b, config, options, DType::kI32, positions(tokens));
   add_masks(b, config, options, tokens);
   input_pos_ = b.input(std::string(kInputPosPort), DType::kI32, call);
   if (takes_layer_tokens(config)) {

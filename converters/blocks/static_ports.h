@@ -66,7 +66,8 @@ class StaticPorts {
 
 // Adds the first input of a decoder's method: tokens of dtype `ids` [1,count], or embeddings f32
 // [1,count,hidden_size] where the config has a vision tower.
-ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, DType ids, Dim count);
+ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                      DType ids, Dim count);
 
 // Returns the encoding of a quantised mask. The greatest code stands for 0, which lets a query
 // attend; code 0 stands for -65535. Float masks have no encoding.

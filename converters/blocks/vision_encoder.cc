@@ -6,6 +6,7 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/gemma4_encoder.h"
 #include "converters/blocks/patch_grid.h"
+#include "converters/blocks/placed_rows.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
@@ -159,18 +160,18 @@ ValueId with_newline(GraphBuilder& b, const VisionConfig& v, ValueId rows, int64
 }
 
 // Returns features of pixel_values [1,3,S,S].
-ValueId encode_square(GraphBuilder& b, const VisionConfig& v, int64_t width) {
+ValueId encode_square(GraphBuilder& b, const VisionConfig& v, const BuildOptions&, int64_t width) {
   const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
                                  {batch(), v.channels, v.image_size, v.image_size});
   const ValueId x = add_positions(b, v, embed_patches(b, v, pixels));
   return with_newline(b, v, connect(b, v, pixel_shuffle(b, v, tower(b, v, x, {})), width), width);
 }
 
-// Returns features of pixel_values [1,P,V] and spatial_shapes [1,2].
-ValueId encode_list(GraphBuilder& b, const VisionConfig& v, int64_t width) {
-  const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
-                                 {batch(), positions(v.max_patches), features(v.patch_values())});
-  const PatchGrid grid(b, v, b.input(std::string(kSpatialShapesPort), DType::kI64, {batch(), 2}));
+// Returns features of pixel_values [1,P,V] and spatial_shapes [1,2], or of a picture of one shape.
+ValueId encode_list(GraphBuilder& b, const VisionConfig& v, const BuildOptions& options,
+                    int64_t width) {
+  const auto [pixels, shapes] = listed_patches(b, v, options);
+  const PatchGrid grid(b, v, shapes);
   const ValueId table =
       b.weight_f32("vision.positions.weight", {positions(v.patches()), features(v.hidden_size)});
   const ValueId embedded =
@@ -190,7 +191,9 @@ Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptio
   if (v.gemma4) return build_gemma4_encoder(config, options);
   GraphBuilder b(static_cast<int32_t>(v.depth()));
   const auto encode = v.max_patches > 0 ? encode_list : encode_square;
-  b.output(encode(b, v, config.hidden_size), std::string(kImageFeaturesPort));
+  const ValueId rows = encode(b, v, options, config.hidden_size);
+  b.output(placed_image(b, config, options, rows, {}, {1, v.image_tokens()}),
+           std::string(kImageFeaturesPort));
   Methods methods;
   graph::Graph graph = FERRY_TRY(b.finish());
   methods.push_back({std::string(kForwardMethod), std::move(graph)});

@@ -200,6 +200,35 @@ def rounding(promise, runtime, source, ids, name, times):
     return f"differ by {between:.2e} (rms), noise {noise:.2e}, logits {size:.2f}"
 
 
+def list_shape(golden, prompt):
+    """The rows and columns of the first picture of a prompt, if it is a list of patches."""
+    if f"{prompt}.spatial_shapes" in golden:
+        return golden[f"{prompt}.spatial_shapes"][0].tolist()
+    if f"{prompt}.image_position_ids" in golden:
+        return (golden[f"{prompt}.image_position_ids"][0].max(axis=0)[::-1] + 1).tolist()
+    return None
+
+
+def planes_of(golden, prompt, config):
+    """The planes [3,height,width] of the first picture of a prompt."""
+    pixels = golden[f"{prompt}.pixel_values"]
+    grids = golden.get(f"{prompt}.image_grid_thw")
+    vision = config["vision_config"]
+    shape = list_shape(golden, prompt)
+    if shape is not None:
+        (rows, columns), patch = shape, vision["patch_size"]
+        patches = pixels[0, :rows * columns].reshape(rows, columns, patch, patch, 3)
+        return numpy.ascontiguousarray(
+            patches.transpose(4, 0, 2, 1, 3).reshape(3, rows * patch, columns * patch))
+    if grids is None:
+        return pixels.reshape(-1, *pixels.shape[-3:])[0]
+    patch, merge, frames = vision["patch_size"], vision["spatial_merge_size"], vision["temporal_patch_size"]
+    rows, columns = grids[0, 1:] // merge
+    blocks = pixels.reshape(rows, columns, merge, merge, 3, frames, patch, patch)[..., 0, :, :]
+    return numpy.ascontiguousarray(
+        blocks.transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * merge * patch, columns * merge * patch))
+
+
 def in_runner(promise, runtime, source, options):
     """The runners of the package answer by an unmodified bundle of one program with the tokens of transformers."""
     from safetensors.numpy import load_file
@@ -216,12 +245,13 @@ def in_runner(promise, runtime, source, options):
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "vocab": {text["content"]: text["id"] for text in texts}, "merges": []}}))
     bundle = convert(folder, promise.folder / f"{source.name}-bundle", "--layout", "one-program", *options, "--overwrite")
-    ids = golden["short.input_ids"][0].tolist()
-    if "short.pixel_values" in golden:
-        first, rows = ids.index(config["image_token_id"]), golden["short.image_features"].shape[1]
-        pixels = golden["short.pixel_values"].reshape(-1, *golden["short.pixel_values"].shape[-3:])[0]
-        ids = [ids[:first], pixels, ids[first + rows:]]
-    wanted = golden["short.greedy_ids"].tolist()
+    prompt = "short" if "short.input_ids" in golden else "one"
+    ids = golden[f"{prompt}.input_ids"][0].tolist()
+    if f"{prompt}.pixel_values" in golden:
+        placeholder = config.get("image_token_id", config.get("image_token_index"))
+        first, rows = ids.index(placeholder), golden[f"{prompt}.image_features"].shape[1]
+        ids = [ids[:first], planes_of(golden, prompt, config), ids[first + rows:]]
+    wanted = golden[f"{prompt}.greedy_ids"].tolist()
     ends = json.loads((bundle / "manifest.json").read_text())["model"]["eos_ids"]
     end = next((i for i, token in enumerate(wanted) if token in ends), len(wanted))
     text = runtime(official.answer, bundle, ids, len(wanted))
@@ -254,9 +284,12 @@ def main():
         if "short.greedy_ids" not in safetensors_header(source / "golden.safetensors")[0]:
             continue
         promise.case(f"{source.name}, TextLLMRunner", in_runner, promise, runtime, source, ["--dtype", "f32"])
-    for name in ("smolvlm", "internvl3_hf"):
+    any_shape = ["--image-size", "32x32"]
+    for name, size in (("smolvlm", []), ("internvl3_hf", []), ("llava", []), ("gemma3", []), ("qwen2_vl", any_shape),
+                       ("qwen2_5_vl", any_shape), ("qwen3_vl", any_shape), ("qwen3_vl_moe", any_shape),
+                       ("qwen3_5", any_shape), ("gemma4", any_shape), ("lfm2_vl", ["--image-size", "24x24"])):
         promise.case(f"{name}, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "vision" / name,
-                     ["--dtype", "f32"])
+                     ["--dtype", "f32", "--inputs", "images", *size])
 
     tiny = promise.folder / "tiny"
     common.tiny_llama(tiny, promise.seed, hidden_size=64, intermediate_size=128, num_hidden_layers=4, head_dim=16)

@@ -195,7 +195,28 @@ const Lie kLies[] = {
        m.components.back().programs[0].methods[0].outputs[0] = {
            "image_features", DType::kF32, {1, 6, 3}};
      },
-     "output 'image_features' is [1, 6, 3], not [1, 6, 4] by the manifest's hidden_size"},
+     "output 'image_features' is [1, 6, 3], not [1, 6, 4] by the manifest's width of the"},
+    {"a list for no encoder",
+     [](Manifest& m) {
+       m.version = kPlacedRowsManifestVersion;
+       m.patch_list = {4, 2};
+     },
+     "has a patch_list but no component vision_encoder"},
+    {"a list of impossible patches",
+     [](Manifest& m) {
+       m.version = kPlacedRowsManifestVersion;
+       m.patch_list = {0, 2};
+     },
+     "patch_list has a side of 0, expected 1 to 256"},
+    {"a picture of parts of blocks",
+     [](Manifest& m) {
+       m.version = kPlacedRowsManifestVersion;
+       m.patch_list = {4, 2};
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].inputs[0] = {
+           "pixel_values", DType::kF32, {1, 3, 8, 12}};
+     },
+     "which is not of whole blocks of 8 x 8 pixels"},
     {"a grid for no encoder",
      [](Manifest& m) {
        m.version = kImageGridManifestVersion;

@@ -186,7 +186,7 @@ TEST(PromptImages, ListsOfPatchesHaveTheirPositions) {
   const std::vector<int64_t> square = {0, 0, 1, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1};
   const auto made = listed(square);
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->shapes, (std::vector<runner::ImageShape>{{2, 2}}));
+  EXPECT_EQ(made->shapes, (std::vector<ImageShape>{{2, 2}}));
   EXPECT_EQ(made->row_count(), 1);
 }
 
@@ -242,7 +242,7 @@ Result<PromptImages> any_shape(std::vector<int64_t> ids, std::vector<int64_t> gr
 TEST(PromptImages, ImagesOfAnyShapeHaveTheirBlocks) {
   const auto made = any_shape({1, 9, 9, 5, 9, 2}, {1, 2, 4, 1, 2, 2}, 12);
   ASSERT_TRUE(made) << made.error().message;
-  EXPECT_EQ(made->shapes, (std::vector<runner::ImageShape>{{2, 4}, {2, 2}}));
+  EXPECT_EQ(made->shapes, (std::vector<ImageShape>{{2, 4}, {2, 2}}));
   ASSERT_EQ(made->runs.size(), 2u);
   EXPECT_EQ(made->runs[0].grid_rows, 1);
   EXPECT_EQ(made->runs[0].grid_columns, 2);

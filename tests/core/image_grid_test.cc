@@ -1,17 +1,15 @@
-#include "runner/image_grid.h"
+#include "core/image_grid.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/cli/checkpoints.h"
 
-namespace ferry::runner::image_grid_test {
+namespace ferry::image_grid_test {
 namespace {
 
 using Json = nlohmann::json;
 
-packer::ManifestImageGrid grid_of(const Json& one) {
-  return {4, 2, one["merge"], one["window"], one["table"]};
-}
+ImageGrid grid_of(const Json& one) { return {4, 2, one["merge"], one["window"], one["table"]}; }
 
 // Transformers makes the same of these shapes (tests/conformance/make_vision_golden.py grids).
 TEST(ImageGrid, InputsAreThoseOfTheReference) {
@@ -45,7 +43,7 @@ TEST(ImageGrid, BlocksComeBackInTheirOrder) {
 
 // Blocks of 2 x 2 patches of one pixel, of an image of 2 x 4 in planes of 3 x 5.
 TEST(ImageGrid, PatchesOfPlanesAreInTheOrderOfBlocks) {
-  const packer::ManifestImageGrid grid = {1, 1, 2, 0, 0};
+  const ImageGrid grid = {1, 1, 2, 0, 0};
   std::vector<float> planes(45);
   for (size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<float>(i);
   std::vector<float> expected;
@@ -56,7 +54,7 @@ TEST(ImageGrid, PatchesOfPlanesAreInTheOrderOfBlocks) {
 }
 
 TEST(ImageGrid, OnlyWholeBlocksWithinTheBoundAreAccepted) {
-  const packer::ManifestImageGrid grid = {4, 2, 2, 0, 0};
+  const ImageGrid grid = {4, 2, 2, 0, 0};
   EXPECT_TRUE(check_image_shape(grid, {4, 6}, 6, "b"));
   const ImageShape odd[] = {{3, 2}, {2, 5}, {0, 2}, {2, 0}, {-2, -2}};
   for (const ImageShape& shape : odd) {
@@ -72,4 +70,4 @@ TEST(ImageGrid, OnlyWholeBlocksWithinTheBoundAreAccepted) {
 }
 
 }  // namespace
-}  // namespace ferry::runner::image_grid_test
+}  // namespace ferry::image_grid_test

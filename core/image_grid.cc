@@ -1,4 +1,4 @@
-#include "runner/image_grid.h"
+#include "core/image_grid.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-namespace ferry::runner {
+namespace ferry {
 namespace {
 
 // The two rows of a table of `table` rows around row `index` of an image of `size` rows, and their
@@ -52,8 +52,8 @@ std::vector<Block> blocks_in_order(int64_t rows, int64_t columns, int64_t window
 
 }  // namespace
 
-Status check_image_shape(const packer::ManifestImageGrid& grid, const ImageShape& shape,
-                         int64_t most_blocks, const std::string& where) {
+Status check_image_shape(const ImageGrid& grid, const ImageShape& shape, int64_t most_blocks,
+                         const std::string& where) {
   const int64_t merge = grid.merge_size;
   if (merge < 1 || shape.rows < merge || shape.columns < merge || shape.rows % merge != 0 ||
       shape.columns % merge != 0) {
@@ -69,7 +69,15 @@ Status check_image_shape(const packer::ManifestImageGrid& grid, const ImageShape
       where, shape.rows, shape.columns, most_blocks * merge * merge));
 }
 
-GridInputs grid_inputs(const packer::ManifestImageGrid& grid, const ImageShape& shape) {
+Status check_picture(const std::optional<ImageShape>& picture, const ImageShape& shape,
+                     const std::string& where) {
+  if (!picture || shape == *picture) return {};
+  return bad_input(
+      fmt::format("{}: an image of {} x {} patches, where the vision encoder takes {} x {} alone",
+                  where, shape.rows, shape.columns, picture->rows, picture->columns));
+}
+
+GridInputs grid_inputs(const ImageGrid& grid, const ImageShape& shape) {
   const int64_t merge = grid.merge_size, columns = shape.columns / merge;
   GridInputs out;
   const auto count = static_cast<size_t>(shape.patches());
@@ -102,9 +110,31 @@ GridInputs grid_inputs(const packer::ManifestImageGrid& grid, const ImageShape& 
   return out;
 }
 
+GridInputs in_processor_order(const GridInputs& inputs) {
+  const size_t blocks = inputs.blocks.size();
+  const auto ordered = [&]<typename T>(const std::vector<T>& rows, size_t count) {
+    std::vector<T> out(rows.size());
+    const size_t row = count == 0 ? 0 : rows.size() / count, unit = row / blocks;
+    for (size_t r = 0; r < count; ++r) {
+      put_blocks(std::span(rows).subspan(r * row, row), inputs.blocks, unit, unit,
+                 out.data() + r * row);
+    }
+    return out;
+  };
+  GridInputs out;
+  for (size_t block = 0; block < blocks; ++block) {
+    out.blocks.push_back(static_cast<int64_t>(block));
+  }
+  out.positions = ordered(inputs.positions, 2);
+  out.windows = ordered(inputs.windows, 1);
+  const size_t corners = inputs.table_rows.empty() ? 0 : 4;
+  out.table_rows = ordered(inputs.table_rows, corners);
+  out.table_weights = ordered(inputs.table_weights, corners);
+  return out;
+}
+
 std::vector<float> patches_of_planes(std::span<const float> planes, int64_t height, int64_t width,
-                                     const packer::ManifestImageGrid& grid,
-                                     const ImageShape& shape) {
+                                     const ImageGrid& grid, const ImageShape& shape) {
   const int64_t merge = grid.merge_size, patch = grid.patch_size;
   std::vector<float> out;
   out.reserve(static_cast<size_t>(shape.patches() * 3 * patch * patch));
@@ -126,6 +156,53 @@ std::vector<float> patches_of_planes(std::span<const float> planes, int64_t heig
   return out;
 }
 
+std::vector<float> planes_of_list(std::span<const float> list, const PatchList& patches,
+                                  const ImageShape& shape) {
+  const int64_t patch = patches.patch_size;
+  const int64_t height = shape.rows * patch, width = shape.columns * patch;
+  std::vector<float> out(static_cast<size_t>(3 * height * width));
+  size_t from = 0;
+  for (int64_t number = 0; number < shape.patches(); ++number) {
+    const int64_t top = number / shape.columns * patch, left = number % shape.columns * patch;
+    for (int64_t pixel = 0; pixel < patch * patch; ++pixel) {
+      const int64_t row = top + pixel / patch, column = left + pixel % patch;
+      for (int64_t channel = 0; channel < 3; ++channel) {
+        out[static_cast<size_t>((channel * height + row) * width + column)] = list[from++];
+      }
+    }
+  }
+  return out;
+}
+
+Result<std::vector<float>> planes_of_patches(std::span<const float> patches, const ImageGrid& grid,
+                                             const ImageShape& shape) {
+  const int64_t merge = grid.merge_size, patch = grid.patch_size;
+  const int64_t height = shape.rows * patch, width = shape.columns * patch;
+  std::vector<float> out(static_cast<size_t>(3 * height * width));
+  const auto frame = static_cast<size_t>(patch * patch);
+  size_t from = 0;
+  for (const Block& block : blocks_in_order(shape.rows / merge, shape.columns / merge, 0)) {
+    for (int64_t at = 0; at < merge * merge; ++at) {
+      const int64_t top = (block.row * merge + at / merge) * patch;
+      const int64_t left = (block.column * merge + at % merge) * patch;
+      for (int64_t channel = 0; channel < 3; ++channel) {
+        for (int64_t y = 0; y < patch; ++y) {
+          const auto row =
+              patches.subspan(from + static_cast<size_t>(y * patch), static_cast<size_t>(patch));
+          std::ranges::copy(row, out.begin() + (channel * height + top + y) * width + left);
+        }
+        for (int64_t more = 1; more < grid.temporal_patch_size; ++more) {
+          const auto next = patches.subspan(from + static_cast<size_t>(more) * frame, frame);
+          if (std::ranges::equal(next, patches.subspan(from, frame))) continue;
+          return fail(ErrorCode::kUnsupported, "the frames of a patch differ: a video has such");
+        }
+        from += frame * static_cast<size_t>(grid.temporal_patch_size);
+      }
+    }
+  }
+  return out;
+}
+
 std::vector<float> take_blocks(std::span<const float> values, std::span<const int64_t> blocks) {
   std::vector<float> out;
   if (blocks.empty()) return out;
@@ -138,12 +215,4 @@ std::vector<float> take_blocks(std::span<const float> values, std::span<const in
   return out;
 }
 
-void put_blocks(std::span<const float> values, std::span<const int64_t> blocks, size_t size,
-                size_t stride, float* out) {
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const auto from = values.subspan(i * size, size);
-    std::ranges::copy(from, out + static_cast<size_t>(blocks[i]) * stride);
-  }
-}
-
-}  // namespace ferry::runner
+}  // namespace ferry

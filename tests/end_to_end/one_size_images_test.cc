@@ -1,0 +1,148 @@
+// One program of all components whose pictures have one size. Its rows state their own places.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "tests/end_to_end/vision_families.h"
+
+namespace ferry::one_size_images_test {
+namespace {
+
+using namespace vision_families;
+
+const Line kOneProgram = {"--layout", "one-program"};
+
+// Families and the size of their pictures. A tower of squares states its own.
+struct Family {
+  const char* name;
+  Line size;
+};
+const Family kFamilies[] = {{"qwen2_vl", {"--image-size", "40x32"}},
+                            {"qwen2_5_vl", {"--image-size", "40x32"}},
+                            {"qwen3_vl", {"--image-size", "40x32"}},
+                            {"qwen3_5", {"--image-size", "32x40"}},
+                            {"gemma4", {"--image-size", "32x32"}},
+                            {"lfm2_vl", {"--image-size", "24x24"}},
+                            {"gemma3", {}}};
+
+// Returns the path of a picture of noise.
+std::string picture(const TempDir& dir, int width, int height) {
+  const std::string path = dir / "picture.ppm";
+  std::string pixels;
+  uint32_t state = 17;
+  for (int i = 0; i < 3 * width * height; ++i) {
+    state = state * 1664525 + 1013904223;
+    pixels += static_cast<char>(state >> 24);
+  }
+  write_bytes(path,
+              "P6 " + std::to_string(width) + " " + std::to_string(height) + " 255\n" + pixels);
+  return path;
+}
+
+// The picture of the size that the programs take.
+std::string picture_for(const TempDir& dir, const Family& family) {
+  if (family.size.empty()) return picture(dir, 32, 32);
+  const std::string& size = family.size.back();
+  return picture(dir, std::stoi(size), std::stoi(size.substr(size.find('x') + 1)));
+}
+
+// Returns a copy of the checkpoint without the files of its image processor.
+std::string without_processor(const TempDir& dir, const std::string& family) {
+  std::filesystem::copy(source_of(family), dir / "bare");
+  for (const char* file : {"preprocessor_config.json", "processor_config.json"}) {
+    std::filesystem::remove(dir / "bare" + "/" + file);
+  }
+  return dir / "bare";
+}
+
+// The places of the rows come from inputs in one bundle, and from the rows in the other. The text
+// behind the picture is long enough to show where positions go on.
+TEST(OneSizeImages, AnswersAreThoseOfProgramsWithInputsForPlaces) {
+  for (const Family& family : kFamilies) {
+    SCOPED_TRACE(family.name);
+    const TempDir dir;
+    const std::string apart = converted(dir, source_of(family.name), kInputs);
+    const std::string one = dir / "one";
+    const Outcome outcome = run_ferry(Line{"convert", source_of(family.name), "-o", one} + kInputs +
+                                      kOneProgram + family.size);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Line chat = {"--image", picture_for(dir, family), "--chat", "what is in it?", "--max-new",
+                       "6"};
+    const auto logits_of = [&](const std::string& bundle, const std::string& file) {
+      const Outcome run = run_ferry(Line{"run", bundle, "--dump-logits", dir / file} + chat);
+      EXPECT_EQ(run.code, 0) << run.err;
+      return TensorFile(dir / file).bytes_of("logits");
+    };
+    const std::string want = logits_of(apart, "apart"), got = logits_of(one, "one_logits");
+    ASSERT_EQ(want.size(), got.size());
+    for (size_t at = 0; at + sizeof(float) <= want.size(); at += sizeof(float)) {
+      float a = 0, b = 0;
+      std::memcpy(&a, want.data() + at, sizeof(a));
+      std::memcpy(&b, got.data() + at, sizeof(b));
+      ASSERT_NEAR(a, b, 2e-4) << at / sizeof(float);
+    }
+  }
+}
+
+// The checkpoint's own model has inputs for places and takes pictures of any shape.
+TEST(OneSizeImages, BundlesAreProvedAgainstTheirCheckpoints) {
+  for (const Family& family : kFamilies) {
+    SCOPED_TRACE(family.name);
+    const TempDir dir;
+    const std::string bundle =
+        converted(dir, source_of(family.name), kInputs + kOneProgram + family.size);
+    verified({bundle, "--checkpoint", source_of(family.name)});
+    const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+    EXPECT_EQ(manifest["version"], 15);
+    EXPECT_EQ(manifest["components"].size(), 3u);
+  }
+}
+
+TEST(OneSizeImages, PicturesOfOtherSizesAreResized) {
+  const TempDir dir;
+  const std::string bundle =
+      converted(dir, source_of("qwen3_vl"), kInputs + kOneProgram + Line{"--image-size", "32x32"});
+  const Outcome run = run_ferry({"run", bundle, "--image", fixture("media/images/noise.png"),
+                                 "--chat", "a", "--max-new", "1"});
+  EXPECT_EQ(run.code, 0) << run.err;
+}
+
+TEST(OneSizeImages, SizesThatTheTowerDoesNotTakeAreRefused) {
+  const TempDir dir;
+  const auto refused = [&](const std::string& family, const Line& options,
+                           const std::string& message) {
+    expect_refused(Line{"convert", source_of(family), "-o", dir / "b"} + kInputs + options, 2,
+                   message);
+  };
+  const Line size = {"--image-size", "32x32"};
+  refused("qwen3_vl", size, "--image-size: is for --layout one-program");
+  refused("smolvlm", size + kOneProgram, "--image-size: is for vision towers");
+  refused("qwen3_vl", kOneProgram + Line{"--image-size", "30x32"},
+          "--image-size 30x32: the image processor makes 32x32 of such a picture");
+  refused("qwen3_vl", kOneProgram + size + Line{"--max-patches", "64"}, "not with max-patches");
+  refused("qwen3_vl", kOneProgram + size + Line{"--prefill-length", "15"},
+          "--prefill-length 15: the 16 rows of an image of qwen3_vl are tokens of one call");
+  const std::string bare = without_processor(dir, "qwen3_vl");
+  expect_refused(Line{"convert", bare, "-o", dir / "b"} + kInputs + kOneProgram +
+                     Line{"--image-size", "30x32"},
+                 2, "the sides of pictures of qwen3_vl are multiples of 8 pixels");
+  refused("lfm2_vl", kOneProgram + Line{"--image-size", "8x8"},
+          "--image-size 8x8: the image processor makes 16x16 of such a picture");
+  for (const char* text : {"32", "32x", "x32", "0x32", "32x-1", "32x8193", "32x32x"}) {
+    refused("qwen3_vl", kOneProgram + Line{"--image-size", text}, "expected WIDTHxHEIGHT");
+  }
+}
+
+// A reference with another picture is not one of this program.
+TEST(OneSizeImages, ReferencesWithPicturesOfOtherShapesAreRefused) {
+  const TempDir dir;
+  const std::string bundle =
+      converted(dir, source_of("qwen2_vl"), kInputs + kOneProgram + Line{"--image-size", "40x32"});
+  expect_refused({"verify", bundle, "--reference", source_of("qwen2_vl") + "/golden.safetensors"},
+                 3, "an image of 8 x 8 patches, where the vision encoder takes 8 x 10 alone");
+}
+
+}  // namespace
+}  // namespace ferry::one_size_images_test
