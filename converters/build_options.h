@@ -11,6 +11,8 @@ namespace ferry::converters {
 
 // Samples of a second, in audio encoders that take samples.
 inline constexpr int64_t kSampleRate = 16000;
+// Frames of a second, in audio encoders that take any number of frames.
+inline constexpr int64_t kFrameRate = 100;
 
 enum class ProgramStyle : uint8_t {
   kStateful,  // one method; caches are mutable buffers of the program
@@ -65,6 +67,7 @@ struct BuildOptions {
   // Vision encoders for images of any shape: most patches of an image, in whole blocks; else 0.
   int64_t image_patches = 0;
   int64_t sound_samples = 0;  // audio encoders that take samples: most of a sound; else 0
+  int64_t sound_frames = 0;   // audio encoders that take any number of frames: most of a sound
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.
   DType kv_cache = DType::kF32;

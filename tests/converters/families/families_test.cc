@@ -31,6 +31,7 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
   if (c.config.is_encoder) build.style = ProgramStyle::kEncoder;
   build.image_patches = 64;     // for towers that take images of any shape
   build.sound_samples = 16000;  // for audio encoders that take samples
+  build.sound_frames = 200;     // and those that take frames of any number
   Assembled made = FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config, build, {}));
   if (!made.problems.empty()) {
     return Failure(problems_error(made.problems, c.keys));
