@@ -150,9 +150,8 @@ std::optional<VisionMatch> find_vision_family(std::string_view model_type);
 
 // Returns the components in the order of execution. A text model is a text decoder or a text
 // encoder; a vision-language model is a vision encoder, a token embedding and a text decoder; a
-// model of speech is an audio encoder, and a text decoder whose family has the rules of both, unless
-// the encoder gives the outputs of labels itself.
-// `config` must have been parsed.
+// model of speech is an audio encoder, and a text decoder whose family has the rules of both,
+// unless the encoder gives the outputs of labels itself. `config` must have been parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 
 // Returns all rules of the checkpoints of the model.

@@ -94,7 +94,7 @@ inline constexpr std::string_view kDeepstackPort = "deepstack_features";
 // decoder's layer follows.
 // f32 [1,mels,frames], or [1,frames,mels] of an audio encoder alone
 inline constexpr std::string_view kInputFeaturesPort = "input_features";
-inline constexpr std::string_view kInputValuesPort = "input_values";      // f32 [1,samples]
+inline constexpr std::string_view kInputValuesPort = "input_values";  // f32 [1,samples]
 // The fewest samples that input_values may have: those of which convolutions make one row.
 inline constexpr int64_t kLeastSamples = 895;
 inline constexpr std::string_view kCrossKPort = "cross_k_";  // f32 [1,N,heads,head_dim]

@@ -43,7 +43,8 @@ ValueId convolve(GraphBuilder& b, const ConformerConfig& c, ValueId x, int64_t i
 // A convolution over one place is a linear over channels. x is [1,channels,frames,bins].
 ValueId mix_channels(GraphBuilder& b, const ConformerConfig& c, ValueId x, int64_t number) {
   const std::string name = fmt::format("audio.mixtures.{}", number);
-  const ValueId weight = b.weight_f32(name + ".weight", {features(c.channels), c.channels});
+  const ValueId weight =
+      b.weight_f32(name + ".weight", {features(c.channels), features(c.channels)});
   const ValueId bias = b.weight_f32(name + ".bias", {features(c.channels)});
   const ValueId mixed = b.linear(b.permute(x, {0, 2, 3, 1}), weight);
   return b.permute(b.relu(b.add(mixed, bias)), {0, 3, 1, 2});
@@ -54,7 +55,7 @@ ConformerRows subsample(GraphBuilder& b, const ModelConfig& config, const BuildO
   const ConformerConfig& c = *a.conformer;
   const int32_t frames = b.symbol("F", options.sound_frames, ValueId{});
   const ValueId given = b.input(std::string(kInputFeaturesPort), DType::kF32,
-                                {batch(), positions(Dim::of(frames)), a.mel_bins});
+                                {batch(), positions(Dim::of(frames)), features(a.mel_bins)});
   b.bind_symbol(frames, b.sym_size(given, 1));
   ValueId x = b.relu(convolve(b, c, b.unsqueeze(given, 1), 1, 0));
   for (int64_t i = 1; i < c.convolutions; ++i) {

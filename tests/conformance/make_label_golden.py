@@ -11,6 +11,7 @@ import sys
 
 import make_golden
 import make_speech_golden as speech
+import numpy as np
 import safetensors.numpy
 import tokenizers
 import torch
@@ -82,8 +83,9 @@ def make_features(folder):
     made = {}
     for name, options in (("mono_16.wav", {}), ("stereo_flac.flac", dict(feature_size=40, preemphasis=None, n_fft=400))):
         found = transformers.ParakeetFeatureExtractor(**options)(samples[name], sampling_rate=RATE, return_tensors="np")
-        made[name], made[name + ".mask"] = found.input_features, found.attention_mask
+        made[name], made[name + ".mask"] = np.ascontiguousarray(found.input_features), found.attention_mask
     safetensors.numpy.save_file(made, folder / "normalized_mel.safetensors")
+    (folder / "normalized_mel.safetensors").chmod(0o644)
 
 
 def main():

@@ -84,10 +84,13 @@ int check_heads(const Graph& g, bool other_products) {
 }
 
 // Checks that all dimensions of weights, of results of linear layers, and of inputs and outputs
-// have a name, except those of size 1.
+// have a name, except those of size 1 and those of kernels.
 void check_named(const Graph& g, ValueId id) {
+  const std::string& name = g[id].name;
+  const bool kernel =
+      name.ends_with("conv1d.weight") || name.find("convolution") != std::string::npos;
   for (const Dim& dim : g[id].shape) {
-    EXPECT_TRUE(dim.axis != kNone || dim == Dim(1) || g[id].name.ends_with("conv1d.weight"))
+    EXPECT_TRUE(dim.axis != kNone || dim == Dim(1) || kernel)
         << g[id].name << " " << to_text(g, g[id].dtype, g[id].shape);
   }
 }

@@ -43,9 +43,8 @@ class LabelRecorder:
     def prompt(self, inputs, put):
         """Returns the outputs of the labels [1,rows,labels], and no cache."""
         from .record import input_of
-        from .source import layers_of
         seen, hooks, encoder = {}, [], self.model.encoder
-        for i, layer in enumerate(layers_of(encoder, self.source.layers)):
+        for i, layer in enumerate(encoder.layers):
             def before(_, arguments, options, i=i):
                 seen[f"encoder_hidden_states.{i}"] = input_of(arguments, options)
             hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
