@@ -20,6 +20,8 @@ namespace {
 
 constexpr const char* kSoundFiles[] = {"preprocessor_config.json", "processor_config.json"};
 constexpr uint64_t kMostProcessorBytes = 1 << 20;
+// More than the longest sound makes with the settings of released models.
+constexpr int64_t kMostValues = int64_t{1} << 28;
 
 // Returns the text of a file; empty if there is none.
 Result<std::string> text_if_any(const std::string& path) {
@@ -107,6 +109,11 @@ Result<std::vector<float>> whole_sound_frames(std::span<const float> samples,
                                               const media::NormalizedMelSettings& settings,
                                               ThreadPool& pool) {
   const int64_t frames = settings.frames(std::ssize(samples));
+  if (frames > kMostValues / settings.mel_bins) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a sound of {} samples makes {} frames of {}, more than {} values",
+                            samples.size(), frames, settings.mel_bins, kMostValues));
+  }
   if (frames >= media::kLeastNormalizedFrames) {
     return media::normalized_mel(samples, settings, pool);
   }

@@ -22,7 +22,7 @@ Result<media::SoundSettings> sound_settings(const packer::Bundle& bundle);
 Result<media::SoundSettings> sound_settings(const std::string& directory);
 
 // Returns the frames of a whole sound, f32 [frames,mels]. kUsage if it is too short for a
-// deviation.
+// deviation, or if the frames would have more than 2^28 values.
 Result<std::vector<float>> whole_sound_frames(std::span<const float> samples,
                                               const media::NormalizedMelSettings& settings,
                                               ThreadPool& pool);
