@@ -207,8 +207,7 @@ Status read_sources(const packer::Bundle& bundle, const FactOptions& options, Th
 }  // namespace
 
 std::string quantization_of(const packer::Manifest& manifest) {
-  const packer::ManifestComponent* main = manifest.find(kTextDecoderRole);
-  if (main == nullptr) main = manifest.find(kTextEncoderRole);
+  const packer::ManifestComponent* main = manifest.main();
   return main == nullptr ? std::string() : main->quantization;
 }
 

@@ -153,8 +153,7 @@ void write_ports(JsonWriter& json, std::string_view key,
 
 // Inputs of the first program and outputs of the last one of the model's main component.
 void write_main_ports(JsonWriter& json, const packer::Manifest& manifest) {
-  const packer::ManifestComponent* main = manifest.find(kTextDecoderRole);
-  if (main == nullptr) main = manifest.find(kTextEncoderRole);
+  const packer::ManifestComponent* main = manifest.main();
   if (main == nullptr || main->programs.empty()) return;
   const packer::ManifestProgram &first = main->programs.front(), &last = main->programs.back();
   if (first.methods.empty() || last.methods.empty()) return;

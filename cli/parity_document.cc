@@ -284,8 +284,7 @@ uint64_t bundle_bytes(const packer::Bundle& bundle) {
 }
 
 std::string quantization_of(const packer::Manifest& manifest) {
-  const packer::ManifestComponent* main = manifest.find(kTextDecoderRole);
-  if (main == nullptr) main = manifest.find(kTextEncoderRole);
+  const packer::ManifestComponent* main = manifest.main();
   return main == nullptr ? std::string() : main->quantization;
 }
 

@@ -16,6 +16,7 @@
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/json_writer.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "prompt/preprocess.h"
@@ -175,6 +176,9 @@ std::string sound_json(const PreprocessLine& o, const prompt::PreprocessedSound&
   json.member("duration", sound.seconds).end_object();
   json.key("tensors").begin_array();
   add_tensor(json, sound.tensor, "f32", sound.shape);
+  if (!sound.mask.empty()) {
+    add_tensor(json, std::string(kAttentionMaskPort), "bool", sound.mask);
+  }
   return json.end_array().end_object().take();
 }
 

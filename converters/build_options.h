@@ -13,6 +13,8 @@ namespace ferry::converters {
 
 // Samples of a second, in audio encoders that take samples.
 inline constexpr int64_t kSampleRate = 16000;
+// Frames of a second, in audio encoders that take any number of frames.
+inline constexpr int64_t kFrameRate = 100;
 
 enum class ProgramStyle : uint8_t {
   kStateful,  // one method; caches are mutable buffers of the program
@@ -71,6 +73,7 @@ struct BuildOptions {
   // Rows of embeddings state their own places (placed_rows.h), and are as wide as that needs.
   bool placed_rows = false;
   int64_t sound_samples = 0;  // audio encoders that take samples: most of a sound; else 0
+  int64_t sound_frames = 0;   // audio encoders that take any number of frames: most of a sound
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.
   DType kv_cache = DType::kF32;

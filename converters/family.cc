@@ -108,6 +108,7 @@ std::optional<VisionMatch> find_vision_family(std::string_view model_type) {
 }
 
 std::vector<Component> components_of(const ModelConfig& config) {
+  if (config.audio && config.audio->conformer) return config.family->components;
   if (config.is_encoder) {
     Component encoder = config.family->text_decoder();
     encoder.role = kTextEncoderRole;

@@ -49,7 +49,7 @@ struct MetaParams {
 
 struct FamilySpec {
   std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
-  std::vector<Component> components;  // the first is the text decoder
+  std::vector<Component> components;  // the first is the text decoder, or all of the model
   std::vector<DroppedKeys> dropped = {};
   std::vector<ClassifierClass> classifiers = {};  // classes with a head of labels
   std::vector<GgufArchitecture> gguf = {};        // the GGUF architectures of the family's models
@@ -150,8 +150,8 @@ std::optional<VisionMatch> find_vision_family(std::string_view model_type);
 
 // Returns the components in the order of execution. A text model is a text decoder or a text
 // encoder; a vision-language model is a vision encoder, a token embedding and a text decoder; a
-// model of speech is an audio encoder and a text decoder, whose family has the rules of both.
-// `config` must have been parsed.
+// model of speech is an audio encoder, and a text decoder whose family has the rules of both,
+// unless the encoder gives the outputs of labels itself. `config` must have been parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 
 // Returns all rules of the checkpoints of the model.

@@ -14,7 +14,7 @@ inline constexpr const char* kCacheScales = "_scales";
 inline constexpr const char* kCacheZeroPoints = "_zero_points";
 
 // The text decoder turns tokens into logits; the text encoder turns tokens into states. Every
-// bundle has one of the two.
+// bundle has one of the two, or an audio encoder alone.
 inline constexpr std::string_view kTextDecoderRole = "text_decoder";
 inline constexpr std::string_view kTextEncoderRole = "text_encoder";
 // Vision-language models also have a vision encoder, which turns pixels into rows for the text
@@ -23,7 +23,8 @@ inline constexpr std::string_view kTextEncoderRole = "text_encoder";
 inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
 inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
 // Models of speech also have an audio encoder, which turns log-mel frames or samples into the keys
-// and values of the cross-attention of their text decoder.
+// and values of the cross-attention of their text decoder. Where there is no decoder, it gives the
+// outputs of labels for each row of the sound, and its programs are of the kind encoder.
 inline constexpr std::string_view kAudioEncoderRole = "audio_encoder";
 
 // Program kinds. A stateful program keeps its caches in mutable buffers. A static program has fixed
@@ -94,8 +95,9 @@ inline constexpr std::string_view kDeepstackPort = "deepstack_features";
 // Models of speech have these: frames or samples, of which any number up to the bound. The keys and
 // values are outputs of the audio encoder and inputs of the text decoder; the number of the
 // decoder's layer follows.
-inline constexpr std::string_view kInputFeaturesPort = "input_features";  // f32 [1,mels,frames]
-inline constexpr std::string_view kInputValuesPort = "input_values";      // f32 [1,samples]
+// f32 [1,mels,frames], or [1,frames,mels] of an audio encoder alone
+inline constexpr std::string_view kInputFeaturesPort = "input_features";
+inline constexpr std::string_view kInputValuesPort = "input_values";  // f32 [1,samples]
 // The fewest samples that input_values may have: those of which convolutions make one row.
 inline constexpr int64_t kLeastSamples = 895;
 inline constexpr std::string_view kCrossKPort = "cross_k_";  // f32 [1,N,heads,head_dim]

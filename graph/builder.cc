@@ -75,9 +75,10 @@ int32_t GraphBuilder::symbol(std::string name, int64_t max, ValueId int_value) {
   return static_cast<int32_t>(graph_.symbols.size()) - 1;
 }
 
-int32_t GraphBuilder::windows(std::string name, const Dim& of, int64_t size, int64_t step) {
-  const int64_t most = (graph_.max_of(of) - size) / step + 1;
-  graph_.symbols.push_back({std::move(name), most, ValueId{}, Windows{of, size, step}});
+int32_t GraphBuilder::windows(std::string name, const Dim& of, int64_t size, int64_t step,
+                              int64_t padding) {
+  const int64_t most = (graph_.max_of(of) + 2 * padding - size) / step + 1;
+  graph_.symbols.push_back({std::move(name), most, ValueId{}, Windows{of, size, step, padding}});
   return static_cast<int32_t>(graph_.symbols.size()) - 1;
 }
 
@@ -401,10 +402,12 @@ ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
                                      false, int_args({0}), IntArg(channels)});
 }
 
-ValueId GraphBuilder::conv1d(ValueId x, ValueId w, ValueId bias, int64_t step) {
+ValueId GraphBuilder::conv(ValueId x, ValueId w, ValueId bias, const Steps& steps) {
   const Arg added = bias.valid() ? Arg(bias) : Arg(kNone);
-  return emit_one(Op::kConvolution, {x, w, added, int_args({step}), int_args({0}), int_args({1}),
-                                     false, int_args({0}), IntArg(1)});
+  const size_t spatial = graph_[w].shape.size() == 4 ? 2 : 1;
+  const auto each = [&](int64_t n) { return std::vector<IntArg>(spatial, IntArg(n)); };
+  return emit_one(Op::kConvolution, {x, w, added, each(steps.step), each(steps.padding), each(1),
+                                     false, each(0), IntArg(steps.groups)});
 }
 
 ValueId GraphBuilder::quantize(ValueId x, double scale, int64_t zero_point, DType dtype) {

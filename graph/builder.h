@@ -34,9 +34,9 @@ class GraphBuilder {
 
   // -- values
   int32_t symbol(std::string name, int64_t max, ValueId int_value);
-  // Declares the number of windows of `size` elements, `step` apart, in a dynamic dimension, which
-  // conv1d() needs where its step is not 1.
-  int32_t windows(std::string name, const Dim& of, int64_t size, int64_t step);
+  // Declares the number of windows of `size` elements, `step` apart, in a dynamic dimension with
+  // `padding` elements on each side. conv() needs it where its step is not 1.
+  int32_t windows(std::string name, const Dim& of, int64_t size, int64_t step, int64_t padding = 0);
   // Binds a symbol that was declared before its value existed, such as the size of an input.
   void bind_symbol(int32_t symbol, ValueId int_value);
   ValueId input(std::string name, DType dtype, Dims shape);
@@ -142,8 +142,12 @@ class GraphBuilder {
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
-  // x [1,C,L], w (N,C,K), bias [N] or invalid -> [1,N,(L-K)/step+1]
-  ValueId conv1d(ValueId x, ValueId w, ValueId bias, int64_t step);
+  // x [1,C,L], w (N,C/groups,K), bias [N] or invalid -> [1,N,(L+2 padding-K)/step+1]; likewise over
+  // two dimensions, x [1,C,H,W] and w (N,C/groups,K,K). Padding is of zeros.
+  struct Steps {
+    int64_t step = 1, padding = 0, groups = 1;
+  };
+  ValueId conv(ValueId x, ValueId w, ValueId bias, const Steps& steps);
 
   // -- codes of 8 or 16 bits
   // Computes code = clamp(round(x / scale) + zero_point) over the range of the dtype, halves to

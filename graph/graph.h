@@ -74,11 +74,11 @@ struct Dim {
 };
 using Dims = std::vector<Dim>;
 
-// The windows of `size` elements, `step` apart, that fit into a dimension: what a convolution makes
-// of it.
+// The windows of `size` elements, `step` apart, that fit into a dimension with `padding` elements
+// on each side: what a convolution makes of it.
 struct Windows {
   Dim of;
-  int64_t size = 0, step = 0;
+  int64_t size = 0, step = 0, padding = 0;
   bool operator==(const Windows&) const = default;
 };
 

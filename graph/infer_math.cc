@@ -20,22 +20,25 @@ int rank_of(DType dtype) {
   return (is_floating(dtype) ? 100 : 1) + dtype_bits(dtype);
 }
 
-// Returns how many windows of `size`, `step` apart, fit into a dimension. The number for a dynamic
-// one is a symbol if the step is not 1: no other dimension states a quotient.
+// Returns how many windows of `size`, `step` apart, fit into a dimension with `padding` on each
+// side. The number for a dynamic one is a symbol if the step is not 1: no other dimension states a
+// quotient.
 Result<Dim> window_count(const RuleInput& in, const Dim& length, const Dim& size,
-                         const IntArg& step) {
-  if (!size.is_static() || step.value.valid() || step.number < 1) {
-    return misfit("wants a static kernel and stride");
+                         const IntArg& step, const IntArg& padding) {
+  if (!size.is_static() || step.value.valid() || step.number < 1 || padding.value.valid() ||
+      padding.number < 0 || padding.number > INT32_MAX) {
+    return misfit("wants a static kernel, stride and padding");
   }
-  const std::optional<Dim> left = dim_sub(length, size);
   if (!length.is_static() && step.number > 1) {
-    const Windows windows = {length, size.base, step.number};
+    const Windows windows = {length, size.base, step.number, padding.number};
     for (size_t i = 0; i < in.graph.symbols.size(); ++i) {
       if (in.graph.symbols[i].windows != windows) continue;
       return Dim::of(static_cast<int32_t>(i)).as(length.axis);
     }
     return misfit("the length is no dimension: declare a symbol for it");
   }
+  const std::optional<Dim> padded = dim_add(length, 2 * padding.number);
+  const std::optional<Dim> left = padded ? dim_sub(*padded, size) : std::nullopt;
   if (!left || dim_min(*left) < 0) return misfit("the kernel is longer than the input can be");
   if (left->is_static()) return Dim(left->base / step.number + 1).as(length.axis);
   return *dim_add(*left, 1);
@@ -198,22 +201,25 @@ Result<Types> infer_where(const RuleInput& in) {
   return tensor_of(promote(in.tensor(1).dtype, in.tensor(2).dtype), *std::move(shape));
 }
 
-// Supports one spatial dimension, dilation 1, no padding: x [N,C,L], w (O,C/groups,K), bias [O] ->
-// [N,O,(L-K)/stride+1].
+// Supports one and two spatial dimensions with dilation 1: x [N,C,L], w (O,C/groups,K), bias [O] ->
+// [N,O,(L+2 padding-K)/stride+1].
 Result<Types> infer_convolution(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const Value& weight = in.tensor(1);
+  const size_t spatial = x.shape.size() == 4 ? 2 : 1;
   const auto is = [&](size_t arg, int64_t number) {
-    return in.integers(arg) == std::vector<IntArg>{number};
+    const std::vector<IntArg>& all = in.integers(arg);
+    return all == std::vector<IntArg>{number} ||
+           all == std::vector<IntArg>(spatial, IntArg(number));
   };
-  const bool plain = is(4, 0) && is(5, 1) && is(7, 0) && in.node.args[6] == Arg(false);
-  if (!plain) return misfit("only without padding and dilation");
-  if (x.shape.size() != 3 || weight.shape.size() != 3 || in.integers(3).size() != 1) {
-    return misfit("wants three dimensions");
+  const bool plain = is(5, 1) && is(7, 0) && in.node.args[6] == Arg(false);
+  if (!plain) return misfit("only without dilation");
+  if (x.shape.size() != spatial + 2 || weight.shape.size() != spatial + 2 ||
+      in.integers(3).size() != spatial || in.integers(4).size() != spatial) {
+    return misfit("wants one or two dimensions beside batch and channels");
   }
   const IntArg& groups = in.integer(8);
   const Dim& channels = x.shape[1];
-  const Dim& kernel = weight.shape[2];
   const bool divides = !groups.value.valid() && groups.number > 0 && channels.is_static() &&
                        weight.shape[1].is_static() && channels.base % groups.number == 0 &&
                        channels.base / groups.number == weight.shape[1].base;
@@ -225,8 +231,12 @@ Result<Types> infer_convolution(const RuleInput& in) {
       return misfit("the bias is not one number for each output channel");
     }
   }
-  const Dim length = FERRY_TRY(window_count(in, x.shape[2], kernel, in.integers(3)[0]));
-  return tensor_of(x.dtype, {x.shape[0], weight.shape[0], length});
+  Dims shape = {x.shape[0], weight.shape[0]};
+  for (size_t i = 0; i < spatial; ++i) {
+    shape.push_back(FERRY_TRY(window_count(in, x.shape[2 + i], weight.shape[2 + i],
+                                           in.integers(3)[i], in.integers(4)[i])));
+  }
+  return tensor_of(x.dtype, std::move(shape));
 }
 
 Result<Types> infer_to_copy(const RuleInput& in) {

@@ -47,7 +47,8 @@ class Validator {
     if (!symbol.windows) return true;
     const Windows& w = *symbol.windows;
     const bool known = w.of.is_static() || static_cast<size_t>(w.of.symbol) < graph_.symbols.size();
-    return known && w.step > 0 && (graph_.max_of(w.of) - w.size) / w.step + 1 <= symbol.max;
+    return known && w.step > 0 &&
+           (graph_.max_of(w.of) + 2 * w.padding - w.size) / w.step + 1 <= symbol.max;
   }
 
   Status check_symbols() const {

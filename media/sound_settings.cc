@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "core/json.h"
@@ -16,6 +18,7 @@ using nlohmann::json;
 constexpr int64_t kMostWindow = 4096, kMostMels = 1024, kMostChunk = 60, kMostFrames = 1 << 15;
 // A transform takes time in proportion to the prime factors of its length.
 constexpr int64_t kMostFactor = 61;
+constexpr double kMostPreemphasis = 1000.0;
 
 int64_t largest_prime_factor(int64_t number) {
   int64_t largest = 1;
@@ -41,6 +44,19 @@ class ExtractorFields {
     out = found->get<int64_t>();
     return {};
   }
+  // A null is no number.
+  Status number_or_null(const char* name, double most, std::optional<double>& out) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) return {};
+    out.reset();
+    if (found->is_null()) return {};
+    if (!found->is_number() || !(std::fabs(found->get<double>()) <= most)) {
+      return bad_input(
+          fmt::format("{}: '{}' is not a number from -{} to {}", where_, name, most, most));
+    }
+    out = found->get<double>();
+    return {};
+  }
   Status flag(const char* name, bool& out) const {
     const auto found = object_.find(name);
     if (found == object_.end()) return {};
@@ -64,6 +80,16 @@ class ExtractorFields {
   std::string where_;
 };
 
+Status check_transform(int64_t window, const std::string& where) {
+  if (window % 2 != 0) {
+    return fail(ErrorCode::kUnsupported, where + ": 'n_fft' is odd: not supported");
+  }
+  if (largest_prime_factor(window) <= kMostFactor) return {};
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: 'n_fft' has a prime factor above {}: not supported", where, kMostFactor));
+}
+
 Result<LogMelSettings> read_log_mel(const ExtractorFields& fields) {
   const std::string& where = fields.where();
   LogMelSettings s;
@@ -75,19 +101,29 @@ Result<LogMelSettings> read_log_mel(const ExtractorFields& fields) {
   FERRY_RETURN_IF_ERROR(fields.fixed("dither", 0.0));
   FERRY_RETURN_IF_ERROR(fields.fixed("padding_value", 0.0));
   FERRY_RETURN_IF_ERROR(fields.fixed("padding_side", "right"));
-  if (s.window % 2 != 0) {
-    return fail(ErrorCode::kUnsupported, where + ": 'n_fft' is odd: not supported");
-  }
-  if (largest_prime_factor(s.window) > kMostFactor) {
-    return fail(
-        ErrorCode::kUnsupported,
-        fmt::format("{}: 'n_fft' has a prime factor above {}: not supported", where, kMostFactor));
-  }
+  FERRY_RETURN_IF_ERROR(check_transform(s.window, where));
   if (s.chunk_frames() > kMostFrames) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: 'hop_length' makes more than {} frames of a chunk: not supported",
                             where, kMostFrames));
   }
+  return s;
+}
+
+// Settings of padding change nothing in one sound.
+Result<NormalizedMelSettings> read_normalized_mel(const ExtractorFields& fields) {
+  NormalizedMelSettings s;
+  FERRY_RETURN_IF_ERROR(fields.number("feature_size", 1, kMostMels, s.mel_bins));
+  FERRY_RETURN_IF_ERROR(fields.number("sampling_rate", 16000, 16000, s.rate));
+  FERRY_RETURN_IF_ERROR(fields.number("n_fft", 2, kMostWindow, s.window));
+  FERRY_RETURN_IF_ERROR(fields.number("win_length", 1, s.window, s.inner_window));
+  FERRY_RETURN_IF_ERROR(fields.number("hop_length", 1, kMostWindow, s.hop));
+  FERRY_RETURN_IF_ERROR(fields.number_or_null("preemphasis", kMostPreemphasis, s.preemphasis));
+  if (s.inner_window > s.window) {
+    return bad_input(fmt::format("{}: 'win_length' is {}, more than 'n_fft' {}", fields.where(),
+                                 s.inner_window, s.window));
+  }
+  FERRY_RETURN_IF_ERROR(check_transform(s.window, fields.where()));
   return s;
 }
 
@@ -111,9 +147,12 @@ Result<SoundSettings> read_extractor(const json& object, const std::string& wher
   if (*type == "Wav2Vec2FeatureExtractor") {
     return SoundSettings(FERRY_TRY(read_waveform(fields)));
   }
+  if (*type == "ParakeetFeatureExtractor") {
+    return SoundSettings(FERRY_TRY(read_normalized_mel(fields)));
+  }
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: '{}' is neither WhisperFeatureExtractor nor "
-                          "Wav2Vec2FeatureExtractor: not supported",
+              fmt::format("{}: '{}' is none of WhisperFeatureExtractor, Wav2Vec2FeatureExtractor "
+                          "and ParakeetFeatureExtractor: not supported",
                           where, kType));
 }
 

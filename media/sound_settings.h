@@ -1,5 +1,5 @@
 // sound_settings() reads how the feature extractor of a checkpoint makes the input of a model of
-// speech: as log-mel frames or as samples.
+// speech: as log-mel frames of a window, as frames of the whole sound, or as samples.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 #include "core/result.h"
 #include "media/log_mel.h"
+#include "media/normalized_mel.h"
 #include "media/waveform.h"
 
 namespace ferry::media {
 
-using SoundSettings = std::variant<LogMelSettings, WaveformSettings>;
+using SoundSettings = std::variant<LogMelSettings, WaveformSettings, NormalizedMelSettings>;
 
 // Returns the sampling rate of the model, in Hz.
 int64_t rate_of(const SoundSettings& settings);

@@ -285,8 +285,7 @@ class Examiner {
   void load_programs() {
     for (const ManifestComponent& component : contents_.manifest.components) {
       for (const ManifestProgram& program : component.programs) {
-        load_program(program,
-                     component.role == kTextDecoderRole || component.role == kTextEncoderRole);
+        load_program(program, &component == contents_.manifest.main());
       }
     }
   }

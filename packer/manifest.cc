@@ -299,6 +299,13 @@ const ManifestComponent* Manifest::find(std::string_view role) const {
   return found == components.end() ? nullptr : &*found;
 }
 
+const ManifestComponent* Manifest::main() const {
+  for (const std::string_view role : {kTextDecoderRole, kTextEncoderRole, kAudioEncoderRole}) {
+    if (const ManifestComponent* component = find(role)) return component;
+  }
+  return nullptr;
+}
+
 const ManifestAdapter* Manifest::find_adapter(std::string_view name) const {
   const auto found = std::ranges::find(adapters, name, &ManifestAdapter::name);
   return found == adapters.end() ? nullptr : &*found;

@@ -234,7 +234,10 @@ struct Manifest {
   std::string reference;                       // name of the embedded reference file, or empty
   double default_tolerance = 0;                // in older bundles; not read
 
-  const ManifestComponent* find(std::string_view role) const;        // nullptr if there is none
+  const ManifestComponent* find(std::string_view role) const;  // nullptr if there is none
+  // Returns the component that holds the layers that the manifest counts: the text decoder, the
+  // text encoder, or else the audio encoder; nullptr if there is none of them.
+  const ManifestComponent* main() const;
   const ManifestAdapter* find_adapter(std::string_view name) const;  // nullptr if there is none
   // Returns the programs of all components, in the order of the lists.
   std::vector<const ManifestProgram*> programs() const;

@@ -51,7 +51,9 @@ class ManifestCheck {
     }
     const bool encodes = manifest_.program_style == kEncoderStyle;
     const std::string_view main = encodes ? kTextEncoderRole : kTextDecoderRole;
-    if (!roles.contains(main)) add(fmt::format("lists no component {}", quoted(main)));
+    // An audio encoder alone gives the outputs of labels.
+    const bool hears = encodes && roles.contains(kAudioEncoderRole);
+    if (!roles.contains(main) && !hears) add(fmt::format("lists no component {}", quoted(main)));
   }
 
   void check_files() {
@@ -324,8 +326,9 @@ class ManifestCheck {
   }
 
   // Whether the component has the layers that the manifest counts.
-  static bool is_main(const ManifestComponent& component) {
-    return component.role == kTextDecoderRole || component.role == kTextEncoderRole;
+  bool is_main(const ManifestComponent& component) const {
+    return component.role == kTextDecoderRole || component.role == kTextEncoderRole ||
+           &component == manifest_.main();
   }
 
   static std::string label(const ManifestProgram& program, const ManifestMethod& method) {

@@ -243,13 +243,19 @@ class ModelCheck {
                                   to_string(port.second)));
     }
     if (audio == nullptr) return;
-    if (taken.empty()) {
+    const bool labels = model_.main() == audio;
+    if (taken.empty() && !labels) {
       add(kManifestName, fmt::format("has a component {}, but its text decoder takes no {}0",
                                      quoted(kAudioEncoderRole), kCrossKPort));
     }
     for (const ManifestProgram& program : audio->programs) {
       for (const ManifestMethod& method : program.methods) {
         for (const ManifestPort& port : method.inputs) frames(program.file, port);
+        for (const ManifestPort& port : method.outputs) {
+          if (!labels || port.name != kTokenLogitsPort) continue;
+          expect(program.file, "output", port, {1, model_.context_length, model_.vocab_size},
+                 "context_length and vocab_size");
+        }
       }
     }
   }

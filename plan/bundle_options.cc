@@ -37,7 +37,7 @@ graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
 std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& manifest,
                                                      std::string_view method) {
   std::map<std::string, packer::ManifestPort> ports;
-  for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
+  for (const packer::ManifestProgram& program : manifest.main()->programs) {
     const packer::ManifestMethod* stated = program.find(method);
     if (stated == nullptr) continue;
     for (const packer::ManifestPort& port : stated->inputs) ports.emplace(port.name, port);
@@ -105,7 +105,7 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
 // Returns the dtype of the KV caches in a stateful program.
 DType kv_cache_of(const packer::Manifest& manifest) {
   if (manifest.program_style != kStatefulStyle) return DType::kF32;
-  for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
+  for (const packer::ManifestProgram& program : manifest.main()->programs) {
     for (const packer::ManifestMethod& method : program.methods) {
       for (const packer::ManifestBuffer& buffer : method.buffers) {
         if (buffer.name.ends_with("kv_cache.k_cache")) return buffer.dtype;
@@ -174,8 +174,7 @@ graph::QuantizeOptions quantize_options_of(const packer::Bundle& bundle) {
 void set_unrecorded_options(const packer::Bundle& bundle, ConvertOptions& options) {
   const packer::Manifest& manifest = bundle.manifest();
   const bool is_encoder = manifest.program_style == kEncoderStyle;
-  const std::string_view role = is_encoder ? kTextEncoderRole : kTextDecoderRole;
-  options.shards = static_cast<int32_t>(bundle.programs_of(role).size());
+  options.shards = static_cast<int32_t>(bundle.programs_of(manifest.main()->role).size());
   options.context_length = manifest.context_length;
   options.prefill_length = manifest.prefill_length;
   if (is_encoder) options.style = converters::ProgramStyle::kEncoder;

@@ -74,7 +74,10 @@ std::string weight_dtype(const graph::Model& model) {
 }
 
 // Whether the component holds the layers that the manifest counts, and so may be sharded.
-bool is_main(std::string_view role) { return role == kTextDecoderRole || role == kTextEncoderRole; }
+bool is_main(std::string_view role, const converters::ModelConfig& config) {
+  const bool hears = config.audio && config.audio->conformer;
+  return hears || role == kTextDecoderRole || role == kTextEncoderRole;
+}
 
 packer::Manifest make_manifest(const converters::ModelConfig& config,
                                const converters::BuildOptions& build, const ConvertOptions& options,
@@ -99,7 +102,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   }
   if (options.shards_in_one_file) m.parts_in_program = options.shards;
   for (const ConvertedComponent& component : components) {
-    if (is_main(component.role)) m.weight_dtype = component.weight_dtype;
+    if (is_main(component.role, config)) m.weight_dtype = component.weight_dtype;
   }
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
@@ -208,7 +211,9 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   }
   for (const ConvertedComponent& component : conversion.components) {
     std::vector<graph::MetadataMethod> metadata;
-    if (is_main(component.role)) metadata = program_metadata(conversion.mapped.config, build);
+    if (is_main(component.role, conversion.mapped.config)) {
+      metadata = program_metadata(conversion.mapped.config, build);
+    }
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     out.weight_dtype = component.weight_dtype;
@@ -302,10 +307,10 @@ Result<graph::QuantizedModel> finish_component(converters::AssembledComponent co
   return out;
 }
 
-// Splits a component into programs. Only text decoders and text encoders are split.
-Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
+// Splits a component into programs, if it is the one that is split.
+Result<std::vector<graph::Model>> cut(graph::Model model, bool splits,
                                       const ConvertOptions& options) {
-  if (!is_main(role)) {
+  if (!splits) {
     std::vector<graph::Model> whole;
     whole.push_back(std::move(model));
     return whole;
@@ -358,7 +363,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
     graph::QuantizedModel finished = FERRY_TRY(
         finish_component(std::move(component), options, adapters.slots, quantizer, c.mapped));
     std::string dtype = weight_dtype(finished.model);
-    auto shards = FERRY_TRY(cut(std::move(finished.model), role, options));
+    auto shards =
+        FERRY_TRY(cut(std::move(finished.model), is_main(role, c.mapped.config), options));
     c.components.push_back(
         {role, std::move(shards), std::move(dtype), std::move(finished.summary)});
   }
@@ -370,6 +376,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool
   input.copied = std::move(model.copied);
   if (c.mapped.config.vision && !input.manifest.image_token_id) {
     input.manifest.image_token_id = placeholder_in(input.copied, c.mapped.config);
+  }
+  if (c.mapped.config.audio && c.mapped.config.audio->conformer) {
+    FERRY_RETURN_IF_ERROR(check_blank(input.copied, c.mapped.config.audio->conformer->blank));
   }
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.mapped.config.vocab_size)) {

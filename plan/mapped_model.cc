@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/checkpoint_input.h"
+#include "converters/blocks/conformer.h"
 #include "converters/blocks/layer_inputs.h"
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/rope.h"
@@ -94,7 +95,8 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
                 fmt::format("{}: 'architectures' names a classifier, which becomes an encoder",
                             config_name));
   }
-  if (config.audio && options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
+  const bool decodes = config.audio && !config.audio->conformer;
+  if (decodes && options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
     return fail_field(ErrorCode::kUnsupported, "program",
                       fmt::format(" {}: {} takes sound, and has stateful programs alone",
                                   style_name(*options.style), config.model_type));
@@ -227,8 +229,25 @@ Result<int64_t> sound_samples(const ConvertOptions& options,
                     ": is for audio encoders that take samples of any number");
 }
 
+// Returns the build options of an encoder of sound that is the whole model. The number of positions
+// is that of its rows.
+Result<converters::BuildOptions> settle_sound_encoder(const ConvertOptions& options,
+                                                      const converters::ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(check_encoder_options(options));
+  converters::BuildOptions build;
+  build.style = ProgramStyle::kEncoder;
+  build.sound_frames = options.max_sound.value_or(kDefaultSoundSeconds) * converters::kFrameRate;
+  build.context_length = build.prefill_length =
+      converters::rows_of_frames(*config.audio->conformer, build.sound_frames);
+  // Bundles record the number that they have.
+  if (options.context_length.value_or(build.context_length) == build.context_length) return build;
+  return fail_field(ErrorCode::kUsage, "context-length",
+                    ": the rows of a sound follow from max-sound");
+}
+
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
+  if (config.audio && config.audio->conformer) return settle_sound_encoder(options, config);
   converters::BuildOptions build;
   build.context_length = options.context_length.value_or(
       config.is_encoder ? default_text_length(config)
@@ -405,7 +424,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
   if (c.config.classifier) {
     FERRY_RETURN_IF_ERROR(checkpoint::read_classifier_folder(opened, c.config));
-  } else if (c.config.is_encoder) {
+  } else if (c.config.is_encoder && !c.config.audio) {
     FERRY_RETURN_IF_ERROR(checkpoint::add_sentence_modules(opened, c.config));
   } else if (checkpoint::has_sentence_modules(opened)) {
     c.notes.push_back(fmt::format(

@@ -166,9 +166,9 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.prefill_length = build.prefill_length;
   settled.decode_length = build.decode_length;
   settled.max_patches = build.image_patches > 0 ? std::optional(build.image_patches) : std::nullopt;
-  settled.max_sound = build.sound_samples > 0
-                          ? std::optional(build.sound_samples / converters::kSampleRate)
-                          : std::nullopt;
+  settled.max_sound.reset();
+  if (build.sound_samples > 0) settled.max_sound = build.sound_samples / converters::kSampleRate;
+  if (build.sound_frames > 0) settled.max_sound = build.sound_frames / converters::kFrameRate;
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));
   std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });
@@ -281,14 +281,15 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
         if (!o.image_size) return std::vector<std::string>();
         return std::vector{fmt::format("{}x{}", o.image_size->columns, o.image_size->rows)};
       });
-  v.value({.name = "max-sound",
-           .help = "Most seconds of a sound, where the audio encoder takes samples of any number "
-                   "(moonshine); default: 60",
-           .outputs = kBundles,
-           .least = 1,
-           .most = kMostSoundSeconds,
-           .place = 28},
-          o.max_sound);
+  v.value(
+      {.name = "max-sound",
+       .help = "Most seconds of a sound, where the audio encoder takes samples or frames of any "
+               "number (moonshine, parakeet_ctc); default: 60",
+       .outputs = kBundles,
+       .least = 1,
+       .most = kMostSoundSeconds,
+       .place = 28},
+      o.max_sound);
   v.value({.name = "context-length",
            .help = "Positions of the caches, or tokens of a text; default: the smaller of the "
                    "config and 4096 (encoder: 2048)",

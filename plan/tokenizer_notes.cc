@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "text/blank_token.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/tokenizer/tokenizer_files.h"
 
@@ -57,6 +58,22 @@ std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied
   if (file == nullptr) return std::nullopt;
   const auto tokenizer = text::load_tokenizer(folder_of(*file), reader_of(copied));
   return tokenizer ? tokenizer->find(token) : std::nullopt;
+}
+
+Status check_blank(const std::vector<packer::CopiedFile>& copied, int64_t blank) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file == nullptr) return {};
+  const std::string folder = folder_of(*file);
+  const text::ReadFile read = reader_of(copied);
+  const auto tokenizer = text::load_tokenizer(folder, read);
+  if (!tokenizer) return {};  // tokenizer_notes() says why
+  const int64_t own = FERRY_TRY(text::blank_token(*tokenizer, folder, read));
+  if (own == blank) return {};
+  // The reference gives rows that its mask hides the blank of the model, and makes text of them.
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: pad_token of the tokenizer is {}, 'pad_token_id' of the config {}: "
+                          "not supported",
+                          printable(folder), own, blank));
 }
 
 std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,

@@ -36,4 +36,9 @@ Result<text::ChatTemplate> chat_template_in(const std::vector<packer::CopiedFile
 std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied,
                                    std::string_view token);
 
+// Checks that the tokenizer that the bundle will have, if any, makes text of the labels of a sound
+// as the reference does, and that its blank is `blank`, the one of the model. Errors are those of
+// text::blank_token(); kUnsupported for another blank.
+Status check_blank(const std::vector<packer::CopiedFile>& copied, int64_t blank);
+
 }  // namespace ferry::plan

@@ -20,6 +20,8 @@ namespace {
 
 constexpr const char* kSoundFiles[] = {"preprocessor_config.json", "processor_config.json"};
 constexpr uint64_t kMostProcessorBytes = 1 << 20;
+// More than the longest sound makes with the settings of released models.
+constexpr int64_t kMostValues = int64_t{1} << 28;
 
 // Returns the text of a file; empty if there is none.
 Result<std::string> text_if_any(const std::string& path) {
@@ -31,6 +33,15 @@ Result<std::string> text_if_any(const std::string& path) {
 // Returns what the encoder takes other than the extractor makes; empty if they agree.
 std::string mismatch(const media::SoundSettings& settings,
                      const runner::AudioEncoder::Sizes& sizes) {
+  if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&settings)) {
+    if (!sizes.gives_labels()) {
+      return "makes frames of whole sounds, the audio encoder takes others";
+    }
+    if (sizes.mel_bins == whole->mel_bins) return "";
+    return fmt::format("makes frames of {}, the audio encoder takes those of {}", whole->mel_bins,
+                       sizes.mel_bins);
+  }
+  if (sizes.gives_labels()) return "makes other input than the audio encoder takes";
   const auto* mel = std::get_if<media::LogMelSettings>(&settings);
   if (mel == nullptr) {
     return sizes.takes_samples() ? "" : "makes samples, the audio encoder takes frames";
@@ -44,17 +55,34 @@ std::string mismatch(const media::SoundSettings& settings,
 struct MadeSound {
   Shape shape;
   std::vector<float> values;
+  std::vector<uint8_t> mask = {};  // of the frames, where the processor makes one
 };
 
-MadeSound make_input(std::vector<float> samples, const media::SoundSettings& settings,
-                     ThreadPool& pool) {
+// The extractor makes one frame more, of zeros, which its mask hides.
+Result<MadeSound> make_whole(std::span<const float> samples,
+                             const media::NormalizedMelSettings& settings, ThreadPool& pool) {
+  MadeSound made;
+  made.values = FERRY_TRY(whole_sound_frames(samples, settings, pool));
+  const int64_t frames = std::ssize(made.values) / settings.mel_bins;
+  made.values.resize(made.values.size() + static_cast<size_t>(settings.mel_bins));
+  made.shape = {1, frames + 1, settings.mel_bins};
+  made.mask.assign(static_cast<size_t>(frames), 1);
+  made.mask.push_back(0);
+  return made;
+}
+
+Result<MadeSound> make_input(std::vector<float> samples, const media::SoundSettings& settings,
+                             ThreadPool& pool) {
+  if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&settings)) {
+    return make_whole(samples, *whole, pool);
+  }
   if (const auto* mel = std::get_if<media::LogMelSettings>(&settings)) {
     media::Features features = media::log_mel(media::one_chunk(samples, *mel), *mel, pool);
-    return {{1, features.mel_bins, features.frames}, std::move(features.values)};
+    return MadeSound{{1, features.mel_bins, features.frames}, std::move(features.values)};
   }
   std::vector<float> values =
       media::waveform(std::move(samples), std::get<media::WaveformSettings>(settings));
-  return {{1, std::ssize(values)}, std::move(values)};
+  return MadeSound{{1, std::ssize(values)}, std::move(values)};
 }
 
 }  // namespace
@@ -77,21 +105,44 @@ Result<media::SoundSettings> sound_settings(const packer::Bundle& bundle) {
   return bad_input(fmt::format("{}: the feature extractor {}", printable(bundle.path()), differs));
 }
 
+Result<std::vector<float>> whole_sound_frames(std::span<const float> samples,
+                                              const media::NormalizedMelSettings& settings,
+                                              ThreadPool& pool) {
+  const int64_t frames = settings.frames(std::ssize(samples));
+  if (frames > kMostValues / settings.mel_bins) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a sound of {} samples makes {} frames of {}, more than {} values",
+                            samples.size(), frames, settings.mel_bins, kMostValues));
+  }
+  if (frames >= media::kLeastNormalizedFrames) {
+    return media::normalized_mel(samples, settings, pool);
+  }
+  return fail(ErrorCode::kUsage,
+              fmt::format("a sound of {} samples is too short: {} samples are the least of which "
+                          "frames have a deviation",
+                          samples.size(), media::kLeastNormalizedFrames * settings.hop));
+}
+
 Result<PreprocessedSound> preprocess_sound(const std::string& path,
                                            const media::SoundSettings& settings,
                                            const std::string& output, ThreadPool& pool) {
   const media::Sound sound = FERRY_TRY(media::read_sound(path));
-  const MadeSound made = make_input(
-      media::at_rate(sound.samples, sound.rate, media::rate_of(settings), pool), settings, pool);
-  const bool frames = std::holds_alternative<media::LogMelSettings>(settings);
+  const MadeSound made = FERRY_TRY(make_input(
+      media::at_rate(sound.samples, sound.rate, media::rate_of(settings), pool), settings, pool));
+  const bool frames = !std::holds_alternative<media::WaveformSettings>(settings);
   PreprocessedSound out{path,
                         sound.rate,
                         sound.channels,
                         static_cast<double>(sound.samples.size()) / static_cast<double>(sound.rate),
                         std::string(frames ? kInputFeaturesPort : kInputValuesPort),
                         made.shape};
-  const std::vector<formats::TensorData> tensors = {
+  std::vector<formats::TensorData> tensors = {
       {{out.tensor, DType::kF32, out.shape}, std::as_bytes(std::span(made.values))}};
+  if (!made.mask.empty()) {
+    out.mask = {1, std::ssize(made.mask)};
+    tensors.push_back({{std::string(kAttentionMaskPort), DType::kBool, out.mask},
+                       std::as_bytes(std::span(made.mask))});
+  }
   FERRY_RETURN_IF_ERROR(formats::write_safetensors(output, tensors));
   return out;
 }

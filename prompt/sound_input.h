@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "core/thread_pool.h"
@@ -19,16 +21,25 @@ Result<media::SoundSettings> sound_settings(const packer::Bundle& bundle);
 // Returns the settings of a folder with processor files.
 Result<media::SoundSettings> sound_settings(const std::string& directory);
 
+// Returns the frames of a whole sound, f32 [frames,mels]. kUsage if it is too short for a
+// deviation, or if the frames would have more than 2^28 values.
+Result<std::vector<float>> whole_sound_frames(std::span<const float> samples,
+                                              const media::NormalizedMelSettings& settings,
+                                              ThreadPool& pool);
+
 struct PreprocessedSound {
   std::string path;
   int64_t rate = 0, channels = 0;  // of the file
   double seconds = 0;              // duration of the file
   std::string tensor = {};         // input_features or input_values
-  Shape shape = {};                // [1,mels,frames] or [1,samples]
+  Shape shape = {};                // [1,mels,frames], [1,frames,mels] or [1,samples]
+  Shape mask = {};                 // of attention_mask, [1,frames], where the processor makes one
 };
 
 // Writes what the processor makes of a sound file by default, in f32: input_features, padded with
-// silence or cut to one window, or input_values. `output` is the path of a new safetensors file.
+// silence or cut to one window, or input_values. Of an extractor for whole sounds, attention_mask
+// too, in bool: it hides the last frame, which is of zeros. `output` is the path of a new
+// safetensors file.
 Result<PreprocessedSound> preprocess_sound(const std::string& path,
                                            const media::SoundSettings& settings,
                                            const std::string& output, ThreadPool& pool);

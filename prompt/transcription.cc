@@ -13,6 +13,8 @@
 #include "media/sound.h"
 #include "prompt/sound_input.h"
 #include "runner/sampler.h"
+#include "text/blank_token.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::prompt {
 namespace {
@@ -66,12 +68,26 @@ std::vector<int64_t> Transcript::tokens() const {
 Result<Transcriber> Transcriber::load(const packer::Bundle& bundle, ThreadPool& pool,
                                       const runner::MethodOptions& options) {
   const media::SoundSettings sound = FERRY_TRY(sound_settings(bundle));
+  if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&sound)) {
+    return load_labels(bundle, *whole, pool, options);
+  }
   const bool windows = std::holds_alternative<media::LogMelSettings>(sound);
   SpeechSettings settings =
       FERRY_TRY(speech_settings(bundle, windows ? Generation::kWhisper : Generation::kPlain));
   auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, options));
   return Transcriber(std::move(decoder), std::move(settings), sound, bundle.manifest().vocab_size,
                      bundle.manifest().context_length, pool);
+}
+
+Result<Transcriber> Transcriber::load_labels(const packer::Bundle& bundle,
+                                             const media::NormalizedMelSettings& sound,
+                                             ThreadPool& pool,
+                                             const runner::MethodOptions& options) {
+  const std::string directory = bundle.text_directory();
+  const text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(directory));
+  const int64_t blank = FERRY_TRY(text::blank_token(tokenizer, directory));
+  auto encoder = FERRY_TRY(runner::AudioEncoder::load_with_labels(bundle, pool, options));
+  return Transcriber(std::move(encoder), printable(bundle.path()), blank, sound, pool);
 }
 
 Status Transcriber::encode(const media::Features& features, int64_t seek, int64_t count,
@@ -174,17 +190,48 @@ Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64
   if (const auto* mel = std::get_if<media::LogMelSettings>(&sound_)) {
     return transcribe_windows(*mel, samples, rate, options);
   }
+  if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&sound_)) {
+    return transcribe_labels(*whole, samples, rate, options);
+  }
   return transcribe_whole(std::get<media::WaveformSettings>(sound_), samples, rate, options);
+}
+
+Status Transcriber::check_text_alone(const TranscriptionOptions& options) const {
+  if (!options.language && !options.task && !options.timestamps) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: the model has neither --language nor --task nor --timestamps",
+                          settings_.where));
+}
+
+Result<Transcript> Transcriber::transcribe_labels(const media::NormalizedMelSettings& mel,
+                                                  std::span<const float> samples, int64_t rate,
+                                                  const TranscriptionOptions& options) {
+  FERRY_RETURN_IF_ERROR(check_text_alone(options));
+  const std::vector<float> sound = media::at_rate(samples, rate, mel.rate, *pool_);
+  const std::vector<float> frames = FERRY_TRY(whole_sound_frames(sound, mel, *pool_));
+  Transcript out;
+  out.windows = 1;
+  if (options.progress) options.progress(0, 1);
+  {
+    const Stopwatch watch(out.encode_seconds);
+    FERRY_RETURN_IF_ERROR(encoder_->encode(frames));
+  }
+  const Stopwatch watch(out.decode_seconds);
+  std::vector<int64_t> labels;
+  const auto width = static_cast<size_t>(vocab_);
+  const std::span<const float> logits = encoder_->logits();
+  for (size_t at = 0; at + width <= logits.size(); at += width) {
+    labels.push_back(static_cast<int64_t>(runner::argmax(logits.subspan(at, width))));
+  }
+  const double seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
+  out.segments.push_back({0, seconds, text::collapsed(labels, blank_)});
+  return out;
 }
 
 Result<Transcript> Transcriber::transcribe_whole(const media::WaveformSettings& wave,
                                                  std::span<const float> samples, int64_t rate,
                                                  const TranscriptionOptions& options) {
-  if (options.language || options.task || options.timestamps) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: the model has neither --language nor --task nor --timestamps",
-                            settings_.where));
-  }
+  FERRY_RETURN_IF_ERROR(check_text_alone(options));
   const std::vector<float> values =
       media::waveform(media::at_rate(samples, rate, wave.rate, *pool_), wave);
   Transcript out;

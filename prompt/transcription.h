@@ -2,7 +2,8 @@
 // default. Models of frames have that of WhisperForConditionalGeneration: greedy, with forced,
 // suppressed and timestamp tokens, and sequential over windows where timestamps are asked for or
 // the sound is longer than one window. Models of samples have the plain one, and take the whole
-// sound at once.
+// sound at once. Models with labels (CTC) have no decoder: the likeliest label of each row counts,
+// equal neighbours are one, and the blank is left out.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include "packer/bundle_reader.h"
 #include "prompt/speech_rules.h"
 #include "prompt/speech_settings.h"
+#include "runner/audio_encoder.h"
 #include "runner/decoder.h"
 
 namespace ferry::prompt {
@@ -71,6 +73,25 @@ class Transcriber {
   Result<Transcript> transcribe_windows(const media::LogMelSettings& mel,
                                         std::span<const float> samples, int64_t rate,
                                         const TranscriptionOptions& options);
+  Transcriber(runner::AudioEncoder encoder, std::string where, int64_t blank,
+              const media::NormalizedMelSettings& sound, ThreadPool& pool)
+      : encoder_(std::move(encoder)),
+        blank_(blank),
+        sound_(sound),
+        vocab_(encoder_->sizes().labels),
+        positions_(encoder_->sizes().rows),
+        pool_(&pool) {
+    settings_.where = std::move(where);
+  }
+  static Result<Transcriber> load_labels(const packer::Bundle& bundle,
+                                         const media::NormalizedMelSettings& sound,
+                                         ThreadPool& pool, const runner::MethodOptions& options);
+
+  Result<Transcript> transcribe_labels(const media::NormalizedMelSettings& mel,
+                                       std::span<const float> samples, int64_t rate,
+                                       const TranscriptionOptions& options);
+  // kUsage for options of models that have no other tokens than those of text.
+  Status check_text_alone(const TranscriptionOptions& options) const;
   Result<Transcript> transcribe_whole(const media::WaveformSettings& wave,
                                       std::span<const float> samples, int64_t rate,
                                       const TranscriptionOptions& options);
@@ -86,7 +107,10 @@ class Transcriber {
   Result<std::vector<int64_t>> generate(std::span<const int64_t> forced, int64_t most,
                                         bool timestamps);
 
-  std::unique_ptr<runner::Decoder> decoder_;
+  // A decoder with its encoder, or an encoder with labels.
+  std::unique_ptr<runner::Decoder> decoder_ = nullptr;
+  std::optional<runner::AudioEncoder> encoder_ = {};
+  int64_t blank_ = 0;  // the label that is left out
   SpeechSettings settings_;
   media::SoundSettings sound_;
   int64_t vocab_, positions_;

@@ -54,7 +54,9 @@ using RecordedPrompts = std::vector<RecordedPrompt>;
 Result<RecordedPrompts> prompts_for(const packer::Bundle& bundle, const Reference* reference,
                                     int64_t capacity) {
   if (reference != nullptr) return prompts_of(*reference, bundle.manifest());
-  return probing_prompts(bundle.manifest().vocab_size, capacity);
+  RecordedPrompts prompts = probing_prompts(bundle.manifest().vocab_size, capacity);
+  add_probing_sound(bundle.manifest(), prompts);
+  return prompts;
 }
 
 // Records `other` on the prompts. The continuation of each prompt is the one that `other` chooses.

@@ -185,6 +185,7 @@ class F32Path {
   // Computes the keys and values of cross-attention for every call of every prompt, and the
   // intermediate tensors of the encoder.
   Status encode_sounds(LoadedPart& part) {
+    if (conversion_.mapped.config.audio->conformer) return encode_labels(part);
     for (size_t i = 0; i < prompts_.size(); ++i) {
       const size_t runs = in_several_calls_ ? 2 : 1;
       PromptRecorder& recorder = runs_[runs * i].recorder;
@@ -203,6 +204,27 @@ class F32Path {
       for (size_t run = runs * i; run < runs * (i + 1); ++run) {
         for (PassedTensors& call : runs_[run].passed) call.insert(passed.begin(), passed.end());
       }
+    }
+    return {};
+  }
+
+  // Computes a part of an encoder that gives the outputs of labels, for the sound of every prompt.
+  Status encode_labels(LoadedPart& part) {
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      run_ = &runs_[i];
+      PromptRecorder& recorder = run_->recorder;
+      for (const graph::LoweredProbe& probe : part.lowered().probes) {
+        FERRY_RETURN_IF_ERROR(
+            part.method().observe(probe.value, [&recorder, &probe](const runner::TensorView& view) {
+              recorder.keep_tensor(probe.name, view.shape, runner::probe_floats(view));
+            }));
+      }
+      PassedTensors& passed = run_->passed.front();
+      const auto bytes = std::as_bytes(std::span(prompts_[i].sound.features));
+      passed[prompts_[i].sound.port()] = {
+          DType::kF32, prompts_[i].sound.shape, {bytes.begin(), bytes.end()}};
+      FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
+      keep_output(std::string(kTokenLogitsPort), passed);
     }
     return {};
   }

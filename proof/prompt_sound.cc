@@ -47,6 +47,15 @@ Result<PromptSound> sound_of(const Reference& reference, const ReferencePrompt& 
     return bad_input(fmt::format("{} has no {}, which a model of speech needs",
                                  name_of(reference, prompt), name));
   }
+  if (gives_labels(manifest)) {
+    const Shape& stated = reference.shape(prompt, name);
+    const int64_t most = sound.shape[1], count = stated.size() == kFramesRank ? stated[1] : 0;
+    if (count < 1 || count > most) {
+      return bad_input(fmt::format("{}: {} is {}, the audio encoder takes 1 to {} frames",
+                                   name_of(reference, prompt), name, to_string(stated), most));
+    }
+    sound.shape[1] = count;
+  }
   if (sound.shape.size() == kSamplesRank) {
     const Shape& stated = reference.shape(prompt, name);
     const int64_t most = sound.shape[1], count = stated.size() == kSamplesRank ? stated[1] : 0;
@@ -65,8 +74,14 @@ bool is_encoder_tensor(const std::string& name) {
   return name == "encoder_last_hidden_state" || name.starts_with("encoder_hidden_states.");
 }
 
+bool gives_labels(const packer::Manifest& manifest) {
+  const packer::ManifestComponent* main = manifest.main();
+  return main != nullptr && main->role == kAudioEncoderRole;
+}
+
 int64_t encoder_layer(const std::string& name, const packer::Manifest& manifest) {
   if (const auto after = number_after(name, "encoder_hidden_states.")) return *after - 1;
+  if (gives_labels(manifest)) return manifest.num_layers;
   return manifest.find(kAudioEncoderRole)->programs.back().layer_count;
 }
 

@@ -14,7 +14,7 @@
 namespace ferry::proof {
 
 struct PromptSound {
-  Shape shape = {};                  // [1,mels,frames], or [1,samples]
+  Shape shape = {};                  // [1,mels,frames], with labels [1,frames,mels], or [1,samples]
   std::vector<float> features = {};  // input_features or input_values in this shape
 
   bool empty() const { return features.empty(); }
@@ -27,6 +27,9 @@ struct PromptSound {
 // Returns the shape of the input_features that the bundle's audio encoder takes, or the greatest
 // one of its input_values; empty if it has none.
 Shape sound_shape(const packer::Manifest& manifest);
+
+// Whether the model of a bundle is an audio encoder alone, which gives outputs of labels.
+bool gives_labels(const packer::Manifest& manifest);
 
 // Returns the sound of a prompt; nothing for a bundle without an audio encoder. kBadInput if it is
 // not of the encoder's shape, or if the prompt of a model of speech has none.

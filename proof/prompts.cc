@@ -213,17 +213,19 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
 }
 
 // Samples of noise for an encoder that takes any number: two seconds.
-constexpr int64_t kProbingSamples = 32000;
+constexpr int64_t kProbingSamples = 32000, kProbingFrames = 200;
 
 void add_probing_sound(const packer::Manifest& manifest, std::vector<RecordedPrompt>& prompts) {
   Shape shape = sound_shape(manifest);
   if (shape.empty()) return;
-  const bool samples = shape.size() == 2;
+  const bool samples = shape.size() == 2, labels = gives_labels(manifest);
   if (samples) shape[1] = std::min(shape[1], kProbingSamples);
+  if (labels) shape[1] = std::min(shape[1], kProbingFrames);
   const int64_t values = samples ? shape[1] : shape[1] * shape[2];
   uint64_t state = 0x9e6c63d0876a9a47;  // fixed, so that reports repeat
   for (RecordedPrompt& prompt : prompts) {
     prompt.sound.shape = shape;
+    if (labels) prompt.tokens.clear();
     prompt.sound.features.resize(static_cast<size_t>(values));
     for (float& value : prompt.sound.features) {
       state = state * 6364136223846793005ULL + 1442695040888963407ULL;

@@ -44,12 +44,31 @@ Result<std::vector<std::byte>> read_all(const TensorSource& source, size_t entry
   return bytes;
 }
 
-// Returns the prompt's name with its dot if `name` is that of a prompt's tokens.
-std::optional<std::string_view> prompt_prefix(std::string_view name) {
-  if (!name.ends_with(kInputIds)) return std::nullopt;
-  name.remove_suffix(kInputIds.size());
+// Returns the prompt's name with its dot if `name` is that of a prompt's tokens, or of another
+// input of it.
+std::optional<std::string_view> prompt_prefix(std::string_view name,
+                                              std::string_view input = kInputIds) {
+  if (!name.ends_with(input)) return std::nullopt;
+  name.remove_suffix(input.size());
   if (!name.empty() && !name.ends_with('.')) return std::nullopt;
   return name;
+}
+
+std::string without_dot(std::string_view prefix) {
+  return std::string(prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1));
+}
+
+// Adds the prompts that have a sound and no tokens.
+void add_sounds(const std::vector<TensorEntry>& entries, std::vector<ReferencePrompt>& prompts) {
+  for (const TensorEntry& entry : entries) {
+    std::string name = entry.name;
+    std::ranges::replace(name, '/', '.');
+    const auto prefix = prompt_prefix(name, kInputFeaturesPort);
+    if (!prefix) continue;
+    const std::string stated = without_dot(*prefix);
+    if (std::ranges::count(prompts, stated, &ReferencePrompt::name) > 0) continue;
+    prompts.emplace_back().name = stated;
+  }
 }
 
 // Returns the prompt with the longest prefix of `name`.
@@ -100,7 +119,7 @@ Result<Reference> Reference::open(const TensorSource& source) {
     const auto prefix = prompt_prefix(name);
     if (!prefix) continue;
     ReferencePrompt prompt;
-    prompt.name = prefix->substr(0, prefix->empty() ? 0 : prefix->size() - 1);
+    prompt.name = without_dot(*prefix);
     prompt.input_ids = FERRY_TRY(reference.read_ids(i));
     if (prompt.input_ids.empty()) {
       return bad_input(fmt::format("{}: the prompt is empty (tensor {})", source.path(),
@@ -108,6 +127,7 @@ Result<Reference> Reference::open(const TensorSource& source) {
     }
     reference.prompts_.push_back(std::move(prompt));
   }
+  add_sounds(entries, reference.prompts_);
   std::ranges::sort(reference.prompts_, {}, &ReferencePrompt::name);
   const auto twice = std::ranges::adjacent_find(reference.prompts_, {}, &ReferencePrompt::name);
   if (twice != reference.prompts_.end()) {

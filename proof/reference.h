@@ -18,7 +18,7 @@ inline constexpr const char* kTokenTypeIds = "token_type_ids";
 
 struct ReferencePrompt {
   std::string name;  // such as "short"; empty for the prompt of a file without prefixes
-  std::vector<int64_t> input_ids;
+  std::vector<int64_t> input_ids;  // empty where the model takes sound alone
   // Maps tensor names without the prefix ("logits", "cache.0.key") to indices of entries.
   std::map<std::string, size_t> tensors;
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }

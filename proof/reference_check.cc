@@ -133,8 +133,14 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
   }
   FERRY_RETURN_IF_ERROR(check_tokens(prompt.input_ids, who, manifest));
   if (manifest.program_style != kEncoderStyle) {
+    if (tokens == 0) return bad_input(fmt::format("{} has no tokens", who));
     return prompt.has("logits") ? Status() : bad_input(fmt::format("{} has no logits", who));
   }
+  if (gives_labels(manifest)) {
+    if (prompt.has(std::string(kTokenLogitsPort))) return {};
+    return bad_input(fmt::format("{} has no {}", who, kTokenLogitsPort));
+  }
+  if (tokens == 0) return bad_input(fmt::format("{} has no tokens", who));
   const auto sizes = FERRY_TRY(runner::TextEncoder::sizes_in(manifest, reference.path()));
   const bool has_output =
       prompt.has(std::string(kLastHiddenStatePort)) ||

@@ -171,7 +171,7 @@ void PromptRecorder::write_probe(const std::string& name, const std::string& pre
 
 void PromptRecorder::write(MemorySource& out) const {
   const std::string prefix = prompt_->name.empty() ? "" : prompt_->name + ".";
-  out.add(prefix + "input_ids", DType::kI64, {1, tokens()}, prompt_->tokens);
+  if (tokens() > 0) out.add(prefix + "input_ids", DType::kI64, {1, tokens()}, prompt_->tokens);
   if (!prompt_->types.empty()) {
     out.add(prefix + kTokenTypeIds, DType::kI64, {1, tokens()}, prompt_->types);
   }

@@ -19,6 +19,7 @@
 #include "proof/reference_check.h"
 #include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
+#include "proof/sound_model.h"
 #include "runner/text_encoder.h"
 
 namespace ferry::proof {
@@ -200,22 +201,29 @@ Result<TextModel> TextModel::load(const packer::Bundle& bundle, ThreadPool& pool
     return model;
   }
   if (decode.mode) return runner::wrong_mode(bundle, *decode.mode);
+  if (gives_labels(bundle.manifest())) {
+    model.audio_ = FERRY_TRY(runner::AudioEncoder::load_with_labels(bundle, pool, options));
+    return model;
+  }
   model.encoder_ = FERRY_TRY(runner::TextEncoder::load(bundle, pool, options));
   return model;
 }
 
 int64_t TextModel::capacity() const {
+  if (audio_) return audio_->sizes().rows;
   return decoder_ ? decoder_->capacity() : encoder_->sizes().tokens;
 }
 
 Result<ParityReport> TextModel::verify(const Reference& reference, const ParityBounds& bounds,
                                        const VerifyOptions& options) {
+  if (audio_) return verify_sounds(*audio_, *manifest_, reference, bounds, options);
   return decoder_ ? proof::verify(*decoder_, *manifest_, reference, bounds, options)
                   : verify_encoder(*encoder_, *manifest_, reference, bounds, options);
 }
 
 Result<std::unique_ptr<TensorSource>> TextModel::record(const std::vector<RecordedPrompt>& prompts,
                                                         const std::string& name) {
+  if (audio_) return record_sounds(*audio_, *manifest_, prompts, name);
   return decoder_ ? record_reference(*decoder_, *manifest_, prompts, name)
                   : record_encoder(*encoder_, *manifest_, prompts, name);
 }

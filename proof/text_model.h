@@ -1,4 +1,5 @@
-// TextModel is the text model of a bundle, a decoder or an encoder, ready to be compared.
+// TextModel is the text model of a bundle, a decoder or an encoder, or its audio encoder with
+// labels, ready to be compared.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "proof/prompts.h"
 #include "proof/reference_proof.h"
 #include "proof/reference_recorder.h"
+#include "runner/audio_encoder.h"
 #include "runner/decoder.h"
 #include "runner/text_encoder.h"
 
@@ -28,9 +30,9 @@ class TextModel {
                                 const runner::MethodOptions& options,
                                 const runner::DecodeOptions& decode = {});
 
-  // Returns nullptr if the model is an encoder.
+  // Returns nullptr if the model is an encoder of text or sound.
   runner::Decoder* decoder() const { return decoder_.get(); }
-  // Returns the number of tokens of the longest sequence.
+  // Returns the number of tokens of the longest sequence, or of the rows of the longest sound.
   int64_t capacity() const;
 
   Result<ParityReport> verify(const Reference& reference, const ParityBounds& bounds,
@@ -49,6 +51,7 @@ class TextModel {
   // Exactly one of these is set.
   std::unique_ptr<runner::Decoder> decoder_;
   std::optional<runner::TextEncoder> encoder_;
+  std::optional<runner::AudioEncoder> audio_;
 };
 
 }  // namespace ferry::proof

@@ -8,21 +8,38 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/memory.h"
 
 namespace ferry::runner {
 namespace {
 
-// The sizes that an input states, if it is one of sound.
-std::optional<AudioEncoder::Sizes> sizes_of(const packer::ManifestPort& port) {
+// The sizes that an input states, if it is one of sound. An encoder with labels has the frames
+// first.
+std::optional<AudioEncoder::Sizes> sizes_of(const packer::ManifestPort& port, bool labels) {
   const Shape& shape = port.shape;
   if (shape.empty() || shape[0] != 1 || std::ranges::min(shape) < 1) return std::nullopt;
   if (port.name == kInputFeaturesPort && shape.size() == 3) {
-    return AudioEncoder::Sizes{.mel_bins = shape[1], .frames = shape[2]};
+    return labels ? AudioEncoder::Sizes{.mel_bins = shape[2], .frames = shape[1]}
+                  : AudioEncoder::Sizes{.mel_bins = shape[1], .frames = shape[2]};
   }
   if (port.name == kInputValuesPort && shape.size() == 2) {
     return AudioEncoder::Sizes{.samples = shape[1]};
   }
   return std::nullopt;
+}
+
+// Returns the output of labels, if the encoder has one.
+const packer::ManifestPort* labels_in(const packer::ManifestComponent& component) {
+  for (const packer::ManifestProgram& program : component.programs) {
+    const packer::ManifestMethod* method = program.find(kForwardMethod);
+    if (method == nullptr) continue;
+    for (const packer::ManifestPort& port : method->outputs) {
+      if (port.name == kTokenLogitsPort && port.shape.size() == 3 && port.shape[0] == 1) {
+        return &port;
+      }
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -37,11 +54,17 @@ Result<AudioEncoder::Sizes> AudioEncoder::sizes_in(const packer::Bundle& bundle)
     return bad_input(
         fmt::format("{}: has no component {}", printable(bundle.path()), kAudioEncoderRole));
   }
+  const packer::ManifestPort* labels = labels_in(*component);
   for (const packer::ManifestProgram& program : component->programs) {
     const packer::ManifestMethod* method = program.find(kForwardMethod);
     if (method == nullptr) continue;
     for (const packer::ManifestPort& port : method->inputs) {
-      if (const auto sizes = sizes_of(port)) return *sizes;
+      auto sizes = sizes_of(port, labels != nullptr);
+      if (!sizes) continue;
+      if (labels == nullptr) return *sizes;
+      sizes->rows = labels->shape[1];
+      sizes->labels = labels->shape[2];
+      return *sizes;
     }
   }
   return bad_input(fmt::format(
@@ -56,12 +79,31 @@ Result<AudioEncoder> AudioEncoder::load(const packer::Bundle& bundle,
   const Sizes sizes = FERRY_TRY(sizes_in(bundle));
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kAudioEncoderRole, pool, options, budget));
   PortType input = {kInputFeaturesPort, DType::kF32, {1, sizes.mel_bins, sizes.frames}};
+  if (sizes.gives_labels()) input.shape = {1, sizes.frames, sizes.mel_bins};
   if (sizes.takes_samples()) input = {kInputValuesPort, DType::kF32, {1, sizes.samples}};
   MethodChain chain = FERRY_TRY(set.bind(kForwardMethod, {&input, 1}, outputs));
   return AudioEncoder(std::move(set), std::move(chain), sizes);
 }
 
+Result<AudioEncoder> AudioEncoder::load_with_labels(const packer::Bundle& bundle, ThreadPool& pool,
+                                                    const MethodOptions& options) {
+  const Sizes sizes = FERRY_TRY(sizes_in(bundle));
+  if (!sizes.gives_labels()) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: the audio encoder has no output {}",
+                                                     printable(bundle.path()), kTokenLogitsPort));
+  }
+  MemoryBudget budget(options.memory);
+  const PortType output = {kTokenLogitsPort, DType::kF32, {1, sizes.rows, sizes.labels}};
+  return load(bundle, {&output, 1}, pool, options, budget);
+}
+
+std::span<const float> AudioEncoder::logits() const {
+  const TensorView& view = chain_.output(0);
+  return {reinterpret_cast<const float*>(view.bytes.data()), view.bytes.size() / sizeof(float)};
+}
+
 Status AudioEncoder::encode(std::span<const float> features) {
+  if (sizes_.gives_labels()) return encode_frames(features);
   if (sizes_.takes_samples()) return encode_samples(features);
   if (std::ssize(features) != sizes_.mel_bins * sizes_.frames) {
     return fail(ErrorCode::kUsage,
@@ -82,6 +124,19 @@ Status AudioEncoder::encode_samples(std::span<const float> samples) {
   }
   chain_.input(0).shape[1] = count;
   chain_.input(0).bytes = std::as_bytes(samples);
+  return chain_.run();
+}
+
+Status AudioEncoder::encode_frames(std::span<const float> frames) {
+  const int64_t count = std::ssize(frames) / sizes_.mel_bins;
+  const bool whole = count * sizes_.mel_bins == std::ssize(frames);
+  if (!whole || count < 1 || count > sizes_.frames) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a sound of {} frames, the audio encoder takes 1 to {}",
+                            printable(set_.bundle().path()), count, sizes_.frames));
+  }
+  chain_.input(0).shape[1] = count;
+  chain_.input(0).bytes = std::as_bytes(frames);
   return chain_.run();
 }
 

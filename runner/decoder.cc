@@ -106,6 +106,11 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
     return std::unique_ptr<Decoder>(std::make_unique<StaticDecoder>(
         FERRY_TRY(StaticDecoder::load(bundle, pool, options, decode))));
   }
+  if (bundle.manifest().program_style == kEncoderStyle &&
+      bundle.manifest().find(kTextEncoderRole) == nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: its encoder takes sound, not text", printable(bundle.path())));
+  }
   if (bundle.manifest().program_style == kEncoderStyle) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: has {} programs, which give states of texts and no logits",

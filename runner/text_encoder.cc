@@ -67,6 +67,10 @@ std::span<const float> floats_of(const TensorView& view) {
 Result<TextEncoder::Sizes> TextEncoder::sizes_in(const packer::Manifest& manifest,
                                                  const std::string& path) {
   const packer::ManifestComponent* component = manifest.find(kTextEncoderRole);
+  if (manifest.program_style == kEncoderStyle && component == nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: its encoder takes sound, not text", printable(path)));
+  }
   if (manifest.program_style != kEncoderStyle || component == nullptr) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: has {} programs, which give logits; only {} programs give states",

@@ -72,7 +72,7 @@ ValueId convolve_samples(GraphBuilder& b, const Convolution& c, ValueId x, int64
   const std::string name = c.name;
   const ValueId weight = b.weight_f32(name + ".weight", {features(out), in, c.kernel});
   const ValueId added = bias ? b.weight_f32(name + ".bias", {features(out)}) : ValueId{};
-  return b.conv1d(x, weight, added, c.step);
+  return b.conv(x, weight, added, {.step = c.step});
 }
 
 // Returns the mean of all values of x [1,C,n] as [1,1,1]: that of the means of the channels.

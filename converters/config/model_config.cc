@@ -216,9 +216,34 @@ Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& mod
   return *match;
 }
 
+// Returns the object that describes the layers. An absent one has the defaults of its class.
+Result<JsonFields> layer_part(const JsonFields& outer, const ConfigPart& part) {
+  static const nlohmann::json kAllDefaults = nlohmann::json::object();
+  const auto stated = FERRY_TRY(outer.object(part.key));
+  if (!stated) return JsonFields(kAllDefaults, std::string(part.key), "");
+  const std::string type = FERRY_TRY(stated->text("model_type")).value_or(std::string(part.type));
+  if (type == part.type) return *stated;
+  return stated->error(ErrorCode::kUnsupported, "model_type",
+                       fmt::format("is {}, not {}", quoted(type, kShownType), part.type));
+}
+
+// Puts the keys of the config itself that belong to the part among the defaults of the part, which
+// cannot state them.
+Status take_outer_keys(const JsonFields& outer, const ConfigPart& part, nlohmann::json& defaults,
+                       std::vector<KeyNames>& names) {
+  for (const std::string_view key : part.outer) {
+    FERRY_TRY(outer.integer(key, {0, kSizeRange.max}));
+    const nlohmann::json* stated = outer.find(key);
+    if (outer.states(key)) defaults[key] = stated == nullptr ? nlohmann::json() : *stated;
+    names.push_back({key, {}});
+  }
+  return {};
+}
+
 // Returns the part of the config that describes the text decoder: text_config of a multimodal
-// config, else the outer config itself.
+// config, else the outer config itself or its part for the layers.
 Result<JsonFields> text_part(const JsonFields& outer, const FamilyMatch& match) {
+  if (!match.type->part.key.empty()) return layer_part(outer, match.type->part);
   if (!match.multimodal) return outer;
   const auto text_config = FERRY_TRY(outer.object("text_config"));
   if (!text_config) return outer;
@@ -419,9 +444,10 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   const FamilyMatch& match = part.match;
   const ModelType& type = *match.type;
   JsonFields text = part.fields;
-  const nlohmann::json defaults = nlohmann::json::parse(type.defaults);
-  text.set_defaults(defaults);
+  nlohmann::json defaults = nlohmann::json::parse(type.defaults);
   std::vector<KeyNames> names = type.names;
+  FERRY_RETURN_IF_ERROR(take_outer_keys(outer, type.part, defaults, names));
+  text.set_defaults(defaults);
   for (const std::string_view key : type.unread) names.push_back({key, {}});
   if (vision && vision->type->gives_masks) names.push_back({"use_bidirectional_attention", {}});
   text.set_names(names);

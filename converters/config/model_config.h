@@ -149,10 +149,33 @@ struct VisionConfig {
   bool operator==(const VisionConfig&) const = default;
 };
 
+// What a FastConformer has beside layers of attention (Parakeet). `convolutions` over time and mel
+// bins make rows of frames, each with the same kernel and stride; those behind the first have one
+// filter for each channel, and a mixture of the channels follows them.
+struct ConformerConfig {
+  int64_t channels = 0, kernel = 0, stride = 0, convolutions = 0;
+  int64_t time_kernel = 0;       // of the convolution in every layer
+  bool convolution_bias = true;  // of the block of that convolution
+  bool mlp_bias = true;
+  bool scale_input = true;  // the input of the layers is multiplied by the root of its width
+  int64_t blank = 0;        // the label of rows that add nothing to the text
+
+  int64_t padding() const { return (kernel - 1) / 2; }
+  // What one convolution makes of frames or bins.
+  int64_t after_one(int64_t count) const { return (count + 2 * padding() - kernel) / stride + 1; }
+  // The bins behind all of them.
+  int64_t bins(int64_t mel_bins) const {
+    for (int64_t i = 0; i < convolutions; ++i) mel_bins = after_one(mel_bins);
+    return mel_bins;
+  }
+  bool operator==(const ConformerConfig&) const = default;
+};
+
 // An audio encoder, a transformer whose output the layers of the text decoder attend to
 // (cross-attention); its width is hidden_size of the decoder. It takes log-mel frames, whose number
 // two convolutions halve and which have learned positions (Whisper), or samples, of which three
-// convolutions make rows with RoPE (Moonshine).
+// convolutions make rows with RoPE (Moonshine). Or it is the whole model, a FastConformer, which
+// takes log-mel frames of any number and gives the outputs of labels (Parakeet).
 struct AudioConfig {
   int64_t mel_bins = 0;  // 0: it takes samples
   int64_t num_layers = 0;
@@ -163,6 +186,8 @@ struct AudioConfig {
   bool norm_bias = true;  // of its layer norms
   // Biases of attention, in both directions and of cross-attention.
   bool query_bias = true, key_bias = false, value_bias = true, output_bias = true;
+
+  std::optional<ConformerConfig> conformer = {};
 
   bool takes_samples() const { return mel_bins == 0; }
   int64_t frames() const { return 2 * positions; }

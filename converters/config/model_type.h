@@ -59,6 +59,14 @@ struct WrapperType {
   bool outer_ties = true;      // it ties in the outer config
 };
 
+// The object of a config that describes the layers, where that is not the config itself.
+struct ConfigPart {
+  std::string_view key = {};  // empty: the config itself
+  std::string_view type;      // model_type in it
+  // Keys of the config itself that readers find among those of the part.
+  std::vector<std::string_view> outer = {};
+};
+
 // A member of ModelConfig::numbers: 1 where kSlidingOrDense concerns layers with an MLP.
 inline constexpr const char* kDenseRope = "dense_rope";
 
@@ -106,6 +114,7 @@ struct FlagKey {
 struct ModelType {
   std::string_view name;  // the value of model_type
   WrapperType wrapper = {};
+  ConfigPart part = {};
   // The class's defaults of keys that a config may leave out, as a JSON object. A key that is
   // present and null stays null.
   std::string_view defaults = "{}";

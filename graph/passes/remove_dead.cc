@@ -1,5 +1,9 @@
 // remove_dead removes all nodes and values that outputs, probes and buffers do not need, and
 // renumbers the rest.
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 
@@ -92,6 +96,13 @@ void renumber(const std::vector<int32_t>& numbers, int32_t& index) {
   if (index >= 0) index = numbers[static_cast<size_t>(index)];
 }
 
+// A number of windows in a dimension that no value has any more is a symbol like any other.
+void renumber_windows(const std::vector<int32_t>& numbers, std::optional<Windows>& windows) {
+  if (!windows || windows->of.is_static()) return;
+  renumber(numbers, windows->of.symbol);
+  if (windows->of.symbol < 0) windows.reset();
+}
+
 }  // namespace
 
 Graph remove_dead(Graph graph) {
@@ -120,7 +131,10 @@ Graph remove_dead(Graph graph) {
     visit_used_values(node, move_id);
     for (ValueId& out : node.outs) move_id(out);
   }
-  for (Symbol& symbol : graph.symbols) move_id(symbol.value);
+  for (Symbol& symbol : graph.symbols) {
+    move_id(symbol.value);
+    renumber_windows(symbols, symbol.windows);
+  }
   for (ValueId& id : graph.inputs) move_id(id);
   for (ValueId& id : graph.outputs) move_id(id);
   for (Probe& probe : graph.probes) move_id(probe.value);

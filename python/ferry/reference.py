@@ -117,9 +117,9 @@ class Reference:
     """Records prompts one after another into a spool."""
 
     def __init__(self, source, options):
-        from ._reference import double, pooling, record
+        from ._reference import double, pooling, record, sound
         self.source, self.options = source, options
-        self.recorder = record.Recorder(source)
+        self.recorder = sound.LabelRecorder(source) if source.labels_sound else record.Recorder(source)
         self.pooling = pooling.modules_of(source) if source.encodes else []
         self.twin = double.Twin(source.model) if not (options.no_f64 or source.encodes) else None
 
@@ -132,7 +132,7 @@ class Reference:
                 for module in self.pooling:
                     out = module(out)
                 put("sentence_embedding", out)
-            said = f"{prompt.name}: {inputs['input_ids'].shape[1]} tokens"
+            said = f"{prompt.name}: {out.shape[1]} rows" if self.source.labels_sound else f"{prompt.name}: {inputs['input_ids'].shape[1]} tokens"
             if count:
                 ids = self.recorder.greedy(inputs, out, cache, count, put)
                 said += f", {len(ids)} greedy{self.text_of(ids)}"
@@ -184,7 +184,8 @@ def run(words):
     ready = []
     for prompt in read:
         inputs = prompts.encode(prompt, source)
-        ready.append((prompt, inputs, new_tokens(source, prompt, inputs["input_ids"].shape[1], options.max_new)))
+        tokens = 0 if source.labels_sound else inputs["input_ids"].shape[1]
+        ready.append((prompt, inputs, new_tokens(source, prompt, tokens, options.max_new)))
     reference, spool = Reference(source, options), output.Spool(options.out)
     for prompt, inputs, count in ready:
         say(reference.add(prompt, inputs, count, spool))

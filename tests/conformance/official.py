@@ -248,6 +248,12 @@ def encoder_states(folder, texts):
     return [part.numpy() for part in out]
 
 
+def sound_labels(folder, frames):
+    """The outputs of the labels for the rows of a sound."""
+    given = {"input_features": torch.from_numpy(frames)}
+    return Bundle(folder).call("audio_encoder", "forward", given)["token_logits"].numpy()
+
+
 def sound_logits(folder, ids, sound):
     """Logits of the last token, in one call and token by token, for frames or samples of a sound."""
     bundle = Bundle(folder)

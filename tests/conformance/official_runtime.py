@@ -2,7 +2,8 @@
 
 - Programs in f32 of every family, stateful, in shards and static, and of vision-language models: logits are those of
   transformers (the goldens of testdata) within 1e-4, or 1e-3 for models with the delta rule.
-- Models of speech in f32: encoder and decoder, by the goldens, and of a sound that has fewer rows than the prompt has tokens.
+- Models of speech in f32: encoder and decoder, by the goldens, and of a sound that has fewer rows than the prompt has tokens; an
+  encoder that gives labels, by the golden and of shorter sounds.
 - A real model in f32: within 4 times the distance of transformers in f32 from transformers in f64.
 - Programs that quantise activations or caches: the official runtime and ferry differ by no more than 3 times what either of them
   moves when every norm weight of the model is moved by one unit in the last place of f32. Rounding makes such programs chaotic, so
@@ -115,6 +116,28 @@ def encoder_in_f32(promise, runtime, source):
     if not worst <= 1e-4:
         raise Wrong(f"states differ by {worst:.2e}, at most 1e-4 expected")
     return f"max_abs {worst:.2e}, {len(got) - len(texts)} calls of several texts"
+
+
+def labels_in_f32(promise, runtime, style, longest):
+    """A model that gives labels of rows, of all of the golden's frames or of the first ones."""
+    import torch
+    import transformers
+    source = common.TESTDATA / "speech/parakeet"
+    golden = source / "golden.safetensors"
+    frames, expected = tensor(golden, "audio1.input_features"), tensor(golden, "audio1.token_logits")
+    if longest is not None:
+        frames = frames[:, :longest].copy()
+        model = transformers.ParakeetForCTC.from_pretrained(source, dtype=torch.float32).eval()
+        with torch.no_grad():
+            expected = model(torch.from_numpy(frames), attention_mask=torch.ones(1, longest, dtype=torch.bool)).logits.numpy()
+    bundle = convert(source, promise.folder / f"parakeet-{'-'.join(style)}{longest}", "--dtype", "f32", *style)
+    got = runtime(official.sound_labels, bundle, frames)
+    if got.shape != expected.shape:
+        raise Wrong(f"labels {got.shape}, expected {expected.shape}")
+    worst = abs(got - expected).max()
+    if not worst <= 1e-4:
+        raise Wrong(f"labels differ by {worst:.2e}, at most 1e-4 expected")
+    return f"max_abs {worst:.2e}"
 
 
 def sound_in_f32(promise, runtime, source, style, longest):
@@ -275,6 +298,9 @@ def main():
         for style in ([], ["--shards", "2"]):
             promise.case(f"{name}, sound {longest or 'whole'} {' '.join(style)}", sound_in_f32, promise, runtime,
                          common.TESTDATA / "speech" / name, style, longest)
+    for longest in (None, 23, 9):
+        for style in ([], ["--shards", "2"]):
+            promise.case(f"parakeet, sound {longest or 'whole'} {' '.join(style)}", labels_in_f32, promise, runtime, style, longest)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
     for name in ("gemma3", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):

@@ -29,6 +29,7 @@ Graph graph_of(const std::string& family) {
   BuildOptions build{.context_length = 64, .prefill_length = 16, .all_logits = true};
   if (config->is_encoder) build.style = ProgramStyle::kEncoder;
   build.sound_samples = 16000;  // for audio encoders that take samples
+  build.sound_frames = 200;     // and those that take frames of any number
   Result<Methods> methods = config->family->text_decoder().build(*config, build);
   EXPECT_TRUE(methods) << methods.error().message;
   EXPECT_EQ(methods->size(), 1u);
@@ -83,10 +84,13 @@ int check_heads(const Graph& g, bool other_products) {
 }
 
 // Checks that all dimensions of weights, of results of linear layers, and of inputs and outputs
-// have a name, except those of size 1.
+// have a name, except those of size 1 and those of kernels.
 void check_named(const Graph& g, ValueId id) {
+  const std::string& name = g[id].name;
+  const bool kernel =
+      name.ends_with("conv1d.weight") || name.find("convolution") != std::string::npos;
   for (const Dim& dim : g[id].shape) {
-    EXPECT_TRUE(dim.axis != kNone || dim == Dim(1) || g[id].name.ends_with("conv1d.weight"))
+    EXPECT_TRUE(dim.axis != kNone || dim == Dim(1) || kernel)
         << g[id].name << " " << to_text(g, g[id].dtype, g[id].shape);
   }
 }

@@ -166,19 +166,56 @@ TEST(Builder, MatricesMeetAtTheirInnerDimension) {
        ""},
       {"convolution in steps",
        [](Fixture& f) {
-         return f.b.conv1d(f.f32({1, 5, 9}), f.b.weight("w", {6, 5, 4}), f.b.weight("b", {6}), 3);
+         return f.b.conv(f.f32({1, 5, 9}), f.b.weight("w", {6, 5, 4}), f.b.weight("b", {6}),
+                         {.step = 3});
        },
        "f32[1,6,2]"},
       {"steps over a dynamic dimension make a declared number of windows",
        [](Fixture& f) {
          f.b.windows("R", f.t, 4, 3);
-         return f.b.conv1d(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, 3);
+         return f.b.conv(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, {.step = 3});
        },
        "f32[1,6,R]"},
       {"other windows are declared",
        [](Fixture& f) {
          f.b.windows("R", f.t, 4, 2);
-         return f.b.conv1d(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, 3);
+         return f.b.conv(f.f32({1, 5, f.t}), f.b.weight("w", {6, 5, 4}), {}, {.step = 3});
+       },
+       ""},
+  });
+}
+
+TEST(Builder, PaddingMakesMoreWindows) {
+  check({
+      {"of zeros on both sides",
+       [](Fixture& f) {
+         return f.b.conv(f.f32({1, 4, 9}), f.b.weight("w", {4, 1, 5}), {},
+                         {.padding = 2, .groups = 4});
+       },
+       "f32[1,4,9]"},
+      {"of a dynamic dimension",
+       [](Fixture& f) {
+         return f.b.conv(f.f32({1, 4, f.t}), f.b.weight("w", {4, 1, 5}), {},
+                         {.padding = 2, .groups = 4});
+       },
+       "f32[1,4,T]"},
+      {"in two dimensions",
+       [](Fixture& f) {
+         f.b.windows("R", f.t, 3, 2, 1);
+         return f.b.conv(f.f32({1, 1, f.t, 80}), f.b.weight("w", {6, 1, 3, 3}),
+                         f.b.weight("b", {6}), {.step = 2, .padding = 1});
+       },
+       "f32[1,6,R,40]"},
+      {"windows are declared without padding",
+       [](Fixture& f) {
+         f.b.windows("R", f.t, 3, 2);
+         return f.b.conv(f.f32({1, 1, f.t, 80}), f.b.weight("w", {6, 1, 3, 3}), {},
+                         {.step = 2, .padding = 1});
+       },
+       ""},
+      {"the kernel is longer than what there is with padding",
+       [](Fixture& f) {
+         return f.b.conv(f.f32({1, 4, 2}), f.b.weight("w", {4, 4, 7}), {}, {.padding = 2});
        },
        ""},
   });

@@ -58,5 +58,31 @@ TEST(SoundSettings, OfSamples) {
   }
 }
 
+TEST(SoundSettings, OfWholeSounds) {
+  constexpr const char* kWhole = R"("feature_extractor_type": "ParakeetFeatureExtractor")";
+  const auto read = [&](const std::string& more) {
+    return sound_settings(fmt::format("{{{}{}}}", kWhole, more), "", "dir");
+  };
+  const auto usual = std::get<NormalizedMelSettings>(*read(""));
+  EXPECT_EQ(usual.window, 512);
+  EXPECT_EQ(usual.preemphasis, 0.97);
+  EXPECT_EQ(std::get<NormalizedMelSettings>(*read(R"(, "preemphasis": null)")).preemphasis,
+            std::nullopt);
+  for (const auto& [field, message] :
+       {std::pair(R"("preemphasis": "x")", "'preemphasis' is not a number"),
+        std::pair(R"("preemphasis": 1e300)", "'preemphasis' is not a number from -1000 to 1000"),
+        std::pair(R"("win_length": 513)", "'win_length' is not a whole number from 1 to 512"),
+        std::pair(R"("n_fft": 256)", "'win_length' is 400, more than 'n_fft' 256"),
+        std::pair(R"("n_fft": 511)", "'n_fft' is odd"),
+        std::pair(R"("n_fft": 4078)", "'n_fft' has a prime factor above 61"),
+        std::pair(R"("hop_length": 0)", "'hop_length' is not a whole number from 1 to 4096"),
+        std::pair(R"("feature_size": 2000)", "'feature_size' is not a whole number"),
+        std::pair(R"("sampling_rate": 8000)", "'sampling_rate' is not a whole number")}) {
+    const auto refused = read(fmt::format(", {}", field));
+    ASSERT_FALSE(refused.has_value()) << field;
+    EXPECT_NE(refused.error().message.find(message), std::string::npos) << refused.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace ferry::media::sound_settings_test

@@ -90,6 +90,7 @@ struct Family {
     options.rotation = variant.rotation;
     options.image_patches = 64;     // for towers that take images of any shape
     options.sound_samples = 16000;  // for audio encoders that take samples
+    options.sound_frames = 200;     // and those that take frames of any number
     options.ports = variant.ports;
     options.ports.keys.assign(static_cast<size_t>(config.num_layers), kCacheEncoding);
     options.ports.values = options.ports.keys;

@@ -7,20 +7,61 @@ NOISE_SECONDS = 3
 
 
 def encode_sound(prompt, source):
-    """-> input_features f32 [1,mels,frames] or input_values f32 [1,samples], and input_ids i64 [1,T], the first tokens"""
+    """-> input_features f32 [1,mels,frames] or input_values f32 [1,samples], and input_ids i64 [1,T], the first tokens
+
+    For labels of rows: input_features f32 [1,frames,mels] and its attention_mask, without tokens.
+    """
     import torch
     if prompt.text is not None or prompt.messages is not None or prompt.images:
         raise Refused(BAD_INPUT, f"{prompt.where}: a model of speech takes audio and tokens alone")
+    if source.labels_sound:
+        if prompt.tokens is not None:
+            raise Refused(BAD_INPUT, f"{prompt.where}: {source.model_type} takes no tokens")
+        return dict(features_of(prompt, source))
     ids = prompt.tokens or forced_tokens(source)
     wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
     if wrong is not None:
         raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
+    name = source.model.main_input_name
+    return {"input_ids": torch.tensor([ids]), name: features_of(prompt, source)[name]}
+
+
+def features_of(prompt, source):
+    """What the extractor of the model makes of the sound."""
     extractor = source.feature_extractor()
     rate = extractor.sampling_rate
     samples = read(prompt, rate) if prompt.audio is not None else made(prompt.name, rate)
-    made_of = extractor(samples, sampling_rate=rate, return_tensors="pt")
-    name = source.model.main_input_name
-    return {"input_ids": torch.tensor([ids]), name: made_of[name]}
+    return extractor(samples, sampling_rate=rate, return_tensors="pt")
+
+
+class LabelRecorder:
+    """Records an encoder that gives labels: the frames and rows that the masks show, because the others have no effect on them."""
+
+    def __init__(self, source):
+        self.source, self.model = source, source.model
+
+    def prompt(self, inputs, put):
+        """Returns the outputs of the labels [1,rows,labels], and no cache."""
+        from .record import input_of
+        seen, hooks, encoder = {}, [], self.model.encoder
+        for i, layer in enumerate(encoder.layers):
+            def before(_, arguments, options, i=i):
+                seen[f"encoder_hidden_states.{i}"] = input_of(arguments, options)
+            hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+
+        def behind(_, __, out):
+            seen["encoder_last_hidden_state"], seen["mask"] = out.last_hidden_state, out.attention_mask
+        hooks.append(encoder.register_forward_hook(behind))
+        try:
+            seen["token_logits"] = self.model(**inputs).logits
+        finally:
+            for hook in hooks:
+                hook.remove()
+        rows = int(seen.pop("mask").sum())
+        put("input_features", inputs["input_features"][:, :int(inputs["attention_mask"].sum())])
+        for name, value in seen.items():
+            put(name, value[:, :rows])
+        return seen["token_logits"][:, :rows], None
 
 
 def forced_tokens(source):

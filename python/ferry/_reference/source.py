@@ -11,6 +11,8 @@ SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "lla
           "qwen3_5_moe")
 # Models of speech: an audio encoder, and a text decoder that attends to its output.
 HEARING = ("whisper", "moonshine")
+# Models of speech whose encoder gives labels for rows of a sound (CTC), without a decoder.
+LABELLING = ("parakeet_ctc",)
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -68,10 +70,18 @@ class Source:
         self.modules = read_json(self.folder / "modules.json") if (self.folder / "modules.json").exists() else None
         found = CLASSIFIER.search(str(self.architecture))
         self.labels = {"Sequence": "class_logits", "Token": "token_logits"}[found[1]] if found else None
-        self.encodes = (program == "encoder") if program else self.looks_like_encoder()
+        self.labels_sound = self.model_type in LABELLING
+        self.encodes = self.labels_sound or ((program == "encoder") if program else self.looks_like_encoder())
         self.sees = self.model_type in SEEING and not self.encodes
-        self.hears = self.model_type in HEARING and not self.encodes
+        self.hears = self.labels_sound or (self.model_type in HEARING and not self.encodes)
+        self.image_token, self.positions = None, None
+        if self.labels_sound:
+            self.labels = "token_logits"
         self.model = self.load(dtype)
+        if self.labels_sound:
+            self.layers, self.vocabulary = self.config.encoder_config.num_hidden_layers, self.config.vocab_size
+            self.tokenizer = None
+            return
         text = self.config.get_text_config()
         self.layers = getattr(self.config, "decoder_layers", text.num_hidden_layers) if self.hears else text.num_hidden_layers
         self.positions = getattr(self.config, "max_target_positions", None) if self.model_type == "whisper" else getattr(text, "max_position_embeddings", None)
