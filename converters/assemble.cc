@@ -92,6 +92,7 @@ Result<graph::StateDict> weights_of(const Methods& methods, const graph::StateDi
 std::vector<KeyProblem> compare(const std::vector<Methods>& components, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {
+  const std::vector<TieRule> ties = standard_ties(config);
   const ExpectedKeys expected(rules, mapped.matched);
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
@@ -104,7 +105,8 @@ std::vector<KeyProblem> compare(const std::vector<Methods>& components, const Ma
     });
   }
   for (const graph::Weight& weight : mapped.weights.weights()) {
-    if (wanted.contains(weight.name)) continue;
+    const bool tied = std::ranges::count(ties, weight.name, &TieRule::same_as) > 0;
+    if (wanted.contains(weight.name) || tied) continue;
     const std::string key = stored.of(expected.of(weight.name));
     problems.push_back(
         {.kind = KeyProblem::Kind::kUnmapped,
@@ -141,6 +143,12 @@ Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed
     graph::StateDict weights = FERRY_TRY(weights_of(methods[i], mapped.weights));
     auto bound = FERRY_TRY(graph::bind(std::move(methods[i]), std::move(weights), source.path()));
     out.components.push_back({std::string(components[i].role), std::move(bound)});
+  }
+  for (const TieRule& tie : standard_ties(config)) {
+    const graph::Weight* same = std::as_const(mapped.weights).find(tie.same_as);
+    if (same != nullptr && out.tied.find(tie.same_as) == nullptr) {
+      FERRY_RETURN_IF_ERROR(out.tied.add(*same));
+    }
   }
   return out;
 }

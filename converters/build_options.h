@@ -64,6 +64,7 @@ struct BuildOptions {
   int64_t texts_length = 0;  // encoder: most tokens of a call of several texts; 0: no such method
   // Vision encoders for images of any shape: most patches of an image, in whole blocks; else 0.
   int64_t image_patches = 0;
+  int64_t source_length = 0;  // encoder-decoders: most tokens of a text of the encoder; else 0
   int64_t sound_samples = 0;  // audio encoders that take samples: most of a sound; else 0
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a
   // zero point for the head_dim elements of each position and head.

@@ -117,6 +117,7 @@ std::vector<Component> components_of(const ModelConfig& config) {
     return {{.role = kAudioEncoderRole, .prefixes = {}, .heads = {}, .build = build_audio_encoder},
             config.family->text_decoder()};
   }
+  if (config.source) return {config.family->components[1], config.family->text_decoder()};
   if (config.vision_family == nullptr) return config.family->components;
   Component decoder = config.family->text_decoder();
   decoder.prefixes = config.vision_family->text_prefixes;

@@ -49,7 +49,9 @@ struct MetaParams {
 
 struct FamilySpec {
   std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
-  std::vector<Component> components;  // the first is the text decoder
+  // The first is the text decoder. That of an encoder-decoder is followed by the source encoder,
+  // the rules of both being those of the first.
+  std::vector<Component> components;
   std::vector<DroppedKeys> dropped = {};
   std::vector<ClassifierClass> classifiers = {};  // classes with a head of labels
   std::vector<GgufArchitecture> gguf = {};        // the GGUF architectures of the family's models
@@ -150,7 +152,8 @@ std::optional<VisionMatch> find_vision_family(std::string_view model_type);
 
 // Returns the components in the order of execution. A text model is a text decoder or a text
 // encoder; a vision-language model is a vision encoder, a token embedding and a text decoder; a
-// model of speech is an audio encoder and a text decoder, whose family has the rules of both.
+// model of speech is an audio encoder and a text decoder, whose family has the rules of both; an
+// encoder-decoder is a source encoder and a text decoder.
 // `config` must have been parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 

@@ -109,6 +109,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.image_grid = {config.vision->patch_size, shape.temporal_patch_size, config.vision->shuffle,
                     shape.window, shape.table};
   }
+  if (config.source) {
+    m.version = packer::kSourceManifestVersion;
+    m.decoder_start_id = config.decoder_start_id;
+  }
   if (config.vision && config.vision->two_way_prompts) {
     m.version = packer::kTwoWayPromptsManifestVersion;
     m.two_way_prompts = true;

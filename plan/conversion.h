@@ -67,7 +67,8 @@ struct ConvertOptions {
   // Most patches of an image, where a tower takes images of any shape. Default: 4096, but no more
   // than the rows of a context need.
   std::optional<int64_t> max_patches = {};
-  std::optional<int64_t> max_sound = {};  // seconds
+  std::optional<int64_t> max_sound = {};   // seconds
+  std::optional<int64_t> max_source = {};  // tokens of a text of an encoder-decoder; default: 512
   // Default: encoder for a model whose tokens attend to later tokens, otherwise stateful.
   std::optional<converters::ProgramStyle> style = {};
   DType kv_cache = DType::kF32;  // for stateful programs; see BuildOptions
