@@ -11,6 +11,8 @@ SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "lla
           "qwen3_5_moe")
 # Models of speech: an audio encoder, and a text decoder that attends to its output.
 HEARING = ("whisper", "moonshine")
+# Models with a text encoder, and a text decoder that attends to its output.
+READING = ("t5", "mt5", "umt5", "marian")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -71,12 +73,16 @@ class Source:
         self.encodes = (program == "encoder") if program else self.looks_like_encoder()
         self.sees = self.model_type in SEEING and not self.encodes
         self.hears = self.model_type in HEARING and not self.encodes
+        self.reads = self.model_type in READING and not self.encodes
+        self.attends = self.hears or self.reads
         self.model = self.load(dtype)
         text = self.config.get_text_config()
-        self.layers = getattr(self.config, "decoder_layers", text.num_hidden_layers) if self.hears else text.num_hidden_layers
+        own = getattr(self.config, "num_decoder_layers", getattr(self.config, "decoder_layers", None))
+        self.layers = own if own is not None and self.attends else text.num_hidden_layers
         self.positions = getattr(self.config, "max_target_positions", None) if self.model_type == "whisper" else getattr(text, "max_position_embeddings", None)
-        table = decoder_of(self.model).get_input_embeddings() if self.hears else self.model.get_input_embeddings()
+        table = decoder_of(self.model).get_input_embeddings() if self.attends else self.model.get_input_embeddings()
         self.vocabulary = table.num_embeddings
+        self.source_vocabulary = self.model.get_encoder().get_input_embeddings().num_embeddings if self.reads else None
         token = getattr(self.config, "image_token_id", getattr(self.config, "image_token_index", None))
         self.image_token = token if isinstance(token, int) else None
         self.tokenizer = self.load_tokenizer()

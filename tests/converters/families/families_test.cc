@@ -31,6 +31,7 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
   if (c.config.is_encoder) build.style = ProgramStyle::kEncoder;
   build.image_patches = 64;     // for towers that take images of any shape
   build.sound_samples = 16000;  // for audio encoders that take samples
+  build.source_length = 24;     // for source encoders
   Assembled made = FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config, build, {}));
   if (!made.problems.empty()) {
     return Failure(problems_error(made.problems, c.keys));
@@ -68,7 +69,7 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   const Case c = load(GetParam());
   const auto components = assemble_case(c);
   ASSERT_TRUE(components.has_value()) << all_text(components.error());
-  EXPECT_EQ(components->size(), c.config.vision ? 3u : c.config.audio ? 2u : 1u);
+  EXPECT_EQ(components->size(), c.config.vision ? 3u : c.config.has_cross_attention() ? 2u : 1u);
   for (const auto& [role, model] : *components) {
     EXPECT_TRUE(graph::validate(model.methods[0].graph).has_value()) << role;
     for (const graph::Value& value : model.methods[0].graph.values) {
