@@ -148,6 +148,15 @@ std::vector<KeyRule> key_rules(const ModelConfig& config) {
   return rules;
 }
 
+void observe_keys(const KeyedTensors& keyed, ModelConfig& config) {
+  if (config.family->observe == nullptr) return;
+  const HasKey has = [&](std::string_view ending) {
+    return std::ranges::any_of(
+        keyed.tensors, [&](const KeyedTensor& tensor) { return tensor.key.ends_with(ending); });
+  };
+  config.family->observe(has, config);
+}
+
 std::string base_prefix(const ModelConfig& config) {
   return config.vision_family != nullptr ? "model."
                                          : config.family->text_decoder().prefixes.front();

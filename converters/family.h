@@ -5,6 +5,7 @@
 // programs of their own; key_rules() gives the key rules of its checkpoints.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,9 @@ struct MetaParams {
   bool qk_norm = false;
 };
 
+// Whether a checkpoint has a key that ends with this text.
+using HasKey = std::function<bool(std::string_view ending)>;
+
 struct FamilySpec {
   std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
   // The first is the text decoder. That of an encoder-decoder is followed by the source encoder,
@@ -58,6 +62,8 @@ struct FamilySpec {
   // The architecture of another family that GGUF writers give its models too; or none.
   std::string_view gguf_shared = {};
   std::vector<KerasArchitecture> keras = {};  // how KerasHub stores the family's models
+  // Sets what follows from the keys of a checkpoint and not from its config; may be null.
+  void (*observe)(const HasKey&, ModelConfig&) = nullptr;
   std::optional<MetaParams> meta = {};  // set if Meta's checkpoints can hold the family's models
 
   std::string_view name() const { return types.front().name; }
@@ -159,6 +165,9 @@ std::vector<Component> components_of(const ModelConfig& config);
 
 // Returns all rules of the checkpoints of the model.
 std::vector<KeyRule> key_rules(const ModelConfig& config);
+
+// Sets what follows from the keys of a checkpoint (FamilySpec::observe).
+void observe_keys(const KeyedTensors& keyed, ModelConfig& config);
 
 // Returns the prefix of the keys of a model that was saved with its head. A model that was saved
 // without its head lacks the prefix.

@@ -446,6 +446,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
   c.config = FERRY_TRY(read_config(options, opened, report, c.notes));
+  converters::observe_keys(opened.tensors, c.config);
   FERRY_RETURN_IF_ERROR(check_inputs(options, c.config));
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
   if (c.config.classifier) {

@@ -127,6 +127,8 @@ struct DecoderStyle {
   // Sines and cosines of the position are added to the embeddings, but for those of position
   // kPlainPosition (XGLM).
   bool sinusoids = false;
+  // A table of sines and cosines of the position is added to the embeddings (Marian).
+  bool sine_table = false;
   // Positions count the tokens that are not this one, from 1 on; its own is 0 (RoBERTa). The table
   // of positions then has one row more.
   std::optional<int64_t> uncounted = {};

@@ -1,4 +1,6 @@
 // Decoders that a DecoderStyle describes: their layers, and what they add to embeddings.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -137,6 +139,36 @@ ValueId sinusoids(GraphBuilder& b, const DecoderContext& c) {
   return b.unsqueeze(rows, 0);
 }
 
+// Sines of the positions from 0 on and behind them cosines, f32 [positions, width]. Source:
+// transformers, MarianSinusoidalPositionalEmbedding.
+graph::Literal sine_literal(int64_t positions, int64_t width) {
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(positions * width));
+  for (int64_t place = 0; place < positions; ++place) {
+    for (int64_t column = 0; column < width; ++column) {
+      const int64_t sines = (width + 1) / 2;
+      const int64_t pair = column < sines ? column : column - sines;
+      const double exponent = static_cast<double>(2 * pair) / static_cast<double>(width);
+      const double angle = static_cast<double>(place) / std::pow(10000.0, exponent);
+      values.push_back(static_cast<float>(column < sines ? std::sin(angle) : std::cos(angle)));
+    }
+  }
+  return {.key = fmt::format("sines:{}:{}", positions, width),
+          .bytes = values.size() * sizeof(float),
+          .fill = [values](uint64_t offset, std::span<std::byte> out) {
+            std::ranges::copy(std::as_bytes(std::span(values)).subspan(offset, out.size()),
+                              out.begin());
+          }};
+}
+
+// Returns the rows of the positions of this call: [1,T,hidden_size].
+ValueId sine_rows(GraphBuilder& b, const DecoderContext& c) {
+  const int64_t count = c.options.context_length, width = c.config.hidden_size;
+  const ValueId table =
+      b.literal(DType::kF32, {positions(count), features(width)}, sine_literal(count, width));
+  return b.embedding(table, b.unsqueeze(call_positions(b, c), 0));
+}
+
 // Returns the embeddings x [1,T,hidden_size] with what the style adds to them before the layers.
 ValueId styled_embeddings(GraphBuilder& b, const DecoderContext& c, const DecoderStyle& style,
                           ValueId x) {
@@ -148,6 +180,7 @@ ValueId styled_embeddings(GraphBuilder& b, const DecoderContext& c, const Decode
   }
   if (style.learned_positions) x = b.add(x, position_embeddings(b, c, style));
   if (style.sinusoids) x = b.add(x, sinusoids(b, c));
+  if (style.sine_table) x = b.add(x, sine_rows(b, c));
   return style.embedding_norm ? norm(b, style.norm, x, "embedding_norm", config.rms_norm_eps) : x;
 }
 

@@ -2,7 +2,8 @@
 
 A case draws the config of a T5, mT5, UMT5 or Marian, weights, which tables the checkpoint stores, and what the generation config
 says. `python -m ferry.reference` makes the reference, `ferry verify` proves every stage with options that are drawn too, and
-`ferry run` gives the tokens of generate().
+`ferry run` gives the tokens of generate(). Cases of words train models of SentencePiece for a MarianTokenizer; ids and decoded texts
+are those of transformers.
 
     python3 tests/conformance/encoder_decoders.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
 """
@@ -36,7 +37,20 @@ def t5(r, kind):
     return getattr(transformers, f"{cls}ForConditionalGeneration"), config
 
 
-DRAWN = {"t5": t5, "mt5": t5, "umt5": t5}
+def marian(r, kind):
+    """A random Marian."""
+    width = r.choice([12, 24, 40])
+    heads = [count for count in (1, 2, 3, 4) if width % count == 0]
+    config = transformers.MarianConfig(
+        vocab_size=VOCABULARY, d_model=width, max_position_embeddings=r.choice([48, 64]), encoder_layers=r.choice([1, 2, 3]),
+        decoder_layers=r.choice([1, 2, 4]), encoder_ffn_dim=r.choice([10, 36]), decoder_ffn_dim=r.choice([10, 36]),
+        encoder_attention_heads=r.choice(heads), decoder_attention_heads=r.choice(heads), scale_embedding=r.random() < 0.5,
+        activation_function=r.choice(["swish", "relu", "gelu"]), pad_token_id=VOCABULARY - 1, eos_token_id=END,
+        forced_eos_token_id=None, decoder_start_token_id=START)
+    return transformers.MarianMTModel, config
+
+
+DRAWN = {"t5": t5, "mt5": t5, "umt5": t5, "marian": marian}
 
 
 def generation(r):
@@ -64,6 +78,18 @@ def store_tables(r, folder):
             said.append(f"{how} {name}")
         if how == "other":
             weights[name] += torch.randn_like(weights[name].float()).to(weights[name].dtype) * 0.2
+    # The positions of Marian, which are sines where they are not stored, and its bias, which is zeros then.
+    if prefix and r.random() < 0.5:
+        for part in r.choice([["encoder"], ["decoder"], ["encoder", "decoder"]]):
+            size = weights[shared].shape[1], json.loads((folder / "config.json").read_text())["max_position_embeddings"]
+            weights[f"{prefix}{part}.embed_positions.weight"] = torch.randn(size[1], size[0])
+            said.append(f"positions of the {part}")
+    if "final_logits_bias" in weights:
+        if r.random() < 0.3:
+            del weights["final_logits_bias"]
+            said.append("no bias")
+        else:
+            weights["final_logits_bias"] = torch.randn_like(weights["final_logits_bias"].float()) * 0.3
     safetensors.torch.save_file(weights, path, {"format": "pt"})
     return said
 
@@ -131,6 +157,62 @@ def case(promise, kind, number):
     return f"{' '.join(style) or 'plain'}{''.join(', ' + one for one in said)}"
 
 
+def sentencepiece_texts(r, texts):
+    """Texts that a tokenizer of Marian may get: words, codes of languages, special tokens, blanks of every kind, any characters."""
+    words = [word for text in texts for word in text.split()]
+
+    def some(count):
+        return [r.choice(words) for _ in range(count)]
+
+    def characters():
+        return "".join(chr(r.choice([r.randrange(32, 127), r.randrange(160, 1000), r.randrange(0x3000, 0x3100), r.randrange(0x1F300, 0x1F600),
+                                     r.randrange(0xFF00, 0xFFEF), r.randrange(0x2000, 0x2070), r.randrange(0x300, 0x370)]))
+                       for _ in range(r.randrange(1, 30)))
+    kinds = [characters, lambda: r.choice([">>fra<< ", ">>deu<<", ">>xx<< ", ">>", ">><<", "a >>fra<< ", ">>a b<<"]) + " ".join(some(6)),
+             lambda: r.choice(["  ", "\t", " \u3000 ", ""]) + "  ".join(some(5)) + r.choice(["  ", "", " \t"]),
+             lambda: " ".join(r.choice(words + ["</s>", "<unk>", "<pad>", "</s>x", "<s>"]) for _ in range(8)),
+             lambda: " ".join(some(r.randrange(1, 60)))]
+    return [text for text in (r.choice(kinds)() for _ in range(1500)) if not set(text) & set("\n\r")]
+
+
+def marian_words(promise, number):
+    """Ids and texts of a MarianTokenizer with models that SentencePiece has just trained."""
+    import sentencepiece
+    r = random.Random(f"{promise.seed} words {number}")
+    folder = promise.folder / f"words-{number}"
+    folder.mkdir()
+    lines = [line for path in sorted((common.ROOT / "docs").glob("*.md")) for line in path.read_text().split("\n") if len(line) > 20]
+    lines = r.sample(lines, 1500)
+    options = dict(normalization_rule_name=r.choice(["nmt_nfkc", "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "identity"]),
+                   add_dummy_prefix=r.random() < 0.8, remove_extra_whitespaces=r.random() < 0.8, character_coverage=r.choice([0.98, 0.9995]))
+    for name in ("source", "target"):
+        (folder / "lines.txt").write_text("\n".join(lines if name == "source" else [line[::-1] for line in lines]))
+        sentencepiece.SentencePieceTrainer.train(input=str(folder / "lines.txt"), model_prefix=str(folder / name),
+                                                 vocab_size=r.choice([300, 800]), model_type="unigram", minloglevel=2, **options)
+        (folder / f"{name}.model").rename(folder / f"{name}.spm")
+    models = [sentencepiece.SentencePieceProcessor(str(folder / f"{name}.spm")) for name in ("source", "target")]
+    pieces = sorted({m.id_to_piece(i) for m in models for i in range(m.get_piece_size())} - {"<s>", "</s>", "<unk>", "<pad>"})
+    r.shuffle(pieces)
+    words = ["</s>", "<unk>"] + pieces[r.choice([0, 30]):] + [">>fra<<", ">>deu<<", "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}, ensure_ascii=False))
+    (folder / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="MarianTokenizer", source_lang="en", target_lang="fr")))
+    tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
+    texts = sentencepiece_texts(r, lines)
+    made = common.Ferry("tokenize", folder, "--add-special", stdin="".join(json.dumps(text) + "\n" for text in texts).encode()).ends_with(0)
+    for text, ids in zip(texts, map(json.loads, made.out.splitlines()), strict=True):
+        if ids != tokenizer(text).input_ids:
+            raise Wrong(f"{options}: {text!r}: {tokenizer.convert_ids_to_tokens(ids)[:20]}, the reference {tokenizer.tokenize(text)[:20]}")
+    for skips in (False, True):
+        rows = [[r.choice([0, 1, len(words) - 1, r.randrange(len(words)), token, token]) for token in tokenizer(text).input_ids]
+                for text in texts[:500]]
+        made = common.Ferry("tokenize", folder, "--decode", *["--skip-special"] * skips,
+                            stdin="".join(json.dumps(row) + "\n" for row in rows).encode()).ends_with(0)
+        for row, text in zip(rows, map(json.loads, made.out.splitlines()), strict=True):
+            if text != tokenizer.decode(row, skip_special_tokens=skips):
+                raise Wrong(f"{options}: {row}: {text!r}, the reference {tokenizer.decode(row, skip_special_tokens=skips)!r}")
+    return f"{len(texts)} texts, {options}"
+
+
 def main():
     promise = common.Promise(__doc__)
     transformers.utils.logging.set_verbosity(60)
@@ -138,6 +220,8 @@ def main():
     for kind in DRAWN:
         for number in range(3 if promise.sample else 25):
             promise.case(f"{kind} {number}", case, promise, kind, number)
+    for number in range(2 if promise.sample else 12):
+        promise.case(f"words {number}", marian_words, promise, number)
     promise.finish()
 
 

@@ -2,6 +2,8 @@
 // (tests/conformance/make_source_golden.py).
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/cli/checkpoints.h"
 #include "tests/end_to_end/verb_outcomes.h"
 
@@ -10,7 +12,7 @@ namespace {
 
 using namespace verb_outcomes;
 
-constexpr const char* kFixtures[] = {"t5", "umt5"};
+constexpr const char* kFixtures[] = {"t5", "umt5", "marian"};
 
 std::string checkpoint(const std::string& name) { return fixture("source/" + name); }
 std::string golden(const std::string& name) { return checkpoint(name) + "/golden.safetensors"; }
@@ -85,6 +87,23 @@ TEST(EncoderDecoder, AWrongEncoderIsFound) {
   file.write(dir / "golden.safetensors");
   const Json report = verified({bundle, "--reference", dir / "golden.safetensors"}, 1);
   EXPECT_EQ(report["result"]["first_divergence"]["tensor"], "encoder_hidden_states.0");
+}
+
+// Beams choose other tokens; the likeliest ones obey what is forbidden and forced all the same.
+TEST(EncoderDecoder, BeamsAreRefused) {
+  const TempDir dir;
+  const std::string source = dir / "m";
+  std::filesystem::copy(checkpoint("marian"), source);
+  Json generation = Json::parse(read_bytes(source + "/generation_config.json"));
+  generation["num_beams"] = 4;
+  write_bytes(source + "/generation_config.json", generation.dump());
+  const std::string bundle = converted(dir, source, {"--dtype", "f32"});
+  const Json one = Json::parse(read_bytes(source + "/answers.json"))[0];
+  const std::string text = one["text"];
+  expect_refused({"run", bundle, "--prompt", text}, 4, "'num_beams' is 4, which is not supported");
+  const Outcome outcome = run_ferry({"--json", "run", bundle, "--prompt", text, "--greedy"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.json()["result"]["tokens"], one["tokens"]);
 }
 
 TEST(EncoderDecoder, WhatDoesNotFitIsRefused) {

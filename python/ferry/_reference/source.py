@@ -92,6 +92,8 @@ class Source:
         text = self.config.get_text_config()
         if self.labels:
             return True
+        if self.model_type in READING:
+            return False
         two_ways = self.model_type == "gemma3_text" and getattr(text, "use_bidirectional_attention", None) is True
         return bool(self.modules is not None or two_ways or getattr(text, "is_causal", True) is False
                     or re.search("(?<!LMHead)Model$", str(self.architecture)))

@@ -56,6 +56,29 @@ TEST(SourceConfig, ActivationAndGate) {
                  "'feed_forward_proj' is 'selu'");
 }
 
+TEST(SourceConfig, MarianHasOneTable) {
+  const auto marian = [](const std::string& members) {
+    return parse_model_config(R"({"model_type": "marian", "d_model": 16, "encoder_layers": 2,
+        "decoder_layers": 3, "encoder_attention_heads": 4, "decoder_attention_heads": 2)" +
+                                  members + "}",
+                              {}, "config.json");
+  };
+  const auto config = marian(R"(, "scale_embedding": true)");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->source->num_layers, 2);
+  EXPECT_EQ(config->source->head_dim, 4);
+  EXPECT_EQ(config->num_layers, 3);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_DOUBLE_EQ(config->scalars.embedding, 4.0);
+  for (const char* members :
+       {R"(, "share_encoder_decoder_embeddings": false)", R"(, "tie_word_embeddings": false)",
+        R"(, "decoder_vocab_size": 7)", R"(, "is_encoder_decoder": false)"}) {
+    const auto refused = marian(members);
+    ASSERT_FALSE(refused) << members;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported) << refused.error().message;
+  }
+}
+
 TEST(SourceConfig, StartOfTheDecoder) {
   EXPECT_EQ(good(R"(, "decoder_start_token_id": 3)").decoder_start_id, 3);
   EXPECT_EQ(
