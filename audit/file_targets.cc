@@ -154,12 +154,19 @@ struct NamePattern {
   std::string_view pattern, type;
 };
 constexpr NamePattern kPatterns[] = {
-    {"tokenizer*", "tokenizer"},        {"vocab*", "tokenizer"},
-    {"merges.txt", "tokenizer"},        {"special_tokens_map.json", "tokenizer"},
-    {"added_tokens.json", "tokenizer"}, {"spiece.model", "tokenizer"},
-    {"*.tiktoken", "tokenizer"},        {"chat_template*", "tokenizer"},
-    {"*config*.json", "metadata"},      {"*.index.json", "metadata"},
-    {"*.weights.json", "metadata"},     {"metadata.json", "metadata"},
+    {"tokenizer*", "tokenizer"},
+    {"vocab*", "tokenizer"},
+    {"merges.txt", "tokenizer"},
+    {"special_tokens_map.json", "tokenizer"},
+    {"added_tokens.json", "tokenizer"},
+    {"spiece.model", "tokenizer"},
+    {"*.spm", "tokenizer"},
+    {"*.tiktoken", "tokenizer"},
+    {"chat_template*", "tokenizer"},
+    {"*config*.json", "metadata"},
+    {"*.index.json", "metadata"},
+    {"*.weights.json", "metadata"},
+    {"metadata.json", "metadata"},
 };
 
 LeafKind kind_of(std::string_view type) { return kind_from_name(type).value_or(LeafKind::kOther); }

@@ -51,6 +51,7 @@ std::string task(const Facts& facts) {
   if (!facts.card.pipeline_tag.empty()) return facts.card.pipeline_tag;
   if (facts.manifest.find(kVisionEncoderRole) != nullptr) return "image-text-to-text";
   if (facts.manifest.find(kAudioEncoderRole) != nullptr) return "automatic-speech-recognition";
+  if (facts.manifest.find(kSourceEncoderRole) != nullptr) return "text2text-generation";
   return facts.manifest.find(kTextDecoderRole) != nullptr ? "text-generation"
                                                           : "feature-extraction";
 }
@@ -181,8 +182,11 @@ std::string run_section(const Facts& facts) {
     line = fmt::format("ferry transcribe {} talk.wav", name);
   } else if (has_tokenizer(facts)) {
     const bool sees = facts.manifest.find(kVisionEncoderRole) != nullptr;
+    const bool reads = facts.manifest.find(kSourceEncoderRole) != nullptr;
     line = fmt::format("ferry run {} {}--prompt \"{}\"", name, sees ? "--image photo.jpg " : "",
-                       sees ? "What is in the picture?" : "The capital of France is");
+                       sees    ? "What is in the picture?"
+                       : reads ? "The house is wonderful."
+                               : "The capital of France is");
   }
   return fmt::format(
       "## How to run\n\n"

@@ -223,6 +223,7 @@ constexpr CarriedName kNames[] = {
     {"tokenizer.model", 64 * kMiB},     {"vocab.json", 64 * kMiB},
     {"vocab.txt", 64 * kMiB},           {"tiktoken.model", 64 * kMiB},
     {"qwen.tiktoken", 64 * kMiB},       {"tokenizer.tiktoken", 64 * kMiB},
+    {"source.spm", 64 * kMiB},          {"target.spm", 64 * kMiB},
     {"o200k_base.tiktoken", 64 * kMiB}, {"cl100k_base.tiktoken", 64 * kMiB},
 };
 

@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "prompt/messages.h"
+#include "runner/source_encoder.h"
 #include "runner/vision_encoder.h"
 #include "text/chat_template/value.h"
 #include "text/tokenizer/tokenizer_files.h"
@@ -113,8 +114,30 @@ PromptReader::PromptReader(packer::Bundle bundle, ThreadPool& pool,
                            const runner::MethodOptions& method)
     : bundle_(std::move(bundle)), pool_(&pool), method_(method), time_(text::chat::local_time()) {}
 
+namespace {
+
+// An encoder-decoder answers one text, which its encoder reads whole.
+Status check_source_prompt(const packer::Bundle& bundle, const RunOptions& options) {
+  if (!runner::SourceEncoder::is_in(bundle)) return {};
+  const std::pair<const char*, bool> others[] = {{"--chat", !options.chat.empty()},
+                                                 {"--messages", !options.messages.empty()},
+                                                 {"--interactive", options.interactive},
+                                                 {"--parallel", options.parallel.has_value()},
+                                                 {"--save-state", !options.save_state.empty()},
+                                                 {"--load-state", !options.load_state.empty()}};
+  for (const auto& [name, is_given] : others) {
+    if (!is_given) continue;
+    return fail(ErrorCode::kUsage, fmt::format("{}: an encoder-decoder does not take {}",
+                                               printable(bundle.path()), name));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunOptions& options,
                                         ThreadPool& pool, const runner::MethodOptions& method) {
+  FERRY_RETURN_IF_ERROR(check_source_prompt(bundle, options));
   PromptReader reader(bundle, pool, method);
   reader.pan_and_scan_ = options.pan_and_scan;
   reader.input_ = FERRY_TRY(open_image_input(bundle, options));
@@ -193,7 +216,24 @@ Result<Prompt> PromptReader::messages(std::span<const prompt::ChatMessage> messa
   return chat(input_ ? input_->prompts().chat_of(messages) : chat_of(messages), where);
 }
 
+Result<Prompt> PromptReader::placed(Prompt prompt) const {
+  if (!runner::SourceEncoder::is_in(bundle_)) return prompt;
+  const std::optional<int64_t>& start = bundle_.manifest().decoder_start_id;
+  if (!start) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: the checkpoint states neither decoder_start_token_id nor "
+                            "bos_token_id, with which an answer begins",
+                            printable(bundle_.path())));
+  }
+  prompt.source = std::exchange(prompt.ids, {*start});
+  return prompt;
+}
+
 Result<Prompt> PromptReader::read(const RunOptions& options) {
+  return placed(FERRY_TRY(read_plain(options)));
+}
+
+Result<Prompt> PromptReader::read_plain(const RunOptions& options) {
   if (!options.tokens.empty()) {
     return Prompt{FERRY_TRY(parse_numbers("--tokens", options.tokens, kTokensExpected)), {}};
   }
@@ -222,7 +262,7 @@ Result<Prompt> PromptReader::read(const PromptLine& line, const std::string& sys
                                   const std::string& where) {
   switch (line.kind) {
     case PromptLine::Kind::kText:
-      return plain(line.text, where);
+      return placed(FERRY_TRY(plain(line.text, where)));
     case PromptLine::Kind::kChat:
       return one_message(system, line.text, where);
     case PromptLine::Kind::kMessages:
@@ -230,7 +270,7 @@ Result<Prompt> PromptReader::read(const PromptLine& line, const std::string& sys
     case PromptLine::Kind::kTokens:
       break;
   }
-  return Prompt{line.tokens, {}};
+  return placed({line.tokens, {}});
 }
 
 }  // namespace ferry::cli

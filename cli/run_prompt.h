@@ -28,6 +28,9 @@ struct PromptLine;  // cli/run_prompts.h
 struct Prompt {
   std::vector<int64_t> ids;
   std::vector<runner::EmbeddingRows> rows;  // views of images that the PromptReader owns
+  // The tokens that the encoder of an encoder-decoder reads; `ids` are those that its answer begins
+  // with. Empty for other models.
+  std::vector<int64_t> source = {};
 };
 
 inline constexpr std::string_view kTokensExpected = "ids such as 1,2,3";
@@ -72,6 +75,9 @@ class PromptReader {
   Status open_tokenizer(const RunOptions& options);
   Result<Prompt> one_message(const std::string& system, const std::string& text,
                              const std::string& where);
+  Result<Prompt> read_plain(const RunOptions& options);
+  // Moves the ids of a prompt to where the model takes them.
+  Result<Prompt> placed(Prompt prompt) const;
   Result<Prompt> plain(const std::string& text, const std::string& where);
   Result<Prompt> chat(std::string_view chat, const std::string& where);
   Result<Prompt> encode(std::string_view text, bool add_special, const std::string& where);

@@ -374,8 +374,10 @@ Result<int> run_prompts(Context& context, const PromptRun& run, AdapterDecoder& 
     FERRY_RETURN_IF_ERROR(adapted.choose(g.adapter));
     runner::Decoder& decoder = adapted.decoder();
     decoder.restart(std::ssize(g.prompt));
+    if (!read[i].source.empty()) FERRY_RETURN_IF_ERROR(decoder.set_source(read[i].source));
     const text::Tokenizer* tokenizer = is_tokens(run.lines[i]) ? nullptr : run.prompts.tokenizer();
     AnswerOutput output(tokenizer, run.options.stops, printer(context));
+    g.sampling.rules.most = g.max_new;
     runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
     auto done = generate(decoder, run.manifest, run.options, sampler, output, std::move(g));
     if (!done && done.error().code == ErrorCode::kInterrupted) return answers.end(done.error());

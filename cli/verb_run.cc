@@ -243,12 +243,14 @@ Result<int> answer_one(Context& context, const RunOptions& options,
     }
     FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.rows));
   }
+  if (!prompt.source.empty()) FERRY_RETURN_IF_ERROR(decoder.set_source(prompt.source));
   g.prompt = std::move(prompt.ids);
   g.max_new = limits.of(std::ssize(g.prompt), !options.chat.empty() || !options.messages.empty());
   const packer::Manifest& manifest = bundle.manifest();
   StateFiles states(options, bundle);
   FERRY_RETURN_IF_ERROR(states.load(decoder, g));
   AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
+  g.sampling.rules.most = g.max_new;
   runner::Sampler sampler = FERRY_TRY(runner::Sampler::make(g.sampling));
   g = FERRY_TRY(generate(decoder, manifest, options, sampler, output, std::move(g)));
   FERRY_RETURN_IF_ERROR(write_outputs(g, options));

@@ -43,6 +43,17 @@ std::string head_hint(const std::string& weight, const ModelConfig& config) {
   return "; the config does not tie the head to the embedding (tie_word_embeddings is false)";
 }
 
+// Returns the name under which a missing weight is reported: that of the table that stands for it,
+// where an encoder-decoder has one.
+std::string missing_name(const std::string& weight, const MappedKeys& mapped,
+                         const ModelConfig& config) {
+  if (!config.source || mapped.weights.find(weight) != nullptr) return weight;
+  for (const TieRule& tie : standard_ties(config)) {
+    if (tie.target == weight && mapped.weights.find(tie.same_as) == nullptr) return tie.same_as;
+  }
+  return weight;
+}
+
 // Returns the problem with the weight that `value` stands for; nullopt if the weight is there in
 // the right shape.
 std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKeys& mapped,
@@ -51,15 +62,15 @@ std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKe
   Shape shape;
   for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
   const graph::Weight* weight = mapped.weights.find(value.name);
-  if (weight == nullptr && mapped.rejected.contains(value.name)) return std::nullopt;
+  const std::string name = missing_name(value.name, mapped, config);
+  if (weight == nullptr && mapped.rejected.contains(name)) return std::nullopt;
   if (weight != nullptr && weight->recipe.output().shape == shape) return std::nullopt;
-  const std::string key = stored.of(expected.of(value.name));
+  const std::string key = stored.of(expected.of(name));
   if (weight == nullptr) {
-    return KeyProblem{
-        .kind = KeyProblem::Kind::kMissing,
-        .key = key,
-        .message = fmt::format("missing: {} {} (for {}{})", quoted(key), to_string(shape),
-                               value.name, head_hint(value.name, config))};
+    return KeyProblem{.kind = KeyProblem::Kind::kMissing,
+                      .key = key,
+                      .message = fmt::format("missing: {} {} (for {}{})", quoted(key),
+                                             to_string(shape), name, head_hint(name, config))};
   }
   return KeyProblem{
       .kind = KeyProblem::Kind::kShape,
@@ -92,19 +103,23 @@ Result<graph::StateDict> weights_of(const Methods& methods, const graph::StateDi
 std::vector<KeyProblem> compare(const std::vector<Methods>& components, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {
+  const std::vector<TieRule> ties = standard_ties(config);
   const ExpectedKeys expected(rules, mapped.matched);
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
   for (const Methods& methods : components) {
     for_each_weight(methods, [&](const graph::Value& value) {
-      if (!wanted.insert(value.name).second) return;
+      const std::string name = missing_name(value.name, mapped, config);
+      const bool is_new = wanted.insert(value.name).second;
+      if (!is_new || (name != value.name && !wanted.insert(name).second)) return;
       if (auto problem = check_weight(value, mapped, expected, config, stored)) {
         problems.push_back(*std::move(problem));
       }
     });
   }
   for (const graph::Weight& weight : mapped.weights.weights()) {
-    if (wanted.contains(weight.name)) continue;
+    const bool tied = std::ranges::count(ties, weight.name, &TieRule::same_as) > 0;
+    if (wanted.contains(weight.name) || tied) continue;
     const std::string key = stored.of(expected.of(weight.name));
     problems.push_back(
         {.kind = KeyProblem::Kind::kUnmapped,
@@ -141,6 +156,12 @@ Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed
     graph::StateDict weights = FERRY_TRY(weights_of(methods[i], mapped.weights));
     auto bound = FERRY_TRY(graph::bind(std::move(methods[i]), std::move(weights), source.path()));
     out.components.push_back({std::string(components[i].role), std::move(bound)});
+  }
+  for (const TieRule& tie : standard_ties(config)) {
+    const graph::Weight* same = std::as_const(mapped.weights).find(tie.same_as);
+    if (same != nullptr && out.tied.find(tie.same_as) == nullptr) {
+      FERRY_RETURN_IF_ERROR(out.tied.add(*same));
+    }
   }
   return out;
 }

@@ -21,6 +21,7 @@ struct Assembled {
   std::vector<AssembledComponent> components;
   MappingReport report;
   std::vector<KeyProblem> problems;
+  graph::StateDict tied = {};  // the weights under TieRule::same_as, used or not
 };
 
 // `config` must come from parse_model_config(): it names the families whose rules and graphs are

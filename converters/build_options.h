@@ -72,6 +72,7 @@ struct BuildOptions {
   std::optional<ImageShape> picture = {};
   // Rows of embeddings state their own places (placed_rows.h), and are as wide as that needs.
   bool placed_rows = false;
+  int64_t source_length = 0;  // encoder-decoders: most tokens of a text of the encoder; else 0
   int64_t sound_samples = 0;  // audio encoders that take samples: most of a sound; else 0
   int64_t sound_frames = 0;   // audio encoders that take any number of frames: most of a sound
   // Stateful programs: the dtype of the KV caches, f32, f16 or i8. An i8 cache has a scale and a

@@ -118,6 +118,7 @@ std::vector<Component> components_of(const ModelConfig& config) {
     return {{.role = kAudioEncoderRole, .prefixes = {}, .heads = {}, .build = build_audio_encoder},
             config.family->text_decoder()};
   }
+  if (config.source) return {config.family->components[1], config.family->text_decoder()};
   if (config.vision_family == nullptr) return config.family->components;
   Component decoder = config.family->text_decoder();
   decoder.prefixes = config.vision_family->text_prefixes;
@@ -146,6 +147,15 @@ std::vector<KeyRule> key_rules(const ModelConfig& config) {
     rules.push_back(drop_rule(keys.pattern, keys.reason));
   }
   return rules;
+}
+
+void observe_keys(const KeyedTensors& keyed, ModelConfig& config) {
+  if (config.family->observe == nullptr) return;
+  const HasKey has = [&](std::string_view ending) {
+    return std::ranges::any_of(
+        keyed.tensors, [&](const KeyedTensor& tensor) { return tensor.key.ends_with(ending); });
+  };
+  config.family->observe(has, config);
 }
 
 std::string base_prefix(const ModelConfig& config) {

@@ -5,6 +5,7 @@
 // programs of their own; key_rules() gives the key rules of its checkpoints.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,15 +48,22 @@ struct MetaParams {
   bool qk_norm = false;
 };
 
+// Whether a checkpoint has a key that ends with this text.
+using HasKey = std::function<bool(std::string_view ending)>;
+
 struct FamilySpec {
   std::vector<ModelType> types;  // the values of model_type that the family serves; at least one
-  std::vector<Component> components;  // the first is the text decoder, or all of the model
+  // The first is the text decoder. That of an encoder-decoder is followed by the source encoder,
+  // the rules of both being those of the first.
+  std::vector<Component> components;
   std::vector<DroppedKeys> dropped = {};
   std::vector<ClassifierClass> classifiers = {};  // classes with a head of labels
   std::vector<GgufArchitecture> gguf = {};        // the GGUF architectures of the family's models
   // The architecture of another family that GGUF writers give its models too; or none.
   std::string_view gguf_shared = {};
   std::vector<KerasArchitecture> keras = {};  // how KerasHub stores the family's models
+  // Sets what follows from the keys of a checkpoint and not from its config; may be null.
+  void (*observe)(const HasKey&, ModelConfig&) = nullptr;
   std::optional<MetaParams> meta = {};  // set if Meta's checkpoints can hold the family's models
 
   std::string_view name() const { return types.front().name; }
@@ -151,11 +159,15 @@ std::optional<VisionMatch> find_vision_family(std::string_view model_type);
 // Returns the components in the order of execution. A text model is a text decoder or a text
 // encoder; a vision-language model is a vision encoder, a token embedding and a text decoder; a
 // model of speech is an audio encoder, and a text decoder whose family has the rules of both,
-// unless the encoder gives the outputs of labels itself. `config` must have been parsed.
+// unless the encoder gives the outputs of labels itself; an encoder-decoder is a source encoder and
+// a text decoder. `config` must have been parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 
 // Returns all rules of the checkpoints of the model.
 std::vector<KeyRule> key_rules(const ModelConfig& config);
+
+// Sets what follows from the keys of a checkpoint (FamilySpec::observe).
+void observe_keys(const KeyedTensors& keyed, ModelConfig& config);
 
 // Returns the prefix of the keys of a model that was saved with its head. A model that was saved
 // without its head lacks the prefix.

@@ -26,6 +26,9 @@ inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
 // and values of the cross-attention of their text decoder. Where there is no decoder, it gives the
 // outputs of labels for each row of the sound, and its programs are of the kind encoder.
 inline constexpr std::string_view kAudioEncoderRole = "audio_encoder";
+// Encoder-decoders have a source encoder, which turns the tokens of a text into the keys and values
+// of the cross-attention of their text decoder.
+inline constexpr std::string_view kSourceEncoderRole = "source_encoder";
 
 // Program kinds. A stateful program keeps its caches in mutable buffers. A static program has fixed
 // shapes; its caches, masks and positions are inputs and outputs (ExecuTorch's static llama).
@@ -100,9 +103,11 @@ inline constexpr std::string_view kInputFeaturesPort = "input_features";
 inline constexpr std::string_view kInputValuesPort = "input_values";  // f32 [1,samples]
 // The fewest samples that input_values may have: those of which convolutions make one row.
 inline constexpr int64_t kLeastSamples = 895;
-inline constexpr std::string_view kCrossKPort = "cross_k_";  // f32 [1,N,heads,head_dim]
-inline constexpr std::string_view kCrossVPort = "cross_v_";  // f32 [1,N,heads,head_dim]
-inline constexpr std::string_view kLogitsPort = "logits";    // f32 [1,V] or [1,T,V]
+// The input of a source encoder, whose outputs are keys and values as those of an audio encoder.
+inline constexpr std::string_view kSourceIdsPort = "source_ids";  // i64 [1,S]
+inline constexpr std::string_view kCrossKPort = "cross_k_";       // f32 [1,N,heads,head_dim]
+inline constexpr std::string_view kCrossVPort = "cross_v_";       // f32 [1,N,heads,head_dim]
+inline constexpr std::string_view kLogitsPort = "logits";         // f32 [1,V] or [1,T,V]
 // Text encoders have these outputs: the states after the final norm, and the result of the pooling
 // modules behind it.
 inline constexpr std::string_view kLastHiddenStatePort = "last_hidden_state";     // f32 [1,T,width]

@@ -95,6 +95,7 @@ ValueId GraphBuilder::input(std::string name, DType dtype, Dims shape) {
 }
 
 ValueId GraphBuilder::weight(std::string name, Dims shape) {
+  name.insert(0, weight_prefix_);
   if (const auto found = weights_.find(name); found != weights_.end()) {
     const Value& known = graph_[found->second];
     if (known.shape != shape || !axes_agree(known.shape, shape)) {

@@ -47,6 +47,8 @@ class GraphBuilder {
   ValueId weight(std::string name, Dims shape);
   // Declares a weight that stays f32 whatever the dtype of the others is.
   ValueId weight_f32(std::string name, Dims shape);
+  // Names that are given to weight() and weight_f32() after this call follow `prefix`.
+  void set_weight_prefix(std::string prefix) { weight_prefix_ = std::move(prefix); }
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Dims shape, Literal literal);
   ValueId scalar(float value);  // rank-0 f32 literal, one per distinct value
@@ -203,6 +205,7 @@ class GraphBuilder {
 
   Graph graph_;
   std::unordered_map<std::string, ValueId> weights_;  // by name
+  std::string weight_prefix_;
   struct LiteralValues {
     int32_t index = 0;            // into Graph::literals
     std::vector<ValueId> values;  // one for each dtype and shape

@@ -122,6 +122,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
   number("max-patches", o.max_patches);
   number("max-sound", o.max_sound);
+  number("max-source", o.max_source);
   number("context-length", o.context_length);
   number("prefill-length", o.prefill_length);
   number("decode-length", o.decode_length);

@@ -197,6 +197,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(11)) a.optional_object("image_grid", m.image_grid);
   if (a.since(12)) a.boolean("two_way_prompts", m.two_way_prompts);
   if (a.since(13)) a.optional_object("image_tiles", m.image_tiles);
+  if (a.since(14)) a.optional_count("decoder_start_id", m.decoder_start_id);
   if (a.since(15)) a.optional_object("patch_list", m.patch_list);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }

@@ -20,13 +20,14 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of rows that state their places, that of prompts
-// whose tokens attend to later ones, that of vision encoders for images of any shape, that of
-// classifiers, that of bundles whose components share one program, that of bundles that take
-// adapters, and that of all others. It reads those from kOldestManifestVersion to kManifestVersion.
-// manifest.cc states the version of each member that was added later.
+// The versions that this program writes: that of rows that state their places, that of
+// encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders for
+// images of any shape, that of classifiers, that of bundles whose components share one program, that
+// of bundles that take adapters, and that of all others. It reads those from kOldestManifestVersion
+// to kManifestVersion. manifest.cc states the version of each member that was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
+inline constexpr int64_t kSourceManifestVersion = 14;
 inline constexpr int64_t kPlacedRowsManifestVersion = 15;
 inline constexpr int64_t kManifestVersion = kPlacedRowsManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
@@ -217,7 +218,9 @@ struct Manifest {
   // Whether all tokens of a prompt with images attend to each other. Since version 12.
   bool two_way_prompts = false;
   std::optional<ManifestImageTiles> image_tiles = {};  // before version 13 there is none
-  std::vector<ManifestSourceFile> source_files;        // files of the checkpoint and their digests
+  // The token that answers of an encoder-decoder begin with. Since version 14.
+  std::optional<int64_t> decoder_start_id = {};
+  std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
   // Number of parts in each program, with llama::fallback between them.

@@ -134,7 +134,7 @@ class ModelCheck {
       add(kManifestName, fmt::format("image_token_id {} is outside of the vocabulary of {}", *id,
                                      model_.vocab_size));
     }
-    sounds();
+    encoders();
     image_grid(vision);
     image_tiles(vision);
     patch_list(vision);
@@ -231,26 +231,32 @@ class ModelCheck {
     return found;
   }
 
-  // Checks that the audio encoder gives the keys and values that the text decoder takes.
-  void sounds() {
+  // Checks that an encoder gives the keys and values that the text decoder takes.
+  void encoders() {
     const ManifestComponent* audio = model_.find(kAudioEncoderRole);
-    const Ports given = cross_ports(audio, &ManifestMethod::outputs);
+    const ManifestComponent* source = model_.find(kSourceEncoderRole);
+    if (audio != nullptr && source != nullptr) {
+      add(kManifestName, fmt::format("has both {} and {}", kAudioEncoderRole, kSourceEncoderRole));
+    }
+    const ManifestComponent* encoder = source != nullptr ? source : audio;
+    const Ports given = cross_ports(encoder, &ManifestMethod::outputs);
     const Ports taken = cross_ports(model_.find(kTextDecoderRole), &ManifestMethod::inputs);
     for (const auto& [name, port] : taken) {
       const auto found = given.find(name);
       if (found != given.end() && found->second.second == port.second) continue;
-      add(port.first, fmt::format("input {} is {}, which no audio encoder gives", quoted(name),
+      add(port.first, fmt::format("input {} is {}, which no encoder gives", quoted(name),
                                   to_string(port.second)));
     }
-    if (audio == nullptr) return;
-    const bool labels = model_.main() == audio;
+    if (source != nullptr) source_start();
+    if (encoder == nullptr) return;
+    const bool labels = model_.main() == encoder;
     if (taken.empty() && !labels) {
       add(kManifestName, fmt::format("has a component {}, but its text decoder takes no {}0",
-                                     quoted(kAudioEncoderRole), kCrossKPort));
+                                     quoted(encoder->role), kCrossKPort));
     }
-    for (const ManifestProgram& program : audio->programs) {
+    for (const ManifestProgram& program : encoder->programs) {
       for (const ManifestMethod& method : program.methods) {
-        for (const ManifestPort& port : method.inputs) frames(program.file, port);
+        for (const ManifestPort& port : method.inputs) encoder_input(program.file, port);
         for (const ManifestPort& port : method.outputs) {
           if (!labels || port.name != kTokenLogitsPort) continue;
           expect(program.file, "output", port, {1, model_.context_length, model_.vocab_size},
@@ -260,15 +266,25 @@ class ModelCheck {
     }
   }
 
-  void frames(const std::string& file, const ManifestPort& port) {
-    const bool samples = port.name == kInputValuesPort;
-    if (port.name != kInputFeaturesPort && !samples) return;
-    const size_t rank = samples ? 2 : 3;
+  void source_start() {
+    const std::optional<int64_t>& start = model_.decoder_start_id;
+    if (!start || *start < model_.vocab_size) return;
+    add(kManifestName, fmt::format("decoder_start_id is {}, the vocabulary has {} tokens", *start,
+                                   model_.vocab_size));
+  }
+
+  void encoder_input(const std::string& file, const ManifestPort& port) {
+    const bool frames = port.name == kInputFeaturesPort;
+    const bool source = port.name == kSourceIdsPort;
+    if (!frames && !source && port.name != kInputValuesPort) return;
+    const size_t rank = frames ? 3 : 2;
     if (port.shape.size() == rank && port.shape[0] == 1 && std::ranges::min(port.shape) >= 1) {
       return;
     }
     add(file, fmt::format("input {} is {}, not {}", quoted(port.name), to_string(port.shape),
-                          samples ? "[1, samples]" : "[1, mels, frames]"));
+                          frames   ? "[1, mels, frames]"
+                          : source ? "[1, tokens]"
+                                   : "[1, samples]"));
   }
 
   // Checks the numbers of image_grid, which sizes follow from.

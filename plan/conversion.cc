@@ -111,6 +111,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     m.version = packer::kImageGridManifestVersion;
     m.image_grid = converters::image_grid_of(*config.vision);
   }
+  if (config.source) {
+    m.version = packer::kSourceManifestVersion;
+    m.decoder_start_id = config.decoder_start_id;
+  }
   if (config.vision && config.vision->two_way_prompts) {
     m.version = packer::kTwoWayPromptsManifestVersion;
     m.two_way_prompts = true;

@@ -68,7 +68,8 @@ struct ConvertOptions {
   // Most patches of an image, where a tower takes images of any shape. Default: 4096, but no more
   // than the rows of a context need.
   std::optional<int64_t> max_patches = {};
-  std::optional<int64_t> max_sound = {};  // seconds
+  std::optional<int64_t> max_sound = {};   // seconds
+  std::optional<int64_t> max_source = {};  // tokens of a text of an encoder-decoder; default: 512
   // Height and width in pixels of the pictures that one program of all components takes, where a
   // tower takes pictures of any shape.
   std::optional<Extent> image_size = {};

@@ -37,6 +37,9 @@ constexpr int64_t kDefaultTextLength = 2048;
 // the two that every prompt has.
 constexpr int64_t kLeastText = 2, kDefaultText = 256;
 constexpr int64_t kDefaultSoundSeconds = 60;
+// The answers of encoder-decoders begin with a token or two, and biases by distance take memory for
+// every token of a call and position of the context.
+constexpr int64_t kDefaultSourceLength = 512, kDefaultAnswerLength = 512, kDefaultAnswerCall = 32;
 // Matrices are as fast with more rows, and masks take memory with the square of the tokens.
 constexpr int64_t kTextsLength = 512;
 
@@ -100,6 +103,12 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
     return fail_field(ErrorCode::kUnsupported, "program",
                       fmt::format(" {}: {} takes sound, and has stateful programs alone",
                                   style_name(*options.style), config.model_type));
+  }
+  if (config.source && options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
+    return fail_field(
+        ErrorCode::kUnsupported, "program",
+        fmt::format(" {}: {} has an encoder and a decoder, and stateful programs alone",
+                    style_name(*options.style), config.model_type));
   }
   if (!config.is_encoder) return {};
   if (config.vision_family != nullptr) {
@@ -245,13 +254,36 @@ Result<converters::BuildOptions> settle_sound_encoder(const ConvertOptions& opti
                     ": the rows of a sound follow from max-sound");
 }
 
+// Returns the most tokens of a text of the encoder; 0 where there is none.
+Result<int64_t> source_length(const ConvertOptions& options,
+                              const converters::ModelConfig& config) {
+  constexpr const char* kOption = "max-source";
+  if (!config.source) {
+    if (!options.max_source) return int64_t{0};
+    return fail_field(ErrorCode::kUsage, kOption, ": is for models with an encoder and a decoder");
+  }
+  const int64_t most = config.source->max_positions;
+  const int64_t length = options.max_source.value_or(std::min(most, kDefaultSourceLength));
+  if (length <= most) return length;
+  return fail_field(ErrorCode::kUsage, kOption,
+                    fmt::format(" {}: the encoder has {} positions", length, most));
+}
+
+// Returns the lengths of the context and of a call for options that state none.
+int64_t default_context(const converters::ModelConfig& config) {
+  if (config.is_encoder) return default_text_length(config);
+  return std::min(config.max_positions, config.source ? kDefaultAnswerLength : kDefaultContext);
+}
+int64_t default_call(const converters::ModelConfig& config, int64_t context, bool fixed) {
+  if (fixed) return std::min(context / 2, kDefaultStaticPrefill);
+  return std::min(context, config.source ? kDefaultAnswerCall : kDefaultPrefill);
+}
+
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   if (config.audio && config.audio->conformer) return settle_sound_encoder(options, config);
   converters::BuildOptions build;
-  build.context_length = options.context_length.value_or(
-      config.is_encoder ? default_text_length(config)
-                        : std::min(config.max_positions, kDefaultContext));
+  build.context_length = options.context_length.value_or(default_context(config));
   if (build.context_length < 1 || build.context_length > config.max_positions) {
     return fail_field(ErrorCode::kUsage, "context-length",
                       fmt::format(" {}: the model has 1 to {} positions", build.context_length,
@@ -264,9 +296,8 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   FERRY_RETURN_IF_ERROR(check_rotation(config, build));
   const bool fixed = build.style == ProgramStyle::kStatic;
   if (fixed) FERRY_RETURN_IF_ERROR(check_static(options, config, build));
-  build.prefill_length = options.prefill_length.value_or(
-      fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
-            : std::min(build.context_length, kDefaultPrefill));
+  build.prefill_length =
+      options.prefill_length.value_or(default_call(config, build.context_length, fixed));
   // A static program needs at least one column for the cache beside the columns of the call.
   const int64_t most = build.context_length - (fixed ? 1 : 0);
   if (!options.prefill_length) {
@@ -295,6 +326,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   build.placed_rows = is_one_program(options) && build.style == ProgramStyle::kStateful &&
                       config.vision && converters::has_placed_rows(config) &&
                       (config.vision->max_patches == 0 || build.picture);
+  build.source_length = FERRY_TRY(source_length(options, config));
   build.image_patches = FERRY_TRY(image_patches(options, config, build.context_length));
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;
@@ -317,7 +349,7 @@ graph::Weight* find_weight(converters::Assembled& made, const std::string& name)
   for (converters::AssembledComponent& component : made.components) {
     if (graph::Weight* found = component.model.weights.find(name)) return found;
   }
-  return nullptr;
+  return made.tied.find(name);
 }
 
 // Merges tied weights. A checkpoint may hold both names of a tied weight if their values are equal.
@@ -420,6 +452,7 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options,
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
   c.config = FERRY_TRY(read_config(options, opened, report, c.notes));
+  converters::observe_keys(opened.tensors, c.config);
   FERRY_RETURN_IF_ERROR(check_inputs(options, c.config));
   FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
   if (c.config.classifier) {

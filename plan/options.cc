@@ -169,6 +169,7 @@ OptionTexts recorded_options(const ConvertOptions& options, const converters::Bu
   settled.max_sound.reset();
   if (build.sound_samples > 0) settled.max_sound = build.sound_samples / converters::kSampleRate;
   if (build.sound_frames > 0) settled.max_sound = build.sound_frames / converters::kFrameRate;
+  settled.max_source = build.source_length > 0 ? std::optional(build.source_length) : std::nullopt;
   if (settled.layout == ProgramLayout::kComponents) settled.layout.reset();
   FieldTexts fields = texts_of(std::move(settled));
   std::ranges::stable_sort(fields.all, {}, [](const auto& field) { return field.first.place; });
@@ -290,6 +291,14 @@ void describe_programs(OptionVisitor& v, ConvertOptions& o) {
        .most = kMostSoundSeconds,
        .place = 28},
       o.max_sound);
+  v.value({.name = "max-source",
+           .help = "Most tokens of a text that the encoder of an encoder-decoder takes (t5); "
+                   "default: the smaller of the config and 512",
+           .outputs = kBundles,
+           .least = 1,
+           .most = 1 << 16,
+           .place = 30},
+          o.max_source);
   v.value({.name = "context-length",
            .help = "Positions of the caches, or tokens of a text; default: the smaller of the "
                    "config and 4096 (encoder: 2048)",

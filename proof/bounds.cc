@@ -146,7 +146,8 @@ std::set<DType> matrix_dtypes(const packer::Bundle& bundle) {
   for (const packer::BundleProgram& program : bundle.programs()) add_constants(program, dtypes);
   return dtypes;
 }
-constexpr std::string_view kTowerRoles[] = {kVisionEncoderRole, kAudioEncoderRole};
+constexpr std::string_view kTowerRoles[] = {kVisionEncoderRole, kAudioEncoderRole,
+                                            kSourceEncoderRole};
 
 std::set<DType> vision_dtypes(const packer::Bundle& bundle) {
   std::set<DType> dtypes;

@@ -55,7 +55,7 @@ Result<RecordedPrompts> prompts_for(const packer::Bundle& bundle, const Referenc
                                     int64_t capacity) {
   if (reference != nullptr) return prompts_of(*reference, bundle.manifest());
   RecordedPrompts prompts = probing_prompts(bundle.manifest().vocab_size, capacity);
-  add_probing_sound(bundle.manifest(), prompts);
+  add_probing_encoder_input(bundle.manifest(), prompts);
   return prompts;
 }
 

@@ -104,6 +104,11 @@ uint64_t f32_weight_bytes(const plan::Conversion& conversion) {
   return bytes;
 }
 
+// Whether the text decoder attends to the output of this component.
+bool is_attended(std::string_view role) {
+  return role == kAudioEncoderRole || role == kSourceEncoderRole;
+}
+
 class F32Path {
  public:
   F32Path(const plan::Conversion& conversion, const std::vector<RecordedPrompt>& prompts,
@@ -132,9 +137,9 @@ class F32Path {
     for (const plan::ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, method_));
-        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole  ? encode_images(*part)
-                              : component.role == kAudioEncoderRole ? encode_sounds(*part)
-                                                                    : run_part(*part));
+        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
+                              : is_attended(component.role)        ? encode_inputs(*part)
+                                                                   : run_part(*part));
         progress_.advance(f32_weight_bytes(model));
       }
       if (component.role == kTokenEmbeddingRole) FERRY_RETURN_IF_ERROR(merge_images());
@@ -184,8 +189,9 @@ class F32Path {
 
   // Computes the keys and values of cross-attention for every call of every prompt, and the
   // intermediate tensors of the encoder.
-  Status encode_sounds(LoadedPart& part) {
-    if (conversion_.mapped.config.audio->conformer) return encode_labels(part);
+  Status encode_inputs(LoadedPart& part) {
+    const auto& audio = conversion_.mapped.config.audio;
+    if (audio && audio->conformer) return encode_labels(part);
     for (size_t i = 0; i < prompts_.size(); ++i) {
       const size_t runs = in_several_calls_ ? 2 : 1;
       PromptRecorder& recorder = runs_[runs * i].recorder;
@@ -196,9 +202,10 @@ class F32Path {
             }));
       }
       PassedTensors passed;
-      const auto bytes = std::as_bytes(std::span(prompts_[i].sound.features));
-      const std::string port = prompts_[i].sound.port();
-      passed[port] = {DType::kF32, prompts_[i].sound.shape, {bytes.begin(), bytes.end()}};
+      const EncoderInput& input = prompts_[i].encoder_input;
+      const std::string port = input.port();
+      const auto bytes = input.bytes();
+      passed[port] = {input.dtype(), input.shape, {bytes.begin(), bytes.end()}};
       FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
       passed.erase(port);
       for (size_t run = runs * i; run < runs * (i + 1); ++run) {
@@ -220,9 +227,9 @@ class F32Path {
             }));
       }
       PassedTensors& passed = run_->passed.front();
-      const auto bytes = std::as_bytes(std::span(prompts_[i].sound.features));
-      passed[prompts_[i].sound.port()] = {
-          DType::kF32, prompts_[i].sound.shape, {bytes.begin(), bytes.end()}};
+      const EncoderInput& input = prompts_[i].encoder_input;
+      const auto bytes = input.bytes();
+      passed[input.port()] = {input.dtype(), input.shape, {bytes.begin(), bytes.end()}};
       FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
       keep_output(std::string(kTokenLogitsPort), passed);
     }

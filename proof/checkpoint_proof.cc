@@ -192,7 +192,7 @@ class CheckpointProver {
     if (reference_ != nullptr) return prompts_of(*reference_, manifest_);
     std::vector<RecordedPrompt> prompts = probing_prompts(manifest_.vocab_size, model.capacity());
     add_probing_image(manifest_, model.capacity(), prompts);
-    add_probing_sound(manifest_, prompts);
+    add_probing_encoder_input(manifest_, prompts);
     FERRY_RETURN_IF_ERROR(encode_images(vision, prompts));
     FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), prompts));
     return prompts;

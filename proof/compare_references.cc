@@ -71,8 +71,9 @@ class CaseComparison {
 
   Status compare_layers() {
     std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
-    known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort)});
-    FERRY_RETURN_IF_ERROR(compare_sound(known));
+    known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort),
+                  std::string(kSourceIdsPort)});
+    FERRY_RETURN_IF_ERROR(compare_encoder(known));
     for (const ReferenceTensor& tensor : reference_tensors(bounds_.layers)) {
       if (!theirs_.has(tensor.name) || !ours_.has(tensor.name)) continue;
       known.insert(tensor.name);
@@ -91,8 +92,8 @@ class CaseComparison {
     return {};
   }
 
-  // Compares the tensors of an audio encoder, in the order in which it computes them.
-  Status compare_sound(std::set<std::string>& known) {
+  // Compares the tensors of the encoder, in the order in which it computes them.
+  Status compare_encoder(std::set<std::string>& known) {
     std::vector<std::string> names;
     for (size_t layer = 0;; ++layer) {
       names.push_back(fmt::format("encoder_hidden_states.{}", layer));

@@ -119,9 +119,10 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
         continue;
       }
       const bool sound = inputs[i].name == kInputFeaturesPort || inputs[i].name == kInputValuesPort;
-      if (found == passed.end() && sound) {
+      if (found == passed.end() && (sound || inputs[i].name == kSourceIdsPort)) {
+        const char* what = sound ? "a model of speech" : "an encoder-decoder";
         return fail(ErrorCode::kUnsupported,
-                    fmt::format("{}: a model of speech, which texts alone do not run", name_));
+                    fmt::format("{}: {}, which texts alone do not run", name_, what));
       }
       if (found == passed.end()) {
         return fail(ErrorCode::kInternal,

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/program_interface.h"
+
 namespace ferry::proof {
 namespace {
 
@@ -118,11 +120,11 @@ class Measurement {
 };
 
 bool is_floating_tensor(const std::string& tensor) {
-  return tensor != "input_ids" && tensor != kTokenTypeIds && tensor != "greedy_ids" &&
-         tensor != "logits_f64" && tensor != "pixel_values" && tensor != "image_grid_thw" &&
-         tensor != "spatial_shapes" && tensor != "image_sizes" && tensor != "batch_num_images" &&
-         tensor != "image_position_ids" && !tensor.starts_with("router_experts.") &&
-         !tensor.starts_with("greedy_router_experts.");
+  return tensor != "input_ids" && tensor != kTokenTypeIds && tensor != kSourceIdsPort &&
+         tensor != "greedy_ids" && tensor != "logits_f64" && tensor != "pixel_values" &&
+         tensor != "image_grid_thw" && tensor != "spatial_shapes" && tensor != "image_sizes" &&
+         tensor != "batch_num_images" && tensor != "image_position_ids" &&
+         !tensor.starts_with("router_experts.") && !tensor.starts_with("greedy_router_experts.");
 }
 
 const ReferencePrompt* prompt_of(const Reference& reference, const std::string& name) {

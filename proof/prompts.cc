@@ -75,7 +75,7 @@ Result<std::vector<int64_t>> greedy_tokens(runner::Decoder& decoder, int64_t voc
   const auto vocab = static_cast<size_t>(vocab_size);
   std::vector<int64_t> tokens;
   decoder.restart();
-  FERRY_RETURN_IF_ERROR(prompt.sound.give(decoder));
+  FERRY_RETURN_IF_ERROR(prompt.encoder_input.give(decoder));
   FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
   std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
   FERRY_RETURN_IF_ERROR(decoder.set_image_rows({}));
@@ -212,25 +212,35 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   if (most > 0 && picture_shape) repeat_frames(*manifest.image_grid, prompt.images.pixels);
 }
 
-// Samples of noise for an encoder that takes any number: two seconds.
-constexpr int64_t kProbingSamples = 32000, kProbingFrames = 200;
+// Samples of noise for an encoder that takes any number: two seconds. Frames and tokens likewise.
+constexpr int64_t kProbingSamples = 32000, kProbingFrames = 200, kProbingTokens = 40;
 
-void add_probing_sound(const packer::Manifest& manifest, std::vector<RecordedPrompt>& prompts) {
-  Shape shape = sound_shape(manifest);
-  if (shape.empty()) return;
-  const bool samples = shape.size() == 2, labels = gives_labels(manifest);
-  if (samples) shape[1] = std::min(shape[1], kProbingSamples);
-  if (labels) shape[1] = std::min(shape[1], kProbingFrames);
-  const int64_t values = samples ? shape[1] : shape[1] * shape[2];
+void add_probing_encoder_input(const packer::Manifest& manifest,
+                               std::vector<RecordedPrompt>& prompts) {
+  EncoderInput input = greatest_input(manifest);
+  if (input.shape.empty()) return;
+  const bool text = !input.ids.empty(), labels = gives_labels(manifest);
+  if (input.shape.size() == 2) {
+    input.shape[1] = std::min(input.shape[1], text ? kProbingTokens : kProbingSamples);
+  }
+  if (labels) input.shape[1] = std::min(input.shape[1], kProbingFrames);
+  const int64_t values = input.shape.size() == 2 ? input.shape[1] : input.shape[1] * input.shape[2];
+  if (text) {
+    input.ids.resize(static_cast<size_t>(values));
+  } else {
+    input.features.resize(static_cast<size_t>(values));
+  }
   uint64_t state = 0x9e6c63d0876a9a47;  // fixed, so that reports repeat
+  const auto draw = [&] { return state = state * 6364136223846793005ULL + 1442695040888963407ULL; };
   for (RecordedPrompt& prompt : prompts) {
-    prompt.sound.shape = shape;
     if (labels) prompt.tokens.clear();
-    prompt.sound.features.resize(static_cast<size_t>(values));
-    for (float& value : prompt.sound.features) {
-      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-      value = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
+    for (float& value : input.features) {
+      value = static_cast<float>(draw() >> 40) / static_cast<float>(1U << 24);
     }
+    for (int64_t& id : input.ids) {
+      id = static_cast<int64_t>((draw() >> 33) % static_cast<uint64_t>(manifest.vocab_size));
+    }
+    prompt.encoder_input = input;
   }
 }
 

@@ -33,9 +33,10 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
                        std::vector<RecordedPrompt>& prompts);
 
-// Gives every prompt pseudo-random frames, if the model takes sound. Takes the tokens away if it
-// takes sound alone.
-void add_probing_sound(const packer::Manifest& manifest, std::vector<RecordedPrompt>& prompts);
+// Gives every prompt a pseudo-random sound or text, if the model has an encoder for it. Takes the
+// tokens away if it takes sound alone.
+void add_probing_encoder_input(const packer::Manifest& manifest,
+                               std::vector<RecordedPrompt>& prompts);
 
 // Computes the features of prompts with pixel values by `vision`, which may be nullptr.
 Status encode_images(runner::VisionEncoder* vision, std::vector<RecordedPrompt>& prompts);

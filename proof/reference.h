@@ -24,6 +24,7 @@ struct ReferencePrompt {
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   bool needs_images() const { return has("pixel_values") || has("image_features"); }
   bool needs_sound() const { return has("input_features") || has("input_values"); }
+  bool needs_source() const { return has("source_ids"); }
 };
 
 class Reference {
@@ -77,7 +78,7 @@ struct ReferenceTensor {
     kConvState,     // buffer, with an equal shape in the bundle
     kRecurrentState,
     kVision,  // probe of the vision encoder, [tiles,patches,width], or image_features; probe of the
-              // audio encoder, [1,rows,width]
+              // encoder that a decoder attends to, [1,rows,width]
     kState,   // output of a text encoder, [1,T,hidden_size] or [1,T,labels]
     kVector,  // output of a text encoder, [1,D] or [1,labels]
   } kind = Kind::kHidden;

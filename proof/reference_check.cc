@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "core/program_interface.h"
+#include "proof/encoder_input.h"
 #include "proof/prompt_images.h"
-#include "proof/prompt_sound.h"
 #include "proof/reference.h"
 #include "runner/text_encoder.h"
 
@@ -158,7 +158,7 @@ Status check_reference(const Reference& reference, const packer::Manifest& model
       if (model.find(kTokenEmbeddingRole) == nullptr) continue;
       FERRY_TRY(images_of(reference, prompt, model));
     }
-    FERRY_TRY(sound_of(reference, prompt, model));
+    FERRY_TRY(encoder_input_of(reference, prompt, model));
     FERRY_RETURN_IF_ERROR(PromptCheck(reference, prompt, model, shapes).run());
   }
   return {};

@@ -13,8 +13,8 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/encoder_input.h"
 #include "proof/prompt_images.h"
-#include "proof/prompt_sound.h"
 #include "proof/reference_check.h"
 #include "proof/tower_comparison.h"
 #include "runner/sampler.h"
@@ -74,8 +74,8 @@ class CaseRunner {
   // Sets images_. Compares the output of the vision encoder for the pixels with the reference.
   Status load_images();
   Status encode_images();
-  // Gives the decoder the sound of the prompt, and compares the tensors of the audio encoder.
-  Status encode_sound();
+  // Gives the decoder what its encoder reads, and compares the tensors of the encoder.
+  Status encode();
   bool has_routes(const ReferencePrompt& prompt) const {
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
       if (prompt.has(route_name(layer))) return true;
@@ -157,7 +157,8 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
     known.insert({"pixel_values", "pixel_attention_mask", "token_type_ids", "mm_token_type_ids",
                   "image_grid_thw", "image_sizes", "batch_num_images", "spatial_shapes",
                   "image_position_ids", "image_features"});
-  known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort)});
+  known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort),
+                std::string(kSourceIdsPort)});
   for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);
   for (const ReferenceTensor& tensor : all) {
     if (!prompt_.has(tensor.name) || !has(tensor)) continue;
@@ -197,12 +198,12 @@ Status CaseRunner::encode_images() {
   return {};
 }
 
-Status CaseRunner::encode_sound() {
-  const PromptSound sound = FERRY_TRY(sound_of(reference_, prompt_, manifest_));
-  if (sound.empty()) return {};
+Status CaseRunner::encode() {
+  const EncoderInput input = FERRY_TRY(encoder_input_of(reference_, prompt_, manifest_));
+  if (input.empty()) return {};
   EncoderTensors computed;
   FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink(computed.sink()));
-  FERRY_RETURN_IF_ERROR(sound.give(decoder_));
+  FERRY_RETURN_IF_ERROR(input.give(decoder_));
   FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
   for (const EncoderTensors::Tensor& tensor : computed.tensors()) {
     if (!prompt_.has(tensor.name)) continue;
@@ -446,8 +447,8 @@ Status CaseRunner::run_greedy(Row row) {
 Result<CaseReport> CaseRunner::run() {
   report_.prompt = prompt_.name;
   report_.tokens = tokens_;
-  if (prompt_.needs_sound() && manifest_.find(kAudioEncoderRole) == nullptr) {
-    report_.skipped = "needs sound, which this bundle does not take";
+  if (const char* why = foreign_input(prompt_, manifest_)) {
+    report_.skipped = why;
     return report_;
   }
   if (prompt_.needs_images() && manifest_.find(kTokenEmbeddingRole) == nullptr) {
@@ -460,7 +461,7 @@ Result<CaseReport> CaseRunner::run() {
     report_.skipped = "has pixel values but no image features";
     return report_;
   }
-  FERRY_RETURN_IF_ERROR(encode_sound());
+  FERRY_RETURN_IF_ERROR(encode());
   FERRY_RETURN_IF_ERROR(load(reference_tensors(manifest_.num_layers)));
   FERRY_RETURN_IF_ERROR(
       decoder_.set_probe_sink([this](const std::string& name, int64_t position, int64_t rows,

@@ -177,9 +177,13 @@ void PromptRecorder::write(MemorySource& out) const {
   }
   if (!logits_.empty()) write_logits(prefix, out);
   write_images(prefix, out);
-  if (!prompt_->sound.empty()) {
-    out.add(prefix + prompt_->sound.port(), DType::kF32, prompt_->sound.shape,
-            prompt_->sound.features);
+  if (!prompt_->encoder_input.empty()) {
+    const EncoderInput& input = prompt_->encoder_input;
+    if (input.ids.empty()) {
+      out.add(prefix + input.port(), DType::kF32, input.shape, input.features);
+    } else {
+      out.add(prefix + input.port(), DType::kI64, input.shape, input.ids);
+    }
   }
   for (const auto& [name, rows] : probes_) write_probe(name, prefix, out);
   for (const auto& [name, cache] : caches_) {
@@ -230,7 +234,7 @@ Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
       recorder.keep_tensor(probe, {1, rows, std::ssize(values) / rows},
                            {values.begin(), values.end()});
     }));
-    FERRY_RETURN_IF_ERROR(prompt.sound.give(decoder));
+    FERRY_RETURN_IF_ERROR(prompt.encoder_input.give(decoder));
     FERRY_RETURN_IF_ERROR(decoder.force_experts(prompt.routes.empty() ? nullptr : &prompt.routes));
     FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
     Status recorded = record_prompt(decoder, manifest, prompt, recorder);

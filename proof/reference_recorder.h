@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/tensor_source.h"
+#include "proof/encoder_input.h"
 #include "proof/prompt_images.h"
-#include "proof/prompt_sound.h"
 #include "proof/reference.h"
 #include "runner/decoder.h"
 
@@ -25,7 +25,7 @@ struct RecordedPrompt {
   runner::ExpertRoutes routes =
       {};  // experts that tokens pass through; routers choose for tokens without routes
   PromptImages images = {};
-  PromptSound sound = {};
+  EncoderInput encoder_input = {};
   std::vector<int64_t> types = {};  // of the tokens, where they tell texts of a pair apart
   // Returns the tokens that are executed: all but the last one of the continuation.
   std::vector<int64_t> executed() const;

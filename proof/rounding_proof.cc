@@ -216,10 +216,10 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
       images = FERRY_TRY(images_of(reference, from, manifest));
     }
     FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));
-    PromptSound sound = FERRY_TRY(sound_of(reference, from, manifest));
+    EncoderInput encoder_input = FERRY_TRY(encoder_input_of(reference, from, manifest));
     RecordedPrompt& prompt = prompts.emplace_back();
     prompt.images = std::move(images);
-    prompt.sound = std::move(sound);
+    prompt.encoder_input = std::move(encoder_input);
     prompt.name = from.name;
     prompt.tokens = from.input_ids;
     prompt.types = FERRY_TRY(token_types(reference, from));

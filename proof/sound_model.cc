@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "core/program_interface.h"
-#include "proof/prompt_sound.h"
+#include "proof/encoder_input.h"
 
 namespace ferry::proof {
 namespace {
 
 // What the encoder computes of a sound, in the order of computation.
 Result<std::vector<EncoderTensors::Tensor>> compute_sound(runner::AudioEncoder& encoder,
-                                                          const PromptSound& sound) {
+                                                          const EncoderInput& sound) {
   std::vector<EncoderTensors::Tensor> out;
   FERRY_RETURN_IF_ERROR(encoder.set_probe_sink(
       [&out](const std::string& name, int64_t rows, std::span<const float> values) {
@@ -48,7 +48,7 @@ class SoundCase {
   }
 
   Result<CaseReport> run(runner::AudioEncoder& encoder, const packer::Manifest& manifest) {
-    const PromptSound sound = FERRY_TRY(sound_of(reference_, prompt_, manifest));
+    const EncoderInput sound = FERRY_TRY(encoder_input_of(reference_, prompt_, manifest));
     std::set<std::string> known = {std::string(kInputFeaturesPort)};
     for (const EncoderTensors::Tensor& tensor : FERRY_TRY(compute_sound(encoder, sound))) {
       report_.tokens = tensor.shape[1];
@@ -104,7 +104,7 @@ Result<std::unique_ptr<TensorSource>> record_sounds(runner::AudioEncoder& encode
   auto source = std::make_unique<MemorySource>(name);
   for (const RecordedPrompt& prompt : prompts) {
     PromptRecorder recorder(prompt, manifest.vocab_size);
-    for (EncoderTensors::Tensor& tensor : FERRY_TRY(compute_sound(encoder, prompt.sound))) {
+    for (EncoderTensors::Tensor& tensor : FERRY_TRY(compute_sound(encoder, prompt.encoder_input))) {
       recorder.keep_tensor(tensor.name, tensor.shape, std::move(tensor.values));
     }
     recorder.write(*source);

@@ -8,6 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/encoder_probes.h"
 #include "runner/memory.h"
 
 namespace ferry::runner {
@@ -143,17 +144,7 @@ Status AudioEncoder::encode_frames(std::span<const float> frames) {
 Status AudioEncoder::set_probe_sink(ProbeSink sink) {
   *sink_ = std::move(sink);
   if (!*sink_ || std::exchange(observing_, true)) return {};
-  for (const MethodChain::Link& link : chain_.links()) {
-    for (const packer::ManifestProbe& probe : link.ports->probes) {
-      FERRY_RETURN_IF_ERROR(link.method->observe(
-          probe.value, [sink = sink_.get(), name = probe.name](const TensorView& value) {
-            if (!*sink || value.shape.empty() || value.shape.back() < 1) return;
-            const std::vector<float> values = probe_floats(value);
-            (*sink)(name, std::ssize(values) / value.shape.back(), values);
-          }));
-    }
-  }
-  return {};
+  return observe_encoder(chain_, sink_.get());
 }
 
 }  // namespace ferry::runner

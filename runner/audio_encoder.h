@@ -4,13 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
+#include "runner/encoder_probes.h"
 #include "runner/program_set.h"
 
 namespace ferry::runner {
@@ -53,8 +53,7 @@ class AudioEncoder {
   const TensorView& output(size_t index) const { return chain_.output(index); }
 
   // The sink is called for every probe in encode(): name, and f32 values [rows, width].
-  using ProbeSink =
-      std::function<void(const std::string& name, int64_t rows, std::span<const float> values)>;
+  using ProbeSink = EncoderProbeSink;
   Status set_probe_sink(ProbeSink sink);
 
  private:

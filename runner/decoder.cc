@@ -22,6 +22,10 @@ Failure stateless() {
 
 }  // namespace
 
+Status Decoder::set_source(std::span<const int64_t>) {
+  return fail(ErrorCode::kUsage, "the bundle has no source encoder, and takes no text for it");
+}
+
 Status Decoder::set_sound(std::span<const float>) {
   return fail(ErrorCode::kUsage, "the bundle has no audio encoder, and takes no sound");
 }

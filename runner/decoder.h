@@ -87,6 +87,11 @@ class Decoder {
   // encoder. Probes of the encoder are delivered in this call, with all of its rows.
   virtual Status set_sound(std::span<const float> features);
 
+  // Gives an encoder-decoder the tokens of the text that its encoder reads, for this and later
+  // sequences. Such a model runs no token without (kUsage). kUsage for a bundle without a source
+  // encoder, and as SourceEncoder::encode(). Probes are delivered as by set_sound().
+  virtual Status set_source(std::span<const int64_t> tokens);
+
   // Returns how many tokens from `position` on must be passed to one call of forward(): the rows of
   // an image that begins there, if they attend to each other; elsewhere 1.
   virtual int64_t tokens_together(int64_t /*position*/) const { return 1; }

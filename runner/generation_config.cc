@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 
 namespace ferry::runner {
@@ -67,6 +68,11 @@ constexpr SettingRow kUnsupportedSettings[] = {
     {"mirostat", Neutral::kZero, true},
 };
 
+// Of these, the settings that encoder-decoders have as GenerationRules.
+constexpr std::string_view kRuleSettings[] = {"bad_words_ids", "forced_bos_token_id",
+                                              "forced_eos_token_id", "suppress_tokens",
+                                              "begin_suppress_tokens"};
+
 bool has_no_effect(const Json& value, Neutral neutral) {
   if (value.is_null()) return true;
   if (neutral == Neutral::kNull) return value.is_array() && value.empty();
@@ -111,9 +117,27 @@ class GenerationFile {
     if (!value->is_boolean()) return bad(key, *value, "is neither true nor false");
     return value->get<bool>();
   }
-  std::vector<UnsupportedSetting> unsupported() const {
+  // Reads a token, or a list of tokens, of a vocabulary.
+  Result<std::vector<int64_t>> ids(const char* key, int64_t vocab) const {
+    const Json* value = find(key);
+    if (value == nullptr) return std::vector<int64_t>();
+    return ids_of(value->is_array() ? *value : Json::array({*value}), key, vocab);
+  }
+  Result<std::vector<std::vector<int64_t>>> words(const char* key, int64_t vocab) const {
+    std::vector<std::vector<int64_t>> out;
+    const Json* value = find(key);
+    if (value == nullptr) return out;
+    if (!value->is_array()) return bad(key, *value, "is no list of lists of tokens");
+    for (const Json& word : *value) {
+      if (!word.is_array() || word.empty()) return bad(key, *value, "has no list of tokens");
+      out.push_back(FERRY_TRY(ids_of(word, key, vocab)));
+    }
+    return out;
+  }
+  std::vector<UnsupportedSetting> unsupported(bool has_rules) const {
     std::vector<UnsupportedSetting> found;
     for (const SettingRow& row : kUnsupportedSettings) {
+      if (has_rules && std::ranges::count(kRuleSettings, std::string_view(row.name)) > 0) continue;
       const Json* value = find(row.name);
       if (value == nullptr || has_no_effect(*value, row.neutral)) continue;
       found.push_back({row.name, shown(*value), row.of_drawing});
@@ -125,6 +149,15 @@ class GenerationFile {
   const Json* find(const char* key) const {
     const auto found = root_.find(key);
     return found == root_.end() || found->is_null() ? nullptr : &*found;
+  }
+  Result<std::vector<int64_t>> ids_of(const Json& list, const char* key, int64_t vocab) const {
+    std::vector<int64_t> out;
+    for (const Json& id : list) {
+      const bool is_token = id.is_number_integer() && id >= 0 && id < vocab;
+      if (!is_token) return bad(key, id, "has no token of the vocabulary");
+      out.push_back(id.get<int64_t>());
+    }
+    return out;
   }
   static std::string shown(const Json& value) {
     constexpr size_t kMost = 40;
@@ -159,16 +192,33 @@ Result<SamplingOptions> read_sampling(const GenerationFile& file, const std::str
   return sampling;
 }
 
+// A bad word that is an end token has no effect in the reference.
+Result<GenerationRules> read_rules(const GenerationFile& file, int64_t vocab) {
+  GenerationRules rules;
+  rules.bad_words = FERRY_TRY(file.words("bad_words_ids", vocab));
+  for (const int64_t end : FERRY_TRY(file.ids("eos_token_id", vocab))) {
+    std::erase(rules.bad_words, std::vector<int64_t>{end});
+  }
+  rules.suppressed = FERRY_TRY(file.ids("suppress_tokens", vocab));
+  rules.suppressed_first = FERRY_TRY(file.ids("begin_suppress_tokens", vocab));
+  rules.forced_last = FERRY_TRY(file.ids("forced_eos_token_id", vocab));
+  const std::vector<int64_t> first = FERRY_TRY(file.ids("forced_bos_token_id", vocab));
+  if (!first.empty()) rules.forced_first = first.front();
+  return rules;
+}
+
 }  // namespace
 
-Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name) {
+Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name,
+                                                   std::optional<int64_t> source_vocab) {
   const Json root = FERRY_TRY(parse_json(text, name));
   if (!root.is_object()) return bad_input(name + ": is no JSON object");
   const GenerationFile file(root, name);
   GenerationDefaults defaults;
   defaults.file = name;
   defaults.sampling = FERRY_TRY(read_sampling(file, name));
-  defaults.unsupported = file.unsupported();
+  defaults.unsupported = file.unsupported(source_vocab.has_value());
+  if (source_vocab) defaults.sampling.rules = FERRY_TRY(read_rules(file, *source_vocab));
   defaults.max_new_tokens = FERRY_TRY(file.count("max_new_tokens"));
   defaults.max_length = FERRY_TRY(file.count("max_length"));
   return defaults;
@@ -177,7 +227,11 @@ Result<GenerationDefaults> parse_generation_config(std::string_view text, const 
 Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle) {
   if (!bundle.has_text(kGenerationFile)) return GenerationDefaults();
   const std::string text = FERRY_TRY(bundle.text(kGenerationFile, kMaxFileBytes));
-  return parse_generation_config(text, printable(bundle.text_directory() + "/" + kGenerationFile));
+  const packer::Manifest& m = bundle.manifest();
+  std::optional<int64_t> source_vocab;
+  if (m.find(kSourceEncoderRole) != nullptr) source_vocab = m.vocab_size;
+  return parse_generation_config(text, printable(bundle.text_directory() + "/" + kGenerationFile),
+                                 source_vocab);
 }
 
 Status check_supported(const GenerationDefaults& defaults, const SamplingOptions& sampling) {

@@ -31,8 +31,11 @@ struct GenerationDefaults {
 
 // kBadInput if the file is no JSON object, or a value has the wrong type or is out of range.
 Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle);
-// Reads the text of a generation_config.json. `name` begins the messages.
-Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name);
+// Reads the text of a generation_config.json. `name` begins the messages. For an encoder-decoder
+// with `source_vocab` tokens the sampling has the rules of the file, which are unsupported
+// elsewhere; kBadInput then for ids outside of the vocabulary.
+Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name,
+                                                   std::optional<int64_t> source_vocab = {});
 
 // Returns kUnsupported, with the name of the setting, if a setting has an effect on `sampling` that
 // the Sampler does not have.

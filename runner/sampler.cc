@@ -92,7 +92,7 @@ Result<Sampler> Sampler::make(const SamplingOptions& o) {
 std::span<const float> Sampler::penalized(std::span<const float> logits,
                                           std::span<const int64_t> prompt,
                                           std::span<const int64_t> answer) {
-  if (options_.repetition_penalty == 1) return logits;
+  if (options_.repetition_penalty == 1 && options_.rules.empty()) return logits;
   const auto penalty = static_cast<float>(options_.repetition_penalty);
   penalized_.assign(logits.begin(), logits.end());
   for (const std::span<const int64_t> part : {prompt, answer}) {
@@ -104,6 +104,7 @@ std::span<const float> Sampler::penalized(std::span<const float> logits,
       penalized_[static_cast<size_t>(id)] = logit < 0 ? logit * penalty : logit / penalty;
     }
   }
+  if (!options_.rules.empty()) apply_rules(options_.rules, prompt, answer, penalized_);
   return penalized_;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "runner/generation_rules.h"
 
 namespace ferry::runner {
 
@@ -27,6 +28,7 @@ class Random {
 // The options are in order of their effect, which is that of the processors of transformers'
 // generate().
 struct SamplingOptions {
+  GenerationRules rules = {};
   // Logits of tokens of the sequence, prompt and answer, are divided by the penalty if they are
   // positive, else multiplied (Keskar et al., CTRL, 2019), in f32. 1 has no effect.
   double repetition_penalty = 1;
@@ -69,7 +71,7 @@ class Sampler {
   static bool less_likely(const Candidate& a, const Candidate& b);
   static bool more_likely(const Candidate& a, const Candidate& b);
 
-  // Returns `logits` with the repetition penalty.
+  // Returns `logits` with the rules and the repetition penalty.
   std::span<const float> penalized(std::span<const float> logits, std::span<const int64_t> prompt,
                                    std::span<const int64_t> answer);
   // Finds the candidates that the options keep, or none at temperature 0. Returns the first of the

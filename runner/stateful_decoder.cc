@@ -17,6 +17,7 @@
 #include "runner/memory.h"
 #include "runner/program_set.h"
 #include "runner/rope_places.h"
+#include "runner/source_encoder.h"
 
 namespace ferry::runner {
 
@@ -44,11 +45,12 @@ struct StatefulDecoder::Impl {
   MethodChain chain;
   std::unique_ptr<Embedding> embedding;  // nullptr if the decoder takes tokens
   std::optional<AudioEncoder> audio;     // of a model of speech
-  size_t cross = 0;                      // keys and values that it gives
-  bool has_sound = false;
-  bool cached;            // whether the programs keep caches
-  bool has_layer_tokens;  // whether the programs take tokens beside embeddings
-  bool plain_rows;        // see takes_plain_rows()
+  std::optional<SourceEncoder> source;   // of an encoder-decoder
+  size_t cross = 0;                      // keys and values that either gives
+  bool is_encoded = false;               // whether it has given them
+  bool cached;                           // whether the programs keep caches
+  bool has_layer_tokens;                 // whether the programs take tokens beside embeddings
+  bool plain_rows;                       // see takes_plain_rows()
   ExpertRouter router;
   int64_t position = 0;
   int64_t announced = 0;         // the known least length of the sequence
@@ -106,6 +108,9 @@ struct StatefulDecoder::Impl {
   }
   // Runs the whole sequence with `tokens` at its end. Returns logits of `tokens` at most.
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
+  // Takes the keys and values of cross-attention from an encoder.
+  template <typename Encoder>
+  void take_encoded(const Encoder& encoder);
   // Sets the inputs that say where images are.
   void set_places(size_t count);
   // Sets the first input of the chain.
@@ -236,10 +241,10 @@ Result<std::span<const float>> StatefulDecoder::Impl::run_again(std::span<const 
 }
 
 Result<std::span<const float>> StatefulDecoder::Impl::checked_run(std::span<const int64_t> tokens) {
-  if (audio && !has_sound) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: a model of speech, which needs sound: ferry transcribe gives it",
-                            printable(set.bundle().path())));
+  if ((audio || source) && !is_encoded) {
+    const char* what = audio ? "a model of speech, which needs sound: ferry transcribe gives it"
+                             : "an encoder-decoder, which needs a text for its encoder";
+    return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(set.bundle().path()), what));
   }
   FERRY_RETURN_IF_ERROR(
       check_tokens(tokens, manifest().vocab_size, position, manifest().context_length));
@@ -297,7 +302,11 @@ Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, Thre
       std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding)));
   if (!cross.empty()) {
     decoder.impl_->cross = cross.size();
-    decoder.impl_->audio = FERRY_TRY(AudioEncoder::load(bundle, cross, pool, options, budget));
+    if (SourceEncoder::is_in(bundle)) {
+      decoder.impl_->source = FERRY_TRY(SourceEncoder::load(bundle, cross, pool, options, budget));
+    } else {
+      decoder.impl_->audio = FERRY_TRY(AudioEncoder::load(bundle, cross, pool, options, budget));
+    }
   }
   if (guesser == nullptr) return decoder;
   FERRY_RETURN_IF_ERROR(decoder.check_going_back("guessing"));
@@ -409,15 +418,24 @@ Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
   return {};
 }
 
+// A model of speech or an encoder-decoder takes no images, and so has no input of places.
+template <typename Encoder>
+void StatefulDecoder::Impl::take_encoded(const Encoder& encoder) {
+  for (size_t i = 0; i < cross; ++i) chain.input(kAttentionEnd + i) = encoder.output(i);
+  is_encoded = true;
+}
+
 Status StatefulDecoder::set_sound(std::span<const float> features) {
   if (!impl_->audio) return Decoder::set_sound(features);
   FERRY_RETURN_IF_ERROR(impl_->audio->encode(features));
-  // A model of speech takes no images, and so has no input of places.
-  const size_t first = kAttentionEnd;
-  for (size_t i = 0; i < impl_->cross; ++i) {
-    impl_->chain.input(first + i) = impl_->audio->output(i);
-  }
-  impl_->has_sound = true;
+  impl_->take_encoded(*impl_->audio);
+  return {};
+}
+
+Status StatefulDecoder::set_source(std::span<const int64_t> tokens) {
+  if (!impl_->source) return Decoder::set_source(tokens);
+  FERRY_RETURN_IF_ERROR(impl_->source->encode(tokens));
+  impl_->take_encoded(*impl_->source);
   return {};
 }
 
@@ -448,13 +466,12 @@ void StatefulDecoder::set_logits_sink(LogitsSink sink) { impl_->logits_sink = st
 
 Status StatefulDecoder::set_probe_sink(ProbeSink sink) {
   impl_->sink = std::move(sink);
-  if (impl_->audio) {
-    const auto deliver = [impl = impl_.get()](const std::string& name, int64_t rows,
-                                              std::span<const float> values) {
-      if (impl->sink) impl->sink(name, 0, rows, values);
-    };
-    FERRY_RETURN_IF_ERROR(impl_->audio->set_probe_sink(deliver));
-  }
+  const auto deliver = [impl = impl_.get()](const std::string& name, int64_t rows,
+                                            std::span<const float> values) {
+    if (impl->sink) impl->sink(name, 0, rows, values);
+  };
+  if (impl_->audio) FERRY_RETURN_IF_ERROR(impl_->audio->set_probe_sink(deliver));
+  if (impl_->source) FERRY_RETURN_IF_ERROR(impl_->source->set_probe_sink(deliver));
   return impl_->sink ? impl_->observe_probes() : Status();
 }
 

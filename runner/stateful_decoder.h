@@ -51,6 +51,7 @@ class StatefulDecoder final : public Decoder {
   int64_t tokens_together(int64_t position) const override;
   Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   Status set_sound(std::span<const float> features) override;
+  Status set_source(std::span<const int64_t> tokens) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;
   int64_t capacity() const override;

@@ -12,6 +12,7 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
 #include "converters/blocks/decoder_context.h"
+#include "converters/blocks/relative_bias.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 
@@ -76,7 +77,7 @@ double score_scale(const ModelConfig& config, int64_t layer) {
 ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                       ValueId keys, ValueId values) {
   const ScalarConfig& scalars = c.config.scalars;
-  const ValueId mask = c.kind_of(layer).range->mask;
+  const ValueId mask = layer_mask(b, c, layer);
   const ValueId sinks = attention_sinks(b, c, layer);
   const bool biased = mask.valid() && b.graph()[mask].shape.size() > 2;
   if (!scalars.attention_softcap && !sinks.valid() && !biased) {
@@ -310,6 +311,23 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }
 
+namespace {
+
+// The biases of cross-attention.
+struct CrossBiases {
+  bool query, key, value, output;
+};
+CrossBiases cross_biases(const ModelConfig& config) {
+  if (config.source) {
+    const bool all = config.source->bias;
+    return {all, all, all, all};
+  }
+  const AudioConfig& audio = *config.audio;
+  return {audio.query_bias, audio.key_bias, audio.value_bias, audio.output_bias};
+}
+
+}  // namespace
+
 ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const ModelConfig& g = c.config;
   const std::string prefix = layer_name(layer, "cross_attention");
@@ -319,11 +337,11 @@ ValueId cross_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   };
   const ValueId keys = encoded(kCrossKPort);
   const ValueId values = encoded(kCrossVPort);
-  ValueId q = projection(b, x, prefix + ".wq", g.hidden_size, g.q_size(), g.audio->query_bias);
+  ValueId q = projection(b, x, prefix + ".wq", g.hidden_size, g.q_size(), cross_biases(g).query);
   q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(g.head_dim)});
   const ValueId mixed = attend_to_encoded(b, g, b.sym_size(x, 1), q, keys, values);
   const ValueId joined = b.view(mixed, {batch(), c.tokens, features(g.q_size())});
-  return projection(b, joined, prefix + ".wo", g.q_size(), g.hidden_size, g.audio->output_bias);
+  return projection(b, joined, prefix + ".wo", g.q_size(), g.hidden_size, cross_biases(g).output);
 }
 
 void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x, Dim rows) {
@@ -331,10 +349,10 @@ void cross_keys_and_values(GraphBuilder& b, const ModelConfig& config, ValueId x
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const std::string prefix = layer_name(layer, "cross_attention");
     const ValueId keys = projection(b, x, prefix + ".wk", config.hidden_size, config.q_size(),
-                                    config.audio->key_bias);
+                                    cross_biases(config).key);
     b.output(b.view(keys, shape), fmt::format("{}{}", kCrossKPort, layer));
     const ValueId values = projection(b, x, prefix + ".wv", config.hidden_size, config.q_size(),
-                                      config.audio->value_bias);
+                                      cross_biases(config).value);
     b.output(b.view(values, shape), fmt::format("{}{}", kCrossVPort, layer));
   }
 }

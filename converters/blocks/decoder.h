@@ -42,6 +42,9 @@ struct DecoderParts {
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
+// Returns the embeddings of tokens, [1,T,width], with the multiplier of config.scalars.
+ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_t width);
+
 // Builds the embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size].
 // It has one method for each method of the decoder.
 Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options);
@@ -124,6 +127,8 @@ struct DecoderStyle {
   // Sines and cosines of the position are added to the embeddings, but for those of position
   // kPlainPosition (XGLM).
   bool sinusoids = false;
+  // A table of sines and cosines of the position is added to the embeddings (Marian).
+  bool sine_table = false;
   // Positions count the tokens that are not this one, from 1 on; its own is 0 (RoBERTa). The table
   // of positions then has one row more.
   std::optional<int64_t> uncounted = {};
@@ -131,8 +136,8 @@ struct DecoderStyle {
   // classifiers, which take pairs of texts, the row of the token's type.
   bool token_types = false;
   bool embedding_norm = false;  // embedding_norm, behind token types and positions
-  // Every layer attends to the rows of the audio encoder between attention and MLP, with the norm
-  // cross_norm before it. For Residuals::kInTurn alone.
+  // Every layer attends to the rows of an encoder between attention and MLP, with the norm
+  // cross_norm: before it for Residuals::kInTurn, behind it for kNormAfter.
   bool cross_attention = false;
   Mixer mixer = nullptr;  // takes the place of `attention`, if set
   // Width of a token's embedding and of the input of the head. project_in and project_out stand
@@ -140,6 +145,8 @@ struct DecoderStyle {
   int64_t embedding_size = 0;
 };
 
+// `config` must outlive the layers.
+DecoderParts styled_parts(const ModelConfig& config, const DecoderStyle& style);
 Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptions& options,
                                      const DecoderStyle& style);
 

@@ -14,6 +14,7 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/placed_rows.h"
 #include "converters/blocks/position_tables.h"
+#include "converters/blocks/relative_bias.h"
 #include "converters/blocks/rope.h"
 #include "converters/blocks/rope_angles.h"
 #include "converters/blocks/shared_layers.h"
@@ -271,39 +272,6 @@ KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   return range;
 }
 
-// Makes the literal of the rows of the distances from 1 - positions on: f32 [2 positions - 1, 1].
-graph::Literal bucket_literal(int64_t positions) {
-  std::vector<float> rows;
-  for (int64_t distance = 1 - positions; distance < positions; ++distance) {
-    rows.push_back(static_cast<float>(distance_bucket(distance)));
-  }
-  return graph::literal_of(fmt::format("buckets:{}", positions), std::move(rows));
-}
-
-// Adds the bias of scores to the mask of full attention. The scores of texts behind each other are
-// masked, so that any row will do for their distances.
-void add_relative_bias(GraphBuilder& b, DecoderContext& c) {
-  const int64_t most = c.options.context_length;
-  const ValueId table = b.literal(DType::kF32, {2 * most - 1, 1}, bucket_literal(most));
-  const ValueId numbers = call_positions(b, c);
-  const ValueId rows = b.unsqueeze(numbers, 1);
-  const ValueId columns = b.unsqueeze(numbers, 0);
-  const ValueId distance = b.sub(rows, columns);
-  const ValueId place = b.add(distance, int_scalar(b, most - 1));
-  const ValueId bucket = b.to(b.select(b.embedding(table, place), 2, 0), DType::kI64);
-  const ValueId weight =
-      b.weight_f32("relative_bias.weight", {features(kDistanceBuckets), heads(c.config.num_heads)});
-  ValueId bias = b.unsqueeze(b.permute(b.embedding(weight, bucket), {2, 0, 1}), 1);
-  if (!c.full.range) {
-    c.full.range.emplace();
-    c.full.range->keys = c.tokens;
-  } else {
-    bias = b.add(bias, c.full.range->mask);
-  }
-  c.full.range->mask = bias;
-  b.name(bias, "relative_bias");
-}
-
 using TableMaker = RopeTable(GraphBuilder&, const DecoderContext&, const std::string& name,
                              const RopeConfig&, int64_t rotary_dim);
 
@@ -341,7 +309,8 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   // composed_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value() ||
                       config.number(kAttentionSinks) != 0 || config.number(kAlibi) != 0 ||
-                      c.text_ids.valid() || (c.attention_end.valid() && !in_windows);
+                      (config.relative_bias && !is_encoder(c)) || c.text_ids.valid() ||
+                      (c.attention_end.valid() && !in_windows);
   const bool shared = first_shared_layer(config) < config.num_layers;
   if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
@@ -408,6 +377,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
   if (places.rows.valid()) c.embeddings = read_placed_rows(b, c, places.rows);
   if (has_states(config)) c.is_start = is_first_position(b, c, position);
   if (has_attention(config)) add_attention_kinds(b, c);
+  if (config.relative_bias) add_relative_bias(b, c);
   return c;
 }
 
@@ -422,7 +392,7 @@ DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
   c.token_types = inputs.token_types;
   c.end_pos = b.graph().symbols[static_cast<size_t>(inputs.tokens)].value;
   add_attention_kinds(b, c);
-  if (config.number(kRelativeBias) != 0) add_relative_bias(b, c);
+  if (config.relative_bias) add_relative_bias(b, c);
   return c;
 }
 
@@ -445,19 +415,6 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   }
   if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;
-}
-
-// The reference computes in f32.
-int64_t distance_bucket(int64_t distance) {
-  constexpr int64_t kOfSide = kDistanceBuckets / 2, kExact = kOfSide / 2;
-  constexpr double kFarthest = 128.0;
-  const int64_t side = distance < 0 ? kOfSide : 0, length = std::abs(distance);
-  if (length < kExact) return side + length;
-  const auto ratio = static_cast<float>(length) / static_cast<float>(kExact);
-  const auto logarithm = static_cast<float>(std::log(static_cast<double>(ratio)));
-  const auto whole = static_cast<float>(std::log(kFarthest / static_cast<double>(kExact)));
-  const float steps = logarithm / whole * static_cast<float>(kOfSide - kExact);
-  return side + std::min(kExact + static_cast<int64_t>(steps), kOfSide - 1);
 }
 
 ValueId call_positions(GraphBuilder& b, const DecoderContext& c) {

@@ -77,6 +77,8 @@ struct DecoderContext {
   // f32 [K,T,hidden_size]: added to the outputs of the first K layers. Invalid where there is none.
   ValueId deepstack = {};
   Dim encoded = {};  // rows of the audio encoder that cross-attention attends to
+  // i64 [T, keys]: the rows of tables of biases by distance, where each layer has its own.
+  ValueId bias_rows = {};
   // If the window is at least context_length, sliding attention equals full attention.
   AttentionKind full = {}, sliding = {};
   // Multiplies the queries of layers without RoPE: f32 [T,1,1], in a static program [1,T,1,1].
@@ -89,13 +91,6 @@ struct DecoderContext {
   }
 };
 
-// A member of ModelConfig::numbers: 1 where scores have a bias by the distance of the tokens
-// (MPNet).
-inline constexpr const char* kRelativeBias = "relative_bias";
-// The rows of MPNet's table of biases, relative_bias.weight [rows, heads], that tokens may have.
-inline constexpr int64_t kDistanceBuckets = 32;
-// Returns the row for a key that is `distance` tokens before its query.
-int64_t distance_bucket(int64_t distance);
 // Returns the position of every token of the call: i64 [T].
 ValueId call_positions(GraphBuilder& b, const DecoderContext& c);
 

@@ -15,6 +15,12 @@ namespace ferry::converters {
 Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
                                    std::string_view otherwise);
 
+// Returns the activation of this name, which is part of the value of `key`.
+Result<Activation> activation_named(const JsonFields& fields, std::string_view key,
+                                    std::string_view name);
+// Checks what the config of every encoder-decoder must say about itself.
+Status check_encoder_decoder(const JsonFields& fields);
+
 // Reads a number, or a list of equal numbers for the layers.
 Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view key, IntRange range);
 

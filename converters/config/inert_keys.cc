@@ -27,6 +27,7 @@ constexpr std::string_view kInertKeys[] = {
     "classifier_dropout",
     "drop_path_rate",
     "dropout",
+    "dropout_rate",
     "embd_pdrop",
     "embedding_dropout",
     "hidden_dropout",

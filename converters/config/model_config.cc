@@ -164,6 +164,17 @@ Status read_token_ids(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// The reference takes what generation_config.json states, else what the config states.
+Status read_start(const JsonFields& fields, ModelConfig& config) {
+  for (const char* key : {"decoder_start_token_id", "bos_token_id"}) {
+    const auto start = FERRY_TRY(fields.integer(key, kTokenRange));
+    if (!start || *start < 0) continue;
+    config.decoder_start_id = start;
+    return {};
+  }
+  return {};
+}
+
 Result<nlohmann::json> parse_object(const std::string& text, const std::string& name) {
   nlohmann::json document = FERRY_TRY(parse_json(text, name));
   if (!document.is_object()) return bad_input(name + ": not a JSON object");
@@ -387,8 +398,8 @@ Result<int64_t> required_of_layers(const JsonFields& fields, std::string_view ke
 }
 
 // Maps the names in transformers' activations.py to the operators that compute them.
-Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
-                                   std::string_view otherwise) {
+Result<Activation> activation_named(const JsonFields& fields, std::string_view key,
+                                    std::string_view name) {
   constexpr std::pair<std::string_view, Activation> kNames[] = {
       {"silu", Activation::kSilu},
       {"swish", Activation::kSilu},
@@ -403,7 +414,6 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
       {"relu2", Activation::kRelu2},
       {"quick_gelu", Activation::kQuickGelu},
   };
-  const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
   for (const auto& [known, activation] : kNames) {
     if (known == name) return activation;
   }
@@ -411,6 +421,12 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
       ErrorCode::kUnsupported, key,
       fmt::format("is {}; silu, gelu, gelu_pytorch_tanh, relu, relu2 and quick_gelu are supported",
                   quoted(name)));
+}
+
+Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
+                                   std::string_view otherwise) {
+  const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
+  return activation_named(fields, key, name);
 }
 
 int64_t ModelConfig::rotary_dim(LayerType type) const {
@@ -481,10 +497,13 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
     report->version_readings = version_readings(outer, text, config);
   }
 
+  if (config.source) FERRY_RETURN_IF_ERROR(read_start(text, config));
   if (!generation_json.empty()) {
     const std::string generation_name = name + " (generation_config.json)";
     const nlohmann::json generation = FERRY_TRY(parse_object(generation_json, generation_name));
-    FERRY_RETURN_IF_ERROR(read_token_ids(JsonFields(generation, generation_name, ""), config));
+    const JsonFields stated(generation, generation_name, "");
+    FERRY_RETURN_IF_ERROR(read_token_ids(stated, config));
+    if (config.source) FERRY_RETURN_IF_ERROR(read_start(stated, config));
   }
   return config;
 }

@@ -194,6 +194,26 @@ struct AudioConfig {
   bool operator==(const AudioConfig&) const = default;
 };
 
+// The text encoder of an encoder-decoder, whose output the layers of the text decoder attend to
+// (cross-attention). Its width and all that is not stated here are those of the decoder.
+struct SourceConfig {
+  int64_t num_layers = 0;
+  int64_t num_heads = 0, head_dim = 0;
+  int64_t intermediate_size = 0;
+  bool bias = false;          // of the matrices of cross-attention
+  int64_t max_positions = 0;  // of its texts
+  bool operator==(const SourceConfig&) const = default;
+};
+
+// Scores have a bias by the distance of the tokens (blocks/relative_bias.h). The defaults are those
+// of MPNet, whatever a config says.
+struct RelativeBiasConfig {
+  int64_t buckets = 32;    // rows of a table
+  int64_t farthest = 128;  // distances from here on share a bucket
+  bool by_layer = false;   // each layer has a table of its own
+  bool operator==(const RelativeBiasConfig&) const = default;
+};
+
 enum class LayerType {
   kFullAttention,
   kSlidingAttention,
@@ -431,11 +451,16 @@ struct ModelConfig {
   std::vector<bool> rope_layers;       // one for each layer: whether its attention has RoPE
 
   std::optional<int64_t> bos_id;
+  // The token that answers of an encoder-decoder begin with; from generation_config.json if it is
+  // there.
+  std::optional<int64_t> decoder_start_id;
   std::vector<int64_t> eos_ids;  // from generation_config.json if it has them
 
   MoeConfig moe;
   std::optional<VisionConfig> vision;
   std::optional<AudioConfig> audio;
+  std::optional<RelativeBiasConfig> relative_bias;
+  std::optional<SourceConfig> source;
 
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];
@@ -446,6 +471,10 @@ struct ModelConfig {
   }
   bool has_rope() const;                        // whether any layer has RoPE
   int64_t number(std::string_view name) const;  // value in `numbers`; 0 if absent
+  // Whether the layers of the decoder attend to the output of an encoder.
+  bool has_cross_attention() const { return (audio && !audio->conformer) || source; }
+  // Returns the text encoder of an encoder-decoder as a model that only encodes.
+  ModelConfig source_encoder() const;
   HeadSizes heads_of(LayerType type) const {
     const bool own = full_heads && type == LayerType::kFullAttention;
     return own ? *full_heads : HeadSizes{num_kv_heads, head_dim};

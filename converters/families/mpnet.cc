@@ -14,10 +14,10 @@ constexpr const char* kRows = "relative_attention_num_buckets";
 // The reference numbers distances by 32 rows whatever the config says, and a table of fewer rows
 // lacks some of them.
 Status read(const JsonFields& fields, ModelConfig& config) {
-  if (config.number(kRows) < kDistanceBuckets) {
+  config.relative_bias.emplace();
+  if (config.number(kRows) < config.relative_bias->buckets) {
     return fields.error(ErrorCode::kUnsupported, kRows, "is less than 32: not supported");
   }
-  config.numbers[kRelativeBias] = 1;
   return read_uncounted(fields, kPadding, config);
 }
 
@@ -26,8 +26,8 @@ KeyRule bias_rule(const std::string& prefix) {
   rule.name = "rows of relative_bias.weight that tokens may have";
   rule.source = prefix + "encoder.relative_attention_bias.weight";
   rule.expected_rows = [](const ModelConfig& config) { return config.number(kRows); };
-  rule.targets = {{.name = "relative_bias.weight", .rows = [](const ModelConfig&) {
-                     return RowOrder{run_piece(0, 0, kDistanceBuckets)};
+  rule.targets = {{.name = "relative_bias.weight", .rows = [](const ModelConfig& config) {
+                     return RowOrder{run_piece(0, 0, config.relative_bias->buckets)};
                    }}};
   return rule;
 }

@@ -149,7 +149,28 @@ KeyRule head_rule(const std::string& source) {
   return rename_rules("", {{source.c_str(), "output.weight"}}).front();
 }
 
+namespace {
+
+// The tables of an encoder-decoder and its head are one, `shared`. A name with other values in the
+// checkpoint is a weight of its own, as in the reference.
+std::vector<TieRule> source_ties(const ModelConfig& config) {
+  std::vector<TieRule> ties;
+  for (const char* target :
+       {"tok_embeddings.weight", "source.tok_embeddings.weight", "output.weight"}) {
+    if (target == std::string_view("output.weight") && !config.tie_word_embeddings) continue;
+    ties.push_back(
+        {.name = "shared table", .target = target, .same_as = kSharedTable, .unless_stored = true});
+  }
+  // Where the checkpoint lacks `shared`, the first of the others stands for it.
+  const std::vector<TieRule> again = ties;
+  ties.insert(ties.end(), again.begin(), again.end());
+  return ties;
+}
+
+}  // namespace
+
 std::vector<TieRule> standard_ties(const ModelConfig& config) {
+  if (config.source) return source_ties(config);
   if (!config.tie_word_embeddings || config.is_encoder) return {};
   return {{.name = "tied head",
            .target = "output.weight",

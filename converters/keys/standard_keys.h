@@ -50,6 +50,9 @@ std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output
 KeyRule position_rule(const std::string& source, int64_t skipped, int64_t before = 0);
 // Rule for the output head.
 KeyRule head_rule(const std::string& source = "lm_head.weight");
+// The name of the table that an encoder-decoder shares between encoder, decoder and head. Where a
+// checkpoint has no table under another name, it stands for all of them.
+inline constexpr const char* kSharedTable = "shared.weight";
 // The head is the embedding if the config ties them.
 std::vector<TieRule> standard_ties(const ModelConfig& config);
 

@@ -108,6 +108,9 @@ struct ConvertOptions {
   // Most seconds of a sound, where the audio encoder takes samples of any number (moonshine);
   // unset: 60.
   std::optional<int64_t> max_sound = {};
+  // Most tokens of a text that the encoder of an encoder-decoder takes (t5); unset: the smaller of
+  // the config and 512.
+  std::optional<int64_t> max_source = {};
   int32_t shards = 1;          // number of programs that the decoder is split into
   std::string reference = {};  // path of a file of expected outputs to embed; may be empty
 };

@@ -35,6 +35,7 @@ class ConvertOptions(TypedDict, total=False):
     - ``images``: the vision tower too, or text alone (gemma3, Qwen-VL); by default the tower if the checkpoint has it
     - ``max_patches``: most patches of an image, where the tower takes images of any shape
     - ``max_sound``: most seconds of a sound, where the audio encoder takes samples of any number
+    - ``max_source``: most tokens of a text that the encoder of an encoder-decoder takes
     - ``reference``: a file of expected outputs to embed
     """
 
@@ -67,6 +68,7 @@ class ConvertOptions(TypedDict, total=False):
     images: bool | None
     max_patches: int
     max_sound: int
+    max_source: int
     reference: Path
 
 

@@ -29,10 +29,12 @@ FILE has a prompt in each line: a text, or a JSON object where the first line be
   {"image": "cat.jpg", "text": "What is this?"}
   {"audio": "talk.wav"}
   {"audio": "talk.wav", "tokens": [50258, 50259, 50359, 50363]}
+  {"source": [37, 1712, 19, 1131, 5, 1], "tokens": [0, 644]}
 
 Paths of images and sounds are relative to the folder of FILE. name is the prefix of the prompt's tensors (default: lineN).
 Without FILE there are three built-in prompts; for a model without a tokenizer, two rows of pseudo-random ids; for a model of speech, noise and silence. The
-tokens of a sound are by default those that its generation config forces, without a language.
+tokens of a sound are by default those that its generation config forces, without a language. For an encoder-decoder text, or the
+ids of source, are what its encoder reads; tokens are the first of its decoder, by default decoder_start_token_id.
 
 exit codes: 0 done, 2 usage, 3 bad input, 4 unsupported, 5 input or output failed, 6 the output exists and is no reference
 """

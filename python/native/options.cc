@@ -147,6 +147,7 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.read("images", o.images)
       .read("max_patches", o.max_patches)
       .read("max_sound", o.max_sound)
+      .read("max_source", o.max_source)
       .read("shards", o.shards)
       .read("reference", o.reference)
       .read("output", o.output);

@@ -123,7 +123,9 @@ class Bundle:
         """Executes a method of all programs of a component; values {name: tensor} has their outputs then."""
         for program, loaded, methods in self.parts[role]:
             if method not in methods:
-                methods[method] = loaded.load_method(method)
+                # Where components share a program, forward of each has the name of its role.
+                shared = sum(p["file"] == program["file"] for programs in self.parts.values() for p, *_ in programs) > 1
+                methods[method] = loaded.load_method(role if shared and method == "forward" else method)
             ports = next(m for m in program["methods"] if m["name"] == method)
             outputs = methods[method].call(tuple(values[port["name"]] for port in ports["inputs"]))
             values.update({port["name"]: value for port, value in zip(ports["outputs"], outputs)})
@@ -254,11 +256,11 @@ def sound_labels(folder, frames):
     return Bundle(folder).call("audio_encoder", "forward", given)["token_logits"].numpy()
 
 
-def sound_logits(folder, ids, sound):
-    """Logits of the last token, in one call and token by token, for frames or samples of a sound."""
+def encoded_logits(folder, role, ids, given):
+    """Logits of the last token, in one call and token by token, for frames or samples of a sound, or the ids of a text."""
     bundle = Bundle(folder)
-    port = next(iter(bundle.ports("audio_encoder", "forward", "inputs")))
-    values = bundle.call("audio_encoder", "forward", {port: torch.from_numpy(sound)})
+    port = next(iter(bundle.ports(role, "forward", "inputs")))
+    values = bundle.call(role, "forward", {port: torch.from_numpy(given)})
     cross = {name: value.clone() for name, value in values.items() if name != port}
 
     def forward(begin, end):

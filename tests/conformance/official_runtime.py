@@ -2,6 +2,7 @@
 
 - Programs in f32 of every family, stateful, in shards and static, and of vision-language models: logits are those of
   transformers (the goldens of testdata) within 1e-4, or 1e-3 for models with the delta rule.
+- Encoder-decoders in f32: encoder and decoder, by the goldens, in shards and as one program.
 - Models of speech in f32: encoder and decoder, by the goldens, and of a sound that has fewer rows than the prompt has tokens; an
   encoder that gives labels, by the golden and of shorter sounds.
 - A real model in f32: within 4 times the distance of transformers in f32 from transformers in f64.
@@ -155,8 +156,22 @@ def sound_in_f32(promise, runtime, source, style, longest):
             given = {name: torch.from_numpy(sound), "decoder_input_ids": torch.from_numpy(ids)}
             expected = model(**given).logits[0, -1].numpy()
     bundle = convert(source, promise.folder / f"{source.name}-{'-'.join(style)}{longest}", "--dtype", "f32", *style)
-    got = runtime(official.sound_logits, bundle, ids[0].tolist(), sound)
+    got = runtime(official.encoded_logits, bundle, "audio_encoder", ids[0].tolist(), sound)
     worst = max(abs(ours - expected).max() for ours in got)
+    if not worst <= 1e-4:
+        raise Wrong(f"logits differ by {worst:.2e}, at most 1e-4 expected")
+    return f"max_abs {worst:.2e}"
+
+
+def source_in_f32(promise, runtime, source, style):
+    """An encoder-decoder of testdata: both programs, for the two texts of the golden."""
+    golden = source / "golden.safetensors"
+    bundle = convert(source, promise.folder / f"{source.name}-source-{'-'.join(style)}", "--dtype", "f32", *style)
+    worst = 0.0
+    for name in ("text0", "text1"):
+        ids, expected = tensor(golden, f"{name}.input_ids")[0].tolist(), tensor(golden, f"{name}.logits")[0, -1]
+        got = runtime(official.encoded_logits, bundle, "source_encoder", ids, tensor(golden, f"{name}.source_ids"))
+        worst = max([worst] + [abs(ours - expected).max() for ours in got])
     if not worst <= 1e-4:
         raise Wrong(f"logits differ by {worst:.2e}, at most 1e-4 expected")
     return f"max_abs {worst:.2e}"
@@ -301,6 +316,9 @@ def main():
     for longest in (None, 23, 9):
         for style in ([], ["--shards", "2"]):
             promise.case(f"parakeet, sound {longest or 'whole'} {' '.join(style)}", labels_in_f32, promise, runtime, style, longest)
+    for golden in sorted((common.TESTDATA / "source").glob("*/golden.safetensors")):
+        for style in ([], ["--shards", "2"], ["--layout", "one-program"]):
+            promise.case(f"{golden.parent.name}, texts {' '.join(style)}", source_in_f32, promise, runtime, golden.parent, style)
     for name in ("smolvlm",) if promise.sample else ("smolvlm", "internvl3_hf", "internvl3_opengvlab"):
         promise.case(f"{name}, images", in_f32, promise, runtime, common.TESTDATA / "vision" / name, "stateful")
     for name in ("gemma3", "gemma4", "granite_vision", "lfm2_vl", "llava_next", "llava_onevision"):

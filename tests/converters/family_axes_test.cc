@@ -30,6 +30,7 @@ Graph graph_of(const std::string& family) {
   if (config->is_encoder) build.style = ProgramStyle::kEncoder;
   build.sound_samples = 16000;  // for audio encoders that take samples
   build.sound_frames = 200;     // and those that take frames of any number
+  build.source_length = 24;     // for source encoders
   Result<Methods> methods = config->family->text_decoder().build(*config, build);
   EXPECT_TRUE(methods) << methods.error().message;
   EXPECT_EQ(methods->size(), 1u);

@@ -34,6 +34,15 @@ inline Json verified(const Line& args, int code = 0) {
   return outcome.json();
 }
 
+// Returns the names of the first layers that a report of `verify` compares.
+inline Line first_layers(const Json& report, size_t count) {
+  Line names;
+  for (const Json& layer : report["result"]["layers"]) {
+    if (names.size() < count) names.push_back(layer["name"]);
+  }
+  return names;
+}
+
 inline void expect_refused(const Line& args, int code, const std::string& message) {
   const Outcome outcome = run_ferry(args);
   EXPECT_EQ(outcome.code, code) << outcome.err;

@@ -268,6 +268,33 @@ const Lie kLies[] = {
            "image_features", DType::kF32, {1, 6, 4}};
      },
      "is [1, 6, 4], which is no square of features and a newline"},
+    {"a source encoder that nothing attends to",
+     [](Manifest& m) {
+       m.version = kSourceManifestVersion;
+       m.components.push_back({"source_encoder", {program(m, 0)}, "f32"});
+     },
+     "has a component 'source_encoder', but its text decoder takes no cross_k_0"},
+    {"texts in two dimensions",
+     [](Manifest& m) {
+       m.version = kSourceManifestVersion;
+       m.components.push_back({"source_encoder", {program(m, 0)}, "f32"});
+       m.components.back().programs[0].methods[0].inputs[0] = {"source_ids", DType::kI64, {2, 4}};
+     },
+     "input 'source_ids' is [2, 4], not [1, tokens]"},
+    {"two encoders",
+     [](Manifest& m) {
+       m.version = kSourceManifestVersion;
+       m.components.push_back({"source_encoder", {program(m, 0)}, "f32"});
+       m.components.push_back({"audio_encoder", {program(m, 0)}, "f32"});
+     },
+     "has both audio_encoder and source_encoder"},
+    {"answers that begin with no token",
+     [](Manifest& m) {
+       m.version = kSourceManifestVersion;
+       m.components.push_back({"source_encoder", {program(m, 0)}, "f32"});
+       m.decoder_start_id = m.vocab_size;
+     },
+     "decoder_start_id is "},
     {"embeddings of another width",
      [](Manifest& m) {
        m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});

@@ -91,6 +91,7 @@ struct Family {
     options.image_patches = 64;     // for towers that take images of any shape
     options.sound_samples = 16000;  // for audio encoders that take samples
     options.sound_frames = 200;     // and those that take frames of any number
+    options.source_length = 24;     // for source encoders
     options.ports = variant.ports;
     options.ports.keys.assign(static_cast<size_t>(config.num_layers), kCacheEncoding);
     options.ports.values = options.ports.keys;
@@ -208,7 +209,7 @@ void check_family(const Family& family, const std::string& what, const Variant& 
 // (MiMo). Models of speech have no static programs.
 bool is_divided(const Family& family) {
   const std::set<std::string> whole = {"afmoe", "doge", "jetmoe", "mimo_v2_flash"};
-  if (family.config.audio || whole.contains(family.config.model_type)) return false;
+  if (family.config.has_cross_attention() || whole.contains(family.config.model_type)) return false;
   const auto& types = family.config.layer_types;
   return std::ranges::count(types, converters::LayerType::kMambaAndAttention) == 0;
 }

@@ -85,6 +85,27 @@ Charsmap::Found Charsmap::find(std::string_view part) const {
   return {};
 }
 
+Result<Charsmap::Longest> Charsmap::longest(std::string_view text) const {
+  const auto damaged = [&] { return bad_input(where_ + ": the trie leads out of the map"); };
+  Longest out;
+  size_t node = offset_of(units_[0]);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0) break;
+    node ^= byte;
+    if (node >= units_.size()) return damaged();
+    const uint32_t unit = units_[node];
+    if (label_of(unit) != byte) break;
+    node ^= offset_of(unit);
+    if (!has_leaf(unit)) continue;
+    if (node >= units_.size()) return damaged();
+    const Found found = text_at(value_of(units_[node]));
+    if (found.damaged) return damaged();
+    out = {found.text, i + 1};
+  }
+  return out;
+}
+
 Status Charsmap::map_cluster(std::string_view cluster, std::string& out) const {
   const auto map = [&](std::string_view part) {
     const Found found = find(part);

@@ -25,6 +25,14 @@ class Charsmap {
   // become larger than `most` bytes.
   Status apply(std::string& text, size_t most) const;
 
+  // The longest entry at the beginning of a text and the text in its place, as SentencePiece looks
+  // it up; size 0 where there is none. kBadInput as for apply().
+  struct Longest {
+    std::string_view text;
+    size_t size = 0;
+  };
+  Result<Longest> longest(std::string_view text) const;
+
  private:
   struct Found {
     std::string_view text;

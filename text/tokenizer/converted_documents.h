@@ -64,6 +64,14 @@ Result<TokenizerDocument> sentencepiece_document(const SentencePieceModel& model
                                                  const TokenizerSettings& settings,
                                                  const std::string& name);
 
+// Returns the tokenizer of MarianTokenizer for texts that are translated: the pieces of `model`
+// (source.spm), numbered by `vocab`, {token: id}. kUnsupported for another class, and for models
+// that the class does not read as SentencePiece does.
+inline constexpr std::string_view kMarianFile = "source.spm";
+Result<TokenizerDocument> marian_document(SentencePieceModel model, std::string_view vocab,
+                                          const TokenizerSettings& settings,
+                                          const std::string& name, const std::string& vocab_name);
+
 // DocumentBuilder makes a TokenizerDocument, with the contents of a tokenizer.json, from the
 // vocabulary files of other libraries.
 class DocumentBuilder {

@@ -9,6 +9,7 @@
 #include "core/utf8.h"
 #include "text/tokenizer/bpe.h"
 #include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/sentencepiece_words.h"
 #include "text/tokenizer/unigram.h"
 #include "text/tokenizer/word_piece.h"
 
@@ -124,6 +125,9 @@ Result<std::string> type_of(const TokenizerDocument& document, StepFields& field
 
 Result<ModelPtr> TokenModel::make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                                   bool byte_level) {
+  if (document.sentencepiece != nullptr) {
+    return boxed(SentencePieceWords::make(document, vocabulary));
+  }
   const std::string where = document.name + ": model";
   const auto value = document.root.find("model");
   if (value == document.root.end()) return bad_input(where + ": missing");

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/sentencepiece_words.h"
 #include "text/tokenizer/token_model.h"
 #include "text/tokenizer/token_spans.h"
 #include "text/tokenizer/tokenizer_json.h"
@@ -80,6 +81,7 @@ struct Tokenizer::Impl {
   std::unique_ptr<TokenModel> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
+  std::optional<PieceTexts> piece_texts;  // where the document has a SentencePiece model
   TokenSpelling spelling;
   // The parts of the text that is being encoded.
   std::vector<AddedTokens::Part> parts, inner_parts;
@@ -128,6 +130,7 @@ Result<Tokenizer> Tokenizer::make(const TokenizerDocument& document) {
   impl->post_processor =
       FERRY_TRY(PostProcessor::make(part(document, "post_processor"), where("post_processor")));
   impl->decoder = FERRY_TRY(TokenDecoder::make(part(document, "decoder"), where("decoder")));
+  if (document.sentencepiece != nullptr) impl->piece_texts.emplace(*document.sentencepiece);
   impl->vocabulary = FERRY_TRY(Vocabulary::make(document));
   impl->model =
       FERRY_TRY(TokenModel::make(document, impl->vocabulary, impl->pre_tokenizer.byte_level()));
@@ -358,11 +361,14 @@ std::optional<std::string> Tokenizer::token(int64_t id) const {
 Result<std::string> Tokenizer::decode(std::span<const int64_t> ids, bool skip_special) const {
   std::vector<std::string> texts;
   texts.reserve(ids.size());
+  std::optional<PieceTexts>& pieces = impl_->piece_texts;
+  if (pieces) pieces->begin(texts);
   for (const int64_t id : ids) {
     if (const AddedToken* token = impl_->added.find(id)) {
-      if (!skip_special || !token->skipped) texts.push_back(token->text);
+      if (skip_special && token->skipped) continue;
+      pieces ? pieces->add_special(token->text) : texts.push_back(token->text);
     } else if (const auto text = impl_->vocabulary.token(id)) {
-      texts.emplace_back(*text);
+      pieces ? pieces->add(*text) : (void)texts.emplace_back(*text);
     }
   }
   return impl_->decoder.apply(std::move(texts));

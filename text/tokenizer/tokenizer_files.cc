@@ -4,8 +4,11 @@
 
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "text/tokenizer/converted_documents.h"
 #include "text/tokenizer/sentencepiece_model.h"
@@ -17,11 +20,53 @@ namespace {
 
 constexpr uint64_t kMaxModelFile = uint64_t{64} << 20;
 // Files are looked for in this order.
-constexpr std::array<std::string_view, 11> kFiles = {
-    kTokenizerFile,         "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
-    "tiktoken.model",       "qwen.tiktoken",   "tokenizer.tiktoken", "o200k_base.tiktoken",
-    "cl100k_base.tiktoken", kBpeFile,          kWordPieceFile,
+constexpr std::array<std::string_view, 12> kFiles = {
+    kTokenizerFile,
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tiktoken.model",
+    "qwen.tiktoken",
+    "tokenizer.tiktoken",
+    "o200k_base.tiktoken",
+    "cl100k_base.tiktoken",
+    kMarianFile,
+    kBpeFile,
+    kWordPieceFile,
 };
+
+// Refuses settings by which a MarianTokenizer computes something else.
+Status check_marian_settings(const std::string& name, const ReadFile& read) {
+  constexpr const char* kFile = "tokenizer_config.json";
+  const std::string text = FERRY_TRY(read(kFile, kMaxModelFile));
+  if (text.empty()) return {};
+  const nlohmann::json object = FERRY_TRY(parse_json(text, kFile));
+  for (const char* key : {"separate_vocabs", "sp_model_kwargs", "clean_up_tokenization_spaces"}) {
+    const auto found = object.find(key);
+    const bool plain = found == object.end() || found->is_null() || *found == false ||
+                       (found->is_object() && found->empty());
+    if (plain) continue;
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' of {} is {}: not supported", name,
+                                                     key, kFile, quoted(found->dump(), 40)));
+  }
+  return {};
+}
+
+// Makes the tokenizer of source.spm, whose pieces vocab.json numbers.
+Result<Tokenizer> make_marian(std::string_view bytes, const std::string& directory,
+                              const std::string& name, const TokenizerSettings& settings,
+                              const ReadFile& read) {
+  const std::string vocab = FERRY_TRY(read(std::string(kBpeFile), kMaxModelFile));
+  if (vocab.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: without {} it is no tokenizer", name, kBpeFile));
+  }
+  FERRY_RETURN_IF_ERROR(check_marian_settings(name, read));
+  SentencePieceModel model = FERRY_TRY(SentencePieceModel::parse(bytes, name));
+  const std::string vocab_name = printable(directory + "/" + std::string(kBpeFile));
+  return Tokenizer::make(
+      FERRY_TRY(marian_document(std::move(model), vocab, settings, name, vocab_name)));
+}
 
 Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
                           const std::string& file, const ReadFile& read) {
@@ -39,6 +84,7 @@ Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
     }
     return Tokenizer::make(FERRY_TRY(byte_bpe_document(bytes, merges, settings, name)));
   }
+  if (file == kMarianFile) return make_marian(bytes, directory, name, settings, read);
   // SentencePiece models and ranks both have the file name tokenizer.model. Ranks are lines of
   // printable characters.
   if (is_tiktoken(bytes)) {
@@ -74,8 +120,8 @@ Result<Tokenizer> load_tokenizer(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
   const std::string own = file.filename().string();
-  const bool is_json = !path.ends_with(".model") && !path.ends_with(".tiktoken") &&
-                       own != kBpeFile && own != kWordPieceFile;
+  const bool is_json = !path.ends_with(".model") && own != kMarianFile &&
+                       !path.ends_with(".tiktoken") && own != kBpeFile && own != kWordPieceFile;
   const std::string bytes =
       FERRY_TRY(read_text_file(path, is_json ? kMaxTokenizerFile : kMaxModelFile));
   if (is_json) return Tokenizer::parse(bytes, printable(path));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -19,6 +20,8 @@ inline constexpr int64_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxMerges = 1 << 23;
 // The longest text that a step of a tokenizer inserts, or that an added token has.
 inline constexpr size_t kMaxStepText = 512;
+
+struct SentencePieceModel;  // text/tokenizer/sentencepiece_model.h
 
 struct TokenizerDocument {
   struct Slice {
@@ -38,6 +41,8 @@ struct TokenizerDocument {
   std::vector<Token> vocab;    // in file order
   std::vector<double> scores;  // of the tokens of `vocab`, if the file has [token, score] pairs
   std::vector<Merge> merges;   // by rank
+  // The model whose pieces the tokens are, where no tokenizer.json can state it (Marian).
+  std::shared_ptr<const SentencePieceModel> sentencepiece = nullptr;
   bool has_vocab = false, has_scores = false, has_merges = false;
 
   std::string_view text(Slice slice) const {

@@ -11,7 +11,7 @@ TEXTS = {
 }
 CHAT = "Write a short poem about the sea, and explain why ships float."
 QUESTION = "What is in this picture?"
-KEYS = ("name", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
+KEYS = ("name", "source", "text", "pair", "tokens", "types", "messages", "image", "images", "audio")
 MOST_BYTES = 64 << 20
 # What a processor makes that a model takes.
 TENSORS = ("input_ids", "pixel_values", "pixel_attention_mask", "spatial_shapes", "image_position_ids", "image_grid_thw", "image_sizes", "batch_num_images",
@@ -30,6 +30,7 @@ class Prompt:
     types: list | None = None
     images: list = dataclasses.field(default_factory=list)
     audio: str | None = None
+    source: list | None = None
 
 
 def read(path):
@@ -70,13 +71,14 @@ def from_json(path, number, line):
         if key not in KEYS:
             raise Refused(BAD_INPUT, f"{where}: unknown key {key!r}; known are {', '.join(KEYS)}")
     given = [key for key in ("text", "tokens", "messages") if key in row]
-    if len(given) > 1 or not (given or "image" in row or "images" in row or "audio" in row):
+    others = ("image", "images", "audio", "source")
+    if len(given) > 1 or not (given or any(key in row for key in others)):
         raise Refused(BAD_INPUT, f"{where}: expected one of text, tokens, messages; has {' and '.join(given) or 'none'}")
     name = row.get("name", f"line{number}")
     if not isinstance(name, str) or not name or not name.isprintable() or any(c in name for c in "./ "):
         raise Refused(BAD_INPUT, f"{where}: name: expected a word without '.' and '/'")
     prompt = Prompt(name, where, row.get("text"), row.get("tokens"), row.get("messages"))
-    prompt.pair, prompt.types = row.get("pair"), row.get("types")
+    prompt.pair, prompt.types, prompt.source = row.get("pair"), row.get("types"), row.get("source")
     check_types(prompt)
     check_pair(prompt)
     images = row.get("images", []) + ([row["image"]] if "image" in row else []) if isinstance(
@@ -101,6 +103,9 @@ def check_types(prompt):
     if prompt.tokens is not None and not (isinstance(prompt.tokens, list) and prompt.tokens and all(
             type(i) is int for i in prompt.tokens)):
         raise Refused(BAD_INPUT, f"{prompt.where}: tokens: expected a list of token ids")
+    if prompt.source is not None and not (isinstance(prompt.source, list) and prompt.source and all(
+            type(i) is int for i in prompt.source)):
+        raise Refused(BAD_INPUT, f"{prompt.where}: source: expected a list of token ids")
     if prompt.messages is not None and not (isinstance(prompt.messages, list) and prompt.messages and all(
             isinstance(m, dict) and isinstance(m.get("role"), str) for m in prompt.messages)):
         raise Refused(BAD_INPUT, f"{prompt.where}: messages: expected a list of objects with role and content")
@@ -127,10 +132,12 @@ def built_in(source):
     """Three texts if the model has a tokenizer, else two rows of pseudo-random ids, short enough for it."""
     if source.hears:
         return [Prompt(name, f"built-in prompt {name}") for name in ("noise", "silence")]
+    if source.reads and source.tokenizer is None:
+        return [Prompt(f"random{n}", f"built-in prompt random{n}", source=pseudo_random(source, n)) for n in (9, 24)]
     if source.tokenizer is None:
         return [Prompt(f"random{n}", f"built-in prompt random{n}", tokens=pseudo_random(source, n)) for n in (9, 24)]
     made = [Prompt(name, f"built-in prompt {name}", text=text) for name, text in TEXTS.items()]
-    if getattr(source.tokenizer, "chat_template", None) and not source.encodes:
+    if getattr(source.tokenizer, "chat_template", None) and not (source.encodes or source.reads):
         made.append(Prompt("chat", "built-in prompt chat", messages=[dict(role="user", content=CHAT)]))
     return made
 
@@ -152,6 +159,11 @@ def encode(prompt, source):
     if source.hears:
         from .sound import encode_sound
         return encode_sound(prompt, source)
+    if source.reads:
+        from .reading import encode_source
+        return encode_source(prompt, source)
+    if prompt.source is not None:
+        raise Refused(UNSUPPORTED, f"{prompt.where}: source: {source.model_type} has no encoder for it")
     if prompt.audio is not None:
         raise Refused(UNSUPPORTED, f"{prompt.where}: audio: Ferry converts no audio encoder of {source.model_type}")
     if prompt.images:

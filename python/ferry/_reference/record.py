@@ -73,10 +73,11 @@ class Recorder:
                         if type(router).__name__.endswith("Router") and hasattr(router, "top_k")}
 
     def named(self, inputs):
-        """The inputs under the names of forward(): the tokens of a model of speech are those of its decoder."""
-        if not self.source.hears:
+        """The inputs under the names of forward(): where there is an encoder, the tokens are those of the decoder."""
+        if not self.source.attends:
             return inputs
-        return {"decoder_input_ids" if name == "input_ids" else name: value for name, value in inputs.items()}
+        names = {"input_ids": "decoder_input_ids", "source_ids": "input_ids"}
+        return {names.get(name, name): value for name, value in inputs.items()}
 
     @contextlib.contextmanager
     def hooks(self):
@@ -96,8 +97,8 @@ class Recorder:
             self.watch_text(hooks, seen)
             if "pixel_values" in inputs:
                 self.watch_images(hooks, put, features, by_blocks(self.model, inputs))
-            if self.source.hears:
-                self.watch_sound(hooks, put)
+            if self.source.attends:
+                self.watch_encoder(hooks, put)
             cache = None if self.source.encodes else self.cache()
             given = dict(inputs, use_cache=False) if cache is None else dict(inputs, use_cache=True, past_key_values=cache)
             if self.source.encodes and "use_cache" not in accepted(self.model):
@@ -169,7 +170,7 @@ class Recorder:
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))
 
-    def watch_sound(self, hooks, put):
+    def watch_encoder(self, hooks, put):
         encoder = self.model.get_encoder()
         for i, layer in enumerate(layers_of(encoder)):
             def before(_, arguments, options, i=i):
@@ -185,7 +186,7 @@ class Recorder:
         """An empty cache that keeps every position, also where a window would forget those before it."""
         import transformers
         from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
-        if self.source.hears:
+        if self.source.attends:
             return transformers.EncoderDecoderCache(transformers.DynamicCache(), transformers.DynamicCache())
         cache = transformers.DynamicCache(config=self.source.config.get_text_config())
         cache.layers = [DynamicLayer() if type(layer) is DynamicSlidingWindowLayer else layer for layer in cache.layers]
@@ -228,7 +229,7 @@ class Recorder:
         return ids
 
     def next_row(self, inputs, ids, cache):
-        if self.source.hears:
+        if self.source.attends:
             return self.model(encoder_outputs=self.encoded, decoder_input_ids=torch.tensor([ids[-1:]]), past_key_values=cache,
                               use_cache=True).logits[0, -1]
         if cache is not None:

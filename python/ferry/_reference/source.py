@@ -13,6 +13,8 @@ SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "lla
 HEARING = ("whisper", "moonshine")
 # Models of speech whose encoder gives labels for rows of a sound (CTC), without a decoder.
 LABELLING = ("parakeet_ctc",)
+# Models with a text encoder, and a text decoder that attends to its output.
+READING = ("t5", "mt5", "umt5", "marian")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 CLASSIFIER = re.compile("For(Sequence|Token)Classification$")
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
@@ -74,6 +76,8 @@ class Source:
         self.encodes = self.labels_sound or ((program == "encoder") if program else self.looks_like_encoder())
         self.sees = self.model_type in SEEING and not self.encodes
         self.hears = self.labels_sound or (self.model_type in HEARING and not self.encodes)
+        self.reads = self.model_type in READING and not self.encodes
+        self.attends = (self.hears or self.reads) and not self.labels_sound
         self.image_token, self.positions = None, None
         if self.labels_sound:
             self.labels = "token_logits"
@@ -83,10 +87,12 @@ class Source:
             self.tokenizer = None
             return
         text = self.config.get_text_config()
-        self.layers = getattr(self.config, "decoder_layers", text.num_hidden_layers) if self.hears else text.num_hidden_layers
+        own = getattr(self.config, "num_decoder_layers", getattr(self.config, "decoder_layers", None))
+        self.layers = own if own is not None and self.attends else text.num_hidden_layers
         self.positions = getattr(self.config, "max_target_positions", None) if self.model_type == "whisper" else getattr(text, "max_position_embeddings", None)
-        table = decoder_of(self.model).get_input_embeddings() if self.hears else self.model.get_input_embeddings()
+        table = decoder_of(self.model).get_input_embeddings() if self.attends else self.model.get_input_embeddings()
         self.vocabulary = table.num_embeddings
+        self.source_vocabulary = self.model.get_encoder().get_input_embeddings().num_embeddings if self.reads else None
         token = getattr(self.config, "image_token_id", getattr(self.config, "image_token_index", None))
         self.image_token = token if isinstance(token, int) else None
         self.tokenizer = self.load_tokenizer()
@@ -96,6 +102,8 @@ class Source:
         text = self.config.get_text_config()
         if self.labels:
             return True
+        if self.model_type in READING:
+            return False
         two_ways = self.model_type == "gemma3_text" and getattr(text, "use_bidirectional_attention", None) is True
         return bool(self.modules is not None or two_ways or getattr(text, "is_causal", True) is False
                     or re.search("(?<!LMHead)Model$", str(self.architecture)))

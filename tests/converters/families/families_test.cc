@@ -32,6 +32,7 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
   build.image_patches = 64;     // for towers that take images of any shape
   build.sound_samples = 16000;  // for audio encoders that take samples
   build.sound_frames = 200;     // and those that take frames of any number
+  build.source_length = 24;     // for source encoders
   Assembled made = FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config, build, {}));
   if (!made.problems.empty()) {
     return Failure(problems_error(made.problems, c.keys));
@@ -70,7 +71,7 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   const Case c = load(GetParam());
   const auto components = assemble_case(c);
   ASSERT_TRUE(components.has_value()) << all_text(components.error());
-  const bool decodes = c.config.audio && !c.config.audio->conformer;
+  const bool decodes = c.config.has_cross_attention();
   EXPECT_EQ(components->size(), c.config.vision ? 3u : decodes ? 2u : 1u);
   for (const auto& [role, model] : *components) {
     EXPECT_TRUE(graph::validate(model.methods[0].graph).has_value()) << role;
