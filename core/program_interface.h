@@ -8,8 +8,15 @@
 
 namespace ferry {
 
-// This suffix follows the name of a KV cache of i8 rows, for its buffers of scales and zero points.
 inline constexpr std::string_view kKvCacheName = ".attention.kv_cache.";  // in names of KV caches
+// The steps between the positions of rows that state their places, f32 [1,context_length,1,1].
+inline constexpr std::string_view kRopeStepsName = "rope_steps";
+// Returns whether a buffer holds a row for every position, which later calls write again.
+constexpr bool is_cache_name(std::string_view buffer) {
+  return buffer == kRopeStepsName || buffer.find(kKvCacheName) != std::string_view::npos;
+}
+// These suffixes follow the name of a KV cache of i8 rows, for its buffers of scales and zero
+// points.
 inline constexpr const char* kCacheScales = "_scales";
 inline constexpr const char* kCacheZeroPoints = "_zero_points";
 

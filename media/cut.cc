@@ -411,4 +411,19 @@ bool lfm2_is_large(Size image, const Settings& s) {
   return static_cast<double>(height * width) > most * s.tolerance;
 }
 
+Result<Size> processed_size(Size picture, const Settings& settings) {
+  switch (settings.kind) {
+    case ProcessorKind::kQwen2Vl:
+      return qwen2vl_size(picture, settings);
+    case ProcessorKind::kPixtral:
+      return pixtral_size(picture, settings);
+    case ProcessorKind::kGemma4:
+      return gemma4_size(picture, settings);
+    case ProcessorKind::kLfm2Vl:
+      return lfm2_size(picture, settings);
+    default:
+      return picture;
+  }
+}
+
 }  // namespace ferry::media

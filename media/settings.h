@@ -96,6 +96,10 @@ struct Settings {
   int64_t max_patches() const;
 };
 
+// Returns the size that the processor gives a picture that keeps its shape, where it is not cut;
+// other kinds leave it. kBadInput for a shape that the processor does not take.
+Result<Size> processed_size(Size picture, const Settings& settings);
+
 // Asks for pan and scan. kUsage for a processor that does not have it; `where` begins the message.
 Status set_pan_and_scan(Settings& settings, const std::string& where);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/text.h"
-#include "media/pixel_values.h"
 #include "media/settings.h"
 #include "plan/tokenizer_notes.h"
 
@@ -40,26 +39,10 @@ Status take_lists(const media::Settings& settings, const std::string& name,
   return {};
 }
 
-// Returns the size that the processor gives a picture.
-Result<media::Size> processed_size(const media::Settings& settings, media::Size size) {
-  switch (settings.kind) {
-    case media::ProcessorKind::kQwen2Vl:
-      return media::qwen2vl_size(size, settings);
-    case media::ProcessorKind::kPixtral:
-      return media::pixtral_size(size, settings);
-    case media::ProcessorKind::kGemma4:
-      return media::gemma4_size(size, settings);
-    case media::ProcessorKind::kLfm2Vl:
-      return media::lfm2_size(size, settings);
-    default:
-      return size;
-  }
-}
-
 // Pictures of the size that the programs take must not change in the image processor.
 Status check_size(const media::Settings& settings, Extent stated) {
   const media::Size size = {static_cast<int>(stated.columns), static_cast<int>(stated.rows)};
-  const media::Size made = FERRY_TRY(processed_size(settings, size));
+  const media::Size made = FERRY_TRY(media::processed_size(size, settings));
   if (made == size) return {};
   return fail_field(ErrorCode::kUsage, "image-size",
                     fmt::format(" {}x{}: the image processor makes {}x{} of such a picture",

@@ -332,7 +332,7 @@ Status StatefulDecoder::check_going_back(const std::string& who) const {
   }
   for (const MethodChain::Link& link : impl_->chain.links()) {
     for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
-      if (buffer.name.find(kKvCacheName) != std::string::npos) continue;
+      if (is_cache_name(buffer.name)) continue;
       return refused(
           fmt::format("cannot take back tokens: {} is a recurrent state", quoted(buffer.name)));
     }
@@ -499,8 +499,8 @@ Result<std::vector<StateTensor>> StatefulDecoder::state() const {
       StateTensor& tensor = tensors.emplace_back(
           StateTensor{buffer.name, FERRY_TRY(link.method->value(buffer.value))});
       Shape& shape = tensor.values.shape;
-      tensor.is_cache = buffer.name.find(kKvCacheName) != std::string::npos && shape.size() >= 2 &&
-                        shape[0] == 1 && shape[1] == context;
+      tensor.is_cache =
+          is_cache_name(buffer.name) && shape.size() >= 2 && shape[0] == 1 && shape[1] == context;
       if (!tensor.is_cache) continue;
       const size_t row = tensor.values.bytes.size() / static_cast<size_t>(context);
       shape[1] = impl_->position;

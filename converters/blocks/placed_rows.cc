@@ -1,15 +1,16 @@
 #include "converters/blocks/placed_rows.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "converters/blocks/layer_inputs.h"
+#include "core/program_interface.h"
 
 namespace ferry::converters {
 namespace {
 
 constexpr int64_t kPlaces = 3;
-constexpr const char* kSteps = "rope_steps";
 
 bool has_ends(const ModelConfig& config) {
   return config.vision && config.vision->two_way_images && !config.vision->two_way_prompts;
@@ -53,8 +54,8 @@ ValueId column(GraphBuilder& b, ValueId rows, int64_t index) { return b.select(r
 // Keeps the steps behind the rows of this call, and returns the sum of those before each row:
 // f32 [1,T]. Sums of whole numbers are exact.
 ValueId positions_before(GraphBuilder& b, const DecoderContext& c, ValueId steps) {
-  const ValueId buffer =
-      b.buffer(kSteps, DType::kF32, {batch(), positions(c.options.context_length), heads(1), 1});
+  const ValueId buffer = b.buffer(std::string(kRopeStepsName), DType::kF32,
+                                  {batch(), positions(c.options.context_length), heads(1), 1});
   b.update_cache(b.view(steps, {batch(), c.tokens, heads(1), 1}), buffer, c.start_pos);
   const Dim written = positions(Dim::of(b.symbol("P", c.options.context_length, c.end_pos)));
   const ValueId all =

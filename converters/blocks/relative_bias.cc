@@ -18,13 +18,9 @@ graph::Literal bucket_literal(const RelativeBiasConfig& config, bool two_way, in
   for (int64_t distance = 1 - positions; distance < positions; ++distance) {
     rows.push_back(static_cast<float>(distance_bucket(config, two_way, distance)));
   }
-  return {.key = fmt::format("buckets:{}:{}:{}:{}", positions, config.buckets, config.farthest,
-                             two_way ? "both" : "before"),
-          .bytes = rows.size() * sizeof(float),
-          .fill = [rows](uint64_t offset, std::span<std::byte> out) {
-            std::ranges::copy(std::as_bytes(std::span(rows)).subspan(offset, out.size()),
-                              out.begin());
-          }};
+  return graph::literal_of(fmt::format("buckets:{}:{}:{}:{}", positions, config.buckets,
+                                       config.farthest, two_way ? "both" : "before"),
+                           std::move(rows));
 }
 
 // Returns the bucket of each query and key: i64 [T, keys].

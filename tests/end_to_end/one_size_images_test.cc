@@ -135,6 +135,22 @@ TEST(OneSizeImages, SizesThatTheTowerDoesNotTakeAreRefused) {
   }
 }
 
+// The steps between positions are kept like keys and values, so that tokens can be taken back.
+TEST(OneSizeImages, GuessedTokensAreTakenBack) {
+  const TempDir dir;
+  const std::string bundle =
+      converted(dir, source_of("qwen3_vl"),
+                kInputs + kOneProgram + Line{"--image-size", "32x32", "--logits", "all"});
+  const Line chat = {"run",     bundle,      "--image",   fixture("media/images/noise.png"),
+                     "--chat",  "a b a b a", "--max-new", "12",
+                     "--greedy"};
+  const Outcome plain = run_ferry(chat);
+  const Outcome guessed = run_ferry(chat + Line{"--lookup", "3"});
+  EXPECT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(guessed.code, 0) << guessed.err;
+  EXPECT_EQ(plain.out, guessed.out);
+}
+
 // A reference with another picture is not one of this program.
 TEST(OneSizeImages, ReferencesWithPicturesOfOtherShapesAreRefused) {
   const TempDir dir;

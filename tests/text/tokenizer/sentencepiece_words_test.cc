@@ -86,7 +86,9 @@ TEST(SentencePieceWords, DamagedFilesAreRefused) {
   const std::string model = bytes_of("source.spm");
   for (size_t size = 1; size < model.size(); size += 7) {
     const auto tokenizer = load_with({{"source.spm", model.substr(0, size)}});
-    if (!tokenizer) EXPECT_EQ(tokenizer.error().message.find("d/source.spm"), 0u);
+    if (!tokenizer) {
+      EXPECT_EQ(tokenizer.error().message.find("d/source.spm"), 0u);
+    }
   }
 }
 
