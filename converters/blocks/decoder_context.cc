@@ -313,7 +313,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
                       (c.attention_end.valid() && !in_windows);
   const bool shared = first_shared_layer(config) < config.num_layers;
   if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
-    c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
+    written_positions(b, c);
   }
   if (masked) c.full.range = add_causal_range(b, c);
   if (config.number(kAlibi) != 0) add_alibi(b, c);
@@ -359,6 +359,13 @@ ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId posi
 }
 
 }  // namespace
+
+Dim written_positions(GraphBuilder& b, DecoderContext& c) {
+  if (c.written.symbol < 0) {
+    c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
+  }
+  return c.written;
+}
 
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, const PlaceInputs& places,

@@ -57,8 +57,8 @@ struct DecoderContext {
   // Position of the first token; 0 in an encoder. Static programs do not use it.
   graph::IntArg start_pos = 0;
   ValueId end_pos = {};  // Int: start_pos + T; unused in static programs
-  // N: the written positions of the caches, as many as end_pos says. Set where causal attention
-  // reads a slice of its caches.
+  // N: the written positions of the caches, as many as end_pos says. Set where something reads a
+  // slice of them.
   Dim written = {};
   // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long
   // factors of longrope. Valid only in a program that has both sets of factors.
@@ -111,6 +111,9 @@ struct PlaceInputs {
   ValueId rope_positions = {};
   ValueId rows = {};  // f32 [1,T,row width], where they state their places
 };
+// Returns DecoderContext::written, which it sets where it is not. A program has one.
+Dim written_positions(GraphBuilder& b, DecoderContext& c);
+
 // Makes the context of a stateful program. `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, const PlaceInputs& places,

@@ -53,11 +53,11 @@ ValueId column(GraphBuilder& b, ValueId rows, int64_t index) { return b.select(r
 
 // Keeps the steps behind the rows of this call, and returns the sum of those before each row:
 // f32 [1,T]. Sums of whole numbers are exact.
-ValueId positions_before(GraphBuilder& b, const DecoderContext& c, ValueId steps) {
+ValueId positions_before(GraphBuilder& b, DecoderContext& c, ValueId steps) {
   const ValueId buffer = b.buffer(std::string(kRopeStepsName), DType::kF32,
                                   {batch(), positions(c.options.context_length), heads(1), 1});
   b.update_cache(b.view(steps, {batch(), c.tokens, heads(1), 1}), buffer, c.start_pos);
-  const Dim written = positions(Dim::of(b.symbol("P", c.options.context_length, c.end_pos)));
+  const Dim written = written_positions(b, c);
   const ValueId all =
       b.view(b.slice(buffer, 1, graph::IntArg(0), c.end_pos, written), {batch(), written});
   const ValueId sums = b.slice(b.cumsum_last(all), 1, c.start_pos, c.end_pos, c.tokens);

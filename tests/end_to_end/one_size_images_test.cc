@@ -94,6 +94,12 @@ TEST(OneSizeImages, BundlesAreProvedAgainstTheirCheckpoints) {
     const std::string bundle =
         converted(dir, source_of(family.name), kInputs + kOneProgram + family.size);
     verified({bundle, "--checkpoint", source_of(family.name)});
+    const std::string coded = dir / "coded";
+    const Outcome outcome =
+        run_ferry(Line{"convert", source_of(family.name), "-o", coded} + kInputs + kOneProgram +
+                  family.size + Line{"--kv-dtype", "i8"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    verified({coded, "--checkpoint", source_of(family.name)});
     const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
     EXPECT_EQ(manifest["version"], 15);
     EXPECT_EQ(manifest["components"].size(), 3u);
