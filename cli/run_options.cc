@@ -133,7 +133,7 @@ Status check_sampling(const RunOptions& options) {
 Result<RunDefaults> settle(const RunOptions& options, const packer::Bundle& bundle) {
   auto file = FERRY_TRY(runner::generation_defaults(bundle));
   const bool obeys = !options.greedy && options.thresholds.empty() && options.dump_logits.empty();
-  // What tokens may not or must be is no matter of sampling.
+  // Rules about tokens hold without sampling too.
   if (!obeys) file.sampling = {.rules = std::move(file.sampling.rules)};
   RunDefaults settled;
   settled.sampling = with_options(file.sampling, options);

@@ -1,4 +1,4 @@
-// What feature extractors of sound share: the discrete Fourier transform and mel filters.
+// The parts that feature extractors of sound share: the discrete Fourier transform and mel filters.
 #pragma once
 
 #include <complex>

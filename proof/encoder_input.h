@@ -16,7 +16,7 @@
 namespace ferry::proof {
 
 struct EncoderInput {
-  // Of sound [1,mels,frames], with labels [1,frames,mels], or [1,samples]; of a text [1,tokens].
+  // Sound is [1,mels,frames], with labels [1,frames,mels], or [1,samples]; a text is [1,tokens].
   Shape shape = {};
   std::vector<float> features = {};  // input_features or input_values in this shape
   std::vector<int64_t> ids = {};     // source_ids in this shape

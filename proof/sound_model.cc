@@ -11,7 +11,7 @@
 namespace ferry::proof {
 namespace {
 
-// What the encoder computes of a sound, in the order of computation.
+// Returns the tensors that the encoder computes for a sound, in the order of computation.
 Result<std::vector<EncoderTensors::Tensor>> compute_sound(runner::AudioEncoder& encoder,
                                                           const EncoderInput& sound) {
   std::vector<EncoderTensors::Tensor> out;

@@ -68,7 +68,7 @@ constexpr SettingRow kUnsupportedSettings[] = {
     {"mirostat", Neutral::kZero, true},
 };
 
-// Of these, the settings that encoder-decoders have as GenerationRules.
+// The settings that encoder-decoders have as GenerationRules.
 constexpr std::string_view kRuleSettings[] = {"bad_words_ids", "forced_bos_token_id",
                                               "forced_eos_token_id", "suppress_tokens",
                                               "begin_suppress_tokens"};

@@ -88,7 +88,7 @@ class VisionEncoder {
   // Appends the first `kept` rows of the last call.
   Status append_rows(std::vector<float>& rows, int64_t kept);
   Status check_shapes(std::span<const ImageShape> shapes, size_t tiles) const;
-  // The same of lists of patches, if the encoder takes pictures of one shape.
+  // encode() for lists of patches, where the encoder takes pictures of one shape.
   Result<std::vector<float>> encode_lists(std::span<const float> pixels,
                                           std::span<const ImageShape> shapes);
   // Appends the rows of one picture of that shape, of planes [3,height,width].

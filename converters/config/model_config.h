@@ -149,9 +149,9 @@ struct VisionConfig {
   bool operator==(const VisionConfig&) const = default;
 };
 
-// What a FastConformer has beside layers of attention (Parakeet). `convolutions` over time and mel
-// bins make rows of frames, each with the same kernel and stride; those behind the first have one
-// filter for each channel, and a mixture of the channels follows them.
+// The parts of a FastConformer beside layers of attention (Parakeet). `convolutions` over time and
+// mel bins make rows of frames, each with the same kernel and stride; those behind the first have
+// one filter for each channel, and a mixture of the channels follows them.
 struct ConformerConfig {
   int64_t channels = 0, kernel = 0, stride = 0, convolutions = 0;
   int64_t time_kernel = 0;       // of the convolution in every layer
@@ -161,7 +161,7 @@ struct ConformerConfig {
   int64_t blank = 0;        // the label of rows that add nothing to the text
 
   int64_t padding() const { return (kernel - 1) / 2; }
-  // What one convolution makes of frames or bins.
+  // Returns the frames or bins that one convolution makes of `count`.
   int64_t after_one(int64_t count) const { return (count + 2 * padding() - kernel) / stride + 1; }
   // The bins behind all of them.
   int64_t bins(int64_t mel_bins) const {

@@ -1,4 +1,4 @@
-// What the configs of encoder-decoders have in common.
+// Reads the members that the configs of all encoder-decoders have.
 #include <nlohmann/json.hpp>
 
 #include "converters/config/config_parts.h"
