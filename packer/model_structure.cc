@@ -397,7 +397,13 @@ class ModelCheck {
     if (model_.image_grid && planes && is_placed()) {
       return picture(file, port, model_.image_grid->patch_size * model_.image_grid->merge_size);
     }
-    if (model_.patch_list && planes) {
+    if (model_.patch_list) {
+      if (!planes) {
+        return add(file,
+                   fmt::format("input {} is {}, not [1, 3, H, W] as the manifest's patch_list "
+                               "needs",
+                               quoted(port.name), to_string(port.shape)));
+      }
       return picture(file, port, model_.patch_list->patch_size * model_.patch_list->merge_size);
     }
     if (model_.image_grid) return blocks(file, port);

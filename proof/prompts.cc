@@ -129,10 +129,6 @@ ImageShape probing_picture(const runner::PictureTiles& tiles) {
   return {std::max<int64_t>(1, size.rows / 2), size.columns};
 }
 
-}  // namespace
-
-namespace {
-
 // Gives all frames of a patch the values of the first.
 void repeat_frames(const ImageGrid& grid, std::vector<float>& pixels) {
   const auto frame = static_cast<size_t>(grid.patch_size * grid.patch_size);
@@ -150,7 +146,7 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   const int64_t most = most_blocks(manifest);
   const auto picture_shape = picture_of(manifest);
   const int64_t merge = manifest.image_grid ? manifest.image_grid->merge_size : 1;
-  const auto& list = manifest.patch_list;
+  const auto list = picture_shape ? manifest.patch_list : std::nullopt;
   const int64_t wide = picture_shape ? picture_shape->columns / merge : most >= 6 ? 2 : 1;
   const int64_t high = picture_shape ? picture_shape->rows / merge : std::min<int64_t>(most, 3);
   const int64_t given = most > 0 ? wide * high : rows_of_tile(manifest);

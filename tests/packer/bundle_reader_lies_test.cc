@@ -208,6 +208,15 @@ const Lie kLies[] = {
        m.patch_list = {0, 2};
      },
      "patch_list has a side of 0, expected 1 to 256"},
+    {"a list in the place of a picture",
+     [](Manifest& m) {
+       m.version = kPlacedRowsManifestVersion;
+       m.patch_list = {4, 2};
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].inputs[0] = {
+           "pixel_values", DType::kF32, {1, 16, 48}};
+     },
+     "input 'pixel_values' is [1, 16, 48], not [1, 3, H, W]"},
     {"a picture of parts of blocks",
      [](Manifest& m) {
        m.version = kPlacedRowsManifestVersion;
