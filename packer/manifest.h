@@ -22,9 +22,10 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr std::string_view kPartName = "part.journal";
 // The versions that this program writes: that of rows that state their places, that of
 // encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders for
-// images of any shape, that of classifiers, that of bundles whose components share one program, that
-// of bundles that take adapters, and that of all others. It reads those from kOldestManifestVersion
-// to kManifestVersion. manifest.cc states the version of each member that was added later.
+// images of any shape, that of classifiers, that of bundles whose components share one program,
+// that of bundles that take adapters, and that of all others. It reads those from
+// kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member that
+// was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
 inline constexpr int64_t kSourceManifestVersion = 14;
