@@ -218,14 +218,8 @@ Result<Prompt> PromptReader::messages(std::span<const prompt::ChatMessage> messa
 
 Result<Prompt> PromptReader::placed(Prompt prompt) const {
   if (!runner::SourceEncoder::is_in(bundle_)) return prompt;
-  const std::optional<int64_t>& start = bundle_.manifest().decoder_start_id;
-  if (!start) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: the checkpoint states neither decoder_start_token_id nor "
-                            "bos_token_id, with which an answer begins",
-                            printable(bundle_.path())));
-  }
-  prompt.source = std::exchange(prompt.ids, {*start});
+  const int64_t start = FERRY_TRY(runner::SourceEncoder::start_token_in(bundle_));
+  prompt.source = std::exchange(prompt.ids, {start});
   return prompt;
 }
 

@@ -48,6 +48,7 @@ constexpr std::pair<std::string_view, const char*> kMembers[] = {
     {"inputs", "images"},
     {"max-file-size", "max_file_bytes"},
     {"adapter-dtype", "int8_adapters"},
+    {"layout", "one_program"},
     {"quantize-rule", "quantize_rules"},
     {"quantize-embedding", "embedding_bits"},
     {"quantize-method", "hqq"}};
@@ -121,6 +122,10 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("inputs", o.images.has_value(), o.images.value_or(false) ? "images" : "text");
   add("program", o.program != ProgramKind::kAuto, kPrograms[static_cast<int>(o.program)]);
   number("max-patches", o.max_patches);
+  if (o.image_size) {
+    add("image-size", true,
+        std::to_string(o.image_size->width) + "x" + std::to_string(o.image_size->height));
+  }
   number("max-sound", o.max_sound);
   number("max-source", o.max_source);
   number("context-length", o.context_length);
@@ -130,6 +135,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   add("mask-dtype", o.mask_type != ValueType::kF32, text_of(o.mask_type));
   add("logits-dtype", o.logits_type != ValueType::kF32, text_of(o.logits_type));
   add("logits", o.all_logits && o.program != ProgramKind::kStatic, "all");
+  add("layout", o.one_program, "one-program");
   add("shards", o.shards != 1, std::to_string(o.shards));
   return texts;
 }

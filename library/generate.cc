@@ -11,6 +11,7 @@
 #include "runner/decoder.h"
 #include "runner/generation_config.h"
 #include "runner/sampler.h"
+#include "runner/source_encoder.h"
 #include "runner/vision_encoder.h"
 #include "text/answer_end.h"
 #include "text/tokenizer/tokenizer.h"
@@ -31,8 +32,13 @@ struct Generator::Impl {
   std::vector<int64_t> executed = {};             // tokens of the sequence in the decoder
   std::vector<prompt::EncodedImage> images = {};  // the decoder has views of these images
   bool has_images = false;                        // whether the sequence in the decoder has images
+  // The first token of the answers of an encoder-decoder, and the tokens that its files forbid or
+  // force.
+  std::optional<int64_t> start_token = {};
+  runner::GenerationRules rules = {};
 
   Status open_text();
+  Status open_source();
   text::Tokenizer* tokenizer() {
     if (input) return &input->prompts().tokenizer();
     return own_tokenizer ? &*own_tokenizer : nullptr;
@@ -40,6 +46,8 @@ struct Generator::Impl {
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special, const char* field);
   Result<std::vector<int64_t>> text_tokens(const Prompt& prompt);
   Result<prompt::ExpandedPrompt> image_tokens(const Prompt& prompt, ThreadPool& pool);
+  // Gives the text of the prompt to the encoder. Returns how many tokens it has.
+  Result<int64_t> encode_source(const Prompt& prompt);
   // Returns the tokens of the prompt. Afterwards the decoder has the images at their positions, and
   // its sequence is a prefix of the prompt.
   Result<std::vector<int64_t>> prepare(const Prompt& prompt, ThreadPool& pool);
@@ -91,8 +99,10 @@ Status check_options(const GenerateOptions& options) {
   return {};
 }
 
-Result<runner::Sampler> make_sampler(const SamplingOptions& from) {
+Result<runner::Sampler> make_sampler(const SamplingOptions& from,
+                                     const runner::GenerationRules& rules) {
   runner::SamplingOptions options;
+  options.rules = rules;
   options.repetition_penalty = from.repetition_penalty;
   options.temperature = from.temperature;
   options.top_k = from.top_k;
@@ -184,6 +194,13 @@ Status Generator::Impl::open_text() {
   return {};
 }
 
+Status Generator::Impl::open_source() {
+  if (!runner::SourceEncoder::is_in(bundle)) return {};
+  start_token = FERRY_TRY(runner::SourceEncoder::start_token_in(bundle));
+  rules = FERRY_TRY(runner::generation_defaults(bundle)).sampling.rules;
+  return {};
+}
+
 Result<std::vector<int64_t>> Generator::Impl::encode(std::string_view text, bool add_special,
                                                      const char* field) {
   if (!own_tokenizer) return wrong(field, "must be empty: this bundle has no tokenizer");
@@ -234,6 +251,19 @@ Result<prompt::ExpandedPrompt> Generator::Impl::image_tokens(const Prompt& promp
   return input->prompts().chat(chat, "chat", text::chat::local_time(), layouts);
 }
 
+Result<int64_t> Generator::Impl::encode_source(const Prompt& prompt) {
+  FERRY_RETURN_IF_ERROR(check_prompt(prompt));
+  if (!prompt.messages.empty() || !prompt.chat_json.empty()) {
+    return wrong(prompt.messages.empty() ? "chat_json" : "messages",
+                 "must be empty: an encoder-decoder answers texts");
+  }
+  const std::vector<int64_t> tokens =
+      prompt.tokens.empty() ? FERRY_TRY(text_tokens(prompt)) : prompt.tokens;
+  begin();
+  FERRY_RETURN_IF_ERROR(decoder->set_source(tokens));
+  return std::ssize(tokens);
+}
+
 Result<std::vector<int64_t>> Generator::Impl::prepare(const Prompt& prompt, ThreadPool& pool) {
   FERRY_RETURN_IF_ERROR(check_prompt(prompt));
   std::vector<int64_t> tokens;
@@ -274,6 +304,7 @@ Result<Generator> Generator::load(const Bundle& bundle, const Engine& engine,
     impl->method.memory = options.memory;
     impl->method.own_bf16 = !bundle.impl().exact;
     FERRY_RETURN_IF_ERROR(impl->open_text());
+    FERRY_RETURN_IF_ERROR(impl->open_source());
     const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
     impl->decoder = FERRY_TRY(runner::load_decoder(files, pool, impl->method, decode));
     return Generator(std::move(impl));
@@ -285,8 +316,15 @@ Result<Generation> Generator::generate(const Prompt& prompt, const GenerateOptio
   Impl& self = *impl_;
   const auto work = [&](ThreadPool& pool) -> Result<Generation> {
     FERRY_RETURN_IF_ERROR(check_options(options));
-    runner::Sampler sampler = FERRY_TRY(make_sampler(options.sampling));
-    const std::vector<int64_t> tokens = FERRY_TRY(self.prepare(prompt, pool));
+    runner::Sampler sampler = FERRY_TRY(make_sampler(options.sampling, self.rules));
+    std::vector<int64_t> tokens;
+    std::optional<int64_t> source_tokens;
+    if (self.start_token) {
+      source_tokens = FERRY_TRY(self.encode_source(prompt));
+      tokens = {*self.start_token};
+    } else {
+      tokens = FERRY_TRY(self.prepare(prompt, pool));
+    }
     const size_t reused = self.executed.size();
     Answer answer(options, self.bundle.manifest(), *self.decoder, self.tokenizer(), on_token,
                   std::move(sampler), tokens);
@@ -302,7 +340,7 @@ Result<Generation> Generator::generate(const Prompt& prompt, const GenerateOptio
       token = FERRY_TRY(std::move(next));
     }
     Generation generation = FERRY_TRY(answer.finish());
-    generation.prompt_tokens = std::ssize(tokens);
+    generation.prompt_tokens = source_tokens.value_or(std::ssize(tokens));
     generation.reused_tokens = static_cast<int64_t>(reused);
     self.executed = tokens;
     self.executed.insert(self.executed.end(), generation.tokens.begin(), generation.tokens.end());

@@ -15,9 +15,14 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kGenerationFile = "generation_config.json";
+constexpr const char* kConfigFile = "config.json";
+// The parts of a config.json that may state settings, in the order of the reference.
+constexpr const char* kParts[] = {"decoder", "generator", "text_config"};
 constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
 // transformers keeps the 50 likeliest tokens where the file does not say how many.
 constexpr int64_t kReferenceTopK = 50;
+// Old tools wrote this default of transformers into every config.json.
+constexpr int64_t kUnsetMaxLength = 20;
 
 enum class Neutral {
   kNull,        // only null has no effect
@@ -96,7 +101,9 @@ bool has_no_effect(const Json& value, Neutral neutral) {
 // Reads the members of one file.
 class GenerationFile {
  public:
-  GenerationFile(const Json& root, const std::string& name) : root_(root), name_(name) {}
+  // `part` has the members that `root` lacks; nullptr for none.
+  GenerationFile(const Json& root, const Json* part, const std::string& name)
+      : root_(root), part_(part), name_(name) {}
 
   Result<double> number(const char* key, double otherwise) const {
     const Json* value = find(key);
@@ -147,8 +154,12 @@ class GenerationFile {
 
  private:
   const Json* find(const char* key) const {
-    const auto found = root_.find(key);
-    return found == root_.end() || found->is_null() ? nullptr : &*found;
+    for (const Json* object : {&root_, part_}) {
+      if (object == nullptr) continue;
+      const auto found = object->find(key);
+      if (found != object->end() && !found->is_null()) return &*found;
+    }
+    return nullptr;
   }
   Result<std::vector<int64_t>> ids_of(const Json& list, const char* key, int64_t vocab) const {
     std::vector<int64_t> out;
@@ -169,6 +180,7 @@ class GenerationFile {
   }
 
   const Json& root_;
+  const Json* part_;
   const std::string& name_;
 };
 
@@ -207,13 +219,8 @@ Result<GenerationRules> read_rules(const GenerationFile& file, int64_t vocab) {
   return rules;
 }
 
-}  // namespace
-
-Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name,
-                                                   std::optional<int64_t> source_vocab) {
-  const Json root = FERRY_TRY(parse_json(text, name));
-  if (!root.is_object()) return bad_input(name + ": is no JSON object");
-  const GenerationFile file(root, name);
+Result<GenerationDefaults> read_defaults(const GenerationFile& file, const std::string& name,
+                                         std::optional<int64_t> source_vocab) {
   GenerationDefaults defaults;
   defaults.file = name;
   defaults.sampling = FERRY_TRY(read_sampling(file, name));
@@ -224,14 +231,49 @@ Result<GenerationDefaults> parse_generation_config(std::string_view text, const 
   return defaults;
 }
 
+Result<Json> object_of(std::string_view text, const std::string& name) {
+  Json root = FERRY_TRY(parse_json(text, name));
+  if (!root.is_object()) return bad_input(name + ": is no JSON object");
+  return root;
+}
+
+// Returns the part of a config.json that has the members that the config lacks, or nullptr.
+const Json* part_of(const Json& config) {
+  for (const char* name : kParts) {
+    const auto found = config.find(name);
+    if (found != config.end() && found->is_object() && !found->empty()) return &*found;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name,
+                                                   std::optional<int64_t> source_vocab) {
+  const Json root = FERRY_TRY(object_of(text, name));
+  return read_defaults(GenerationFile(root, nullptr, name), name, source_vocab);
+}
+
+Result<GenerationDefaults> parse_model_config(std::string_view text, const std::string& name,
+                                              std::optional<int64_t> source_vocab) {
+  const Json root = FERRY_TRY(object_of(text, name));
+  GenerationDefaults defaults =
+      FERRY_TRY(read_defaults(GenerationFile(root, part_of(root), name), name, source_vocab));
+  if (defaults.max_length == kUnsetMaxLength) defaults.max_length.reset();
+  return defaults;
+}
+
 Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle) {
-  if (!bundle.has_text(kGenerationFile)) return GenerationDefaults();
-  const std::string text = FERRY_TRY(bundle.text(kGenerationFile, kMaxFileBytes));
+  const bool has_file = bundle.has_text(kGenerationFile);
+  const char* file = has_file ? kGenerationFile : kConfigFile;
+  if (!bundle.has_text(file)) return GenerationDefaults();
+  const std::string text = FERRY_TRY(bundle.text(file, kMaxFileBytes));
   const packer::Manifest& m = bundle.manifest();
   std::optional<int64_t> source_vocab;
   if (m.find(kSourceEncoderRole) != nullptr) source_vocab = m.vocab_size;
-  return parse_generation_config(text, printable(bundle.text_directory() + "/" + kGenerationFile),
-                                 source_vocab);
+  const std::string name = printable(bundle.text_directory() + "/" + file);
+  return has_file ? parse_generation_config(text, name, source_vocab)
+                  : parse_model_config(text, name, source_vocab);
 }
 
 Status check_supported(const GenerationDefaults& defaults, const SamplingOptions& sampling) {

@@ -1,5 +1,5 @@
 // generation_defaults() reads how the authors of a model want its tokens to be chosen: the
-// generation_config.json of a bundle, by the rules of transformers 5.23.
+// generation_config.json of a bundle, or its config.json, by the rules of transformers 5.23.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct UnsupportedSetting {
 };
 
 struct GenerationDefaults {
-  std::string file;  // path of the file, for messages; empty if the bundle has none
+  std::string file;  // path of the file, for messages; empty if the bundle has neither
   // Without `do_sample` the temperature is 0, and of the others only the penalty has an effect.
   SamplingOptions sampling;
   std::vector<UnsupportedSetting> unsupported;
@@ -36,6 +36,10 @@ Result<GenerationDefaults> generation_defaults(const packer::Bundle& bundle);
 // elsewhere; kBadInput then for ids outside of the vocabulary.
 Result<GenerationDefaults> parse_generation_config(std::string_view text, const std::string& name,
                                                    std::optional<int64_t> source_vocab = {});
+// Reads the same members of a config.json, where there is no generation_config.json. Its `decoder`,
+// `generator` or `text_config` has those that it lacks. A max_length of 20 counts as absent.
+Result<GenerationDefaults> parse_model_config(std::string_view text, const std::string& name,
+                                              std::optional<int64_t> source_vocab = {});
 
 // Returns kUnsupported, with the name of the setting, if a setting has an effect on `sampling` that
 // the Sampler does not have.

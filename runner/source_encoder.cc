@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/program_interface.h"
@@ -33,6 +34,15 @@ Result<int64_t> SourceEncoder::capacity_in(const packer::Bundle& bundle) {
   }
   return bad_input(fmt::format("{}: the source encoder has no input {} of i64 [1, tokens]",
                                printable(bundle.path()), kSourceIdsPort));
+}
+
+Result<int64_t> SourceEncoder::start_token_in(const packer::Bundle& bundle) {
+  const std::optional<int64_t>& start = bundle.manifest().decoder_start_id;
+  if (start) return *start;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: the checkpoint states neither decoder_start_token_id nor "
+                          "bos_token_id, with which an answer begins",
+                          printable(bundle.path())));
 }
 
 Result<SourceEncoder> SourceEncoder::load(const packer::Bundle& bundle,

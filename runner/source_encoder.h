@@ -20,6 +20,8 @@ class SourceEncoder {
   // Returns the most tokens of a text, as the manifest states them. kBadInput if the input does not
   // follow the protocol.
   static Result<int64_t> capacity_in(const packer::Bundle& bundle);
+  // Returns the token that an answer begins with. kUnsupported where the manifest states none.
+  static Result<int64_t> start_token_in(const packer::Bundle& bundle);
   // Loads the encoder, whose outputs are `outputs`. `pool` must outlive it. kBadInput for a program
   // that does not follow the protocol.
   static Result<SourceEncoder> load(const packer::Bundle& bundle, std::span<const PortType> outputs,

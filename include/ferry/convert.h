@@ -52,6 +52,11 @@ struct QuantizationRule {
   LinearQuantization linear;
 };
 
+// A size of pictures in pixels.
+struct ImageSize {
+  int64_t width = 0, height = 0;
+};
+
 // An adapter as peft writes it.
 struct AdapterSource {
   std::string name;       // letters, digits, '-', '_' and '.'
@@ -105,12 +110,16 @@ struct ConvertOptions {
   // Most patches of an image, where the tower takes images of any shape; unset: 4096, or as many as
   // fill the context.
   std::optional<int64_t> max_patches = {};
+  // The one size of pictures of a vision encoder that takes planes of pixels; with `one_program`.
+  std::optional<ImageSize> image_size = {};
   // Most seconds of a sound, where the audio encoder takes samples of any number (moonshine);
   // unset: 60.
   std::optional<int64_t> max_sound = {};
   // Most tokens of a text that the encoder of an encoder-decoder takes (t5); unset: the smaller of
   // the config and 512.
   std::optional<int64_t> max_source = {};
+  // One program that has the methods of all components, under the names of the official runners.
+  bool one_program = false;
   int32_t shards = 1;          // number of programs that the decoder is split into
   std::string reference = {};  // path of a file of expected outputs to embed; may be empty
 };

@@ -38,7 +38,8 @@ struct GeneratorOptions {
   std::optional<uint64_t> memory = {};
 };
 
-// A prompt has exactly one of `tokens`, `text`, `messages` and `chat_json`.
+// A prompt has exactly one of `tokens`, `text`, `messages` and `chat_json`. An encoder-decoder
+// takes `tokens` or `text`, which its encoder reads.
 struct Prompt {
   std::vector<int64_t> tokens = {};
   std::string text = {};  // encoded by the tokenizer
@@ -88,7 +89,8 @@ struct Generation {
   int64_t reused_tokens = 0;  // prompt tokens that were still in the caches from the previous call
 };
 
-// Generates one sequence at a time. Move-only. Holds its bundle and its engine.
+// Generates one sequence at a time. Move-only. Holds its bundle and its engine. Answers of an
+// encoder-decoder obey the tokens that its generation_config.json forbids or forces.
 class Generator {
  public:
   static Result<Generator> load(const Bundle& bundle, const Engine& engine,
@@ -107,8 +109,9 @@ class Generator {
   Result<std::span<const float>> forward(std::span<const int64_t> tokens);
   // Begins a new sequence at position 0.
   void restart();
-  // Returns the sampling that the model's generation_config.json asks for: temperature 0 without
-  // `do_sample`, and where the bundle has no such file. GenerateOptions do not have it by default.
+  // Returns the sampling that the model's generation_config.json asks for, or its config.json where
+  // it has no such file: temperature 0 without `do_sample`. GenerateOptions do not have it by
+  // default.
   // kUnsupported if the file asks for what SamplingOptions do not have.
   Result<SamplingOptions> sampling_defaults() const;
   int64_t position() const;

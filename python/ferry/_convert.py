@@ -34,6 +34,8 @@ class ConvertOptions(TypedDict, total=False):
     - ``all_logits``: logits of all tokens instead of the last one
     - ``images``: the vision tower too, or text alone (gemma3, Qwen-VL); by default the tower if the checkpoint has it
     - ``max_patches``: most patches of an image, where the tower takes images of any shape
+    - ``one_program``: one program of all components, with the methods of the official runners
+    - ``image_size``: width and height of all pictures, with ``one_program``, where the tower takes images of any shape
     - ``max_sound``: most seconds of a sound, where the audio encoder takes samples of any number
     - ``max_source``: most tokens of a text that the encoder of an encoder-decoder takes
     - ``reference``: a file of expected outputs to embed
@@ -67,6 +69,8 @@ class ConvertOptions(TypedDict, total=False):
     shards: int
     images: bool | None
     max_patches: int
+    image_size: tuple[int, int]
+    one_program: bool
     max_sound: int
     max_source: int
     reference: Path

@@ -144,6 +144,8 @@ ConvertOptions convert_options(const nb::dict& given) {
   options.read("logits_type", o.logits_type, kValueTypes).read("all_logits", o.all_logits);
   nb::list adapters;
   options.read("adapters", adapters).read("int8_adapters", o.int8_adapters);
+  std::optional<std::pair<int64_t, int64_t>> image_size;
+  options.read("image_size", image_size).read("one_program", o.one_program);
   options.read("images", o.images)
       .read("max_patches", o.max_patches)
       .read("max_sound", o.max_sound)
@@ -156,6 +158,7 @@ ConvertOptions convert_options(const nb::dict& given) {
     const auto [name, directory] = nb::cast<std::pair<nb::str, nb::str>>(adapter);
     o.adapters.push_back({name.c_str(), directory.c_str()});
   }
+  if (image_size) o.image_size = ImageSize{image_size->first, image_size->second};
   o.quantize = quantization_of(quantize, "quantize");
   for (const nb::handle rule : rule_list) {
     const auto [pattern, scheme] = nb::cast<std::pair<nb::str, nb::str>>(rule);

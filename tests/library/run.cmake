@@ -53,9 +53,13 @@ if(NOT output MATCHES "^token: [0-9]+\ntoken: [0-9]+\nrefused: 2\nparity\n")
   message(FATAL_ERROR "the example printed: ${output}")
 endif()
 file(MAKE_DIRECTORY ${DIRECTORY}/stranger)
+file(READ ${SOURCE}/testdata/source/t5/answers.json answers)
+string(JSON text GET "${answers}" 0 text)
+string(JSON answer GET "${answers}" 0 answer)
 run(${DIRECTORY}/build/stranger ${SOURCE}/testdata/trained
     ${SOURCE}/testdata/encoder/embedding_gemma
     ${SOURCE}/testdata/hostile/hdf5/h5_valid.h5 ${DIRECTORY}/stranger
-    ${SOURCE}/testdata/golden/llama ${SOURCE}/testdata/adapters/formal)
+    ${SOURCE}/testdata/golden/llama ${SOURCE}/testdata/adapters/formal
+    ${SOURCE}/testdata/source/t5 "${text}" "${answer}" ${SOURCE}/testdata/vision/qwen3_vl)
 run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
 file(REMOVE_RECURSE ${DIRECTORY})

@@ -1,5 +1,6 @@
 // Uses every part of the public interface once, as a program that knows nothing else of Ferry:
 //   stranger TEXT_CHECKPOINT ENCODER_CHECKPOINT HDF5_FILE DIRECTORY ADAPTED_CHECKPOINT ADAPTER
+//            ENCODER_DECODER TEXT ANSWER VISION_CHECKPOINT
 #include <ferry/ferry.h>
 
 #include <cstdio>
@@ -245,6 +246,63 @@ ferry::Status edits(const std::string& bundle, const std::string& adapter,
   return {};
 }
 
+// An encoder-decoder answers a text: its answer, with the tokens of the text, is `expected`.
+ferry::Status translates(const std::string& source, const std::string& out, const std::string& text,
+                         const std::string& expected, const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.dtype = ferry::WeightType::kF32;
+  options.one_program = true;
+  options.max_source = 64;
+  ferry::WriteOptions write;
+  write.path = out;
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  const auto bundle = FERRY_TRY(ferry::Bundle::open(out, engine));
+  ferry::Tokenizer tokenizer = FERRY_TRY(ferry::Tokenizer::of(bundle));
+  ferry::Generator generator = FERRY_TRY(ferry::Generator::load(bundle, engine));
+  ferry::Prompt prompt;
+  prompt.text = text;
+  ferry::GenerateOptions limits;
+  limits.max_new_tokens = 17;  // as generation_config.json states it
+  const auto other = FERRY_TRY(generator.generate({.tokens = {5, 1}}, limits));
+  const auto first = FERRY_TRY(generator.generate(prompt, limits));
+  expect(first.text == expected && other.text != expected, "the answer to a text");
+  prompt.text.clear();
+  prompt.tokens = FERRY_TRY(tokenizer.encode(text));
+  expect(first.prompt_tokens == static_cast<int64_t>(prompt.tokens.size()), "tokens of the text");
+  expect(first.reused_tokens == 0, "an answer of its own");
+  expect(FERRY_TRY(generator.generate(prompt, limits)).tokens == first.tokens, "tokens as a text");
+  ferry::Prompt chat;
+  chat.messages = {{"user", text, 0}};
+  const auto refused = generator.generate(chat);
+  expect(!refused && refused.error().field == "messages", "a chat with an encoder-decoder");
+  prompt.tokens.resize(65, 5);
+  const auto many = generator.generate(prompt);
+  expect(!many && many.error().code == ferry::ErrorCode::kUsage, "a text that is too long");
+  const auto again = FERRY_TRY(generator.generate({.tokens = {5, 1}}, limits));
+  expect(again.tokens == other.tokens, "an answer after errors");
+  return {};
+}
+
+// Pictures of one size, in one program.
+ferry::Status takes_one_size(const std::string& source, const std::string& out,
+                             const ferry::Engine& engine) {
+  ferry::ConvertOptions options;
+  options.source = source;
+  options.image_size = ferry::ImageSize{40, 32};
+  const auto apart = ferry::ConversionPlan::make(options, engine);
+  expect(!apart && apart.error().field == "image_size", "a size without one program");
+  options.one_program = true;
+  ferry::WriteOptions write;
+  write.path = out;
+  FERRY_RETURN_IF_ERROR(ferry::convert(options, write, engine));
+  expect(FERRY_TRY(ferry::check_bundle(out, engine)).ok(), "pictures of one size");
+  options.image_size = ferry::ImageSize{-40, 32};
+  const auto wrong = ferry::ConversionPlan::make(options, engine);
+  expect(!wrong && wrong.error().field == "image_size", "a width below 1");
+  return {};
+}
+
 ferry::Status run(char** argv) {
   const ferry::Engine engine(2);
   const std::string directory = argv[4], out = directory + "/text";
@@ -262,13 +320,15 @@ ferry::Status run(char** argv) {
   FERRY_RETURN_IF_ERROR(reads_hdf5(argv[3], engine));
   FERRY_RETURN_IF_ERROR(adapts(argv[5], argv[6], directory, engine));
   FERRY_RETURN_IF_ERROR(edits(directory + "/adapted", argv[6], engine));
+  FERRY_RETURN_IF_ERROR(translates(argv[7], directory + "/source", argv[8], argv[9], engine));
+  FERRY_RETURN_IF_ERROR(takes_one_size(argv[10], directory + "/pictures", engine));
   return embeds(argv[2], directory + "/encoder", engine);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 11) return 2;
   const ferry::Status status = run(argv);
   if (!status) std::fprintf(stderr, "%s\n", status.error().message.c_str());
   return status ? 0 : 1;

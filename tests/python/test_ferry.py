@@ -97,6 +97,26 @@ def test_tokens_texts_and_chats_are_prompts(bundle):
         opened.generate([{"role": "user", "content": "Hello"}])
 
 
+def test_an_encoder_decoder_answers_as_transformers_does(tmp_path):
+    source = TESTDATA / "source" / "marian"
+    ferry.convert(source, tmp_path / "b", dtype="f32", one_program=True, max_source=40)
+    opened = ferry.open(tmp_path / "b")
+    for case in json.loads((source / "answers.json").read_text()):
+        answer = opened.generate(case["text"], max_new_tokens=len(case["tokens"]))
+        assert list(answer.tokens) == case["tokens"] and answer.text == case["answer"]
+        assert answer.prompt_tokens == len(case["source"])
+    with pytest.raises(ferry.UsageError, match="encoder-decoder"):
+        opened.generate([{"role": "user", "content": "Hello"}])
+
+
+def test_pictures_of_one_size(tmp_path):
+    source = TESTDATA / "vision" / "qwen3_vl"
+    ferry.convert(source, tmp_path / "b", image_size=(40, 32), one_program=True)
+    assert ferry.check(tmp_path / "b").ok
+    with pytest.raises(ferry.UsageError, match="image_size"):
+        ferry.convert(source, tmp_path / "c", image_size=(40, 32))
+
+
 def test_an_iterator_that_is_closed_ends_the_answer(bundle):
     opened = ferry.open(bundle)
     pieces = opened.stream("And it came to pass", max_new_tokens=4000, ignore_end_tokens=True)

@@ -100,6 +100,32 @@ TEST(GenerationConfig, WhatTheSamplerDoesNotHaveIsRefusedByName) {
   }
 }
 
+// Values are those of GenerationConfig.from_model_config() of transformers 5.23.
+TEST(GenerationConfig, AModelConfigStatesThemToo) {
+  const auto config = [](const std::string& text) {
+    auto defaults = parse_model_config(text, "c.json");
+    EXPECT_TRUE(defaults) << (defaults ? "" : defaults.error().message);
+    return defaults ? *defaults : GenerationDefaults();
+  };
+  EXPECT_EQ(config(R"({"model_type": "gpt2", "max_length": 20})").max_length, std::nullopt);
+  const auto plain = config(R"({"do_sample": true, "temperature": 0.5, "max_length": 40})");
+  EXPECT_EQ(plain.sampling.temperature, 0.5);
+  EXPECT_EQ(plain.max_length, 40);
+  const auto part = config(R"({"do_sample": true, "top_k": null, "repetition_penalty": 1.5,
+      "text_config": {"top_k": 7, "repetition_penalty": 2.0, "num_beams": 4}})");
+  EXPECT_EQ(part.sampling.top_k, 7);
+  EXPECT_EQ(part.sampling.repetition_penalty, 1.5);
+  ASSERT_EQ(part.unsupported.size(), 1u);
+  EXPECT_EQ(part.unsupported[0].name, "num_beams");
+  // The first part that has members counts alone.
+  const auto decoder = config(R"({"decoder": {"repetition_penalty": 1.2}, "generator": {},
+      "text_config": {"num_beams": 4}})");
+  EXPECT_EQ(decoder.sampling.repetition_penalty, 1.2);
+  EXPECT_TRUE(decoder.unsupported.empty());
+  EXPECT_FALSE(parse_model_config(R"({"text_config": {"do_sample": 1}})", "c.json"));
+  EXPECT_FALSE(parse_model_config("[]", "c.json"));
+}
+
 TEST(GenerationConfig, BadValuesAreNamed) {
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "g.json: is no JSON object"},
