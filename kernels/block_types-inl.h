@@ -256,7 +256,12 @@ struct Q8_0 : BlockOf32 {
   template <class N>
   static HWY_INLINE void unpack(const uint8_t* p, N n, BlockChunk& c) {
     load_halves(p, kBytes, n, c.scale);
-    for (size_t b = 0; b < n; ++b) std::memcpy(c.codes + 32 * b, p + kBytes * b + 2, 32);
+    const Codes d;
+    for (size_t b = 0; b < n; ++b) {
+      for (size_t i = 0; i < kElements; i += hn::Lanes(d)) {
+        hn::StoreU(load_bits(d, p + kBytes * b + 2 + i), d, c.codes + kElements * b + i);
+      }
+    }
   }
 };
 

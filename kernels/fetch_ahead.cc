@@ -17,6 +17,11 @@ constexpr FetchAhead kIntel = {.stream = 3072, .nibbles = 3072};
 // of 512 to 8192, and decodes 1.08 times as fast.
 constexpr FetchAhead kZen5 = {.stream = 8192, .nibbles = 8192, .band = 2048};
 
+// An EPYC of family 25 without AVX-512 (Zen 3), measured with SmolLM2-135M. For codes of 8 bits in
+// rows, 2048 was the best of 1024 to 8192, and decodes 1.15 times as fast as without fetches; for
+// blocks, 1.05 times. bf16 and 4-bit codes in groups are slower with fetches.
+constexpr FetchAhead kZen3 = {.stream = 2048};
+
 unsigned family() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   __get_cpuid(1, &eax, &ebx, &ecx, &edx);
@@ -33,7 +38,9 @@ constexpr FetchAhead kZen4 = {.nibbles = 4096};
 FetchAhead of_processor() {
   if (__builtin_cpu_is("intel")) return kIntel;
   if (__builtin_cpu_is("amd") && family() >= 26) return kZen5;
-  if (__builtin_cpu_is("amd") && family() == 25 && __builtin_cpu_supports("avx512f")) return kZen4;
+  if (__builtin_cpu_is("amd") && family() == 25) {
+    return __builtin_cpu_supports("avx512f") ? kZen4 : kZen3;
+  }
   return {};
 }
 
