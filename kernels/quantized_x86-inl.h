@@ -9,6 +9,7 @@
 // Code here calls no functions of the standard library. They would be compiled for this instruction
 // set, and the linker might keep that copy for the whole program.
 
+#include "kernels/quantized_scales-inl.h"
 #include "kernels/quantized_vectors-inl.h"
 
 namespace ferry::kernels {
@@ -248,21 +249,6 @@ inline __m256i some_groups(size_t count, const uint8_t* codes, size_t bytes, con
   return sums_of_lanes(sums);
 }
 
-template <bool kBf16>
-inline __m256 eight_scales(const std::byte* scales) {
-  if constexpr (!kBf16) return _mm256_loadu_ps(reinterpret_cast<const float*>(scales));
-  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(scales));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-
-// Loads fewer than 8 scales. The others are 0.
-template <bool kBf16>
-inline __m256 some_scales(const std::byte* scales, size_t count) {
-  alignas(32) std::byte rest[32] = {};
-  __builtin_memcpy(rest, scales, count * (kBf16 ? 2 : 4));
-  return eight_scales<kBf16>(rest);
-}
-
 template <class Dot, bool kBf16>
 inline __m256 scales_of_rest(const std::byte* scales, size_t count) {
   if constexpr (Dot::kFew512) return Dot::Few::template some_scales<kBf16>(scales, count);
@@ -303,6 +289,24 @@ inline __m256i some_blocks(const RowOfGroups& r, size_t groups) {
                                      _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
+// Returns acc + the products of 2 kPairs groups of 32 columns, times their scales. Rows of whole
+// heads of 64 columns often end in so many: copies of the rest of a row, which take any number,
+// would cost as much as a quarter of a row of 576 columns.
+template <class Dot, bool kBf16, size_t kPairs>
+inline __m256 pairs_of_blocks(const RowOfGroups& r, __m256 acc) {
+  __m256i sums[4] = {};
+  for (size_t i = 0; i < kPairs; ++i) {
+    sums[i] = products64<Dot>(r.codes + 32 * i, r.x.from(64 * i));
+  }
+  const __m256i low = _mm256_hadd_epi32(sums[0], sums[1]);
+  __m256i high = _mm256_setzero_si256();
+  if constexpr (kPairs == 3) high = _mm256_hadd_epi32(sums[2], sums[3]);
+  const __m256i in_order = _mm256_permutevar8x32_epi32(_mm256_hadd_epi32(low, high),
+                                                       _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  return _mm256_fmadd_ps(_mm256_cvtepi32_ps(in_order), pairs_of_scales<kBf16, kPairs>(r.scales),
+                         acc);
+}
+
 template <class Dot, bool kBf16>
 inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
@@ -318,6 +322,11 @@ inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
     r = {r.codes + 128, r.scales + kScales, r.x.from(256), r.ahead};
   }
   if (groups == 0) return sum_partials(acc);
+  if constexpr (!Dot::kFew512) {
+    if (groups == 2) return sum_partials(pairs_of_blocks<Dot, kBf16, 1>(r, acc));
+    if (groups == 4) return sum_partials(pairs_of_blocks<Dot, kBf16, 2>(r, acc));
+    if (groups == 6) return sum_partials(pairs_of_blocks<Dot, kBf16, 3>(r, acc));
+  }
   const __m256 sums = _mm256_cvtepi32_ps(some_blocks<Dot>(r, groups));
   const __m256 scales = scales_of_rest<Dot, kBf16>(r.scales, groups);
   return sum_partials(_mm256_fmadd_ps(sums, scales, acc));

@@ -56,8 +56,9 @@ void expect_plain(const Shape& shape, int64_t m) {
 TEST(QuantizedLinear, EveryInstructionSetGivesTheBitsOfPlainSums) {
   for (const int64_t m : {1, 2, 3, 7}) {
     for (const int64_t rows : {1, 16, 35}) {
-      for (const int64_t columns : {32, 288, 544}) {
+      for (const int64_t columns : {32, 64, 128, 192, 288, 544, 576}) {
         expect_plain({4, rows, columns, 32}, m);
+        expect_plain({4, rows, columns, 32, DType::kF32}, m);
         expect_plain({4, rows, columns, 0}, m);
         expect_plain({8, rows, columns, 0, DType::kF32}, m);
       }
@@ -119,6 +120,10 @@ void expect_plain_before_the_end(const Shape& shape, int64_t m) {
 TEST(QuantizedLinear, NothingBehindTheMatrixIsNeeded) {
   for (const int64_t m : {1, 3}) {
     expect_plain_before_the_end({4, 5, 288, 32}, m);
+    for (const int64_t columns : {64, 128, 192, 320}) {
+      expect_plain_before_the_end({4, 5, columns, 32}, m);
+      expect_plain_before_the_end({4, 5, columns, 32, DType::kF32}, m);
+    }
     expect_plain_before_the_end({4, 5, 1152, 128}, m);
     expect_plain_before_the_end({4, 5, 416, 0}, m);
     expect_plain_before_the_end({8, 5, 420, 0, DType::kF32}, m);
