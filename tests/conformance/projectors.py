@@ -1,0 +1,193 @@
+"""Projectors: the files in which llama.cpp keeps the vision encoder of a model, beside its text decoder.
+
+- The text decoder and the projector that ferry writes of a random model become the programs and weights that the checkpoint becomes,
+  byte for byte, and compute what transformers computes.
+- The rows that llama.cpp makes of a picture with our projector are those of transformers.
+
+    python3 tests/conformance/projectors.py --ferry build/release/bin/ferry [--sample] [--seed N] [--only TEXT]
+"""
+import ctypes
+import hashlib
+import random
+
+import common
+import make_vision_golden as golden  # it imports torch and transformers
+import numpy
+import torch
+import transformers
+from common import Wrong
+from gguf_peers import silent
+from pictures import MODELS
+
+
+def smolvlm_model(r):
+    """SmolVLM with a tokenizer of bytes; pictures become tiles with their row and column."""
+    heads, patch, factor, blocks = r.choice([1, 2, 4]), r.choice([2, 4]), r.choice([1, 2]), r.choice([2, 3])
+    side = patch * factor * blocks
+    special = ["<pad>", "<bos>", "<eos>", "<image>", "<fake_token_around_image>", "<global-img>", "<end_of_utterance>", "<video>",
+               "<start_of_turn>", "<end_of_turn>"] + [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
+    words = golden.byte_tokenizer(special, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", image_token="<image>",
+                                  fake_image_token="<fake_token_around_image>", global_image_token="<global-img>",
+                                  end_of_utterance_token="<end_of_utterance>", video_token="<video>")
+    config = dict(
+        text_config=golden.text_sizes(model_type="llama", vocab_size=len(special) + 256, max_position_embeddings=1024),
+        vision_config=dict(hidden_size=heads * 8, num_attention_heads=heads, intermediate_size=20, num_hidden_layers=r.choice([2, 3]),
+                           image_size=side, patch_size=patch),
+        scale_factor=factor, image_token_id=3, tie_word_embeddings=False)
+    pixels = transformers.SmolVLMImageProcessor(size=dict(longest_edge=2 * side), max_image_size=dict(longest_edge=side))
+    return transformers.SmolVLMForConditionalGeneration, config, transformers.SmolVLMProcessor(
+        pixels, words, transformers.SmolVLMVideoProcessor(), image_seq_len=blocks * blocks,
+        chat_template="{{ bos_token }}" + golden.TURNS % "<image>")
+
+
+# What readers of projectors assume of a model of each family.
+def plain(family, config):
+    tower = config["vision_config"]
+    if family in ("gemma3", "lfm2_vl", "gemma4"):
+        tower["hidden_activation" if family == "gemma4" else "hidden_act"] = "gelu_pytorch_tanh"
+    if family == "gemma4":
+        tower["rope_parameters"] = dict(rope_type="axial", rope_theta=100.0)
+        config["text_config"]["use_bidirectional_attention"] = "vision"
+        config.pop("audio_config", None)
+    if family == "lfm2_vl":
+        config["projector_hidden_act"] = "gelu"
+    if family in ("mistral3", "llava_pixtral"):
+        config.update(vision_feature_layer=-1, projector_hidden_act="gelu")
+        tower.pop("rope_parameters", None)
+        if family == "mistral3":
+            config["text_config"] = golden.text_sizes(model_type="mistral", sliding_window=None, rms_norm_eps=1e-5)
+    if family == "qwen2_5_vl":
+        depth = tower.get("depth", 3)
+        every = 2 if depth > 1 else 1
+        tower.update(window_size=112, fullatt_block_indexes=list(range(every - 1, depth, every)))
+    return config
+
+
+def drawn(promise, family, number):
+    r = random.Random(f"{promise.seed} {family} projector {number}")
+    cls, config, processor = (smolvlm_model if family == "smolvlm" else MODELS[family])(r)
+    return cls, plain(family, config), processor
+
+
+def digests(bundle):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in bundle.iterdir() if path.suffix in (".pte", ".ptd")}
+
+
+def files_of(folder, source):
+    """The two files of a checkpoint. The tokenizer of bytes has no name; one that splits nothing else stands for it."""
+    common.convert(source, folder / "text.gguf", "--to", "gguf", "--outtype", "f32", "--tokenizer-pre", "gpt-2")
+    common.convert(source, folder / "mmproj.gguf", "--to", "mmproj", "--outtype", "f32")
+    return folder / "text.gguf", folder / "mmproj.gguf"
+
+
+def saved(promise, family, number, name):
+    folder = promise.folder / f"{name}-{family}-{number}"
+    source = folder / "checkpoint"
+    source.mkdir(parents=True)
+    cls, config, processor = drawn(promise, family, number)
+    processor.save_pretrained(source)
+    model = golden.models.build(cls, config, number)
+    model.save_pretrained(source)
+    return folder, source, model
+
+
+def pair(promise, family, number):
+    folder, source, _ = saved(promise, family, number, "pair")
+    text, projector = files_of(folder, source)
+    options = ["--dtype", "f32", "--inputs", "images", "--context-length", "512", "--prefill-length", "128"]
+    # The most patches of a tile are those of the processor, of which a projector says nothing.
+    stated = ["--config", source / "config.json"] if family in ("lfm2_vl", "gemma4") else []
+    made = common.convert(text, folder / "pair", "--mmproj", projector, *options, *stated)
+    wanted = common.convert(source, folder / "whole", *options)
+    if digests(made) != digests(wanted):
+        raise Wrong(f"other programs or weights: {sorted(set(digests(made).items()) ^ set(digests(wanted).items()))[:3]}")
+    golden.record(source, folder / "golden.safetensors")
+    result = common.verify(made, "--checkpoint", text, "--mmproj", projector, "--reference", folder / "golden.safetensors", *stated)
+    if result.code:
+        raise Wrong(f"verify exits {result.code}: {result.why if result.code > 1 else common.first_difference(result.result)}")
+    proof = common.Ferry("verify", projector, "--checkpoint", source)
+    proof.ends_with(0)
+
+
+class Projector:
+    """A projector in llama.cpp's library for pictures."""
+
+    def __init__(self, text, projector):
+        import llama_cpp
+        from llama_cpp import mtmd_cpp
+        self.mtmd, self.llama = mtmd_cpp, llama_cpp
+        with silent():
+            self.model = llama_cpp.Llama(str(text), n_ctx=512, n_gpu_layers=0, verbose=False)
+            options = mtmd_cpp.mtmd_context_params_default()
+            options.use_gpu, options.n_threads, options.print_timings = False, 2, False
+            self.context = mtmd_cpp.mtmd_init_from_file(str(projector).encode(), self.model.model, options)
+        if not self.context:
+            raise Wrong("llama.cpp does not open the projector")
+
+    def rows(self, picture, width):
+        """The features of a picture, [rows, width]."""
+        mtmd = self.mtmd
+        pixels = numpy.ascontiguousarray(picture, dtype=numpy.uint8)
+        bitmap = mtmd.mtmd_bitmap_init(pixels.shape[1], pixels.shape[0], pixels.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)))
+        chunks = mtmd.mtmd_input_chunks_init()
+        words = mtmd.mtmd_input_text()
+        words.text, words.add_special, words.parse_special = mtmd.mtmd_default_marker(), False, True
+        with silent():
+            code = mtmd.mtmd_tokenize(self.context, chunks, ctypes.byref(words), (mtmd.mtmd_bitmap_p_ctypes * 1)(bitmap), 1)
+        if code:
+            raise Wrong(f"llama.cpp does not tokenize: {code}")
+        rows = []
+        for i in range(mtmd.mtmd_input_chunks_size(chunks)):
+            chunk = mtmd.mtmd_input_chunks_get(chunks, i)
+            if mtmd.mtmd_input_chunk_get_type(chunk) != mtmd.MTMD_INPUT_CHUNK_TYPE_IMAGE:
+                continue
+            with silent():
+                if mtmd.mtmd_encode_chunk(self.context, chunk):
+                    raise Wrong("llama.cpp does not encode the picture")
+            count = mtmd.mtmd_input_chunk_get_n_tokens(chunk)
+            rows.append(numpy.array(mtmd.mtmd_get_output_embd(self.context)[:count * width], dtype="f8").reshape(count, width))
+        return numpy.concatenate(rows)
+
+
+def features(promise, number):
+    """A picture of the size of the tower, which no one resizes; Gemma 3."""
+    folder, source, model = saved(promise, "gemma3", number, "features")
+    side = model.config.vision_config.image_size
+    text, projector = files_of(folder, source)
+    noise = numpy.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=numpy.uint8)
+    ours = Projector(text, projector).rows(noise, model.config.text_config.hidden_size)
+    pixels = (torch.from_numpy(noise).permute(2, 0, 1)[None].float() / 255 - 0.5) / 0.5
+    with torch.no_grad():
+        made = model.get_image_features(pixels)
+    theirs = (made if torch.is_tensor(made) else made.pooler_output).reshape(-1, ours.shape[1]).double().numpy()
+    if ours.shape != theirs.shape:
+        raise Wrong(f"{ours.shape} rows, transformers has {theirs.shape}")
+    worst = abs(ours - theirs).max() / abs(theirs).max()
+    if not worst < 5e-3:  # its linear of the connector is f16
+        raise Wrong(f"off by {worst:.1e} of the largest number")
+    return f"off by {worst:.1e} of the largest number"
+
+
+FAMILIES = ("smolvlm", "gemma3", "gemma4", "lfm2_vl", "llava_pixtral", "mistral3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe",
+            "qwen3_5", "qwen3_5_moe")
+
+
+def main():
+    promise = common.Promise(__doc__)
+    for family in FAMILIES:
+        if family != "smolvlm" and family not in MODELS:
+            continue
+        for number in range(1 if promise.sample else 6):
+            promise.case(f"{family} {number}", pair, promise, family, number)
+    try:
+        import llama_cpp  # noqa: F401
+    except ImportError:
+        promise.note("without llama.cpp")
+    else:
+        for number in range(2 if promise.sample else 8):
+            promise.case(f"features in llama.cpp {number}", features, promise, number)
+    promise.finish()
+
+
+if __name__ == "__main__":
+    main()
