@@ -216,6 +216,14 @@ std::string index_of_shard(std::string_view name) {
                      kIndexSuffix);
 }
 
+// Says what to do with a projector among GGUF files.
+std::string advice_on(const std::vector<std::string>& gguf_files) {
+  for (const std::string& name : gguf_files) {
+    if (name.starts_with("mmproj")) return fmt::format(", and {} as --mmproj", quoted(name));
+  }
+  return {};
+}
+
 // Explains the contents of a directory without a checkpoint under one of the known names.
 Failure explain_directory(const Directory& directory) {
   const std::string& path = directory.path();
@@ -246,8 +254,8 @@ Failure explain_directory(const Directory& directory) {
   if (!others.empty()) {
     const std::string& first = others.front();
     if (first.ends_with(".gguf")) {
-      return bad_input(fmt::format("{}: several GGUF files; give the path of one, such as {}",
-                                   printable(path), quoted(first)));
+      return bad_input(fmt::format("{}: several GGUF files; give the path of one, such as {}{}",
+                                   printable(path), quoted(first), advice_on(others)));
     }
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));

@@ -118,7 +118,11 @@ class ProjectorKeyer {
  public:
   ProjectorKeyer(const TensorSource& source, size_t first, const ProjectorKind& kind,
                  const ModelConfig& config)
-      : source_(source), first_(first), kind_(kind), config_(config) {}
+      : source_(source), first_(first), kind_(kind), config_(config) {
+    for (const ProjectorNames& table : kind.tables) {
+      for (const ProjectorName& row : table) rows_.emplace_back(&row, KeyPattern(row.gguf));
+    }
+  }
 
   Result<KeyedTensors> run() {
     for (size_t i = first_; i < source_.entries().size(); ++i) FERRY_RETURN_IF_ERROR(take(i));
@@ -154,17 +158,15 @@ class ProjectorKeyer {
 
   Status take(size_t index) {
     const std::string& name = entry(index).name;
-    for (const ProjectorNames& table : kind_.tables) {
-      for (const ProjectorName& row : table) {
-        const auto numbers = KeyPattern(row.gguf).match(name);
-        if (!numbers) continue;
-        if (!of_layers(row.gguf)) return add(row, index, {});
-        // A number that the tower does not have makes a key that no rule knows.
-        for (const auto& [layer, number] : layers_of_row(row, vision())) {
-          if (std::to_string(layer) != numbers->layer) continue;
-          layers_of_[&row].insert(layer);
-          return add(row, index, std::to_string(number));
-        }
+    for (const auto& [row, pattern] : rows_) {
+      const auto numbers = pattern.match(name);
+      if (!numbers) continue;
+      if (!of_layers(row->gguf)) return add(*row, index, {});
+      // A number that the tower does not have makes a key that no rule knows.
+      for (const auto& [layer, number] : layers_of_row(*row, vision())) {
+        if (fmt::format_int(layer).c_str() != numbers->layer) continue;
+        layers_of_[row].insert(layer);
+        return add(*row, index, std::to_string(number));
       }
     }
     const bool sound = std::ranges::any_of(
@@ -304,6 +306,7 @@ class ProjectorKeyer {
   size_t first_;
   const ProjectorKind& kind_;
   const ModelConfig& config_;
+  std::vector<std::pair<const ProjectorName*, KeyPattern>> rows_;
   graph::StateDict weights_;
   std::map<std::string, std::string> name_of_;           // of the tensor of a weight
   std::map<std::string, std::optional<size_t>> frames_;  // the first of two tensors of a weight
