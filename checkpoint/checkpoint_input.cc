@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -92,24 +93,18 @@ Status add_files_beside(CheckpointInput& input, const Directory& directory, cons
 // Files that say how pictures become pixel values.
 constexpr const char* kProcessorFiles[] = {"processor_config.json", "preprocessor_config.json"};
 
-// Adds the files of the image processor: those beside the user's config where there are any, else
-// the one that the projector gives.
-Status add_processor_files(CheckpointInput& input, std::string processor,
-                           const std::string& config) {
-  bool stated = false;
-  if (!config.empty()) {
-    const size_t slash = config.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : config.substr(0, slash + 1);
-    const Directory directory = FERRY_TRY(Directory::open(folder));
-    for (const char* name : kProcessorFiles) {
-      File file = FERRY_TRY(optional_file(directory, name));
-      if (!file) continue;
-      input.copied.push_back({name, std::move(file)});
-      stated = true;
-    }
+// Returns the files of the image processor beside the user's config.
+Result<std::vector<packer::CopiedFile>> processor_files_beside(const std::string& config) {
+  std::vector<packer::CopiedFile> files;
+  if (config.empty()) return files;
+  const size_t slash = config.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : config.substr(0, slash + 1);
+  const Directory directory = FERRY_TRY(Directory::open(folder));
+  for (const char* name : kProcessorFiles) {
+    File file = FERRY_TRY(optional_file(directory, name));
+    if (file) files.push_back({name, std::move(file)});
   }
-  if (!stated) input.copied.push_back({kProcessorFiles[0], {}, std::move(processor)});
-  return {};
+  return files;
 }
 
 // What a GGUF file is adopted with.
@@ -117,12 +112,15 @@ struct GgufParts {
   std::string config = {};       // path of a config.json, or empty
   std::string config_text = {};  // its text
   std::string mmproj = {};       // path of a projector, or empty
+  // Files of the image processor that take the place of the one that a projector gives.
+  std::vector<packer::CopiedFile> processor = {};
 };
 
-// Makes the text decoder in `adopted` that of a model with images. Returns the text of
-// processor_config.json.
-Result<std::string> add_projector(CheckpointInput& input, converters::AdoptedGguf& adopted,
-                                  const nlohmann::json& text_keys, const GgufParts& parts) {
+// Makes the text decoder in `adopted` that of a model with images, and settles the files of the
+// image processor.
+Status add_projector(CheckpointInput& input, converters::AdoptedGguf& adopted,
+                     const nlohmann::json& text_keys, GgufParts& parts) {
+  parts.processor = FERRY_TRY(processor_files_beside(parts.config));
   Checkpoint projector = FERRY_TRY(open_checkpoint(parts.mmproj));
   const std::string shown = printable(parts.mmproj);
   const auto* metadata = std::get_if<formats::GgufMetadata>(&projector.extra);
@@ -140,7 +138,8 @@ Result<std::string> add_projector(CheckpointInput& input, converters::AdoptedGgu
                                              .metadata = &keys,
                                              .text_metadata = &text_keys,
                                              .user_config = parts.config_text,
-                                             .user_name = parts.config},
+                                             .user_name = parts.config,
+                                             .has_processor = !parts.processor.empty()},
                                             adopted));
   for (const SourceFile& file : projector.source->files()) {
     if (std::ranges::count(input.source->files(), file.name, &SourceFile::name) == 0) continue;
@@ -157,7 +156,10 @@ Result<std::string> add_projector(CheckpointInput& input, converters::AdoptedGgu
   input.source = std::move(source);
   input.images = true;
   std::ranges::move(made.notes, std::back_inserter(input.notes));
-  return std::move(made.processor);
+  if (parts.processor.empty()) {
+    parts.processor.push_back({kProcessorFiles[0], {}, std::move(made.processor)});
+  }
+  return {};
 }
 
 // Adopts a GGUF file, which brings its own names and metadata instead of files.
@@ -168,8 +170,7 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata, Gguf
   const nlohmann::json keys = FERRY_TRY(metadata.to_json());
   converters::AdoptedGguf adopted =
       FERRY_TRY(converters::adopt_gguf(*input.source, keys, parts.config_text, parts.config));
-  std::string processor;
-  if (!parts.mmproj.empty()) processor = FERRY_TRY(add_projector(input, adopted, keys, parts));
+  if (!parts.mmproj.empty()) FERRY_RETURN_IF_ERROR(add_projector(input, adopted, keys, parts));
   input.tensors = std::move(adopted.tensors);
   input.sentence = std::move(adopted.sentence);
   input.config = std::move(adopted.config);
@@ -179,9 +180,7 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata, Gguf
   if (!input.generation.empty()) {
     input.copied.push_back({kCheckpointGenerationConfig, {}, input.generation});
   }
-  if (!parts.mmproj.empty()) {
-    FERRY_RETURN_IF_ERROR(add_processor_files(input, std::move(processor), parts.config));
-  }
+  std::ranges::move(parts.processor, std::back_inserter(input.copied));
   if (adopted.tokenizer.missing.empty()) {
     input.copied.push_back({"tokenizer.json", {}, std::move(adopted.tokenizer.tokenizer)});
     input.copied.push_back(

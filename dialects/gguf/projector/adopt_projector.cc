@@ -131,6 +131,7 @@ class ProjectorAdopter {
 
   Status read() {
     file_.text = input_.text_metadata;
+    file_.has_processor = input_.has_processor;
     const auto width = text_config_.find("hidden_size");
     if (width != text_config_.end() && width->is_number_integer()) {
       file_.hidden_size = width->get<int64_t>();

@@ -20,6 +20,7 @@ struct ProjectorInput {
   const nlohmann::json* text_metadata = nullptr;  // likewise of the text decoder
   std::string user_config = {};                   // as in GgufConfigInput: of the whole model
   std::string user_name = {};
+  bool has_processor = false;  // the user states how pictures become pixel values
 };
 
 struct AdoptedProjector {

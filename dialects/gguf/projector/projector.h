@@ -49,6 +49,7 @@ struct ProjectorReading {
   const TensorSource* source = nullptr;  // the tensors of the file
   const nlohmann::json* text = nullptr;  // the metadata of the text decoder
   int64_t hidden_size = 0;               // of the text decoder
+  bool has_processor = false;            // `pixels` and `processor` will not be used
   // Parts of config.json, of which `text_part` is what the metadata of the text decoder do not say;
   // the fields of the image processor and of the processor around it; special tokens that
   // tokenizer_config.json names.

@@ -24,6 +24,7 @@ Result<int64_t> rows_of_tile(const ProjectorReading& file, int64_t factor) {
 
 // -- SmolVLM, Idefics3
 
+constexpr const char* kLongestEdge = "clip.vision.preproc_image_size";
 constexpr ProjectorName kIdefics3Connector[] = {
     {"mm.model.fc.weight", "vision.connector.w1.weight"}};
 
@@ -31,13 +32,18 @@ Status read_idefics3(ProjectorReading& file) {
   FERRY_RETURN_IF_ERROR(read_projector_sizes(file));
   FERRY_RETURN_IF_ERROR(file.want_activation("gelu", "gelu_pytorch_tanh"));
   const int64_t factor = FERRY_TRY(file.size("projector.scale_factor"));
-  const int64_t longest = FERRY_TRY(file.size("preproc_image_size"));
+  // Older files do not have the longest edge of a picture.
+  const auto longest = FERRY_TRY(file.fields.integer(kLongestEdge, {1, 1 << 16}));
+  if (!longest && !file.has_processor) {
+    return file.fields.bad(kLongestEdge,
+                           "is missing: processor files beside a config.json can state it");
+  }
   file.outer["scale_factor"] = factor;
   file.outer["image_token_id"] = FERRY_TRY(file.token("<image>"));
   file.processor["processor_class"] = "SmolVLMProcessor";
   file.processor["image_seq_len"] = FERRY_TRY(rows_of_tile(file, factor));
   file.pixels["image_processor_type"] = "SmolVLMImageProcessor";
-  file.pixels["size"] = {{"longest_edge", longest}};
+  file.pixels["size"] = {{"longest_edge", longest.value_or(1)}};
   file.pixels["max_image_size"] = {{"longest_edge", file.vision["image_size"]}};
   file.pixels["do_image_splitting"] = true;
   return {};
