@@ -87,12 +87,46 @@ TEST(ProjectorRun, PicturesAreAnsweredFromTheTwoFiles) {
     SCOPED_TRACE(name);
     const Line prompt = prompt_of(dir, one);
     const Outcome outcome = run_ferry(Line{"--json", "run", pair.text, "--mmproj", pair.projector,
-                                           "--max-new", "8", "--ignore-eos", "--greedy"} +
+                                           "--config", source + "/config.json", "--max-new", "8",
+                                           "--ignore-eos", "--greedy", "--exact"} +
                                       prompt);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.json()["result"]["prompt_tokens"], Json(ids_of(golden, name + ".input_ids")));
     EXPECT_EQ(outcome.json()["result"]["tokens"], Json(ids_of(golden, name + ".greedy_ids")));
   }
+}
+
+// A config of the user must be that of the files, and its processor takes the place of the made
+// one.
+TEST(ProjectorFile, AConfigOfTheUserMustAgree) {
+  const TempDir dir;
+  const std::string source = projector_files::checkpoint(dir / "checkpoint", "smolvlm");
+  const Pair pair = written(dir, source);
+  const std::string config = dir / "checkpoint/config.json";
+  const auto refused_with = [&](const std::function<void(Json&)>& change, int code,
+                                const std::string& message) {
+    const std::string kept = read_bytes(config);
+    projector_files::edit(config, change);
+    expect_refused(
+        {"convert", pair.text, "--mmproj", pair.projector, "--config", config, "-o", dir / "b"},
+        code, message);
+    write_bytes(config, kept);
+  };
+  refused_with([](Json& c) { c["vision_config"]["intermediate_size"] = 97; }, 3,
+               "intermediate_size of the tower is 97");
+  refused_with([](Json& c) { c["scale_factor"] = 4; }, 3, "the factor of the connector");
+  refused_with([](Json& c) { c["vision_config"]["layer_norm_eps"] = 1e-5; }, 3,
+               "another activation or epsilon");
+  refused_with([](Json& c) { c["model_type"] = "gemma3"; }, 3, "is not the config of a model of");
+  refused_with([](Json& c) { c["text_config"]["intermediate_size"] = 145; }, 3,
+               "'intermediate_size' is 145");
+  projector_files::edit(dir / "checkpoint/preprocessor_config.json",
+                        [](Json& c) { c["size"]["longest_edge"] = 96; });
+  const Outcome outcome = run_ferry(
+      {"convert", pair.text, "--mmproj", pair.projector, "--config", config, "-o", dir / "b"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(Json::parse(read_bytes(dir / "b/preprocessor_config.json"))["size"]["longest_edge"],
+            96);
 }
 
 TEST(ProjectorFile, WhatDoesNotFitIsRefused) {
