@@ -8,6 +8,7 @@
 """
 import ctypes
 import hashlib
+import json
 import random
 
 import common
@@ -154,6 +155,7 @@ class Projector:
         chunks = mtmd.mtmd_input_chunks_init()
         words = mtmd.mtmd_input_text()
         words.text, words.add_special, words.parse_special = mtmd.mtmd_default_marker(), False, True
+        words.text_len = len(words.text)
         with silent():
             code = mtmd.mtmd_tokenize(self.context, chunks, ctypes.byref(words), (mtmd.mtmd_bitmap_p_ctypes * 1)(bitmap), 1)
         if code:
@@ -174,6 +176,11 @@ class Projector:
 def features(promise, number):
     """A picture of the size of the tower, which no one resizes; Gemma 3."""
     folder, source, model = saved(promise, "gemma3", number, "features")
+    path = source / "tokenizer.json"
+    words = json.loads(path.read_text())
+    words["model"]["vocab"]["ab"] = len(words["model"]["vocab"])
+    words["model"]["merges"] = [["a", "b"]]  # llama.cpp wants some
+    path.write_text(json.dumps(words))
     side = model.config.vision_config.image_size
     text, projector = files_of(folder, source)
     noise = numpy.random.default_rng(number).integers(0, 256, (side, side, 3), dtype=numpy.uint8)
