@@ -107,7 +107,7 @@ Result<std::vector<packer::CopiedFile>> processor_files_beside(const std::string
   return files;
 }
 
-// What a GGUF file is adopted with.
+// GgufParts: what a GGUF file is adopted with.
 struct GgufParts {
   std::string config = {};       // path of a config.json, or empty
   std::string config_text = {};  // its text

@@ -42,7 +42,7 @@ constexpr ProjectorName kQwen3Names[] = {
     {"v.deepstack.{i}.fc2.weight", "vision.deepstack.{i}.w2.weight"},
     {"v.deepstack.{i}.fc2.bias", "vision.deepstack.{i}.w2.bias"}};
 
-// What the three kinds have in common. `merge` is the side of a block of patches.
+// Reads what the three kinds have in common.
 Status read_qwen(ProjectorReading& file, const char* processor) {
   FERRY_RETURN_IF_ERROR(read_projector_sizes(file));
   const int64_t merge = FERRY_TRY(file.size_or("spatial_merge_size", kQwenMerge));

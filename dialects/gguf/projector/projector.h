@@ -106,9 +106,9 @@ struct ProjectorKind {
   Status (*write)(ProjectorWriting&) = nullptr;
   // Whether a model of one of the types is of this kind; null: every one.
   bool (*writes)(const ModelConfig&) = nullptr;
-  // What files state as clip.vision.image_size, where that is not the config's.
+  // Returns clip.vision.image_size of a file; null: that of the config.
   int64_t (*image_size)(const ProjectorWriting&) = nullptr;
-  // Likewise for clip.vision.feed_forward_length.
+  // Returns clip.vision.feed_forward_length; null: intermediate_size of the config.
   int64_t (*feed_forward)(const ProjectorWriting&) = nullptr;
   // Tensors of more than one dimension that are f32, and f16, whatever the type of the file.
   std::vector<std::string_view> f32 = {}, f16 = {};
@@ -124,8 +124,8 @@ inline constexpr std::string_view kProjectorLayer = "{i}", kProjectorPart = "{p}
 
 // -- parts of kinds
 
-// What towers of several kinds have. The MLP is one without a gate, or one with a gate; each table
-// has biases, which a model may lack.
+// Tables of several kinds. The MLP is one without a gate, or one with a gate; each table has biases,
+// which a model may lack.
 extern const ProjectorNames kLayerNorms, kSplitAttention, kPlainMlp, kGatedMlp, kPatchNames,
     kFrameNames, kPositionNames, kFinalNorm;
 
