@@ -124,8 +124,8 @@ inline constexpr std::string_view kProjectorLayer = "{i}", kProjectorPart = "{p}
 
 // -- parts of kinds
 
-// Tables of several kinds. The MLP is one without a gate, or one with a gate; each table has biases,
-// which a model may lack.
+// Tables of several kinds. The MLP is one without a gate, or one with a gate; each table has
+// biases, which a model may lack.
 extern const ProjectorNames kLayerNorms, kSplitAttention, kPlainMlp, kGatedMlp, kPatchNames,
     kFrameNames, kPositionNames, kFinalNorm;
 
