@@ -144,12 +144,6 @@ Status want_two_frames(const ProjectorWriting& file) {
   return file.cannot_say("vision_config.temporal_patch_size", "is not 2");
 }
 
-// Readers assume blocks of 2 x 2 patches, unless a key says otherwise.
-void set_other_merge(ProjectorWriting& file) {
-  if (file.vision().shuffle == kQwenMerge) return;
-  file.set_number("vision.spatial_merge_size", file.vision().shuffle);
-}
-
 Status want_patch_rope(const ProjectorWriting& file, double theta) {
   if (file.vision().any_shape->rope_theta == theta) return {};
   return file.cannot_say("vision_config.rope_theta", fmt::format("is not {}", theta));
@@ -157,6 +151,9 @@ Status want_patch_rope(const ProjectorWriting& file, double theta) {
 
 Status want_qwen(const ProjectorWriting& file) {
   FERRY_RETURN_IF_ERROR(want_two_frames(file));
+  if (file.vision().shuffle != kQwenMerge) {  // whatever a key says
+    return file.cannot_say("vision_config.spatial_merge_size", "is not 2");
+  }
   return want_patch_rope(file, 10000.0);
 }
 
@@ -165,7 +162,6 @@ Status write_qwen2(ProjectorWriting& file) {
   FERRY_RETURN_IF_ERROR(file.want_activation(Activation::kQuickGelu));
   file.set("projector_type", std::string("qwen2vl_merger"));
   file.set_epsilon(file.vision().norm_eps);
-  set_other_merge(file);
   return {};
 }
 
@@ -190,7 +186,6 @@ Status write_qwen2_5(ProjectorWriting& file) {
   file.set("use_silu", true);
   file.set_number("vision.n_wa_pattern", every);
   file.set_epsilon(vision.norm_eps);
-  set_other_merge(file);
   return {};
 }
 
