@@ -180,7 +180,10 @@ std::string source_path(const std::string& checkpoint, const std::string& name) 
 Status read_sources(const packer::Bundle& bundle, const FactOptions& options, ThreadPool& pool,
                     Facts& facts) {
   const plan::ConvertOptions stated =
-      FERRY_TRY(plan::options_of(bundle, options.checkpoint, options.config, options.lora));
+      FERRY_TRY(plan::options_of(bundle, {.path = options.checkpoint,
+                                          .config = options.config,
+                                          .lora = options.lora,
+                                          .mmproj = options.mmproj}));
   const plan::Conversion conversion = FERRY_TRY(plan::plan_again(bundle, stated, pool));
   const auto have = FERRY_TRY(proof::digest_sources(conversion, pool));
   if (!proof::same_files(have, facts.manifest.source_files)) {

@@ -72,7 +72,7 @@ Result<ProofFigures> read_proof(const std::string& path, const ProvedBundle& bun
 struct FactOptions {
   // The checkpoint that the bundle was made of; empty: none. `config` and `lora` are as for
   // `convert`.
-  std::string checkpoint = {}, config = {}, lora = {};
+  std::string checkpoint = {}, config = {}, lora = {}, mmproj = {};
   // The checkpoint's name at Hugging Face, "ORG/NAME"; empty: as the path of the cache says it.
   std::string checkpoint_name = {};
   std::string proof = {};                    // a parity attestation or a parity report; empty: none

@@ -216,6 +216,16 @@ std::string index_of_shard(std::string_view name) {
                      kIndexSuffix);
 }
 
+// Says which of several GGUF files to give; a projector stands beside one.
+std::string advice_on(const std::vector<std::string>& gguf_files) {
+  const auto is_projector = [](const std::string& name) { return name.starts_with("mmproj"); };
+  const auto projector = std::ranges::find_if(gguf_files, is_projector);
+  const auto other = std::ranges::find_if_not(gguf_files, is_projector);
+  if (other == gguf_files.end()) return quoted(gguf_files.front());
+  if (projector == gguf_files.end()) return quoted(*other);
+  return fmt::format("{}, and {} as --mmproj", quoted(*other), quoted(*projector));
+}
+
 // Explains the contents of a directory without a checkpoint under one of the known names.
 Failure explain_directory(const Directory& directory) {
   const std::string& path = directory.path();
@@ -247,7 +257,7 @@ Failure explain_directory(const Directory& directory) {
     const std::string& first = others.front();
     if (first.ends_with(".gguf")) {
       return bad_input(fmt::format("{}: several GGUF files; give the path of one, such as {}",
-                                   printable(path), quoted(first)));
+                                   printable(path), advice_on(others)));
     }
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,10 +17,12 @@
 #include "checkpoint/python_json.h"
 #include "converters/config/model_config.h"
 #include "converters/quantized/adopt.h"
+#include "core/derived_source.h"
 #include "core/directory.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "dialects/gguf/model/adopt.h"
+#include "dialects/gguf/projector/adopt_projector.h"
 #include "dialects/keras/config.h"
 #include "dialects/keras/keys.h"
 #include "packer/bundle_plan.h"
@@ -87,14 +90,87 @@ Status add_files_beside(CheckpointInput& input, const Directory& directory, cons
   return {};
 }
 
+// Files that say how pictures become pixel values.
+constexpr const char* kProcessorFiles[] = {"processor_config.json", "preprocessor_config.json"};
+
+// Returns the files of the image processor beside the user's config.
+Result<std::vector<packer::CopiedFile>> processor_files_beside(const std::string& config) {
+  std::vector<packer::CopiedFile> files;
+  if (config.empty()) return files;
+  const size_t slash = config.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : config.substr(0, slash + 1);
+  const Directory directory = FERRY_TRY(Directory::open(folder));
+  for (const char* name : kProcessorFiles) {
+    File file = FERRY_TRY(optional_file(directory, name));
+    if (file) files.push_back({name, std::move(file)});
+  }
+  return files;
+}
+
+// GgufParts: what a GGUF file is adopted with.
+struct GgufParts {
+  std::string config = {};       // path of a config.json, or empty
+  std::string config_text = {};  // its text
+  std::string mmproj = {};       // path of a projector, or empty
+  // Files of the image processor that take the place of the one that a projector gives.
+  std::vector<packer::CopiedFile> processor = {};
+};
+
+// Makes the text decoder in `adopted` that of a model with images, and settles the files of the
+// image processor.
+Status add_projector(CheckpointInput& input, converters::AdoptedGguf& adopted,
+                     const nlohmann::json& text_keys, GgufParts& parts) {
+  parts.processor = FERRY_TRY(processor_files_beside(parts.config));
+  Checkpoint projector = FERRY_TRY(open_checkpoint(parts.mmproj));
+  const std::string shown = printable(parts.mmproj);
+  const auto* metadata = std::get_if<formats::GgufMetadata>(&projector.extra);
+  if (metadata == nullptr) {
+    return fail_field(ErrorCode::kUsage, "mmproj",
+                      fmt::format(" {}: a projector is a GGUF file", shown));
+  }
+  const nlohmann::json keys = FERRY_TRY(metadata->to_json());
+  if (!converters::is_projector(keys)) {
+    return fail_field(ErrorCode::kUsage, "mmproj",
+                      fmt::format(" {}: its architecture is not clip, that of projectors", shown));
+  }
+  converters::AdoptedProjector made =
+      FERRY_TRY(converters::adopt_projector({.source = projector.source.get(),
+                                             .metadata = &keys,
+                                             .text_metadata = &text_keys,
+                                             .user_config = parts.config_text,
+                                             .user_name = parts.config,
+                                             .has_processor = !parts.processor.empty()},
+                                            adopted));
+  for (const SourceFile& file : projector.source->files()) {
+    if (std::ranges::count(input.source->files(), file.name, &SourceFile::name) == 0) continue;
+    return fail_field(ErrorCode::kUsage, "mmproj",
+                      fmt::format(" {}: has the name of a file of the text decoder", shown));
+  }
+  auto source = std::make_unique<DerivedSource>(std::move(input.source));
+  const size_t first = FERRY_TRY(source->add_source(std::move(projector.source)));
+  for (converters::KeyedTensor& tensor : made.tensors.tensors) {
+    for (StridedPiece& piece : tensor.recipe.pieces) piece.tensor += first;
+    adopted.tensors.tensors.push_back(std::move(tensor));
+  }
+  adopted.tensors.names.merge(made.tensors.names);
+  input.source = std::move(source);
+  input.images = true;
+  std::ranges::move(made.notes, std::back_inserter(input.notes));
+  if (parts.processor.empty()) {
+    parts.processor.push_back({kProcessorFiles[0], {}, std::move(made.processor)});
+  }
+  return {};
+}
+
 // Adopts a GGUF file, which brings its own names and metadata instead of files.
-Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
-             const std::string& config) {
-  std::string text;
-  if (!config.empty()) text = FERRY_TRY(read_text_file(config, kMaxConfigBytes));
+Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata, GgufParts parts) {
+  if (!parts.config.empty()) {
+    parts.config_text = FERRY_TRY(read_text_file(parts.config, kMaxConfigBytes));
+  }
   const nlohmann::json keys = FERRY_TRY(metadata.to_json());
   converters::AdoptedGguf adopted =
-      FERRY_TRY(converters::adopt_gguf(*input.source, keys, text, config));
+      FERRY_TRY(converters::adopt_gguf(*input.source, keys, parts.config_text, parts.config));
+  if (!parts.mmproj.empty()) FERRY_RETURN_IF_ERROR(add_projector(input, adopted, keys, parts));
   input.tensors = std::move(adopted.tensors);
   input.sentence = std::move(adopted.sentence);
   input.config = std::move(adopted.config);
@@ -104,6 +180,7 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
   if (!input.generation.empty()) {
     input.copied.push_back({kCheckpointGenerationConfig, {}, input.generation});
   }
+  std::ranges::move(parts.processor, std::back_inserter(input.copied));
   if (adopted.tokenizer.missing.empty()) {
     input.copied.push_back({"tokenizer.json", {}, std::move(adopted.tokenizer.tokenizer)});
     input.copied.push_back(
@@ -314,7 +391,7 @@ void carry_files(const Directory& directory, std::vector<packer::CopiedFile>& co
 }  // namespace
 
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
-                                              const std::string& lora) {
+                                              const std::string& lora, const std::string& mmproj) {
   auto opened = open_checkpoint(path);
   if (!opened && is_bundle(path)) {
     return Failure(
@@ -332,7 +409,10 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
   CheckpointInput input;
   input.source = std::move(checkpoint.source);
   if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint.extra)) {
-    FERRY_RETURN_IF_ERROR(adopt(input, *gguf, config));
+    FERRY_RETURN_IF_ERROR(adopt(input, *gguf, {.config = config, .mmproj = mmproj}));
+  } else if (!mmproj.empty()) {
+    return fail_field(ErrorCode::kUsage, "mmproj",
+                      fmt::format(": is for a GGUF file, and {} is none", printable(path)));
   } else {
     FERRY_RETURN_IF_ERROR(add_files_beside(input, checkpoint.directory, path, config));
     FERRY_RETURN_IF_ERROR(adopt_keras(input));

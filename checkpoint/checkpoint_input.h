@@ -39,9 +39,11 @@ struct CheckpointInput {
 
 // `path` is that of open_checkpoint(). `config`, where not empty, is a config.json to use instead
 // of the checkpoint's; `lora`, where not empty, is the directory of an adapter that is merged into
-// the tensors. kBadInput where there is no config.
+// the tensors; `mmproj`, where not empty, is the projector of a GGUF file: the two become a model
+// that takes images. Processor files beside `config` then count instead of those that the projector
+// gives. kBadInput where there is no config; kUsage for a projector without a GGUF file.
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
-                                              const std::string& lora);
+                                              const std::string& lora, const std::string& mmproj);
 
 // Whether there is a directory with a manifest at `path`.
 bool is_bundle(const std::string& path);

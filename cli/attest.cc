@@ -27,6 +27,7 @@ std::vector<std::pair<std::string, std::string>> options_of(
   const std::pair<const char*, const std::string&> files[] = {
       {"config", options.config},
       {"lora", options.lora},
+      {"mmproj", options.mmproj},
       {"calibrate", options.calibrate},
       {"calibrate-prefill", options.calibrate_prefill},
       {"calibrate-weights", options.calibrate_weights}};

@@ -32,7 +32,7 @@ void describe_output(OptionVisitor& v, ConvertLine& o) {
            .help = "What is made: programs and weights, or files of weights for other tools "
                    "(docs/exporting.md)",
            .otherwise = "bundle"},
-          o.to, {"bundle", "safetensors", "hf", "pth", "bpte", "gguf"});
+          o.to, {"bundle", "safetensors", "hf", "pth", "bpte", "gguf", "mmproj"});
   v.value({.name = "dry-run", .letter = 'n', .help = "Plan only; --json prints the plan"},
           o.dry_run);
   v.value({.name = "overwrite", .help = "Replace an existing bundle, or what --to makes"},
@@ -86,7 +86,7 @@ void describe_signature(OptionVisitor& v, ConvertLine& o) {
 
 void describe_gguf(OptionVisitor& v, ConvertLine& o) {
   v.words({.name = "outtype",
-           .help = "Of --to gguf: how matrices are stored; auto: as in the checkpoint",
+           .help = "Of --to gguf and mmproj: how matrices are stored; auto: as in the checkpoint",
            .otherwise = "auto",
            .outputs = plan::kGgufFiles},
           o.outtype, conversion::gguf_type_words());
@@ -98,7 +98,7 @@ void describe_gguf(OptionVisitor& v, ConvertLine& o) {
           o.imatrix);
   v.value({.name = "name",
            .value = "NAME",
-           .help = "Of --to gguf: general.name",
+           .help = "Of --to gguf and mmproj: general.name",
            .outputs = plan::kGgufFiles},
           o.name);
   v.value({.name = "tokenizer-pre",
@@ -335,7 +335,7 @@ Status settle_bits(ConvertLine& o) {
 unsigned output_of(std::string_view to) {
   if (to == "bundle") return plan::kBundles;
   if (to == "bpte") return plan::kBundledPrograms;
-  return to == "gguf" ? plan::kGgufFiles : plan::kWeightFiles;
+  return to == "gguf" || to == "mmproj" ? plan::kGgufFiles : plan::kWeightFiles;
 }
 
 }  // namespace

@@ -22,6 +22,10 @@ Status check_kind(const BundleChoice& choice, bool is_gguf) {
     return fail(ErrorCode::kUsage,
                 "--config is for GGUF files; bundles and programs have their configuration");
   }
+  if (!choice.mmproj.empty() && !is_gguf) {
+    return fail(ErrorCode::kUsage,
+                "--mmproj is for GGUF files; a bundle that takes images has its vision encoder");
+  }
   if (!choice.check_digests && is_gguf) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: --skip-digests is for bundles; a GGUF file has no digests",
@@ -88,8 +92,9 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
     if (is_gguf) {
       const auto matrices =
           choice.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
-      return conversion::bundle_in_memory(choice.directory, choice.config, matrices, pool,
-                                          choice.all_logits);
+      return conversion::bundle_in_memory(
+          {.path = choice.directory, .config = choice.config, .mmproj = choice.mmproj}, matrices,
+          pool, choice.all_logits);
     }
     return choice.check_digests
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)

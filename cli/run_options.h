@@ -31,7 +31,7 @@ struct RunOptions {
   LooseOptions loose;
   std::vector<std::string> images, stops;
   std::string bundle, tokens, prompt, prompt_file, prompts, chat, system, messages, dump_logits,
-      stats_json, thresholds, config, profile, draft, adapter, save_state, load_state;
+      stats_json, thresholds, config, mmproj, profile, draft, adapter, save_state, load_state;
   std::optional<int64_t> max_new;
   std::string mode, lookahead;
   std::optional<double> repetition_penalty, temperature, top_p, min_p;
@@ -49,6 +49,7 @@ void add_loose_options(Verb& verb, const std::string& does, LooseOptions& option
 struct BundleChoice {
   std::string directory;
   std::string config = {};        // convert --config for a GGUF file; may be empty
+  std::string mmproj = {};        // convert --mmproj for a GGUF file; may be empty
   bool check_digests = true;      // check the digests of a bundle
   bool exact = false;             // compute with the matrices of a GGUF file as f32
   bool all_logits = false;        // give the logits of all tokens of a GGUF file

@@ -86,8 +86,9 @@ Status settle(CardLine& line) {
     }
     line.facts.trust = signing::Trust{.public_key = line.public_key, .anchors = line.anchors};
   }
-  if (line.facts.checkpoint.empty() && (!line.facts.config.empty() || !line.facts.lora.empty())) {
-    return fail(ErrorCode::kUsage, "--config and --lora belong to --checkpoint");
+  if (line.facts.checkpoint.empty() &&
+      (!line.facts.config.empty() || !line.facts.lora.empty() || !line.facts.mmproj.empty())) {
+    return fail(ErrorCode::kUsage, "--config, --lora and --mmproj belong to --checkpoint");
   }
   const std::string& name = line.facts.checkpoint_name;
   if (!name.empty() && (!card::is_hub_name(name) || name.find('/') == std::string::npos)) {
@@ -251,6 +252,7 @@ void add_card(CommandLine& line) {
       .finds_models()
       .option("--config FILE", o->facts.config, "config.json that `convert` was given")
       .option("--lora DIR", o->facts.lora, "Adapter that `convert` was given")
+      .option("--mmproj FILE", o->facts.mmproj, "Projector that `convert` was given")
       .option("--checkpoint-name ORG/NAME", o->facts.checkpoint_name,
               "Its name at Hugging Face; default: as the folder of the cache says it")
       .option("--attestation FILE", o->facts.proof,

@@ -393,8 +393,8 @@ Status answer_lines(Waiting& waiting, bool plain) {
 // Opens a bundle, or turns a GGUF file into one in memory.
 Result<packer::Bundle> open_encoder(Context& context, const EmbedLine& o) {
   if (conversion::is_gguf_file(o.bundle)) {
-    return conversion::bundle_in_memory(o.bundle, o.config, conversion::GgufMatrices::kFloats,
-                                        context.pool());
+    return conversion::bundle_in_memory({.path = o.bundle, .config = o.config},
+                                        conversion::GgufMatrices::kFloats, context.pool());
   }
   if (!o.config.empty()) {
     return fail(ErrorCode::kUsage, "--config is for GGUF files; bundles have their configuration");

@@ -286,8 +286,8 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle opened =
-      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests, options.exact,
-                             options.lookup.has_value() || !options.draft.empty(),
+      FERRY_TRY(open_bundle({options.bundle, options.config, options.mmproj, !options.skip_digests,
+                             options.exact, options.lookup.has_value() || !options.draft.empty(),
                              !options.ignore_eos, context.progress("checking digests")},
                             options.loose, context.pool()));
   const packer::Bundle bundle = FERRY_TRY(opened.with_adapter(options.adapter));
@@ -418,6 +418,8 @@ void add_run(CommandLine& line) {
               "Bytes that planned memory may have; default: what the system has available")
       .option("--config FILE", o->config,
               "Of a GGUF file: config.json for what its metadata do not tell, as for convert")
+      .option("--mmproj FILE", o->mmproj,
+              "Of a GGUF file: the projector with its vision encoder, as for convert")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--exact", o->exact,
             "Compute as verify does: matrices of a GGUF file as f32, instead of multiplying its "

@@ -190,6 +190,7 @@ Result<packer::KnownModel> known_model(Context& context, const VerifyLine& optio
   source.source = verify.checkpoint;
   source.config = verify.config;
   source.lora = verify.lora;
+  source.mmproj = verify.mmproj;
   const plan::Conversion planned = FERRY_TRY(plan::plan_conversion(source, &context.pool()));
   const auto& config = planned.mapped.config;
   return packer::KnownModel{config.model_type, config.num_layers, config.hidden_size};
@@ -205,8 +206,9 @@ Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options,
     return open_bundle(choice, options.loose, context.pool());
   }
   if (subject == VerifySubject::kGguf) {
-    return conversion::bundle_in_memory(path, options.verify.config,
-                                        conversion::GgufMatrices::kFloats, context.pool());
+    return conversion::bundle_in_memory(
+        {.path = path, .config = options.verify.config, .mmproj = options.verify.mmproj},
+        conversion::GgufMatrices::kFloats, context.pool());
   }
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));

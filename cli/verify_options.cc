@@ -60,6 +60,9 @@ Status check_options(const proof::BundleProofOptions& options, bool is_gguf) {
   if (options.checkpoint.empty() && !options.config.empty() && !is_gguf) {
     return fail(ErrorCode::kUsage, "--config belongs to --checkpoint, or to a GGUF file");
   }
+  if (options.checkpoint.empty() && !options.mmproj.empty() && !is_gguf) {
+    return fail(ErrorCode::kUsage, "--mmproj belongs to --checkpoint, or to a GGUF file");
+  }
   if (options.checkpoint.empty() && !options.lora.empty()) {
     return fail(ErrorCode::kUsage, "--lora belongs to --checkpoint");
   }
@@ -127,6 +130,10 @@ Status check_gguf_line(const VerifyLine& line) {
                             printable(line.bundle)));
   }
   if (!bytes) return {};
+  if (!verify.mmproj.empty()) {
+    return fail(ErrorCode::kUsage,
+                "--mmproj: the bytes of one GGUF file are compared; give the projector itself");
+  }
   FERRY_RETURN_IF_ERROR(check_companions(line));
   if (verify.tolerance || line.memory || !line.report.empty()) {
     return fail(ErrorCode::kUsage,
@@ -163,6 +170,9 @@ void add_verify_options(Verb& verb, VerifyLine& line) {
               "compared too")
       .option("--config FILE", line.verify.config,
               "With --checkpoint, or of a GGUF file: as for convert")
+      .option(
+          "--mmproj FILE", line.verify.mmproj,
+          "With --checkpoint, or of a GGUF file: the projector of the GGUF file, as for convert")
       .option("--lora DIR", line.verify.lora,
               "With --checkpoint: the adapter that was merged, as for convert")
       .finds_models()

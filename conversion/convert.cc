@@ -67,11 +67,12 @@ Result<packer::WrittenBundle> convert(const plan::ConvertOptions& options,
   return conversion.plan->write(target, pool, {});
 }
 
-Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
-                                        GgufMatrices matrices, ThreadPool& pool, bool all_logits) {
+Result<packer::Bundle> bundle_in_memory(const GgufModel& model, GgufMatrices matrices,
+                                        ThreadPool& pool, bool all_logits) {
   plan::ConvertOptions options;
-  options.source = checkpoint;
-  options.config = config;
+  options.source = model.path;
+  options.config = model.config;
+  options.mmproj = model.mmproj;
   options.all_logits = all_logits;
   if (matrices == GgufMatrices::kBlocks) {
     options.keeps_blocks = [](std::string_view encoding) {
@@ -83,9 +84,9 @@ Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std
     return Failure(
         converters::problems_error(conversion.mapped.problems, *conversion.mapped.source));
   }
-  FERRY_RETURN_IF_ERROR(check_room(checkpoint, conversion.plan->total_bytes()));
+  FERRY_RETURN_IF_ERROR(check_room(model.path, conversion.plan->total_bytes()));
   MemoryFolder files = FERRY_TRY(conversion.plan->write_to_memory(pool, {}));
-  return packer::Bundle::open(std::move(files), checkpoint, pool);
+  return packer::Bundle::open(std::move(files), model.path, pool);
 }
 
 }  // namespace ferry::conversion

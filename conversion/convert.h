@@ -30,13 +30,18 @@ enum class GgufMatrices {
   kBlocks,  // in the file's blocks, with activations rounded to 8 bits (kernels/block_linear.h)
 };
 
-// Converts `checkpoint` with default options and opens the bundle in memory; nothing is written to
-// a disk. `config` is the path of a config.json that replaces the checkpoint's; it may be empty.
-// Messages call the bundle by the path of the checkpoint. The bundle takes as much memory of this
+// A GGUF file, and the paths that the options of these names state; either may be empty.
+struct GgufModel {
+  std::string path;
+  std::string config = {};  // plan::ConvertOptions::config
+  std::string mmproj = {};  // plan::ConvertOptions::mmproj
+};
+
+// Converts the model with default options and opens the bundle in memory; nothing is written to a
+// disk. Messages call the bundle by the path of the file. The bundle takes as much memory of this
 // process as it has bytes, beside the memory of the conversion. kIo, before anything is computed,
 // if the bundle has more bytes than the system has available.
-Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
-                                        GgufMatrices matrices, ThreadPool& pool,
-                                        bool all_logits = false);
+Result<packer::Bundle> bundle_in_memory(const GgufModel& model, GgufMatrices matrices,
+                                        ThreadPool& pool, bool all_logits = false);
 
 }  // namespace ferry::conversion

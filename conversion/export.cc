@@ -20,6 +20,7 @@ constexpr std::array kFormats = {
     Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
     Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
     Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
+    Format{ExportFormat::kMmproj, "mmproj", plan_mmproj_files},
     Format{ExportFormat::kPth, "pth", plan_pth_files},
     Format{ExportFormat::kBundled, "bpte", plan_bundled_files},
 };
@@ -74,12 +75,13 @@ std::optional<DType> dtype_of(graph::WeightDType dtype) {
 }
 
 Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
-  const plan::ConvertOptions& convert = options.convert;
+  plan::ConvertOptions convert = options.convert;
+  if (options.format == ExportFormat::kMmproj) convert.images = true;
   checkpoint::CheckpointInput input =
       checkpoint::is_bundle(convert.source)
           ? FERRY_TRY(checkpoint::open_bundle_input(convert.source, convert.config, pool))
-          : FERRY_TRY(
-                checkpoint::open_checkpoint_input(convert.source, convert.config, convert.lora));
+          : FERRY_TRY(checkpoint::open_checkpoint_input(convert.source, convert.config,
+                                                        convert.lora, convert.mmproj));
   if (checkpoint::is_bundle(convert.source) && !convert.lora.empty()) {
     FERRY_RETURN_IF_ERROR(checkpoint::merge_adapter(input, convert.lora));
   }

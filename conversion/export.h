@@ -21,6 +21,7 @@ enum class ExportFormat {
   kSafetensors,  // runtime names
   kHuggingFace,  // keys of a Hugging Face checkpoint
   kGguf,         // docs/gguf.md
+  kMmproj,       // the vision encoder alone, as llama.cpp has it beside a GGUF file
   kPth,          // PyTorch, for export_llama
   kBundled,      // a bundled program of ExecuTorch
 };
@@ -35,7 +36,7 @@ struct ExportOptions {
   plan::ConvertOptions convert;  // source, dtype, max_file_bytes and the options that map keys
   ExportFormat format = ExportFormat::kSafetensors;
   std::string out;  // path of the output; its ending says whether that is one file
-  // The following fields are for kGguf only.
+  // The following fields are for kGguf and kMmproj only.
   std::string type = "auto";  // one of gguf_type_words(); "auto": as in the checkpoint
   std::string imatrix = {};   // file of an importance matrix, or empty
   std::string model_name = {};
@@ -62,6 +63,7 @@ Result<PlannedFiles> plan_safetensors_files(plan::MappedModel& model, const Expo
 Result<PlannedFiles> plan_hugging_face_files(plan::MappedModel& model,
                                              const ExportOptions& options);
 Result<PlannedFiles> plan_gguf_files(plan::MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_mmproj_files(plan::MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_pth_files(plan::MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_bundled_files(plan::MappedModel& model, const ExportOptions& options);
 

@@ -26,6 +26,8 @@ namespace {
 constexpr const char* kPre = "tokenizer.ggml.pre";
 constexpr const char* kGeneralName = "general.name";
 constexpr const char* kFileType = "general.file_type";
+constexpr const char* kArchitecture = "general.architecture";
+constexpr std::string_view kProjector = "clip";
 
 // Keys that describe a model to people. Converters may take their values from anywhere, so they are
 // not compared.
@@ -295,7 +297,8 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   wanted.convert.config = options.config;
   wanted.convert.lora = options.lora;
   wanted.imatrix = options.imatrix;
-  wanted.format = ExportFormat::kGguf;
+  const bool projector = text_or_empty(file.metadata, kArchitecture) == kProjector;
+  wanted.format = projector ? ExportFormat::kMmproj : ExportFormat::kGguf;
   wanted.type = FERRY_TRY(file_type_of(file, path));
   wanted.model_name = text_or_empty(file.metadata, kGeneralName);
   std::vector<std::string> notes;

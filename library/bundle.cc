@@ -22,7 +22,8 @@ Result<packer::Bundle> open_bundle(const OpenOptions& options, ThreadPool& pool,
   if (conversion::is_gguf_file(path)) {
     const auto matrices =
         options.exact ? conversion::GgufMatrices::kFloats : conversion::GgufMatrices::kBlocks;
-    return conversion::bundle_in_memory(path, options.config, matrices, pool, options.all_logits);
+    return conversion::bundle_in_memory({.path = path, .config = options.config}, matrices, pool,
+                                        options.all_logits);
   }
   return packer::Bundle::open(path, options.check_digests, pool,
                               library::show(progress, "checking digests"));

@@ -99,6 +99,7 @@ plan::OptionTexts texts_of(const ConvertOptions& o) {
   };
   add("config", !o.config.empty(), o.config);
   add("lora", !o.lora.empty(), o.lora);
+  add("mmproj", !o.mmproj.empty(), o.mmproj);
   std::string adapters;
   for (const AdapterSource& adapter : o.adapters) {
     adapters += (adapters.empty() ? "" : ",") + adapter.name + "=" + adapter.directory;

@@ -63,6 +63,7 @@ proof::BundleProofOptions settle(const VerifyOptions& from, const OnProgress& pr
   options.checkpoint = from.checkpoint;
   options.config = from.config;
   options.lora = from.lora;
+  options.mmproj = from.mmproj;
   options.calibrate_weights = from.calibrate_weights;
   options.against = from.against;
   options.images = from.images;

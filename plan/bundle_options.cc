@@ -216,13 +216,13 @@ graph::FactorSlots factors_of(const packer::Bundle& bundle) {
   return factors;
 }
 
-Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
-                                  const std::string& config, const std::string& lora) {
+Result<ConvertOptions> options_of(const packer::Bundle& bundle, const BundleSource& source) {
   const packer::Manifest& manifest = bundle.manifest();
   ConvertOptions options;
-  options.source = source;
-  options.config = config;
-  options.lora = lora;
+  options.source = source.path;
+  options.config = source.config;
+  options.lora = source.lora;
+  options.mmproj = source.mmproj;
   if (manifest.options.empty()) {
     set_unrecorded_options(bundle, options);
   } else if (const Status read = read_recorded_options(manifest.options, options); !read) {

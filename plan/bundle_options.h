@@ -11,12 +11,16 @@
 
 namespace ferry::plan {
 
+// The checkpoint of a bundle: `path` becomes ConvertOptions::source, the others the fields of the
+// same names.
+struct BundleSource {
+  std::string path, config = {}, lora = {}, mmproj = {};
+};
+
 // Returns the options that the manifest of the bundle records. Bundles before version 6 of the
 // format record none; the options that decide programs are then read from the programs, and dtypes
-// are left at their defaults. `source`, `config` and `lora` become the fields of the same names in
-// ConvertOptions. kBadInput if a recorded option has an invalid value.
-Result<ConvertOptions> options_of(const packer::Bundle& bundle, const std::string& source,
-                                  const std::string& config, const std::string& lora);
+// are left at their defaults. kBadInput if a recorded option has an invalid value.
+Result<ConvertOptions> options_of(const packer::Bundle& bundle, const BundleSource& source);
 
 // Returns the factors that the programs of the bundle take; their contents are those of the chosen
 // adapter. The bundle must outlive them. Empty for a bundle without them.

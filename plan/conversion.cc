@@ -338,9 +338,9 @@ std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& cop
 Result<Conversion> plan_conversion(const ConvertOptions& given, ThreadPool* pool) {
   ConvertOptions options = given;
   FERRY_RETURN_IF_ERROR(check_layout(options));
-  checkpoint::CheckpointInput opened =
-      FERRY_TRY(checkpoint::open_checkpoint_input(options.source, options.config, options.lora));
-  opened.images = has_tower(*opened.source);
+  checkpoint::CheckpointInput opened = FERRY_TRY(checkpoint::open_checkpoint_input(
+      options.source, options.config, options.lora, options.mmproj));
+  opened.images = opened.images || has_tower(*opened.source);
   MappedModel model = FERRY_TRY(map_checkpoint(options, std::move(opened)));
   const converters::BuildOptions& build = model.build;
   PlannedAdapters adapters;

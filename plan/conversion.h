@@ -38,8 +38,9 @@ enum class ProgramLayout {
 
 struct ConvertOptions {
   std::string source;
-  std::string config;  // path of a config.json that replaces the checkpoint's; may be empty
-  std::string lora;    // directory of an adapter that is merged into the weights; may be empty
+  std::string config;       // path of a config.json that replaces the checkpoint's; may be empty
+  std::string lora;         // directory of an adapter that is merged into the weights; may be empty
+  std::string mmproj = {};  // of a GGUF file: the projector with its vision encoder; may be empty
   // Adapters that stay apart from the weights: programs take the factors of every layer that any of
   // them changes.
   std::vector<AdapterChoice> adapters = {};

@@ -440,8 +440,8 @@ Result<converters::ModelConfig> read_config(const ConvertOptions& options,
 }  // namespace
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
-  checkpoint::CheckpointInput opened =
-      FERRY_TRY(checkpoint::open_checkpoint_input(options.source, options.config, options.lora));
+  checkpoint::CheckpointInput opened = FERRY_TRY(checkpoint::open_checkpoint_input(
+      options.source, options.config, options.lora, options.mmproj));
   return map_checkpoint(options, std::move(opened));
 }
 

@@ -432,6 +432,12 @@ void describe_checkpoint(OptionVisitor& v, ConvertOptions& o) {
            .help = "Adapter to merge into the weights: adapter_config.json and "
                    "adapter_model.safetensors as peft writes them"},
           o.lora);
+  v.value({.name = "mmproj",
+           .value = "FILE",
+           .help = "Projector of a GGUF file: the vision encoder that llama.cpp keeps in a file of "
+                   "its own (mmproj-*.gguf)",
+           .outputs = kAllOutputs & ~kGgufFiles},
+          o.mmproj);
   v.text(
       {.name = "adapters",
        .value = "NAME=DIR,...",

@@ -121,7 +121,10 @@ Status compare_with_checkpoint(const packer::Bundle& bundle, const CheckpointOpt
                                PerplexityReport& report) {
   const int64_t vocab = bundle.manifest().vocab_size;
   const plan::ConvertOptions options =
-      FERRY_TRY(plan::options_of(bundle, given.checkpoint, given.config, given.lora));
+      FERRY_TRY(plan::options_of(bundle, {.path = given.checkpoint,
+                                          .config = given.config,
+                                          .lora = given.lora,
+                                          .mmproj = given.mmproj}));
   const plan::Conversion conversion =
       FERRY_TRY(plan::plan_f32_layers(bundle, options, rows_of_part(vocab), pool));
   const std::string name = given.checkpoint + " in f32";

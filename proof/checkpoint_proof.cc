@@ -361,8 +361,10 @@ bool CheckpointProof::decided() const {
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const CheckpointOptions& options,
                                                  const Reference* reference, ThreadPool& pool) {
-  plan::ConvertOptions made_with =
-      FERRY_TRY(plan::options_of(bundle, options.checkpoint, options.config, options.lora));
+  plan::ConvertOptions made_with = FERRY_TRY(plan::options_of(bundle, {.path = options.checkpoint,
+                                                                       .config = options.config,
+                                                                       .lora = options.lora,
+                                                                       .mmproj = options.mmproj}));
   FERRY_RETURN_IF_ERROR(calibrate_again(bundle, options, made_with, pool));
   return CheckpointProver(bundle, options, std::move(made_with), reference, pool).run();
 }

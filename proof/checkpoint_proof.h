@@ -57,6 +57,7 @@ struct CheckpointOptions {
   std::string checkpoint = {};           // see ConvertOptions::source
   std::string config = {};               // see ConvertOptions::config
   std::string lora = {};                 // see ConvertOptions::lora
+  std::string mmproj = {};               // see ConvertOptions::mmproj
   std::string calibrate = {};            // path of a file of prompts; may be empty
   std::string calibrate_prefill = {};    // path of a file of prompts for prefill_forward
   std::string calibrate_weights = {};    // path of the text that the weights were calibrated with

@@ -69,6 +69,7 @@ struct ConvertOptions {
   std::string source = {};
   std::string config = {};  // replaces the config.json of the checkpoint; may be empty
   std::string lora = {};    // directory of an adapter to merge into the weights; may be empty
+  std::string mmproj = {};  // of a GGUF file: its projector (docs/gguf.md); may be empty
   // Adapters that stay apart from the weights, for Bundle::with_adapter().
   std::vector<AdapterSource> adapters = {};
   bool int8_adapters = false;  // codes of 8 bits for the factors of `adapters`

@@ -20,6 +20,7 @@ struct VerifyOptions {
   std::string checkpoint = {};  // the checkpoint that the bundle was made from; may be empty
   std::string config = {};  // path of a config.json that replaces the checkpoint's; may be empty
   std::string lora = {};    // directory of the adapter that was merged; may be empty
+  std::string mmproj = {};  // projector of a GGUF file that was converted; may be empty
   // The file of ConvertOptions::calibrate_weights; may be empty for "default".
   std::string calibrate_weights = {};
   std::string against = {};  // path of another bundle of the same model; may be empty

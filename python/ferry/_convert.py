@@ -15,6 +15,7 @@ class ConvertOptions(TypedDict, total=False):
 
     - ``format``: "bundle", "safetensors", "hf", "pth", "bpte" or "gguf"
     - ``config``, ``lora``: replace the config.json; the folder of an adapter to merge
+    - ``mmproj``: of a GGUF file, its projector: the vision encoder that llama.cpp keeps apart
     - ``adapters``: folders by name, of adapters that stay apart for :meth:`Bundle.with_adapter`;
       ``int8_adapters``: their factors in codes of 8 bits
     - ``dtype``: "keep", "f32", "f16" or "bf16", of the matrices
@@ -44,6 +45,7 @@ class ConvertOptions(TypedDict, total=False):
     format: str
     config: Path
     lora: Path
+    mmproj: Path
     adapters: Mapping[str, Path]
     int8_adapters: bool
     dtype: str
@@ -123,7 +125,7 @@ def plan(
 
 def _options(source: Path, options: Mapping[str, Any], output: str) -> dict[str, object]:
     given = dict(options)
-    for name in ("config", "lora", "reference", "gguf_imatrix", "calibrate_weights"):
+    for name in ("config", "lora", "mmproj", "reference", "gguf_imatrix", "calibrate_weights"):
         if name in given:
             given[name] = path_of(given[name])
     if "adapters" in given:

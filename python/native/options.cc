@@ -129,6 +129,7 @@ ConvertOptions convert_options(const nb::dict& given) {
   std::string quantize = "none";
   nb::list rule_list;
   options.read("source", o.source).read("config", o.config).read("lora", o.lora);
+  options.read("mmproj", o.mmproj);
   options.read("format", o.format, kFormats)
       .read("gguf_type", o.gguf_type)
       .read("gguf_imatrix", o.gguf_imatrix);
@@ -227,6 +228,7 @@ VerifyOptions verify_options(const nb::dict& given) {
   Options options(given);
   options.read("reference", o.reference).read("checkpoint", o.checkpoint);
   options.read("config", o.config).read("lora", o.lora).read("against", o.against);
+  options.read("mmproj", o.mmproj);
   options.read("calibrate_weights", o.calibrate_weights);
   options.read("images", o.images).read("tolerance", o.tolerance).read("memory", o.memory).done();
   return o;

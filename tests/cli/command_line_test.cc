@@ -101,7 +101,7 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
       {{"convert", "x", "--dtype", "b16"},
        "--dtype: b16 not in {keep,f32,f16,bf16} (did you mean bf16?) (see ferry convert --help)"},
       {{"convert", "x", "--to", "GGUF"},
-       "--to: GGUF not in {bundle,safetensors,hf,pth,bpte,gguf} (did you mean gguf?) (see "
+       "--to: GGUF not in {bundle,safetensors,hf,pth,bpte,gguf,mmproj} (did you mean gguf?) (see "
        "ferry "
        "convert --help)"},
       {{"run", "x", "--temp", "1"},

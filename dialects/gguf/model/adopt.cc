@@ -21,6 +21,10 @@ constexpr IntRange kTokenIdRange = {0, INT32_MAX};
 Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
                                                 const TensorSource& source) {
   const auto type = FERRY_TRY(fields.text("general.type")).value_or("model");
+  if (type == "mmproj") {
+    return fields.error(ErrorCode::kUnsupported, "general.type",
+                        "is mmproj: a projector, which --mmproj takes beside a text decoder");
+  }
   if (type != "model") {
     return fields.error(ErrorCode::kUnsupported, "general.type",
                         fmt::format("is {}: only models can be converted", quoted(type)));

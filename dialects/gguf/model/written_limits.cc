@@ -42,8 +42,8 @@ class Limits {
     std::vector<std::string> lines;
     if (c_.multimodal) {
       lines.push_back(
-          "the file has the text model alone: images need a projector file (mmproj), "
-          "which Ferry does not write");
+          "the file has the text model alone: images need a projector, which --to mmproj writes "
+          "of the models that llama.cpp has one for");
     }
     if (const auto window = ignored_window()) {
       lines.push_back(
