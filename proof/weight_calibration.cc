@@ -96,8 +96,9 @@ class Calibrator {
     }
     return bytes;
   }
-  // A vision encoder is not calibrated without images.
+  // A vision encoder is not calibrated without images, an audio encoder never.
   bool is_executed(const plan::ConvertedComponent& component) const {
+    if (component.role == kAudioEncoderRole) return false;
     return component.role != kVisionEncoderRole || !sequences_.images.empty();
   }
   uint64_t calibrated_bytes() const {
