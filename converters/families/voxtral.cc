@@ -69,6 +69,7 @@ Status read_sound(const JsonFields& outer, ModelConfig& config) {
   AudioConfig& audio = config.audio.emplace();
   audio.to_rows.emplace();
   auto fields = FERRY_TRY(outer.object_or_default(kAudio));
+  if (!fields) return outer.bad(kAudio, "is missing");
   const std::string type = FERRY_TRY(fields->text("model_type")).value_or("voxtral_encoder");
   if (type != "voxtral_encoder") {
     return fields->error(ErrorCode::kUnsupported, "model_type",
@@ -98,6 +99,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 const VisionFamily kFamily = {.types = {{.name = "voxtral",
                                          .text_type = "llama",
+                                         .defaults = R"({"audio_config": {}})",
                                          .read_sound = read_sound,
                                          .text_defaults = kTextDefaults}},
                               .text_types = {"llama"},

@@ -170,6 +170,9 @@ TEST(SpeechRows, ABundleWithoutItsTokenizerTakesTokensAlone) {
 TEST(SpeechRows, ConfigsThatAreNotObeyedAreRefused) {
   const TempDir dir;
   const std::tuple<const char*, Json, int, const char*> cases[] = {
+      {"/audio_config", nullptr, 3, "conv1.weight"},
+      {"/audio_config", Json::object(), 3, "conv1.weight"},
+      {"/audio_config", 3, 3, "audio_config"},
       {"/audio_config/model_type", "whisper", 4, "model_type"},
       {"/audio_config/intermediate_size", 401, 4, "intermediate_size"},
       {"/audio_config/intermediate_size", 56, 4, "max_source_positions"},
