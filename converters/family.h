@@ -132,6 +132,8 @@ struct VisionType {
   // As in WrapperType: the outer config describes the text decoder where it has no `text_key`, and
   // tie_word_embeddings ties in the text part too.
   bool flat = false, text_ties = false;
+  // The head is a weight of its own, whatever the configs say of ties.
+  bool never_ties = false;
   // Logits are those of the head alone, whatever the config of the text part says of them.
   bool plain_head = false;
   // The text decoder gets its masks from the model around it, whatever its own config says of

@@ -389,6 +389,7 @@ Status read_encoders(JsonFields outer, const VisionMatch& match, ModelConfig& co
 // Whether the head is tied: the outer config says so, else what its class or the text part says.
 Result<bool> read_tie(JsonFields outer, const JsonFields& text, const VisionType& type) {
   if (!type.names.empty()) outer.set_names(type.names);
+  if (type.never_ties) return false;
   if (type.tied) {
     return read_tie(outer, text, WrapperType{.tied = *type.tied, .text_ties = type.text_ties});
   }

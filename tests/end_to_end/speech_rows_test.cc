@@ -193,6 +193,16 @@ TEST(SpeechRows, ConfigsThatAreNotObeyedAreRefused) {
   }
 }
 
+// The class of the reference has no ties.
+TEST(SpeechRows, AHeadIsNeverTied) {
+  for (const std::string key : {"/tie_word_embeddings", "/text_config/tie_word_embeddings"}) {
+    const TempDir dir;
+    const std::string folder = changed(dir, "config.json", key, true);
+    const std::string bundle = converted(dir, folder, {"--dtype", "f32"});
+    EXPECT_EQ(verified({bundle, "--reference", golden()})["result"]["parity"], true);
+  }
+}
+
 TEST(SpeechRows, ProcessorsThatMakeOtherPromptsAreRefused) {
   const TempDir dir;
   const std::tuple<const char*, const char*, Json, int, const char*> cases[] = {
