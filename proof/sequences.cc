@@ -58,7 +58,6 @@ Sequences Sequences::beginnings(size_t count, size_t length) const {
 Status Sequences::run(LoadedPart& part, std::string_view role, size_t index,
                       PassedTensors& state) const {
   const bool has_images = !images.empty() && !images[index].empty();
-  if (role == kAudioEncoderRole) return {};  // sequences have no sounds
   if (role == kVisionEncoderRole) {
     if (!has_images || images[index].pixels.empty()) return {};
     const std::vector<float> features = FERRY_TRY(encode_images(part, images[index]));

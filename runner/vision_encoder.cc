@@ -393,9 +393,11 @@ Result<std::vector<float>> VisionEncoder::features_of_tiles(std::span<const floa
   const auto tile = static_cast<size_t>(*checked_numel(sizes_.tile));
   if (pixels.empty() || pixels.size() % tile != 0) {
     const std::span<const int64_t> sides = std::span(sizes_.tile).subspan(1);
-    return fail(ErrorCode::kUsage, fmt::format("{}: {} values are not whole tiles of {} ({})",
-                                               printable(set_.bundle().path()), pixels.size(), tile,
-                                               fmt::join(sides, " x ")));
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("{}: {} {} are not whole tiles of {} ({})", printable(set_.bundle().path()),
+                    pixels.size(), inputs_.front() == kPixelValuesPort ? "pixel values" : "values",
+                    tile, fmt::join(sides, " x ")));
   }
   std::vector<float> features;
   for (size_t i = 0; i < pixels.size() / tile; ++i) {
