@@ -122,6 +122,7 @@ constexpr std::string_view kConnectors[] = {"connector", "multi_modal_projector"
 constexpr std::string_view kTowers[] = {".vision", ".visual.", ".vit.", ".v.blk.",
                                         ".image_encoder."};
 constexpr std::string_view kConnectorName = "vision.connector";
+constexpr std::string_view kSoundConnectorName = "audio.connector";
 
 // Returns the name in lower case, with a dot before, between and behind the parts of its path.
 std::string normal_name(std::string_view name) {
@@ -183,8 +184,8 @@ std::optional<int64_t> layer_of(std::string_view name) {
   return std::nullopt;
 }
 
-constexpr std::array<std::string_view, 5> kOthers = {"program", "files", "padding", "other",
-                                                     kConnectorName};
+constexpr std::array<std::string_view, 6> kOthers = {
+    "program", "files", "padding", "other", kConnectorName, kSoundConnectorName};
 
 }  // namespace
 
@@ -192,7 +193,7 @@ Component component_of(std::string_view tensor_name) {
   const std::string name = normal_name(tensor_name);
   Component out{.name = std::string(name_part(name)), .layer = layer_of(name)};
   if (holds_any(name, kConnectors)) {
-    out.name = kConnectorName;
+    out.name = name.starts_with(".audio.") ? kSoundConnectorName : kConnectorName;
   } else if (holds_any(name, kTowers)) {
     // A name that means linear attention in a text decoder means an attention output in a vision
     // tower.

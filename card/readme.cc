@@ -50,6 +50,9 @@ std::vector<std::string> tags(const Facts& facts) {
 std::string task(const Facts& facts) {
   if (!facts.card.pipeline_tag.empty()) return facts.card.pipeline_tag;
   if (facts.manifest.find(kVisionEncoderRole) != nullptr) return "image-text-to-text";
+  if (packer::row_encoder(facts.manifest, kAudioEncoderRole) != nullptr) {
+    return "audio-text-to-text";
+  }
   if (facts.manifest.find(kAudioEncoderRole) != nullptr) return "automatic-speech-recognition";
   if (facts.manifest.find(kSourceEncoderRole) != nullptr) return "text2text-generation";
   return facts.manifest.find(kTextDecoderRole) != nullptr ? "text-generation"
@@ -178,6 +181,8 @@ std::string run_section(const Facts& facts) {
   if (facts.manifest.find(kTextEncoderRole) != nullptr) {
     line = fmt::format("ferry embed {} {}", name,
                        has_tokenizer(facts) ? "--text \"A sentence.\"" : "--tokens 1,2,3");
+  } else if (packer::row_encoder(facts.manifest, kAudioEncoderRole) != nullptr) {
+    line = fmt::format("ferry run {} --audio talk.wav --chat \"What is said?\"", name);
   } else if (facts.manifest.find(kAudioEncoderRole) != nullptr) {
     line = fmt::format("ferry transcribe {} talk.wav", name);
   } else if (has_tokenizer(facts)) {

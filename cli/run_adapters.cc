@@ -20,10 +20,10 @@ Result<AdapterDecoder> AdapterDecoder::load(const packer::Bundle& bundle, Thread
 Status AdapterDecoder::check(const std::string& adapter) const {
   if (adapter == bundle_.adapter()) return {};
   FERRY_RETURN_IF_ERROR(bundle_.with_adapter(adapter));
-  // The vision encoder is loaded once, with the adapter of the start.
-  if (bundle_.manifest().find(kVisionEncoderRole) == nullptr) return {};
+  // The encoders of images and sounds are loaded once, with the adapter of the start.
+  if (packer::row_encoders(bundle_.manifest()).empty()) return {};
   return fail(ErrorCode::kUsage,
-              fmt::format("{}: takes images: the adapter stays that of --adapter",
+              fmt::format("{}: takes images or sounds: the adapter stays that of --adapter",
                           printable(bundle_.path())));
 }
 

@@ -22,7 +22,8 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 constexpr const char* kMessage = "message";  // start of errors about a message
-constexpr std::string_view kImage = "/image", kAdapter = "/adapter", kQuit = "/quit";
+constexpr std::string_view kImage = "/image", kAudio = "/audio", kAdapter = "/adapter",
+                           kQuit = "/quit";
 
 void show_prompt() {
   if (::isatty(STDIN_FILENO) == 0) return;
@@ -74,7 +75,10 @@ class Chat {
   const AnswerLimits& limits_;
   Generation loaded_;
   std::vector<prompt::ChatMessage> messages_;
-  size_t images_sent_ = 0;         // number of images that belong to messages_
+  // Returns the number of images or sounds; a bundle takes one of the two.
+  size_t files() const { return prompts_.images() + prompts_.sounds(); }
+
+  size_t files_sent_ = 0;          // number of images or sounds that belong to messages_
   std::vector<int64_t> executed_;  // ids that the decoder has run
   std::optional<int> exit_;
 };
@@ -114,12 +118,13 @@ Status Chat::command(std::string_view line) {
     exit_ = 0;
     return {};
   }
-  if (name != kImage || path.empty()) {
+  if ((name != kImage && name != kAudio) || path.empty()) {
     return refuse({ErrorCode::kUsage,
-                   fmt::format("{}: no command; there are /image FILE, /adapter NAME and /quit",
+                   fmt::format("{}: no command; there are /image FILE, /audio FILE, /adapter NAME "
+                               "and /quit",
                                quoted(line))});
   }
-  const Status added = add_image(path);
+  const Status added = name == kImage ? add_image(path) : prompts_.add_sound(path);
   return added ? added : refuse(added.error());
 }
 
@@ -130,7 +135,7 @@ Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
     adapted_.decoder().restart(std::ssize(prompt.ids));
     executed_.clear();
   }
-  if (prompts_.images() > 0) FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
+  if (files() > 0) FERRY_RETURN_IF_ERROR(adapted_.decoder().set_image_rows(prompt.rows));
   return std::ssize(executed_);
 }
 
@@ -154,7 +159,7 @@ Status Chat::answer(Prompt prompt, Generation g) {
   executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
   executed_.resize(static_cast<size_t>(adapted_.decoder().position()));  // the last id has not run
   messages_.push_back({"assistant", g.text});
-  images_sent_ = prompts_.images();
+  files_sent_ = files();
   print_result(context_, g, /*with_text=*/true, options_.stats);
   if (g.stop == kStopInterrupted) exit_ = conclude(context_, g);
   return {};
@@ -172,7 +177,7 @@ Result<Prompt> Chat::read_prompt() {
 Status Chat::turn(const std::string& text) {
   Generation g = loaded_;
   g.stats.inference_start = g.clock.now();
-  messages_.push_back({"user", text, prompts_.images() - images_sent_});
+  messages_.push_back({"user", text, files() - files_sent_});
   Result<Prompt> prompt = read_prompt();
   if (!prompt) {
     messages_.pop_back();
@@ -196,6 +201,7 @@ Status Chat::handle(const std::string& line) {
 
 Result<int> Chat::run() {
   for (const std::string& path : options_.images) FERRY_RETURN_IF_ERROR(add_image(path));
+  for (const std::string& path : options_.sounds) FERRY_RETURN_IF_ERROR(prompts_.add_sound(path));
   LineReader input;
   while (!is_over()) {
     show_prompt();

@@ -37,6 +37,21 @@ std::string chat_of(std::span<const prompt::ChatMessage> messages) {
   return json.end_object().take();
 }
 
+// Writes messages with sounds before the text of each.
+std::string sound_chat_of(std::span<const prompt::ChatMessage> messages) {
+  JsonWriter json;
+  json.begin_array();
+  for (const prompt::ChatMessage& message : messages) {
+    json.begin_object().member("role", message.role).key("content").begin_array();
+    for (size_t i = 0; i < message.images; ++i) {
+      json.begin_object().member("type", "audio").end_object();
+    }
+    json.begin_object().member("type", "text").member("text", message.text).end_object();
+    json.end_array().end_object();
+  }
+  return json.end_array().take();
+}
+
 // A list of messages without an object around it asks for an answer to its last message.
 Result<std::string> with_answer(const std::string& chat, const std::string& where) {
   using text::chat::Value;
@@ -145,10 +160,20 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
     return fail(ErrorCode::kUsage, "--pan-and-scan is for prompts with images");
   }
   if (!options.images.empty()) FERRY_RETURN_IF_ERROR(reader.load_encoder());
-  if (!reader.input_ && options.tokens.empty()) {
+  FERRY_RETURN_IF_ERROR(reader.open_sounds(options));
+  if (!reader.input_ && !reader.hearing_ && options.tokens.empty()) {
     FERRY_RETURN_IF_ERROR(reader.open_tokenizer(options));
   }
   return reader;
+}
+
+// A bundle that takes sounds makes the tokens of all prompts as its processor does.
+Status PromptReader::open_sounds(const RunOptions& options) {
+  if (options.sounds.empty() && (!prompt::SoundRows::is_in(bundle_) || !options.tokens.empty())) {
+    return {};
+  }
+  hearing_ = FERRY_TRY(prompt::SoundRows::open(bundle_));
+  return {};
 }
 
 Status PromptReader::open_tokenizer(const RunOptions& options) {
@@ -170,12 +195,28 @@ Status PromptReader::open_tokenizer(const RunOptions& options) {
 
 text::Tokenizer* PromptReader::tokenizer() {
   if (input_) return &input_->prompts().tokenizer();
+  if (hearing_) return &hearing_->prompts().tokenizer();
   return tokenizer_ ? &*tokenizer_ : nullptr;
 }
 
 Status PromptReader::load_encoder() {
   if (!input_) input_ = FERRY_TRY(prompt::ImageInput::open(bundle_));
   return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_, pan_and_scan_);
+}
+
+Status PromptReader::add_sound(const std::string& path) {
+  if (!hearing_) hearing_ = FERRY_TRY(prompt::SoundRows::open(bundle_));
+  if (!hearing_->has_encoder()) FERRY_RETURN_IF_ERROR(hearing_->load_encoder(*pool_, method_));
+  sounds_.push_back(FERRY_TRY(hearing_->encode(path)));
+  return {};
+}
+
+Result<Prompt> PromptReader::with_sounds(prompt::SoundTokens tokens,
+                                         const std::string& where) const {
+  Prompt prompt;
+  prompt.rows = prompt::rows_of(tokens, sounds_);
+  prompt.ids = std::move(tokens.ids);
+  return expect_tokens(std::move(prompt), where);
 }
 
 Result<bool> PromptReader::add_image(const std::string& path) { return input_->add(path, images_); }
@@ -197,12 +238,21 @@ Result<Prompt> PromptReader::encode(std::string_view text, bool add_special,
 }
 
 Result<Prompt> PromptReader::plain(const std::string& text, const std::string& where) {
+  if (hearing_) {
+    const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+    return with_sounds(FERRY_TRY(hearing_->prompts().plain(text, rows, where)), where);
+  }
   if (!input_) return encode(text, /*add_special=*/true, where);
   const auto layouts = prompt::layouts_of(images_);
   return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts)), where);
 }
 
 Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& where) {
+  if (hearing_) {
+    const std::vector<int64_t> rows = prompt::row_counts(sounds_);
+    const auto messages = FERRY_TRY(prompt::sound_messages(chat, where));
+    return with_sounds(FERRY_TRY(hearing_->prompts().chat(messages, rows, where)), where);
+  }
   if (input_) {
     const auto layouts = prompt::layouts_of(images_);
     return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts)), where);
@@ -213,6 +263,7 @@ Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& wher
 
 Result<Prompt> PromptReader::messages(std::span<const prompt::ChatMessage> messages,
                                       const std::string& where) {
+  if (hearing_) return chat(sound_chat_of(messages), where);
   return chat(input_ ? input_->prompts().chat_of(messages) : chat_of(messages), where);
 }
 
@@ -232,6 +283,7 @@ Result<Prompt> PromptReader::read_plain(const RunOptions& options) {
     return Prompt{FERRY_TRY(parse_numbers("--tokens", options.tokens, kTokensExpected)), {}};
   }
   if (!options.images.empty()) images_ = FERRY_TRY(input_->encode(options.images));
+  for (const std::string& path : options.sounds) FERRY_RETURN_IF_ERROR(add_sound(path));
   if (!options.messages.empty()) {
     const bool is_input = options.messages == kStandardInput;
     const std::string text = is_input
@@ -248,7 +300,7 @@ Result<Prompt> PromptReader::one_message(const std::string& system, const std::s
                                          const std::string& where) {
   std::vector<prompt::ChatMessage> chat;
   if (!system.empty()) chat.push_back({"system", system});
-  chat.push_back({"user", text, images_.size()});
+  chat.push_back({"user", text, hearing_ ? sounds_.size() : images_.size()});
   return messages(chat, where);
 }
 

@@ -14,6 +14,7 @@
 #include "packer/bundle_reader.h"
 #include "prompt/image_input.h"
 #include "prompt/image_prompt.h"
+#include "prompt/sound_rows.h"
 #include "runner/method.h"
 #include "runner/token_embedder.h"
 #include "text/chat_template/chat_template.h"
@@ -24,10 +25,10 @@ namespace ferry::cli {
 
 struct PromptLine;  // cli/run_prompts.h
 
-// Token ids, and embedding rows of images at the positions of some ids.
+// Token ids, and embedding rows of images or sounds at the positions of some ids.
 struct Prompt {
   std::vector<int64_t> ids;
-  std::vector<runner::EmbeddingRows> rows;  // views of images that the PromptReader owns
+  std::vector<runner::EmbeddingRows> rows;  // views of what the PromptReader owns
   // The tokens that the encoder of an encoder-decoder reads; `ids` are those that its answer begins
   // with. Empty for other models.
   std::vector<int64_t> source = {};
@@ -60,6 +61,9 @@ class PromptReader {
   // call returns that the image before was encoded again, which ends the life of that one's.
   Result<bool> add_image(const std::string& path);
   size_t images() const { return images_.size(); }
+  // Adds the next sound. Its rows live as long as the reader.
+  Status add_sound(const std::string& path);
+  size_t sounds() const { return sounds_.size(); }
 
   // Makes the prompt of --tokens, --prompt, --messages, or --system and --chat, with --image.
   Result<Prompt> read(const RunOptions& options);
@@ -73,6 +77,8 @@ class PromptReader {
  private:
   PromptReader(packer::Bundle bundle, ThreadPool& pool, const runner::MethodOptions& method);
   Status open_tokenizer(const RunOptions& options);
+  Status open_sounds(const RunOptions& options);
+  Result<Prompt> with_sounds(prompt::SoundTokens tokens, const std::string& where) const;
   Result<Prompt> one_message(const std::string& system, const std::string& text,
                              const std::string& where);
   Result<Prompt> read_plain(const RunOptions& options);
@@ -88,11 +94,14 @@ class PromptReader {
   runner::MethodOptions method_;
   bool pan_and_scan_ = false;
   text::chat::TimeText time_;  // the time of opening, in all turns of a chat
-  // `input_` is set for a bundle that takes images; else `tokenizer_` and `template_` are.
+  // `input_` is set for a bundle that takes images, `hearing_` for one that takes sounds; else
+  // `tokenizer_` and `template_` are.
   std::optional<prompt::ImageInput> input_;
+  std::optional<prompt::SoundRows> hearing_;
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<text::ChatTemplate> template_;
   std::vector<prompt::EncodedImage> images_;
+  std::vector<prompt::EncodedSound> sounds_;
 };
 
 }  // namespace ferry::cli

@@ -144,6 +144,12 @@ Status check_prompt(const RunOptions& o) {
   if (!o.images.empty() && !o.prompts.empty()) {
     return fail(ErrorCode::kUsage, "--prompts does not take --image");
   }
+  if (!o.sounds.empty() && (!o.tokens.empty() || !o.prompts.empty())) {
+    return fail(ErrorCode::kUsage, "--audio needs --prompt, --chat, --messages or --interactive");
+  }
+  if (!o.sounds.empty() && !o.images.empty()) {
+    return fail(ErrorCode::kUsage, "--audio and --image exclude each other");
+  }
   if (o.tokens.empty()) return {};
   const auto ids = parse_numbers("--tokens", o.tokens, kTokensExpected);
   return ids ? Status() : Failure(ids.error());
@@ -239,7 +245,8 @@ Result<int> answer_one(Context& context, const RunOptions& options,
   if (!prompt.rows.empty()) {
     // The tokens say nothing about the pixels.
     if (!options.save_state.empty() || !options.load_state.empty()) {
-      return fail(ErrorCode::kUsage, "--save-state and --load-state do not take images");
+      return fail(ErrorCode::kUsage,
+                  "--save-state and --load-state take neither images nor sounds");
     }
     FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.rows));
   }
@@ -352,12 +359,15 @@ void add_run(CommandLine& line) {
               "bundle's chat template; - reads standard input")
       .flag("--interactive", o->interactive,
             "A chat: every line of standard input is a message; /image FILE adds an image to the "
-            "next one, /adapter NAME chooses another adapter, /quit ends")
+            "next one, /audio FILE a sound, /adapter NAME chooses another adapter, /quit ends")
       .option("--adapter NAME", o->adapter,
               "Adapter of the bundle to run it with (convert --adapters, adapter add)")
       .option("--image", o->images,
               "Image files for a prompt of text, in order; placeholders in the text say where, "
               "else they come first. With --interactive those of the first message")
+      .option("--audio", o->sounds,
+              "Sound files, WAV or FLAC, before the text of the prompt, for a language model that "
+              "hears (Voxtral). With --interactive those of the first message")
       .flag("--pan-and-scan", o->pan_and_scan,
             "Gemma 3: parts of a long image too, as the processor's do_pan_and_scan")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")

@@ -139,7 +139,7 @@ Status check_bpte_options(const plan::MappedModel& model, const ExportOptions& o
     return fail_field(ErrorCode::kUsage, "max_file_size", ": a bundled program is one file");
   }
   const converters::ModelConfig& config = model.checkpoint.config;
-  if (config.vision_family == nullptr && !config.has_cross_attention()) return {};
+  if (!config.takes_rows() && !config.has_cross_attention()) return {};
   return fail_field(ErrorCode::kUnsupported, "to",
                     fmt::format(" bpte: {}: {} is a {} model, which takes several programs",
                                 printable(c.source), quoted(config.model_type),

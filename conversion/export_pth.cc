@@ -175,7 +175,7 @@ Status check_pth_options(const plan::MappedModel& model, const ExportOptions& op
     return fail_field(ErrorCode::kUsage, "max_file_size", ": a PyTorch state dict is one file");
   }
   const ModelConfig& config = model.checkpoint.config;
-  if (config.vision_family == nullptr && !config.has_cross_attention()) return {};
+  if (!config.takes_rows() && !config.has_cross_attention()) return {};
   return fail_field(ErrorCode::kUnsupported, "to",
                     fmt::format(" pth: {}: {} is a {} model, export_llama takes text decoders",
                                 printable(options.convert.source), quoted(config.model_type),

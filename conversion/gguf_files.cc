@@ -38,7 +38,7 @@ struct Sources {
 std::set<std::string> text_weights(const plan::MappedModel& model) {
   std::set<std::string> names;
   for (const converters::AssembledComponent& component : model.components) {
-    if (component.role == kVisionEncoderRole) continue;
+    if (component.role == kVisionEncoderRole || component.role == kAudioEncoderRole) continue;
     for (const graph::Weight& weight : component.model.weights.weights()) names.insert(weight.name);
   }
   return names;
@@ -118,7 +118,7 @@ Result<Sources> family_tensors(const plan::MappedModel& model,
   std::vector<converters::UndoneTensor> all;
   std::set<std::string> known;
   for (const converters::AssembledComponent& component : model.components) {
-    if (component.role == kVisionEncoderRole) continue;
+    if (component.role == kVisionEncoderRole || component.role == kAudioEncoderRole) continue;
     graph::StateDict weights;
     for (graph::Weight weight : component.model.weights.weights()) {
       weight.recipe.cast(graph::kept_dtype(weight.recipe));

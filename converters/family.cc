@@ -114,7 +114,7 @@ std::vector<Component> components_of(const ModelConfig& config) {
     encoder.role = kTextEncoderRole;
     return {std::move(encoder)};
   }
-  if (config.audio) {
+  if (config.audio && !config.hears_rows()) {
     return {{.role = kAudioEncoderRole, .prefixes = {}, .heads = {}, .build = build_audio_encoder},
             config.family->text_decoder()};
   }
@@ -123,10 +123,15 @@ std::vector<Component> components_of(const ModelConfig& config) {
   Component decoder = config.family->text_decoder();
   decoder.prefixes = config.vision_family->text_prefixes;
   decoder.heads = config.vision_family->heads;
-  return {
-      {.role = kVisionEncoderRole, .prefixes = {}, .heads = {}, .build = build_vision_encoder},
-      {.role = kTokenEmbeddingRole, .prefixes = {}, .heads = {}, .build = build_token_embedding},
-      std::move(decoder)};
+  std::vector<Component> parts;
+  const auto add = [&](std::string_view role, auto build) {
+    parts.push_back({.role = role, .prefixes = {}, .heads = {}, .build = build});
+  };
+  if (config.vision) add(kVisionEncoderRole, build_vision_encoder);
+  if (config.hears_rows()) add(kAudioEncoderRole, build_audio_encoder);
+  add(kTokenEmbeddingRole, build_token_embedding);
+  parts.push_back(std::move(decoder));
+  return parts;
 }
 
 std::vector<KeyRule> key_rules(const ModelConfig& config) {

@@ -112,7 +112,13 @@ struct VisionType {
   std::optional<bool> tied = false;
   // Defaults of vision_config and of the outer config, as JSON objects.
   std::string_view vision_defaults = "{}", defaults = "{}";
+  // nullptr where the model takes no images.
   Status (*read)(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) = nullptr;
+  // Reads the audio encoder, whose output becomes rows of the text decoder; nullptr where the model
+  // takes no sound.
+  Status (*read_sound)(const JsonFields& outer, ModelConfig& config) = nullptr;
+  // Defaults of the text part beside those of its own class, as a JSON object.
+  std::string_view text_defaults = "{}";
   // The towers that vision_config may name, the default first; in place of vision_defaults.
   std::vector<VisionTower> towers = {};
   // Tiles are lists of patches of any number of rows and columns; vision_config states the number
@@ -126,6 +132,8 @@ struct VisionType {
   // As in WrapperType: the outer config describes the text decoder where it has no `text_key`, and
   // tie_word_embeddings ties in the text part too.
   bool flat = false, text_ties = false;
+  // The head is a weight of its own, whatever the configs say of ties.
+  bool never_ties = false;
   // Logits are those of the head alone, whatever the config of the text part says of them.
   bool plain_head = false;
   // The text decoder gets its masks from the model around it, whatever its own config says of
@@ -137,13 +145,15 @@ struct VisionType {
   const RopeSections* sections = nullptr;
 };
 
+// A model whose text decoder takes rows of images or sounds among its embeddings.
 struct VisionFamily {
   std::vector<VisionType> types;
   // The families that a text decoder may be of: model types whose decoders take embeddings as the
   // token embedding gives them.
   std::vector<std::string_view> text_types;
-  std::vector<std::string> text_prefixes, heads;      // like Component::prefixes and heads
-  std::vector<KeyRule> (*rules)(const ModelConfig&);  // rules of the vision tower and its connector
+  std::vector<std::string> text_prefixes, heads;  // like Component::prefixes and heads
+  // The rules of the vision tower and the audio encoder with what is behind them.
+  std::vector<KeyRule> (*rules)(const ModelConfig&);
 
   std::string_view name() const { return types.front().name; }
 };
@@ -157,10 +167,11 @@ struct VisionMatch {
 std::optional<VisionMatch> find_vision_family(std::string_view model_type);
 
 // Returns the components in the order of execution. A text model is a text decoder or a text
-// encoder; a vision-language model is a vision encoder, a token embedding and a text decoder; a
-// model of speech is an audio encoder, and a text decoder whose family has the rules of both,
-// unless the encoder gives the outputs of labels itself; an encoder-decoder is a source encoder and
-// a text decoder. `config` must have been parsed.
+// encoder; a vision-language model is a vision encoder, a token embedding and a text decoder; where
+// it takes rows of sound, an audio encoder too or instead; a model of speech is an audio encoder,
+// and a text decoder whose family has the rules of both, unless the encoder gives the outputs of
+// labels itself; an encoder-decoder is a source encoder and a text decoder. `config` must have been
+// parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 
 // Returns all rules of the checkpoints of the model.

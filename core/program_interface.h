@@ -30,7 +30,8 @@ inline constexpr std::string_view kTextEncoderRole = "text_encoder";
 inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
 inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
 // Models of speech also have an audio encoder, which turns log-mel frames or samples into the keys
-// and values of the cross-attention of their text decoder. Where there is no decoder, it gives the
+// and values of the cross-attention of their text decoder. Language models that hear have one that
+// makes rows for the text decoder, and a token embedding. Where there is no decoder, it gives the
 // outputs of labels for each row of the sound, and its programs are of the kind encoder.
 inline constexpr std::string_view kAudioEncoderRole = "audio_encoder";
 // Encoder-decoders have a source encoder, which turns the tokens of a text into the keys and values
@@ -108,6 +109,22 @@ inline constexpr std::string_view kDeepstackPort = "deepstack_features";
 // f32 [1,mels,frames], or [1,frames,mels] of an audio encoder alone
 inline constexpr std::string_view kInputFeaturesPort = "input_features";
 inline constexpr std::string_view kInputValuesPort = "input_values";  // f32 [1,samples]
+// Or its output is rows of the text decoder, whose embeddings are then an input: N for each window.
+inline constexpr std::string_view kAudioFeaturesPort = "audio_features";  // f32 [1,N,hidden_size]
+
+// An encoder whose output takes the place of placeholders among the embeddings of the text decoder,
+// with the names of its ports and probes.
+struct RowEncoder {
+  std::string_view role, input, output;
+  std::string_view states;      // a number follows: the input of that layer
+  std::string_view last_state;  // behind the last layer
+};
+inline constexpr RowEncoder kPictureRows = {kVisionEncoderRole, kPixelValuesPort,
+                                            kImageFeaturesPort, "vision_hidden_states.",
+                                            "vision_last_hidden_state"};
+inline constexpr RowEncoder kSoundRows = {kAudioEncoderRole, kInputFeaturesPort, kAudioFeaturesPort,
+                                          "encoder_hidden_states.", "encoder_last_hidden_state"};
+
 // The fewest samples that input_values may have: those of which convolutions make one row.
 inline constexpr int64_t kLeastSamples = 895;
 // The input of a source encoder, whose outputs are keys and values as those of an audio encoder.

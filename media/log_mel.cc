@@ -34,6 +34,22 @@ std::vector<float> one_chunk(std::span<const float> samples, const LogMelSetting
   return chunk;
 }
 
+Features all_windows(std::vector<float> samples, const LogMelSettings& settings, ThreadPool& pool) {
+  const int64_t chunk = settings.chunk_samples(), width = settings.chunk_frames();
+  const int64_t count = std::max<int64_t>(1, (std::ssize(samples) + chunk - 1) / chunk);
+  samples.resize(static_cast<size_t>(count * chunk), settings.padding);
+  const Features all = log_mel(samples, settings, pool);
+  Features out{all.mel_bins, all.frames, {}};
+  out.values.reserve(all.values.size());
+  for (int64_t window = 0; window < count; ++window) {
+    for (int64_t mel = 0; mel < all.mel_bins; ++mel) {
+      const auto from = all.values.begin() + mel * all.frames + window * width;
+      out.values.insert(out.values.end(), from, from + width);
+    }
+  }
+  return out;
+}
+
 Features log_mel(std::span<const float> samples, const LogMelSettings& settings, ThreadPool& pool) {
   const int64_t length = settings.window;
   const Transform transform(length);

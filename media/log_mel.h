@@ -18,6 +18,8 @@ struct LogMelSettings {
   int64_t chunk_seconds = 30;  // chunk_length
   int64_t window = 400;        // n_fft, in samples
   float padding = 0.0F;        // padding_value
+  // Sounds are padded to whole chunks and never cut (VoxtralProcessor).
+  bool whole_sounds = false;
 
   int64_t chunk_samples() const { return chunk_seconds * rate; }
   int64_t chunk_frames() const { return chunk_samples() / hop; }
@@ -34,6 +36,11 @@ struct Features {
 // from 0 to 8000 Hz. Sums are f64 as in the numpy path of transformers (audio_utils.spectrogram),
 // and are rounded to f32 where it rounds.
 Features log_mel(std::span<const float> samples, const LogMelSettings& settings, ThreadPool& pool);
+
+// Computes the frames of samples that are padded to whole chunks, at least one. `values` has a
+// chunk behind the other, each [mel_bins,chunk_frames()]; the loudest frame of all sets the floor.
+// `frames` counts those of all chunks.
+Features all_windows(std::vector<float> samples, const LogMelSettings& settings, ThreadPool& pool);
 
 // Pads or cuts samples to one chunk, as the processor does unless it is told otherwise.
 std::vector<float> one_chunk(std::span<const float> samples, const LogMelSettings& settings);

@@ -135,6 +135,28 @@ Result<WaveformSettings> read_waveform(const ExtractorFields& fields) {
   return s;
 }
 
+// Whether a processor file names the processor that pads sounds to whole windows. Its windows have
+// 30 seconds and 3000 frames, whatever the feature extractor states.
+bool names_voxtral(const json& object) {
+  const auto name = object.is_object() ? object.find("processor_class") : object.end();
+  return object.is_object() && name != object.end() && *name == "VoxtralProcessor";
+}
+
+Result<SoundSettings> with_whole_sounds(SoundSettings settings, bool whole,
+                                        const std::string& where) {
+  auto* mel = std::get_if<LogMelSettings>(&settings);
+  if (!whole || mel == nullptr) return settings;
+  constexpr int64_t kSamples = 480000, kFrames = 3000;
+  if (mel->chunk_samples() != kSamples || mel->chunk_frames() != kFrames) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: makes {} frames of {} samples, VoxtralProcessor {} of {}: not "
+                            "supported",
+                            where, mel->chunk_frames(), mel->chunk_samples(), kFrames, kSamples));
+  }
+  mel->whole_sounds = true;
+  return settings;
+}
+
 Result<SoundSettings> read_extractor(const json& object, const std::string& where) {
   if (!object.is_object()) return bad_input(where + ": not a JSON object");
   const ExtractorFields fields(object, where);
@@ -169,13 +191,15 @@ Result<SoundSettings> sound_settings(std::string_view preprocessor, std::string_
     const std::string where = folder + "processor_config.json";
     const json object = FERRY_TRY(parse_json(processor, where));
     if (object.is_object() && object.contains("feature_extractor")) {
-      return read_extractor(object["feature_extractor"], where + ": 'feature_extractor'");
+      const std::string inside = where + ": 'feature_extractor'";
+      return with_whole_sounds(FERRY_TRY(read_extractor(object["feature_extractor"], inside)),
+                               names_voxtral(object), inside);
     }
   }
   const std::string where = folder + "preprocessor_config.json";
   if (preprocessor.empty()) return fail(ErrorCode::kIo, where + ": there is no such file");
   const json object = FERRY_TRY(parse_json(preprocessor, where));
-  return read_extractor(object, where);
+  return with_whole_sounds(FERRY_TRY(read_extractor(object, where)), names_voxtral(object), where);
 }
 
 }  // namespace ferry::media

@@ -199,6 +199,7 @@ static void describe_model(Archive& a, Manifest& m) {
   if (a.since(13)) a.optional_object("image_tiles", m.image_tiles);
   if (a.since(14)) a.optional_count("decoder_start_id", m.decoder_start_id);
   if (a.since(15)) a.optional_object("patch_list", m.patch_list);
+  if (a.since(17)) a.optional_count("audio_token_id", m.audio_token_id);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 
@@ -366,6 +367,22 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
         fmt::format("{}: not in canonical form (offset {})", name, differ.first - text.begin()));
   }
   return manifest;
+}
+
+std::vector<const RowEncoder*> row_encoders(const Manifest& manifest) {
+  std::vector<const RowEncoder*> found;
+  for (const RowEncoder* rows : {&kPictureRows, &kSoundRows}) {
+    if (row_encoder(manifest, rows->role) != nullptr) found.push_back(rows);
+  }
+  return found;
+}
+
+const RowEncoder* row_encoder(const Manifest& manifest, std::string_view role) {
+  if (manifest.find(kTokenEmbeddingRole) == nullptr || manifest.find(role) == nullptr) {
+    return nullptr;
+  }
+  if (role == kVisionEncoderRole) return &kPictureRows;
+  return role == kAudioEncoderRole ? &kSoundRows : nullptr;
 }
 
 }  // namespace ferry::packer

@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/image_grid.h"
+#include "core/program_interface.h"
 #include "core/result.h"
 
 namespace ferry::packer {
@@ -20,17 +21,18 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // A part of a bundle (BundlePlan::write_part()) has this file instead of a manifest. The file
 // records the contents of the part.
 inline constexpr std::string_view kPartName = "part.journal";
-// The versions that this program writes: that of rows that state their places, that of
-// encoder-decoders, that of prompts whose tokens attend to later ones, that of vision encoders for
-// images of any shape, that of classifiers, that of bundles whose components share one program,
-// that of bundles that take adapters, and that of all others. It reads those from
-// kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member that
-// was added later.
+// The versions that this program writes: that of rows of sound, that of rows that state their
+// places, that of encoder-decoders, that of prompts whose tokens attend to later ones, that of
+// vision encoders for images of any shape, that of classifiers, that of bundles whose components
+// share one program, that of bundles that take adapters, and that of all others. It reads those
+// from kOldestManifestVersion to kManifestVersion. manifest.cc states the version of each member
+// that was added later.
 inline constexpr int64_t kTwoWayPromptsManifestVersion = 12;
 inline constexpr int64_t kImageTilesManifestVersion = 13;
 inline constexpr int64_t kSourceManifestVersion = 14;
 inline constexpr int64_t kPlacedRowsManifestVersion = 15;
-inline constexpr int64_t kManifestVersion = kPlacedRowsManifestVersion;
+inline constexpr int64_t kSoundRowsManifestVersion = 17;
+inline constexpr int64_t kManifestVersion = kSoundRowsManifestVersion;
 inline constexpr int64_t kImageGridManifestVersion = 11;
 inline constexpr int64_t kClassifierManifestVersion = 10;
 inline constexpr int64_t kOneProgramManifestVersion = 9;
@@ -221,6 +223,8 @@ struct Manifest {
   std::optional<ManifestImageTiles> image_tiles = {};  // before version 13 there is none
   // The token that answers of an encoder-decoder begin with. Since version 14.
   std::optional<int64_t> decoder_start_id = {};
+  // The token that stands for a row of audio features. Since version 17.
+  std::optional<int64_t> audio_token_id = {};
   std::vector<ManifestSourceFile> source_files;  // files of the checkpoint and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
@@ -263,5 +267,10 @@ std::string write_manifest(const Manifest& manifest);
 // names, and write_manifest() must return the text for the result. `name` begins the messages.
 // kUnsupported for a version that this program does not read.
 Result<Manifest> read_manifest(const std::string& text, const std::string& name);
+
+// Returns the encoders whose output takes the place of embeddings of the text decoder.
+std::vector<const RowEncoder*> row_encoders(const Manifest& manifest);
+// Returns that of `role`; nullptr if there is none.
+const RowEncoder* row_encoder(const Manifest& manifest, std::string_view role);
 
 }  // namespace ferry::packer

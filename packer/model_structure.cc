@@ -134,7 +134,12 @@ class ModelCheck {
       add(kManifestName, fmt::format("image_token_id {} is outside of the vocabulary of {}", *id,
                                      model_.vocab_size));
     }
+    if (const auto& id = model_.audio_token_id; id && (*id < 0 || *id >= model_.vocab_size)) {
+      add(kManifestName, fmt::format("audio_token_id {} is outside of the vocabulary of {}", *id,
+                                     model_.vocab_size));
+    }
     encoders();
+    sound_rows();
     image_grid(vision);
     image_tiles(vision);
     patch_list(vision);
@@ -238,7 +243,8 @@ class ModelCheck {
     if (audio != nullptr && source != nullptr) {
       add(kManifestName, fmt::format("has both {} and {}", kAudioEncoderRole, kSourceEncoderRole));
     }
-    const ManifestComponent* encoder = source != nullptr ? source : audio;
+    const bool gives_rows = row_encoder(model_, kAudioEncoderRole) != nullptr;
+    const ManifestComponent* encoder = source != nullptr ? source : gives_rows ? nullptr : audio;
     const Ports given = cross_ports(encoder, &ManifestMethod::outputs);
     const Ports taken = cross_ports(model_.find(kTextDecoderRole), &ManifestMethod::inputs);
     for (const auto& [name, port] : taken) {
@@ -262,6 +268,20 @@ class ModelCheck {
           expect(program.file, "output", port, {1, model_.context_length, model_.vocab_size},
                  "context_length and vocab_size");
         }
+      }
+    }
+  }
+
+  // Checks an audio encoder whose output becomes rows of the text decoder.
+  void sound_rows() {
+    const RowEncoder* rows = row_encoder(model_, kAudioEncoderRole);
+    if (rows == nullptr) return;
+    if (!model_.audio_token_id)
+      add(kManifestName, "states no audio_token_id for its rows of sound");
+    for (const ManifestProgram& program : model_.find(rows->role)->programs) {
+      for (const ManifestMethod& method : program.methods) {
+        for (const ManifestPort& port : method.inputs) encoder_input(program.file, port);
+        for (const ManifestPort& port : method.outputs) features(program.file, port);
       }
     }
   }
@@ -422,7 +442,7 @@ class ModelCheck {
   }
 
   void features(const std::string& file, const ManifestPort& port) {
-    if (port.name != kImageFeaturesPort) return;
+    if (port.name != kImageFeaturesPort && port.name != kAudioFeaturesPort) return;
     const int64_t rows = port.shape.size() == 3 ? std::max<int64_t>(1, port.shape[1]) : 1;
     expect(file, "output", port, {1, rows, embedding_width()}, "width of the decoder's embeddings");
   }

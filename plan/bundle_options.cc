@@ -229,7 +229,9 @@ Result<ConvertOptions> options_of(const packer::Bundle& bundle, const BundleSour
     return bad_input(fmt::format("{}: options of the conversion: {}", printable(bundle.path()),
                                  read.error().message));
   }
-  if (!options.images) options.images = manifest.find(kVisionEncoderRole) != nullptr;
+  if (!options.images && packer::row_encoder(manifest, kAudioEncoderRole) == nullptr) {
+    options.images = manifest.find(kVisionEncoderRole) != nullptr;
+  }
   options.factors = factors_of(bundle);
   options.quantize.shares_tied_table = false;
   // The manifest states the call length of an encoder, which equals its context length.

@@ -128,6 +128,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     }
   }
   if (build.picture || build.placed_rows) m.version = packer::kPlacedRowsManifestVersion;
+  if (config.hears_rows()) {
+    m.version = packer::kSoundRowsManifestVersion;
+    m.audio_token_id = config.audio->to_rows->token_id;
+  }
   if (build.picture && !m.image_grid) {
     m.patch_list = {config.vision->patch_size, config.vision->shuffle};
   }

@@ -72,11 +72,15 @@ Status check_inputs(const ConvertOptions& options, const converters::ModelConfig
   if (const char* why = image_obstacle(options, config)) {
     return fail_field(ErrorCode::kUnsupported, "inputs", fmt::format(" images: {}", why));
   }
-  if (!options.images || *options.images == config.vision.has_value()) return {};
+  if (!options.images) return {};
+  if (*options.images == config.vision.has_value() && *options.images == config.takes_rows()) {
+    return {};
+  }
   const std::string& type = config.model_type;
   const std::string why = *options.images
                               ? fmt::format(" images: Ferry builds no vision tower of {}", type)
-                              : fmt::format(" text: the programs of {} take images", type);
+                              : fmt::format(" text: the programs of {} take {}", type,
+                                            config.vision ? "images" : "sound");
   return fail_field(ErrorCode::kUnsupported, "inputs", why);
 }
 
@@ -98,7 +102,7 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
                 fmt::format("{}: 'architectures' names a classifier, which becomes an encoder",
                             config_name));
   }
-  const bool decodes = config.audio && !config.audio->conformer;
+  const bool decodes = config.audio && !config.audio->conformer && !config.hears_rows();
   if (decodes && options.style.value_or(ProgramStyle::kStateful) != ProgramStyle::kStateful) {
     return fail_field(ErrorCode::kUnsupported, "program",
                       fmt::format(" {}: {} takes sound, and has stateful programs alone",
@@ -113,7 +117,8 @@ Status settle_style(const ConvertOptions& options, const std::string& config_nam
   if (!config.is_encoder) return {};
   if (config.vision_family != nullptr) {
     return fail_field(ErrorCode::kUnsupported, "program",
-                      fmt::format(" encoder: {} takes images", config.model_type));
+                      fmt::format(" encoder: {} takes {}", config.model_type,
+                                  config.vision ? "images" : "sound"));
   }
   if (std::ranges::none_of(config.layer_types, converters::has_state)) return {};
   return fail_field(ErrorCode::kUnsupported, "program",
@@ -198,6 +203,10 @@ Status check_rotation(const converters::ModelConfig& config,
 // it all rows of an image in one call.
 int64_t with_image(int64_t length, const ConvertOptions& options,
                    const converters::ModelConfig& config, int64_t text) {
+  // So it is with the rows of a window of sound.
+  if (config.hears_rows() && is_one_program(options)) {
+    length = std::max(length, config.audio->row_count());
+  }
   if (!config.vision || (!config.vision->two_way_images && !is_one_program(options))) return length;
   const int64_t more = config.vision->two_way_prompts ? text : 0;
   return std::max(length, rows_of_image(options, *config.vision) + more);
@@ -219,6 +228,12 @@ Status check_image_call(const ConvertOptions& options, const converters::ModelCo
                         const converters::BuildOptions& build) {
   const int64_t least = with_image(0, options, config, kLeastText);
   if (build.prefill_length >= least) return {};
+  if (!config.vision) {
+    return fail_field(ErrorCode::kUsage, "prefill-length",
+                      fmt::format(" {}: the {} rows of a window of sound of {} are tokens of one "
+                                  "call",
+                                  build.prefill_length, least, config.model_type));
+  }
   return fail_field(
       ErrorCode::kUsage, "prefill-length",
       fmt::format(" {}: the {} rows of an image of {} {} tokens of one call{}",

@@ -30,7 +30,7 @@ struct ExpandedPrompt {
   bool two_way = false;  // whether all tokens of the prompt attend to each other
 };
 
-// A message of a chat: its images, then its text.
+// A message of a chat: its images or sounds, then its text.
 struct ChatMessage {
   std::string role;  // such as "user" or "assistant"
   std::string text;  // UTF-8

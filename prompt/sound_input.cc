@@ -31,8 +31,8 @@ Result<std::string> text_if_any(const std::string& path) {
 }
 
 // Returns what the encoder takes other than the extractor makes; empty if they agree.
-std::string mismatch(const media::SoundSettings& settings,
-                     const runner::AudioEncoder::Sizes& sizes) {
+std::string mismatch(const media::SoundSettings& settings, const runner::AudioEncoder::Sizes& sizes,
+                     bool whole_sounds) {
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&settings)) {
     if (!sizes.gives_labels()) {
       return "makes frames of whole sounds, the audio encoder takes others";
@@ -47,6 +47,10 @@ std::string mismatch(const media::SoundSettings& settings,
     return sizes.takes_samples() ? "" : "makes samples, the audio encoder takes frames";
   }
   if (sizes.takes_samples()) return "makes frames, the audio encoder takes samples";
+  if (mel->whole_sounds != whole_sounds) {
+    return mel->whole_sounds ? "is that of VoxtralProcessor, the model is another"
+                             : "is not that of VoxtralProcessor, which the model needs";
+  }
   if (sizes.mel_bins == mel->mel_bins && sizes.frames == mel->chunk_frames()) return "";
   return fmt::format("makes {} frames of {}, the audio encoder takes {} of {}", mel->chunk_frames(),
                      mel->mel_bins, sizes.frames, sizes.mel_bins);
@@ -77,6 +81,11 @@ Result<MadeSound> make_input(std::vector<float> samples, const media::SoundSetti
     return make_whole(samples, *whole, pool);
   }
   if (const auto* mel = std::get_if<media::LogMelSettings>(&settings)) {
+    if (mel->whole_sounds) {
+      media::Features all = media::all_windows(std::move(samples), *mel, pool);
+      const int64_t width = mel->chunk_frames();
+      return MadeSound{{all.frames / width, all.mel_bins, width}, std::move(all.values)};
+    }
     media::Features features = media::log_mel(media::one_chunk(samples, *mel), *mel, pool);
     return MadeSound{{1, features.mel_bins, features.frames}, std::move(features.values)};
   }
@@ -100,7 +109,8 @@ Result<media::SoundSettings> sound_settings(const packer::Bundle& bundle) {
   }
   media::SoundSettings settings = FERRY_TRY(sound_settings(bundle.text_directory()));
   const auto sizes = FERRY_TRY(runner::AudioEncoder::sizes_in(bundle));
-  const std::string differs = mismatch(settings, sizes);
+  const std::string differs = mismatch(
+      settings, sizes, packer::row_encoder(bundle.manifest(), kAudioEncoderRole) != nullptr);
   if (differs.empty()) return settings;
   return bad_input(fmt::format("{}: the feature extractor {}", printable(bundle.path()), differs));
 }

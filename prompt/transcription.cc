@@ -71,12 +71,26 @@ Result<Transcriber> Transcriber::load(const packer::Bundle& bundle, ThreadPool& 
   if (const auto* whole = std::get_if<media::NormalizedMelSettings>(&sound)) {
     return load_labels(bundle, *whole, pool, options);
   }
+  if (SoundRows::is_in(bundle)) {
+    return load_rows(bundle, std::get<media::LogMelSettings>(sound), pool, options);
+  }
   const bool windows = std::holds_alternative<media::LogMelSettings>(sound);
   SpeechSettings settings =
       FERRY_TRY(speech_settings(bundle, windows ? Generation::kWhisper : Generation::kPlain));
   auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, options));
   return Transcriber(std::move(decoder), std::move(settings), sound, bundle.manifest().vocab_size,
                      bundle.manifest().context_length, pool);
+}
+
+Result<Transcriber> Transcriber::load_rows(const packer::Bundle& bundle,
+                                           const media::LogMelSettings& sound, ThreadPool& pool,
+                                           const runner::MethodOptions& options) {
+  SpeechSettings settings = FERRY_TRY(speech_settings(bundle, Generation::kPlain));
+  SoundRows rows = FERRY_TRY(SoundRows::open(bundle));
+  FERRY_RETURN_IF_ERROR(rows.load_encoder(pool, options));
+  auto decoder = FERRY_TRY(runner::load_decoder(bundle, pool, options));
+  return Transcriber(std::move(decoder), std::move(settings), std::move(rows), sound,
+                     bundle.manifest(), pool);
 }
 
 Result<Transcriber> Transcriber::load_labels(const packer::Bundle& bundle,
@@ -187,6 +201,7 @@ Status Transcriber::check_length(int64_t forced, int64_t most) const {
 
 Result<Transcript> Transcriber::transcribe(std::span<const float> samples, int64_t rate,
                                            const TranscriptionOptions& options) {
+  if (rows_) return transcribe_rows(samples, rate, options);
   if (const auto* mel = std::get_if<media::LogMelSettings>(&sound_)) {
     return transcribe_windows(*mel, samples, rate, options);
   }
@@ -225,6 +240,40 @@ Result<Transcript> Transcriber::transcribe_labels(const media::NormalizedMelSett
   }
   const double seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
   out.segments.push_back({0, seconds, text::collapsed(labels, blank_)});
+  return out;
+}
+
+Result<Transcript> Transcriber::transcribe_rows(std::span<const float> samples, int64_t rate,
+                                                const TranscriptionOptions& options) {
+  if (options.task || options.timestamps) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: the model has neither --task nor --timestamps", settings_.where));
+  }
+  if (options.progress) options.progress(0, 1);
+  Transcript out;
+  std::vector<EncodedSound> sounds;
+  {
+    const Stopwatch watch(out.encode_seconds);
+    sounds.push_back(FERRY_TRY(rows_->encode(samples, rate)));
+  }
+  out.windows = sounds.front().windows;
+  const SoundTokens tokens =
+      FERRY_TRY(rows_->prompts().transcription(sounds.front().rows, options.language));
+  out.forced = tokens.ids;
+  const int64_t forced = std::ssize(out.forced);
+  int64_t most = settings_.max_length.value_or(positions_);
+  if (settings_.max_new_tokens) most = forced + *settings_.max_new_tokens;
+  FERRY_RETURN_IF_ERROR(check_length(forced, std::min(most, positions_)));
+  const std::vector<runner::EmbeddingRows> rows = rows_of(tokens, sounds);
+  FERRY_RETURN_IF_ERROR(decoder_->set_image_rows(rows));
+  std::vector<int64_t> made;
+  {
+    const Stopwatch watch(out.decode_seconds);
+    auto generated = generate(out.forced, std::min(most, positions_), /*timestamps=*/false);
+    FERRY_RETURN_IF_ERROR(decoder_->set_image_rows({}));
+    made = FERRY_TRY(std::move(generated));
+  }
+  out.segments.push_back({0, sounds.front().seconds, std::move(made)});
   return out;
 }
 

@@ -3,7 +3,8 @@
 // suppressed and timestamp tokens, and sequential over windows where timestamps are asked for or
 // the sound is longer than one window. Models of samples have the plain one, and take the whole
 // sound at once. Models with labels (CTC) have no decoder: the likeliest label of each row counts,
-// equal neighbours are one, and the blank is left out.
+// equal neighbours are one, and the blank is left out. Language models that hear (Voxtral) answer
+// the request to write the sound down, greedily, until an end token or the end of the context.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "core/thread_pool.h"
 #include "media/sound_settings.h"
 #include "packer/bundle_reader.h"
+#include "prompt/sound_rows.h"
 #include "prompt/speech_rules.h"
 #include "prompt/speech_settings.h"
 #include "runner/audio_encoder.h"
@@ -73,6 +75,21 @@ class Transcriber {
   Result<Transcript> transcribe_windows(const media::LogMelSettings& mel,
                                         std::span<const float> samples, int64_t rate,
                                         const TranscriptionOptions& options);
+  Transcriber(std::unique_ptr<runner::Decoder> decoder, SpeechSettings settings, SoundRows rows,
+              const media::LogMelSettings& sound, const packer::Manifest& manifest,
+              ThreadPool& pool)
+      : decoder_(std::move(decoder)),
+        rows_(std::move(rows)),
+        settings_(std::move(settings)),
+        sound_(sound),
+        vocab_(manifest.vocab_size),
+        positions_(manifest.context_length),
+        pool_(&pool) {}
+  static Result<Transcriber> load_rows(const packer::Bundle& bundle,
+                                       const media::LogMelSettings& sound, ThreadPool& pool,
+                                       const runner::MethodOptions& options);
+  Result<Transcript> transcribe_rows(std::span<const float> samples, int64_t rate,
+                                     const TranscriptionOptions& options);
   Transcriber(runner::AudioEncoder encoder, std::string where, int64_t blank,
               const media::NormalizedMelSettings& sound, ThreadPool& pool)
       : encoder_(std::move(encoder)),
@@ -110,7 +127,8 @@ class Transcriber {
   // A decoder with its encoder, or an encoder with labels.
   std::unique_ptr<runner::Decoder> decoder_ = nullptr;
   std::optional<runner::AudioEncoder> encoder_ = {};
-  int64_t blank_ = 0;  // the label that is left out
+  std::optional<SoundRows> rows_ = {};  // of a decoder that takes rows of sound
+  int64_t blank_ = 0;                   // the label that is left out
   SpeechSettings settings_;
   media::SoundSettings sound_;
   int64_t vocab_, positions_;

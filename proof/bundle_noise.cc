@@ -9,7 +9,7 @@
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 #include "proof/tower_comparison.h"
-#include "runner/vision_encoder.h"
+#include "runner/row_encoders.h"
 
 namespace ferry::proof {
 namespace {
@@ -26,9 +26,8 @@ Result<Execution> execute(const packer::Bundle& bundle, std::vector<RecordedProm
                           const runner::MethodOptions& method, const runner::DecodeOptions& decode,
                           ThreadPool& pool) {
   Execution out;
-  const std::unique_ptr<runner::VisionEncoder> vision =
-      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
-  if (vision) out.tower = FERRY_TRY(record_tower(*vision, prompts, bundle.path()));
+  const runner::RowEncoders encoders = FERRY_TRY(runner::RowEncoders::load(bundle, pool, method));
+  if (!encoders.empty()) out.tower = FERRY_TRY(record_tower(encoders, prompts, bundle.path()));
   TextModel model = FERRY_TRY(TextModel::load(bundle, pool, method, decode));
   out.text = FERRY_TRY(model.record(prompts, bundle.path()));
   return out;

@@ -130,11 +130,11 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
     return {};
   }
   TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = options.memory}, decode));
-  const std::unique_ptr<runner::VisionEncoder> vision =
-      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
+  const runner::RowEncoders encoders =
+      FERRY_TRY(runner::RowEncoders::load(bundle, pool, {.memory = options.memory}));
   std::shared_ptr<const NoiseModel> noise;
   if (!bounds.given && !bounds.has_floors()) {
-    Result<RecordedPrompts> prompts = prompts_of(reference, bundle.manifest(), vision != nullptr);
+    Result<RecordedPrompts> prompts = prompts_of(reference, bundle.manifest(), !encoders.empty());
     // If no prompt can be run, the comparison reports why.
     if (!prompts && prompts.error().code != ErrorCode::kUnsupported) {
       return Failure(std::move(prompts).error());
@@ -146,7 +146,7 @@ Status prove_outputs(const packer::Bundle& bundle, const Reference& reference,
   }
   out.direct = FERRY_TRY(model.verify(
       reference, bounds.with(noise),
-      {.vision = vision.get(), .details = options.details, .progress = running(options)}));
+      {.encoders = &encoders, .details = options.details, .progress = running(options)}));
   return {};
 }
 

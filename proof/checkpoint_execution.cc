@@ -137,9 +137,10 @@ class F32Path {
     for (const plan::ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, method_));
-        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
-                              : is_attended(component.role)        ? encode_inputs(*part)
-                                                                   : run_part(*part));
+        const RowEncoder* rows = packer::row_encoder(conversion_.plan->manifest(), component.role);
+        FERRY_RETURN_IF_ERROR(rows != nullptr               ? encode_images(*part, *rows)
+                              : is_attended(component.role) ? encode_inputs(*part)
+                                                            : run_part(*part));
         progress_.advance(f32_weight_bytes(model));
       }
       if (component.role == kTokenEmbeddingRole) FERRY_RETURN_IF_ERROR(merge_images());
@@ -165,12 +166,12 @@ class F32Path {
         DType::kI64, {1, std::ssize(prompt.types)}, {types.begin(), types.end()}};
   }
 
-  // Computes the features of every prompt that has pixels, and the intermediate tensors of the
-  // tower.
-  Status encode_images(LoadedPart& part) {
+  // Computes the features of every prompt that has pixels or frames for this encoder, and the
+  // intermediate tensors of the encoder.
+  Status encode_images(LoadedPart& part, const RowEncoder& encoder) {
     for (size_t i = 0; i < prompts_.size(); ++i) {
       PromptImages& images = prompts_[i].images;
-      if (images.pixels.empty()) continue;
+      if (images.pixels.empty() || images.encoder->role != encoder.role) continue;
       Tower tower;
       for (const graph::LoweredProbe& probe : part.lowered().probes) {
         FERRY_RETURN_IF_ERROR(part.method().observe(

@@ -129,9 +129,9 @@ class CheckpointProver {
     if (has_encodings()) proof_.encodings = FERRY_TRY(compare_encodings(options_, given_, pool_));
     TextModel model =
         FERRY_TRY(TextModel::load(bundle_, pool_, {.memory = given_.memory}, given_.decode));
-    const std::unique_ptr<runner::VisionEncoder> vision =
-        FERRY_TRY(runner::VisionEncoder::load_if_any(bundle_, pool_, {.memory = given_.memory}));
-    prompts_ = FERRY_TRY(make_prompts(model, vision.get()));
+    const runner::RowEncoders encoders =
+        FERRY_TRY(runner::RowEncoders::load(bundle_, pool_, {.memory = given_.memory}));
+    prompts_ = FERRY_TRY(make_prompts(model, encoders));
     const plan::Conversion layers = FERRY_TRY(plan_layers());
     const ExecutionOutputs in_f32 = FERRY_TRY(execute_checkpoint(
         layers, prompts_, name_, pool_, {.progress = progress("computing in f32")}));
@@ -142,7 +142,7 @@ class CheckpointProver {
     FERRY_RETURN_IF_ERROR(compare_with_reference(in_f32, recorded, f32));
     FERRY_RETURN_IF_ERROR(compare_with_matched_weights(layers));
     FERRY_RETURN_IF_ERROR(compare_with_stored_weights(layers));
-    FERRY_RETURN_IF_ERROR(compare_outputs(model, vision.get(), recorded, f32));
+    FERRY_RETURN_IF_ERROR(compare_outputs(model, encoders, recorded, f32));
     return std::move(proof_);
   }
 
@@ -188,12 +188,13 @@ class CheckpointProver {
   // Returns the prompts of the reference. Without a reference, the bundle continues generated
   // prompts, and the checkpoint's model computes its logits for these continuations.
   Result<std::vector<RecordedPrompt>> make_prompts(TextModel& model,
-                                                   runner::VisionEncoder* vision) const {
+                                                   const runner::RowEncoders& encoders) const {
     if (reference_ != nullptr) return prompts_of(*reference_, manifest_);
     std::vector<RecordedPrompt> prompts = probing_prompts(manifest_.vocab_size, model.capacity());
     add_probing_image(manifest_, model.capacity(), prompts);
+    add_probing_sound(manifest_, model.capacity(), prompts);
     add_probing_encoder_input(manifest_, prompts);
-    FERRY_RETURN_IF_ERROR(encode_images(vision, prompts));
+    FERRY_RETURN_IF_ERROR(encode_images(encoders, prompts));
     FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), prompts));
     return prompts;
   }
@@ -286,8 +287,8 @@ class CheckpointProver {
   }
 
   // Compares the bundle as it is with the execution in f32, whose bounds are `f32`.
-  Status compare_outputs(TextModel& model, runner::VisionEncoder* vision, const Reference& recorded,
-                         const ParityBounds& f32) {
+  Status compare_outputs(TextModel& model, const runner::RowEncoders& encoders,
+                         const Reference& recorded, const ParityBounds& f32) {
     const ParityBounds bounds = bounds_of(bundle_, given_.tolerance);
     // A bundle that was held to its own weights is only measured here, and so is a program of
     // another tool that could not be held to them: floors of its coding prove nothing.
@@ -298,7 +299,7 @@ class CheckpointProver {
                                                       : bounds.with(f32.noise);
     proof_.outputs =
         FERRY_TRY(model.verify(recorded, judged,
-                               {.vision = vision,
+                               {.encoders = &encoders,
                                 .details = given_.details,
                                 .progress = progress("running the bundle", ProgressUnit::kItems)}));
     // The bundle chose the continuation, so it proves nothing that the bundle chooses these tokens.

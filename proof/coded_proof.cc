@@ -15,7 +15,7 @@
 #include "proof/prompts.h"
 #include "proof/reference.h"
 #include "proof/text_model.h"
-#include "runner/vision_encoder.h"
+#include "runner/row_encoders.h"
 
 namespace ferry::proof {
 namespace {
@@ -52,11 +52,11 @@ Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const Recorded
                                     const CodedProofOptions& options, ThreadPool& pool) {
   TextModel model = FERRY_TRY(
       TextModel::load(bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
-  const std::unique_ptr<runner::VisionEncoder> vision = FERRY_TRY(
-      runner::VisionEncoder::load_if_any(bundle, pool, {.widen = true, .memory = options.memory}));
+  const runner::RowEncoders encoders =
+      FERRY_TRY(runner::RowEncoders::load(bundle, pool, {.widen = true, .memory = options.memory}));
   RecordedPrompts own = prompts;
   for (RecordedPrompt& prompt : own) prompt.routes.clear();
-  FERRY_RETURN_IF_ERROR(encode_images(vision.get(), own));
+  FERRY_RETURN_IF_ERROR(encode_images(encoders, own));
   FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), own, /*least=*/1));
   return own;
 }
@@ -66,9 +66,8 @@ Result<ParityReport> compare(const packer::Bundle& bundle, const Reference& path
                              const CodedProofOptions& options, ThreadPool& pool) {
   method.memory = options.memory;
   TextModel model = FERRY_TRY(TextModel::load(bundle, pool, method, options.decode));
-  const std::unique_ptr<runner::VisionEncoder> vision =
-      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
-  return model.verify(path, bounds, {.vision = vision.get(), .details = options.details});
+  const runner::RowEncoders encoders = FERRY_TRY(runner::RowEncoders::load(bundle, pool, method));
+  return model.verify(path, bounds, {.encoders = &encoders, .details = options.details});
 }
 
 }  // namespace

@@ -99,7 +99,9 @@ class CaseComparison {
       names.push_back(fmt::format("encoder_hidden_states.{}", layer));
       if (!ours_.has(names.back())) break;
     }
+    const auto layers = std::ssize(names) - 1;
     names.back() = "encoder_last_hidden_state";
+    names.emplace_back(kAudioFeaturesPort);
     for (size_t i = 0; i < names.size(); ++i) {
       const std::string& name = names[i];
       if (!theirs_.has(name) || !ours_.has(name)) continue;
@@ -110,9 +112,9 @@ class CaseComparison {
       ValueComparison comparison(bounds_.noise_of(theirs_.name, name));
       comparison.add(got, want);
       if (details_) details_->add_whole(name, got, want);
-      const int64_t after = i + 1 == names.size() ? 1 : 0;
+      const auto number = static_cast<int64_t>(i);
       const ReferenceTensor tensor = {ReferenceTensor::Kind::kVision, name, name,
-                                      static_cast<int64_t>(i) - 1 + after};
+                                      number < layers ? number - 1 : layers};
       const ValueMetrics metrics = comparison.metrics();
       report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
     }

@@ -68,7 +68,10 @@ std::span<const std::byte> EncoderInput::bytes() const {
 
 const packer::ManifestComponent* attended_encoder(const packer::Manifest& manifest) {
   const packer::ManifestComponent* source = manifest.find(kSourceEncoderRole);
-  return source != nullptr ? source : manifest.find(kAudioEncoderRole);
+  if (source != nullptr) return source;
+  return packer::row_encoder(manifest, kAudioEncoderRole) != nullptr
+             ? nullptr
+             : manifest.find(kAudioEncoderRole);
 }
 
 EncoderInput greatest_input(const packer::Manifest& manifest) {

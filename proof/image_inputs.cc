@@ -37,7 +37,8 @@ Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
   Shape shape = images.pixel_shape;
   shape[0] = 1;
   PassedTensors passed;
-  passed[std::string(kPixelValuesPort)] = passed_values(DType::kF32, shape, std::as_bytes(pixels));
+  passed[std::string(images.encoder->input)] =
+      passed_values(DType::kF32, shape, std::as_bytes(pixels));
   if (images.picture) {
     passed[std::string(kPixelValuesPort)] =
         planes(*images.picture, images.list->patch_size,
@@ -48,7 +49,7 @@ Status encode_tile(LoadedPart& part, const PromptImages& images, size_t number,
   }
   part.method().reset();
   FERRY_RETURN_IF_ERROR(part.run({}, 0, passed));
-  const Passed& output = passed.at(std::string(kImageFeaturesPort));
+  const Passed& output = passed.at(std::string(images.encoder->output));
   const std::vector<float> rows = floats_in(output);
   const int64_t kept = images.rows_of(number, output.shape[1]) * output.shape[2];
   features.insert(features.end(), rows.begin(), rows.begin() + kept);

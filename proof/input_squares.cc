@@ -49,7 +49,7 @@ class SquareMeter {
 
   Result<std::map<std::string, InputSquares>> run() {
     for (const plan::ConvertedComponent& component : layers_.components) {
-      if (component.role == kVisionEncoderRole) continue;
+      if (packer::row_encoder(layers_.plan->manifest(), component.role)) continue;
       readers_ = readers_of_weights(component);
       for (const auto& reader : readers_) weights_.insert(reader.first);
       for (const graph::Model& part : component.parts) FERRY_RETURN_IF_ERROR(measure(part));
@@ -70,7 +70,9 @@ class SquareMeter {
   static size_t parts_of(const plan::Conversion& layers) {
     size_t parts = 0;
     for (const plan::ConvertedComponent& component : layers.components) {
-      if (component.role != kVisionEncoderRole) parts += component.parts.size();
+      if (!packer::row_encoder(layers.plan->manifest(), component.role)) {
+        parts += component.parts.size();
+      }
     }
     return parts;
   }

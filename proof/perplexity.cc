@@ -347,7 +347,7 @@ Status run_f32_windows(const plan::Conversion& conversion, const WindowedTokens&
                                                conversion.plan->manifest().rope_switch);
   const std::map<std::string, const graph::Model*> users = last_users(conversion);
   for (const plan::ConvertedComponent& component : conversion.components) {
-    if (component.role == kVisionEncoderRole) continue;
+    if (packer::row_encoder(conversion.plan->manifest(), component.role)) continue;
     for (const graph::Model& model : component.parts) {
       const auto part =
           FERRY_TRY(LoadedPart::load(model, weights_from(*conversion.mapped.source), pool, name));

@@ -21,8 +21,9 @@ using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
 // Returns an input or output of the vision encoder; nullptr if none of its programs has it.
 const packer::ManifestPort* find_port(const packer::Manifest& manifest, Ports ports,
-                                      std::string_view name) {
-  const packer::ManifestComponent* vision = manifest.find(kVisionEncoderRole);
+                                      std::string_view name,
+                                      std::string_view role = kVisionEncoderRole) {
+  const packer::ManifestComponent* vision = manifest.find(role);
   if (vision == nullptr) return nullptr;
   for (const packer::ManifestProgram& program : vision->programs) {
     const packer::ManifestMethod* method = program.find(kForwardMethod);
@@ -39,7 +40,11 @@ int64_t count_of(const std::vector<int64_t>& ids, int64_t id) {
 
 // Returns the token id that stands for a row of image features.
 Result<int64_t> placeholder(const ReferencePrompt& prompt, const packer::Manifest& manifest,
-                            int64_t rows, const std::string& who) {
+                            const RowEncoder& encoder, int64_t rows, const std::string& who) {
+  if (encoder.role == kAudioEncoderRole) {
+    if (manifest.audio_token_id) return *manifest.audio_token_id;
+    return bad_input(who + ": the bundle states no audio_token_id");
+  }
   if (manifest.image_token_id) return *manifest.image_token_id;
   std::map<int64_t, int64_t> counts;
   for (const int64_t id : prompt.input_ids) counts[id] += 1;
@@ -326,15 +331,33 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   return read_list_shapes(reference, prompt, rows_of_tile(manifest), images);
 }
 
+// Reads the windows of frames of sounds.
+Status read_windows(const Reference& reference, const ReferencePrompt& prompt,
+                    const packer::Manifest& manifest, PromptImages& images) {
+  const std::string name(kSoundRows.input);
+  const Shape shape = reference.shape(prompt, name);
+  Shape expected = tile_shape(manifest, kSoundRows);
+  if (!expected.empty() && !shape.empty() && shape[0] > 0) expected[0] = shape[0];
+  if (expected.empty() || shape != expected) {
+    return bad_input(fmt::format("{}: {} are {}, the audio encoder takes windows of {}",
+                                 name_of(reference, prompt), name, to_string(shape),
+                                 to_string(expected)));
+  }
+  images.pixels = FERRY_TRY(reference.floats(prompt, name, shape));
+  images.pixel_shape = shape;
+  return {};
+}
+
 Status read_features(const Reference& reference, const ReferencePrompt& prompt,
                      const packer::Manifest& manifest, PromptImages& images) {
-  const Shape& shape = reference.shape(prompt, "image_features");
+  const std::string name(images.encoder->output);
+  const Shape& shape = reference.shape(prompt, name);
   if (shape.empty() || shape.back() != manifest.hidden_size) {
-    return bad_input(fmt::format("{}: image_features are {}, the text decoder takes rows of {}",
-                                 name_of(reference, prompt), to_string(shape),
+    return bad_input(fmt::format("{}: {} are {}, the text decoder takes rows of {}",
+                                 name_of(reference, prompt), name, to_string(shape),
                                  manifest.hidden_size));
   }
-  images.features = FERRY_TRY(reference.floats(prompt, "image_features", shape));
+  images.features = FERRY_TRY(reference.floats(prompt, name, shape));
   return {};
 }
 
@@ -423,17 +446,31 @@ std::optional<ImageShape> picture_of(const packer::Manifest& manifest) {
   return ImageShape{tile[2] / patch, tile[3] / patch};
 }
 
-Shape tile_shape(const packer::Manifest& manifest) {
+const RowEncoder* rows_in(const ReferencePrompt& prompt, const packer::Manifest& manifest) {
+  const auto has = [&](const RowEncoder& rows) {
+    return prompt.has(std::string(rows.input)) || prompt.has(std::string(rows.output));
+  };
+  for (const RowEncoder* rows : packer::row_encoders(manifest)) {
+    if (has(*rows)) return rows;
+  }
+  return nullptr;
+}
+
+bool has_rows(const ReferencePrompt& prompt, const packer::Manifest& manifest) {
+  return prompt.needs_images() || rows_in(prompt, manifest) != nullptr;
+}
+
+Shape tile_shape(const packer::Manifest& manifest, const RowEncoder& encoder) {
   const packer::ManifestPort* port =
-      find_port(manifest, &packer::ManifestMethod::inputs, kPixelValuesPort);
+      find_port(manifest, &packer::ManifestMethod::inputs, encoder.input, encoder.role);
   const bool usable = port != nullptr && (port->shape.size() == 4 || port->shape.size() == 3) &&
                       std::ranges::min(port->shape) >= 1;
   return usable ? port->shape : Shape();
 }
 
-int64_t rows_of_tile(const packer::Manifest& manifest) {
+int64_t rows_of_tile(const packer::Manifest& manifest, const RowEncoder& encoder) {
   const packer::ManifestPort* port =
-      find_port(manifest, &packer::ManifestMethod::outputs, kImageFeaturesPort);
+      find_port(manifest, &packer::ManifestMethod::outputs, encoder.output, encoder.role);
   return port == nullptr || port->shape.size() != 3 ? 0 : port->shape[1];
 }
 
@@ -441,33 +478,43 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
                                const packer::Manifest& manifest) {
   PromptImages images;
   images.width = manifest.hidden_size;
-  if (manifest.image_grid) {
+  const std::string who = name_of(reference, prompt);
+  if (const RowEncoder* rows = rows_in(prompt, manifest)) images.encoder = rows;
+  const RowEncoder& encoder = *images.encoder;
+  const bool hears = encoder.role == kAudioEncoderRole;
+  const std::string input(encoder.input), output(encoder.output);
+  if (!hears && packer::row_encoder(manifest, kAudioEncoderRole) != nullptr &&
+      prompt.needs_sound()) {
+    return fail(ErrorCode::kUnsupported, who + " has images and sounds: not supported");
+  }
+  if (manifest.image_grid && !hears) {
     FERRY_RETURN_IF_ERROR(read_shapes(reference, prompt, manifest, images));
   }
-  if (prompt.has("pixel_values")) {
-    FERRY_RETURN_IF_ERROR(read_pixels(reference, prompt, manifest, images));
+  if (prompt.has(input)) {
+    FERRY_RETURN_IF_ERROR(hears ? read_windows(reference, prompt, manifest, images)
+                                : read_pixels(reference, prompt, manifest, images));
   }
-  if (prompt.has("image_features")) {
+  if (prompt.has(output)) {
     FERRY_RETURN_IF_ERROR(read_features(reference, prompt, manifest, images));
   }
-  const std::string who = name_of(reference, prompt);
   int64_t encoded = images.grid ? blocks_of(images) : images.rows_of_pictures();
   const bool apart = !images.grid && !images.tiled && !images.pixel_shape.empty();
   const int64_t tiles = apart ? images.pixel_shape[0] : 0;
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    encoded += images.rows_of(static_cast<size_t>(tile), rows_of_tile(manifest));
+    encoded += images.rows_of(static_cast<size_t>(tile), rows_of_tile(manifest, encoder));
   }
   const int64_t given = std::ssize(images.features) / manifest.hidden_size;
-  const int64_t rows = prompt.has("image_features") ? given : encoded;
-  if (rows < 1) return bad_input(fmt::format("{}: its images give no rows", who));
-  if (prompt.has("pixel_values") && encoded != rows) {
+  const int64_t rows = prompt.has(output) ? given : encoded;
+  const char* what = hears ? "sounds" : "images";
+  if (rows < 1) return bad_input(fmt::format("{}: its {} give no rows", who, what));
+  if (prompt.has(input) && encoded != rows) {
     return bad_input(
-        fmt::format("{}: pixel_values give {} rows, image_features are {}", who, encoded, rows));
+        fmt::format("{}: {} give {} rows, {} are {}", who, input, encoded, output, rows));
   }
-  const int64_t id = FERRY_TRY(placeholder(prompt, manifest, rows, who));
+  const int64_t id = FERRY_TRY(placeholder(prompt, manifest, encoder, rows, who));
   if (const int64_t count = count_of(prompt.input_ids, id); count != rows) {
-    return bad_input(fmt::format("{}: {} placeholders (token {}), but its images give {} rows", who,
-                                 count, id, rows));
+    return bad_input(fmt::format("{}: {} placeholders (token {}), but its {} give {} rows", who,
+                                 count, id, what, rows));
   }
   for (const char* types : {"token_type_ids", "mm_token_type_ids"}) {
     FERRY_RETURN_IF_ERROR(check_token_types(

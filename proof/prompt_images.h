@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/image_grid.h"
+#include "core/program_interface.h"
 #include "core/result.h"
 #include "packer/manifest.h"
 #include "proof/reference.h"
@@ -17,8 +18,11 @@
 
 namespace ferry::proof {
 
+// The sounds of a prompt are windows of frames, which are tiles too.
 struct PromptImages {
-  // [tiles,3,S,S]; of lists of patches [tiles,P,V], of images of any shape [patches,values]
+  const RowEncoder* encoder = &kPictureRows;  // what makes rows of them
+  // [tiles,3,S,S]; of lists of patches [tiles,P,V], of images of any shape [patches,values]; of
+  // sounds [windows,mels,frames]
   Shape pixel_shape = {};
   std::vector<float> pixels = {};    // in this shape; empty if only features are known
   std::vector<float> features = {};  // [rows, row width]; empty until the images are encoded
@@ -79,17 +83,24 @@ Shape join_tower(const PromptImages& images, std::string_view name, Shape shape,
 // pixel_values [images,3,H,W] and image_sizes [images,2]; kUnsupported for several frames. Of
 // pictures whose tiles have rows together it has pixel_values [images,tiles,3,S,S] or [tiles of all
 // images,3,S,S], and image_sizes [images,2], the sizes of the pictures before they were cut.
+// A prompt with sounds has input_features [windows,mels,frames] and audio_features instead;
+// kUnsupported for a prompt with both.
 // kBadInput unless both give an equal number of rows, at least one, with one placeholder for each
-// row. The placeholder is image_token_id of the manifest; if the manifest has none, it is the only
-// id that occurs once per row.
+// row. The placeholder is image_token_id or audio_token_id of the manifest; if the manifest has
+// none, it is the only id that occurs once per row.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 
-// Returns [1,3,S,S] or [1,P,V], the shape that the vision encoder of the bundle takes; empty if the
-// bundle has none.
-Shape tile_shape(const packer::Manifest& manifest);
-// Returns the number of feature rows per tile; 0 for a bundle without vision encoder.
-int64_t rows_of_tile(const packer::Manifest& manifest);
+// Returns [1,3,S,S] or [1,P,V], the shape that the vision encoder of the bundle takes, or that of a
+// window of sound; empty if the bundle has no such encoder.
+Shape tile_shape(const packer::Manifest& manifest, const RowEncoder& encoder = kPictureRows);
+// Returns the number of feature rows per tile; 0 for a bundle without such an encoder.
+int64_t rows_of_tile(const packer::Manifest& manifest, const RowEncoder& encoder = kPictureRows);
+// Returns what makes rows of the images or sounds of a prompt; nullptr if it has neither, or if the
+// bundle takes no such rows.
+const RowEncoder* rows_in(const ReferencePrompt& prompt, const packer::Manifest& manifest);
+// Whether a prompt has images, or sounds that become such rows.
+bool has_rows(const ReferencePrompt& prompt, const packer::Manifest& manifest);
 // Returns the most blocks of patches of an image of any shape; 0 for other encoders.
 int64_t most_blocks(const packer::Manifest& manifest);
 // Returns the patches of the pictures that the vision encoder takes, if it takes one shape alone of

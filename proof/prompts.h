@@ -10,7 +10,7 @@
 #include "packer/manifest.h"
 #include "proof/reference_recorder.h"
 #include "runner/decoder.h"
-#include "runner/vision_encoder.h"
+#include "runner/row_encoders.h"
 
 namespace ferry::proof {
 
@@ -38,8 +38,13 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
 void add_probing_encoder_input(const packer::Manifest& manifest,
                                std::vector<RecordedPrompt>& prompts);
 
-// Computes the features of prompts with pixel values by `vision`, which may be nullptr.
-Status encode_images(runner::VisionEncoder* vision, std::vector<RecordedPrompt>& prompts);
+// Adds a window of pseudo-random frames to the first prompt without images, after its first token,
+// if sounds become rows of the model and the context has room for one.
+void add_probing_sound(const packer::Manifest& manifest, int64_t capacity,
+                       std::vector<RecordedPrompt>& prompts);
+
+// Computes the features of prompts with pixel values or frames, as far as there are encoders.
+Status encode_images(const runner::RowEncoders& encoders, std::vector<RecordedPrompt>& prompts);
 
 // Replaces the continuation of every prompt by the decoder's own greedy one. The new continuation
 // has as many tokens as the old one and at least `least`, but no more than fit into `capacity`

@@ -23,7 +23,9 @@ struct ReferencePrompt {
   std::map<std::string, size_t> tensors;
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
   bool needs_images() const { return has("pixel_values") || has("image_features"); }
-  bool needs_sound() const { return has("input_features") || has("input_values"); }
+  bool needs_sound() const {
+    return has("input_features") || has("input_values") || has("audio_features");
+  }
   bool needs_source() const { return has("source_ids"); }
 };
 

@@ -154,7 +154,7 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
 Status check_reference(const Reference& reference, const packer::Manifest& model,
                        const ReferenceShapes& shapes) {
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    if (prompt.needs_images()) {
+    if (has_rows(prompt, model)) {
       if (model.find(kTokenEmbeddingRole) == nullptr) continue;
       FERRY_TRY(images_of(reference, prompt, model));
     }

@@ -73,7 +73,7 @@ class CaseRunner {
   Status load_routes();
   // Sets images_. Compares the output of the vision encoder for the pixels with the reference.
   Status load_images();
-  Status encode_images();
+  Status encode_images(runner::VisionEncoder& encoder);
   // Gives the decoder what its encoder reads, and compares the tensors of the encoder.
   Status encode();
   bool has_routes(const ReferencePrompt& prompt) const {
@@ -156,7 +156,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
   if (!images_.empty())
     known.insert({"pixel_values", "pixel_attention_mask", "token_type_ids", "mm_token_type_ids",
                   "image_grid_thw", "image_sizes", "batch_num_images", "spatial_shapes",
-                  "image_position_ids", "image_features"});
+                  "image_position_ids", "image_features", std::string(kSoundRows.output)});
   known.insert({std::string(kInputFeaturesPort), std::string(kInputValuesPort),
                 std::string(kSourceIdsPort)});
   for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);
@@ -183,16 +183,16 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
 }
 
 Status CaseRunner::load_images() {
-  if (!prompt_.needs_images()) return {};
+  if (!has_rows(prompt_, manifest_)) return {};
   images_ = FERRY_TRY(images_of(reference_, prompt_, manifest_));
-  if (options_.vision != nullptr && !images_.pixels.empty()) return encode_images();
-  return {};
+  runner::VisionEncoder* encoder =
+      options_.encoders != nullptr ? options_.encoders->find(*images_.encoder) : nullptr;
+  return encoder != nullptr && !images_.pixels.empty() ? encode_images(*encoder) : Status();
 }
 
-Status CaseRunner::encode_images() {
-  TowerComparison tower =
-      FERRY_TRY(compare_tower(*options_.vision, manifest_, reference_, prompt_, images_, bounds_,
-                              details_ ? &*details_ : nullptr));
+Status CaseRunner::encode_images(runner::VisionEncoder& encoder) {
+  TowerComparison tower = FERRY_TRY(compare_tower(encoder, manifest_, reference_, prompt_, images_,
+                                                  bounds_, details_ ? &*details_ : nullptr));
   report_.layers = std::move(tower.layers);
   images_.features = std::move(tower.features);
   return {};

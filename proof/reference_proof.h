@@ -9,7 +9,7 @@
 #include "proof/parity_report.h"
 #include "proof/reference.h"
 #include "runner/decoder.h"
-#include "runner/vision_encoder.h"
+#include "runner/row_encoders.h"
 
 namespace ferry::proof {
 
@@ -18,9 +18,10 @@ struct VerifyOptions {
   // logits that tokens of the continuation are chosen from, where `reference` lacks them.
   const Reference* recorded = nullptr;
   bool continuation = true;  // compare the continuation as well
-  // The vision encoder of this bundle. It encodes the pixel values of prompts, and its output is
-  // compared with their features. nullptr: the features of the reference are used.
-  runner::VisionEncoder* vision = nullptr;
+  // The encoders of images and sounds of this bundle. They encode the pixel values or frames of
+  // prompts, and their output is compared with the features of these. nullptr: the features of the
+  // reference are used.
+  const runner::RowEncoders* encoders = nullptr;
   bool details = false;  // collect CaseReport::details
   // Receives (done, total) in tokens that were run; may be empty.
   std::function<void(uint64_t, uint64_t)> progress = {};

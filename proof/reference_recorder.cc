@@ -99,7 +99,8 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   const PromptImages& images = prompt_->images;
   if (images.empty()) return;
   if (!images.pixels.empty()) {
-    out.add(prefix + "pixel_values", DType::kF32, images.pixel_shape, images.pixels);
+    out.add(prefix + std::string(images.encoder->input), DType::kF32, images.pixel_shape,
+            images.pixels);
   }
   if (images.grid) write_shapes(prefix, out);
   if (!images.grid && !images.shapes.empty()) write_sides(prefix, out);
@@ -112,7 +113,8 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   }
   const bool equal = !images.grid && !images.pixels.empty() && images.shapes.empty();
   const int64_t tiles = equal ? images.pixel_shape[0] : 1;
-  out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, images.width}, values);
+  out.add(prefix + std::string(images.encoder->output), DType::kF32,
+          {tiles, rows / tiles, images.width}, values);
 }
 
 void PromptRecorder::write_shapes(const std::string& prefix, MemorySource& out) const {

@@ -154,12 +154,12 @@ class RoundingProver {
   Status compare_as_it_is(const Reference& recorded) {
     const ParityBounds measured = bounds_.as_measurement();
     TextModel model = FERRY_TRY(load({}));
-    const std::unique_ptr<runner::VisionEncoder> vision =
-        FERRY_TRY(runner::VisionEncoder::load_if_any(bundle_, pool_, {.memory = given_.memory}));
+    const runner::RowEncoders encoders =
+        FERRY_TRY(runner::RowEncoders::load(bundle_, pool_, {.memory = given_.memory}));
     proof_.rounding = FERRY_TRY(
         model.verify(recorded, measured, {.details = given_.details, .progress = given_.progress}));
     VerifyOptions options = options_with(recorded);
-    options.vision = vision.get();
+    options.encoders = &encoders;
     proof_.outputs = FERRY_TRY(model.verify(reference_, measured, options));
     if (bounds_.given || !activation_bounds_of(bundle_, {}).coded_db) return {};
     // An execution in plain code measures the loss by 8-bit activations.
@@ -208,11 +208,13 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
   std::vector<RecordedPrompt> prompts;
   for (const ReferencePrompt& from : reference.prompts()) {
     PromptImages images;
-    if (from.needs_images()) {
-      // Prompts that have only pixel values need a vision encoder.
+    if (has_rows(from, manifest)) {
+      // Prompts that have only pixel values or frames need an encoder.
+      const RowEncoder* rows = rows_in(from, manifest);
+      const RowEncoder& encoder = rows != nullptr ? *rows : kPictureRows;
       const bool takes_rows = manifest.find(kTokenEmbeddingRole) != nullptr;
-      const bool encoded = with_pixels && from.has("pixel_values");
-      if (!takes_rows || !(from.has("image_features") || encoded)) continue;
+      const bool encoded = with_pixels && from.has(std::string(encoder.input));
+      if (!takes_rows || !(from.has(std::string(encoder.output)) || encoded)) continue;
       images = FERRY_TRY(images_of(reference, from, manifest));
     }
     FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));

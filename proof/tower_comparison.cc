@@ -15,9 +15,10 @@ namespace {
 using Row = std::span<const float>;
 
 // Returns the layer of the tower that computes a tensor; -1 for tensors before the first layer.
-int64_t tower_layer(const std::string& name, const packer::Manifest& manifest) {
-  if (const auto after = number_after(name, "vision_hidden_states.")) return *after - 1;
-  return manifest.find(kVisionEncoderRole)->programs.back().layer_count;
+int64_t tower_layer(const std::string& name, const packer::Manifest& manifest,
+                    const RowEncoder& encoder) {
+  if (const auto after = number_after(name, encoder.states)) return *after - 1;
+  return manifest.find(encoder.role)->programs.back().layer_count;
 }
 
 // The tensors of the reference that the tower computes for the pixels of a prompt.
@@ -84,10 +85,10 @@ Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePro
   Result<std::vector<float>> features = vision.encode(images.pixels, images.shapes);
   FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
   out.features = FERRY_TRY(std::move(features));
-  if (prompt.has("image_features")) {
-    out.order.emplace_back("image_features");
-    out.shapes["image_features"] = feature_shape(vision, images, out.features);
-    out.values["image_features"] = embeddings_of(vision, out.features);
+  if (const std::string output(images.encoder->output); prompt.has(output)) {
+    out.order.push_back(output);
+    out.shapes[output] = feature_shape(vision, images, out.features);
+    out.values[output] = embeddings_of(vision, out.features);
   }
   return out;
 }
@@ -101,7 +102,7 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   TowerTensors computed = FERRY_TRY(run_tower(vision, prompt, images));
   TowerComparison out;
   for (const std::string& name : computed.order) {
-    const bool joined = images.joins_features() && name == "image_features";
+    const bool joined = images.joins_features() && name == images.encoder->output;
     std::vector<float>& values = computed.values[name];
     Shape shape =
         joined ? computed.shapes[name] : join_tower(images, name, computed.shapes[name], values);
@@ -111,7 +112,8 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
     comparison.add(values, want);
     if (details != nullptr) details->add_whole(name, values, want);
     LayerResult& result = out.layers.emplace_back();
-    result.tensor = {ReferenceTensor::Kind::kVision, name, name, tower_layer(name, manifest)};
+    result.tensor = {ReferenceTensor::Kind::kVision, name, name,
+                     tower_layer(name, manifest, *images.encoder)};
     result.metrics = comparison.metrics();
     result.within = bounds.within(result.tensor, result.metrics);
   }
@@ -119,12 +121,15 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   return out;
 }
 
-Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision,
+Result<std::unique_ptr<TensorSource>> record_tower(const runner::RowEncoders& encoders,
                                                    std::vector<RecordedPrompt>& prompts,
                                                    const std::string& name) {
   auto source = std::make_unique<MemorySource>(name);
   for (RecordedPrompt& prompt : prompts) {
     if (prompt.images.pixels.empty()) continue;
+    runner::VisionEncoder* found = encoders.find(*prompt.images.encoder);
+    if (found == nullptr) continue;
+    runner::VisionEncoder& vision = *found;
     std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
     FERRY_RETURN_IF_ERROR(
         vision.set_probe_sink([&](const std::string& probe, const Shape& shape, Row values) {
@@ -135,12 +140,13 @@ Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision
     Result<std::vector<float>> features = vision.encode(prompt.images.pixels, prompt.images.shapes);
     FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
     prompt.images.features = FERRY_TRY(std::move(features));
-    tensors["image_features"] = {feature_shape(vision, prompt.images, prompt.images.features),
-                                 embeddings_of(vision, prompt.images.features)};
+    const std::string output(prompt.images.encoder->output);
+    tensors[output] = {feature_shape(vision, prompt.images, prompt.images.features),
+                       embeddings_of(vision, prompt.images.features)};
     const std::string prefix = prompt.name.empty() ? "" : prompt.name + ".";
     source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
     for (auto& [tensor, recorded] : tensors) {
-      const bool joined = prompt.images.joins_features() && tensor == "image_features";
+      const bool joined = prompt.images.joins_features() && tensor == output;
       if (!joined)
         recorded.first = join_tower(prompt.images, tensor, recorded.first, recorded.second);
       source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);

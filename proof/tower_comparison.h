@@ -1,4 +1,5 @@
-// Compares the vision tower with the tensors of a reference.
+// Compares the vision tower, or the audio encoder whose rows take the place of embeddings, with the
+// tensors of a reference.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@
 #include "proof/prompt_images.h"
 #include "proof/reference.h"
 #include "proof/reference_recorder.h"
-#include "runner/vision_encoder.h"
+#include "runner/row_encoders.h"
 
 namespace ferry::proof {
 
@@ -31,7 +32,7 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
 
 // Records the outputs of the tower for prompts with pixel values as the tensors of a reference, and
 // sets the features of these prompts. Returns nullptr if there are no such prompts.
-Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision,
+Result<std::unique_ptr<TensorSource>> record_tower(const runner::RowEncoders& encoders,
                                                    std::vector<RecordedPrompt>& prompts,
                                                    const std::string& name);
 

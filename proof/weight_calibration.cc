@@ -96,8 +96,10 @@ class Calibrator {
     }
     return bytes;
   }
-  // A vision encoder is not calibrated without images.
+  // A vision encoder is not calibrated without images, an encoder of sounds never.
   bool is_executed(const plan::ConvertedComponent& component) const {
+    const RowEncoder* rows = packer::row_encoder(layers_.plan->manifest(), component.role);
+    if (rows != nullptr && rows->role == kAudioEncoderRole) return false;
     return component.role != kVisionEncoderRole || !sequences_.images.empty();
   }
   uint64_t calibrated_bytes() const {

@@ -21,6 +21,7 @@ constexpr int64_t kCorners = 4;  // rows of learned positions around a patch
 constexpr int64_t kMostSide = 1 << 14;
 constexpr int64_t kMostBlocks = 1 << 20;
 constexpr int64_t kMostPatches = 1 << 16, kMostPatchValues = 1 << 20;
+constexpr int64_t kMostFrames = 1 << 17;
 constexpr int64_t kSides = 2;  // of a shape: rows and columns
 
 bool is_square_tile(const Shape& shape) {
@@ -120,23 +121,45 @@ Result<VisionEncoder::Sizes> any_shape_sizes(const packer::Bundle& bundle,
 
 }  // namespace
 
+namespace {
+
+// Returns the sizes of an encoder of windows of frames.
+Result<VisionEncoder::Sizes> window_sizes(const packer::Bundle& bundle,
+                                          const packer::ManifestComponent& component) {
+  const auto* frames =
+      find_vision_port(component, &packer::ManifestMethod::inputs, kInputFeaturesPort);
+  const auto* features =
+      find_vision_port(component, &packer::ManifestMethod::outputs, kAudioFeaturesPort);
+  const int64_t width = bundle.manifest().hidden_size, whole = embedding_width(bundle.manifest());
+  const auto in_range = [](int64_t size) { return size >= 1 && size <= kMostFrames; };
+  if (frames == nullptr || frames->shape.size() != 3 || frames->shape[0] != 1 ||
+      !in_range(frames->shape[1]) || !in_range(frames->shape[2])) {
+    return bad_input(fmt::format("{}: the audio encoder has no input {} of f32 [1, mels, frames]",
+                                 printable(bundle.path()), kInputFeaturesPort));
+  }
+  if (features == nullptr || features->shape.size() != 3 || features->shape[0] != 1 ||
+      !in_range(features->shape[1]) || features->shape[2] != whole) {
+    return bad_input(fmt::format("{}: the audio encoder has no output {} of f32 [1, N, {}]",
+                                 printable(bundle.path()), kAudioFeaturesPort, whole));
+  }
+  return VisionEncoder::Sizes{
+      .tile = frames->shape, .rows = features->shape[1], .width = width, .row_width = whole};
+}
+
+}  // namespace
+
 bool VisionEncoder::is_in(const packer::Bundle& bundle) {
   return bundle.manifest().find(kVisionEncoderRole) != nullptr;
 }
 
-Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load_if_any(const packer::Bundle& bundle,
-                                                                  ThreadPool& pool,
-                                                                  const MethodOptions& options) {
-  if (!is_in(bundle)) return std::unique_ptr<VisionEncoder>();
-  return std::make_unique<VisionEncoder>(FERRY_TRY(load(bundle, pool, options)));
-}
-
-Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundle) {
-  const packer::ManifestComponent* component = bundle.manifest().find(kVisionEncoderRole);
+Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundle,
+                                                     const RowEncoder& encoder) {
+  const packer::ManifestComponent* component = bundle.manifest().find(encoder.role);
   if (component == nullptr) {
     return bad_input(
-        fmt::format("{}: has no component {}", printable(bundle.path()), kVisionEncoderRole));
+        fmt::format("{}: has no component {}", printable(bundle.path()), encoder.role));
   }
+  if (encoder.role == kAudioEncoderRole) return window_sizes(bundle, *component);
   if (bundle.manifest().image_grid) return any_shape_sizes(bundle, *component);
   const auto* pixels =
       find_vision_port(*component, &packer::ManifestMethod::inputs, kPixelValuesPort);
@@ -196,13 +219,13 @@ bool VisionEncoder::Sizes::takes(const ImageShape& shape) const {
 }
 
 Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
-                                          const MethodOptions& options) {
-  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kVisionEncoderRole, pool, options));
-  const Sizes sizes = FERRY_TRY(sizes_in(bundle));
-  std::vector<PortType> inputs = {{kPixelValuesPort, DType::kF32, sizes.tile}};
+                                          const MethodOptions& options, const RowEncoder& rows) {
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, rows.role, pool, options));
+  const Sizes sizes = FERRY_TRY(sizes_in(bundle, rows));
+  std::vector<PortType> inputs = {{rows.input, DType::kF32, sizes.tile}};
   if (sizes.patches > 0) inputs.push_back({kSpatialShapesPort, DType::kI64, {1, kSides}});
   const int64_t given = sizes.row_width - sizes.layers * sizes.width;
-  std::vector<PortType> outputs = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, given}}};
+  std::vector<PortType> outputs = {{rows.output, DType::kF32, {1, sizes.rows, given}}};
   if (sizes.block_values > 0 && !sizes.picture) {
     const ImageGrid& grid = *bundle.manifest().image_grid;
     const int64_t patches = sizes.rows * grid.merge_size * grid.merge_size;
@@ -267,7 +290,7 @@ Status VisionEncoder::append_rows(std::vector<float>& rows, int64_t kept) {
   const auto size = static_cast<size_t>(sizes_.rows * row_width());
   const std::span<const std::byte> out = chain_.output(0).bytes;
   if (out.size() != size * sizeof(float)) {
-    return bad_input(fmt::format("{}: the vision encoder gave {} values, expected {}",
+    return bad_input(fmt::format("{}: the encoder gave {} values, expected {}",
                                  printable(set_.bundle().path()), out.size() / sizeof(float),
                                  size));
   }
@@ -370,9 +393,11 @@ Result<std::vector<float>> VisionEncoder::features_of_tiles(std::span<const floa
   const auto tile = static_cast<size_t>(*checked_numel(sizes_.tile));
   if (pixels.empty() || pixels.size() % tile != 0) {
     const std::span<const int64_t> sides = std::span(sizes_.tile).subspan(1);
-    return fail(ErrorCode::kUsage, fmt::format("{}: {} pixel values are not whole tiles of {} ({})",
-                                               printable(set_.bundle().path()), pixels.size(), tile,
-                                               fmt::join(sides, " x ")));
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("{}: {} {} are not whole tiles of {} ({})", printable(set_.bundle().path()),
+                    pixels.size(), inputs_.front() == kPixelValuesPort ? "pixel values" : "values",
+                    tile, fmt::join(sides, " x ")));
   }
   std::vector<float> features;
   for (size_t i = 0; i < pixels.size() / tile; ++i) {

@@ -1,5 +1,6 @@
 // VisionEncoder runs the vision encoder of a bundle. Pixels of images or tiles go in, rows for the
-// text decoder come out.
+// text decoder come out. It also runs an audio encoder that makes such rows: its tiles are windows
+// of log-mel frames, f32 [1,mels,frames].
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/image_grid.h"
+#include "core/program_interface.h"
 #include "core/result.h"
 #include "packer/bundle_reader.h"
 #include "runner/picture_tiles.h"
@@ -21,7 +23,8 @@ namespace ferry::runner {
 class VisionEncoder {
  public:
   struct Sizes {
-    Shape tile = {};           // of pixel_values: [1,3,S,S], or [1,P,V] for P patches of V values
+    // Of pixel_values: [1,3,S,S], or [1,P,V] for P patches of V values; of sound [1,mels,frames].
+    Shape tile = {};
     int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
     int64_t patches = 0;       // P, of lists of patches; 0 for other encoders
     int64_t rows = 0;          // rows of features that a tile becomes; of any shape: at most
@@ -41,14 +44,12 @@ class VisionEncoder {
   static bool is_in(const packer::Bundle& bundle);
   // Returns the sizes that the manifest states. kBadInput if inputs or outputs do not follow the
   // protocol.
-  static Result<Sizes> sizes_in(const packer::Bundle& bundle);
-  // Returns nullptr for a bundle without a vision encoder; errors as for load().
-  static Result<std::unique_ptr<VisionEncoder>> load_if_any(const packer::Bundle& bundle,
-                                                            ThreadPool& pool,
-                                                            const MethodOptions& options);
+  static Result<Sizes> sizes_in(const packer::Bundle& bundle,
+                                const RowEncoder& encoder = kPictureRows);
   // `pool` must outlive the encoder. kBadInput for a program that does not follow the protocol.
   static Result<VisionEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
-                                    const MethodOptions& options);
+                                    const MethodOptions& options,
+                                    const RowEncoder& encoder = kPictureRows);
 
   int64_t image_size() const { return sizes_.image_size; }
   int64_t rows() const { return sizes_.rows; }

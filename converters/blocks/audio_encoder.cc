@@ -22,7 +22,7 @@ ValueId self_attention(GraphBuilder& b, const ModelConfig& config, const AudioRo
                        int64_t layer) {
   const AudioConfig& a = *config.audio;
   const std::string prefix = audio_layer(layer, "attention");
-  const int64_t size = config.hidden_size, head = a.head_dim;
+  const int64_t size = config.audio_width(), head = a.head_dim;
   const auto project = [&](const char* name, bool bias) {
     const ValueId y = projection(b, x, prefix + name, size, a.num_heads * head, bias);
     return b.view(y, {batch(), rows.count, heads(a.num_heads), head_dim(head)});
@@ -42,9 +42,21 @@ ValueId self_attention(GraphBuilder& b, const ModelConfig& config, const AudioRo
 ValueId audio_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, int64_t layer) {
   const std::string prefix = audio_layer(layer, "feed_forward");
   const int64_t wide = config.audio->intermediate_size;
-  const ValueId inner = projection(b, x, prefix + ".w1", config.hidden_size, wide, /*bias=*/true);
-  return projection(b, activate(b, config.audio->activation, inner), prefix + ".w2", wide,
-                    config.hidden_size, /*bias=*/true);
+  const int64_t size = config.audio_width();
+  const ValueId inner = projection(b, x, prefix + ".w1", size, wide, /*bias=*/true);
+  return projection(b, activate(b, config.audio->activation, inner), prefix + ".w2", wide, size,
+                    /*bias=*/true);
+}
+
+// Makes rows of the text decoder: f32 [1,positions,width] becomes [1,positions / group,
+// hidden_size].
+ValueId rows_of_text(GraphBuilder& b, const ModelConfig& config, ValueId x) {
+  const SoundRowsConfig& rows = *config.audio->to_rows;
+  const int64_t joined = rows.group * rows.width, width = config.hidden_size;
+  x = b.view(x, {batch(), positions(config.audio->row_count()), features(joined)});
+  x = projection(b, x, "audio.connector.w1", joined, width, /*bias=*/false);
+  x = activate(b, rows.activation, x);
+  return projection(b, x, "audio.connector.w2", width, width, /*bias=*/false);
 }
 
 }  // namespace
@@ -67,7 +79,11 @@ Result<Methods> build_audio_encoder(const ModelConfig& config, const BuildOption
   b.set_layer(static_cast<int32_t>(a.num_layers));
   x = normed("audio.norm");
   b.probe("encoder_last_hidden_state", x);
-  cross_keys_and_values(b, config, x, rows.count);
+  if (a.to_rows) {
+    b.output(rows_of_text(b, config, x), std::string(kAudioFeaturesPort));
+  } else {
+    cross_keys_and_values(b, config, x, rows.count);
+  }
   graph::Graph graph = FERRY_TRY(b.finish());
   Methods methods;
   methods.push_back({std::string(kForwardMethod), std::move(graph)});

@@ -57,9 +57,9 @@ AudioRows rows_of_frames(GraphBuilder& b, const ModelConfig& config) {
   const AudioConfig& a = *config.audio;
   const ValueId frames =
       b.input(std::string(kInputFeaturesPort), DType::kF32, {batch(), a.mel_bins, a.frames()});
-  const ValueId x = convolve_frames(b, a, config.hidden_size, frames);
+  const ValueId x = convolve_frames(b, a, config.audio_width(), frames);
   const ValueId places = b.weight_f32("audio.positions.weight",
-                                      {positions(a.positions), features(config.hidden_size)});
+                                      {positions(a.positions), features(config.audio_width())});
   return {b.add(x, places), positions(a.positions)};
 }
 

@@ -59,8 +59,9 @@ ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderPart
                      ValueId input) {
   const ModelConfig& config = c.config;
   const int64_t width = outer_width(config, parts);
-  ValueId x = config.vision ? take_rows(b, config, input) : embed(b, config, input, width);
-  const bool made = !config.vision || config.scalars.multiplies_rows() || c.embeddings.valid();
+  ValueId x = config.takes_rows() ? take_rows(b, config, input) : embed(b, config, input, width);
+  const bool made =
+      !config.takes_rows() || config.scalars.multiplies_rows() || c.embeddings.valid();
   if (parts.enter) x = parts.enter(b, c, x);
   // Embeddings that are an input have no probe, because a probe needs an instruction that makes its
   // value.
@@ -206,7 +207,7 @@ Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOp
 ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_t width) {
   const ValueId table =
       b.weight("tok_embeddings.weight", {features(config.vocab_size), features(width)});
-  const bool later = config.vision && config.scalars.multiplies_rows();
+  const bool later = config.takes_rows() && config.scalars.multiplies_rows();
   return scaled(b, b.embedding(table, tokens), later ? 1.0 : config.scalars.embedding);
 }
 

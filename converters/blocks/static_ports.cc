@@ -39,7 +39,7 @@ Encoding mask_encoding(DType dtype) {
 
 ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
                       DType ids, Dim count) {
-  if (!config.vision) return b.input(std::string(kTokensPort), ids, {batch(), count});
+  if (!config.takes_rows()) return b.input(std::string(kTokensPort), ids, {batch(), count});
   return b.input(std::string(kEmbeddingsPort), DType::kF32,
                  {batch(), count, features(row_width(config, options))});
 }

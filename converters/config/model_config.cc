@@ -344,16 +344,13 @@ Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision
 }
 
 // Reads the sizes of the vision tower, which need those of the text decoder.
-Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
-  const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
-  outer.set_defaults(defaults);
+Status read_vision_part(const JsonFields& outer, const VisionMatch& match, ModelConfig& config) {
   auto vision = FERRY_TRY(outer.object("vision_config"));
   if (!vision) return outer.bad("vision_config", "is missing");
   const nlohmann::json vision_defaults =
       nlohmann::json::parse(FERRY_TRY(tower_of(*vision, *match.type)).defaults);
   vision->set_defaults(vision_defaults);
   FERRY_RETURN_IF_ERROR(refuse_quantization(*vision));
-  config.vision_family = match.family;
   FERRY_RETURN_IF_ERROR(read_vision(outer, *vision, match, config.vision.emplace()));
   if (config.vision->two_way_in_windows && !config.sliding_window) {
     config.vision->two_way_images = config.vision->two_way_in_windows = false;
@@ -375,9 +372,24 @@ Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig&
                                                  *placeholder, config.vocab_size));
 }
 
+// Reads the encoders whose output becomes rows of the text decoder.
+Status read_encoders(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
+  const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
+  outer.set_defaults(defaults);
+  config.vision_family = match.family;
+  if (match.type->read != nullptr) FERRY_RETURN_IF_ERROR(read_vision_part(outer, match, config));
+  if (match.type->read_sound == nullptr) return {};
+  FERRY_RETURN_IF_ERROR(match.type->read_sound(outer, config));
+  if (!config.audio || config.audio->to_rows->token_id < config.vocab_size) return {};
+  return outer.bad("audio_token_id",
+                   fmt::format("is {}, the vocabulary has {} entries",
+                               config.audio->to_rows->token_id, config.vocab_size));
+}
+
 // Whether the head is tied: the outer config says so, else what its class or the text part says.
 Result<bool> read_tie(JsonFields outer, const JsonFields& text, const VisionType& type) {
   if (!type.names.empty()) outer.set_names(type.names);
+  if (type.never_ties) return false;
   if (type.tied) {
     return read_tie(outer, text, WrapperType{.tied = *type.tied, .text_ties = type.text_ties});
   }
@@ -462,6 +474,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   JsonFields text = part.fields;
   nlohmann::json defaults = nlohmann::json::parse(type.defaults);
   std::vector<KeyNames> names = type.names;
+  if (vision) defaults.update(nlohmann::json::parse(vision->type->text_defaults));
   FERRY_RETURN_IF_ERROR(take_outer_keys(outer, type.part, defaults, names));
   text.set_defaults(defaults);
   for (const std::string_view key : type.unread) names.push_back({key, {}});
@@ -484,7 +497,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   const JsonFields& settling = match.multimodal && type.wrapper.outer_ties ? outer : text;
   config.tie_unless_stored =
       !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
-  if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
+  if (vision) FERRY_RETURN_IF_ERROR(read_encoders(outer, *vision, config));
   if (vision) {
     config.rope.first_position = config.sliding_rope.first_position = vision->type->first_position;
     if (vision->type->plain_head) config.scalars.logits = 1.0;

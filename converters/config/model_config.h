@@ -171,8 +171,19 @@ struct ConformerConfig {
   bool operator==(const ConformerConfig&) const = default;
 };
 
+// What makes rows of the text decoder of those of an audio encoder: a linear over a group of rows,
+// an activation and a linear (Voxtral).
+struct SoundRowsConfig {
+  int64_t width = 0;  // of a row of the encoder
+  int64_t group = 1;  // rows of the encoder that become one
+  Activation activation = Activation::kGelu;
+  int64_t token_id = 0;  // the placeholder of a row
+  bool operator==(const SoundRowsConfig&) const = default;
+};
+
 // An audio encoder, a transformer whose output the layers of the text decoder attend to
-// (cross-attention); its width is hidden_size of the decoder. It takes log-mel frames, whose number
+// (cross-attention); its width is hidden_size of the decoder. Or its output becomes rows of the
+// text decoder, in the place of placeholders (`to_rows`). It takes log-mel frames, whose number
 // two convolutions halve and which have learned positions (Whisper), or samples, of which three
 // convolutions make rows with RoPE (Moonshine). Or it is the whole model, a FastConformer, which
 // takes log-mel frames of any number and gives the outputs of labels (Parakeet).
@@ -188,7 +199,10 @@ struct AudioConfig {
   bool query_bias = true, key_bias = false, value_bias = true, output_bias = true;
 
   std::optional<ConformerConfig> conformer = {};
+  std::optional<SoundRowsConfig> to_rows = {};
 
+  // Returns the rows of the text decoder that a sound becomes.
+  int64_t row_count() const { return positions / to_rows->group; }
   bool takes_samples() const { return mel_bins == 0; }
   int64_t frames() const { return 2 * positions; }
   bool operator==(const AudioConfig&) const = default;
@@ -406,7 +420,8 @@ inline constexpr const char* kChunkedWindows = "chunked_windows";
 
 struct ModelConfig {
   const FamilySpec* family = nullptr;  // family of the text decoder; never null in a parsed config
-  // Set together with `vision` for a vision-language model; nullptr if the model takes text only.
+  // Set together with `vision` for a vision-language model, and with `audio` for a language model
+  // that takes rows of sound; nullptr if the text decoder takes tokens.
   const VisionFamily* vision_family = nullptr;
   std::string model_type;   // model_type of the outer config: "qwen3_5"
   std::string text_type;    // model_type of the text decoder; `model_type` unless multimodal
@@ -472,7 +487,15 @@ struct ModelConfig {
   bool has_rope() const;                        // whether any layer has RoPE
   int64_t number(std::string_view name) const;  // value in `numbers`; 0 if absent
   // Whether the layers of the decoder attend to the output of an encoder.
-  bool has_cross_attention() const { return (audio && !audio->conformer) || source; }
+  bool has_cross_attention() const {
+    return (audio && !audio->conformer && !audio->to_rows) || source;
+  }
+  // Whether the text decoder takes embeddings, some of which are rows of images or sounds.
+  bool takes_rows() const { return vision_family != nullptr; }
+  // Whether sounds become such rows.
+  bool hears_rows() const { return audio && audio->to_rows; }
+  // Returns the width of the audio encoder.
+  int64_t audio_width() const { return hears_rows() ? audio->to_rows->width : hidden_size; }
   // Returns the text encoder of an encoder-decoder as a model that only encodes.
   ModelConfig source_encoder() const;
   HeadSizes heads_of(LayerType type) const {

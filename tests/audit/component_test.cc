@@ -46,6 +46,7 @@ constexpr Case kCases[] = {
     {"model.vision_model.encoder.layers.4.self_attn.out_proj.weight", "vision.attn.o", 4},
     {"model.visual.blocks.4.mlp.linear_fc1.weight", "vision.mlp.up", 4},
     {"multi_modal_projector.linear_1.weight", "vision.connector", -1},
+    {"audio.connector.w1.weight", "audio.connector", -1},
     {"mtp.layers.0.self_attn.q_proj.weight", "attn.q", -1},
     {"model.property.weight", "other", -1},
     {"", "other", -1},

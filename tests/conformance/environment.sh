@@ -11,8 +11,8 @@ cd "$(dirname "$0")"
 say() { echo "environment.sh: $*" >&2; }
 cannot() { say "cannot make the environment: $*"; exit 77; }
 
-parts=(base llama)
-[ "${1:-}" != --sample ] || parts=(base)
+parts=(base listening llama)
+[ "${1:-}" != --sample ] || parts=(base listening)
 
 if [ -n "${FERRY_CONFORMANCE_ENV:-}" ]; then
   [ -x "$FERRY_CONFORMANCE_ENV/bin/python3" ] || cannot "FERRY_CONFORMANCE_ENV=$FERRY_CONFORMANCE_ENV has no bin/python3"
@@ -73,6 +73,10 @@ if [ ! -e "$dir/.complete-base" ]; then
   python3 -m venv "$dir" >>"$log" 2>&1 || { rm -rf "$dir"; cannot "python3 has no venv ($(why)); on Debian: apt-get install python3-venv"; }
   watched "installing packages" install -r requirements.txt || { rm -rf "$dir"; cannot "$(why) (all of it in $log)"; }
   touch "$dir/.complete-base"
+fi
+if [ ! -e "$dir/.complete-listening" ]; then
+  watched "installing mistral-common" install -r requirements-listening.txt || cannot "$(why) (all of it in $log)"
+  touch "$dir/.complete-listening"
 fi
 if ! complete; then
   watched "building llama.cpp" install -r requirements-llama.txt || cannot "$(why) (all of it in $log)"

@@ -57,7 +57,8 @@ def load_runtime():
 def answer(folder, parts, count):
     """The text of ExecuTorch's TextLLMRunner or MultimodalRunner with a bundle of one program.
 
-    A prompt of text is a list of token ids; one with pictures is a list of such lists and of arrays of pixels.
+    A prompt of text is a list of token ids; one with pictures or sounds is a list of such lists, of arrays of pixels [3,height,width]
+    and of frames [1,mels,frames].
     """
     import importlib
     import sys
@@ -71,8 +72,11 @@ def answer(folder, parts, count):
         pieces = []
         runner.TextLLMRunner(*files).generate("".join(f"<{i}>" for i in parts), config, pieces.append)
         return "".join(pieces)
-    inputs = [runner.make_token_input(part) if isinstance(part, list) else runner.make_image_input(torch.from_numpy(part))
-              for part in parts]
+    def made(part):
+        if isinstance(part, list):
+            return runner.make_token_input(part)
+        return (runner.make_image_input if part.shape[0] == 3 else runner.make_audio_input)(torch.from_numpy(part))
+    inputs = [made(part) for part in parts]
     return runner.MultimodalRunner(*files).generate_text(inputs, config)
 
 

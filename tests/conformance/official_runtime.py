@@ -283,12 +283,15 @@ def in_runner(promise, runtime, source, options):
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
         "model": {"type": "BPE", "vocab": {text["content"]: text["id"] for text in texts}, "merges": []}}))
     bundle = convert(folder, promise.folder / f"{source.name}-bundle", "--layout", "one-program", *options, "--overwrite")
-    prompt = "short" if "short.input_ids" in golden else "one"
+    prompt = next(name for name in ("short", "one", "audio1") if f"{name}.input_ids" in golden)
     ids = golden[f"{prompt}.input_ids"][0].tolist()
     if f"{prompt}.pixel_values" in golden:
         placeholder = config.get("image_token_id", config.get("image_token_index"))
         first, rows = ids.index(placeholder), golden[f"{prompt}.image_features"].shape[1]
         ids = [ids[:first], planes_of(golden, prompt, config), ids[first + rows:]]
+    if f"{prompt}.audio_features" in golden:
+        first, rows = ids.index(config["audio_token_id"]), golden[f"{prompt}.audio_features"].shape[1]
+        ids = [ids[:first], golden[f"{prompt}.input_features"][:1], ids[first + rows:]]
     wanted = golden[f"{prompt}.greedy_ids"].tolist()
     ends = json.loads((bundle / "manifest.json").read_text())["model"]["eos_ids"]
     end = next((i for i, token in enumerate(wanted) if token in ends), len(wanted))
@@ -334,6 +337,7 @@ def main():
                        ("qwen3_5", any_shape), ("gemma4", any_shape), ("lfm2_vl", ["--image-size", "24x24"])):
         promise.case(f"{name}, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "vision" / name,
                      ["--dtype", "f32", "--inputs", "images", *size])
+    promise.case("voxtral, MultimodalRunner", in_runner, promise, runtime, common.TESTDATA / "speech" / "voxtral", ["--dtype", "f32"])
 
     tiny = promise.folder / "tiny"
     common.tiny_llama(tiny, promise.seed, hidden_size=64, intermediate_size=128, num_hidden_layers=4, head_dim=16)

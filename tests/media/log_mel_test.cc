@@ -46,5 +46,30 @@ TEST(LogMel, AChunkIsPaddedOrCut) {
   EXPECT_EQ(one_chunk(std::vector<float>(20000, 1.0F), settings).size(), 16000u);
 }
 
+// The loudest frame of all windows sets the floor of each.
+TEST(LogMel, WindowsAreChunksOfTheWholeSound) {
+  ThreadPool pool(2);
+  LogMelSettings settings;
+  settings.chunk_seconds = 1;
+  settings.mel_bins = 8;
+  std::vector<float> samples(20000, 0.0F);
+  for (size_t i = 0; i < 9000; ++i) samples[i] = i % 7 == 0 ? 0.5F : -0.25F;
+  std::vector<float> padded = samples;
+  padded.resize(32000, 0.0F);
+  const Features whole = log_mel(padded, settings, pool);
+  const Features windows = all_windows(samples, settings, pool);
+  EXPECT_EQ(windows.frames, 200);
+  ASSERT_EQ(windows.values.size(), whole.values.size());
+  for (size_t window = 0; window < 2; ++window) {
+    for (size_t mel = 0; mel < 8; ++mel) {
+      for (size_t frame = 0; frame < 100; ++frame) {
+        EXPECT_EQ(windows.values[(window * 8 + mel) * 100 + frame],
+                  whole.values[mel * 200 + window * 100 + frame]);
+      }
+    }
+  }
+  EXPECT_EQ(all_windows({}, settings, pool).frames, 100);
+}
+
 }  // namespace
 }  // namespace ferry::media::log_mel_test

@@ -40,6 +40,19 @@ TEST(SoundSettings, RefuseByName) {
             ErrorCode::kUnsupported);
 }
 
+TEST(SoundSettings, VoxtralTakesWholeSounds) {
+  const auto read = [](const std::string& more) {
+    return sound_settings(
+        fmt::format(R"({{{}, "processor_class": "VoxtralProcessor"{}}})", kType, more), "", "dir");
+  };
+  EXPECT_TRUE(std::get<LogMelSettings>(*read("")).whole_sounds);
+  const std::string nested = fmt::format(
+      R"({{"processor_class": "VoxtralProcessor", "feature_extractor": {{{}}}}})", kType);
+  EXPECT_TRUE(std::get<LogMelSettings>(*sound_settings("", nested, "dir")).whole_sounds);
+  EXPECT_EQ(read(R"(, "chunk_length": 10)").error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(read(R"(, "hop_length": 100)").error().code, ErrorCode::kUnsupported);
+}
+
 TEST(SoundSettings, OfSamples) {
   constexpr const char* kSamples = R"("feature_extractor_type": "Wav2Vec2FeatureExtractor")";
   const auto normalize = [&](const char* more) {

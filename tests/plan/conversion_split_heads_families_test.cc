@@ -206,10 +206,11 @@ void check_family(const Family& family, const std::string& what, const Variant& 
 
 // The states of Mamba-2 in a layer with attention cannot be divided, nor the gate of AFMoE, which
 // has a matrix of its own, biases of keys (Doge), routed queries (JetMoE) and widened values
-// (MiMo). Models of speech have no static programs.
+// (MiMo). Models of speech have no static programs, and those that hear have several components.
 bool is_divided(const Family& family) {
   const std::set<std::string> whole = {"afmoe", "doge", "jetmoe", "mimo_v2_flash"};
-  if (family.config.has_cross_attention() || whole.contains(family.config.model_type)) return false;
+  if (family.config.has_cross_attention() || family.config.takes_rows()) return false;
+  if (whole.contains(family.config.model_type)) return false;
   const auto& types = family.config.layer_types;
   return std::ranges::count(types, converters::LayerType::kMambaAndAttention) == 0;
 }

@@ -111,7 +111,7 @@ Result<AddedTokens> AddedTokens::make(const TokenizerDocument& document,
     }
     token.text = token.content;
     if (token.normalized) FERRY_RETURN_IF_ERROR(normalizer.apply(token.text));
-    if (!token.text.empty()) {
+    if (!token.text.empty() && !document.plain_texts) {
       (token.normalized ? normalized : plain)
           .emplace_back(token.text, static_cast<uint32_t>(number));
     }

@@ -72,6 +72,12 @@ Result<TokenizerDocument> marian_document(SentencePieceModel model, std::string_
                                           const TokenizerSettings& settings,
                                           const std::string& name, const std::string& vocab_name);
 
+// Returns the tokenizer of a tekken.json of mistral-common: control tokens, which are not
+// recognised within texts, and behind them ranks of tiktoken. `<s>` begins texts. kUnsupported for
+// versions that are not known.
+inline constexpr std::string_view kTekkenFile = "tekken.json";
+Result<TokenizerDocument> tekken_document(std::string_view bytes, const std::string& name);
+
 // DocumentBuilder makes a TokenizerDocument, with the contents of a tokenizer.json, from the
 // vocabulary files of other libraries.
 class DocumentBuilder {
@@ -98,6 +104,10 @@ class DocumentBuilder {
   // Sets a post-processor that puts these tokens before and behind a text. kBadInput if one of them
   // is not a token.
   Status enclose(const std::vector<std::string>& before, const std::vector<std::string>& behind);
+
+  const std::string& name() const { return document_.name; }  // begins error messages
+  // Control tokens are not recognised within texts.
+  void set_plain_texts() { document_.plain_texts = true; }
 
   TokenizerDocument take();
 

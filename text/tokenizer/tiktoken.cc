@@ -10,18 +10,12 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/ranks.h"
 
 namespace ferry::text {
 namespace {
 
-using nlohmann::json;
-
 constexpr size_t kMaxRankedToken = 512;  // in bytes
-
-struct Rank {
-  std::string bytes;
-  uint32_t rank = 0;
-};
 
 constexpr const char* kDigitGroupsPattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -82,14 +76,6 @@ std::vector<Special> specials_of(Family family) {
   return specials;
 }
 
-std::string spelled(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) {
-    utf8::append(text, byte_level::kCharOf[static_cast<unsigned char>(c)]);
-  }
-  return text;
-}
-
 std::optional<Rank> read_line(std::string_view line) {
   const size_t blank = line.find(' ');
   if (blank == std::string_view::npos || blank == 0) return std::nullopt;
@@ -122,32 +108,6 @@ Result<std::vector<Rank>> read_ranks(std::string_view bytes, const std::string& 
   const auto twice = std::ranges::adjacent_find(ranks, {}, &Rank::rank);
   if (twice == ranks.end()) return ranks;
   return bad_input(fmt::format("{}: the rank {} is there twice", name, twice->rank));
-}
-
-// A token can be merged from every two tokens that make it. Merges are ordered by the token's rank,
-// then by the ranks of the two.
-Status add_rank_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
-  struct Pair {
-    uint32_t left_id, right_id;
-    std::string_view left, right;
-  };
-  std::vector<Pair> pairs;
-  for (const Rank& rank : ranks) {
-    pairs.clear();
-    const std::string text = spelled(rank.bytes);
-    for (size_t at = 0; (at += utf8::decode_valid(text, at).size) < text.size();) {
-      const std::string_view left = std::string_view(text).substr(0, at);
-      const std::string_view right = std::string_view(text).substr(at);
-      const auto left_id = out.find(left);
-      const auto right_id = left_id ? out.find(right) : std::nullopt;
-      if (right_id) pairs.push_back({*left_id, *right_id, left, right});
-    }
-    std::ranges::sort(pairs, [](const Pair& a, const Pair& b) {
-      return std::pair(a.left_id, a.right_id) < std::pair(b.left_id, b.right_id);
-    });
-    for (const Pair& pair : pairs) FERRY_RETURN_IF_ERROR(out.add_merge(pair.left, pair.right));
-  }
-  return {};
 }
 
 // Adds the special tokens to the vocabulary, each with its stated id.
@@ -197,25 +157,9 @@ Result<TokenizerDocument> tiktoken_document(std::string_view bytes,
   }
   const std::vector<Rank> ranks = FERRY_TRY(read_ranks(bytes, name));
   DocumentBuilder out(name);
-  for (const Rank& rank : ranks) {
-    const std::string text = spelled(rank.bytes);
-    if (out.in_vocabulary(text)) {
-      return bad_input(fmt::format("{}: the token {} is there twice", name, quoted(text, 60)));
-    }
-    out.add_token(text, rank.rank);
-  }
-  FERRY_RETURN_IF_ERROR(add_rank_merges(ranks, out));
+  FERRY_RETURN_IF_ERROR(add_ranks(ranks, out));
   FERRY_RETURN_IF_ERROR(add_specials(family, ranks, settings, name, out));
-  out.field("model") = {{"type", "BPE"}, {"ignore_merges", true}};
-  out.field("pre_tokenizer") = {
-      {"type", "Sequence"},
-      {"pretokenizers",
-       {{{"type", "Split"},
-         {"pattern", {{"Regex", pattern_of(family)}}},
-         {"behavior", "Isolated"},
-         {"invert", false}},
-        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
-  out.field("decoder") = {{"type", "ByteLevel"}};
+  set_rank_steps(pattern_of(family), out);
   if (family == Family::kQwen) out.field("normalizer") = {{"type", "NFC"}};
   std::vector<std::string> before;
   const auto bos = settings.named.find("bos_token");

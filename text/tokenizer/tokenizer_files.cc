@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMaxModelFile = uint64_t{64} << 20;
 // Files are looked for in this order.
-constexpr std::array<std::string_view, 12> kFiles = {
+constexpr std::array<std::string_view, 13> kFiles = {
     kTokenizerFile,
     "tokenizer.model",
     "spiece.model",
@@ -33,7 +33,13 @@ constexpr std::array<std::string_view, 12> kFiles = {
     kMarianFile,
     kBpeFile,
     kWordPieceFile,
+    kTekkenFile,
 };
+
+uint64_t limit_of(std::string_view file) {
+  if (file == kTokenizerFile) return kMaxTokenizerFile;
+  return file == kTekkenFile ? kMaxTekkenFile : kMaxModelFile;
+}
 
 // Refuses settings by which a MarianTokenizer computes something else.
 Status check_marian_settings(const std::string& name, const ReadFile& read) {
@@ -71,6 +77,7 @@ Result<Tokenizer> make_marian(std::string_view bytes, const std::string& directo
 Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
                           const std::string& file, const ReadFile& read) {
   const std::string name = printable(directory.empty() ? file : directory + "/" + file);
+  if (file == kTekkenFile) return tekken_tokenizer(bytes, name);
   if (file.ends_with(".json") && file != kBpeFile) return Tokenizer::parse(bytes, name);
   const TokenizerSettings settings = FERRY_TRY(TokenizerSettings::read(directory, read));
   if (file == kWordPieceFile) {
@@ -105,13 +112,16 @@ std::string_view find_tokenizer_file(const std::function<bool(std::string_view)>
 
 Result<Tokenizer> load_tokenizer(const std::string& directory, const ReadFile& read) {
   for (const std::string_view file : kFiles) {
-    const std::string text = FERRY_TRY(
-        read(std::string(file), file == kTokenizerFile ? kMaxTokenizerFile : kMaxModelFile));
+    const std::string text = FERRY_TRY(read(std::string(file), limit_of(file)));
     if (!text.empty()) return make_of(text, directory, std::string(file), read);
   }
   return fail(ErrorCode::kIo, fmt::format("{}: has no {}, tokenizer.model or other tokenizer file "
                                           "that is not empty",
                                           printable(directory), kTokenizerFile));
+}
+
+Result<Tokenizer> tekken_tokenizer(std::string_view bytes, const std::string& name) {
+  return Tokenizer::make(FERRY_TRY(tekken_document(bytes, name)));
 }
 
 Result<Tokenizer> load_tokenizer(const std::string& path) {
@@ -121,9 +131,10 @@ Result<Tokenizer> load_tokenizer(const std::string& path) {
   const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
   const std::string own = file.filename().string();
   const bool is_json = !path.ends_with(".model") && own != kMarianFile &&
-                       !path.ends_with(".tiktoken") && own != kBpeFile && own != kWordPieceFile;
+                       !path.ends_with(".tiktoken") && own != kBpeFile && own != kWordPieceFile &&
+                       own != kTekkenFile;
   const std::string bytes =
-      FERRY_TRY(read_text_file(path, is_json ? kMaxTokenizerFile : kMaxModelFile));
+      FERRY_TRY(read_text_file(path, is_json ? kMaxTokenizerFile : limit_of(own)));
   if (is_json) return Tokenizer::parse(bytes, printable(path));
   return make_of(bytes, directory, own, files_in(directory));
 }

@@ -43,6 +43,8 @@ struct TokenizerDocument {
   std::vector<Merge> merges;   // by rank
   // The model whose pieces the tokens are, where no tokenizer.json can state it (Marian).
   std::shared_ptr<const SentencePieceModel> sentencepiece = nullptr;
+  // Added tokens are not recognised within texts, which no tokenizer.json can state (tekken.json).
+  bool plain_texts = false;
   bool has_vocab = false, has_scores = false, has_merges = false;
 
   std::string_view text(Slice slice) const {

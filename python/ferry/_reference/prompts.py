@@ -159,6 +159,9 @@ def encode(prompt, source):
     if source.hears:
         from .sound import encode_sound
         return encode_sound(prompt, source)
+    if source.listens and (prompt.audio is not None or prompt.messages is not None or prompt.text is not None):
+        from .listening import encode_listening
+        return encode_listening(prompt, source)
     if source.reads:
         from .reading import encode_source
         return encode_source(prompt, source)
@@ -182,7 +185,7 @@ def encode(prompt, source):
     if wrong is not None:
         raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
     if source.image_token is not None and source.image_token in ids:
-        raise Refused(BAD_INPUT, f"{prompt.where}: token {source.image_token} stands for an image, and no image is given")
+        raise Refused(BAD_INPUT, f"{prompt.where}: token {source.image_token} stands for an image or a sound, and none is given")
     typed = {} if prompt.types is None else dict(token_type_ids=torch.tensor([prompt.types]))
     return dict(input_ids=torch.tensor([ids]), **typed)
 

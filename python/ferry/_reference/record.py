@@ -99,6 +99,8 @@ class Recorder:
                 self.watch_images(hooks, put, features, by_blocks(self.model, inputs))
             if self.source.attends:
                 self.watch_encoder(hooks, put)
+            if self.source.listens and "input_features" in inputs:
+                self.watch_sound(hooks, put)
             cache = None if self.source.encodes else self.cache()
             given = dict(inputs, use_cache=False) if cache is None else dict(inputs, use_cache=True, past_key_values=cache)
             if self.source.encodes and "use_cache" not in accepted(self.model):
@@ -169,6 +171,22 @@ class Recorder:
             return
         hooks.append(connector.register_forward_hook(
             lambda _, __, out: features.append(out.reshape(1 if out.dim() == 2 else out.shape[0], -1, out.shape[-1]))))
+
+    def watch_sound(self, hooks, put):
+        """An encoder whose windows become rows of the decoder."""
+        base = self.model.model
+        for i, layer in enumerate(layers_of(base.audio_tower)):
+            def before(_, arguments, options, i=i):
+                put(f"encoder_hidden_states.{i}", input_of(arguments, options))
+            hooks.append(layer.register_forward_pre_hook(before, with_kwargs=True))
+        windows = []
+
+        def behind(_, __, out):
+            windows.append(first_tensor(out).shape[0])
+            put("encoder_last_hidden_state", first_tensor(out))
+        hooks.append(base.audio_tower.register_forward_hook(behind))
+        hooks.append(base.multi_modal_projector.register_forward_hook(
+            lambda _, __, out: put("audio_features", out.reshape(windows[-1], -1, out.shape[-1]))))
 
     def watch_encoder(self, hooks, put):
         encoder = self.model.get_encoder()

@@ -13,6 +13,8 @@ SEEING = ("smolvlm", "idefics3", "internvl", "gemma3", "gemma4", "lfm2_vl", "lla
 HEARING = ("whisper", "moonshine")
 # Models of speech whose encoder gives labels for rows of a sound (CTC), without a decoder.
 LABELLING = ("parakeet_ctc",)
+# Language models whose text decoder takes rows of sound in the place of placeholders.
+LISTENING = ("voxtral",)
 # Models with a text encoder, and a text decoder that attends to its output.
 READING = ("t5", "mt5", "umt5", "marian")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -77,6 +79,7 @@ class Source:
         self.sees = self.model_type in SEEING and not self.encodes
         self.hears = self.labels_sound or (self.model_type in HEARING and not self.encodes)
         self.reads = self.model_type in READING and not self.encodes
+        self.listens = self.model_type in LISTENING and not self.encodes
         self.attends = (self.hears or self.reads) and not self.labels_sound
         self.image_token, self.positions = None, None
         if self.labels_sound:
@@ -94,6 +97,7 @@ class Source:
         self.vocabulary = table.num_embeddings
         self.source_vocabulary = self.model.get_encoder().get_input_embeddings().num_embeddings if self.reads else None
         token = getattr(self.config, "image_token_id", getattr(self.config, "image_token_index", None))
+        token = getattr(self.config, "audio_token_id", None) if self.listens else token
         self.image_token = token if isinstance(token, int) else None
         self.tokenizer = self.load_tokenizer()
 
@@ -154,6 +158,8 @@ class Source:
 
     def load_tokenizer(self):
         import transformers
+        if self.listens:  # mistral-common's, which the processor asks for where a prompt needs it
+            return None
         if not any((self.folder / name).exists() for name in TOKENIZERS):
             return None
         try:

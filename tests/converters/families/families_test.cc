@@ -51,6 +51,7 @@ bool is_behind_features(const VisionConfig& vision, const std::string& name) {
 
 // Returns whether the key belongs to a part that Ferry leaves out.
 bool is_unused(const Case& c, const std::string& name) {
+  if (c.config.hears_rows()) return false;
   if (c.config.vision) return is_behind_features(*c.config.vision, name);
   if (name.ends_with(".num_batches_tracked")) return true;  // a count of training
   return name.find("visual.") != std::string::npos || name.starts_with("mtp.") ||
@@ -72,7 +73,7 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   const auto components = assemble_case(c);
   ASSERT_TRUE(components.has_value()) << all_text(components.error());
   const bool decodes = c.config.has_cross_attention();
-  EXPECT_EQ(components->size(), c.config.vision ? 3u : decodes ? 2u : 1u);
+  EXPECT_EQ(components->size(), c.config.takes_rows() ? 3u : decodes ? 2u : 1u);
   for (const auto& [role, model] : *components) {
     EXPECT_TRUE(graph::validate(model.methods[0].graph).has_value()) << role;
     for (const graph::Value& value : model.methods[0].graph.values) {

@@ -1,0 +1,59 @@
+"""Prompts of language models that hear (Voxtral): sounds become windows of frames, and placeholders in the prompt."""
+import numpy as np
+
+from .errors import BAD_INPUT, IO, Refused, one_line
+from .sound import made, read
+
+QUESTION = "What is said?"
+
+
+def encode_listening(prompt, source):
+    """-> input_features f32 [windows,mels,frames] where there is a sound, and input_ids i64 [1,T]
+
+    Tokens are taken as they are, with the placeholders; texts and messages go through mistral-common.
+    """
+    import torch
+    if prompt.images or prompt.pair is not None:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {source.model_type} takes audio with text, messages or tokens")
+    features = windows_of(prompt, source) if prompt.audio is not None else None
+    ids = prompt.tokens or ids_of(prompt, source)
+    wrong = next((i for i in ids if not 0 <= i < source.vocabulary), None)
+    if wrong is not None:
+        raise Refused(BAD_INPUT, f"{prompt.where}: token {wrong} is not in the vocabulary of {source.vocabulary}")
+    rows = 0 if features is None else features.shape[0] * rows_of_window(source)
+    if ids.count(source.image_token) != rows:
+        raise Refused(BAD_INPUT, f"{prompt.where}: {ids.count(source.image_token)} placeholders of {rows} rows of sound")
+    sound = {} if features is None else dict(input_features=torch.from_numpy(features))
+    return dict(input_ids=torch.tensor([ids]), **sound)
+
+
+def rows_of_window(source):
+    audio = source.config.audio_config
+    return audio.max_source_positions * audio.hidden_size // audio.intermediate_size
+
+
+def windows_of(prompt, source):
+    """The frames of the sound, padded to whole windows, by the numpy path of the extractor."""
+    extractor = source.feature_extractor()
+    rate = extractor.sampling_rate
+    samples = read(prompt, rate) if prompt.audio else made(prompt.name, rate)
+    count = max(1, -(-len(samples) // extractor.n_samples))
+    padded = np.pad(samples, (0, count * extractor.n_samples - len(samples))).astype(np.float32)
+    frames = extractor._np_extract_fbank_features(padded[None], "cpu")[0].astype(np.float32)
+    return np.ascontiguousarray(frames.reshape(frames.shape[0], count, -1).transpose(1, 0, 2))
+
+
+def ids_of(prompt, source):
+    content = [dict(type="audio", path=prompt.audio)] if prompt.audio else []
+    content.append(dict(type="text", text=prompt.text or QUESTION))
+    messages = prompt.messages or [dict(role="user", content=content)]
+    try:
+        import mistral_common  # noqa: F401
+    except ImportError as error:
+        raise Refused(IO, f"{prompt.where}: texts of this model need the package mistral-common; else state tokens ({one_line(error)})")
+    try:
+        return source.processor().apply_chat_template(messages)["input_ids"][0].tolist()
+    except Refused:
+        raise
+    except Exception as error:  # whatever processors throw
+        raise Refused(BAD_INPUT, f"{prompt.where}: {one_line(error)}")
