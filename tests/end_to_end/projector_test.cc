@@ -118,6 +118,8 @@ TEST(ProjectorFile, AConfigOfTheUserMustAgree) {
   refused_with([](Json& c) { c["vision_config"]["layer_norm_eps"] = 1e-5; }, 3,
                "another activation or epsilon");
   refused_with([](Json& c) { c["model_type"] = "gemma3"; }, 3, "is not the config of a model of");
+  refused_with([](Json& c) { c["model_type"] = 5; }, 3, "is not the config of a model of");
+  refused_with([](Json& c) { c["vision_config"] = 5; }, 3, "is not the config of a model of");
   refused_with([](Json& c) { c["text_config"]["intermediate_size"] = 145; }, 3,
                "'intermediate_size' is 145");
   projector_files::edit(dir / "checkpoint/preprocessor_config.json",

@@ -194,20 +194,26 @@ class ProjectorAdopter {
     return {};
   }
 
-  // What the user states of the text part is in text_config_ already.
+  // Takes what the user states. text_config_ has that of the text part already.
   Status overlay_user_config(json& whole) const {
     const std::string name = printable(input_.user_name);
     json user = FERRY_TRY(parse_json(input_.user_config, name));
-    const std::string type = user.value("model_type", "");
-    const bool of_kind = std::ranges::count(kind_->model_types, type) > 0;
-    if (!user.contains(kTextPart) || !user.contains(kTowerPart) || !of_kind) {
+    const auto type = user.find("model_type");
+    const bool of_kind =
+        type != user.end() && type->is_string() &&
+        std::ranges::count(kind_->model_types, type->get_ref<const std::string&>()) > 0;
+    const auto has_part = [&user](const char* part) {
+      const auto found = user.find(part);
+      return found != user.end() && found->is_object();
+    };
+    if (!of_kind || !has_part(kTextPart) || !has_part(kTowerPart)) {
       return fail(ErrorCode::kBadInput,
                   fmt::format("{}: is not the config of a model of {} with {} and {}", name,
                               fmt::join(kind_->model_types, " or "), kTextPart, kTowerPart));
     }
     user.erase(kTextPart);
     json tower = whole[kTowerPart];
-    if (user[kTowerPart].is_object()) tower.update(user[kTowerPart]);
+    tower.update(user[kTowerPart]);
     whole.update(user);
     whole[kTowerPart] = std::move(tower);
     return {};

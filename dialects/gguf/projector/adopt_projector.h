@@ -34,7 +34,7 @@ bool is_projector(const nlohmann::json& metadata);
 
 // Adopts the projector. `text` is the text decoder: its config and the keys of its tensors become
 // those of the text part of the whole, and its tokenizer_config.json names the tokens of images.
-// What the keys of the file do not say is taken as llama.cpp has it; `user_config` may say
+// Takes what the keys of the file do not say as llama.cpp has it; `user_config` may say
 // otherwise, and its sizes must agree with the file. kUnsupported for kinds that are not known, for
 // keys that the kind is not known to have, and for a text decoder of another model; kBadInput for
 // keys that are missing or have wrong values, and where the two files do not belong together.

@@ -56,7 +56,7 @@ constexpr ProjectorName kClipPositions[] = {{"v.position_embd.weight", "vision.p
 constexpr ProjectorName kClipNorm[] = {{"v.post_ln.weight", "vision.norm.weight"},
                                        {"v.post_ln.bias", "vision.norm.bias"}};
 
-// Of one type, those with a sign come first.
+// Kinds with a sign come before others of the same type.
 constexpr std::array kProjectorKinds = {
     &kIdefics3Projector, &kGemma3Projector,   &kInternVlProjector, &kLfm2Projector,
     &kQwen2VlProjector,  &kQwen25VlProjector, &kQwen3VlProjector,  &kMistral3Projector,
