@@ -41,6 +41,7 @@ const FamilySpec kFamily = {
          .window_every = 4,
          .keys = standard_keys({kLogitScale, kWindow, kVocabulary, kRopeDimension, kRopeScaling}),
          .tied_head = true,
+         .equal_heads = true,
          .turns_windows = true}}};
 
 }  // namespace ferry::converters::families::cohere2

@@ -286,6 +286,16 @@ TEST(GgufFile, Starcoder2WithoutBiasesIsRefused) {
       << outcome.err;
 }
 
+// llama.cpp does not open a file whose heads do not share the hidden size.
+TEST(GgufFile, Cohere2WithHeadsOfTheirOwnSizeIsRefused) {
+  const TempDir dir;
+  const Outcome outcome = to_gguf(fixture("golden/cohere2_head_dim"), dir / "m.gguf");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("'head_dim' is not the hidden size divided by the heads"),
+            std::string::npos)
+      << outcome.err;
+}
+
 // llama.cpp ends its process where no layer has full attention.
 TEST(GgufFile, Qwen3NextWithoutFullAttentionIsRefused) {
   const TempDir dir;
