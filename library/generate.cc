@@ -100,9 +100,10 @@ Status check_options(const GenerateOptions& options) {
 }
 
 Result<runner::Sampler> make_sampler(const SamplingOptions& from,
-                                     const runner::GenerationRules& rules) {
+                                     const runner::GenerationRules& rules, int64_t most) {
   runner::SamplingOptions options;
   options.rules = rules;
+  options.rules.most = most;
   options.repetition_penalty = from.repetition_penalty;
   options.temperature = from.temperature;
   options.top_k = from.top_k;
@@ -316,7 +317,8 @@ Result<Generation> Generator::generate(const Prompt& prompt, const GenerateOptio
   Impl& self = *impl_;
   const auto work = [&](ThreadPool& pool) -> Result<Generation> {
     FERRY_RETURN_IF_ERROR(check_options(options));
-    runner::Sampler sampler = FERRY_TRY(make_sampler(options.sampling, self.rules));
+    runner::Sampler sampler =
+        FERRY_TRY(make_sampler(options.sampling, self.rules, options.max_new_tokens));
     std::vector<int64_t> tokens;
     std::optional<int64_t> source_tokens;
     if (self.start_token) {
