@@ -34,9 +34,14 @@ std::vector<float> one_chunk(std::span<const float> samples, const LogMelSetting
   return chunk;
 }
 
+int64_t window_count(int64_t samples, const LogMelSettings& settings) {
+  const int64_t chunk = settings.chunk_samples();
+  return std::max<int64_t>(1, (samples + chunk - 1) / chunk);
+}
+
 Features all_windows(std::vector<float> samples, const LogMelSettings& settings, ThreadPool& pool) {
   const int64_t chunk = settings.chunk_samples(), width = settings.chunk_frames();
-  const int64_t count = std::max<int64_t>(1, (std::ssize(samples) + chunk - 1) / chunk);
+  const int64_t count = window_count(std::ssize(samples), settings);
   samples.resize(static_cast<size_t>(count * chunk), settings.padding);
   const Features all = log_mel(samples, settings, pool);
   Features out{all.mel_bins, all.frames, {}};

@@ -37,7 +37,10 @@ struct Features {
 // and are rounded to f32 where it rounds.
 Features log_mel(std::span<const float> samples, const LogMelSettings& settings, ThreadPool& pool);
 
-// Computes the frames of samples that are padded to whole chunks, at least one. `values` has a
+// Returns how many chunks so many samples are padded to, at least one.
+int64_t window_count(int64_t samples, const LogMelSettings& settings);
+
+// Computes the frames of samples that are padded to whole chunks. `values` has a
 // chunk behind the other, each [mel_bins,chunk_frames()]; the loudest frame of all sets the floor.
 // `frames` counts those of all chunks.
 Features all_windows(std::vector<float> samples, const LogMelSettings& settings, ThreadPool& pool);

@@ -41,9 +41,8 @@ Status SoundRows::load_encoder(ThreadPool& pool, const runner::MethodOptions& op
 Result<EncodedSound> SoundRows::encode(std::span<const float> samples, int64_t rate) {
   EncodedSound out;
   out.seconds = static_cast<double>(samples.size()) / static_cast<double>(rate);
-  const media::Features frames =
-      media::all_windows(media::at_rate(samples, rate, settings_.rate, *pool_), settings_, *pool_);
-  out.windows = frames.frames / settings_.chunk_frames();
+  std::vector<float> resampled = media::at_rate(samples, rate, settings_.rate, *pool_);
+  out.windows = media::window_count(std::ssize(resampled), settings_);
   out.rows = out.windows * encoder_->rows();
   const int64_t capacity = bundle_.manifest().context_length;
   if (out.rows > capacity) {
@@ -51,6 +50,8 @@ Result<EncodedSound> SoundRows::encode(std::span<const float> samples, int64_t r
                 fmt::format("{}: a sound of {:.0f} s becomes {} rows, the context has {} positions",
                             printable(bundle_.path()), out.seconds, out.rows, capacity));
   }
+  // Frames are made only of sounds that fit, because a sound may be hours long.
+  const media::Features frames = media::all_windows(std::move(resampled), settings_, *pool_);
   out.features = FERRY_TRY(encoder_->encode(frames.values));
   return out;
 }

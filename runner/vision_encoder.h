@@ -23,7 +23,8 @@ namespace ferry::runner {
 class VisionEncoder {
  public:
   struct Sizes {
-    // Of pixel_values: [1,3,S,S], or [1,P,V] for P patches of V values; of sound [1,mels,frames].
+    // The shape of pixel_values: [1,3,S,S], or [1,P,V] for P patches of V values. The shape of
+    // input_features, where the encoder takes sounds: [1,mels,frames].
     Shape tile = {};
     int64_t image_size = 0;    // S, the pixels of a side; 0 for other encoders
     int64_t patches = 0;       // P, of lists of patches; 0 for other encoders

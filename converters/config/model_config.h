@@ -171,8 +171,8 @@ struct ConformerConfig {
   bool operator==(const ConformerConfig&) const = default;
 };
 
-// What makes rows of the text decoder of those of an audio encoder: a linear over a group of rows,
-// an activation and a linear (Voxtral).
+// SoundRowsConfig describes how rows of an audio encoder become rows of the text decoder: by a
+// linear over a group of rows, an activation and a linear (Voxtral).
 struct SoundRowsConfig {
   int64_t width = 0;  // of a row of the encoder
   int64_t group = 1;  // rows of the encoder that become one
