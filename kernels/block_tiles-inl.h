@@ -12,6 +12,7 @@
 // clang-format on
 
 #include "kernels/block_products-inl.h"
+#include "kernels/transpose_avx2.h"
 
 FERRY_BLOCK_BEFORE();
 namespace ferry::kernels {
@@ -42,6 +43,7 @@ BlockTile tile_at(std::byte* p, size_t columns) {
   return t;
 }
 
+#if FERRY_BLOCK_NEON
 template <class T>
 HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_group,
                           size_t groups, size_t row) {
@@ -53,10 +55,7 @@ HWY_INLINE void put_chunk(const BlockChunk& c, const BlockTile& t, size_t first_
     const size_t at = first_group + g;
     std::byte* to = t.codes + at * kGroupColumns * kTileRows + sizeof(Run) * row;
     for (size_t i = 0; i < kGroupColumns; i += sizeof(Run), to += sizeof(Run) * kTileRows) {
-      Run run;
-      std::memcpy(&run, codes + i, sizeof run);
-      if constexpr (T::kSigned) run ^= kShiftedSigns;
-      std::memcpy(to, &run, sizeof run);
+      std::memcpy(to, codes + i, sizeof(Run));
     }
     t.scales[at * kTileRows + row] = c.scale[g];
     if constexpr (T::kSigned) continue;
@@ -84,6 +83,89 @@ void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
     }
   }
 }
+#else
+// The rows that are put into a tile at once: a vector holds 4 codes, or one number, of each.
+constexpr size_t kPutRows = 8;
+
+// Loads 8 numbers of 32 bits at `p`, at p + stride, and so on: vector i of the result has number i
+// of each row.
+HWY_INLINE void load_transposed(const void* p, size_t stride, __m256i (&out)[8]) {
+  const auto* bytes = static_cast<const std::byte*>(p);
+  for (size_t i = 0; i < 8; ++i) {
+    out[i] = _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes + i * stride));
+  }
+  transpose(out);
+}
+
+HWY_INLINE void store_ints(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
+
+// Puts the first `groups` groups of a chunk of 8 rows into a tile, whose first row is `row`.
+template <class T>
+HWY_INLINE void put_chunks(const BlockChunk (&chunks)[kPutRows], const BlockTile& t,
+                           size_t first_group, size_t groups, size_t row) {
+  constexpr size_t kHalfCount = T::kHalves ? 2 : 1;
+  HWY_ALIGN float offsets[kPutRows][2][kChunkGroups];
+  if constexpr (!T::kSigned) {
+    for (size_t r = 0; r < kPutRows; ++r) chunk_offsets<T>(chunks[r], offsets[r]);
+  }
+  const __m256i signs = _mm256_set1_epi32(static_cast<int>(kShiftedSigns));
+  for (size_t g = 0; g < groups; ++g) {
+    __m256i runs[8];
+    load_transposed(chunks[0].codes + kGroupColumns * g, sizeof(BlockChunk), runs);
+    std::byte* to = t.codes + (first_group + g) * kGroupColumns * kTileRows + sizeof(Run) * row;
+    for (size_t i = 0; i < 8; ++i, to += sizeof(Run) * kTileRows) {
+      store_ints(to, T::kSigned && kShiftedSigns != 0 ? _mm256_xor_si256(runs[i], signs) : runs[i]);
+    }
+  }
+  __m256i numbers[8];
+  load_transposed(chunks[0].scale, sizeof(BlockChunk), numbers);
+  for (size_t g = 0; g < groups; ++g) {
+    store_ints(t.scales + (first_group + g) * kTileRows + row, numbers[g]);
+  }
+  if constexpr (T::kSigned) return;
+  for (size_t h = 0; h < kHalfCount; ++h) {
+    load_transposed(offsets[0][h], sizeof offsets[0], numbers);
+    for (size_t g = 0; g < groups; ++g) {
+      store_ints(t.offsets + ((first_group + g) * kHalfCount + h) * kTileRows + row, numbers[g]);
+    }
+  }
+  if constexpr (!T::kHalves) return;
+  // A number has the scales of both halves of a group.
+  load_transposed(chunks[0].half, sizeof(BlockChunk), numbers);
+  const __m256i low = _mm256_set1_epi32(0xffff);
+  for (size_t g = 0; g < groups; ++g) {
+    int16_t* factor = t.factors + ((first_group + g) * 2 * kTileRows + row) * 2;
+    const __m256i v = numbers[g];
+    store_ints(factor, _mm256_or_si256(_mm256_and_si256(v, low), _mm256_slli_epi32(v, 16)));
+    store_ints(factor + 2 * kTileRows,
+               _mm256_or_si256(_mm256_srli_epi32(v, 16), _mm256_andnot_si256(low, v)));
+  }
+}
+
+// Fetches the rows of the next tile.
+template <class T>
+void fill_tile(const BlockProduct& p, size_t n, const BlockTile& t) {
+  const auto rows = static_cast<size_t>(p.matrix.rows);
+  const size_t groups = p.x.columns / kGroupColumns;
+  const size_t tile_bytes = kTileRows * static_cast<size_t>(p.matrix.row_bytes());
+  BlockChunk chunks[kPutRows];
+  for (size_t r = 0; r < kTileRows; r += kPutRows) {
+    RowReader<T> readers[kPutRows];
+    for (size_t i = 0; i < kPutRows; ++i) {
+      const size_t row = n + r + i;
+      readers[i] = {p.row(row < rows ? row : rows - 1), p.x.columns / T::kElements};
+    }
+    for (size_t g = 0; g < groups; g += kChunkGroups) {
+      for (size_t i = 0; i < kPutRows; ++i) {
+        fetch(readers[i].p, tile_bytes, RowReader<T>::kPerChunk * T::kBytes);
+        readers[i].next(chunks[i]);
+      }
+      const size_t left = groups - g;
+      put_chunks<T>(chunks, t, g, left < kChunkGroups ? left : kChunkGroups, r);
+    }
+  }
+}
+#endif  // FERRY_BLOCK_NEON
 
 // ---- the sums of products of codes of one group
 
@@ -191,6 +273,7 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)
   if constexpr (T::kSigned) {
     // Magnitudes of the matrix are the unsigned operand; signs go to the activations.
     const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
     for (size_t k = 0; k < kGroupColumns; k += 4, w += kTileVectors) {
       const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
       const __m256i sizes[2] = {_mm256_abs_epi8(codes[0]), _mm256_abs_epi8(codes[1])};
@@ -199,6 +282,7 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)
         for (size_t v = 0; v < kTileVectors; ++v) {
           const __m256i pairs = _mm256_maddubs_epi16(sizes[v], _mm256_sign_epi8(act, codes[v]));
           sums[a][v] = _mm256_add_epi32(sums[a][v], _mm256_madd_epi16(pairs, ones));
+          keep(sums[a][v]);
         }
       }
     }
@@ -211,6 +295,7 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)
     const auto* factors = reinterpret_cast<const __m256i*>(t.factors) + 2 * kTileVectors * g;
     for (size_t k = 0; k < 8; k += kRun) {
       TileOf<__m256i, kActs> pairs;
+#pragma GCC unroll 8
       for (size_t i = 0; i < kRun; ++i, w += kTileVectors) {
         const __m256i codes[2] = {_mm256_load_si256(w), _mm256_load_si256(w + 1)};
         for (size_t a = 0; a < kActs; ++a) {
@@ -218,6 +303,7 @@ HWY_INLINE void tile_sums(const BlockTile& t, size_t g, const int8_t* const (&x)
           for (size_t v = 0; v < kTileVectors; ++v) {
             const __m256i two = _mm256_maddubs_epi16(codes[v], act);
             pairs[a][v] = i == 0 ? two : _mm256_add_epi16(pairs[a][v], two);
+            keep(pairs[a][v]);
           }
         }
       }

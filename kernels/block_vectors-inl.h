@@ -82,6 +82,8 @@ HWY_INLINE TileInts load_ints(const void* p) {
   return _mm256_load_si256(static_cast<const __m256i*>(p));
 }
 HWY_INLINE TileInts every(int32_t x) { return _mm256_set1_epi32(x); }
+// Without this, GCC makes a tree of a chain of sums, which needs more registers than there are.
+HWY_INLINE void keep(TileInts& v) { asm("" : "+x"(v)); }
 #if FERRY_BLOCK_VNNI == 256
 HWY_INLINE TileInts plus(TileInts a, TileInts b) { return _mm256_add_epi32(a, b); }
 HWY_INLINE TileInts times(TileInts a, TileInts b) { return _mm256_mullo_epi32(a, b); }

@@ -1,26 +1,9 @@
 // Copies 8 rows of codes into a tile (quantized_many-inl.h) with AVX2.
 
+#include "kernels/transpose_avx2.h"
+
 namespace ferry::kernels {
 namespace {
-
-// Lane j of vector i becomes lane i of vector j.
-inline void transpose(__m256i (&v)[8]) {
-  __m256i a[8], b[8];
-  for (size_t i = 0; i < 8; i += 2) {
-    a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
-    a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
-  }
-  for (size_t i = 0; i < 8; i += 4) {
-    for (size_t j = 0; j < 2; ++j) {
-      b[i + 2 * j] = _mm256_unpacklo_epi64(a[i + j], a[i + j + 2]);
-      b[i + 2 * j + 1] = _mm256_unpackhi_epi64(a[i + j], a[i + j + 2]);
-    }
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
-    v[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
-  }
-}
 
 // Stores lanes of 8 rows to 8 places of the tile.
 inline void store_transposed(__m256i (&v)[8], size_t step, std::byte* to) {
