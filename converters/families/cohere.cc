@@ -30,6 +30,7 @@ const FamilySpec kFamily = {
               .logit_scale = true,
               .flags = {{"blk.{i}.attn_q_norm.weight", "use_qk_norm"}},
               .keys = standard_keys({kLogitScale, kRopeScaling}),
+              .unread = {kOutputBias},
               .tied_head = true,
               .qk_norm_layers = 64}}};
 

@@ -40,6 +40,7 @@ const FamilySpec kFamily = {
          .logit_scale = true,
          .window_every = 4,
          .keys = standard_keys({kLogitScale, kWindow, kVocabulary, kRopeDimension, kRopeScaling}),
+         .unread = {kOutputBias},
          .tied_head = true,
          .equal_heads = true,
          .turns_windows = true}}};

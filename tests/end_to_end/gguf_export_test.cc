@@ -296,6 +296,22 @@ TEST(GgufFile, Cohere2WithHeadsOfTheirOwnSizeIsRefused) {
       << outcome.err;
 }
 
+// llama.cpp does not open a file of this architecture with a bias of the output of attention.
+TEST(GgufFile, CohereWithBiasesIsRefused) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/cohere", [](TensorFile& file) {
+    keep(file, [](const std::string& name) {
+      return name.find("_norm.") == std::string::npos ||
+             name.find("self_attn") == std::string::npos;
+    });
+  });
+  change_config(source, {{"use_qk_norm", false}});
+  const Outcome outcome = to_gguf(source, dir / "m.gguf");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("model.layers.0.self_attn.o_proj.bias"), std::string::npos)
+      << outcome.err;
+}
+
 // llama.cpp ends its process where no layer has full attention.
 TEST(GgufFile, Qwen3NextWithoutFullAttentionIsRefused) {
   const TempDir dir;
